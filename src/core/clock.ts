@@ -1,0 +1,37 @@
+/** The only place that reads time; everything else is handed a Clock, so tests never sleep. */
+
+/** A length of time in milliseconds. */
+export type Milliseconds = number;
+/** A point in time in milliseconds since 1970-01-01T00:00:00Z. */
+export type EpochMilliseconds = number;
+
+/** Cancels a timer; calling it twice, or after the timer fired, does nothing. */
+export type CancelTimer = () => void;
+
+/** Time as the rest of the code sees it. */
+export interface Clock {
+  /** Wall-clock time; may jump. For comparing with timestamps that others wrote. */
+  now(): EpochMilliseconds;
+  /** Time that never goes back, with a fraction. For durations. */
+  monotonic(): Milliseconds;
+  /** Runs `action` once after `delay`; does not keep the process alive. */
+  after(delay: Milliseconds, action: () => void): CancelTimer;
+  /** Runs `action` every `interval`; does not keep the process alive. */
+  every(interval: Milliseconds, action: () => void): CancelTimer;
+}
+
+/** The machine's own clock. */
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  after(delay, action) {
+    const timer = setTimeout(action, delay);
+    timer.unref();
+    return () => clearTimeout(timer);
+  },
+  every(interval, action) {
+    const timer = setInterval(action, interval);
+    timer.unref();
+    return () => clearInterval(timer);
+  },
+};

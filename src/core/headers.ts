@@ -1,0 +1,57 @@
+/** Header fields exactly as they came: order, case and repetition kept. */
+
+/** A flat list as node:http gives it: name, value, name, value, … */
+export type RawHeaders = readonly string[];
+
+/** Read access to a message's header fields by case-insensitive name. */
+export class HeaderFields {
+  readonly raw: RawHeaders;
+  readonly #names: readonly string[];
+
+  constructor(raw: RawHeaders) {
+    this.raw = raw;
+    const names: string[] = [];
+    for (let i = 0; i < raw.length; i += 2) names.push((raw[i] as string).toLowerCase());
+    this.#names = names;
+  }
+
+  /** How many field lines there are. */
+  get size(): number {
+    return this.#names.length;
+  }
+
+  /** The lower-cased names in order, one for each field line. */
+  get names(): readonly string[] {
+    return this.#names;
+  }
+
+  /** The first value of `name` (lower case), or undefined. Only for fields whose repetition was ruled out, or where the first counts. */
+  get(name: string): string | undefined {
+    const at = this.#names.indexOf(name);
+    return at === -1 ? undefined : this.raw[at * 2 + 1];
+  }
+
+  /** Every value of `name` (lower case), in order. */
+  all(name: string): string[] {
+    const values: string[] = [];
+    for (let at = this.#names.indexOf(name); at !== -1; at = this.#names.indexOf(name, at + 1)) {
+      values.push(this.raw[at * 2 + 1] as string);
+    }
+    return values;
+  }
+
+  /** How many field lines carry `name` (lower case). */
+  count(name: string): number {
+    let count = 0;
+    for (let at = this.#names.indexOf(name); at !== -1; at = this.#names.indexOf(name, at + 1)) count++;
+    return count;
+  }
+}
+
+/**
+ * The name as a CGI-like framework would see it: lower case with `_` read as `-`. Two names that agree here can
+ * become one variable in the app, so whoever strips a header must strip all of its spellings (CVE-2025-64484).
+ */
+export function toFoldedName(name: string): string {
+  return name.toLowerCase().replaceAll('_', '-');
+}

@@ -1,0 +1,129 @@
+/** The catalogue of refusals: what each one tells the sender, the log and the metrics. */
+
+/** Every code a sender can be given; stable, public (docs/refusals.md). */
+export type RefusalCode =
+  | 'route_not_found'
+  | 'method_not_allowed'
+  | 'unsupported_media_type'
+  | 'body_too_large'
+  | 'malformed_request'
+  | 'header_too_large'
+  | 'target_too_long'
+  | 'request_timeout'
+  | 'expectation_failed'
+  | 'missing_signature'
+  | 'malformed_signature'
+  | 'timestamp_outside_tolerance'
+  | 'signature_mismatch'
+  | 'duplicate'
+  | 'in_progress'
+  | 'envelope_mismatch'
+  | 'store_unavailable'
+  | 'secret_unavailable'
+  | 'overloaded'
+  | 'draining'
+  | 'internal_error'
+  | 'upstream_unreachable'
+  | 'upstream_timeout'
+  | 'upstream_invalid_response';
+
+/** Why, for operators: finer than the code, shown in logs and metrics only. A closed set, as it is a metric label. */
+export type Reason =
+  | 'ok'
+  | 'route_not_found'
+  | 'method_not_allowed'
+  | 'unsupported_media_type'
+  | 'content_encoding'
+  | 'body_too_large'
+  | 'body_timeout'
+  | 'body_aborted'
+  | 'head_timeout'
+  | 'malformed'
+  | 'framing'
+  | 'path_ambiguous'
+  | 'query_not_signed'
+  | 'header_too_large'
+  | 'target_too_long'
+  | 'expectation_failed'
+  | 'missing_signature'
+  | 'malformed_signature'
+  | 'bad_signature'
+  | 'timestamp_old'
+  | 'timestamp_future'
+  | 'duplicate'
+  | 'in_progress'
+  | 'waiters_full'
+  | 'envelope_mismatch'
+  | 'dedup_unavailable'
+  | 'secret_unavailable'
+  | 'queue_full'
+  | 'queue_timeout'
+  | 'buffer_full'
+  | 'heap_full'
+  | 'draining'
+  | 'internal_error'
+  | 'upstream_connect'
+  | 'upstream_timeout'
+  | 'upstream_reset'
+  | 'upstream_invalid_response';
+
+/** How loudly a refusal is logged: `info` is the sender's trouble, `warn` and `error` are ours. */
+export type RefusalLogLevel = 'info' | 'warn' | 'error';
+
+/** What one code means to the world outside. */
+export interface RefusalEntry {
+  /** HTTP status (RFC 9110 §15). */
+  readonly status: number;
+  /** Public, constant text: it must tell an attacker nothing that the status does not. */
+  readonly title: string;
+  readonly logLevel: RefusalLogLevel;
+  /** `Retry-After` in whole seconds, where trying again makes sense. */
+  readonly retryAfterSeconds?: number;
+  /** The request's end cannot be trusted, or its body is left unread: answer and close (RFC 9112 §6.3). */
+  readonly close?: true;
+}
+
+/** One row for each code; a missing row does not compile. */
+export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
+  route_not_found: { status: 404, title: 'No route', logLevel: 'info' },
+  method_not_allowed: { status: 405, title: 'Method not allowed', logLevel: 'info' },
+  unsupported_media_type: { status: 415, title: 'Unsupported media type', logLevel: 'info' },
+  body_too_large: { status: 413, title: 'Content too large', logLevel: 'info', close: true },
+  malformed_request: { status: 400, title: 'Malformed request', logLevel: 'info', close: true },
+  header_too_large: { status: 431, title: 'Header fields too large', logLevel: 'info', close: true },
+  target_too_long: { status: 414, title: 'Target too long', logLevel: 'info', close: true },
+  request_timeout: { status: 408, title: 'Request took too long', logLevel: 'info', close: true },
+  expectation_failed: { status: 417, title: 'Expectation failed', logLevel: 'info', close: true },
+  missing_signature: { status: 401, title: 'Signature required', logLevel: 'info' },
+  malformed_signature: { status: 401, title: 'Malformed signature', logLevel: 'info' },
+  timestamp_outside_tolerance: { status: 401, title: 'Timestamp outside tolerance', logLevel: 'info' },
+  signature_mismatch: { status: 401, title: 'Signature mismatch', logLevel: 'info' },
+  duplicate: { status: 200, title: 'Already handled', logLevel: 'info' },
+  in_progress: { status: 503, title: 'Being handled', logLevel: 'info', retryAfterSeconds: 5 },
+  envelope_mismatch: { status: 422, title: 'Envelope mismatch', logLevel: 'info' },
+  store_unavailable: { status: 503, title: 'Temporarily unavailable', logLevel: 'error', retryAfterSeconds: 5 },
+  secret_unavailable: { status: 503, title: 'Temporarily unavailable', logLevel: 'error', retryAfterSeconds: 30 },
+  overloaded: { status: 503, title: 'Overloaded', logLevel: 'warn', retryAfterSeconds: 5, close: true },
+  draining: { status: 503, title: 'Shutting down', logLevel: 'info', retryAfterSeconds: 1, close: true },
+  internal_error: { status: 500, title: 'Internal error', logLevel: 'error', retryAfterSeconds: 5, close: true },
+  upstream_unreachable: { status: 502, title: 'Upstream unreachable', logLevel: 'error', retryAfterSeconds: 5 },
+  upstream_timeout: { status: 504, title: 'Upstream timeout', logLevel: 'error', retryAfterSeconds: 5 },
+  upstream_invalid_response: { status: 502, title: 'Invalid upstream response', logLevel: 'error', retryAfterSeconds: 5 },
+};
+
+/** A request turned away: expected, counted, cheap. */
+export interface Refusal {
+  readonly code: RefusalCode;
+  readonly reason: Reason;
+  /** For the log line only; never sent, never a label. No secrets, no header values. */
+  readonly detail?: string;
+  /** 405 only: the methods that would be allowed (RFC 9110 §10.2.1). */
+  readonly allow?: readonly string[];
+  /** Overrides the catalogue's `Retry-After`, in whole seconds. */
+  readonly retryAfterSeconds?: number;
+}
+
+/** Builds a refusal; `detail` is for the operator's log only. */
+export function refuse(code: RefusalCode, reason: Reason, detail?: string): Refusal {
+  return detail === undefined ? { code, reason } : { code, reason, detail };
+}

@@ -1,0 +1,35 @@
+/** Key material that cannot be logged, printed or serialised by accident. */
+import { inspect } from 'node:util';
+
+const MASK = '[secret]';
+
+/** Bytes that only `expose()` gives out; every printing path shows `[secret]`. */
+export class Secret {
+  readonly #bytes: Buffer;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  /** The bytes themselves. The caller must not log, store or copy them further than it needs to. */
+  expose(): Buffer {
+    return this.#bytes;
+  }
+
+  /** Length in bytes: the one fact about a secret that may be shown. */
+  get length(): number {
+    return this.#bytes.length;
+  }
+
+  toString(): string {
+    return MASK;
+  }
+
+  toJSON(): string {
+    return MASK;
+  }
+
+  [inspect.custom](): string {
+    return MASK;
+  }
+}

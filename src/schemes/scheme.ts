@@ -1,0 +1,83 @@
+/** What every signature scheme gives: how its headers are read, checked and written. Pure: no time, no files, no network. */
+import type { EpochMilliseconds } from '../core/clock.ts';
+import type { HeaderFields } from '../core/headers.ts';
+import type { Refusal } from '../core/refusal.ts';
+import type { Secret } from '../core/secret.ts';
+
+/** How a secret's text becomes key bytes, where no prefix says it. */
+export type SecretEncoding = 'utf8' | 'base64' | 'hex';
+
+/** A verification key, prepared once at load: deriving it for each request would cost more than the HMAC. */
+export interface VerifyKey {
+  /** The configured name. */
+  readonly name: string;
+  /** Scheme-private prepared material; never enumerable data. */
+  readonly material: unknown;
+  /** Usable before this instant; undefined for ever. */
+  readonly notAfter: EpochMilliseconds | undefined;
+}
+
+/** Why a secret's text is no key; safe to show. */
+export interface KeyProblem {
+  readonly problem: string;
+  readonly hint: string;
+  /** A warning still yields a key. */
+  readonly severity: 'error';
+}
+
+/** A key, with a warning where its secret is weaker than it should be. */
+export interface KeyParsed {
+  readonly key: VerifyKey;
+  readonly warning?: string;
+}
+
+/** The signed facts that the header alone gives, before the body is read. */
+export interface SignedHead {
+  /** The delivery's id as signed. */
+  readonly id: string;
+  /** The timestamp's own text, which is what was signed. */
+  readonly timestampText: string;
+  readonly timestamp: EpochMilliseconds;
+  /** Scheme-private: the signatures to check, already decoded and counted. */
+  readonly signatures: readonly ParsedSignature[];
+}
+
+/** One signature of the header's list. */
+export interface ParsedSignature {
+  readonly version: string;
+  readonly bytes: Buffer;
+}
+
+/** A route's ways to be laxer than the scheme asks. */
+export interface HeadOptions {
+  /** Accept a `.` in the id, which lets bytes move between id, timestamp and body. */
+  readonly allowDotInId: boolean;
+}
+
+/** What is to be signed. */
+export interface SignRequest {
+  readonly id: string;
+  readonly timestamp: EpochMilliseconds;
+  readonly body: Buffer;
+}
+
+/** A signature scheme. */
+export interface Scheme {
+  /** As written in the config. */
+  readonly name: string;
+  /** Lower-cased names of the headers that carry the signature; each may come once only. */
+  readonly headerNames: readonly string[];
+  /** Prepares a key for verification from a secret's text. */
+  parseKey(
+    name: string,
+    secret: Secret,
+    encoding: SecretEncoding | undefined,
+    notAfter?: EpochMilliseconds,
+  ): KeyParsed | KeyProblem;
+  /** Reads the signature headers, or refuses: `missing_signature` or `malformed_signature`. */
+  readHead(headers: HeaderFields, options: HeadOptions): SignedHead | Refusal;
+  /** The first of `keys`, in order, that signed `head` and `body`; every key and signature is tried, whatever matched before. */
+  verify(head: SignedHead, body: Buffer, keys: readonly VerifyKey[]): VerifyKey | undefined;
+  /** The headers, name and value, that sign the request; throws SidegateError('user') for a secret that cannot sign. */
+  sign(request: SignRequest, secret: Secret, encoding: SecretEncoding | undefined): readonly (readonly [string, string])[];
+}
