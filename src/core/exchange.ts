@@ -22,13 +22,36 @@ export interface RequestBody {
   readonly declaredLength: number | undefined;
   /** Reads all of it, up to `maxBytes`; a refusal where it is too large, too slow or broken off. A second call gives the first's result. */
   read(maxBytes: number): Promise<Buffer | Refusal>;
+  /** How many bytes came in so far. */
+  readonly received: number;
+  /** Nothing is left to read: the connection can carry another request. */
+  readonly isComplete: boolean;
+  /** Gives the buffer's share of the common budget back; called once, when the exchange is over. */
+  free(): void;
+}
+
+/** One signature of the header's list, decoded. */
+export interface ParsedSignature {
+  readonly version: string;
+  readonly bytes: Buffer;
+}
+
+/** What the signature headers say, before anything is verified. */
+export interface SignedHead {
+  /** The delivery's id as signed. */
+  readonly id: string;
+  /** The timestamp's own text, which is what was signed. */
+  readonly timestampText: string;
+  readonly timestamp: EpochMilliseconds;
+  /** The signatures to check, already decoded and counted. */
+  readonly signatures: readonly ParsedSignature[];
 }
 
 /** A delivery whose signature held. */
 export interface VerifiedDelivery {
   /** The verified id, the only one that dedup may go by. */
   readonly id: string;
-  readonly timestampMs: EpochMilliseconds;
+  readonly timestamp: EpochMilliseconds;
   /** The configured name of the key that matched. */
   readonly keyName: string;
   /** The raw bytes that were signed. */
@@ -47,21 +70,28 @@ export interface Claim {
 
 /** What gates established; each field is written by one gate only, and read after it. */
 export interface Facts {
+  head?: SignedHead;
   delivery?: VerifiedDelivery;
   claim?: Claim;
   /** The store was down and the route said `onStoreError: forward`. */
   dedupBypassed?: boolean;
 }
 
-/** One request as gates see it. */
-export interface Exchange {
+/** What is known of any request, even one whose head is refused. */
+export interface Arrival {
+  /** Unique to this request; it joins the sender's answer, the log line and the header the app gets. */
   readonly requestId: string;
   readonly method: string;
+  readonly client: Client;
+  readonly receivedAt: EpochMilliseconds;
+  /** Monotonic. */
+  readonly startedAt: Milliseconds;
+}
+
+/** One request as gates see it. */
+export interface Exchange extends Arrival {
   readonly target: RequestTarget;
   readonly headers: HeaderFields;
-  readonly client: Client;
   readonly body: RequestBody;
-  readonly receivedAt: EpochMilliseconds;
-  readonly startedAt: Milliseconds;
   readonly facts: Facts;
 }

@@ -70,6 +70,16 @@ export type Reason =
 /** How loudly a refusal is logged: `info` is the sender's trouble, `warn` and `error` are ours. */
 export type RefusalLogLevel = 'info' | 'warn' | 'error';
 
+/** Error types of RFC 9209 §2.3 that a refusal may show. */
+export type ProxyError =
+  | 'http_request_denied'
+  | 'http_request_error'
+  | 'proxy_internal_response'
+  | 'proxy_internal_error'
+  | 'destination_unavailable'
+  | 'http_response_timeout'
+  | 'http_protocol_error';
+
 /** What one code means to the world outside. */
 export interface RefusalEntry {
   /** HTTP status (RFC 9110 §15). */
@@ -77,6 +87,8 @@ export interface RefusalEntry {
   /** Public, constant text: it must tell an attacker nothing that the status does not. */
   readonly title: string;
   readonly logLevel: RefusalLogLevel;
+  /** The error type of RFC 9209 §2.3 for `Proxy-Status`: it tells our answers from the app's. Absent on what is no error. */
+  readonly proxyError?: ProxyError;
   /** `Retry-After` in whole seconds, where trying again makes sense. */
   readonly retryAfterSeconds?: number;
   /** The request's end cannot be trusted, or its body is left unread: answer and close (RFC 9112 §6.3). */
@@ -85,30 +97,30 @@ export interface RefusalEntry {
 
 /** One row for each code; a missing row does not compile. */
 export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
-  route_not_found: { status: 404, title: 'No route', logLevel: 'info' },
-  method_not_allowed: { status: 405, title: 'Method not allowed', logLevel: 'info' },
-  unsupported_media_type: { status: 415, title: 'Unsupported media type', logLevel: 'info' },
-  body_too_large: { status: 413, title: 'Content too large', logLevel: 'info', close: true },
-  malformed_request: { status: 400, title: 'Malformed request', logLevel: 'info', close: true },
-  header_too_large: { status: 431, title: 'Header fields too large', logLevel: 'info', close: true },
-  target_too_long: { status: 414, title: 'Target too long', logLevel: 'info', close: true },
-  request_timeout: { status: 408, title: 'Request took too long', logLevel: 'info', close: true },
-  expectation_failed: { status: 417, title: 'Expectation failed', logLevel: 'info', close: true },
-  missing_signature: { status: 401, title: 'Signature required', logLevel: 'info' },
-  malformed_signature: { status: 401, title: 'Malformed signature', logLevel: 'info' },
-  timestamp_outside_tolerance: { status: 401, title: 'Timestamp outside tolerance', logLevel: 'info' },
-  signature_mismatch: { status: 401, title: 'Signature mismatch', logLevel: 'info' },
+  route_not_found: { status: 404, title: 'No route', proxyError: 'http_request_denied', logLevel: 'info' },
+  method_not_allowed: { status: 405, title: 'Method not allowed', proxyError: 'http_request_denied', logLevel: 'info' },
+  unsupported_media_type: { status: 415, title: 'Unsupported media type', proxyError: 'http_request_denied', logLevel: 'info' },
+  body_too_large: { status: 413, title: 'Content too large', proxyError: 'http_request_denied', logLevel: 'info', close: true },
+  malformed_request: { status: 400, title: 'Malformed request', proxyError: 'http_request_error', logLevel: 'info', close: true },
+  header_too_large: { status: 431, title: 'Header fields too large', proxyError: 'http_request_error', logLevel: 'info', close: true },
+  target_too_long: { status: 414, title: 'Target too long', proxyError: 'http_request_error', logLevel: 'info', close: true },
+  request_timeout: { status: 408, title: 'Request took too long', proxyError: 'http_request_error', logLevel: 'info', close: true },
+  expectation_failed: { status: 417, title: 'Expectation failed', proxyError: 'http_request_error', logLevel: 'info', close: true },
+  missing_signature: { status: 401, title: 'Signature required', proxyError: 'http_request_denied', logLevel: 'info' },
+  malformed_signature: { status: 401, title: 'Malformed signature', proxyError: 'http_request_denied', logLevel: 'info' },
+  timestamp_outside_tolerance: { status: 401, title: 'Timestamp outside tolerance', proxyError: 'http_request_denied', logLevel: 'info' },
+  signature_mismatch: { status: 401, title: 'Signature mismatch', proxyError: 'http_request_denied', logLevel: 'info' },
   duplicate: { status: 200, title: 'Already handled', logLevel: 'info' },
-  in_progress: { status: 503, title: 'Being handled', logLevel: 'info', retryAfterSeconds: 5 },
-  envelope_mismatch: { status: 422, title: 'Envelope mismatch', logLevel: 'info' },
-  store_unavailable: { status: 503, title: 'Temporarily unavailable', logLevel: 'error', retryAfterSeconds: 5 },
-  secret_unavailable: { status: 503, title: 'Temporarily unavailable', logLevel: 'error', retryAfterSeconds: 30 },
-  overloaded: { status: 503, title: 'Overloaded', logLevel: 'warn', retryAfterSeconds: 5, close: true },
-  draining: { status: 503, title: 'Shutting down', logLevel: 'info', retryAfterSeconds: 1, close: true },
-  internal_error: { status: 500, title: 'Internal error', logLevel: 'error', retryAfterSeconds: 5, close: true },
-  upstream_unreachable: { status: 502, title: 'Upstream unreachable', logLevel: 'error', retryAfterSeconds: 5 },
-  upstream_timeout: { status: 504, title: 'Upstream timeout', logLevel: 'error', retryAfterSeconds: 5 },
-  upstream_invalid_response: { status: 502, title: 'Invalid upstream response', logLevel: 'error', retryAfterSeconds: 5 },
+  in_progress: { status: 503, title: 'Being handled', proxyError: 'proxy_internal_response', logLevel: 'info', retryAfterSeconds: 5 },
+  envelope_mismatch: { status: 422, title: 'Envelope mismatch', proxyError: 'http_request_denied', logLevel: 'info' },
+  store_unavailable: { status: 503, title: 'Temporarily unavailable', proxyError: 'proxy_internal_response', logLevel: 'error', retryAfterSeconds: 5 },
+  secret_unavailable: { status: 503, title: 'Temporarily unavailable', proxyError: 'proxy_internal_response', logLevel: 'error', retryAfterSeconds: 30 },
+  overloaded: { status: 503, title: 'Overloaded', proxyError: 'proxy_internal_response', logLevel: 'warn', retryAfterSeconds: 5, close: true },
+  draining: { status: 503, title: 'Shutting down', proxyError: 'proxy_internal_response', logLevel: 'info', retryAfterSeconds: 1, close: true },
+  internal_error: { status: 500, title: 'Internal error', proxyError: 'proxy_internal_error', logLevel: 'error', retryAfterSeconds: 5, close: true },
+  upstream_unreachable: { status: 502, title: 'Upstream unreachable', proxyError: 'destination_unavailable', logLevel: 'error', retryAfterSeconds: 5 },
+  upstream_timeout: { status: 504, title: 'Upstream timeout', proxyError: 'http_response_timeout', logLevel: 'error', retryAfterSeconds: 5 },
+  upstream_invalid_response: { status: 502, title: 'Invalid upstream response', proxyError: 'http_protocol_error', logLevel: 'error', retryAfterSeconds: 5 },
 };
 
 /** A request turned away: expected, counted, cheap. */

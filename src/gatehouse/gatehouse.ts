@@ -1,0 +1,158 @@
+/** Takes a request from its route through the gates to the app, and sees to it that every exit is answered, settled and recorded once. */
+import type { ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Admitted } from '../core/admitted.ts';
+import type { Clock } from '../core/clock.ts';
+import { toErrorText } from '../core/errors.ts';
+import type { Arrival, Exchange } from '../core/exchange.ts';
+import { type Refusal, refuse } from '../core/refusal.ts';
+import type { Forwarder, ForwardOutcome } from '../forward/forwarder.ts';
+import type { Logger } from '../observe/logger.ts';
+import type { Metrics, RouteMetrics } from '../observe/metrics.ts';
+import type { Capacity, CapacityResult } from './capacity.ts';
+import { lingerOnClose } from './linger.ts';
+import { type GuardedRoute, runGates } from './pipeline.ts';
+import { type Departure, record } from './record.ts';
+import { writeRefusal, writeSocketRefusal } from './respond.ts';
+import { type Routable, RouteTable } from './router.ts';
+import { settle } from './settle.ts';
+
+/** A route, compiled and ready. */
+export interface HouseRoute extends GuardedRoute, Routable {
+  /** WWW-Authenticate for every 401. */
+  readonly challenge: string;
+  readonly forwarder: Forwarder;
+  readonly metrics: RouteMetrics;
+}
+
+/** What the gatehouse stands on. */
+export interface GatehouseParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly capacity: Capacity;
+}
+
+/** How the gates and the app dealt with a request. */
+interface Passage {
+  readonly refusal?: Refusal;
+  readonly outcome?: ForwardOutcome;
+}
+
+/** The house that all requests go through. */
+export class Gatehouse {
+  readonly #parts: GatehouseParts;
+  readonly #unmatched: RouteMetrics;
+  #table: RouteTable<HouseRoute> = new RouteTable<HouseRoute>([]);
+  #underWay = 0;
+  #onIdle: (() => void)[] = [];
+
+  constructor(parts: GatehouseParts) {
+    this.#parts = parts;
+    this.#unmatched = parts.metrics.route(undefined);
+  }
+
+  /** Takes over a new set of routes; requests under way finish with the set they came in by. */
+  swap(routes: readonly HouseRoute[]): void {
+    this.#table = new RouteTable(routes);
+  }
+
+  /** Takes one request through; never throws. */
+  handle(exchange: Exchange, response: ServerResponse): void {
+    const { method, target, headers } = exchange;
+    const found = this.#table.find({ method, host: headers.get('host'), target });
+    if ('code' in found) this.#leave({ arrival: exchange, exchange, refusal: found }, this.#unmatched, response, undefined);
+    else void this.#take(found, exchange, response);
+  }
+
+  /** Answers a request whose head is refused. */
+  turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void {
+    this.#leave({ arrival, refusal }, this.#unmatched, response, undefined);
+  }
+
+  /** Answers bytes that are no request. */
+  turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void {
+    writeSocketRefusal(socket, refusal, arrival.requestId);
+    record({ arrival, refusal }, this.#unmatched, this.#parts);
+  }
+
+  /** Resolves when no request is under way. */
+  idle(): Promise<void> {
+    if (this.#underWay === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onIdle.push(resolve);
+    });
+  }
+
+  /** How many requests are under way. */
+  get underWay(): number {
+    return this.#underWay;
+  }
+
+  async #take(route: HouseRoute, exchange: Exchange, response: ServerResponse): Promise<void> {
+    this.#underWay++;
+    const passage = await this.#pass(route, exchange, response);
+    try {
+      this.#leave({ arrival: exchange, exchange, route: route.name, ...passage }, route.metrics, response, route.challenge);
+    } catch (thrown) {
+      // Even a failing log must not leave the sender without an answer, nor end the process.
+      response.destroy();
+      this.#parts.logger.error('internal_error', { requestId: exchange.requestId, error: toErrorText(thrown) });
+    }
+    this.#underWay--;
+    if (this.#underWay === 0) for (const tell of this.#onIdle.splice(0)) tell();
+  }
+
+  async #pass(route: HouseRoute, exchange: Exchange, response: ServerResponse): Promise<Passage> {
+    try {
+      const admitted = await runGates(route, exchange);
+      if ('code' in admitted) {
+        // A duplicate is no failure to prove oneself: its sender holds the key.
+        route.metrics.decision(admitted.code === 'duplicate' ? 'allow' : 'deny', admitted.reason);
+        return { refusal: admitted };
+      }
+      route.metrics.decision('allow', 'ok');
+      return await this.#admit(route, admitted, response);
+    } catch (thrown) {
+      // A throw is a refusal, never a pass. What the app saw is unknown, so the claim is left to its lease.
+      exchange.facts.claim?.hold();
+      return { refusal: refuse('internal_error', 'internal_error', toErrorText(thrown)) };
+    }
+  }
+
+  async #admit(route: HouseRoute, admitted: Admitted, response: ServerResponse): Promise<Passage> {
+    const { capacity } = this.#parts;
+    const { claim } = admitted.exchange.facts;
+    const entering = capacity.enter();
+    const entered = entering instanceof Promise ? await entering : entering;
+    if (entered !== 'entered') {
+      // Claimed, but not a byte went to the app: the sender's retry must get through.
+      claim?.release();
+      return { refusal: this.#toRefusal(entered) };
+    }
+    try {
+      const outcome = await route.forwarder.forward(admitted, response);
+      settle(claim, outcome);
+      return outcome.kind === 'failed' ? { outcome, refusal: outcome.refusal } : { outcome };
+    } finally {
+      capacity.leave();
+    }
+  }
+
+  #toRefusal(result: Exclude<CapacityResult, 'entered'>): Refusal {
+    if (result === 'closed') return refuse('draining', 'draining');
+    this.#parts.metrics.limitHit(result === 'queue_full' ? 'in_flight_queue' : 'queue_timeout');
+    return refuse('overloaded', result);
+  }
+
+  #leave(departure: Departure, metrics: RouteMetrics, response: ServerResponse, challenge: string | undefined): void {
+    const { arrival, exchange, refusal } = departure;
+    if (refusal !== undefined) {
+      const mustClose = exchange === undefined ? !response.req.complete : !exchange.body.isComplete;
+      if (mustClose) lingerOnClose(response.req.socket, this.#parts.clock);
+      writeRefusal(response, refusal, { requestId: arrival.requestId, challenge, isHead: arrival.method === 'HEAD', mustClose });
+    }
+    exchange?.body.free();
+    record(departure, metrics, this.#parts);
+  }
+}

@@ -1,0 +1,17 @@
+/** Lets an early answer arrive: a connection closed while the sender still writes would be reset, and the answer lost with it. */
+import type { Socket } from 'node:net';
+import type { Clock, Milliseconds } from '../core/clock.ts';
+
+/** How long the rest of the content is read and thrown away. */
+const LINGER_MS: Milliseconds = 1_000;
+
+/** Makes the close that follows the answer half-close first, and wait for the sender to finish, but not for long (RFC 9112 §9.6). */
+export function lingerOnClose(socket: Socket, clock: Clock): void {
+  socket.destroySoon = () => {
+    socket.end();
+    const cancel = clock.after(LINGER_MS, () => socket.destroy());
+    socket.once('close', cancel);
+    socket.once('end', () => socket.destroy());
+    socket.resume();
+  };
+}

@@ -1,0 +1,25 @@
+/** Runs a route's gates in order; the first refusal wins, and only who passes all of them is admitted. */
+import { type Admitted, admit } from '../core/admitted.ts';
+import type { Exchange } from '../core/exchange.ts';
+import type { Refusal } from '../core/refusal.ts';
+import type { Gate } from '../gates/gate.ts';
+
+/** The part of a route that decides. */
+export interface GuardedRoute {
+  readonly name: string;
+  /** Cheap and header-only first; never empty. */
+  readonly gates: readonly Gate[];
+}
+
+/** The proof for the forwarder, or the refusal. A throw in a gate comes out as a rejection: the caller refuses then, too. */
+export async function runGates(route: GuardedRoute, exchange: Exchange): Promise<Admitted | Refusal> {
+  for (const gate of route.gates) {
+    const verdict = gate.check(exchange);
+    const refusal = verdict instanceof Promise ? await verdict : verdict;
+    if (refusal !== undefined) return refusal;
+  }
+  const delivery = exchange.facts.delivery;
+  // Fails closed if a route was ever built without a gate that verifies.
+  if (delivery === undefined) throw new Error(`no gate of route ${route.name} verified the request`);
+  return admit(exchange, route.name, delivery.body);
+}

@@ -1,0 +1,74 @@
+/** The one place where a finished request is counted and logged, whichever way it left. */
+import type { Clock } from '../core/clock.ts';
+import type { Arrival, Exchange } from '../core/exchange.ts';
+import { type Reason, REFUSALS, type Refusal, type RefusalLogLevel } from '../core/refusal.ts';
+import type { ForwardOutcome } from '../forward/forwarder.ts';
+import type { Logger, RequestLine } from '../observe/logger.ts';
+import type { RouteMetrics } from '../observe/metrics.ts';
+
+/** How a request left the house. */
+export interface Departure {
+  readonly arrival: Arrival;
+  /** Absent where the head itself was refused. */
+  readonly exchange?: Exchange;
+  /** Absent where no route was found. */
+  readonly route?: string;
+  readonly refusal?: Refusal;
+  readonly outcome?: ForwardOutcome;
+}
+
+/** Where departures are told. */
+export interface RecordParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** Counts and logs one departure. */
+export function record(departure: Departure, metrics: RouteMetrics, parts: RecordParts): void {
+  const { arrival, outcome } = departure;
+  const line = toLine(departure, parts.clock.monotonic() - arrival.startedAt);
+  metrics.request(line.method, line.status, line.durationMs);
+  if (outcome !== undefined) {
+    metrics.upstream(outcome.upstreamMs, line.durationMs - outcome.upstreamMs);
+    if (outcome.kind !== 'answered') metrics.upstreamError(outcome.failure.kind);
+  }
+  parts.logger.request(line);
+}
+
+function toLine(departure: Departure, durationMs: number): RequestLine {
+  const { arrival, exchange, outcome, refusal } = departure;
+  const delivery = exchange?.facts.delivery;
+  return {
+    requestId: arrival.requestId,
+    route: departure.route,
+    method: arrival.method,
+    client: arrival.client.address,
+    bytesIn: exchange?.body.received ?? 0,
+    durationMs,
+    ...toResult(refusal, outcome),
+    ...(delivery === undefined ? undefined : { key: delivery.keyName, webhookId: delivery.id }),
+    ...(outcome === undefined ? undefined : { upstreamMs: outcome.upstreamMs }),
+  };
+}
+
+interface Result {
+  readonly status: number;
+  readonly code: RequestLine['code'];
+  readonly reason: Reason;
+  readonly level: RefusalLogLevel;
+  readonly detail?: string;
+}
+
+function toResult(refusal: Refusal | undefined, outcome: ForwardOutcome | undefined): Result {
+  if (refusal !== undefined) {
+    const { status, logLevel } = REFUSALS[refusal.code];
+    const result: Result = { status, code: refusal.code, reason: refusal.reason, level: logLevel };
+    return refusal.detail === undefined ? result : { ...result, detail: refusal.detail };
+  }
+  if (outcome?.kind === 'answered') return { status: outcome.status, code: 'forwarded', reason: 'ok', level: 'info' };
+  if (outcome?.kind === 'broken') {
+    const reason = outcome.failure.kind === 'timeout' ? 'upstream_timeout' : 'upstream_reset';
+    return { status: outcome.status, code: 'forwarded', reason, level: 'error', detail: outcome.failure.detail };
+  }
+  throw new Error('a departure has a refusal or an answer');
+}

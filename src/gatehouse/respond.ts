@@ -1,0 +1,56 @@
+/** Writes a refusal to the sender, in the one form there is: problem details (RFC 9457) that tell an attacker nothing. */
+import type { ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { REFUSALS, type Refusal, type RefusalEntry } from '../core/refusal.ts';
+
+/** What a refusal needs beside itself. */
+export interface AnswerContext {
+  readonly requestId: string;
+  /** The WWW-Authenticate value of the route (RFC 9110 §11.6.1 demands one on every 401). */
+  readonly challenge: string | undefined;
+  /** No content for HEAD (RFC 9110 §9.3.2). */
+  readonly isHead: boolean;
+  /** Content is left unread on the connection. */
+  readonly mustClose: boolean;
+}
+
+const REASON_PHRASES: Readonly<Record<number, string>> = { 400: 'Bad Request', 408: 'Request Timeout', 413: 'Content Too Large', 431: 'Request Header Fields Too Large' };
+
+/** Answers through node:http. Nothing happens where a head went out already or the sender is gone. */
+export function writeRefusal(response: ServerResponse, refusal: Refusal, context: AnswerContext): void {
+  if (response.headersSent || response.destroyed) return;
+  const entry = REFUSALS[refusal.code];
+  const body = toProblemDetails(refusal, entry, context.requestId);
+  const head = toHead(refusal, entry, context);
+  head.push('Content-Length', String(Buffer.byteLength(body)));
+  response.writeHead(entry.status, head);
+  response.end(context.isHead ? undefined : body);
+}
+
+/** Answers a connection whose bytes are not a request; always the last thing on it. */
+export function writeSocketRefusal(socket: Duplex, refusal: Refusal, requestId: string): void {
+  const entry = REFUSALS[refusal.code];
+  const body = toProblemDetails(refusal, entry, requestId);
+  const head = toHead(refusal, entry, { requestId, challenge: undefined, isHead: false, mustClose: true });
+  head.push('Content-Length', String(Buffer.byteLength(body)));
+  let text = `HTTP/1.1 ${entry.status} ${REASON_PHRASES[entry.status] ?? entry.title}\r\n`;
+  for (let i = 0; i < head.length; i += 2) text += `${head[i]}: ${head[i + 1]}\r\n`;
+  socket.end(`${text}\r\n${body}`);
+}
+
+function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: string): string {
+  const { status, title } = entry;
+  return JSON.stringify({ type: `urn:sidegate:refusal:${refusal.code}`, title, status, code: refusal.code, requestId });
+}
+
+function toHead(refusal: Refusal, entry: RefusalEntry, context: AnswerContext): string[] {
+  const head = ['Content-Type', 'application/problem+json', 'Cache-Control', 'no-store'];
+  if (entry.proxyError !== undefined) head.push('Proxy-Status', `sidegate; error=${entry.proxyError}`);
+  if (entry.status === 401 && context.challenge !== undefined) head.push('WWW-Authenticate', context.challenge);
+  if (refusal.allow !== undefined) head.push('Allow', refusal.allow.join(', '));
+  const retryAfter = refusal.retryAfterSeconds ?? entry.retryAfterSeconds;
+  if (retryAfter !== undefined) head.push('Retry-After', String(retryAfter));
+  // RFC 9112 §9.3: what is left of an unread body would be read as the next request.
+  if (entry.close === true || context.mustClose) head.push('Connection', 'close');
+  return head;
+}

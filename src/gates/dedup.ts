@@ -1,0 +1,188 @@
+/** Was this event handled already, or is it being handled now? Claims the id for this request if not. */
+import { hash } from 'node:crypto';
+import type { Clock, Milliseconds } from '../core/clock.ts';
+import type { Claim, Exchange, VerifiedDelivery } from '../core/exchange.ts';
+import { type Refusal, refuse } from '../core/refusal.ts';
+import type { Verdict } from '../core/verdict.ts';
+import { type ClaimRequest, type ClaimResult, type SeenIds, StoreUnavailable } from '../store/seen-ids.ts';
+import type { Gate } from './gate.ts';
+import type { Settlement, Settlements } from './settlements.ts';
+
+/** A route's dedup policy. */
+export interface DedupOptions {
+  /** The route's name: two routes' ids never meet. */
+  readonly route: string;
+  readonly retention: Milliseconds;
+  readonly lease: Milliseconds;
+  readonly inProgress: 'wait' | 'reject';
+  readonly waitAtMost: Milliseconds;
+  readonly onStoreError: 'refuse' | 'forward';
+}
+
+/** Something worth counting. */
+export type DedupEvent = 'new' | 'duplicate' | 'in_progress' | 'taken_over' | 'held' | 'id_reused' | 'bypassed' | 'unavailable';
+
+/** What all routes' dedup gates share. */
+export interface DedupParts {
+  readonly store: SeenIds;
+  readonly settlements: Settlements;
+  readonly clock: Clock;
+  readonly waitingRoom: WaitingRoom;
+  readonly onEvent: (event: DedupEvent) => void;
+  readonly onDuration: (duration: Milliseconds) => void;
+}
+
+/** Bounds how many requests may wait for another's outcome at once, so that replays of one delivery cannot pile up. */
+export class WaitingRoom {
+  readonly #places: number;
+  #taken = 0;
+
+  constructor(places: number) {
+    this.#places = places;
+  }
+
+  /** False when it is full. */
+  enter(): boolean {
+    if (this.#taken >= this.#places) return false;
+    this.#taken++;
+    return true;
+  }
+
+  leave(): void {
+    this.#taken--;
+  }
+}
+
+const FIRST_POLL_MS = 20;
+const LONGEST_POLL_MS = 250;
+/** Longer ids are hashed, so that a key stays short whatever the sender chooses. */
+const LONGEST_PLAIN_ID = 64;
+const FINGERPRINT_LENGTH = 16;
+const LONGEST_RETRY_AFTER_S = 10;
+
+/** Stands behind the signature: before it, a stranger could burn the ids of genuine deliveries. */
+export function createDedupGate(options: DedupOptions, parts: DedupParts): Gate {
+  return {
+    name: 'dedup',
+    async check(exchange: Exchange): Promise<Verdict> {
+      const delivery = exchange.facts.delivery;
+      if (delivery === undefined) throw new Error('the dedup gate stands behind the signature gate');
+      const request = toClaimRequest(options, exchange, delivery);
+      let first: ClaimResult;
+      const startedAt = parts.clock.monotonic();
+      try {
+        first = await parts.store.claim(request);
+      } catch (thrown) {
+        return onStoreDown(thrown, request, exchange);
+      }
+      parts.onDuration(parts.clock.monotonic() - startedAt);
+      if (first.state === 'new') {
+        parts.onEvent('new');
+        exchange.facts.claim = createClaim(request, exchange);
+        return undefined;
+      }
+      if (!first.sameContent) parts.onEvent('id_reused');
+      return first.state === 'handled' ? duplicate() : whileInProgress(first.remainingMs, request, exchange);
+    },
+  };
+
+  function duplicate(): Refusal {
+    parts.onEvent('duplicate');
+    return refuse('duplicate', 'duplicate');
+  }
+
+  async function whileInProgress(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
+    parts.onEvent('in_progress');
+    if (options.inProgress === 'reject') return inProgress(remaining);
+    if (!parts.waitingRoom.enter()) return { ...inProgress(remaining), reason: 'waiters_full' };
+    try {
+      return await waitForOutcome(remaining, request, exchange);
+    } catch (thrown) {
+      // Never forward here, whatever the route says: the first run may still be at work.
+      parts.onEvent('unavailable');
+      return refuse('store_unavailable', 'dedup_unavailable', toStoreFailure(thrown).message);
+    } finally {
+      parts.waitingRoom.leave();
+    }
+  }
+
+  /** Asks the store again and again, less and less often, what became of the first run. */
+  async function waitForOutcome(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
+    const until = parts.clock.monotonic() + options.waitAtMost;
+    let pause = FIRST_POLL_MS;
+    let left = remaining;
+    for (;;) {
+      const budget = until - parts.clock.monotonic();
+      if (budget <= 0) return inProgress(left);
+      await sleep(Math.min(pause, budget));
+      pause = Math.min(pause * 2, LONGEST_POLL_MS);
+      const result = await parts.store.claim(request);
+      if (result.state === 'handled') return duplicate();
+      if (result.state === 'new') {
+        parts.onEvent('taken_over');
+        exchange.facts.claim = createClaim(request, exchange);
+        return undefined;
+      }
+      left = result.remainingMs;
+    }
+  }
+
+  function sleep(delay: Milliseconds): Promise<void> {
+    return new Promise((resolve) => {
+      parts.clock.after(delay, resolve);
+    });
+  }
+
+  function onStoreDown(thrown: unknown, request: ClaimRequest, exchange: Exchange): Verdict {
+    const failure = toStoreFailure(thrown);
+    parts.onEvent('unavailable');
+    if (options.onStoreError === 'refuse') {
+      // A claim that timed out may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
+      if (failure.failure !== 'full') parts.settlements.settle(toSettlement('release', request, exchange));
+      return refuse('store_unavailable', 'dedup_unavailable', failure.message);
+    }
+    parts.onEvent('bypassed');
+    exchange.facts.dedupBypassed = true;
+    // The outcome is still worth recording: a confirm that finds no claim writes `handled` as soon as the store is back.
+    if (failure.failure !== 'full') exchange.facts.claim = createClaim(request, exchange);
+    return undefined;
+  }
+
+  function createClaim(request: ClaimRequest, exchange: Exchange): Claim {
+    return {
+      confirm: () => parts.settlements.settle(toSettlement('confirm', request, exchange)),
+      release: () => parts.settlements.settle(toSettlement('release', request, exchange)),
+      hold: () => parts.onEvent('held'),
+    };
+  }
+
+  function toSettlement(kind: Settlement['kind'], request: ClaimRequest, exchange: Exchange): Settlement {
+    const mootAt = exchange.startedAt + (kind === 'confirm' ? options.retention : options.lease + options.waitAtMost);
+    return { kind, key: request.key, token: request.token, fingerprint: request.fingerprint, retention: options.retention, mootAt };
+  }
+}
+
+/** Anything but a StoreUnavailable is a bug, and goes on to be refused as one. */
+function toStoreFailure(thrown: unknown): StoreUnavailable {
+  if (thrown instanceof StoreUnavailable) return thrown;
+  throw thrown;
+}
+
+function inProgress(remaining: Milliseconds): Refusal {
+  const seconds = Math.min(Math.max(Math.ceil(remaining / 1000), 1), LONGEST_RETRY_AFTER_S);
+  return { code: 'in_progress', reason: 'in_progress', retryAfterSeconds: seconds };
+}
+
+function toClaimRequest(options: DedupOptions, exchange: Exchange, delivery: VerifiedDelivery): ClaimRequest {
+  return {
+    key: toKey(options.route, delivery.id),
+    token: exchange.requestId,
+    fingerprint: hash('sha256', delivery.body, 'base64url').slice(0, FINGERPRINT_LENGTH),
+    leaseMs: options.lease,
+  };
+}
+
+/** Short ids stay legible for whoever looks into the store; `i` and `h` keep a plain id from posing as a hashed one. */
+function toKey(route: string, id: string): string {
+  return id.length <= LONGEST_PLAIN_ID ? `${route}:i:${id}` : `${route}:h:${hash('sha256', id, 'base64url')}`;
+}

@@ -1,0 +1,53 @@
+/** Is the request's head sound? What no route may have, whatever its gates: bad framing, Host, size, target. */
+import type { IncomingMessage } from 'node:http';
+import type { HeaderFields } from '../core/headers.ts';
+import { type Refusal, refuse } from '../core/refusal.ts';
+import { parseTarget, type RequestTarget } from '../core/target.ts';
+import { findForbiddenConnectionToken } from '../forward/request-headers.ts';
+import type { OnLimit } from './limits.ts';
+
+/** Bounds of a head. */
+export interface HeadLimits {
+  readonly maxHeaderFields: number;
+  /** Bytes. */
+  readonly maxTarget: number;
+}
+
+/** Registered names and addresses with an optional port; no user part (RFC 9110 §4.2.4, RFC 9112 §3.2). */
+const HOST = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?$/;
+
+/** The target taken apart, or why the request is refused before any route is looked at. */
+export function checkHead(request: IncomingMessage, headers: HeaderFields, limits: HeadLimits, onLimit: OnLimit): RequestTarget | Refusal {
+  const raw = request.url ?? '';
+  if (headers.size > limits.maxHeaderFields) {
+    onLimit('header_fields');
+    return refuse('header_too_large', 'header_too_large', `${headers.size} header fields`);
+  }
+  if (raw.length > limits.maxTarget) {
+    onLimit('target');
+    return refuse('target_too_long', 'target_too_long', `${raw.length} bytes`);
+  }
+  const framing = findFramingProblem(request, headers);
+  if (framing !== undefined) return refuse('malformed_request', 'framing', framing);
+  const target = parseTarget(raw);
+  return 'problem' in target ? refuse('malformed_request', 'path_ambiguous', target.problem) : target;
+}
+
+function findFramingProblem(request: IncomingMessage, headers: HeaderFields): string | undefined {
+  const isOld = request.httpVersionMinor === 0;
+  // Node's parser only sees to it that HTTP/1.1 has some Host; RFC 9112 §3.2 wants exactly one, and a valid one.
+  const hosts = headers.count('host');
+  if (hosts > 1) return 'repeated Host';
+  if (hosts === 0 && !isOld) return 'no Host';
+  if (hosts === 1 && !HOST.test(headers.get('host') as string)) return 'Host is not a valid authority';
+  const codings = headers.count('transfer-encoding');
+  if (codings > 0) {
+    // RFC 9112 §6.1: faulty framing; a 1.0 hop before us may have read another request out of the same bytes.
+    if (isOld) return 'Transfer-Encoding on HTTP/1.0';
+    if (codings > 1 || (headers.get('transfer-encoding') as string).toLowerCase() !== 'chunked') return 'Transfer-Encoding is not just chunked';
+    if (headers.count('content-length') > 0) return 'Content-Length beside Transfer-Encoding';
+  }
+  if (headers.count('content-length') > 1) return 'repeated Content-Length';
+  const token = findForbiddenConnectionToken(headers);
+  return token === undefined ? undefined : `Connection names ${token}`;
+}

@@ -1,0 +1,197 @@
+/** The data port: node:http made strict, its limits set, every arrival handed to the gatehouse as an Exchange or a refusal. */
+import { randomUUID } from 'node:crypto';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { LimitsConfig, SocketListen } from '../config/config.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Arrival, Exchange } from '../core/exchange.ts';
+import { HeaderFields } from '../core/headers.ts';
+import { type Refusal, refuse } from '../core/refusal.ts';
+import { type ClientResolver, createClientResolver } from './client-address.ts';
+import { checkHead } from './head-check.ts';
+import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
+import { IncomingBody } from './request-body.ts';
+
+/** Where arrivals go; the gatehouse is one. */
+export interface ArrivalHandler {
+  handle(exchange: Exchange, response: ServerResponse): void;
+  /** The head is refused: no route is looked at. */
+  turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void;
+  /** There is not even a request: the refusal goes straight to the socket. */
+  turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
+}
+
+/** What the server needs from its surroundings. */
+export interface ListenParts {
+  readonly listen: SocketListen;
+  readonly limits: LimitsConfig;
+  readonly clock: Clock;
+  readonly handler: ArrivalHandler;
+  readonly onLimit: OnLimit;
+  readonly onConnections: (delta: 1 | -1) => void;
+}
+
+/** How far shutting down has come: `closing` still serves but keeps no connection, `refusing` answers 503. */
+export type ListenPhase = 'open' | 'closing' | 'refusing';
+
+interface BusyWith {
+  readonly body: IncomingBody;
+  readonly response: ServerResponse;
+}
+
+const CHECK_INTERVAL_MS = 1_000;
+
+/** The listening data port. */
+export class ListenServer {
+  readonly #parts: ListenParts;
+  readonly #server: Server;
+  readonly #resolveClient: ClientResolver;
+  readonly #bodies: BodyWatch;
+  readonly #heap: HeapGuard;
+  /** The request each connection is busy with: an error in its later bytes must not be answered into the middle of its response. */
+  readonly #busy = new WeakMap<Duplex, BusyWith>();
+  #phase: ListenPhase = 'open';
+
+  constructor(parts: ListenParts) {
+    const { limits, clock } = parts;
+    this.#parts = parts;
+    this.#resolveClient = createClientResolver(parts.listen.trustedProxies);
+    this.#bodies = new BodyWatch(limits, clock, parts.onLimit);
+    this.#heap = new HeapGuard(limits.heapShed, clock);
+    this.#server = createServer({
+      maxHeaderSize: limits.maxHeaderBytes,
+      headersTimeout: limits.headTimeout,
+      requestTimeout: limits.headTimeout + limits.bodyTimeout,
+      keepAliveTimeout: limits.keepAliveTimeout,
+      connectionsCheckingInterval: CHECK_INTERVAL_MS,
+      insecureHTTPParser: false,
+      // Missing Host is refused by our own check, in our own words.
+      requireHostHeader: false,
+      noDelay: true,
+      keepAlive: true,
+    });
+    // 0 is "no limit": a positive one makes Node drop the fields beyond it silently, a signature's among them. We count and refuse.
+    this.#server.maxHeadersCount = 0;
+    this.#server.maxConnections = limits.maxConnections;
+    this.#bind();
+  }
+
+  /** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */
+  listen(): Promise<AddressInfo> {
+    const { host, port } = this.#parts.listen.address;
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(port, host, () => {
+        this.#server.off('error', reject);
+        resolve(this.#server.address() as AddressInfo);
+      });
+    });
+  }
+
+  /** Moves on in shutting down; `refusing` also stops to accept connections. */
+  enter(phase: ListenPhase): void {
+    this.#phase = phase;
+    if (phase === 'refusing') this.#server.close();
+    if (phase !== 'open') this.#server.closeIdleConnections();
+  }
+
+  /** Destroys whatever is left. */
+  destroy(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+    this.#bodies.close();
+    this.#heap.close();
+  }
+
+  /** Bytes of request content held now. */
+  get bufferedBytes(): number {
+    return this.#bodies.buffered;
+  }
+
+  #bind(): void {
+    const { onLimit, onConnections } = this.#parts;
+    this.#server.on('request', (request, response) => this.#onRequest(request, response, false));
+    this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, true));
+    this.#server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+      this.#parts.handler.turnAway(this.#toArrival(request), response, refuse('expectation_failed', 'expectation_failed'));
+    });
+    this.#server.on('connect', (request: IncomingMessage, socket: Duplex) => {
+      this.#parts.handler.turnAwaySocket(this.#toArrival(request), socket, refuse('malformed_request', 'malformed', 'CONNECT'));
+    });
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#onClientError(error, socket));
+    this.#server.on('connection', (socket: Socket) => {
+      onConnections(1);
+      socket.once('close', () => onConnections(-1));
+    });
+    this.#server.on('drop', () => onLimit('connections'));
+  }
+
+  #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
+    const { handler, limits, onLimit } = this.#parts;
+    // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
+    if (!request.socket.writable) return;
+    const headers = new HeaderFields(request.rawHeaders);
+    const arrival = this.#toArrival(request, headers);
+    if (this.#phase !== 'open') {
+      response.shouldKeepAlive = false;
+      if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
+    }
+    const target = checkHead(request, headers, limits, onLimit);
+    if ('code' in target) return handler.turnAway(arrival, response, target);
+    if (this.#heap.isFull) {
+      onLimit('heap');
+      return handler.turnAway(arrival, response, refuse('overloaded', 'heap_full'));
+    }
+    const body = new IncomingBody(request, response, this.#bodies, expectsContinue);
+    this.#busy.set(request.socket, { body, response });
+    handler.handle({ ...arrival, target, headers, body, facts: {} }, response);
+  }
+
+  #toArrival(request: IncomingMessage, headers?: HeaderFields): Arrival {
+    const { clock } = this.#parts;
+    const { socket } = request;
+    // The address is gone once the peer is.
+    const peer = socket.remoteAddress ?? 'unknown';
+    const client = this.#resolveClient(peer, 'encrypted' in socket, headers ?? new HeaderFields(request.rawHeaders));
+    return { requestId: randomUUID(), method: request.method ?? '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };
+  }
+
+  #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
+    const { clock, handler } = this.#parts;
+    // A reset connection has nobody to answer.
+    if (error.code === 'ECONNRESET' || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const busy = this.#busy.get(socket);
+    if (busy !== undefined && !busy.response.writableFinished) return endBusy(busy, socket, error);
+    const peer = (socket as Socket).remoteAddress ?? 'unknown';
+    const client = { address: peer, peer, viaTrustedProxy: false, scheme: 'http' } as const;
+    const arrival = { requestId: randomUUID(), method: '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };
+    handler.turnAwaySocket(arrival, socket, this.#toRefusal(error));
+  }
+
+  #toRefusal(error: NodeJS.ErrnoException): Refusal {
+    const { onLimit } = this.#parts;
+    switch (error.code) {
+      case 'HPE_HEADER_OVERFLOW':
+        onLimit('header_bytes');
+        return refuse('header_too_large', 'header_too_large');
+      case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
+        return refuse('body_too_large', 'framing', 'chunk extensions');
+      case 'ERR_HTTP_REQUEST_TIMEOUT':
+        onLimit('head_timeout');
+        return refuse('request_timeout', 'head_timeout');
+      default:
+        return refuse('malformed_request', 'framing', error.code ?? 'unreadable');
+    }
+  }
+}
+
+/** Bad bytes behind a request that is still at work: its own answer comes first and whole, then the connection ends. */
+function endBusy(busy: BusyWith, socket: Duplex, error: NodeJS.ErrnoException): void {
+  if (!busy.response.headersSent) busy.response.shouldKeepAlive = false;
+  busy.response.once('finish', () => socket.end());
+  busy.body.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
+}
