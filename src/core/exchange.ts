@@ -24,8 +24,8 @@ export interface RequestBody {
   read(maxBytes: number): Promise<Buffer | Refusal>;
   /** How many bytes came in so far. */
   readonly received: number;
-  /** Nothing is left to read: the connection can carry another request. */
-  readonly isComplete: boolean;
+  /** Nothing is left to read, or so little that the connection is kept and the rest thrown away. */
+  readonly isCheapToDrain: boolean;
   /** Gives the buffer's share of the common budget back; called once, when the exchange is over. */
   free(): void;
 }

@@ -148,7 +148,7 @@ export class Gatehouse {
   #leave(departure: Departure, metrics: RouteMetrics, response: ServerResponse, challenge: string | undefined): void {
     const { arrival, exchange, refusal } = departure;
     if (refusal !== undefined) {
-      const mustClose = exchange === undefined ? !response.req.complete : !exchange.body.isComplete;
+      const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;
       if (mustClose) lingerOnClose(response.req.socket, this.#parts.clock);
       writeRefusal(response, refusal, { requestId: arrival.requestId, challenge, isHead: arrival.method === 'HEAD', mustClose });
     }

@@ -5,6 +5,8 @@ import type { RequestBody } from '../core/exchange.ts';
 import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
 import type { BodyInProgress, BodyWatch } from './limits.ts';
 
+/** Bytes; reading so much in vain costs less than another TCP and TLS handshake. */
+const CHEAP_TO_DRAIN = 64 * 1024;
 const EMPTY = Buffer.alloc(0);
 
 /** The content of a node:http request. */
@@ -31,9 +33,10 @@ export class IncomingBody implements RequestBody, BodyInProgress {
     this.declaredLength = toDeclaredLength(request);
   }
 
-  /** All of it came in, or there was none. */
-  get isComplete(): boolean {
-    return this.#request.complete || this.declaredLength === 0;
+  get isCheapToDrain(): boolean {
+    if (this.#request.complete) return true;
+    // Whoever waits for 100 may send the content or not: only closing is unambiguous (RFC 9110 §10.1.1).
+    return !this.#expectsContinue && this.declaredLength !== undefined && this.declaredLength <= CHEAP_TO_DRAIN;
   }
 
   read(maxBytes: number): Promise<Buffer | Refusal> {

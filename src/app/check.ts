@@ -1,0 +1,33 @@
+/** Everything that can be known to be wrong before a single request comes: config, secrets and the store's own files. */
+import { type LoadResult, loadConfig } from '../config/load.ts';
+import type { Problem } from '../config/problem.ts';
+import type { Clock } from '../core/clock.ts';
+import { type KeysRead, readKeys } from './keys.ts';
+import { readStoreSettings, type StoreSettings } from './store.ts';
+
+/** A config that can run, with its keys read; or the problems that forbid it. Warnings stand in both. */
+export type Readiness =
+  | { readonly loaded: Extract<LoadResult, { config: object }>; readonly keys: readonly KeysRead[]; readonly store: StoreSettings; readonly problems: readonly Problem[] }
+  | { readonly loaded: undefined; readonly problems: readonly Problem[] };
+
+/** Loads the config and reads what it refers to. */
+export async function prepare(file: string, clock: Clock): Promise<Readiness> {
+  const loaded = await loadConfig(file, clock);
+  if (loaded.config === undefined) return { loaded: undefined, problems: loaded.problems };
+  const problems: Problem[] = [...loaded.problems];
+  const place = (severity: Problem['severity'], path: string, message: string, hint: string | undefined): void => {
+    problems.push({ severity, file, ...loaded.locate(path), path, message, ...(hint === undefined ? undefined : { hint }) });
+  };
+  const keys = await Promise.all(loaded.config.routes.map((route, index) => readKeys(route, index)));
+  for (const { severity, path, message, hint } of keys.flatMap((read) => read.troubles)) place(severity, path, message, hint);
+  const store = await readStoreSettings(loaded.config.store);
+  for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
+  if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, problems };
+  return { loaded, keys, store, problems };
+}
+
+/** All problems of a config file, errors and warnings, in the order of the file. */
+export async function checkConfig(file: string, clock: Clock): Promise<readonly Problem[]> {
+  const { problems } = await prepare(file, clock);
+  return [...problems].sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0));
+}

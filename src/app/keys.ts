@@ -1,0 +1,64 @@
+/** Turns the config's secret references into keys, now and whenever a secret's file changes. */
+import type { KeyConfig, RouteConfig } from '../config/config.ts';
+import { readSecret } from '../config/secrets.ts';
+import type { KeySet } from '../gates/key-ring.ts';
+import { SCHEMES } from '../schemes/catalogue.ts';
+import type { VerifyKey } from '../schemes/scheme.ts';
+
+/** Trouble with one key's secret; never holds the secret. */
+export interface KeyTrouble {
+  readonly severity: 'error' | 'warning';
+  /** Config path, for example `routes.0.webhook.keys.1.secret`. */
+  readonly path: string;
+  readonly route: string;
+  readonly key: string;
+  readonly message: string;
+  readonly hint?: string;
+}
+
+/** What reading a route's secrets gave. */
+export interface KeysRead {
+  readonly set: KeySet;
+  readonly troubles: readonly KeyTrouble[];
+}
+
+/** Reads all secrets of a route; a secret that cannot be used is listed as unavailable, it never makes the others unusable. */
+export async function readKeys(route: RouteConfig, index: number): Promise<KeysRead> {
+  const keys: VerifyKey[] = [];
+  const unavailable: string[] = [];
+  const troubles: KeyTrouble[] = [];
+  for (const [position, config] of route.webhook.keys.entries()) {
+    const path = `routes.${index}.webhook.keys.${position}.secret`;
+    const read = await readKey(route, config);
+    for (const message of read.warnings) troubles.push({ severity: 'warning', path, route: route.name, key: config.name, message });
+    if (read.key !== undefined) {
+      keys.push(read.key);
+      continue;
+    }
+    unavailable.push(config.name);
+    troubles.push({ severity: 'error', path, route: route.name, key: config.name, ...read.problem });
+  }
+  return { set: { keys, unavailable }, troubles };
+}
+
+/** The files a route's secrets come from. */
+export function toSecretFiles(route: RouteConfig): string[] {
+  return route.webhook.keys.flatMap(({ secret }) => ('file' in secret ? [secret.file] : []));
+}
+
+interface KeyRead {
+  readonly key?: VerifyKey;
+  readonly warnings: readonly string[];
+  readonly problem: { readonly message: string; readonly hint?: string };
+}
+
+const NO_PROBLEM = { message: '' };
+
+async function readKey(route: RouteConfig, config: KeyConfig): Promise<KeyRead> {
+  const read = await readSecret(config.secret);
+  if ('problem' in read) return { warnings: [], problem: { message: read.problem, hint: read.hint } };
+  const parsed = SCHEMES[route.webhook.scheme].parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
+  if ('problem' in parsed) return { warnings: read.warnings, problem: { message: parsed.problem, hint: parsed.hint } };
+  const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
+  return { key: parsed.key, warnings, problem: NO_PROBLEM };
+}

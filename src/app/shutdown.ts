@@ -1,0 +1,63 @@
+/** Stops a running gate without losing an event: first no new traffic, then the requests under way, then the store. */
+import type { Config } from '../config/config.ts';
+import type { Clock, Milliseconds } from '../core/clock.ts';
+import type { Capacity } from '../gatehouse/capacity.ts';
+import type { Gatehouse } from '../gatehouse/gatehouse.ts';
+import type { Settlements } from '../gates/settlements.ts';
+import type { ListenServer } from '../listen/server.ts';
+import type { Logger } from '../observe/logger.ts';
+import type { SeenIds } from '../store/seen-ids.ts';
+
+/** What is stopped. */
+export interface ShutdownParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly listen: ListenServer;
+  readonly gatehouse: Gatehouse;
+  readonly capacity: Capacity;
+  readonly settlements: Settlements;
+  readonly store: SeenIds;
+  readonly times: Config['shutdown'];
+}
+
+/** What the last settlements get: the store may be slow, but the pod's end is near. */
+const SETTLE_AT_MOST_MS: Milliseconds = 2_000;
+
+/** Drains; resolves when all is closed. True when every request under way was finished. */
+export async function drain(parts: ShutdownParts): Promise<boolean> {
+  const { clock, gatehouse, listen, times } = parts;
+  // Endpoints are removed after readiness falls, not at once: who still comes meanwhile is served, but keeps no connection.
+  listen.enter('closing');
+  await pause(clock, times.grace);
+  listen.enter('refusing');
+  const isFinished = await within(clock, times.drain, gatehouse.idle());
+  if (!isFinished) await giveUp(parts);
+  await parts.settlements.drain(SETTLE_AT_MOST_MS);
+  listen.destroy();
+  await parts.store.close();
+  return isFinished;
+}
+
+/** The time is over: what waits for a place is released, what is with the app is left to its lease. */
+async function giveUp(parts: ShutdownParts): Promise<void> {
+  parts.logger.warn('drain_incomplete', { requests: parts.gatehouse.underWay });
+  parts.capacity.close();
+  // One turn of the loop lets the released ones reach the settlements.
+  await pause(parts.clock, 0);
+}
+
+function pause(clock: Clock, delay: Milliseconds): Promise<void> {
+  return new Promise((resolve) => {
+    clock.after(delay, resolve);
+  });
+}
+
+async function within(clock: Clock, atMost: Milliseconds, work: Promise<void>): Promise<boolean> {
+  let cancel = (): void => undefined;
+  const late = new Promise<false>((resolve) => {
+    cancel = clock.after(atMost, () => resolve(false));
+  });
+  const isDone = await Promise.race([work.then(() => true as const), late]);
+  cancel();
+  return isDone;
+}

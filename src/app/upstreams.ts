@@ -1,0 +1,54 @@
+/** Keeps one connection pool for each app, across reloads, and closes those that no route uses any more. */
+import type { RouteConfig } from '../config/config.ts';
+import type { Clock } from '../core/clock.ts';
+import { createHttpUpstream } from '../forward/http-upstream.ts';
+import type { Upstream, UpstreamOptions } from '../forward/upstream.ts';
+
+/** Below the 5 s after which Node's own servers, and many others, close an idle connection: a request must not race that close. */
+const IDLE_TIMEOUT_MS = 4_000;
+const MAX_HEAD_BYTES = 64 * 1024;
+
+/** The pools in use. */
+export class Upstreams {
+  readonly #clock: Clock;
+  readonly #maxConnections: number;
+  #pools = new Map<string, Upstream>();
+
+  constructor(clock: Clock, maxConnections: number) {
+    this.#clock = clock;
+    this.#maxConnections = maxConnections;
+  }
+
+  /** A pool for each route, in order; pools that were there before are kept. Call `retire` once the routes are swapped. */
+  provide(routes: readonly RouteConfig[]): { pools: readonly Upstream[]; retire: () => void } {
+    const next = new Map<string, Upstream>();
+    const pools = routes.map((route) => {
+      const options = this.#toOptions(route);
+      const key = JSON.stringify(options);
+      const pool = next.get(key) ?? this.#pools.get(key) ?? createHttpUpstream(options, this.#clock);
+      next.set(key, pool);
+      return pool;
+    });
+    const retire = (): void => {
+      for (const [key, pool] of this.#pools) if (!next.has(key)) pool.close();
+      this.#pools = next;
+    };
+    return { pools, retire };
+  }
+
+  /** Closes idle connections now and busy ones when they are done. */
+  close(): void {
+    for (const pool of this.#pools.values()) pool.close();
+  }
+
+  #toOptions(route: RouteConfig): UpstreamOptions {
+    return {
+      ...route.upstream,
+      connectTimeout: route.connectTimeout,
+      answerTimeout: route.timeout,
+      idleTimeout: IDLE_TIMEOUT_MS,
+      maxConnections: this.#maxConnections,
+      maxHeadBytes: MAX_HEAD_BYTES,
+    };
+  }
+}
