@@ -1,5 +1,6 @@
 /** What every signature scheme gives: how its headers are read, checked and written. Pure: no time, no files, no network. */
 import type { EpochMilliseconds } from '../core/clock.ts';
+import type { SignedHead } from '../core/exchange.ts';
 import type { HeaderFields } from '../core/headers.ts';
 import type { Refusal } from '../core/refusal.ts';
 import type { Secret } from '../core/secret.ts';
@@ -21,31 +22,12 @@ export interface VerifyKey {
 export interface KeyProblem {
   readonly problem: string;
   readonly hint: string;
-  /** A warning still yields a key. */
-  readonly severity: 'error';
 }
 
 /** A key, with a warning where its secret is weaker than it should be. */
 export interface KeyParsed {
   readonly key: VerifyKey;
   readonly warning?: string;
-}
-
-/** The signed facts that the header alone gives, before the body is read. */
-export interface SignedHead {
-  /** The delivery's id as signed. */
-  readonly id: string;
-  /** The timestamp's own text, which is what was signed. */
-  readonly timestampText: string;
-  readonly timestamp: EpochMilliseconds;
-  /** Scheme-private: the signatures to check, already decoded and counted. */
-  readonly signatures: readonly ParsedSignature[];
-}
-
-/** One signature of the header's list. */
-export interface ParsedSignature {
-  readonly version: string;
-  readonly bytes: Buffer;
 }
 
 /** A route's ways to be laxer than the scheme asks. */
