@@ -12,7 +12,8 @@ import type { KeyRing } from '../gates/key-ring.ts';
 import type { Settlements } from '../gates/settlements.ts';
 import { createSignatureGate } from '../gates/signature.ts';
 import { createTimestampGate } from '../gates/timestamp.ts';
-import type { Metrics, RouteMetrics } from '../observe/metrics.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import type { RouteMetrics } from '../observe/route-metrics.ts';
 import { SCHEMES } from '../schemes/catalogue.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 

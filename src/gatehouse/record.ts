@@ -4,7 +4,7 @@ import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Reason, REFUSALS, type Refusal, type RefusalLogLevel } from '../core/refusal.ts';
 import type { ForwardOutcome } from '../forward/forwarder.ts';
 import type { Logger, RequestLine } from '../observe/logger.ts';
-import type { RouteMetrics } from '../observe/metrics.ts';
+import type { RouteMetrics } from '../observe/route-metrics.ts';
 
 /** How a request left the house. */
 export interface Departure {

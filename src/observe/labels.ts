@@ -1,0 +1,57 @@
+/** The closed sets that metric labels come from: nothing a stranger writes can add a series. */
+
+/** How a dedup operation ended. */
+export const DEDUP_OUTCOMES = [
+  'new',
+  'duplicate',
+  'in_progress',
+  'taken_over',
+  'confirmed',
+  'released',
+  'held',
+  'fenced',
+  'id_reused',
+  'bypassed',
+  'unavailable',
+  'settle_retried',
+  'settle_lost',
+] as const;
+export type DedupOutcome = (typeof DEDUP_OUTCOMES)[number];
+
+/** How an exchange with the app failed. */
+export const UPSTREAM_ERRORS = ['connect', 'timeout', 'reset', 'protocol'] as const;
+export type UpstreamErrorLabel = (typeof UPSTREAM_ERRORS)[number];
+
+/** Which limit a request or connection ran into. */
+export const LIMITS = [
+  'head_timeout',
+  'body_idle',
+  'body_rate',
+  'body_total',
+  'body_size',
+  'header_bytes',
+  'header_fields',
+  'target',
+  'connections',
+  'in_flight_queue',
+  'queue_timeout',
+  'waiters',
+  'buffer',
+  'heap',
+] as const;
+export type LimitLabel = (typeof LIMITS)[number];
+
+/** The route label of requests that no route took; no configured name can be the same. */
+export const UNMATCHED = '_unmatched';
+
+const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'CONNECT']);
+
+/** The method, or `_OTHER`: methods are free text. */
+export function toMethodLabel(method: string): string {
+  return METHODS.has(method) ? method : '_OTHER';
+}
+
+/** The status as three digits; anything else an app may have sent is `000`. */
+export function toCodeLabel(status: number): string {
+  return Number.isInteger(status) && status >= 100 && status <= 599 ? String(status) : '000';
+}

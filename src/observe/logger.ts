@@ -1,0 +1,98 @@
+/** The log: one JSON line for each request and each event of the gate's own life; what may never be shown is fixed here. */
+import { type DestinationStream, destination as openDestination, pino } from 'pino';
+import type { Milliseconds } from '../core/clock.ts';
+import type { Reason, RefusalCode, RefusalLogLevel } from '../core/refusal.ts';
+
+/** The one line of a request. */
+export interface RequestLine {
+  readonly requestId: string;
+  readonly route: string | undefined;
+  readonly method: string;
+  readonly status: number;
+  readonly code: RefusalCode | 'forwarded';
+  readonly reason: Reason;
+  readonly level: RefusalLogLevel;
+  /** Name of the key that verified. */
+  readonly key?: string;
+  /** Only once it is verified. */
+  readonly webhookId?: string;
+  readonly client: string;
+  readonly durationMs: Milliseconds;
+  readonly upstreamMs?: Milliseconds;
+  readonly bytesIn: number;
+  readonly detail?: string;
+}
+
+/** Everything beside requests that is worth a line. */
+export type LogEvent =
+  | 'starting'
+  | 'listening'
+  | 'config_warning'
+  | 'config_reloaded'
+  | 'config_reload_failed'
+  | 'secret_reloaded'
+  | 'secret_unavailable'
+  | 'watch_failed'
+  | 'store_up'
+  | 'store_down'
+  | 'store_warning'
+  | 'settlement_lost'
+  | 'draining'
+  | 'drain_incomplete'
+  | 'stopped'
+  | 'internal_error';
+
+/** Facts of an event; plain values only, so nothing large or secret slips in. */
+export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>;
+
+/** Writes the log. */
+export interface Logger {
+  request(line: RequestLine): void;
+  info(event: LogEvent, fields?: LogFields): void;
+  warn(event: LogEvent, fields?: LogFields): void;
+  error(event: LogEvent, fields?: LogFields): void;
+  /** Writes what is buffered; called on a beat and before the process ends. */
+  flush(): void;
+}
+
+/** How the log is written. */
+export interface LoggerOptions {
+  readonly level: 'debug' | 'info' | 'warn' | 'error';
+  readonly version: string;
+  /** Standard output where it is left out. */
+  readonly destination?: DestinationStream & { flushSync?(): void };
+}
+
+/** Field names that never show a value, wherever they stand; lower case, as pino compares them as they are. */
+const REDACTED = ['authorization', 'proxy-authorization', 'cookie', 'set-cookie', 'webhook-signature', 'secret', 'password', 'token'];
+const BUFFER_BYTES = 4096;
+
+/** Builds the log. */
+export function createLogger(options: LoggerOptions): Logger {
+  // Lines are written in batches: a write for each would cost more than the line itself.
+  const stream = options.destination ?? openDestination({ fd: 1, sync: false, minLength: BUFFER_BYTES });
+  const log = pino(
+    {
+      level: options.level,
+      base: { service: 'sidegate', version: options.version },
+      formatters: { level: (label) => ({ level: label }) },
+      redact: { paths: REDACTED.flatMap((name) => [`["${name}"]`, `*["${name}"]`]), censor: '[secret]' },
+    },
+    stream,
+  );
+  return {
+    request({ level, ...line }) {
+      log[level](line, 'request');
+    },
+    info: (event, fields) => log.info(fields ?? {}, event),
+    warn: (event, fields) => log.warn(fields ?? {}, event),
+    error: (event, fields) => log.error(fields ?? {}, event),
+    flush() {
+      try {
+        stream.flushSync?.();
+      } catch {
+        // Standard output is gone or not open yet: there is nowhere left to tell.
+      }
+    },
+  };
+}

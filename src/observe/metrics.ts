@@ -1,0 +1,104 @@
+/** Every metric there is, in one list (docs/metrics.md). */
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client';
+import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
+import { createFamilies, OWN_BUCKETS, type RouteLabels } from './families.ts';
+import { DEDUP_OUTCOMES, type DedupOutcome, LIMITS, type LimitLabel } from './labels.ts';
+import { RouteSeries, type RouteMetrics } from './route-metrics.ts';
+
+/** The gate's metrics. */
+export interface Metrics {
+  /** Shows the series of these routes from 0 on, and drops those of all others. */
+  setRoutes(routes: readonly RouteLabels[]): void;
+  /** The series of a route; undefined for requests that no route took. */
+  route(name: string | undefined): RouteMetrics;
+  dedup(outcome: DedupOutcome): void;
+  dedupDuration(duration: Milliseconds): void;
+  storeUp(isUp: boolean): void;
+  inFlight(delta: 1 | -1): void;
+  queued(delta: 1 | -1): void;
+  connections(delta: 1 | -1): void;
+  limitHit(limit: LimitLabel): void;
+  /** Content bytes held now, read when scraped. */
+  watchBufferedBytes(read: () => number): void;
+  /** The outcome of loading a config; the hash is of the one that serves now. */
+  reload(isSuccessful: boolean, at: EpochMilliseconds, hash: string): void;
+  /** The text a scrape gets; OpenMetrics where `accept` asks for it. */
+  exposition(accept: string | undefined): Promise<{ contentType: string; text: string }>;
+}
+
+/** How the metrics are made. */
+export interface MetricsOptions {
+  readonly version: string;
+  /** Also process_* and nodejs_*. */
+  readonly processMetrics: boolean;
+}
+
+/** Builds the metrics in a registry of their own. */
+export function createMetrics(options: MetricsOptions): Metrics {
+  const registry = new Registry();
+  const registers = [registry];
+  const families = createFamilies(registers);
+  const dedup = new Counter({ name: 'sidegate_dedup_operations_total', help: 'Claims and settlements of event ids.', labelNames: ['outcome'], registers });
+  const dedupDuration = new Histogram({ name: 'sidegate_dedup_duration_seconds', help: 'Round trip of a claim.', buckets: OWN_BUCKETS, registers });
+  const dedupUp = new Gauge({ name: 'sidegate_dedup_up', help: '1 while the store answers.', registers });
+  const inFlight = new Gauge({ name: 'sidegate_http_requests_in_flight', help: 'Requests that are with an app.', registers });
+  const queued = new Gauge({ name: 'sidegate_http_requests_queued', help: 'Verified requests that wait for a place.', registers });
+  const connections = new Gauge({ name: 'sidegate_connections', help: 'Open connections on the data port.', registers });
+  const limits = new Counter({ name: 'sidegate_limit_hits_total', help: 'Requests and connections that ran into a limit.', labelNames: ['limit'], registers });
+  const reloadSuccessful = new Gauge({ name: 'sidegate_config_last_reload_successful', help: '1 if the last attempt to load the config succeeded.', registers });
+  const reloadAt = new Gauge({ name: 'sidegate_config_last_reload_success_timestamp_seconds', help: 'When the config that serves was loaded.', registers });
+  const configInfo = new Gauge({ name: 'sidegate_config_info', help: 'Hash of the config that serves.', labelNames: ['hash'], registers });
+  const buildInfo = new Gauge({ name: 'sidegate_build_info', help: 'Version of the gate.', labelNames: ['version', 'node'], registers });
+  buildInfo.set({ version: options.version, node: process.versions.node }, 1);
+  if (options.processMetrics) collectDefaultMetrics({ register: registry });
+
+  const countDedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, bind(dedup, outcome)]));
+  const countLimit = new Map(LIMITS.map((limit) => [limit, bind(limits, limit)]));
+  const routes = new Map<string, RouteSeries>();
+  const unmatched = new RouteSeries(families, undefined);
+
+  return {
+    setRoutes(next) {
+      const names = new Set(next.map(({ name }) => name));
+      for (const [name, series] of routes) {
+        if (names.has(name)) continue;
+        series.remove();
+        routes.delete(name);
+      }
+      for (const labels of next) {
+        routes.get(labels.name)?.forgetKeys(labels.keys);
+        const series = routes.get(labels.name) ?? new RouteSeries(families, labels);
+        series.initialise(labels);
+        routes.set(labels.name, series);
+      }
+    },
+    route: (name) => (name === undefined ? unmatched : (routes.get(name) ?? unmatched)),
+    dedup: (outcome) => countDedup.get(outcome)?.(1),
+    dedupDuration: (duration) => dedupDuration.observe(duration / 1000),
+    storeUp: (isUp) => dedupUp.set(isUp ? 1 : 0),
+    inFlight: (delta) => inFlight.inc(delta),
+    queued: (delta) => queued.inc(delta),
+    connections: (delta) => connections.inc(delta),
+    limitHit: (limit) => countLimit.get(limit)?.(1),
+    watchBufferedBytes(read) {
+      new Gauge({ name: 'sidegate_buffered_bytes', help: 'Request content held now.', registers, collect() { this.set(read()); } });
+    },
+    reload(isSuccessful, at, hash) {
+      reloadSuccessful.set(isSuccessful ? 1 : 0);
+      if (!isSuccessful) return;
+      reloadAt.set(at / 1000);
+      configInfo.reset();
+      configInfo.set({ hash }, 1);
+    },
+    async exposition() {
+      return { contentType: registry.contentType, text: await registry.metrics() };
+    },
+  };
+}
+
+/** Shows the series as 0 at once: an alert on a series that appears with its first failure cannot fire on it. */
+function bind(counter: Counter<string>, label: string): (value: number) => void {
+  const child = counter.labels(label);
+  child.inc(0);
+  return (value) => child.inc(value);
+}

@@ -1,0 +1,85 @@
+/** Opens the ioredis client for a topology, with defaults fit for a hot path: nothing queues, nothing waits for ever. */
+import type { ConnectionOptions } from 'node:tls';
+import { Cluster, Redis } from 'ioredis';
+import type { Milliseconds } from '../../core/clock.ts';
+import type { RedisNode, RedisStoreOptions } from './options.ts';
+
+/** Either kind of client. */
+export type RedisClient = Redis | Cluster;
+
+const FIRST_RECONNECT_MS = 50;
+const LONGEST_RECONNECT_MS = 2_000;
+const MOST_REDIRECTIONS = 8;
+
+/** Doubles up to the longest wait; the random half keeps a fleet of sidecars from coming back all at once. */
+export function toReconnectDelay(attempt: number): Milliseconds {
+  const full = Math.min(FIRST_RECONNECT_MS * 2 ** Math.min(attempt, 10), LONGEST_RECONNECT_MS);
+  return Math.round(full / 2 + Math.random() * (full / 2));
+}
+
+/** Connects in the background; reconnects for ever. */
+export function openRedis(options: RedisStoreOptions): RedisClient {
+  const { topology } = options;
+  const common = toCommonOptions(options);
+  if (topology.kind === 'cluster') return openCluster(topology.nodes, options);
+  if (topology.kind === 'standalone') return new Redis({ ...common, ...topology.node, retryStrategy: toReconnectDelay });
+  return new Redis({
+    ...common,
+    sentinels: topology.nodes.map((node) => ({ ...node })),
+    name: topology.name,
+    ...(topology.username === undefined ? undefined : { sentinelUsername: topology.username }),
+    ...(topology.password === undefined ? undefined : { sentinelPassword: topology.password.expose().toString() }),
+    ...(options.tls === undefined ? undefined : { enableTLSForSentinelMode: true, sentinelTLS: toTls(options) }),
+    sentinelRetryStrategy: toReconnectDelay,
+    retryStrategy: toReconnectDelay,
+    // A demoted master answers READONLY: go and find the new one.
+    reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
+  });
+}
+
+function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): Cluster {
+  const settings = {
+    redisOptions: toCommonOptions(options),
+    enableAutoPipelining: true,
+    enableOfflineQueue: false,
+    maxRedirections: MOST_REDIRECTIONS,
+    clusterRetryStrategy: toReconnectDelay,
+    retryDelayOnFailover: FIRST_RECONNECT_MS,
+    slotsRefreshTimeout: options.connectTimeout,
+    slotsRefreshInterval: 5_000,
+  };
+  return new Cluster(
+    nodes.map((node) => ({ ...node })),
+    settings,
+  );
+}
+
+function toCommonOptions(options: RedisStoreOptions) {
+  return {
+    connectTimeout: options.connectTimeout,
+    commandTimeout: options.commandTimeout,
+    // One write for all commands of a turn of the event loop.
+    enableAutoPipelining: true,
+    // A request must not wait for a connection that may never come: it is refused, or forwarded, as its route says.
+    enableOfflineQueue: false,
+    maxRetriesPerRequest: 0,
+    autoResendUnfulfilledCommands: false,
+    keepAlive: 10_000,
+    noDelay: true,
+    connectionName: 'sidegate',
+    ...(options.username === undefined ? undefined : { username: options.username }),
+    ...(options.password === undefined ? undefined : { password: options.password.expose().toString() }),
+    ...(options.db === undefined ? undefined : { db: options.db }),
+    ...(options.tls === undefined ? undefined : { tls: toTls(options) }),
+  };
+}
+
+function toTls(options: RedisStoreOptions): ConnectionOptions {
+  const { ca, cert, key, serverName } = options.tls ?? {};
+  return {
+    ...(ca === undefined ? undefined : { ca }),
+    ...(cert === undefined ? undefined : { cert }),
+    ...(key === undefined ? undefined : { key: key.expose() }),
+    ...(serverName === undefined ? undefined : { servername: serverName }),
+  };
+}
