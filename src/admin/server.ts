@@ -1,7 +1,7 @@
 /** The admin port: metrics, liveness and readiness. It never shares a route table with the data port. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { SocketAddress } from '../config/config.ts';
+import type { SocketAddress } from '../config/scalars.ts';
 import type { Metrics } from '../observe/metrics.ts';
 
 /** What the admin port tells about. */
@@ -54,13 +54,18 @@ export class AdminServer {
 
   async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { status, contentType, text } = await this.#answer(request);
-    response.writeHead(status, { 'Content-Type': contentType, 'Cache-Control': 'no-store', 'Content-Length': Buffer.byteLength(text) });
+    response.writeHead(status, {
+      'Content-Type': contentType,
+      'Cache-Control': 'no-store',
+      'Content-Length': Buffer.byteLength(text),
+    });
     response.end(request.method === 'HEAD' ? undefined : text);
   }
 
   async #answer(request: IncomingMessage): Promise<Answer> {
     const [path] = (request.url ?? '').split('?');
-    if (request.method !== 'GET' && request.method !== 'HEAD') return { status: 405, contentType: PLAIN, text: 'only GET and HEAD\n' };
+    if (request.method !== 'GET' && request.method !== 'HEAD')
+      return { status: 405, contentType: PLAIN, text: 'only GET and HEAD\n' };
     switch (path) {
       case '/metrics':
         return this.#metrics(request.headers.accept);

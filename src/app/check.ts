@@ -1,14 +1,21 @@
 /** Everything that can be known to be wrong before a single request comes: config, secrets and the store's own files. */
-import { type LoadResult, loadConfig } from '../config/load.ts';
+import { type LoadedConfig, loadConfig } from '../config/load.ts';
 import type { Problem } from '../config/problem.ts';
 import type { Clock } from '../core/clock.ts';
 import { type KeysRead, readKeys } from './keys.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
 
-/** A config that can run, with its keys read; or the problems that forbid it. Warnings stand in both. */
-export type Readiness =
-  | { readonly loaded: Extract<LoadResult, { config: object }>; readonly keys: readonly KeysRead[]; readonly store: StoreSettings; readonly problems: readonly Problem[] }
-  | { readonly loaded: undefined; readonly problems: readonly Problem[] };
+/** A config that can run, with what it refers to read. */
+export interface Ready {
+  readonly loaded: LoadedConfig;
+  readonly keys: readonly KeysRead[];
+  readonly store: StoreSettings;
+  /** Warnings only. */
+  readonly problems: readonly Problem[];
+}
+
+/** Ready, or the problems that forbid it. */
+export type Readiness = Ready | { readonly loaded: undefined; readonly problems: readonly Problem[] };
 
 /** Loads the config and reads what it refers to. */
 export async function prepare(file: string, clock: Clock): Promise<Readiness> {

@@ -30,7 +30,8 @@ export async function readKeys(route: RouteConfig, index: number): Promise<KeysR
   for (const [position, config] of route.webhook.keys.entries()) {
     const path = `routes.${index}.webhook.keys.${position}.secret`;
     const read = await readKey(route, config);
-    for (const message of read.warnings) troubles.push({ severity: 'warning', path, route: route.name, key: config.name, message });
+    for (const message of read.warnings)
+      troubles.push({ severity: 'warning', path, route: route.name, key: config.name, message });
     if (read.key !== undefined) {
       keys.push(read.key);
       continue;

@@ -36,7 +36,11 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     gates: buildGates(config, ring, metrics, parts),
     // Config admits only names that need no escaping in a quoted-string (RFC 9110 §5.6.4).
     challenge: `Webhook-Signature realm="${name}"`,
-    forwarder: createForwarder({ name, resend, allowResponseHeaders: new Set(config.allowResponseHeaders) }, upstream, parts.clock),
+    forwarder: createForwarder(
+      { name, resend, allowResponseHeaders: new Set(config.allowResponseHeaders) },
+      upstream,
+      parts.clock,
+    ),
     metrics,
   };
 }
@@ -56,7 +60,9 @@ function buildGates(config: RouteConfig, ring: KeyRing, metrics: RouteMetrics, p
     const { store, settlements, clock, waitingRoom } = parts;
     const onEvent = parts.metrics.dedup.bind(parts.metrics);
     const onDuration = parts.metrics.dedupDuration.bind(parts.metrics);
-    gates.push(createDedupGate({ route: config.name, ...webhook.dedup }, { store, settlements, clock, waitingRoom, onEvent, onDuration }));
+    gates.push(
+      createDedupGate({ route: config.name, ...webhook.dedup }, { store, settlements, clock, waitingRoom, onEvent, onDuration }),
+    );
   }
   return gates;
 }

@@ -16,3 +16,11 @@ export interface Problem {
   /** How to mend it. */
   readonly hint?: string;
 }
+
+/** `file:line:column: error path: message` and, on a line of its own, how to mend it. */
+export function formatProblem(problem: Problem): string {
+  const place = problem.line === undefined ? problem.file : `${problem.file}:${problem.line}:${problem.column}`;
+  const path = problem.path === '' ? '' : ` ${problem.path}:`;
+  const hint = problem.hint === undefined ? '' : `\n  hint: ${problem.hint}`;
+  return `${place}: ${problem.severity}${path} ${problem.message}${hint}`;
+}

@@ -14,7 +14,12 @@ export interface AnswerContext {
   readonly mustClose: boolean;
 }
 
-const REASON_PHRASES: Readonly<Record<number, string>> = { 400: 'Bad Request', 408: 'Request Timeout', 413: 'Content Too Large', 431: 'Request Header Fields Too Large' };
+const REASON_PHRASES: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  408: 'Request Timeout',
+  413: 'Content Too Large',
+  431: 'Request Header Fields Too Large',
+};
 
 /** Answers through node:http. Nothing happens where a head went out already or the sender is gone. */
 export function writeRefusal(response: ServerResponse, refusal: Refusal, context: AnswerContext): void {

@@ -35,15 +35,20 @@ export interface DedupParts {
 /** Bounds how many requests may wait for another's outcome at once, so that replays of one delivery cannot pile up. */
 export class WaitingRoom {
   readonly #places: number;
+  readonly #onFull: () => void;
   #taken = 0;
 
-  constructor(places: number) {
+  constructor(places: number, onFull: () => void) {
     this.#places = places;
+    this.#onFull = onFull;
   }
 
   /** False when it is full. */
   enter(): boolean {
-    if (this.#taken >= this.#places) return false;
+    if (this.#taken >= this.#places) {
+      this.#onFull();
+      return false;
+    }
     this.#taken++;
     return true;
   }
@@ -158,7 +163,14 @@ export function createDedupGate(options: DedupOptions, parts: DedupParts): Gate 
 
   function toSettlement(kind: Settlement['kind'], request: ClaimRequest, exchange: Exchange): Settlement {
     const mootAt = exchange.startedAt + (kind === 'confirm' ? options.retention : options.lease + options.waitAtMost);
-    return { kind, key: request.key, token: request.token, fingerprint: request.fingerprint, retention: options.retention, mootAt };
+    return {
+      kind,
+      key: request.key,
+      token: request.token,
+      fingerprint: request.fingerprint,
+      retention: options.retention,
+      mootAt,
+    };
   }
 }
 

@@ -28,7 +28,8 @@ export function createTimestampGate(scheme: Scheme, options: TimestampOptions): 
       options.onSkew(skew);
       if (skew > options.tolerance) return refuse('timestamp_outside_tolerance', 'timestamp_old', `${skew / SECOND} s old`);
       // A future bound too: without it one captured delivery stays good until its date comes.
-      if (-skew > options.tolerance) return refuse('timestamp_outside_tolerance', 'timestamp_future', `${-skew / SECOND} s ahead`);
+      if (-skew > options.tolerance)
+        return refuse('timestamp_outside_tolerance', 'timestamp_future', `${-skew / SECOND} s ahead`);
       exchange.facts.head = head;
       return undefined;
     },

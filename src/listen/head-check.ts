@@ -17,7 +17,12 @@ export interface HeadLimits {
 const HOST = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?$/;
 
 /** The target taken apart, or why the request is refused before any route is looked at. */
-export function checkHead(request: IncomingMessage, headers: HeaderFields, limits: HeadLimits, onLimit: OnLimit): RequestTarget | Refusal {
+export function checkHead(
+  request: IncomingMessage,
+  headers: HeaderFields,
+  limits: HeadLimits,
+  onLimit: OnLimit,
+): RequestTarget | Refusal {
   const raw = request.url ?? '';
   if (headers.size > limits.maxHeaderFields) {
     onLimit('header_fields');
@@ -44,7 +49,8 @@ function findFramingProblem(request: IncomingMessage, headers: HeaderFields): st
   if (codings > 0) {
     // RFC 9112 §6.1: faulty framing; a 1.0 hop before us may have read another request out of the same bytes.
     if (isOld) return 'Transfer-Encoding on HTTP/1.0';
-    if (codings > 1 || (headers.get('transfer-encoding') as string).toLowerCase() !== 'chunked') return 'Transfer-Encoding is not just chunked';
+    if (codings > 1 || (headers.get('transfer-encoding') as string).toLowerCase() !== 'chunked')
+      return 'Transfer-Encoding is not just chunked';
     if (headers.count('content-length') > 0) return 'Content-Length beside Transfer-Encoding';
   }
   if (headers.count('content-length') > 1) return 'repeated Content-Length';

@@ -154,7 +154,13 @@ export class ListenServer {
     // The address is gone once the peer is.
     const peer = socket.remoteAddress ?? 'unknown';
     const client = this.#resolveClient(peer, 'encrypted' in socket, headers ?? new HeaderFields(request.rawHeaders));
-    return { requestId: randomUUID(), method: request.method ?? '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };
+    return {
+      requestId: randomUUID(),
+      method: request.method ?? '',
+      client,
+      receivedAt: clock.now(),
+      startedAt: clock.monotonic(),
+    };
   }
 
   #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {

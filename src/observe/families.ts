@@ -20,18 +20,66 @@ const SKEW_BUCKETS = [-600, -300, -60, -10, -2, 0, 2, 10, 60, 300, 600, 3600];
 export function createFamilies(registers: Registry[]) {
   const route = ['route'];
   return {
-    requests: new Counter({ name: 'sidegate_http_requests_total', help: 'Requests answered, by configured route (`_unmatched`: none), method and status.', labelNames: ['route', 'method', 'code'], registers }),
-    decisions: new Counter({ name: 'sidegate_auth_decisions_total', help: 'What the gates decided. A duplicate is allowed: its sender proved itself.', labelNames: ['route', 'scheme', 'decision', 'reason'], registers }),
-    upstreamErrors: new Counter({ name: 'sidegate_upstream_errors_total', help: 'Exchanges with the app that failed.', labelNames: ['route', 'kind'], registers }),
-    duration: new Histogram({ name: 'sidegate_http_request_duration_seconds', help: 'From the request head to the end of the answer.', labelNames: route, buckets: HTTP_BUCKETS, registers }),
-    upstream: new Histogram({ name: 'sidegate_upstream_duration_seconds', help: 'Time spent with the app.', labelNames: route, buckets: HTTP_BUCKETS, registers }),
-    overhead: new Histogram({ name: 'sidegate_overhead_seconds', help: 'The request duration less the time spent with the app.', labelNames: route, buckets: OWN_BUCKETS, registers }),
-    skew: new Histogram({ name: 'sidegate_timestamp_skew_seconds', help: 'Time of arrival less signed timestamp; positive is old.', labelNames: route, buckets: SKEW_BUCKETS, registers }),
-    keyUsed: new Gauge({ name: 'sidegate_secret_last_used_timestamp_seconds', help: 'When a delivery was last verified by this key; 0: not since the start.', labelNames: ['route', 'key'], registers }),
-    ready: new Gauge({ name: 'sidegate_route_ready', help: '1 while all secrets of the route are usable.', labelNames: route, registers }),
+    requests: new Counter({
+      name: 'sidegate_http_requests_total',
+      help: 'Requests answered, by configured route (`_unmatched`: none), method and status.',
+      labelNames: ['route', 'method', 'code'],
+      registers,
+    }),
+    decisions: new Counter({
+      name: 'sidegate_auth_decisions_total',
+      help: 'What the gates decided. A duplicate is allowed: its sender proved itself.',
+      labelNames: ['route', 'scheme', 'decision', 'reason'],
+      registers,
+    }),
+    upstreamErrors: new Counter({
+      name: 'sidegate_upstream_errors_total',
+      help: 'Exchanges with the app that failed.',
+      labelNames: ['route', 'kind'],
+      registers,
+    }),
+    duration: new Histogram({
+      name: 'sidegate_http_request_duration_seconds',
+      help: 'From the request head to the end of the answer.',
+      labelNames: route,
+      buckets: HTTP_BUCKETS,
+      registers,
+    }),
+    upstream: new Histogram({
+      name: 'sidegate_upstream_duration_seconds',
+      help: 'Time spent with the app.',
+      labelNames: route,
+      buckets: HTTP_BUCKETS,
+      registers,
+    }),
+    overhead: new Histogram({
+      name: 'sidegate_overhead_seconds',
+      help: 'The request duration less the time spent with the app.',
+      labelNames: route,
+      buckets: OWN_BUCKETS,
+      registers,
+    }),
+    skew: new Histogram({
+      name: 'sidegate_timestamp_skew_seconds',
+      help: 'Time of arrival less signed timestamp; positive is old.',
+      labelNames: route,
+      buckets: SKEW_BUCKETS,
+      registers,
+    }),
+    keyUsed: new Gauge({
+      name: 'sidegate_secret_last_used_timestamp_seconds',
+      help: 'When a delivery was last verified by this key; 0: not since the start.',
+      labelNames: ['route', 'key'],
+      registers,
+    }),
+    ready: new Gauge({
+      name: 'sidegate_route_ready',
+      help: '1 while all secrets of the route are usable.',
+      labelNames: route,
+      registers,
+    }),
   };
 }
 
 /** The metric families with a route label. */
 export type Families = ReturnType<typeof createFamilies>;
-

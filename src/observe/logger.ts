@@ -64,7 +64,16 @@ export interface LoggerOptions {
 }
 
 /** Field names that never show a value, wherever they stand; lower case, as pino compares them as they are. */
-const REDACTED = ['authorization', 'proxy-authorization', 'cookie', 'set-cookie', 'webhook-signature', 'secret', 'password', 'token'];
+const REDACTED = [
+  'authorization',
+  'proxy-authorization',
+  'cookie',
+  'set-cookie',
+  'webhook-signature',
+  'secret',
+  'password',
+  'token',
+];
 const BUFFER_BYTES = 4096;
 
 /** Builds the log. */

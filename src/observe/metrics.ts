@@ -3,7 +3,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@pro
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { createFamilies, OWN_BUCKETS, type RouteLabels } from './families.ts';
 import { DEDUP_OUTCOMES, type DedupOutcome, LIMITS, type LimitLabel } from './labels.ts';
-import { RouteSeries, type RouteMetrics } from './route-metrics.ts';
+import { type RouteMetrics, RouteSeries } from './route-metrics.ts';
 
 /** The gate's metrics. */
 export interface Metrics {
@@ -38,17 +38,54 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const registry = new Registry();
   const registers = [registry];
   const families = createFamilies(registers);
-  const dedup = new Counter({ name: 'sidegate_dedup_operations_total', help: 'Claims and settlements of event ids.', labelNames: ['outcome'], registers });
-  const dedupDuration = new Histogram({ name: 'sidegate_dedup_duration_seconds', help: 'Round trip of a claim.', buckets: OWN_BUCKETS, registers });
+  const dedup = new Counter({
+    name: 'sidegate_dedup_operations_total',
+    help: 'Claims and settlements of event ids.',
+    labelNames: ['outcome'],
+    registers,
+  });
+  const dedupDuration = new Histogram({
+    name: 'sidegate_dedup_duration_seconds',
+    help: 'Round trip of a claim.',
+    buckets: OWN_BUCKETS,
+    registers,
+  });
   const dedupUp = new Gauge({ name: 'sidegate_dedup_up', help: '1 while the store answers.', registers });
   const inFlight = new Gauge({ name: 'sidegate_http_requests_in_flight', help: 'Requests that are with an app.', registers });
-  const queued = new Gauge({ name: 'sidegate_http_requests_queued', help: 'Verified requests that wait for a place.', registers });
+  const queued = new Gauge({
+    name: 'sidegate_http_requests_queued',
+    help: 'Verified requests that wait for a place.',
+    registers,
+  });
   const connections = new Gauge({ name: 'sidegate_connections', help: 'Open connections on the data port.', registers });
-  const limits = new Counter({ name: 'sidegate_limit_hits_total', help: 'Requests and connections that ran into a limit.', labelNames: ['limit'], registers });
-  const reloadSuccessful = new Gauge({ name: 'sidegate_config_last_reload_successful', help: '1 if the last attempt to load the config succeeded.', registers });
-  const reloadAt = new Gauge({ name: 'sidegate_config_last_reload_success_timestamp_seconds', help: 'When the config that serves was loaded.', registers });
-  const configInfo = new Gauge({ name: 'sidegate_config_info', help: 'Hash of the config that serves.', labelNames: ['hash'], registers });
-  const buildInfo = new Gauge({ name: 'sidegate_build_info', help: 'Version of the gate.', labelNames: ['version', 'node'], registers });
+  const limits = new Counter({
+    name: 'sidegate_limit_hits_total',
+    help: 'Requests and connections that ran into a limit.',
+    labelNames: ['limit'],
+    registers,
+  });
+  const reloadSuccessful = new Gauge({
+    name: 'sidegate_config_last_reload_successful',
+    help: '1 if the last attempt to load the config succeeded.',
+    registers,
+  });
+  const reloadAt = new Gauge({
+    name: 'sidegate_config_last_reload_success_timestamp_seconds',
+    help: 'When the config that serves was loaded.',
+    registers,
+  });
+  const configInfo = new Gauge({
+    name: 'sidegate_config_info',
+    help: 'Hash of the config that serves.',
+    labelNames: ['hash'],
+    registers,
+  });
+  const buildInfo = new Gauge({
+    name: 'sidegate_build_info',
+    help: 'Version of the gate.',
+    labelNames: ['version', 'node'],
+    registers,
+  });
   buildInfo.set({ version: options.version, node: process.versions.node }, 1);
   if (options.processMetrics) collectDefaultMetrics({ register: registry });
 
@@ -81,7 +118,14 @@ export function createMetrics(options: MetricsOptions): Metrics {
     connections: (delta) => connections.inc(delta),
     limitHit: (limit) => countLimit.get(limit)?.(1),
     watchBufferedBytes(read) {
-      new Gauge({ name: 'sidegate_buffered_bytes', help: 'Request content held now.', registers, collect() { this.set(read()); } });
+      new Gauge({
+        name: 'sidegate_buffered_bytes',
+        help: 'Request content held now.',
+        registers,
+        collect() {
+          this.set(read());
+        },
+      });
     },
     reload(isSuccessful, at, hash) {
       reloadSuccessful.set(isSuccessful ? 1 : 0);

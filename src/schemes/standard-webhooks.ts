@@ -1,5 +1,13 @@
 /** The Standard Webhooks scheme: `id.timestamp.body` signed by HMAC-SHA256 (v1) or Ed25519 (v1a). */
-import { createHmac, createPrivateKey, createPublicKey, createSecretKey, type KeyObject, sign as signBytes, verify as verifyBytes } from 'node:crypto';
+import {
+  createHmac,
+  createPrivateKey,
+  createPublicKey,
+  createSecretKey,
+  type KeyObject,
+  sign as signBytes,
+  verify as verifyBytes,
+} from 'node:crypto';
 import { isEqualInConstantTime, parseBase64, parseHex } from '../core/bytes.ts';
 import type { EpochMilliseconds } from '../core/clock.ts';
 import { SidegateError } from '../core/errors.ts';
@@ -119,12 +127,18 @@ function problem(text: string, hint: string): KeyProblem {
   return { problem: text, hint };
 }
 
-function parseKey(name: string, secret: Secret, encoding: SecretEncoding | undefined, notAfter?: EpochMilliseconds): KeyParsed | KeyProblem {
+function parseKey(
+  name: string,
+  secret: Secret,
+  encoding: SecretEncoding | undefined,
+  notAfter?: EpochMilliseconds,
+): KeyParsed | KeyProblem {
   const text = secret.expose().toString('latin1');
   if (encoding === undefined && text.startsWith(PRIVATE_PREFIX)) {
     return problem('a whsk_ secret is the private half of a key pair', 'verification needs the public half, whpk_…');
   }
-  if (encoding === undefined && text.startsWith(PUBLIC_PREFIX)) return parsePublicKey(name, text.slice(PUBLIC_PREFIX.length), notAfter);
+  if (encoding === undefined && text.startsWith(PUBLIC_PREFIX))
+    return parsePublicKey(name, text.slice(PUBLIC_PREFIX.length), notAfter);
   const bytes = toSecretBytes(secret, encoding);
   if (!Buffer.isBuffer(bytes)) return bytes;
   const key = { name, material: new Material('v1', createSecretKey(bytes)), notAfter };
@@ -159,7 +173,11 @@ function toSecretBytes(secret: Secret, encoding: SecretEncoding | undefined): Bu
   return bytes;
 }
 
-function sign(request: SignRequest, secret: Secret, encoding: SecretEncoding | undefined): readonly (readonly [string, string])[] {
+function sign(
+  request: SignRequest,
+  secret: Secret,
+  encoding: SecretEncoding | undefined,
+): readonly (readonly [string, string])[] {
   const timestampText = String(Math.floor(request.timestamp / 1000));
   const signed = Buffer.concat([Buffer.from(toSignedPrefix(request.id, timestampText), 'latin1'), request.body]);
   return [
@@ -193,4 +211,11 @@ function toPrivateKey(base64: string): KeyObject {
 }
 
 /** The scheme (standardwebhooks.com, specification v1). */
-export const standardWebhooks: Scheme = { name: 'standard-webhooks', headerNames: HEADER_NAMES, parseKey, readHead, verify, sign };
+export const standardWebhooks: Scheme = {
+  name: 'standard-webhooks',
+  headerNames: HEADER_NAMES,
+  parseKey,
+  readHead,
+  verify,
+  sign,
+};

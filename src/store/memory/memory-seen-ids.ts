@@ -46,11 +46,18 @@ class MemorySeenIds implements SeenIds {
     const now = this.#clock.monotonic();
     const entry = this.#live(request.key, now);
     if (entry === undefined) {
-      this.#put(request.key, { isHandled: false, token: request.token, fingerprint: request.fingerprint, expiresAt: now + request.leaseMs });
+      this.#put(request.key, {
+        isHandled: false,
+        token: request.token,
+        fingerprint: request.fingerprint,
+        expiresAt: now + request.leaseMs,
+      });
       return { state: 'new' };
     }
     const sameContent = entry.fingerprint === request.fingerprint;
-    return entry.isHandled ? { state: 'handled', sameContent } : { state: 'in-progress', remainingMs: entry.expiresAt - now, sameContent };
+    return entry.isHandled
+      ? { state: 'handled', sameContent }
+      : { state: 'in-progress', remainingMs: entry.expiresAt - now, sameContent };
   }
 
   async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
@@ -92,7 +99,8 @@ class MemorySeenIds implements SeenIds {
     if (!this.#entries.has(key) && this.#entries.size >= this.#maxIds) {
       this.#sweep();
       // Forgetting an id that is still live would let a replay of it through.
-      if (this.#entries.size >= this.#maxIds) throw new StoreUnavailable('full', `the memory store holds ${this.#maxIds} live ids`);
+      if (this.#entries.size >= this.#maxIds)
+        throw new StoreUnavailable('full', `the memory store holds ${this.#maxIds} live ids`);
     }
     this.#entries.set(key, entry);
     const bucket = toBucket(entry.expiresAt);

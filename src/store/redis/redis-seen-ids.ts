@@ -52,7 +52,9 @@ class RedisSeenIds implements SeenIds {
     if (found === null) return { state: 'new' };
     const [value, remainingMs] = found;
     const sameContent = value.endsWith(` ${fingerprint}`);
-    return value.startsWith('h ') ? { state: 'handled', sameContent } : { state: 'in-progress', remainingMs: Math.max(remainingMs, 0), sameContent };
+    return value.startsWith('h ')
+      ? { state: 'handled', sameContent }
+      : { state: 'in-progress', remainingMs: Math.max(remainingMs, 0), sameContent };
   }
 
   async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
@@ -108,7 +110,9 @@ class RedisSeenIds implements SeenIds {
       const found = toMap((await this.#client.config('GET', 'maxmemory*')) as unknown[]);
       const policy = found.get('maxmemory-policy') ?? 'noeviction';
       if (found.get('maxmemory') === '0' || policy === 'noeviction') return;
-      this.#events.onWarning(`Redis may evict ids before their time (maxmemory-policy ${policy}): an evicted id can be replayed; set noeviction`);
+      this.#events.onWarning(
+        `Redis may evict ids before their time (maxmemory-policy ${policy}): an evicted id can be replayed; set noeviction`,
+      );
     } catch {
       return;
     }

@@ -1,0 +1,230 @@
+/** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
+import type { AddressInfo } from 'node:net';
+import { AdminServer } from '../admin/server.ts';
+import { formatProblem, type Problem } from '../config/problem.ts';
+import { type Watch, watchFiles } from '../config/watch.ts';
+import type { CancelTimer, Clock } from '../core/clock.ts';
+import { toErrorText } from '../core/errors.ts';
+import { Capacity } from '../gatehouse/capacity.ts';
+import { Gatehouse } from '../gatehouse/gatehouse.ts';
+import { WaitingRoom } from '../gates/dedup.ts';
+import { KeyRing } from '../gates/key-ring.ts';
+import { Settlements } from '../gates/settlements.ts';
+import { ListenServer } from '../listen/server.ts';
+import type { Logger } from '../observe/logger.ts';
+import { createMetrics, type Metrics } from '../observe/metrics.ts';
+import type { SeenIds } from '../store/seen-ids.ts';
+import { prepare, type Ready } from './check.ts';
+import { type KeysRead, readKeys, toSecretFiles } from './keys.ts';
+import { buildRoute } from './routes.ts';
+import { drain } from './shutdown.ts';
+import { openStore } from './store.ts';
+import { Upstreams } from './upstreams.ts';
+
+/** What a gate runs in. */
+export interface GateSurroundings {
+  readonly file: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly version: string;
+}
+
+/** Where a running gate listens. */
+export interface GateAddresses {
+  readonly data: AddressInfo;
+  readonly admin: AddressInfo;
+}
+
+const FLUSH_INTERVAL_MS = 1_000;
+/** What a reload cannot change: these are built once, into sockets and shared stores. */
+const FIXED_SECTIONS = ['listen', 'admin', 'store', 'limits', 'shutdown', 'log'] as const;
+
+/** A gate from start to stop. */
+export class Gate {
+  readonly #surroundings: GateSurroundings;
+  readonly #metrics: Metrics;
+  readonly #store: SeenIds;
+  readonly #settlements: Settlements;
+  readonly #waitingRoom: WaitingRoom;
+  readonly #capacity: Capacity;
+  readonly #gatehouse: Gatehouse;
+  readonly #listen: ListenServer;
+  readonly #admin: AdminServer;
+  readonly #upstreams: Upstreams;
+  readonly #cancelFlush: CancelTimer;
+  #rings = new Map<string, KeyRing>();
+  #ready: Ready;
+  #watch: Watch | undefined;
+  #reloading: Promise<void> = Promise.resolve();
+  #notReadyBecause: string | undefined = 'starting';
+
+  constructor(ready: Ready, surroundings: GateSurroundings) {
+    const { clock, logger, version } = surroundings;
+    const { limits, listen, admin } = ready.loaded.config;
+    this.#surroundings = surroundings;
+    this.#ready = ready;
+    this.#metrics = createMetrics({ version, processMetrics: true });
+    this.#store = openStore(ready.store, clock, {
+      onUp: () => this.#onStore(true),
+      onDown: (message) => this.#onStore(false, message),
+      onWarning: (message) => logger.warn('store_warning', { message }),
+    });
+    this.#settlements = new Settlements(this.#store, clock, {
+      onOutcome: (outcome) => this.#metrics.dedup(outcome),
+      onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
+    });
+    this.#waitingRoom = new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters'));
+    this.#capacity = new Capacity(limits, clock, { onInFlight: this.#metrics.inFlight, onQueued: this.#metrics.queued });
+    this.#gatehouse = new Gatehouse({ clock, logger, metrics: this.#metrics, capacity: this.#capacity });
+    this.#listen = new ListenServer({
+      listen,
+      limits,
+      clock,
+      handler: this.#gatehouse,
+      onLimit: this.#metrics.limitHit,
+      onConnections: this.#metrics.connections,
+    });
+    this.#metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
+    this.#upstreams = new Upstreams(clock, limits.maxInFlight);
+    this.#admin = new AdminServer({
+      address: admin.address,
+      metrics: this.#metrics,
+      notReadyBecause: () => this.#notReadyBecause,
+    });
+    this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => logger.flush());
+  }
+
+  /** Opens the ports; rejects with the system's error where one cannot be had. */
+  async start(): Promise<GateAddresses> {
+    this.#take(this.#ready);
+    await this.#rewatch();
+    const admin = await this.#admin.listen();
+    const data = await this.#listen.listen();
+    this.#notReadyBecause = undefined;
+    return { data, admin };
+  }
+
+  /** Drains and closes everything; true when every request under way was finished. */
+  async stop(): Promise<boolean> {
+    const { clock, logger } = this.#surroundings;
+    this.#notReadyBecause = 'draining';
+    this.#watch?.close();
+    const isFinished = await drain({
+      clock,
+      logger,
+      listen: this.#listen,
+      gatehouse: this.#gatehouse,
+      capacity: this.#capacity,
+      settlements: this.#settlements,
+      store: this.#store,
+      times: this.#ready.loaded.config.shutdown,
+    });
+    this.#upstreams.close();
+    this.#cancelFlush();
+    this.#admin.close();
+    return isFinished;
+  }
+
+  /** Loads the config again; on any error the old one keeps serving. One reload at a time, in order. */
+  reload(): Promise<void> {
+    this.#reloading = this.#reloading.then(() => this.#reload());
+    return this.#reloading;
+  }
+
+  #onStore(isUp: boolean, message?: string): void {
+    const { logger } = this.#surroundings;
+    this.#metrics.storeUp(isUp);
+    if (isUp) logger.info('store_up');
+    else logger.error('store_down', { message });
+  }
+
+  /** Makes a config the one that serves: in one turn, so no request sees half of it. */
+  #take(ready: Ready): void {
+    const { clock } = this.#surroundings;
+    const { config, hash } = ready.loaded;
+    const { pools, retire } = this.#upstreams.provide(config.routes);
+    const labels = config.routes.map(({ name, webhook, match }) => {
+      return { name, scheme: webhook.scheme, keys: webhook.keys.map((key) => key.name), methods: match.methods };
+    });
+    this.#metrics.setRoutes(labels);
+    const rings = new Map<string, KeyRing>();
+    const parts = {
+      clock,
+      metrics: this.#metrics,
+      store: this.#store,
+      settlements: this.#settlements,
+      waitingRoom: this.#waitingRoom,
+    };
+    const routes = config.routes.map((route, index) => {
+      const ring = new KeyRing((ready.keys[index] as KeysRead).set);
+      rings.set(route.name, ring);
+      return buildRoute(route, ring, pools[index] as (typeof pools)[number], parts);
+    });
+    this.#gatehouse.swap(routes);
+    retire();
+    this.#rings = rings;
+    this.#ready = ready;
+    this.#metrics.reload(true, clock.now(), hash);
+  }
+
+  async #reload(): Promise<void> {
+    const { file, clock, logger } = this.#surroundings;
+    try {
+      const next = await prepare(file, clock);
+      if (next.loaded === undefined) return this.#reject(next.problems);
+      const changed = this.#findFixedChange(next);
+      if (changed.length > 0) {
+        const message = `a change of ${changed.join(', ')} takes a restart`;
+        return this.#reject([
+          { severity: 'error', file, path: changed[0] ?? '', message, hint: 'restart the gate, or undo the change' },
+        ]);
+      }
+      this.#take(next);
+      await this.#rewatch();
+      logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });
+      for (const problem of next.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
+    } catch (thrown) {
+      this.#reject([{ severity: 'error', file, path: '', message: toErrorText(thrown) }]);
+    }
+  }
+
+  #findFixedChange(next: Ready): string[] {
+    const [before, after] = [this.#ready.loaded.config, next.loaded.config];
+    return FIXED_SECTIONS.filter((section) => JSON.stringify(before[section]) !== JSON.stringify(after[section]));
+  }
+
+  #reject(problems: readonly Problem[]): void {
+    const { clock, logger } = this.#surroundings;
+    this.#metrics.reload(false, clock.now(), this.#ready.loaded.hash);
+    for (const problem of problems) logger.error('config_reload_failed', { problem: formatProblem(problem) });
+  }
+
+  async #rewatch(): Promise<void> {
+    const { file, clock, logger } = this.#surroundings;
+    this.#watch?.close();
+    const { routes } = this.#ready.loaded.config;
+    this.#watch = await watchFiles([file, ...routes.flatMap(toSecretFiles)], clock, {
+      onChange: (changed) => void this.#onFiles(changed),
+      onTrouble: (message) => logger.warn('watch_failed', { message }),
+    });
+  }
+
+  async #onFiles(changed: readonly string[]): Promise<void> {
+    if (changed.includes(this.#surroundings.file)) return this.reload();
+    this.#reloading = this.#reloading.then(() => this.#reloadKeys(changed));
+    return this.#reloading;
+  }
+
+  /** Only the routes whose secrets changed get new keys; a secret that is gone takes its own route down and no other. */
+  async #reloadKeys(changed: readonly string[]): Promise<void> {
+    const { logger } = this.#surroundings;
+    for (const [index, route] of this.#ready.loaded.config.routes.entries()) {
+      if (!toSecretFiles(route).some((file) => changed.includes(file))) continue;
+      const { set, troubles } = await readKeys(route, index);
+      this.#rings.get(route.name)?.replace(set);
+      this.#metrics.route(route.name).ready(set.unavailable.length === 0);
+      for (const { key, message } of troubles) logger.error('secret_unavailable', { route: route.name, key, message });
+      logger.info('secret_reloaded', { route: route.name, keys: set.keys.length, unavailable: set.unavailable.length });
+    }
+  }
+}

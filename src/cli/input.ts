@@ -1,0 +1,59 @@
+/** Reads what signing commands are given: a body, a secret, a time. */
+import { readFile } from 'node:fs/promises';
+import { readSecret } from '../config/secrets.ts';
+import { SidegateError } from '../core/errors.ts';
+import type { Secret } from '../core/secret.ts';
+import type { SecretEncoding } from '../schemes/scheme.ts';
+import type { Io } from './io.ts';
+
+/** Options that name a secret. */
+export interface SecretOptions {
+  readonly secretEnv?: string;
+  readonly secretFile?: string;
+  readonly encoding?: string;
+}
+
+const ENCODINGS: readonly string[] = ['utf8', 'base64', 'hex'];
+
+/** An error in how the command was used. */
+export function usageError(message: string): SidegateError {
+  return new SidegateError('user', 'usage', message);
+}
+
+/** The body, byte for byte, from a file or standard input. */
+export async function readBody(file: string | undefined, io: Io): Promise<Buffer> {
+  if (file !== undefined && file !== '-') {
+    try {
+      return await readFile(file);
+    } catch (thrown) {
+      throw usageError(`the body's file ${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+    }
+  }
+  if (io.stdin.isTTY === true) throw usageError('which body? name a file, or pipe it in');
+  const chunks: Buffer[] = [];
+  for await (const chunk of io.stdin) chunks.push(Buffer.from(chunk));
+  return Buffer.concat(chunks);
+}
+
+/** The secret; never from an argument, which every user of the machine could read. */
+export async function readSecretOption(options: SecretOptions): Promise<Secret> {
+  const { secretEnv, secretFile } = options;
+  if ((secretEnv === undefined) === (secretFile === undefined)) {
+    throw usageError('which secret? give --secret-env NAME or --secret-file FILE (an argument would show in the process list)');
+  }
+  const read = await readSecret(secretEnv === undefined ? { file: secretFile ?? '' } : { env: secretEnv });
+  if ('problem' in read) throw usageError(read.problem);
+  return read.secret;
+}
+
+/** The secret's encoding, if one is named. */
+export function toEncoding(text: string | undefined): SecretEncoding | undefined {
+  if (text !== undefined && !ENCODINGS.includes(text)) throw usageError(`--encoding ${text} is not one of utf8, base64, hex`);
+  return text as SecretEncoding | undefined;
+}
+
+/** Whole unix seconds. */
+export function toSeconds(text: string, option: string): number {
+  if (!/^[0-9]{1,12}$/.test(text)) throw usageError(`${option} ${text} is no unix time in whole seconds`);
+  return Number(text);
+}

@@ -1,0 +1,64 @@
+/** The entry point: `run` at once, everything else through commander, which the sidecar never loads. */
+import { parseArgs } from 'node:util';
+import { toErrorText } from '../core/errors.ts';
+import { EXIT, type Io } from './io.ts';
+import { readVersion } from './version.ts';
+
+const io: Io = {
+  stdin: process.stdin,
+  stdout: (text) => process.stdout.write(text),
+  stderr: (text) => process.stderr.write(text),
+  env: process.env,
+};
+
+const RUN_HELP = `Usage: sidegate run --config FILE
+
+Starts the gate. SIGTERM drains and stops it, SIGHUP loads the config again.
+
+Options:
+  -c, --config FILE  config file (required)
+  -h, --help         show this
+`;
+
+async function main(argv: readonly string[]): Promise<number> {
+  const [command, ...rest] = argv;
+  if (command === 'run') return run(rest);
+  if (command === '--version' || command === '-V') {
+    io.stdout(`${readVersion()}\n`);
+    return EXIT.ok;
+  }
+  const { runProgram } = await import('./program.ts');
+  return runProgram(argv, io);
+}
+
+async function run(args: readonly string[]): Promise<number> {
+  const options = parseRunOptions(args);
+  if (options === undefined) return EXIT.usage;
+  if (options.help === true) {
+    io.stdout(RUN_HELP);
+    return EXIT.ok;
+  }
+  if (options.config === undefined) {
+    io.stderr('sidegate run: which config? give --config FILE\n');
+    return EXIT.usage;
+  }
+  const { runGate } = await import('./run.ts');
+  return runGate(options.config, io);
+}
+
+function parseRunOptions(args: readonly string[]): { config?: string | undefined; help?: boolean | undefined } | undefined {
+  try {
+    const options = { config: { type: 'string', short: 'c' }, help: { type: 'boolean', short: 'h' } } as const;
+    return parseArgs({ args: [...args], options, strict: true, allowPositionals: false }).values;
+  } catch (thrown) {
+    io.stderr(`sidegate run: ${toErrorText(thrown)}\n`);
+    return undefined;
+  }
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (thrown) {
+  io.stderr(`sidegate: ${toErrorText(thrown)}\n`);
+  process.exitCode = EXIT.failed;
+}

@@ -1,0 +1,88 @@
+/** The commands beside `run`, on commander. */
+import { Command, CommanderError } from 'commander';
+import { SidegateError } from '../core/errors.ts';
+import { checkFile } from './check.ts';
+import { EXIT, type Io } from './io.ts';
+import { printSchema } from './schema.ts';
+import { sendDelivery } from './send.ts';
+import { signDelivery } from './sign.ts';
+import { verifyDelivery } from './verify.ts';
+import { readVersion } from './version.ts';
+
+const COLLECT = (value: string, previous: readonly string[] = []): readonly string[] => [...previous, value];
+
+/** Runs one command; the result is the exit code. */
+export async function runProgram(argv: readonly string[], io: Io): Promise<number> {
+  let exitCode: number = EXIT.ok;
+  const program = createProgram(io, (code) => {
+    exitCode = code;
+  });
+  if (argv.length === 0) {
+    io.stderr(program.helpInformation());
+    return EXIT.usage;
+  }
+  try {
+    await program.parseAsync([...argv], { from: 'user' });
+    return exitCode;
+  } catch (thrown) {
+    if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    if (thrown instanceof SidegateError && thrown.kind === 'user') {
+      io.stderr(`sidegate: ${thrown.message}\n`);
+      return EXIT.usage;
+    }
+    throw thrown;
+  }
+}
+
+function createProgram(io: Io, setExit: (code: number) => void): Command {
+  const program = new Command('sidegate');
+  program
+    .description('An authenticating reverse proxy beside your app: only verified webhooks get through, each one once.')
+    .version(readVersion(), '-V, --version', 'show the version')
+    .helpOption('-h, --help', 'show this')
+    .exitOverride()
+    .configureOutput({ writeOut: io.stdout, writeErr: io.stderr })
+    .showSuggestionAfterError();
+  program.command('run').description('start the gate').requiredOption('-c, --config <file>', 'config file');
+  program
+    .command('check')
+    .description('show everything wrong with a config; exit 1 if it cannot run')
+    .requiredOption('-c, --config <file>', 'config file')
+    .option('--json', 'as JSON, for tools')
+    .action(async (options) => setExit(await checkFile(options, io)));
+  withSecret(program.command('sign'))
+    .description('sign a body and print its headers')
+    .argument('[file]', 'file with the body; standard input if left out')
+    .option('--id <id>', 'Webhook-Id; random if left out')
+    .option('--timestamp <seconds>', 'Webhook-Timestamp in unix seconds; now if left out')
+    .option('--format <format>', 'headers, curl or json', 'headers')
+    .option('--url <url>', 'where the curl line sends to')
+    .action(async (file, options) => setExit(await signDelivery(file, options, io)));
+  withSecret(program.command('send'))
+    .description('sign a body and POST it; exit 0 if the answer is 2xx')
+    .argument('<url>', 'where to')
+    .argument('[file]', 'file with the body; standard input if left out')
+    .option('--id <id>', 'Webhook-Id; random if left out')
+    .option('--timestamp <seconds>', 'Webhook-Timestamp in unix seconds; now if left out')
+    .option('--timeout <seconds>', 'how long to wait for the answer', '30')
+    .action(async (url, file, options) => setExit(await sendDelivery(url, file, options, io)));
+  withSecret(program.command('verify'))
+    .description('check a signed body and explain the verdict; exit 0 if it is genuine')
+    .argument('[file]', 'file with the body, byte for byte; standard input if left out')
+    .requiredOption('-H, --header <field>', "a header as 'Name: value'; repeat for all three", COLLECT)
+    .option('--tolerance <duration>', 'how far the timestamp may lie off', '5m')
+    .option('--at <seconds>', 'judge the timestamp as of this unix time; now if left out')
+    .action(async (file, options) => setExit(await verifyDelivery(file, options, io)));
+  program
+    .command('schema')
+    .description('print the JSON Schema of the config, for editors')
+    .action(() => printSchema(io));
+  return program;
+}
+
+function withSecret(command: Command): Command {
+  return command
+    .option('--secret-env <name>', 'environment variable that holds the secret')
+    .option('--secret-file <file>', 'file that holds the secret')
+    .option('--encoding <encoding>', 'how the secret is written: utf8, base64 or hex; whsec_ needs none');
+}

@@ -1,0 +1,68 @@
+/** `sidegate run`: starts the gate, and stops it on a signal. */
+import { prepare } from '../app/check.ts';
+import { Gate, type GateAddresses } from '../app/gate.ts';
+import { formatProblem } from '../config/problem.ts';
+import { systemClock } from '../core/clock.ts';
+import { createLogger, type Logger } from '../observe/logger.ts';
+import { EXIT, type Io } from './io.ts';
+import { readVersion } from './version.ts';
+
+/** Runs until a signal; the exit code is 0 after a drain, even one that ran out of time. */
+export async function runGate(file: string, io: Io): Promise<number> {
+  const ready = await prepare(file, systemClock);
+  if (ready.loaded === undefined) {
+    for (const problem of ready.problems) io.stderr(`${formatProblem(problem)}\n`);
+    return EXIT.failed;
+  }
+  const version = readVersion();
+  const logger = createLogger({ level: ready.loaded.config.log.level, version });
+  for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
+  const gate = new Gate(ready, { file, clock: systemClock, logger, version });
+  const addresses = await start(gate, io);
+  if (addresses === undefined) return EXIT.failed;
+  tellAddresses(logger, addresses);
+  process.on('SIGHUP', () => void gate.reload());
+  const signal = await untilSignal();
+  logger.info('draining', { signal });
+  logger.flush();
+  const isFinished = await gate.stop();
+  logger.info('stopped', { complete: isFinished });
+  logger.flush();
+  return EXIT.ok;
+}
+
+async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
+  try {
+    return await gate.start();
+  } catch (thrown) {
+    const { code, address, port, message } = thrown as NodeJS.ErrnoException & { address?: string; port?: number };
+    const place = `${address}:${port}`;
+    if (code === 'EADDRINUSE')
+      io.stderr(`sidegate: ${place} is in use by another process; stop it, or change listen.address or admin.address\n`);
+    else if (code === 'EACCES') io.stderr(`sidegate: this user may not listen on ${place}; choose a port from 1024 up\n`);
+    else io.stderr(`sidegate: cannot start: ${message}\n`);
+    return undefined;
+  }
+}
+
+function tellAddresses(logger: Logger, { data, admin }: GateAddresses): void {
+  logger.info('listening', { address: data.address, port: data.port, adminAddress: admin.address, adminPort: admin.port });
+  logger.flush();
+}
+
+/** The first signal; a second one ends the process at once. */
+function untilSignal(): Promise<string> {
+  return new Promise((resolve) => {
+    let isStopping = false;
+    for (const [signal, number] of [
+      ['SIGTERM', 15],
+      ['SIGINT', 2],
+    ] as const) {
+      process.on(signal, () => {
+        if (isStopping) process.exit(128 + number);
+        isStopping = true;
+        resolve(signal);
+      });
+    }
+  });
+}

@@ -1,0 +1,58 @@
+/** `sidegate send`: signs a body, POSTs it, and shows the answer. */
+import { request as openHttp } from 'node:http';
+import { request as openHttps } from 'node:https';
+import { toErrorText } from '../core/errors.ts';
+import { toSeconds, usageError } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+import { type DeliveryOptions, readSignedDelivery, type SignedDelivery } from './sign.ts';
+
+/** Options of the command. */
+export interface SendOptions extends DeliveryOptions {
+  readonly timeout: string;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly headers: readonly (readonly [string, string])[];
+  readonly body: string;
+}
+
+const SHOWN_HEADERS = new Set(['content-type', 'retry-after', 'www-authenticate', 'allow']);
+const MOST_SHOWN = 4096;
+
+/** Sends it once. */
+export async function sendDelivery(urlText: string, file: string | undefined, options: SendOptions, io: Io): Promise<number> {
+  const url = URL.canParse(urlText) ? new URL(urlText) : undefined;
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol)) throw usageError(`${urlText} is no http or https URL`);
+  const timeoutMs = toSeconds(options.timeout, '--timeout') * 1000;
+  const delivery = await readSignedDelivery(file, options, io);
+  try {
+    const answer = await post(url, delivery, timeoutMs);
+    io.stdout(`${answer.status}\n`);
+    for (const [name, value] of answer.headers) if (SHOWN_HEADERS.has(name)) io.stdout(`${name}: ${value}\n`);
+    if (answer.body !== '') io.stdout(`\n${answer.body.slice(0, MOST_SHOWN).trimEnd()}\n`);
+    return answer.status >= 200 && answer.status < 300 ? EXIT.ok : EXIT.failed;
+  } catch (thrown) {
+    io.stderr(`sidegate send: no answer from ${url.host}: ${(thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown)}\n`);
+    return EXIT.failed;
+  }
+}
+
+function post(url: URL, { body, headers }: SignedDelivery, timeoutMs: number): Promise<Answer> {
+  const open = url.protocol === 'https:' ? openHttps : openHttp;
+  return new Promise((resolve, reject) => {
+    const signal = AbortSignal.timeout(timeoutMs);
+    const fields = { ...Object.fromEntries(headers), 'Content-Length': body.length };
+    const outgoing = open(url, { method: 'POST', headers: fields, signal }, (incoming) => {
+      const chunks: Buffer[] = [];
+      incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
+      incoming.on('error', reject);
+      incoming.on('end', () => {
+        const found = Object.entries(incoming.headers).map(([name, value]) => [name, String(value)] as const);
+        resolve({ status: incoming.statusCode ?? 0, headers: found, body: Buffer.concat(chunks).toString() });
+      });
+    });
+    outgoing.on('error', reject);
+    outgoing.end(body);
+  });
+}

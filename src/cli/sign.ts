@@ -1,0 +1,59 @@
+/** `sidegate sign`: the headers of a signed delivery, plain, as JSON, or as a curl line. */
+import { randomBytes } from 'node:crypto';
+import { systemClock } from '../core/clock.ts';
+import { SCHEMES } from '../schemes/catalogue.ts';
+import { readBody, readSecretOption, type SecretOptions, toEncoding, toSeconds, usageError } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+
+/** Options that describe a delivery. */
+export interface DeliveryOptions extends SecretOptions {
+  readonly id?: string;
+  readonly timestamp?: string;
+}
+
+/** Options of the command. */
+export interface SignOptions extends DeliveryOptions {
+  readonly format: string;
+  readonly url?: string;
+}
+
+/** A delivery, ready to be sent. */
+export interface SignedDelivery {
+  readonly body: Buffer;
+  readonly headers: readonly (readonly [string, string])[];
+}
+
+const FORMATS = ['headers', 'curl', 'json'];
+
+/** Reads the body and the secret, and signs. */
+export async function readSignedDelivery(file: string | undefined, options: DeliveryOptions, io: Io): Promise<SignedDelivery> {
+  const encoding = toEncoding(options.encoding);
+  const id = options.id ?? `msg_${randomBytes(12).toString('base64url')}`;
+  if (!/^[\x21-\x7e]{1,256}$/.test(id)) throw usageError('--id is 1 to 256 visible ASCII characters');
+  const timestamp = options.timestamp === undefined ? systemClock.now() : toSeconds(options.timestamp, '--timestamp') * 1000;
+  const secret = await readSecretOption(options);
+  const body = await readBody(file, io);
+  const signature = SCHEMES['standard-webhooks'].sign({ id, timestamp, body }, secret, encoding);
+  return { body, headers: [['Content-Type', 'application/json'], ...signature] };
+}
+
+/** Prints the headers. */
+export async function signDelivery(file: string | undefined, options: SignOptions, io: Io): Promise<number> {
+  if (!FORMATS.includes(options.format)) throw usageError(`--format ${options.format} is not one of ${FORMATS.join(', ')}`);
+  if (options.format === 'curl' && file === undefined) throw usageError('a curl line needs the body in a file');
+  const { headers } = await readSignedDelivery(file, options, io);
+  if (options.format === 'json') io.stdout(`${JSON.stringify(Object.fromEntries(headers), undefined, 2)}\n`);
+  else if (options.format === 'curl') io.stdout(toCurlLine(headers, file ?? '', options.url ?? 'http://127.0.0.1:8080/'));
+  else for (const [name, value] of headers) io.stdout(`${name}: ${value}\n`);
+  return EXIT.ok;
+}
+
+/** `--data-binary`: plain `-d` would drop line ends, and with them the signature. */
+function toCurlLine(headers: SignedDelivery['headers'], file: string, url: string): string {
+  const fields = headers.map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`);
+  return `curl -i ${fields.join(' ')} --data-binary ${quote(`@${file}`)} ${quote(url)}\n`;
+}
+
+function quote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,12 @@
+/** The version, from the bundle's build or from package.json beside the sources. */
+import { readFileSync } from 'node:fs';
+
+/** Set by the bundler. */
+declare const SIDEGATE_VERSION: string | undefined;
+
+/** The package's version. */
+export function readVersion(): string {
+  if (typeof SIDEGATE_VERSION === 'string') return SIDEGATE_VERSION;
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { version: string }).version;
+}

@@ -1,0 +1,90 @@
+/** Puts the schema's findings into words that say what is wrong, where, and how to mend it. */
+import type { z } from 'zod';
+import { findNearest } from './did-you-mean.ts';
+import { type JsonSchema, toKnownKeys } from './json-schema.ts';
+
+type Issue = z.core.$ZodIssue;
+
+/** A finding, with the path it is about. */
+export interface Finding {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+  readonly hint?: string;
+  /** The finding is about the key itself, not about its value. */
+  readonly isAboutKey?: true;
+}
+
+/** All findings of a failed parse. */
+export function toFindings(issues: readonly Issue[], schema: JsonSchema): Finding[] {
+  return issues.flatMap((issue) => flatten(issue, [])).flatMap(({ issue, path }) => describe(issue, path, schema));
+}
+
+interface Placed {
+  readonly issue: Issue;
+  readonly path: readonly PropertyKey[];
+}
+
+/** Of the forms a value may have, only the one that was meant is worth telling about. */
+function flatten(issue: Issue, base: readonly PropertyKey[]): Placed[] {
+  const path = [...base, ...issue.path];
+  if (issue.code !== 'invalid_union') return [{ issue, path }];
+  const meant = issue.errors
+    .filter(
+      (branch) =>
+        !branch.some((inner) => inner.path.length === 0 && (inner.code === 'invalid_type' || inner.code === 'invalid_value')),
+    )
+    .sort((a, b) => a.length - b.length)[0];
+  return meant === undefined ? [{ issue, path }] : meant.flatMap((inner) => flatten(inner, path));
+}
+
+function describe(issue: Issue, path: readonly PropertyKey[], schema: JsonSchema): Finding[] {
+  switch (issue.code) {
+    case 'unrecognized_keys':
+      return issue.keys.map((name) => describeUnknownKey(name, path, schema));
+    case 'invalid_value':
+      return [describeValue(issue.values.map(String), issue.input, path)];
+    case 'invalid_type':
+      return [{ path, message: describeType(issue) }];
+    default:
+      return [{ path, message: issue.message }];
+  }
+}
+
+function describeUnknownKey(name: string, path: readonly PropertyKey[], schema: JsonSchema): Finding {
+  const known = toKnownKeys(schema, path);
+  const nearest = findNearest(name, known);
+  const hint = nearest === undefined ? `known here: ${[...new Set(known)].join(', ')}` : `did you mean "${nearest}"?`;
+  return { path: [...path, name], message: `unknown key "${name}"`, hint, isAboutKey: true };
+}
+
+function describeValue(values: readonly string[], input: unknown, path: readonly PropertyKey[]): Finding {
+  const message =
+    input === undefined
+      ? `missing; it is one of: ${values.join(', ')}`
+      : `"${String(input)}" is not one of: ${values.join(', ')}`;
+  const nearest = findNearest(String(input), values);
+  return nearest === undefined ? { path, message } : { path, message, hint: `did you mean "${nearest}"?` };
+}
+
+function describeType(issue: z.core.$ZodIssueInvalidType): string {
+  const isDefaultText = issue.message.startsWith('Invalid input');
+  const expected = isDefaultText ? `expected ${toWord(issue.expected)}` : issue.message;
+  return issue.input === undefined ? `missing: ${expected}` : `${expected}, not ${toWord(toTypeName(issue.input))}`;
+}
+
+function toTypeName(value: unknown): string {
+  if (value === null) return 'nothing';
+  return Array.isArray(value) ? 'array' : typeof value;
+}
+
+function toWord(type: string): string {
+  const words: Readonly<Record<string, string>> = {
+    object: 'a mapping',
+    array: 'a list',
+    string: 'text',
+    number: 'a number',
+    int: 'a whole number',
+    boolean: 'true or false',
+  };
+  return words[type] ?? type;
+}

@@ -1,0 +1,255 @@
+/** The config's schema: types, defaults, error texts and the editors' JSON Schema all derive from it. */
+import { z } from 'zod';
+import { AMBIGUOUS_FORMS } from '../core/target.ts';
+import { addressRange, duration, instant, listenAddress, nodeAddress, size, upstream } from './scalars.ts';
+
+/** Header fields and methods are tokens (RFC 9110 §5.6.2). */
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** Route names become header values, metric labels, challenge realms and store keys. */
+const ROUTE_NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
+const KEY_NAME = /^[A-Za-z0-9._-]{1,64}$/;
+const MEDIA_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/;
+
+const filePath = z.string().min(1, 'a file path cannot be empty');
+const envName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'an environment variable is letters, digits and _');
+const count = z.int().min(1).max(1_000_000);
+
+const encoding = z
+  .enum(['utf8', 'base64', 'hex'])
+  .optional()
+  .describe('How the secret is written. Left out: whsec_ and base64, or whpk_ and base64 for a public key.');
+const secretSource = z
+  .union([
+    z.strictObject({ env: envName.describe('Environment variable that holds the secret.'), encoding }),
+    z.strictObject({
+      file: filePath.describe('File that holds the secret, watched for changes. Relative paths count from the config file.'),
+      encoding,
+    }),
+  ])
+  .describe('Where the secret comes from: { env: NAME } or { file: PATH }.');
+
+const key = z.strictObject({
+  name: z
+    .string()
+    .regex(KEY_NAME, 'a key name is 1 to 64 letters, digits, dots, dashes and underscores')
+    .describe('Shown in logs, metrics and the Sidegate-Key header.'),
+  secret: secretSource,
+  notAfter: instant().optional().describe('The key is not accepted from this instant on.'),
+});
+
+const dedup = z
+  .strictObject({
+    retention: duration()
+      .default(259_200_000)
+      .describe(
+        'How long a handled id is remembered: at least twice the tolerance, and as long as the sender may retry. Default 3d.',
+      ),
+    lease: duration()
+      .default(60_000)
+      .describe('How long a claim holds if the gate dies; must be above timeout + connectTimeout. Default 60s.'),
+    inProgress: z
+      .enum(['wait', 'reject'])
+      .default('wait')
+      .describe('What a delivery gets whose id is being handled right now: wait for the outcome, or 503 at once.'),
+    waitAtMost: duration().default(4_000).describe('How long `wait` waits. Default 4s.'),
+    onStoreError: z
+      .enum(['refuse', 'forward'])
+      .default('refuse')
+      .describe('What happens while the store is down: 503, or let deliveries through unchecked for duplicates.'),
+  })
+  .prefault({});
+
+const webhook = z.strictObject({
+  scheme: z.literal('standard-webhooks').default('standard-webhooks').describe('Signature scheme.'),
+  keys: z
+    .array(key)
+    .min(1, 'a webhook route needs a key')
+    .describe('Tried in order; for a rotation list the new and the old one.'),
+  tolerance: duration().default(300_000).describe('How far the timestamp may lie in the past or the future. Default 5m.'),
+  maxBody: size().default(1_048_576).describe('Largest content. Default 1Mi.'),
+  contentTypes: z
+    .array(z.string().regex(MEDIA_TYPE, 'a media type is type/subtype in lower case, without parameters'))
+    .min(1)
+    .default(['application/json'])
+    .describe('Media types that are taken.'),
+  envelope: z
+    .strictObject({
+      requireMatchingId: z
+        .boolean()
+        .default(false)
+        .describe('Require JSON content {type, id, created, data} whose id is the Webhook-Id.'),
+    })
+    .prefault({}),
+  dedup: z
+    .union([z.literal('off'), z.literal(false).transform(() => 'off' as const), dedup], {
+      error: 'expected off, or a mapping with retention, lease, inProgress, waitAtMost, onStoreError',
+    })
+    .prefault({})
+    .describe('Let each event through once; `off` forwards repeats.'),
+  allowQuery: z.boolean().default(false).describe('Let a query string through, which the signature does not cover.'),
+  allowContentEncoding: z
+    .boolean()
+    .default(false)
+    .describe('Let a Content-Encoding through, which the signature does not cover.'),
+  allowDotInId: z
+    .boolean()
+    .default(false)
+    .describe('Let a dot stand in the id, which lets bytes move between id, timestamp and body.'),
+});
+
+const match = z.strictObject({
+  path: z.string().optional().describe('The exact path.'),
+  pathPrefix: z.string().optional().describe('The path and all below it, by whole segments.'),
+  host: z
+    .string()
+    .regex(/^[A-Za-z0-9.-]{1,253}$/, 'a host is a name without port')
+    .transform((host) => host.toLowerCase().replace(/\.$/, ''))
+    .optional()
+    .describe('Only for this Host, whatever its port.'),
+  methods: z
+    .array(z.string().regex(TOKEN, 'a method is a token such as POST'))
+    .min(1)
+    .default(['POST'])
+    .describe('Methods that are taken. Default POST.'),
+  allowInPath: z
+    .array(z.enum(AMBIGUOUS_FORMS))
+    .default([])
+    .describe('Forms in the path that parsers read differently, let through all the same.'),
+});
+
+const route = z.strictObject({
+  name: z
+    .string()
+    .regex(
+      ROUTE_NAME,
+      'a route name is 1 to 63 lower-case letters, digits, dots, dashes and underscores, with a letter or digit at both ends',
+    ),
+  match,
+  upstream: upstream().describe('The app: http://host:port.'),
+  timeout: duration().default(15_000).describe('How long the app may take to answer. Default 15s.'),
+  connectTimeout: duration().default(1_000).describe('How long connecting to the app may take. Default 1s.'),
+  resend: z
+    .enum(['idempotent', 'always'])
+    .default('idempotent')
+    .describe(
+      'What is sent again when a kept-alive connection to the app turns out dead: only what its method allows, or POST as well.',
+    ),
+  allowResponseHeaders: z
+    .array(
+      z
+        .string()
+        .regex(TOKEN, 'a header name is a token')
+        .transform((name) => name.toLowerCase()),
+    )
+    .default([])
+    .describe('Response headers that are passed although a sender may switch itself off by them.'),
+  webhook,
+});
+
+const tls = z
+  .union([
+    z.literal(true).transform(() => ({})),
+    z.strictObject({
+      caFile: filePath.optional(),
+      certFile: filePath.optional(),
+      keyFile: filePath.optional(),
+      serverName: z.string().min(1).optional(),
+    }),
+  ])
+  .describe('TLS to Redis; true trusts the authorities of the system.');
+
+const redis = z.strictObject({
+  url: z.string().optional().describe('redis://[user:password@]host[:port][/db], or rediss:// for TLS.'),
+  urlFile: filePath.optional().describe('File that holds the URL, for one with a password.'),
+  sentinel: z
+    .strictObject({
+      name: z.string().min(1),
+      nodes: z.array(nodeAddress()).min(1),
+      username: z.string().min(1).optional(),
+      passwordFile: filePath.optional(),
+    })
+    .optional()
+    .describe('A Sentinel group: its master name and the sentinels.'),
+  cluster: z
+    .strictObject({ nodes: z.array(nodeAddress()).min(1) })
+    .optional()
+    .describe('Some nodes of a Cluster; the others are found.'),
+  username: z.string().min(1).optional().describe('ACL user.'),
+  passwordFile: filePath.optional(),
+  passwordEnv: envName.optional(),
+  db: z.int().min(0).max(1023).optional(),
+  tls: tls.optional(),
+  keyPrefix: z.string().max(64).default('sidegate:').describe('Stands before every key.'),
+  connectTimeout: duration().default(1_000),
+  commandTimeout: duration().default(1_000).describe('How long Redis may take before it counts as down. Default 1s.'),
+});
+
+const limits = z
+  .strictObject({
+    headTimeout: duration().default(10_000).describe('For the whole request head. Default 10s.'),
+    bodyIdleTimeout: duration().default(15_000).describe('Longest pause within the content. Default 15s.'),
+    bodyMinRate: size()
+      .default(500)
+      .describe('Lowest pace of the content in bytes a second, judged after bodyIdleTimeout. Default 500.'),
+    bodyTimeout: duration().default(300_000).describe('For the whole content. Default 300s.'),
+    keepAliveTimeout: duration().default(65_000).describe('How long an idle connection is kept. Default 65s.'),
+    maxHeaderBytes: size().default(16_384),
+    maxHeaderFields: count.default(100),
+    maxTarget: size().default(8_192),
+    maxConnections: count.default(1_024),
+    maxInFlight: count.default(256).describe('Requests with the apps at once.'),
+    maxQueued: z.int().min(0).max(1_000_000).default(256).describe('Verified requests that may wait for a place.'),
+    queueTimeout: duration().default(5_000),
+    maxWaiting: z
+      .int()
+      .min(0)
+      .max(1_000_000)
+      .default(256)
+      .describe('Requests that may wait for the outcome of another with the same id.'),
+    maxBufferedBytes: size().default(67_108_864).describe('Content of all requests together. Default 64Mi.'),
+    heapShed: z
+      .number()
+      .min(0.1)
+      .max(1)
+      .default(0.85)
+      .describe('Share of the heap limit from which on new requests are refused.'),
+  })
+  .prefault({});
+
+/** The whole config. */
+export const ConfigSchema = z.strictObject({
+  listen: z
+    .strictObject({
+      address: listenAddress().default({ host: '0.0.0.0', port: 8080 }).describe('Where requests come in. Default 0.0.0.0:8080.'),
+      trustedProxies: z.array(addressRange()).default([]).describe('Whose X-Forwarded-* is believed. Default none.'),
+    })
+    .prefault({}),
+  admin: z
+    .strictObject({
+      address: listenAddress()
+        .default({ host: '0.0.0.0', port: 9090 })
+        .describe('/metrics, /healthz, /readyz. Default 0.0.0.0:9090.'),
+    })
+    .prefault({}),
+  store: z
+    .strictObject({
+      redis: redis.optional().describe('Shared by all replicas. Left out: in memory, for one process.'),
+      memory: z
+        .strictObject({
+          maxIds: z.int().min(1).max(10_000_000).default(250_000).describe('Most ids held; beyond them deliveries are refused.'),
+        })
+        .prefault({}),
+    })
+    .prefault({}),
+  limits,
+  shutdown: z
+    .strictObject({
+      grace: duration()
+        .default(5_000)
+        .describe('How long requests are still taken after SIGTERM, while the pod leaves its endpoints. Default 5s.'),
+      drain: duration().default(25_000).describe('How long requests under way may then take. Default 25s.'),
+    })
+    .prefault({}),
+  log: z.strictObject({ level: z.enum(['debug', 'info', 'warn', 'error']).default('info') }).prefault({}),
+  routes: z.array(route).min(1, 'a gate without routes lets nothing through'),
+});

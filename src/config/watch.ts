@@ -1,0 +1,125 @@
+/** Tells when watched files have changed, whatever replaced them: an editor, `mv`, or the kubelet's symlink swap. */
+import { createHash } from 'node:crypto';
+import { type FSWatcher, watch as watchDirectory } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { CancelTimer, Clock } from '../core/clock.ts';
+
+/** A watch that is under way. */
+export interface Watch {
+  close(): void;
+}
+
+/** Who is told. */
+export interface WatchListener {
+  /** The files whose content is another than before; a file that vanished has changed, too. */
+  onChange(changed: readonly string[]): void;
+  /** Events cannot be had for a directory; the poll goes on. */
+  onTrouble(message: string): void;
+}
+
+const DEBOUNCE_MS = 250;
+const POLL_MS = 30_000;
+const GONE = 'gone';
+
+/**
+ * Watches the directories, not the files: a watch on a file follows its inode and misses every swap of `..data` after the
+ * first. Only a changed hash counts, and a slow poll finds what events missed.
+ */
+export async function watchFiles(files: readonly string[], clock: Clock, listener: WatchListener): Promise<Watch> {
+  const watch = new FileWatch(files, clock, listener);
+  await watch.start();
+  return watch;
+}
+
+class FileWatch implements Watch {
+  readonly #files: readonly string[];
+  readonly #clock: Clock;
+  readonly #listener: WatchListener;
+  readonly #hashes = new Map<string, string>();
+  readonly #watchers = new Map<string, FSWatcher>();
+  #cancelPoll: CancelTimer = () => undefined;
+  #cancelDebounce: CancelTimer | undefined;
+  #isClosed = false;
+
+  constructor(files: readonly string[], clock: Clock, listener: WatchListener) {
+    this.#files = [...new Set(files)];
+    this.#clock = clock;
+    this.#listener = listener;
+  }
+
+  async start(): Promise<void> {
+    // Events first, then the first look: a change in between is then seen by one or the other.
+    this.#watchDirectories();
+    for (const file of this.#files) this.#hashes.set(file, await toHash(file));
+    this.#cancelPoll = this.#clock.every(POLL_MS, () => void this.#look());
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelPoll();
+    this.#cancelDebounce?.();
+    for (const watcher of this.#watchers.values()) watcher.close();
+    this.#watchers.clear();
+  }
+
+  #watchDirectories(): void {
+    for (const directory of new Set(this.#files.map(dirname))) {
+      if (!this.#watchers.has(directory)) this.#watchDirectory(directory);
+    }
+  }
+
+  #watchDirectory(directory: string): void {
+    try {
+      const watcher = watchDirectory(directory, { persistent: false }, () => this.#onEvent());
+      watcher.on('error', (error) => this.#drop(directory, error.message));
+      this.#watchers.set(directory, watcher);
+    } catch (thrown) {
+      this.#listener.onTrouble(
+        `${directory} cannot be watched (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'}); it is looked at every ${POLL_MS / 1000} s`,
+      );
+    }
+  }
+
+  #drop(directory: string, message: string): void {
+    this.#watchers.get(directory)?.close();
+    this.#watchers.delete(directory);
+    this.#listener.onTrouble(`the watch of ${directory} ended: ${message}`);
+  }
+
+  #onEvent(): void {
+    // A swap is several events; the last one counts.
+    this.#cancelDebounce?.();
+    this.#cancelDebounce = this.#clock.after(DEBOUNCE_MS, () => void this.#look());
+  }
+
+  async #look(): Promise<void> {
+    const changed: string[] = [];
+    for (const file of this.#files) {
+      const hash = await toHash(file);
+      if (hash === this.#hashes.get(file)) continue;
+      this.#hashes.set(file, hash);
+      changed.push(file);
+    }
+    if (this.#isClosed) return;
+    // A directory that was removed and made again has lost its watch.
+    this.#rewatch();
+    if (changed.length > 0) this.#listener.onChange(changed);
+  }
+
+  #rewatch(): void {
+    for (const watcher of this.#watchers.values()) watcher.close();
+    this.#watchers.clear();
+    this.#watchDirectories();
+  }
+}
+
+async function toHash(file: string): Promise<string> {
+  try {
+    return createHash('sha256')
+      .update(await readFile(file))
+      .digest('hex');
+  } catch {
+    return GONE;
+  }
+}

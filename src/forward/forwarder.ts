@@ -1,0 +1,176 @@
+/** Takes an admitted request to the app and the app's answer back to the sender, and says how it ended. */
+import type { ServerResponse } from 'node:http';
+import type { Admitted } from '../core/admitted.ts';
+import type { Clock, Milliseconds } from '../core/clock.ts';
+import type { RawHeaders } from '../core/headers.ts';
+import { type Reason, type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
+import { HeaderPolicy } from './request-headers.ts';
+import { toSenderHeaders, toSenderTrailers } from './response-headers.ts';
+import type { AnswerListener, Upstream, UpstreamExchange, UpstreamFailure, UpstreamFailureKind } from './upstream.ts';
+
+/** What the forwarder needs of its route. */
+export interface ForwardRoute {
+  readonly name: string;
+  /** `idempotent`: only what its method allows to repeat is sent again on a dead connection; `always`: POST, too. */
+  readonly resend: 'idempotent' | 'always';
+  /** Lower-cased names of response headers that are passed although a sender may switch itself off by them. */
+  readonly allowResponseHeaders: ReadonlySet<string>;
+}
+
+/** How it ended. */
+export type ForwardOutcome =
+  /** The app's whole answer came; whether the sender was still there to take it does not matter. */
+  | { readonly kind: 'answered'; readonly status: number; readonly upstreamMs: Milliseconds }
+  /** Nothing was written to the sender yet: the refusal is still to be answered. */
+  | { readonly kind: 'failed'; readonly refusal: Refusal; readonly failure: UpstreamFailure; readonly upstreamMs: Milliseconds }
+  /** The app died within its answer: the sender's connection was cut, so that it cannot mistake the part for the whole. */
+  | { readonly kind: 'broken'; readonly status: number; readonly failure: UpstreamFailure; readonly upstreamMs: Milliseconds };
+
+/** Forwards for one route. */
+export interface Forwarder {
+  /** Never rejects. */
+  forward(admitted: Admitted, response: ServerResponse): Promise<ForwardOutcome>;
+}
+
+/** What the outcome means for the event's claim. */
+export function settlementOf(outcome: ForwardOutcome): 'confirm' | 'release' | 'hold' {
+  switch (outcome.kind) {
+    case 'answered':
+      return outcome.status >= 200 && outcome.status < 300 ? 'confirm' : 'release';
+    case 'failed':
+      // The app may be at work on it still: only the lease's end makes it safe to hand the event out again.
+      return outcome.failure.nothingSent ? 'release' : 'hold';
+    case 'broken':
+      return 'hold';
+  }
+}
+
+const REFUSAL_OF: Readonly<Record<UpstreamFailureKind, readonly [RefusalCode, Reason]>> = {
+  connect: ['upstream_unreachable', 'upstream_connect'],
+  timeout: ['upstream_timeout', 'upstream_timeout'],
+  reset: ['upstream_unreachable', 'upstream_reset'],
+  protocol: ['upstream_invalid_response', 'upstream_invalid_response'],
+};
+/** RFC 9110 §9.2.2. */
+const IDEMPOTENT = new Set(['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'TRACE']);
+const EARLY_HINTS = 103;
+
+/** Builds the forwarder of a route. */
+export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: Clock): Forwarder {
+  const policy = new HeaderPolicy();
+  const context = { route: route.name };
+  return {
+    forward(admitted, response) {
+      const { method, target } = admitted.exchange;
+      const headers = policy.toUpstreamHeaders(admitted, context);
+      const repeatable = route.resend === 'always' || IDEMPOTENT.has(method);
+      return new Promise((resolve) => {
+        const relay = new Relay(route, admitted, response, clock, resolve);
+        relay.follow(upstream.send({ method, path: target.raw, headers, body: admitted.body, repeatable }, relay));
+      });
+    },
+  };
+}
+
+/** Carries one answer from the app to the sender. */
+class Relay implements AnswerListener {
+  readonly #route: ForwardRoute;
+  readonly #admitted: Admitted;
+  readonly #response: ServerResponse;
+  readonly #clock: Clock;
+  readonly #startedAt: Milliseconds;
+  readonly #resolve: (outcome: ForwardOutcome) => void;
+  #exchange: UpstreamExchange | undefined;
+  #status = 0;
+
+  constructor(
+    route: ForwardRoute,
+    admitted: Admitted,
+    response: ServerResponse,
+    clock: Clock,
+    resolve: (outcome: ForwardOutcome) => void,
+  ) {
+    this.#route = route;
+    this.#admitted = admitted;
+    this.#response = response;
+    this.#clock = clock;
+    this.#startedAt = clock.monotonic();
+    this.#resolve = resolve;
+  }
+
+  follow(exchange: UpstreamExchange): void {
+    this.#exchange = exchange;
+  }
+
+  onInformation(status: number, headers: RawHeaders): void {
+    // Others are of the app's hop, or unknown; RFC 8297 hints are for the client.
+    if (status !== EARLY_HINTS || !this.#canWrite() || this.#response.headersSent) return;
+    const links: string[] = [];
+    for (let i = 0; i < headers.length; i += 2) if (headers[i]?.toLowerCase() === 'link') links.push(headers[i + 1] as string);
+    try {
+      if (links.length > 0) this.#response.writeEarlyHints({ link: links });
+    } catch {
+      // Node refuses odd Link values; a hint is nothing to fail for.
+    }
+  }
+
+  onHead(status: number, statusText: string, headers: RawHeaders): void {
+    const fields = toSenderHeaders(headers, this.#route.allowResponseHeaders);
+    if (fields === undefined) return this.#reject('a header field of the answer is malformed');
+    this.#status = status;
+    if (!this.#canWrite()) return;
+    try {
+      this.#response.writeHead(status, statusText, fields);
+    } catch (thrown) {
+      this.#reject(thrown instanceof Error ? thrown.message : 'the answer cannot be written');
+    }
+  }
+
+  onData(chunk: Buffer): boolean {
+    // A sender that left does not abort the app's work: the rest of the answer is read and thrown away.
+    if (!this.#canWrite()) return true;
+    if (this.#response.write(chunk)) return true;
+    this.#response.once('drain', () => this.#exchange?.resume());
+    this.#response.once('close', () => this.#exchange?.resume());
+    return false;
+  }
+
+  onEnd(trailers: RawHeaders): void {
+    if (this.#canWrite()) {
+      if (trailers.length > 0 && this.#takesTrailers())
+        this.#response.addTrailers(toSenderTrailers(trailers, this.#route.allowResponseHeaders));
+      this.#response.end();
+    }
+    this.#resolve({ kind: 'answered', status: this.#status, upstreamMs: this.#elapsed() });
+  }
+
+  onFailure(failure: UpstreamFailure): void {
+    const upstreamMs = this.#elapsed();
+    if (this.#status !== 0) {
+      this.#response.destroy();
+      return this.#resolve({ kind: 'broken', status: this.#status, failure, upstreamMs });
+    }
+    const [code, reason] = REFUSAL_OF[failure.kind];
+    this.#resolve({ kind: 'failed', refusal: refuse(code, reason, failure.detail), failure, upstreamMs });
+  }
+
+  #reject(detail: string): void {
+    this.#exchange?.abort();
+    this.#status = 0;
+    this.onFailure({ kind: 'protocol', nothingSent: false, detail });
+  }
+
+  #canWrite(): boolean {
+    return !this.#response.destroyed && !this.#response.writableEnded;
+  }
+
+  /** RFC 9110 §6.5.1: only to whoever says that it takes them, and only where chunks carry them. */
+  #takesTrailers(): boolean {
+    const { headers } = this.#admitted.exchange;
+    return this.#response.chunkedEncoding && headers.all('te').some((line) => /(?:^|,)\s*trailers\s*(?:,|$)/i.test(line));
+  }
+
+  #elapsed(): Milliseconds {
+    return this.#clock.monotonic() - this.#startedAt;
+  }
+}
