@@ -68,7 +68,7 @@ export class AdminServer {
       return { status: 405, contentType: PLAIN, text: 'only GET and HEAD\n' };
     switch (path) {
       case '/metrics':
-        return this.#metrics(request.headers.accept);
+        return this.#metrics();
       case '/healthz':
         return { status: 200, contentType: PLAIN, text: 'ok\n' };
       case '/readyz': {
@@ -82,9 +82,9 @@ export class AdminServer {
     }
   }
 
-  async #metrics(accept: string | undefined): Promise<Answer> {
+  async #metrics(): Promise<Answer> {
     try {
-      return { status: 200, ...(await this.#parts.metrics.exposition(accept)) };
+      return { status: 200, ...(await this.#parts.metrics.exposition()) };
     } catch {
       return { status: 500, contentType: PLAIN, text: 'the metrics could not be written\n' };
     }

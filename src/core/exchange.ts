@@ -73,8 +73,6 @@ export interface Facts {
   head?: SignedHead;
   delivery?: VerifiedDelivery;
   claim?: Claim;
-  /** The store was down and the route said `onStoreError: forward`. */
-  dedupBypassed?: boolean;
 }
 
 /** What is known of any request, even one whose head is refused. */

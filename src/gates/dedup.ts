@@ -67,111 +67,120 @@ const LONGEST_RETRY_AFTER_S = 10;
 
 /** Stands behind the signature: before it, a stranger could burn the ids of genuine deliveries. */
 export function createDedupGate(options: DedupOptions, parts: DedupParts): Gate {
-  return {
-    name: 'dedup',
-    async check(exchange: Exchange): Promise<Verdict> {
-      const delivery = exchange.facts.delivery;
-      if (delivery === undefined) throw new Error('the dedup gate stands behind the signature gate');
-      const request = toClaimRequest(options, exchange, delivery);
-      let first: ClaimResult;
-      const startedAt = parts.clock.monotonic();
-      try {
-        first = await parts.store.claim(request);
-      } catch (thrown) {
-        return onStoreDown(thrown, request, exchange);
-      }
-      parts.onDuration(parts.clock.monotonic() - startedAt);
-      if (first.state === 'new') {
-        parts.onEvent('new');
-        exchange.facts.claim = createClaim(request, exchange);
-        return undefined;
-      }
-      if (!first.sameContent) parts.onEvent('id_reused');
-      return first.state === 'handled' ? duplicate() : whileInProgress(first.remainingMs, request, exchange);
-    },
-  };
+  return new DedupGate(options, parts);
+}
 
-  function duplicate(): Refusal {
-    parts.onEvent('duplicate');
+class DedupGate implements Gate {
+  readonly name = 'dedup';
+  readonly #options: DedupOptions;
+  readonly #parts: DedupParts;
+
+  constructor(options: DedupOptions, parts: DedupParts) {
+    this.#options = options;
+    this.#parts = parts;
+  }
+
+  async check(exchange: Exchange): Promise<Verdict> {
+    const { store, clock, onEvent, onDuration } = this.#parts;
+    const delivery = exchange.facts.delivery;
+    if (delivery === undefined) throw new Error('the dedup gate stands behind the signature gate');
+    const request = toClaimRequest(this.#options, exchange, delivery);
+    let first: ClaimResult;
+    const startedAt = clock.monotonic();
+    try {
+      first = await store.claim(request);
+    } catch (thrown) {
+      return this.#onStoreDown(thrown, request, exchange);
+    }
+    onDuration(clock.monotonic() - startedAt);
+    if (first.state === 'new') {
+      onEvent('new');
+      exchange.facts.claim = this.#createClaim(request, exchange);
+      return undefined;
+    }
+    if (!first.sameContent) onEvent('id_reused');
+    return first.state === 'handled' ? this.#duplicate() : this.#whileInProgress(first.remainingMs, request, exchange);
+  }
+
+  #duplicate(): Refusal {
+    this.#parts.onEvent('duplicate');
     return refuse('duplicate', 'duplicate');
   }
 
-  async function whileInProgress(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
-    parts.onEvent('in_progress');
-    if (options.inProgress === 'reject') return inProgress(remaining);
-    if (!parts.waitingRoom.enter()) return { ...inProgress(remaining), reason: 'waiters_full' };
+  async #whileInProgress(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
+    const { onEvent, waitingRoom } = this.#parts;
+    onEvent('in_progress');
+    if (this.#options.inProgress === 'reject') return inProgress(remaining);
+    if (!waitingRoom.enter()) return { ...inProgress(remaining), reason: 'waiters_full' };
     try {
-      return await waitForOutcome(remaining, request, exchange);
+      return await this.#waitForOutcome(remaining, request, exchange);
     } catch (thrown) {
       // Never forward here, whatever the route says: the first run may still be at work.
-      parts.onEvent('unavailable');
+      onEvent('unavailable');
       return refuse('store_unavailable', 'dedup_unavailable', toStoreFailure(thrown).message);
     } finally {
-      parts.waitingRoom.leave();
+      waitingRoom.leave();
     }
   }
 
   /** Asks the store again and again, less and less often, what became of the first run. */
-  async function waitForOutcome(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
-    const until = parts.clock.monotonic() + options.waitAtMost;
+  async #waitForOutcome(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
+    const { store, clock, onEvent } = this.#parts;
+    const until = clock.monotonic() + this.#options.waitAtMost;
     let pause = FIRST_POLL_MS;
     let left = remaining;
     for (;;) {
-      const budget = until - parts.clock.monotonic();
+      const budget = until - clock.monotonic();
       if (budget <= 0) return inProgress(left);
-      await sleep(Math.min(pause, budget));
+      await sleep(clock, Math.min(pause, budget));
       pause = Math.min(pause * 2, LONGEST_POLL_MS);
-      const result = await parts.store.claim(request);
-      if (result.state === 'handled') return duplicate();
+      const result = await store.claim(request);
+      if (result.state === 'handled') return this.#duplicate();
       if (result.state === 'new') {
-        parts.onEvent('taken_over');
-        exchange.facts.claim = createClaim(request, exchange);
+        onEvent('taken_over');
+        exchange.facts.claim = this.#createClaim(request, exchange);
         return undefined;
       }
       left = result.remainingMs;
     }
   }
 
-  function sleep(delay: Milliseconds): Promise<void> {
-    return new Promise((resolve) => {
-      parts.clock.after(delay, resolve);
-    });
-  }
-
-  function onStoreDown(thrown: unknown, request: ClaimRequest, exchange: Exchange): Verdict {
+  #onStoreDown(thrown: unknown, request: ClaimRequest, exchange: Exchange): Verdict {
+    const { onEvent, settlements } = this.#parts;
     const failure = toStoreFailure(thrown);
-    parts.onEvent('unavailable');
-    if (options.onStoreError === 'refuse') {
+    onEvent('unavailable');
+    if (this.#options.onStoreError === 'refuse') {
       // A claim that timed out may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
-      if (failure.failure !== 'full') parts.settlements.settle(toSettlement('release', request, exchange));
+      if (failure.failure !== 'full') settlements.settle(this.#toSettlement('release', request, exchange));
       return refuse('store_unavailable', 'dedup_unavailable', failure.message);
     }
-    parts.onEvent('bypassed');
-    exchange.facts.dedupBypassed = true;
+    onEvent('bypassed');
     // The outcome is still worth recording: a confirm that finds no claim writes `handled` as soon as the store is back.
-    if (failure.failure !== 'full') exchange.facts.claim = createClaim(request, exchange);
+    if (failure.failure !== 'full') exchange.facts.claim = this.#createClaim(request, exchange);
     return undefined;
   }
 
-  function createClaim(request: ClaimRequest, exchange: Exchange): Claim {
+  #createClaim(request: ClaimRequest, exchange: Exchange): Claim {
+    const { settlements, onEvent } = this.#parts;
     return {
-      confirm: () => parts.settlements.settle(toSettlement('confirm', request, exchange)),
-      release: () => parts.settlements.settle(toSettlement('release', request, exchange)),
-      hold: () => parts.onEvent('held'),
+      confirm: () => settlements.settle(this.#toSettlement('confirm', request, exchange)),
+      release: () => settlements.settle(this.#toSettlement('release', request, exchange)),
+      hold: () => onEvent('held'),
     };
   }
 
-  function toSettlement(kind: Settlement['kind'], request: ClaimRequest, exchange: Exchange): Settlement {
-    const mootAt = exchange.startedAt + (kind === 'confirm' ? options.retention : options.lease + options.waitAtMost);
-    return {
-      kind,
-      key: request.key,
-      token: request.token,
-      fingerprint: request.fingerprint,
-      retention: options.retention,
-      mootAt,
-    };
+  #toSettlement(kind: Settlement['kind'], request: ClaimRequest, exchange: Exchange): Settlement {
+    const { retention, lease, waitAtMost } = this.#options;
+    const { key, token, fingerprint } = request;
+    const mootAt = exchange.startedAt + (kind === 'confirm' ? retention : lease + waitAtMost);
+    return { kind, key, token, fingerprint, retention, mootAt };
   }
+}
+
+function sleep(clock: Clock, delay: Milliseconds): Promise<void> {
+  return new Promise((resolve) => {
+    clock.after(delay, resolve);
+  });
 }
 
 /** Anything but a StoreUnavailable is a bug, and goes on to be refused as one. */

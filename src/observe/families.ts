@@ -1,4 +1,4 @@
-/** The metric families that have a route label. */
+/** All metric families: names, help, labels and buckets. */
 import { Counter, Gauge, Histogram, type Registry } from '@prometheus-io/client';
 
 /** What is known of a route before its first request. */
@@ -12,7 +12,7 @@ export interface RouteLabels {
 /** OTel's advice for the duration of HTTP requests, in seconds. */
 const HTTP_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 /** For what should take microseconds. */
-export const OWN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
+const OWN_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
 /** Both sides of 0 (seconds): a wrong clock of ours shows as a shift, a replay as a tail. */
 const SKEW_BUCKETS = [-600, -300, -60, -10, -2, 0, 2, 10, 60, 300, 600, 3600];
 
@@ -83,3 +83,57 @@ export function createFamilies(registers: Registry[]) {
 
 /** The metric families with a route label. */
 export type Families = ReturnType<typeof createFamilies>;
+
+/** The metrics of the gate as a whole. */
+export function createGateFamilies(registers: Registry[]) {
+  return {
+    dedup: new Counter({
+      name: 'sidegate_dedup_operations_total',
+      help: 'Claims and settlements of event ids.',
+      labelNames: ['outcome'],
+      registers,
+    }),
+    dedupDuration: new Histogram({
+      name: 'sidegate_dedup_duration_seconds',
+      help: 'Round trip of a claim.',
+      buckets: OWN_BUCKETS,
+      registers,
+    }),
+    dedupUp: new Gauge({ name: 'sidegate_dedup_up', help: '1 while the store answers.', registers }),
+    inFlight: new Gauge({ name: 'sidegate_http_requests_in_flight', help: 'Requests that are with an app.', registers }),
+    queued: new Gauge({
+      name: 'sidegate_http_requests_queued',
+      help: 'Verified requests that wait for a place.',
+      registers,
+    }),
+    connections: new Gauge({ name: 'sidegate_connections', help: 'Open connections on the data port.', registers }),
+    limits: new Counter({
+      name: 'sidegate_limit_hits_total',
+      help: 'Requests and connections that ran into a limit.',
+      labelNames: ['limit'],
+      registers,
+    }),
+    reloadSuccessful: new Gauge({
+      name: 'sidegate_config_last_reload_successful',
+      help: '1 if the last attempt to load the config succeeded.',
+      registers,
+    }),
+    reloadAt: new Gauge({
+      name: 'sidegate_config_last_reload_success_timestamp_seconds',
+      help: 'When the config that serves was loaded.',
+      registers,
+    }),
+    configInfo: new Gauge({
+      name: 'sidegate_config_info',
+      help: 'Hash of the config that serves.',
+      labelNames: ['hash'],
+      registers,
+    }),
+    buildInfo: new Gauge({
+      name: 'sidegate_build_info',
+      help: 'Version of the gate.',
+      labelNames: ['version', 'node'],
+      registers,
+    }),
+  };
+}

@@ -1,7 +1,7 @@
 /** Every metric there is, in one list (docs/metrics.md). */
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client';
+import { type Counter, collectDefaultMetrics, Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
-import { createFamilies, OWN_BUCKETS, type RouteLabels } from './families.ts';
+import { createFamilies, createGateFamilies, type RouteLabels } from './families.ts';
 import { DEDUP_OUTCOMES, type DedupOutcome, LIMITS, type LimitLabel } from './labels.ts';
 import { type RouteMetrics, RouteSeries } from './route-metrics.ts';
 
@@ -22,8 +22,8 @@ export interface Metrics {
   watchBufferedBytes(read: () => number): void;
   /** The outcome of loading a config; the hash is of the one that serves now. */
   reload(isSuccessful: boolean, at: EpochMilliseconds, hash: string): void;
-  /** The text a scrape gets; OpenMetrics where `accept` asks for it. */
-  exposition(accept: string | undefined): Promise<{ contentType: string; text: string }>;
+  /** What a scrape gets: Prometheus' text format. */
+  exposition(): Promise<{ contentType: string; text: string }>;
 }
 
 /** How the metrics are made. */
@@ -38,59 +38,12 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const registry = new Registry();
   const registers = [registry];
   const families = createFamilies(registers);
-  const dedup = new Counter({
-    name: 'sidegate_dedup_operations_total',
-    help: 'Claims and settlements of event ids.',
-    labelNames: ['outcome'],
-    registers,
-  });
-  const dedupDuration = new Histogram({
-    name: 'sidegate_dedup_duration_seconds',
-    help: 'Round trip of a claim.',
-    buckets: OWN_BUCKETS,
-    registers,
-  });
-  const dedupUp = new Gauge({ name: 'sidegate_dedup_up', help: '1 while the store answers.', registers });
-  const inFlight = new Gauge({ name: 'sidegate_http_requests_in_flight', help: 'Requests that are with an app.', registers });
-  const queued = new Gauge({
-    name: 'sidegate_http_requests_queued',
-    help: 'Verified requests that wait for a place.',
-    registers,
-  });
-  const connections = new Gauge({ name: 'sidegate_connections', help: 'Open connections on the data port.', registers });
-  const limits = new Counter({
-    name: 'sidegate_limit_hits_total',
-    help: 'Requests and connections that ran into a limit.',
-    labelNames: ['limit'],
-    registers,
-  });
-  const reloadSuccessful = new Gauge({
-    name: 'sidegate_config_last_reload_successful',
-    help: '1 if the last attempt to load the config succeeded.',
-    registers,
-  });
-  const reloadAt = new Gauge({
-    name: 'sidegate_config_last_reload_success_timestamp_seconds',
-    help: 'When the config that serves was loaded.',
-    registers,
-  });
-  const configInfo = new Gauge({
-    name: 'sidegate_config_info',
-    help: 'Hash of the config that serves.',
-    labelNames: ['hash'],
-    registers,
-  });
-  const buildInfo = new Gauge({
-    name: 'sidegate_build_info',
-    help: 'Version of the gate.',
-    labelNames: ['version', 'node'],
-    registers,
-  });
-  buildInfo.set({ version: options.version, node: process.versions.node }, 1);
+  const gate = createGateFamilies(registers);
+  gate.buildInfo.set({ version: options.version, node: process.versions.node }, 1);
   if (options.processMetrics) collectDefaultMetrics({ register: registry });
 
-  const countDedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, bind(dedup, outcome)]));
-  const countLimit = new Map(LIMITS.map((limit) => [limit, bind(limits, limit)]));
+  const countDedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, bind(gate.dedup, outcome)]));
+  const countLimit = new Map(LIMITS.map((limit) => [limit, bind(gate.limits, limit)]));
   const routes = new Map<string, RouteSeries>();
   const unmatched = new RouteSeries(families, undefined);
 
@@ -111,11 +64,11 @@ export function createMetrics(options: MetricsOptions): Metrics {
     },
     route: (name) => (name === undefined ? unmatched : (routes.get(name) ?? unmatched)),
     dedup: (outcome) => countDedup.get(outcome)?.(1),
-    dedupDuration: (duration) => dedupDuration.observe(duration / 1000),
-    storeUp: (isUp) => dedupUp.set(isUp ? 1 : 0),
-    inFlight: (delta) => inFlight.inc(delta),
-    queued: (delta) => queued.inc(delta),
-    connections: (delta) => connections.inc(delta),
+    dedupDuration: (duration) => gate.dedupDuration.observe(duration / 1000),
+    storeUp: (isUp) => gate.dedupUp.set(isUp ? 1 : 0),
+    inFlight: (delta) => gate.inFlight.inc(delta),
+    queued: (delta) => gate.queued.inc(delta),
+    connections: (delta) => gate.connections.inc(delta),
     limitHit: (limit) => countLimit.get(limit)?.(1),
     watchBufferedBytes(read) {
       new Gauge({
@@ -128,11 +81,11 @@ export function createMetrics(options: MetricsOptions): Metrics {
       });
     },
     reload(isSuccessful, at, hash) {
-      reloadSuccessful.set(isSuccessful ? 1 : 0);
+      gate.reloadSuccessful.set(isSuccessful ? 1 : 0);
       if (!isSuccessful) return;
-      reloadAt.set(at / 1000);
-      configInfo.reset();
-      configInfo.set({ hash }, 1);
+      gate.reloadAt.set(at / 1000);
+      gate.configInfo.reset();
+      gate.configInfo.set({ hash }, 1);
     },
     async exposition() {
       return { contentType: registry.contentType, text: await registry.metrics() };
