@@ -1,0 +1,183 @@
+/** `npm start`: an example app, the gate before it, and four deliveries that show what the gate lets through. */
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { prepare } from '../src/app/check.ts';
+import { Gate } from '../src/app/gate.ts';
+import { formatProblem } from '../src/config/problem.ts';
+import { systemClock } from '../src/core/clock.ts';
+import { Secret } from '../src/core/secret.ts';
+import { createLogger } from '../src/observe/logger.ts';
+import { standardWebhooks } from '../src/schemes/standard-webhooks.ts';
+import { type ExampleApp, startExampleApp } from './app.ts';
+
+const ROOT = resolve(import.meta.dirname, '..');
+const CONFIG = join(ROOT, 'config', 'quickstart.yaml');
+const SECRET_FILE = join(ROOT, '.cache', 'quickstart', 'secret');
+const BODY_FILE = join(ROOT, '.cache', 'quickstart', 'event.json');
+const APP_PORT = 3000;
+const HOUR_MS = 3_600_000;
+
+interface Try {
+  readonly what: string;
+  readonly id: string;
+  readonly ageMs: number;
+  readonly isForged: boolean;
+  readonly expected: string;
+}
+
+const TRIES: readonly Try[] = [
+  { what: 'signed', id: 'evt_1', ageMs: 0, isForged: false, expected: '200 forwarded' },
+  { what: 'forged', id: 'evt_2', ageMs: 0, isForged: true, expected: '401 signature_mismatch' },
+  { what: 'stale (1 h old)', id: 'evt_3', ageMs: HOUR_MS, isForged: false, expected: '401 timestamp_outside_tolerance' },
+  { what: 'repeated', id: 'evt_1', ageMs: 0, isForged: false, expected: '200 duplicate' },
+];
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({ options: { once: { type: 'boolean' }, 'free-ports': { type: 'boolean' } } });
+  const secret = prepareSecret();
+  const app = await startApp(values['free-ports'] === true ? 0 : APP_PORT);
+  if (app === undefined) return 1;
+  const file = values['free-ports'] === true ? writeFreePortConfig(app) : CONFIG;
+  const gate = await startGate(file);
+  if (gate === undefined) {
+    app.server.close();
+    return 1;
+  }
+  const isRight = await showDeliveries(gate.url, secret, app);
+  if (values.once !== true) {
+    showMore(gate.url, gate.adminUrl);
+    await untilSignal();
+  }
+  await gate.stop();
+  app.server.close();
+  app.server.closeAllConnections();
+  return isRight ? 0 : 1;
+}
+
+function prepareSecret(): Secret {
+  mkdirSync(join(SECRET_FILE, '..'), { recursive: true });
+  try {
+    return new Secret(readFileSync(SECRET_FILE));
+  } catch {
+    const text = `whsec_${randomBytes(32).toString('base64')}`;
+    writeFileSync(SECRET_FILE, text, { mode: 0o600 });
+    return new Secret(Buffer.from(text));
+  }
+}
+
+async function startApp(port: number): Promise<ExampleApp | undefined> {
+  try {
+    return await startExampleApp(port);
+  } catch (thrown) {
+    const { code } = thrown as NodeJS.ErrnoException;
+    console.error(`The example app cannot listen on 127.0.0.1:${port} (${code}). Stop what uses that port, or run: npm start -- --free-ports`);
+    return undefined;
+  }
+}
+
+/** The same config on ports that are free. */
+function writeFreePortConfig(app: ExampleApp): string {
+  const address = app.server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : APP_PORT;
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-quickstart-'));
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  const text = readFileSync(CONFIG, 'utf8')
+    .replace('127.0.0.1:8080', '127.0.0.1:0')
+    .replace('127.0.0.1:9090', '127.0.0.1:0')
+    .replace(`127.0.0.1:${APP_PORT}`, `127.0.0.1:${port}`)
+    .replace('../.cache/quickstart/secret', SECRET_FILE);
+  const file = join(folder, 'quickstart.yaml');
+  writeFileSync(file, text);
+  return file;
+}
+
+interface RunningGate {
+  readonly url: string;
+  readonly adminUrl: string;
+  readonly stop: () => Promise<unknown>;
+}
+
+async function startGate(file: string): Promise<RunningGate | undefined> {
+  const ready = await prepare(file, systemClock);
+  if (ready.loaded === undefined) {
+    for (const problem of ready.problems) console.error(formatProblem(problem));
+    return undefined;
+  }
+  const logger = createLogger({ level: 'warn', version: 'quickstart' });
+  const gate = new Gate(ready, { file, clock: systemClock, logger, version: 'quickstart' });
+  try {
+    const { data, admin } = await gate.start();
+    return { url: `http://127.0.0.1:${data.port}`, adminUrl: `http://127.0.0.1:${admin.port}`, stop: () => gate.stop() };
+  } catch (thrown) {
+    const { code, port } = thrown as NodeJS.ErrnoException & { port?: number };
+    console.error(`The gate cannot listen on 127.0.0.1:${port} (${code}). Stop what uses that port, or run: npm start -- --free-ports`);
+    await gate.stop();
+    return undefined;
+  }
+}
+
+/** Sends all four and shows what became of them; false if any was judged wrongly. */
+async function showDeliveries(url: string, secret: Secret, app: ExampleApp): Promise<boolean> {
+  const stranger = new Secret(Buffer.from(`whsec_${randomBytes(32).toString('base64')}`));
+  const rows: string[][] = [['delivery', 'Webhook-Id', 'answered', 'reached the app', '']];
+  let isRight = true;
+  for (const one of TRIES) {
+    const before = app.received.length;
+    const answered = await deliver(url, one, one.isForged ? stranger : secret);
+    const hasReached = app.received.length > before;
+    const isExpected = answered === one.expected && hasReached === one.expected.endsWith('forwarded');
+    isRight &&= isExpected;
+    rows.push([one.what, one.id, answered, hasReached ? 'yes' : 'no', isExpected ? 'ok' : `WRONG, expected ${one.expected}`]);
+  }
+  printTable(rows);
+  return isRight;
+}
+
+async function deliver(url: string, one: Try, secret: Secret): Promise<string> {
+  const body = toEvent(one.id);
+  const headers = standardWebhooks.sign({ id: one.id, timestamp: systemClock.now() - one.ageMs, body }, secret, undefined);
+  const answer = await fetch(`${url}/hooks/demo`, {
+    method: 'POST',
+    headers: [['Content-Type', 'application/json'], ...headers.map(([name, value]): [string, string] => [name, value])],
+    body: new Uint8Array(body),
+  });
+  const text = await answer.text();
+  const isRefusal = answer.headers.get('content-type') === 'application/problem+json';
+  return `${answer.status} ${isRefusal ? (JSON.parse(text) as { code: string }).code : 'forwarded'}`;
+}
+
+function toEvent(id: string): Buffer {
+  return Buffer.from(JSON.stringify({ type: 'invoice.paid', id, created: Math.floor(systemClock.now() / 1000), data: { amount: 4200 } }));
+}
+
+function printTable(rows: readonly (readonly string[])[]): void {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => (row[column] ?? '').length)));
+  console.log('');
+  for (const row of rows) console.log(`  ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ')}`.trimEnd());
+  console.log('');
+}
+
+function showMore(url: string, adminUrl: string): void {
+  writeFileSync(BODY_FILE, toEvent('evt_9'));
+  console.log(`The gate serves on ${url}, before the app on port ${APP_PORT}. Try more from another terminal, in this folder:
+
+  npx sidegate send ${url}/hooks/demo .cache/quickstart/event.json --secret-file .cache/quickstart/secret
+  npx sidegate sign .cache/quickstart/event.json --secret-file .cache/quickstart/secret --format curl --url ${url}/hooks/demo
+  curl -i -X POST -H 'Content-Type: application/json' -d '{}' ${url}/hooks/demo
+  curl -s ${adminUrl}/metrics | grep sidegate_auth
+  npx sidegate check --config config/quickstart.yaml
+
+Ctrl-C stops it.`);
+}
+
+function untilSignal(): Promise<void> {
+  return new Promise((done) => {
+    process.once('SIGINT', () => done());
+    process.once('SIGTERM', () => done());
+  });
+}
+
+process.exitCode = await main();

@@ -1,0 +1,39 @@
+/** Bundles the gate into one file, dist/sidegate.mjs, which needs nothing beside it. */
+import { execFileSync } from 'node:child_process';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const outfile = join(root, 'dist', 'sidegate.mjs');
+const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
+
+await build({
+  entryPoints: [join(root, 'src', 'cli', 'main.ts')],
+  outfile,
+  bundle: true,
+  platform: 'node',
+  format: 'esm',
+  target: 'node24',
+  define: { SIDEGATE_VERSION: JSON.stringify(version) },
+  // ioredis and pino are CommonJS and call require for Node's own modules.
+  banner: {
+    js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
+  },
+  legalComments: 'eof',
+  logLevel: 'warning',
+});
+
+// Run it alone, from an empty folder: a bundle that still reaches for node_modules fails here and not in the image.
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-build-'));
+try {
+  const copy = join(folder, 'sidegate.mjs');
+  copyFileSync(outfile, copy);
+  const shown = execFileSync(process.execPath, [copy, '--version'], { cwd: folder, encoding: 'utf8' }).trim();
+  if (shown !== version) throw new Error(`the bundle says it is ${shown}, package.json says ${version}`);
+} finally {
+  rmSync(folder, { recursive: true });
+}
+console.log(`dist/sidegate.mjs ${Math.round(statSync(outfile).size / 1024)} KiB, sidegate ${version}`);

@@ -1,0 +1,114 @@
+/** Holds the house to its plan (ARCHITECTURE.md): floors, who may read time and files, file lengths, no import cycles. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+
+/** Rooms by floor, lowest first: a room imports from itself and from lower floors only. */
+const FLOORS: readonly (readonly string[])[] = [
+  ['core'],
+  ['config', 'schemes', 'store', 'observe'],
+  ['gates', 'forward'],
+  ['gatehouse', 'admin'],
+  ['listen'],
+  ['app'],
+  ['cli'],
+];
+const LONGEST_FILE = 300;
+const IMPORT = /^(?:import|export)\s+(type\s+)?(?:[^'"]*?\sfrom\s+)?['"]([^'"]+)['"]|\bimport\(['"]([^'"]+)['"]\)/gm;
+
+interface Rule {
+  readonly pattern: RegExp;
+  readonly text: string;
+  readonly mayUse: (file: string) => boolean;
+}
+
+const inRoom =
+  (...rooms: readonly string[]) =>
+  (file: string) =>
+    rooms.some((room) => file.startsWith(`${room}/`));
+const RULES: readonly Rule[] = [
+  {
+    pattern: /\bDate\.now\(|\bnew Date\(|\bperformance\.now\(|\bsetTimeout\(|\bsetInterval\(|\bprocess\.hrtime/,
+    text: 'reads time; only core/clock.ts does',
+    mayUse: (file) => file === 'core/clock.ts',
+  },
+  { pattern: /\bprocess\.env\b/, text: 'reads the environment; only config/ and cli/ do', mayUse: inRoom('config', 'cli') },
+  {
+    pattern: /['"]node:fs(?:\/promises)?['"]/,
+    text: 'reads files; only config/, app/store.ts and cli/ do',
+    mayUse: (file) => inRoom('config', 'cli')(file) || file === 'app/store.ts',
+  },
+  {
+    pattern: /\btimingSafeEqual\b/,
+    text: 'compares secrets by itself; core/bytes.ts does that',
+    mayUse: (file) => file === 'core/bytes.ts',
+  },
+  {
+    pattern: /import\s*\{[^}]*\badmit\b[^}]*\}\s*from\s*'[^']*admitted\.ts'/,
+    text: 'mints an Admitted; only gatehouse/pipeline.ts does',
+    mayUse: (file) => file === 'gatehouse/pipeline.ts' || file === 'core/admitted.ts',
+  },
+  { pattern: /^(?:export )?let /m, text: 'has mutable state at module level', mayUse: inRoom('app', 'cli') },
+];
+
+/** Everything in the source tree `root` that breaks the plan, one line each. */
+export function lintHouse(root: string): string[] {
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+  const imports = new Map<string, string[]>();
+  const found: string[] = [];
+  for (const file of files) {
+    const text = readFileSync(join(root, file), 'utf8');
+    const lines = text.split('\n').length - 1;
+    if (lines > LONGEST_FILE) found.push(`${file}: ${lines} lines; ${LONGEST_FILE} is the most`);
+    for (const rule of RULES) if (rule.pattern.test(text) && !rule.mayUse(file)) found.push(`${file}: ${rule.text}`);
+    const targets = findImports(root, file, text);
+    imports.set(file, targets);
+    for (const target of targets)
+      if (!isAllowed(file, target)) found.push(`${file}: imports ${target}, which is not on a lower floor`);
+  }
+  return [...found, ...findCycles(imports)];
+}
+
+function findImports(root: string, file: string, text: string): string[] {
+  const targets: string[] = [];
+  for (const match of text.matchAll(IMPORT)) {
+    const target = match[2] ?? match[3] ?? '';
+    if (target.startsWith('.')) targets.push(relative(root, resolve(root, dirname(file), target)));
+  }
+  return targets;
+}
+
+function isAllowed(file: string, target: string): boolean {
+  const [from, to] = [toRoom(file), toRoom(target)];
+  return from === to || toFloor(to) < toFloor(from);
+}
+
+function toRoom(file: string): string {
+  return file.split('/')[0] ?? '';
+}
+
+function toFloor(room: string): number {
+  const floor = FLOORS.findIndex((rooms) => rooms.includes(room));
+  return floor === -1 ? FLOORS.length : floor;
+}
+
+function findCycles(imports: ReadonlyMap<string, readonly string[]>): string[] {
+  const found: string[] = [];
+  const done = new Set<string>();
+  const visit = (file: string, path: readonly string[]): void => {
+    if (path.includes(file)) {
+      found.push(`import cycle: ${[...path.slice(path.indexOf(file)), file].join(' → ')}`);
+      return;
+    }
+    if (done.has(file)) return;
+    for (const target of imports.get(file) ?? []) visit(target, [...path, file]);
+    done.add(file);
+  };
+  for (const file of imports.keys()) visit(file, []);
+  return found;
+}
+
+if (import.meta.main) {
+  const found = lintHouse(resolve(import.meta.dirname, '..', 'src'));
+  for (const line of found) console.error(`src/${line}`);
+  process.exitCode = found.length === 0 ? 0 : 1;
+}

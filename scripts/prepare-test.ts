@@ -1,0 +1,49 @@
+/** Sees to it that what the tests run against is on the machine: installs it where that is possible, or says in one line what is missing. */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+
+/** Command → Debian and Ubuntu package. */
+const NEEDED: Readonly<Record<string, string>> = {
+  'redis-server': 'redis-server',
+  'redis-sentinel': 'redis-sentinel',
+  'redis-cli': 'redis-tools',
+  openssl: 'openssl',
+  curl: 'curl',
+  python3: 'python3',
+};
+const VENV = '.cache/python';
+const PYTHON_SIGNER = 'standardwebhooks==1.1.0';
+
+function isInstalled(command: string): boolean {
+  return spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
+}
+
+function install(packages: readonly string[]): boolean {
+  const isRoot = process.getuid?.() === 0;
+  if (!isRoot || !isInstalled('apt-get')) return false;
+  console.log(`installing for the tests: ${packages.join(' ')}`);
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  // A package's own service must not start: the tests run servers of theirs.
+  const apt = (...args: string[]): boolean =>
+    spawnSync('apt-get', ['-qq', ...args], { env, stdio: ['ignore', 'ignore', 'inherit'] }).status === 0;
+  return apt('update') && apt('install', '-y', '--no-install-recommends', ...packages);
+}
+
+/** The Python signer proves interoperability; without it that one test says that it is skipped. */
+function preparePython(): void {
+  if (existsSync(`${VENV}/ready`)) return;
+  const quiet = { stdio: 'ignore' } as const;
+  const isMade =
+    spawnSync('python3', ['-m', 'venv', VENV], quiet).status === 0 &&
+    spawnSync(`${VENV}/bin/pip`, ['install', '--quiet', '--disable-pip-version-check', PYTHON_SIGNER], quiet).status === 0 &&
+    spawnSync('touch', [`${VENV}/ready`], quiet).status === 0;
+  if (!isMade) console.log(`the Python signer (${PYTHON_SIGNER}) could not be installed: its test is skipped`);
+}
+
+const missing = Object.keys(NEEDED).filter((command) => !isInstalled(command));
+const packages = [...new Set(missing.map((command) => NEEDED[command] as string))];
+if (packages.length > 0 && !install(packages)) {
+  console.error(`the tests need ${missing.join(', ')}: run apt-get install ${packages.join(' ')}`);
+  process.exit(1);
+}
+preparePython();
