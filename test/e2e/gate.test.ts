@@ -1,0 +1,189 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { send } from '../support/client.ts';
+import { makeDelivery, signV1, unixNow } from '../support/deliveries.ts';
+import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+
+let app: TestApp;
+let gate: TestGate;
+
+beforeAll(async () => {
+  app = await startApp();
+  gate = await startGate({ routes: [toRoute(app.port)] });
+});
+afterAll(async () => {
+  await gate.stop();
+  await app.close();
+});
+beforeEach(() => {
+  app.received.length = 0;
+  app.handler = (_request, response) => response.end('handled');
+});
+
+describe('a genuine delivery', () => {
+  test('reaches the app byte for byte, and the app answers', async () => {
+    app.handler = (_request, response) => response.writeHead(202, { 'X-App': 'yes' }).end('thanks');
+    const body = Buffer.from([0x7b, 0xff, 0x7d, 0x00, 0xef, 0xbb, 0xbf]);
+    const delivery = makeDelivery({ body });
+    const answer = await send(gate.port, delivery);
+    expect(answer.status).toBe(202);
+    expect(answer.text).toBe('thanks');
+    expect(answer.headers['x-app']).toBe('yes');
+    expect(app.received).toHaveLength(1);
+    expect(app.received[0]?.body).toEqual(body);
+  });
+
+  test('tells the app its route, key and request', async () => {
+    await send(gate.port, makeDelivery());
+    const headers = app.received[0]?.headers;
+    expect(headers).toMatchObject({ 'sidegate-route': 'billing', 'sidegate-key': 'current', via: '1.1 sidegate', 'x-forwarded-for': '127.0.0.1', 'x-forwarded-proto': 'http' });
+    expect(headers?.['sidegate-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
+  test('is answered as a duplicate the second time, without reaching the app', async () => {
+    const delivery = makeDelivery();
+    expect((await send(gate.port, delivery)).status).toBe(200);
+    const again = await send(gate.port, delivery);
+    expect([again.status, again.code]).toEqual([200, 'duplicate']);
+    expect(app.received).toHaveLength(1);
+  });
+
+  test('is a duplicate with other bytes under its id, and counted', async () => {
+    const first = makeDelivery();
+    await send(gate.port, first);
+    const before = await gate.metric('sidegate_dedup_operations_total{outcome="id_reused"}');
+    expect((await send(gate.port, makeDelivery({ id: first.id, body: '{"other":1}' }))).code).toBe('duplicate');
+    expect(await gate.metric('sidegate_dedup_operations_total{outcome="id_reused"}')).toBe(before + 1);
+  });
+
+  test('comes through again after the app answered 500', async () => {
+    const delivery = makeDelivery();
+    app.handler = (_request, response) => response.writeHead(500).end();
+    expect((await send(gate.port, delivery)).status).toBe(500);
+    app.handler = (_request, response) => response.end('handled');
+    expect((await send(gate.port, delivery)).text).toBe('handled');
+    expect(app.received).toHaveLength(2);
+  });
+
+  test('that comes while the first is at work waits, and is a duplicate once the app succeeded', async () => {
+    const delivery = makeDelivery();
+    let finish: () => void = () => undefined;
+    app.handler = (_request, response) => {
+      finish = () => response.end('slow');
+      void send(gate.port, delivery).then((answer) => results.push(answer.code ?? answer.text));
+      setImmediate(() => finish());
+    };
+    const results: string[] = [];
+    expect((await send(gate.port, delivery)).text).toBe('slow');
+    await expect.poll(() => results).toEqual(['duplicate']);
+    expect(app.received).toHaveLength(1);
+  });
+
+  test('that waits takes over when the first one failed', async () => {
+    const delivery = makeDelivery();
+    const second: Promise<string>[] = [];
+    app.handler = (_request, response) => {
+      if (second.length > 0) return void response.end('second run');
+      second.push(send(gate.port, delivery).then((answer) => answer.text));
+      void gate.metric('sidegate_dedup_operations_total{outcome="in_progress"}').then(() => response.writeHead(503).end());
+    };
+    expect((await send(gate.port, delivery)).status).toBe(503);
+    expect(await second[0]).toBe('second run');
+  });
+});
+
+describe('a delivery that proves nothing', () => {
+  const cases: [string, (delivery: ReturnType<typeof makeDelivery>) => Record<string, string>, number, string][] = [
+    ['without a signature', ({ headers }) => omit(headers, 'Webhook-Signature'), 401, 'missing_signature'],
+    ['without an id', ({ headers }) => omit(headers, 'Webhook-Id'), 401, 'missing_signature'],
+    ['without a timestamp', ({ headers }) => omit(headers, 'Webhook-Timestamp'), 401, 'missing_signature'],
+    ['with `v1,` alone', ({ headers }) => ({ ...headers, 'Webhook-Signature': 'v1,' }), 401, 'malformed_signature'],
+    ['with junk behind the timestamp', ({ headers }) => ({ ...headers, 'Webhook-Timestamp': `${unixNow()}junk` }), 401, 'malformed_signature'],
+    ['with a dot in the id', ({ headers }) => ({ ...headers, 'Webhook-Id': 'a.b' }), 401, 'malformed_signature'],
+    ['signed by a stranger', ({ headers, id, body }) => ({ ...headers, 'Webhook-Signature': signV1(id, unixNow(), body, 'whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA') }), 401, 'signature_mismatch'],
+  ];
+  test.each(cases)('is refused: %s', async (_title, toHeaders, status, code) => {
+    const delivery = makeDelivery();
+    const answer = await send(gate.port, { headers: toHeaders(delivery), body: delivery.body });
+    expect([answer.status, answer.code]).toEqual([status, code]);
+    expect(answer.headers['www-authenticate']).toBe('Webhook-Signature realm="billing"');
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('is refused 305 s old and 305 s ahead, with the same code', async () => {
+    for (const timestamp of [unixNow() - 305, unixNow() + 305]) {
+      const answer = await send(gate.port, makeDelivery({ timestamp }));
+      expect([answer.status, answer.code]).toEqual([401, 'timestamp_outside_tolerance']);
+    }
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('is refused with a security header twice', async () => {
+    const { headers, body } = makeDelivery();
+    for (const name of ['Webhook-Id', 'Webhook-Timestamp', 'Webhook-Signature']) {
+      const raw = [...Object.entries(headers).flat(), name, headers[name] ?? '', 'Content-Length', String(body.length), 'Host', 'x'];
+      expect((await send(gate.port, { headers: raw, body })).code).toBe('malformed_signature');
+    }
+  });
+
+  test('does not use up the id of a genuine one', async () => {
+    const delivery = makeDelivery();
+    const forged = { ...delivery.headers, 'Webhook-Signature': signV1(delivery.id, unixNow(), delivery.body, 'whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA') };
+    expect((await send(gate.port, { headers: forged, body: delivery.body })).code).toBe('signature_mismatch');
+    expect((await send(gate.port, delivery)).text).toBe('handled');
+  });
+});
+
+describe('a request the route does not take', () => {
+  test('is 404 where no route is, and 405 with Allow for another method', async () => {
+    expect(await send(gate.port, { path: '/elsewhere' })).toMatchObject({ status: 404, code: 'route_not_found' });
+    const answer = await send(gate.port, { method: 'GET' });
+    expect(answer).toMatchObject({ status: 405, code: 'method_not_allowed' });
+    expect(answer.headers.allow).toBe('POST');
+  });
+
+  test('is 405 without content for HEAD', async () => {
+    const answer = await send(gate.port, { method: 'HEAD' });
+    expect([answer.status, answer.body.length]).toEqual([405, 0]);
+    expect(answer.headers['content-type']).toBe('application/problem+json');
+  });
+
+  test('is 415 for another media type, none, or a content coding', async () => {
+    const { headers, body } = makeDelivery();
+    for (const over of [{ 'Content-Type': 'text/plain' }, { 'Content-Encoding': 'gzip' }]) {
+      expect(await send(gate.port, { headers: { ...headers, ...over }, body })).toMatchObject({ status: 415, code: 'unsupported_media_type' });
+    }
+    expect(await send(gate.port, { headers: omit(headers, 'Content-Type'), body })).toMatchObject({ status: 415 });
+  });
+
+  test('is 400 with a query that nothing signs', async () => {
+    expect(await send(gate.port, { ...makeDelivery(), path: '/hooks/billing?x=1' })).toMatchObject({ status: 400, code: 'malformed_request' });
+  });
+
+  test('is 413 when its content is declared or turns out too large', async () => {
+    const delivery = makeDelivery({ body: Buffer.alloc(1_048_577, 0x20) });
+    expect(await send(gate.port, delivery)).toMatchObject({ status: 413, code: 'body_too_large' });
+    const chunked = { ...delivery.headers, 'Transfer-Encoding': 'chunked' };
+    expect(await send(gate.port, { headers: chunked, body: delivery.body })).toMatchObject({ status: 413, code: 'body_too_large' });
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('takes content of exactly the largest size', async () => {
+    expect((await send(gate.port, makeDelivery({ body: Buffer.alloc(1_048_576, 0x20) }))).text).toBe('handled');
+  });
+});
+
+describe('every answer of the gate itself', () => {
+  test('is problem details with a request id that the log line has, too', async () => {
+    const answer = await send(gate.port, { path: '/elsewhere' });
+    const { type, title, status, code, requestId, ...rest } = JSON.parse(answer.text);
+    expect({ type, title, status, code }).toEqual({ type: 'urn:sidegate:refusal:route_not_found', title: 'No route', status: 404, code: 'route_not_found' });
+    expect(rest).toEqual({});
+    expect(answer.headers['cache-control']).toBe('no-store');
+    expect(gate.log().find((line) => line['requestId'] === requestId)).toMatchObject({ msg: 'request', code: 'route_not_found', status: 404 });
+  });
+});
+
+function omit(headers: Record<string, string>, name: string): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).filter(([key]) => key !== name));
+}
