@@ -28,6 +28,8 @@ export function writeRefusal(response: ServerResponse, refusal: Refusal, context
   const body = toProblemDetails(refusal, entry, context.requestId);
   const head = toHead(refusal, entry, context);
   head.push('Content-Length', String(Buffer.byteLength(body)));
+  // RFC 9112 §9.3: what is left of an unread body would be read as the next request.
+  if (entry.close === true || context.mustClose) response.shouldKeepAlive = false;
   response.writeHead(entry.status, head);
   response.end(context.isHead ? undefined : body);
 }
@@ -36,8 +38,8 @@ export function writeRefusal(response: ServerResponse, refusal: Refusal, context
 export function writeSocketRefusal(socket: Duplex, refusal: Refusal, requestId: string): void {
   const entry = REFUSALS[refusal.code];
   const body = toProblemDetails(refusal, entry, requestId);
-  const head = toHead(refusal, entry, { requestId, challenge: undefined, isHead: false, mustClose: true });
-  head.push('Content-Length', String(Buffer.byteLength(body)));
+  const head = toHead(refusal, entry, { challenge: undefined });
+  head.push('Content-Length', String(Buffer.byteLength(body)), 'Connection', 'close');
   let text = `HTTP/1.1 ${entry.status} ${REASON_PHRASES[entry.status] ?? entry.title}\r\n`;
   for (let i = 0; i < head.length; i += 2) text += `${head[i]}: ${head[i + 1]}\r\n`;
   socket.end(`${text}\r\n${body}`);
@@ -48,14 +50,12 @@ function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: stri
   return JSON.stringify({ type: `urn:sidegate:refusal:${refusal.code}`, title, status, code: refusal.code, requestId });
 }
 
-function toHead(refusal: Refusal, entry: RefusalEntry, context: AnswerContext): string[] {
+function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<AnswerContext, 'challenge'>): string[] {
   const head = ['Content-Type', 'application/problem+json', 'Cache-Control', 'no-store'];
   if (entry.proxyError !== undefined) head.push('Proxy-Status', `sidegate; error=${entry.proxyError}`);
   if (entry.status === 401 && context.challenge !== undefined) head.push('WWW-Authenticate', context.challenge);
   if (refusal.allow !== undefined) head.push('Allow', refusal.allow.join(', '));
   const retryAfter = refusal.retryAfterSeconds ?? entry.retryAfterSeconds;
   if (retryAfter !== undefined) head.push('Retry-After', String(retryAfter));
-  // RFC 9112 §9.3: what is left of an unread body would be read as the next request.
-  if (entry.close === true || context.mustClose) head.push('Connection', 'close');
   return head;
 }

@@ -35,9 +35,9 @@ export interface ListenParts {
 /** How far shutting down has come: `closing` still serves but keeps no connection, `refusing` answers 503. */
 export type ListenPhase = 'open' | 'closing' | 'refusing';
 
-interface BusyWith {
-  readonly body: IncomingBody;
+interface Latest {
   readonly response: ServerResponse;
+  body?: IncomingBody;
 }
 
 const CHECK_INTERVAL_MS = 1_000;
@@ -49,8 +49,8 @@ export class ListenServer {
   readonly #resolveClient: ClientResolver;
   readonly #bodies: BodyWatch;
   readonly #heap: HeapGuard;
-  /** The request each connection is busy with: an error in its later bytes must not be answered into the middle of its response. */
-  readonly #busy = new WeakMap<Duplex, BusyWith>();
+  /** What each connection was last asked: an error in its later bytes must not be answered into the middle of that answer, nor after the last one. */
+  readonly #latest = new WeakMap<Duplex, Latest>();
   #phase: ListenPhase = 'open';
 
   constructor(parts: ListenParts) {
@@ -131,6 +131,8 @@ export class ListenServer {
     const { handler, limits, onLimit } = this.#parts;
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
+    const latest: Latest = { response };
+    this.#latest.set(request.socket, latest);
     const headers = new HeaderFields(request.rawHeaders);
     const arrival = this.#toArrival(request, headers);
     if (this.#phase !== 'open') {
@@ -144,7 +146,7 @@ export class ListenServer {
       return handler.turnAway(arrival, response, refuse('overloaded', 'heap_full'));
     }
     const body = new IncomingBody(request, response, this.#bodies, expectsContinue);
-    this.#busy.set(request.socket, { body, response });
+    latest.body = body;
     handler.handle({ ...arrival, target, headers, body, facts: {} }, response);
   }
 
@@ -170,8 +172,8 @@ export class ListenServer {
       socket.destroy();
       return;
     }
-    const busy = this.#busy.get(socket);
-    if (busy !== undefined && !busy.response.writableFinished) return endBusy(busy, socket, error);
+    const latest = this.#latest.get(socket);
+    if (latest !== undefined && !(latest.response.writableFinished && latest.response.shouldKeepAlive)) return endLatest(latest, socket, error);
     const peer = (socket as Socket).remoteAddress ?? 'unknown';
     const client = { address: peer, peer, viaTrustedProxy: false, scheme: 'http' } as const;
     const arrival = { requestId: randomUUID(), method: '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };
@@ -184,8 +186,6 @@ export class ListenServer {
       case 'HPE_HEADER_OVERFLOW':
         onLimit('header_bytes');
         return refuse('header_too_large', 'header_too_large');
-      case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
-        return refuse('body_too_large', 'framing', 'chunk extensions');
       case 'ERR_HTTP_REQUEST_TIMEOUT':
         onLimit('head_timeout');
         return refuse('request_timeout', 'head_timeout');
@@ -196,8 +196,9 @@ export class ListenServer {
 }
 
 /** Bad bytes behind a request that is still at work: its own answer comes first and whole, then the connection ends. */
-function endBusy(busy: BusyWith, socket: Duplex, error: NodeJS.ErrnoException): void {
-  if (!busy.response.headersSent) busy.response.shouldKeepAlive = false;
-  busy.response.once('finish', () => socket.end());
-  busy.body.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
+function endLatest({ response, body }: Latest, socket: Duplex, error: NodeJS.ErrnoException): void {
+  if (response.writableFinished) return;
+  response.shouldKeepAlive = false;
+  response.once('finish', () => socket.end());
+  body?.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
 }

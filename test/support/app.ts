@@ -27,7 +27,7 @@ export interface TestApp {
 export async function startApp(port = 0): Promise<TestApp> {
   const received: Received[] = [];
   const app = { handler: ((_request, response) => response.end('handled')) as AppHandler };
-  const server: Server = createServer((request, response) => {
+  const server: Server = createServer({ maxHeaderSize: 131_072 }, (request, response) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
     request.on('end', () => {

@@ -1,0 +1,115 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { send } from '../support/client.ts';
+import { makeDelivery } from '../support/deliveries.ts';
+import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+
+let app: TestApp;
+let gate: TestGate;
+let behindProxy: TestGate;
+
+beforeAll(async () => {
+  app = await startApp();
+  gate = await startGate({ routes: [toRoute(app.port)] });
+  behindProxy = await startGate({ listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] }, routes: [toRoute(app.port)] });
+});
+afterAll(async () => {
+  await Promise.all([gate.stop(), behindProxy.stop()]);
+  await app.close();
+});
+beforeEach(() => {
+  app.received.length = 0;
+});
+
+async function deliver(to: TestGate, extra: readonly string[]): Promise<number> {
+  const { headers, body } = makeDelivery();
+  const raw = ['Host', 'app.example', ...Object.entries(headers).flat(), 'Content-Length', String(body.length), ...extra];
+  return (await send(to.port, { headers: raw, body })).status;
+}
+
+/** What a CGI-like framework would find under `name`. */
+function seenByApp(name: string): string[] {
+  const raw = app.received[0]?.rawHeaders ?? [];
+  return raw.filter((_, i) => i % 2 === 1 && raw[i - 1]?.toLowerCase().replaceAll('_', '-') === name);
+}
+
+const OWN = ['sidegate-route', 'sidegate-key', 'sidegate-request-id', 'sidegate-user', 'sidegate-anything'];
+const CLAIMS = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'x-forwarded-port', 'x-forwarded-prefix', 'x-forwarded-user', 'x-forwarded-uri', 'x-forwarded-ssl', 'x-forwarded-client-cert', 'forwarded', 'x-real-ip', 'true-client-ip', 'cf-connecting-ip', 'x-client-ip', 'x-original-url', 'x-rewrite-url', 'x-envoy-external-address'];
+
+function spellings(name: string): string[] {
+  const title = name.replace(/\b[a-z]/g, (letter) => letter.toUpperCase());
+  return [...new Set([name, name.toUpperCase(), title, name.replaceAll('-', '_'), title.replaceAll('-', '_'), name.replace('-', '_')])];
+}
+
+describe('a forged header', () => {
+  test.each(OWN.flatMap(spellings))('never reaches the app: %s', async (name) => {
+    expect(await deliver(gate, [name, 'evil'])).toBe(200);
+    expect(seenByApp(name.toLowerCase().replaceAll('_', '-'))).not.toContain('evil');
+  });
+
+  test.each(CLAIMS.flatMap(spellings))('never reaches the app from an untrusted client: %s', async (name) => {
+    expect(await deliver(gate, [name, 'evil'])).toBe(200);
+    expect(seenByApp(name.toLowerCase().replaceAll('_', '-'))).not.toContain('evil');
+  });
+
+  test.each(OWN.flatMap(spellings))('never reaches the app, even from a trusted proxy: %s', async (name) => {
+    expect(await deliver(behindProxy, [name, 'evil'])).toBe(200);
+    expect(seenByApp(name.toLowerCase().replaceAll('_', '-'))).not.toContain('evil');
+  });
+
+  test.each(['Webhook_Id', 'WEBHOOK_TIMESTAMP', 'Webhook_Signature', 'webhook-ID_'.replace('_', '')])('is no second webhook header for the app: %s', async (name) => {
+    const status = await deliver(gate, [name, 'evil']);
+    expect(seenByApp(name.toLowerCase().replaceAll('_', '-'))).not.toContain('evil');
+    expect([200, 401]).toContain(status);
+  });
+});
+
+describe('a Connection option', () => {
+  test.each(['Sidegate-Route', 'X-Forwarded-For', 'Webhook-Id', 'webhook_signature', 'Host', 'Content-Length', 'Content-Type', 'Authorization', 'Via', 'not a token'])('that names %s is 400', async (token) => {
+    expect(await deliver(gate, ['Connection', `close, ${token}`])).toBe(400);
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('removes the field it names, and itself', async () => {
+    expect(await deliver(gate, ['Connection', 'X-Hop', 'X-Hop', '1', 'X-Stay', '2'])).toBe(200);
+    expect(seenByApp('x-hop')).toEqual([]);
+    expect(seenByApp('x-stay')).toEqual(['2']);
+    expect(seenByApp('connection')).toEqual(['keep-alive']);
+  });
+
+  test('with repeated and odd tokens removes nothing of ours', async () => {
+    expect(await deliver(gate, ['Connection', 'Connection, connection, keep-alive,,', 'Connection', 'te'])).toBe(200);
+    expect(seenByApp('sidegate-route')).toEqual(['billing']);
+  });
+});
+
+test.each(['Keep-Alive', 'Proxy-Connection', 'Proxy-Authorization', 'TE', 'Upgrade'])('does not pass the hop-by-hop field %s on', async (name) => {
+  expect(await deliver(gate, [name, 'x'])).toBe(200);
+  expect(seenByApp(name.toLowerCase())).toEqual([]);
+});
+
+describe('who the client is', () => {
+  test('is the peer where it is not trusted, whatever it says', async () => {
+    await deliver(gate, ['X-Forwarded-For', '6.6.6.6', 'X-Forwarded-Proto', 'https', 'X-Forwarded-Host', 'evil']);
+    expect([seenByApp('x-forwarded-for'), seenByApp('x-forwarded-proto'), seenByApp('x-forwarded-host')]).toEqual([['127.0.0.1'], ['http'], ['app.example']]);
+  });
+
+  test('is what trusted proxies say, from the nearest outwards', async () => {
+    await deliver(behindProxy, ['X-Forwarded-For', '6.6.6.6, 203.0.113.9', 'X-Forwarded-For', '10.1.2.3', 'X-Forwarded-Proto', 'https', 'X-Forwarded-Host', 'public.example']);
+    expect(seenByApp('x-forwarded-for')).toEqual(['6.6.6.6, 203.0.113.9, 10.1.2.3, 127.0.0.1']);
+    expect([seenByApp('x-forwarded-proto'), seenByApp('x-forwarded-host')]).toEqual([['https'], ['public.example']]);
+    expect(behindProxy.log().at(-1)).toMatchObject({ client: '203.0.113.9' });
+  });
+
+  test('is found in linear time in a chain of 5,000 hops', async () => {
+    const big = await startGate({ listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] }, limits: { maxHeaderBytes: '64Ki' }, routes: [toRoute(app.port)] });
+    expect(await deliver(big, ['X-Forwarded-For', Array.from({ length: 5_000 }, () => '10.0.0.1').join(',')])).toBe(200);
+    await big.stop();
+  });
+});
+
+test('forwards Host, repeated fields and their order as they came', async () => {
+  await deliver(gate, ['X-Multi', 'a', 'X-Multi', 'b', 'Cookie', 'c=1']);
+  expect(seenByApp('host')).toEqual(['app.example']);
+  expect(seenByApp('x-multi')).toEqual(['a', 'b']);
+});
