@@ -73,7 +73,9 @@ async function startApp(port: number): Promise<ExampleApp | undefined> {
     return await startExampleApp(port);
   } catch (thrown) {
     const { code } = thrown as NodeJS.ErrnoException;
-    console.error(`The example app cannot listen on 127.0.0.1:${port} (${code}). Stop what uses that port, or run: npm start -- --free-ports`);
+    console.error(
+      `The example app cannot listen on 127.0.0.1:${port} (${code}). Stop what uses that port, or run: npm start -- --free-ports`,
+    );
     return undefined;
   }
 }
@@ -113,7 +115,9 @@ async function startGate(file: string): Promise<RunningGate | undefined> {
     return { url: `http://127.0.0.1:${data.port}`, adminUrl: `http://127.0.0.1:${admin.port}`, stop: () => gate.stop() };
   } catch (thrown) {
     const { code, port } = thrown as NodeJS.ErrnoException & { port?: number };
-    console.error(`The gate cannot listen on 127.0.0.1:${port} (${code}). Stop what uses that port, or run: npm start -- --free-ports`);
+    console.error(
+      `The gate cannot listen on 127.0.0.1:${port} (${code}). Stop what uses that port, or run: npm start -- --free-ports`,
+    );
     await gate.stop();
     return undefined;
   }
@@ -150,7 +154,9 @@ async function deliver(url: string, one: Try, secret: Secret): Promise<string> {
 }
 
 function toEvent(id: string): Buffer {
-  return Buffer.from(JSON.stringify({ type: 'invoice.paid', id, created: Math.floor(systemClock.now() / 1000), data: { amount: 4200 } }));
+  return Buffer.from(
+    JSON.stringify({ type: 'invoice.paid', id, created: Math.floor(systemClock.now() / 1000), data: { amount: 4200 } }),
+  );
 }
 
 function printTable(rows: readonly (readonly string[])[]): void {

@@ -1,7 +1,7 @@
 /** Keeps one connection pool for each app, across reloads, and closes those that no route uses any more. */
 import type { RouteConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
-import { createHttpUpstream } from '../forward/http-upstream.ts';
+import { createUpstream } from '../forward/pool.ts';
 import type { Upstream, UpstreamOptions } from '../forward/upstream.ts';
 
 /** Below the 5 s after which Node's own servers, and many others, close an idle connection: a request must not race that close. */
@@ -25,7 +25,7 @@ export class Upstreams {
     const pools = routes.map((route) => {
       const options = this.#toOptions(route);
       const key = JSON.stringify(options);
-      const pool = next.get(key) ?? this.#pools.get(key) ?? createHttpUpstream(options, this.#clock);
+      const pool = next.get(key) ?? this.#pools.get(key) ?? createUpstream(options, this.#clock);
       next.set(key, pool);
       return pool;
     });

@@ -54,6 +54,8 @@ const REFUSAL_OF: Readonly<Record<UpstreamFailureKind, readonly [RefusalCode, Re
 /** RFC 9110 §9.2.2. */
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'TRACE']);
 const EARLY_HINTS = 103;
+/** How long a sender may take none of the answer. */
+const SENDER_STALL_MS = 30_000;
 
 /** Builds the forwarder of a route. */
 export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: Clock): Forwarder {
@@ -116,7 +118,6 @@ class Relay implements AnswerListener {
 
   onHead(status: number, statusText: string, headers: RawHeaders): void {
     const fields = toSenderHeaders(headers, this.#route.allowResponseHeaders);
-    if (fields === undefined) return this.#reject('a header field of the answer is malformed');
     this.#status = status;
     if (!this.#canWrite()) return;
     try {
@@ -130,8 +131,7 @@ class Relay implements AnswerListener {
     // A sender that left does not abort the app's work: the rest of the answer is read and thrown away.
     if (!this.#canWrite()) return true;
     if (this.#response.write(chunk)) return true;
-    this.#response.once('drain', () => this.#exchange?.resume());
-    this.#response.once('close', () => this.#exchange?.resume());
+    this.#waitForSender();
     return false;
   }
 
@@ -152,6 +152,20 @@ class Relay implements AnswerListener {
     }
     const [code, reason] = REFUSAL_OF[failure.kind];
     this.#resolve({ kind: 'failed', refusal: refuse(code, reason, failure.detail), failure, upstreamMs });
+  }
+
+  /** The app is paused until the sender takes more; one that takes nothing for too long is cut off, and the answer read to its end. */
+  #waitForSender(): void {
+    const response = this.#response;
+    const cancel = this.#clock.after(SENDER_STALL_MS, () => response.destroy());
+    const go = (): void => {
+      cancel();
+      response.off('drain', go);
+      response.off('close', go);
+      this.#exchange?.resume();
+    };
+    response.on('drain', go);
+    response.on('close', go);
   }
 
   #reject(detail: string): void {

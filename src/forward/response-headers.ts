@@ -37,18 +37,13 @@ const FORBIDDEN_TRAILERS = new Set([
   'warning',
 ]);
 
-const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** Visible characters, spaces, tabs and obs-text (RFC 9110 §5.5); a CR, LF or NUL would split the answer. */
-const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
-
-/** The app's field lines for the sender, or undefined where one is malformed. */
-export function toSenderHeaders(headers: RawHeaders, allowed: ReadonlySet<string>): string[] | undefined {
+/** The app's field lines for the sender; the parser has proven that none of them can split the answer. */
+export function toSenderHeaders(headers: RawHeaders, allowed: ReadonlySet<string>): string[] {
   const named = toNamedByConnection(headers);
   const out: string[] = [];
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i] as string;
     const value = headers[i + 1] as string;
-    if (!NAME.test(name) || !VALUE.test(value)) return undefined;
     const lower = name.toLowerCase();
     if (HOP_BY_HOP.has(lower) || named?.has(lower) === true) continue;
     const folded = toFoldedName(lower);
@@ -60,7 +55,7 @@ export function toSenderHeaders(headers: RawHeaders, allowed: ReadonlySet<string
 
 /** The trailers that may be passed on. */
 export function toSenderTrailers(trailers: RawHeaders, allowed: ReadonlySet<string>): [string, string][] {
-  const fields = toSenderHeaders(trailers, allowed) ?? [];
+  const fields = toSenderHeaders(trailers, allowed);
   const out: [string, string][] = [];
   for (let i = 0; i < fields.length; i += 2) {
     const name = fields[i] as string;

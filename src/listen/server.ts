@@ -173,7 +173,8 @@ export class ListenServer {
       return;
     }
     const latest = this.#latest.get(socket);
-    if (latest !== undefined && !(latest.response.writableFinished && latest.response.shouldKeepAlive)) return endLatest(latest, socket, error);
+    if (latest !== undefined && !(latest.response.writableFinished && latest.response.shouldKeepAlive))
+      return endLatest(latest, socket, error);
     const peer = (socket as Socket).remoteAddress ?? 'unknown';
     const client = { address: peer, peer, viaTrustedProxy: false, scheme: 'http' } as const;
     const arrival = { requestId: randomUUID(), method: '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };

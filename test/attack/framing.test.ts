@@ -28,8 +28,16 @@ function signedLines(body: string | Buffer): string[] {
 
 /** Heads (after the request line) with a body that must all be 400 and the connection closed. */
 const CASES: readonly (readonly [string, (body: string) => readonly string[], string])[] = [
-  ['Content-Length beside Transfer-Encoding (CL.TE)', () => [LINE, 'Host: a', 'Content-Length: 5', 'Transfer-Encoding: chunked'], `0\r\n\r\n${SMUGGLED}`],
-  ['Transfer-Encoding beside Content-Length (TE.CL)', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', 'Content-Length: 3'], `8\r\nSMUGGLED\r\n0\r\n\r\n`],
+  [
+    'Content-Length beside Transfer-Encoding (CL.TE)',
+    () => [LINE, 'Host: a', 'Content-Length: 5', 'Transfer-Encoding: chunked'],
+    `0\r\n\r\n${SMUGGLED}`,
+  ],
+  [
+    'Transfer-Encoding beside Content-Length (TE.CL)',
+    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', 'Content-Length: 3'],
+    `8\r\nSMUGGLED\r\n0\r\n\r\n`,
+  ],
   ['a coding other than chunked', () => [LINE, 'Host: a', 'Transfer-Encoding: gzip, chunked'], '0\r\n\r\n'],
   ['chunked that is not last', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked, identity'], '0\r\n\r\n'],
   ['chunked twice', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', 'Transfer-Encoding: chunked'], '0\r\n\r\n'],
@@ -53,11 +61,31 @@ const CASES: readonly (readonly [string, (body: string) => readonly string[], st
   ['an empty Host', () => [LINE, 'Host:', 'Content-Length: 0'], ''],
   ['a Host with a user part', () => [LINE, 'Host: u:p@a', 'Content-Length: 0'], ''],
   ['a Host with a path', () => [LINE, 'Host: a/b', 'Content-Length: 0'], ''],
-  ['a chunk size with a sign', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')], '+5\r\nhello\r\n0\r\n\r\n'],
-  ['a chunk size with 0x', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')], '0x5\r\nhello\r\n0\r\n\r\n'],
-  ['a chunk size that overflows', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')], 'fffffffffffffffff\r\nhello\r\n0\r\n\r\n'],
-  ['a bare LF behind a chunk size', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')], '5\nhello\r\n0\r\n\r\n'],
-  ['a chunk that is longer than its size', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')], '5\r\nhello!\r\n0\r\n\r\n'],
+  [
+    'a chunk size with a sign',
+    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')],
+    '+5\r\nhello\r\n0\r\n\r\n',
+  ],
+  [
+    'a chunk size with 0x',
+    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')],
+    '0x5\r\nhello\r\n0\r\n\r\n',
+  ],
+  [
+    'a chunk size that overflows',
+    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')],
+    'fffffffffffffffff\r\nhello\r\n0\r\n\r\n',
+  ],
+  [
+    'a bare LF behind a chunk size',
+    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')],
+    '5\nhello\r\n0\r\n\r\n',
+  ],
+  [
+    'a chunk that is longer than its size',
+    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')],
+    '5\r\nhello!\r\n0\r\n\r\n',
+  ],
   ['an unknown HTTP version', () => ['POST /hooks/billing HTTP/3.7', 'Host: a', 'Content-Length: 0'], ''],
   ['CONNECT', () => ['CONNECT a:443 HTTP/1.1', 'Host: a'], ''],
 ];
@@ -89,7 +117,13 @@ describe('good framing', () => {
   test('with one-byte chunks and extensions gives the app the signed bytes with a length of ours', async () => {
     const body = '{"a":1}';
     const chunks = [...body].map((byte) => `1;ext=1\r\n${byte}\r\n`).join('');
-    const text = await sendRaw(gate.port, toRequestText([LINE, 'Host: a', 'Connection: close', 'Transfer-Encoding: chunked', ...signedLines(body)], `${chunks}0\r\nX-Trailer: 1\r\n\r\n`));
+    const text = await sendRaw(
+      gate.port,
+      toRequestText(
+        [LINE, 'Host: a', 'Connection: close', 'Transfer-Encoding: chunked', ...signedLines(body)],
+        `${chunks}0\r\nX-Trailer: 1\r\n\r\n`,
+      ),
+    );
     expect(toStatuses(text)).toEqual([200]);
     expect(app.received[0]?.body.toString()).toBe(body);
     expect(app.received[0]?.headers).toMatchObject({ 'content-length': '7' });
@@ -105,7 +139,21 @@ describe('good framing', () => {
 });
 
 describe('no single request ends the process', () => {
-  const names = ['Trailer', 'TE', 'Upgrade', 'Keep-Alive', 'Proxy-Connection', 'Proxy-Authorization', 'Proxy-Authenticate', 'Connection', 'Expect', '__proto__', 'constructor', 'toString', 'HTTP2-Settings'];
+  const names = [
+    'Trailer',
+    'TE',
+    'Upgrade',
+    'Keep-Alive',
+    'Proxy-Connection',
+    'Proxy-Authorization',
+    'Proxy-Authenticate',
+    'Connection',
+    'Expect',
+    '__proto__',
+    'constructor',
+    'toString',
+    'HTTP2-Settings',
+  ];
   const pairs = names.flatMap((a) => names.map((b) => [a, b] as const));
 
   test('whatever hop-by-hop and odd names it has, alone and in pairs', async () => {
@@ -113,7 +161,13 @@ describe('no single request ends the process', () => {
       const delivery = makeDelivery();
       const extra = a === b ? [`${a}: x-a`] : [`${a}: x-a`, `${b}: ${a}`];
       const lines = Object.entries(delivery.headers).map(([name, value]) => `${name}: ${value}`);
-      const text = await sendRaw(gate.port, toRequestText([LINE, 'Host: a', ...lines, `Content-Length: ${delivery.body.length}`, ...extra, 'Connection: close'], delivery.body.toString()));
+      const text = await sendRaw(
+        gate.port,
+        toRequestText(
+          [LINE, 'Host: a', ...lines, `Content-Length: ${delivery.body.length}`, ...extra, 'Connection: close'],
+          delivery.body.toString(),
+        ),
+      );
       expect([200, 400, 417]).toContain(toStatuses(text)[0]);
     }
     expect((await send(gate.port, makeDelivery())).status).toBe(200);
@@ -127,11 +181,15 @@ describe('limits of the head', () => {
   });
 
   test('refuse more than 16 KiB with 431', async () => {
-    expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', `X-Long: ${'x'.repeat(17_000)}`])))).toEqual([431]);
+    expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', `X-Long: ${'x'.repeat(17_000)}`])))).toEqual([
+      431,
+    ]);
   });
 
   test('refuse a target above 8 KiB with 414', async () => {
-    expect(toStatuses(await sendRaw(gate.port, toRequestText([`POST /${'x'.repeat(8_192)} HTTP/1.1`, 'Host: a'])))).toEqual([414]);
+    expect(toStatuses(await sendRaw(gate.port, toRequestText([`POST /${'x'.repeat(8_192)} HTTP/1.1`, 'Host: a'])))).toEqual([
+      414,
+    ]);
   });
 
   test('refuse an unknown expectation with 417', async () => {
@@ -142,9 +200,15 @@ describe('limits of the head', () => {
 describe('Expect: 100-continue', () => {
   test('gets 100 only after the head was accepted', async () => {
     const body = '{}';
-    const good = toRequestText([LINE, 'Host: a', 'Connection: close', 'Expect: 100-continue', 'Content-Length: 2', ...signedLines(body)], body);
+    const good = toRequestText(
+      [LINE, 'Host: a', 'Connection: close', 'Expect: 100-continue', 'Content-Length: 2', ...signedLines(body)],
+      body,
+    );
     expect(toStatuses(await sendRaw(gate.port, good))).toEqual([100, 200]);
-    const bad = toRequestText([LINE, 'Host: a', 'Expect: 100-continue', 'Content-Type: application/json', 'Content-Length: 2'], body);
+    const bad = toRequestText(
+      [LINE, 'Host: a', 'Expect: 100-continue', 'Content-Type: application/json', 'Content-Length: 2'],
+      body,
+    );
     expect(toStatuses(await sendRaw(gate.port, bad))).toEqual([401]);
   });
 });

@@ -11,7 +11,10 @@ let behindProxy: TestGate;
 beforeAll(async () => {
   app = await startApp();
   gate = await startGate({ routes: [toRoute(app.port)] });
-  behindProxy = await startGate({ listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] }, routes: [toRoute(app.port)] });
+  behindProxy = await startGate({
+    listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] },
+    routes: [toRoute(app.port)],
+  });
 });
 afterAll(async () => {
   await Promise.all([gate.stop(), behindProxy.stop()]);
@@ -34,11 +37,31 @@ function seenByApp(name: string): string[] {
 }
 
 const OWN = ['sidegate-route', 'sidegate-key', 'sidegate-request-id', 'sidegate-user', 'sidegate-anything'];
-const CLAIMS = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'x-forwarded-port', 'x-forwarded-prefix', 'x-forwarded-user', 'x-forwarded-uri', 'x-forwarded-ssl', 'x-forwarded-client-cert', 'forwarded', 'x-real-ip', 'true-client-ip', 'cf-connecting-ip', 'x-client-ip', 'x-original-url', 'x-rewrite-url', 'x-envoy-external-address'];
+const CLAIMS = [
+  'x-forwarded-for',
+  'x-forwarded-proto',
+  'x-forwarded-host',
+  'x-forwarded-port',
+  'x-forwarded-prefix',
+  'x-forwarded-user',
+  'x-forwarded-uri',
+  'x-forwarded-ssl',
+  'x-forwarded-client-cert',
+  'forwarded',
+  'x-real-ip',
+  'true-client-ip',
+  'cf-connecting-ip',
+  'x-client-ip',
+  'x-original-url',
+  'x-rewrite-url',
+  'x-envoy-external-address',
+];
 
 function spellings(name: string): string[] {
   const title = name.replace(/\b[a-z]/g, (letter) => letter.toUpperCase());
-  return [...new Set([name, name.toUpperCase(), title, name.replaceAll('-', '_'), title.replaceAll('-', '_'), name.replace('-', '_')])];
+  return [
+    ...new Set([name, name.toUpperCase(), title, name.replaceAll('-', '_'), title.replaceAll('-', '_'), name.replace('-', '_')]),
+  ];
 }
 
 describe('a forged header', () => {
@@ -57,15 +80,29 @@ describe('a forged header', () => {
     expect(seenByApp(name.toLowerCase().replaceAll('_', '-'))).not.toContain('evil');
   });
 
-  test.each(['Webhook_Id', 'WEBHOOK_TIMESTAMP', 'Webhook_Signature', 'webhook-ID_'.replace('_', '')])('is no second webhook header for the app: %s', async (name) => {
-    const status = await deliver(gate, [name, 'evil']);
-    expect(seenByApp(name.toLowerCase().replaceAll('_', '-'))).not.toContain('evil');
-    expect([200, 401]).toContain(status);
-  });
+  test.each(['Webhook_Id', 'WEBHOOK_TIMESTAMP', 'Webhook_Signature', 'webhook-ID_'.replace('_', '')])(
+    'is no second webhook header for the app: %s',
+    async (name) => {
+      const status = await deliver(gate, [name, 'evil']);
+      expect(seenByApp(name.toLowerCase().replaceAll('_', '-'))).not.toContain('evil');
+      expect([200, 401]).toContain(status);
+    },
+  );
 });
 
 describe('a Connection option', () => {
-  test.each(['Sidegate-Route', 'X-Forwarded-For', 'Webhook-Id', 'webhook_signature', 'Host', 'Content-Length', 'Content-Type', 'Authorization', 'Via', 'not a token'])('that names %s is 400', async (token) => {
+  test.each([
+    'Sidegate-Route',
+    'X-Forwarded-For',
+    'Webhook-Id',
+    'webhook_signature',
+    'Host',
+    'Content-Length',
+    'Content-Type',
+    'Authorization',
+    'Via',
+    'not a token',
+  ])('that names %s is 400', async (token) => {
     expect(await deliver(gate, ['Connection', `close, ${token}`])).toBe(400);
     expect(app.received).toHaveLength(0);
   });
@@ -83,26 +120,46 @@ describe('a Connection option', () => {
   });
 });
 
-test.each(['Keep-Alive', 'Proxy-Connection', 'Proxy-Authorization', 'TE', 'Upgrade'])('does not pass the hop-by-hop field %s on', async (name) => {
-  expect(await deliver(gate, [name, 'x'])).toBe(200);
-  expect(seenByApp(name.toLowerCase())).toEqual([]);
-});
+test.each(['Keep-Alive', 'Proxy-Connection', 'Proxy-Authorization', 'TE', 'Upgrade'])(
+  'does not pass the hop-by-hop field %s on',
+  async (name) => {
+    expect(await deliver(gate, [name, 'x'])).toBe(200);
+    expect(seenByApp(name.toLowerCase())).toEqual([]);
+  },
+);
 
 describe('who the client is', () => {
   test('is the peer where it is not trusted, whatever it says', async () => {
     await deliver(gate, ['X-Forwarded-For', '6.6.6.6', 'X-Forwarded-Proto', 'https', 'X-Forwarded-Host', 'evil']);
-    expect([seenByApp('x-forwarded-for'), seenByApp('x-forwarded-proto'), seenByApp('x-forwarded-host')]).toEqual([['127.0.0.1'], ['http'], ['app.example']]);
+    expect([seenByApp('x-forwarded-for'), seenByApp('x-forwarded-proto'), seenByApp('x-forwarded-host')]).toEqual([
+      ['127.0.0.1'],
+      ['http'],
+      ['app.example'],
+    ]);
   });
 
   test('is what trusted proxies say, from the nearest outwards', async () => {
-    await deliver(behindProxy, ['X-Forwarded-For', '6.6.6.6, 203.0.113.9', 'X-Forwarded-For', '10.1.2.3', 'X-Forwarded-Proto', 'https', 'X-Forwarded-Host', 'public.example']);
+    await deliver(behindProxy, [
+      'X-Forwarded-For',
+      '6.6.6.6, 203.0.113.9',
+      'X-Forwarded-For',
+      '10.1.2.3',
+      'X-Forwarded-Proto',
+      'https',
+      'X-Forwarded-Host',
+      'public.example',
+    ]);
     expect(seenByApp('x-forwarded-for')).toEqual(['6.6.6.6, 203.0.113.9, 10.1.2.3, 127.0.0.1']);
     expect([seenByApp('x-forwarded-proto'), seenByApp('x-forwarded-host')]).toEqual([['https'], ['public.example']]);
     expect(behindProxy.log().at(-1)).toMatchObject({ client: '203.0.113.9' });
   });
 
   test('is found in linear time in a chain of 5,000 hops', async () => {
-    const big = await startGate({ listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] }, limits: { maxHeaderBytes: '64Ki' }, routes: [toRoute(app.port)] });
+    const big = await startGate({
+      listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] },
+      limits: { maxHeaderBytes: '64Ki' },
+      routes: [toRoute(app.port)],
+    });
     expect(await deliver(big, ['X-Forwarded-For', Array.from({ length: 5_000 }, () => '10.0.0.1').join(',')])).toBe(200);
     await big.stop();
   });

@@ -36,7 +36,13 @@ describe('a genuine delivery', () => {
   test('tells the app its route, key and request', async () => {
     await send(gate.port, makeDelivery());
     const headers = app.received[0]?.headers;
-    expect(headers).toMatchObject({ 'sidegate-route': 'billing', 'sidegate-key': 'current', via: '1.1 sidegate', 'x-forwarded-for': '127.0.0.1', 'x-forwarded-proto': 'http' });
+    expect(headers).toMatchObject({
+      'sidegate-route': 'billing',
+      'sidegate-key': 'current',
+      via: '1.1 sidegate',
+      'x-forwarded-for': '127.0.0.1',
+      'x-forwarded-proto': 'http',
+    });
     expect(headers?.['sidegate-request-id']).toMatch(/^[0-9a-f-]{36}$/);
   });
 
@@ -98,9 +104,22 @@ describe('a delivery that proves nothing', () => {
     ['without an id', ({ headers }) => omit(headers, 'Webhook-Id'), 401, 'missing_signature'],
     ['without a timestamp', ({ headers }) => omit(headers, 'Webhook-Timestamp'), 401, 'missing_signature'],
     ['with `v1,` alone', ({ headers }) => ({ ...headers, 'Webhook-Signature': 'v1,' }), 401, 'malformed_signature'],
-    ['with junk behind the timestamp', ({ headers }) => ({ ...headers, 'Webhook-Timestamp': `${unixNow()}junk` }), 401, 'malformed_signature'],
+    [
+      'with junk behind the timestamp',
+      ({ headers }) => ({ ...headers, 'Webhook-Timestamp': `${unixNow()}junk` }),
+      401,
+      'malformed_signature',
+    ],
     ['with a dot in the id', ({ headers }) => ({ ...headers, 'Webhook-Id': 'a.b' }), 401, 'malformed_signature'],
-    ['signed by a stranger', ({ headers, id, body }) => ({ ...headers, 'Webhook-Signature': signV1(id, unixNow(), body, 'whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA') }), 401, 'signature_mismatch'],
+    [
+      'signed by a stranger',
+      ({ headers, id, body }) => ({
+        ...headers,
+        'Webhook-Signature': signV1(id, unixNow(), body, 'whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'),
+      }),
+      401,
+      'signature_mismatch',
+    ],
   ];
   test.each(cases)('is refused: %s', async (_title, toHeaders, status, code) => {
     const delivery = makeDelivery();
@@ -121,14 +140,25 @@ describe('a delivery that proves nothing', () => {
   test('is refused with a security header twice', async () => {
     const { headers, body } = makeDelivery();
     for (const name of ['Webhook-Id', 'Webhook-Timestamp', 'Webhook-Signature']) {
-      const raw = [...Object.entries(headers).flat(), name, headers[name] ?? '', 'Content-Length', String(body.length), 'Host', 'x'];
+      const raw = [
+        ...Object.entries(headers).flat(),
+        name,
+        headers[name] ?? '',
+        'Content-Length',
+        String(body.length),
+        'Host',
+        'x',
+      ];
       expect((await send(gate.port, { headers: raw, body })).code).toBe('malformed_signature');
     }
   });
 
   test('does not use up the id of a genuine one', async () => {
     const delivery = makeDelivery();
-    const forged = { ...delivery.headers, 'Webhook-Signature': signV1(delivery.id, unixNow(), delivery.body, 'whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA') };
+    const forged = {
+      ...delivery.headers,
+      'Webhook-Signature': signV1(delivery.id, unixNow(), delivery.body, 'whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'),
+    };
     expect((await send(gate.port, { headers: forged, body: delivery.body })).code).toBe('signature_mismatch');
     expect((await send(gate.port, delivery)).text).toBe('handled');
   });
@@ -151,20 +181,29 @@ describe('a request the route does not take', () => {
   test('is 415 for another media type, none, or a content coding', async () => {
     const { headers, body } = makeDelivery();
     for (const over of [{ 'Content-Type': 'text/plain' }, { 'Content-Encoding': 'gzip' }]) {
-      expect(await send(gate.port, { headers: { ...headers, ...over }, body })).toMatchObject({ status: 415, code: 'unsupported_media_type' });
+      expect(await send(gate.port, { headers: { ...headers, ...over }, body })).toMatchObject({
+        status: 415,
+        code: 'unsupported_media_type',
+      });
     }
     expect(await send(gate.port, { headers: omit(headers, 'Content-Type'), body })).toMatchObject({ status: 415 });
   });
 
   test('is 400 with a query that nothing signs', async () => {
-    expect(await send(gate.port, { ...makeDelivery(), path: '/hooks/billing?x=1' })).toMatchObject({ status: 400, code: 'malformed_request' });
+    expect(await send(gate.port, { ...makeDelivery(), path: '/hooks/billing?x=1' })).toMatchObject({
+      status: 400,
+      code: 'malformed_request',
+    });
   });
 
   test('is 413 when its content is declared or turns out too large', async () => {
     const delivery = makeDelivery({ body: Buffer.alloc(1_048_577, 0x20) });
     expect(await send(gate.port, delivery)).toMatchObject({ status: 413, code: 'body_too_large' });
     const chunked = { ...delivery.headers, 'Transfer-Encoding': 'chunked' };
-    expect(await send(gate.port, { headers: chunked, body: delivery.body })).toMatchObject({ status: 413, code: 'body_too_large' });
+    expect(await send(gate.port, { headers: chunked, body: delivery.body })).toMatchObject({
+      status: 413,
+      code: 'body_too_large',
+    });
     expect(app.received).toHaveLength(0);
   });
 
@@ -177,10 +216,19 @@ describe('every answer of the gate itself', () => {
   test('is problem details with a request id that the log line has, too', async () => {
     const answer = await send(gate.port, { path: '/elsewhere' });
     const { type, title, status, code, requestId, ...rest } = JSON.parse(answer.text);
-    expect({ type, title, status, code }).toEqual({ type: 'urn:sidegate:refusal:route_not_found', title: 'No route', status: 404, code: 'route_not_found' });
+    expect({ type, title, status, code }).toEqual({
+      type: 'urn:sidegate:refusal:route_not_found',
+      title: 'No route',
+      status: 404,
+      code: 'route_not_found',
+    });
     expect(rest).toEqual({});
     expect(answer.headers['cache-control']).toBe('no-store');
-    expect(gate.log().find((line) => line['requestId'] === requestId)).toMatchObject({ msg: 'request', code: 'route_not_found', status: 404 });
+    expect(gate.log().find((line) => line['requestId'] === requestId)).toMatchObject({
+      msg: 'request',
+      code: 'route_not_found',
+      status: 404,
+    });
   });
 });
 

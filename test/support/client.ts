@@ -1,5 +1,5 @@
 /** Clients that say exactly what a test wants: one on node:http, one on the bare socket. */
-import { Agent, type IncomingHttpHeaders, type OutgoingHttpHeaders, request as openRequest } from 'node:http';
+import { type Agent, type IncomingHttpHeaders, type OutgoingHttpHeaders, request as openRequest } from 'node:http';
 import { connect, type Socket } from 'node:net';
 
 /** An answer. */
@@ -58,7 +58,9 @@ export function sendRaw(port: number, ...pieces: readonly (string | Buffer)[]): 
       text += chunk;
     });
     socket.on('close', () => resolve(text));
-    socket.on('error', (error: NodeJS.ErrnoException) => (error.code === 'ECONNRESET' || error.code === 'EPIPE' ? undefined : reject(error)));
+    socket.on('error', (error: NodeJS.ErrnoException) =>
+      error.code === 'ECONNRESET' || error.code === 'EPIPE' ? undefined : reject(error),
+    );
     for (const piece of pieces) socket.write(piece, 'latin1');
   });
 }

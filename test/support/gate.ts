@@ -52,7 +52,11 @@ export async function startGate(sections: Sections, clock: Clock = systemClock):
   const ready = await prepare(file, clock);
   if (ready.loaded === undefined) throw new Error(ready.problems.map(formatProblem).join('\n'));
   const lines: string[] = [];
-  const logger = createLogger({ level: 'info', version: 'test', destination: { write: (line: string) => void lines.push(line) } });
+  const logger = createLogger({
+    level: 'info',
+    version: 'test',
+    destination: { write: (line: string) => void lines.push(line) },
+  });
   const gate = new Gate(ready, { file, clock, logger, version: 'test' });
   const { data, admin } = await gate.start();
   const metrics = async (): Promise<string> => (await fetch(`http://127.0.0.1:${admin.port}/metrics`)).text();
