@@ -237,27 +237,33 @@ interface Framing {
 function toFraming(headers: RawHeaders): Framing | string {
   const framing: Framing = { isChunked: false, length: undefined, closes: false, idleSeconds: undefined };
   for (let i = 0; i < headers.length; i += 2) {
-    const value = headers[i + 1] as string;
-    switch ((headers[i] as string).toLowerCase()) {
-      case 'content-length':
-        if (framing.length !== undefined) return 'repeated Content-Length';
-        if (!LENGTH.test(value)) return 'Content-Length is malformed';
-        framing.length = Number(value);
-        break;
-      case 'transfer-encoding':
-        if (framing.isChunked || value.toLowerCase() !== 'chunked') return 'Transfer-Encoding is not just chunked';
-        framing.isChunked = true;
-        break;
-      case 'connection':
-        if (/(?:^|,)[\t ]*close[\t ]*(?:,|$)/i.test(value)) framing.closes = true;
-        break;
-      case 'keep-alive':
-        framing.idleSeconds = toIdleSeconds(value);
-        break;
-    }
+    const problem = readFramingField(framing, (headers[i] as string).toLowerCase(), headers[i + 1] as string);
+    if (problem !== undefined) return problem;
   }
   // RFC 9112 §6.3: an attempt to smuggle, or a bug; either way two readers could differ.
   return framing.isChunked && framing.length !== undefined ? 'Content-Length beside Transfer-Encoding' : framing;
+}
+
+function readFramingField(framing: Framing, name: string, value: string): string | undefined {
+  switch (name) {
+    case 'content-length':
+      if (framing.length !== undefined) return 'repeated Content-Length';
+      if (!LENGTH.test(value)) return 'Content-Length is malformed';
+      framing.length = Number(value);
+      return undefined;
+    case 'transfer-encoding':
+      if (framing.isChunked || value.toLowerCase() !== 'chunked') return 'Transfer-Encoding is not just chunked';
+      framing.isChunked = true;
+      return undefined;
+    case 'connection':
+      framing.closes ||= /(?:^|,)[\t ]*close[\t ]*(?:,|$)/i.test(value);
+      return undefined;
+    case 'keep-alive':
+      framing.idleSeconds = toIdleSeconds(value);
+      return undefined;
+    default:
+      return undefined;
+  }
 }
 
 function toIdleSeconds(value: string): number | undefined {

@@ -40,9 +40,9 @@ test.each(ANSWERS)('says the same of an answer however its bytes are cut (%#)', 
   const whole = parse(bytes, []);
   expect(whole.at(-1)).toMatch(/^complete/);
   fc.assert(
-    fc.property(fc.array(fc.integer({ min: 0, max: bytes.length }), { maxLength: 30 }), (cuts) =>
-      expect(parse(bytes, cuts)).toEqual(whole),
-    ),
+    fc.property(fc.array(fc.integer({ min: 0, max: bytes.length }), { maxLength: 30 }), (cuts) => {
+      expect(parse(bytes, cuts)).toEqual(whole);
+    }),
   );
 });
 

@@ -1,0 +1,133 @@
+/** What any store of seen ids must keep to. */
+import fc from 'fast-check';
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { ClaimRequest, SeenIds } from '../../src/store/seen-ids.ts';
+
+/** A store under test, and how its time passes. */
+export interface StoreUnderTest {
+  readonly store: SeenIds;
+  /** Lets at least this much of the store's time pass. */
+  readonly pass: (ms: number) => Promise<void>;
+}
+
+let counter = 0;
+
+function request(over: Partial<ClaimRequest> = {}): ClaimRequest {
+  return { key: `route:i:${++counter}`, token: `t${counter}`, fingerprint: 'f1', leaseMs: 60_000, ...over };
+}
+
+/** The suite. */
+export function describeSeenIds(name: string, open: () => StoreUnderTest): void {
+  describe(name, () => {
+    let store: SeenIds;
+    let pass: StoreUnderTest['pass'];
+    beforeEach(() => {
+      ({ store, pass } = open());
+    });
+
+    test('gives one of a hundred who claim at once the claim, and tells the others', async () => {
+      const key = request().key;
+      const results = await Promise.all(Array.from({ length: 100 }, (_, i) => store.claim(request({ key, token: `racer${i}` }))));
+      expect(results.filter(({ state }) => state === 'new')).toHaveLength(1);
+      expect(results.filter(({ state }) => state === 'in-progress')).toHaveLength(99);
+    });
+
+    test('tells how long a claim still holds, and whether the content is the same', async () => {
+      const first = request();
+      await store.claim(first);
+      const again = await store.claim({ ...first, token: 'other' });
+      expect(again).toMatchObject({ state: 'in-progress', sameContent: true });
+      if (again.state === 'in-progress') {
+        expect(again.remainingMs).toBeGreaterThan(50_000);
+        expect(again.remainingMs).toBeLessThanOrEqual(60_000);
+      }
+      expect(await store.claim({ ...first, token: 'other', fingerprint: 'f2' })).toMatchObject({ sameContent: false });
+    });
+
+    test('remembers a confirmed id, whoever claims it next', async () => {
+      const first = request();
+      await store.claim(first);
+      expect(await store.confirm(first.key, first.token, first.fingerprint, 60_000)).toBe(true);
+      expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'handled', sameContent: true });
+      expect(await store.claim({ ...first, fingerprint: 'f2' })).toEqual({ state: 'handled', sameContent: false });
+    });
+
+    test('forgets a released id', async () => {
+      const first = request();
+      await store.claim(first);
+      expect(await store.release(first.key, first.token)).toBe(true);
+      expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'new' });
+    });
+
+    test('forgets a claim when its lease is over, and an id when its retention is over', async () => {
+      const first = request({ leaseMs: 40 });
+      await store.claim(first);
+      await pass(60);
+      expect(await store.claim({ ...first, token: 'second' })).toEqual({ state: 'new' });
+      expect(await store.confirm(first.key, 'second', 'f1', 40)).toBe(true);
+      await pass(60);
+      expect(await store.claim({ ...first, token: 'third' })).toEqual({ state: 'new' });
+    });
+
+    test('changes nothing for who lost the claim to another', async () => {
+      const first = request({ leaseMs: 40 });
+      await store.claim(first);
+      await pass(60);
+      await store.claim({ ...first, token: 'second', leaseMs: 60_000 });
+      expect(await store.confirm(first.key, first.token, 'f1', 60_000)).toBe(false);
+      expect(await store.release(first.key, first.token)).toBe(false);
+      expect(await store.claim({ ...first, token: 'third' })).toMatchObject({ state: 'in-progress' });
+    });
+
+    test('records a late confirm where nobody took the lapsed claim', async () => {
+      const first = request({ leaseMs: 40 });
+      await store.claim(first);
+      await pass(60);
+      expect(await store.confirm(first.key, first.token, 'f1', 60_000)).toBe(true);
+      expect(await store.claim({ ...first, token: 'other' })).toMatchObject({ state: 'handled' });
+    });
+
+    test('does not confirm or release what is handled', async () => {
+      const first = request();
+      await store.claim(first);
+      await store.confirm(first.key, first.token, 'f1', 60_000);
+      expect(await store.release(first.key, first.token)).toBe(false);
+      expect(await store.confirm(first.key, first.token, 'f2', 60_000)).toBe(false);
+      expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'handled', sameContent: true });
+    });
+
+    test('does not take one token for another that begins alike', async () => {
+      const first = request({ token: 'abc' });
+      await store.claim(first);
+      expect(await store.release(first.key, 'ab')).toBe(false);
+      expect(await store.confirm(first.key, 'a', 'f1', 1_000)).toBe(false);
+    });
+
+    test('does as its model, whatever the order of operations', async () => {
+      const operation = fc.record({ kind: fc.constantFrom('claim', 'confirm', 'release'), key: fc.constantFrom('a', 'b'), token: fc.constantFrom('t1', 't2') });
+      await fc.assert(
+        fc.asyncProperty(fc.array(operation, { maxLength: 20 }), async (operations) => {
+          const prefix = `model:${++counter}:`;
+          const model = new Map<string, string>();
+          for (const { kind, key, token } of operations) {
+            const held = model.get(key);
+            const at = prefix + key;
+            if (kind === 'claim') {
+              const { state } = await store.claim(request({ key: at, token }));
+              expect(state).toBe(held === undefined ? 'new' : held === 'handled' ? 'handled' : 'in-progress');
+              if (held === undefined) model.set(key, token);
+            } else if (kind === 'confirm') {
+              const isMine = held === undefined || held === token;
+              expect(await store.confirm(at, token, 'f1', 60_000)).toBe(isMine);
+              if (isMine) model.set(key, 'handled');
+            } else {
+              expect(await store.release(at, token)).toBe(held === token);
+              if (held === token) model.delete(key);
+            }
+          }
+        }),
+        { numRuns: 50 },
+      );
+    });
+  });
+}

@@ -1,0 +1,159 @@
+import { readFileSync } from 'node:fs';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { Secret } from '../../src/core/secret.ts';
+import { createMemorySeenIds } from '../../src/store/memory/memory-seen-ids.ts';
+import type { RedisStoreOptions } from '../../src/store/redis/options.ts';
+import { createRedisSeenIds } from '../../src/store/redis/redis-seen-ids.ts';
+import type { SeenIds } from '../../src/store/seen-ids.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { until } from '../support/gate.ts';
+import { makeCertificates, type RedisServer, startRedis } from '../support/redis.ts';
+import { describeSeenIds } from './seen-ids.contract.ts';
+
+describeSeenIds('in memory', () => {
+  const clock = new FakeClock();
+  return { store: createMemorySeenIds(clock, { maxIds: 1_000 }), pass: (ms) => clock.advance(ms) };
+});
+
+let server: RedisServer;
+let shared: SeenIds;
+const opened: SeenIds[] = [];
+const events: string[] = [];
+
+function options(port: number, over: Partial<RedisStoreOptions> = {}): RedisStoreOptions {
+  return { topology: { kind: 'standalone', node: { host: '127.0.0.1', port } }, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 500, ...over };
+}
+
+/** Opens a store; its events are noted. */
+function open(settings: RedisStoreOptions): SeenIds {
+  const store = createRedisSeenIds(settings, {
+    onUp: () => events.push('up'),
+    onDown: (message) => events.push(`down: ${message}`),
+    onWarning: (message) => events.push(`warning: ${message}`),
+  });
+  opened.push(store);
+  return store;
+}
+
+const CLAIM = { key: 'k', token: 't', fingerprint: 'f', leaseMs: 60_000 };
+
+beforeAll(async () => {
+  server = await startRedis();
+  shared = open(options(server.port));
+  await until(() => shared.isUp());
+});
+afterAll(async () => {
+  await Promise.all(opened.map((store) => store.close()));
+  await server.stop();
+});
+
+describeSeenIds('in Redis', () => ({ store: shared, pass: (ms) => new Promise((resolve) => setTimeout(resolve, ms)) }));
+
+describe('the memory store', () => {
+  test('refuses a new id when it is full of live ones, forgetting none', async () => {
+    const clock = new FakeClock();
+    const store = createMemorySeenIds(clock, { maxIds: 2 });
+    await store.claim({ ...CLAIM, key: 'a' });
+    await store.claim({ ...CLAIM, key: 'b' });
+    await expect(store.claim({ ...CLAIM, key: 'c' })).rejects.toMatchObject({ name: 'StoreUnavailable', failure: 'full' });
+    expect(await store.claim({ ...CLAIM, key: 'a', token: 'x' })).toMatchObject({ state: 'in-progress' });
+    expect(await store.confirm('a', 't', 'f', 1_000)).toBe(true);
+    await clock.advance(2_000);
+    expect(await store.claim({ ...CLAIM, key: 'c' })).toEqual({ state: 'new' });
+  });
+
+  test('keeps an id whose retention outlasts the lease it was claimed with', async () => {
+    const clock = new FakeClock();
+    const store = createMemorySeenIds(clock, { maxIds: 10 });
+    await store.claim(CLAIM);
+    await store.confirm(CLAIM.key, CLAIM.token, 'f', 600_000);
+    await clock.advance(120_000);
+    expect(await store.claim({ ...CLAIM, token: 'x' })).toMatchObject({ state: 'handled' });
+  });
+
+  test('rejects after it was closed', async () => {
+    const store = createMemorySeenIds(new FakeClock(), { maxIds: 10 });
+    await store.close();
+    expect(store.isUp()).toBe(false);
+    await expect(store.claim(CLAIM)).rejects.toMatchObject({ failure: 'unreachable' });
+  });
+});
+
+describe('the Redis store', () => {
+  let own: RedisServer | undefined;
+  afterEach(async () => {
+    await own?.stop();
+    own = undefined;
+    events.length = 0;
+  });
+
+  test('loads its scripts again after Redis lost them', async () => {
+    server.cli('SCRIPT', 'FLUSH');
+    expect(await shared.claim({ ...CLAIM, key: 'after-flush' })).toEqual({ state: 'new' });
+  });
+
+  test('writes its keys under the prefix, with an expiry', async () => {
+    await shared.claim({ ...CLAIM, key: 'visible' });
+    expect(server.cli('GET', 'test:visible')).toBe('p t f');
+    expect(Number(server.cli('PTTL', 'test:visible'))).toBeGreaterThan(50_000);
+  });
+
+  test('rejects at once where nobody listens, and says no more than that', async () => {
+    own = await startRedis();
+    await own.kill();
+    const store = open(options(own.port));
+    await expect(store.claim(CLAIM)).rejects.toMatchObject({ name: 'StoreUnavailable', failure: 'unreachable' });
+    expect(store.isUp()).toBe(false);
+  });
+
+  test('rejects in time when Redis hangs, and works again when it goes on', async () => {
+    own = await startRedis();
+    const store = open(options(own.port, { commandTimeout: 200 }));
+    await until(() => store.isUp());
+    own.signal('SIGSTOP');
+    await expect(store.claim(CLAIM)).rejects.toMatchObject({ failure: 'timeout' });
+    expect(store.isUp()).toBe(false);
+    own.signal('SIGCONT');
+    await until(() => store.claim({ ...CLAIM, key: 'later' }).catch(() => undefined));
+    expect(store.isUp()).toBe(true);
+  });
+
+  test('comes back by itself when Redis was restarted', async () => {
+    own = await startRedis();
+    const store = open(options(own.port));
+    await until(() => store.isUp());
+    await own.kill();
+    await until(() => store.claim(CLAIM).then(() => false, () => true));
+    await own.restart();
+    await until(() => store.claim({ ...CLAIM, key: 'again' }).catch(() => undefined));
+    expect(events.filter((event) => event === 'up').length).toBeGreaterThanOrEqual(2);
+  });
+
+  test('says that Redis is full, and that it may evict', async () => {
+    own = await startRedis();
+    const store = open(options(own.port));
+    await until(() => store.isUp());
+    own.cli('CONFIG', 'SET', 'maxmemory', '1');
+    await expect(store.claim(CLAIM)).rejects.toMatchObject({ failure: 'full' });
+    await own.stop();
+    own = await startRedis({ config: ['maxmemory 100mb', 'maxmemory-policy volatile-lru'] });
+    open(options(own.port));
+    await until(() => events.some((event) => event.startsWith('warning:') && event.includes('volatile-lru')));
+  });
+
+  test('signs in by ACL user over TLS, and never shows the password when that fails', async () => {
+    const folder = server.folder;
+    const { ca, cert, key } = makeCertificates(folder);
+    const acl = ['user default off', 'user gate on >s3cret-canary ~test:* +@all'];
+    own = await startRedis({ isTls: true, config: [`tls-cert-file ${cert}`, `tls-key-file ${key}`, `tls-ca-cert-file ${ca}`, 'tls-auth-clients no', ...acl] });
+    const secure = options(own.port, { username: 'gate', tls: { ca: readFileSync(ca) } });
+    const store = open({ ...secure, password: new Secret(Buffer.from('s3cret-canary')) });
+    await until(() => store.claim(CLAIM).catch(() => undefined));
+    const wrong = open({ ...secure, password: new Secret(Buffer.from('s3cret-canary-wrong')) });
+    await until(() => events.some((event) => event.startsWith('down:')));
+    await expect(wrong.claim(CLAIM)).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    expect(events.join()).not.toContain('s3cret');
+    const untrusting = open({ ...secure, tls: {}, password: new Secret(Buffer.from('s3cret-canary')) });
+    await expect(untrusting.claim(CLAIM)).rejects.toMatchObject({ failure: 'unreachable' });
+  });
+});
