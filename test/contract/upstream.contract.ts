@@ -241,6 +241,14 @@ export function describeUpstream(name: string, make: Make): void {
       expect((await ask(open(port), POST)).failure).toMatchObject({ kind: 'reset', nothingSent: false });
     });
 
+    test('are never a clean end: the app resets where only its close could tell the end', async () => {
+      const port = await startScript((socket) => {
+        socket.on('data', () => socket.write('HTTP/1.1 200 OK\r\n\r\nhalf', () => setImmediate(() => socket.resetAndDestroy())));
+      });
+      const heard = await ask(open(port), POST);
+      expect(heard).toMatchObject({ status: 200, failure: { kind: 'reset', nothingSent: false } });
+    });
+
     const malformed: [string, string][] = [
       ['no status line', 'hello\r\n\r\n'],
       ['another protocol', 'HTTP/2.0 200 OK\r\n\r\n'],
@@ -340,6 +348,18 @@ export function describeUpstream(name: string, make: Make): void {
       });
       const upstream = open(port);
       for (let i = 0; i < 3; i++) expect((await ask(upstream)).status).toBe(204);
+      expect(connections).toBe(3);
+    });
+
+    test('on which the app said more than was asked answer nobody who waits for a connection', async () => {
+      let connections = 0;
+      const port = await startScript((socket, connection) => {
+        connections = connection;
+        answering('HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison')(socket);
+      });
+      const upstream = open(port, { maxConnections: 1 });
+      const heard = await Promise.all([ask(upstream), ask(upstream), ask(upstream)]);
+      expect(heard.map(({ status, content }) => [status, content.toString()])).toEqual(Array(3).fill([204, '']));
       expect(connections).toBe(3);
     });
 

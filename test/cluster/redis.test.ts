@@ -1,0 +1,87 @@
+import { execFileSync } from 'node:child_process';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { RedisTopology } from '../../src/store/redis/options.ts';
+import { createRedisSeenIds } from '../../src/store/redis/redis-seen-ids.ts';
+import type { SeenIds } from '../../src/store/seen-ids.ts';
+import { until } from '../support/gate.ts';
+import { type RedisServer, startRedis } from '../support/redis.ts';
+
+const servers: RedisServer[] = [];
+const stores: SeenIds[] = [];
+
+afterAll(async () => {
+  await Promise.all(stores.map((store) => store.close()));
+  await Promise.all(servers.map((server) => server.stop()));
+});
+
+async function start(...args: Parameters<typeof startRedis>): Promise<RedisServer> {
+  const server = await startRedis(...args);
+  servers.push(server);
+  return server;
+}
+
+function open(topology: RedisTopology): SeenIds {
+  const nothing = (): void => undefined;
+  const store = createRedisSeenIds({ topology, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 1_000 }, { onUp: nothing, onDown: nothing, onWarning: nothing });
+  stores.push(store);
+  return store;
+}
+
+function claim(key: string, token = 't'): Parameters<SeenIds['claim']>[0] {
+  return { key, token, fingerprint: 'f', leaseMs: 60_000 };
+}
+
+const toNode = ({ port }: RedisServer): { host: string; port: number } => ({ host: '127.0.0.1', port });
+
+describe('under Sentinels', () => {
+  test('finds the master, and the new one after a failover, with the ids it had', async () => {
+    const master = await start();
+    const replica = await start({ config: [`replicaof 127.0.0.1 ${master.port}`] });
+    await until(() => replica.cli('INFO', 'replication').includes('master_link_status:up'));
+    const watch = [`sentinel monitor gate 127.0.0.1 ${master.port} 2`, 'sentinel down-after-milliseconds gate 500', 'sentinel failover-timeout gate 3000', 'sentinel parallel-syncs gate 1'];
+    const sentinels: RedisServer[] = [];
+    for (let i = 0; i < 3; i++) sentinels.push(await start({ binary: 'redis-sentinel', config: watch }));
+    await until(() => sentinels.every((sentinel) => sentinel.cli('SENTINEL', 'sentinels', 'gate').split('\n').filter((line) => line === 'ip').length === 2 && sentinel.cli('SENTINEL', 'replicas', 'gate').includes(String(replica.port))));
+
+    const store = open({ kind: 'sentinel', name: 'gate', nodes: sentinels.map(toNode) });
+    await until(() => store.claim(claim('before')).catch(() => undefined));
+    await store.confirm('before', 't', 'f', 600_000);
+    await until(() => replica.cli('GET', 'test:before').startsWith('h'));
+    await master.kill();
+    expect(await until(() => store.claim(claim('before', 'x')).catch(() => undefined))).toMatchObject({ state: 'handled' });
+    expect(await store.claim(claim('after'))).toEqual({ state: 'new' });
+    expect(replica.cli('ROLE')).toMatch(/^master/);
+  });
+});
+
+describe('on a Cluster of three', () => {
+  test('spreads ids over the nodes, and goes on when a master is replaced by its replica', async () => {
+    const config = ['cluster-enabled yes', 'cluster-node-timeout 1000', 'cluster-require-full-coverage no', 'cluster-replica-validity-factor 0'];
+    const nodes = await Promise.all(Array.from({ length: 6 }, () => start({ config })));
+    const addresses = nodes.map(({ port }) => `127.0.0.1:${port}`);
+    execFileSync('redis-cli', ['--cluster', 'create', ...addresses, '--cluster-replicas', '1', '--cluster-yes'], { stdio: 'ignore' });
+    await until(() => nodes.every((node) => node.cli('CLUSTER', 'INFO').includes('cluster_state:ok')));
+    const store = open({ kind: 'cluster', nodes: nodes.slice(0, 2).map(toNode) });
+    await until(() => store.claim(claim('warm')).catch(() => undefined));
+
+    const keys = Array.from({ length: 100 }, (_, i) => `route:i:msg_${i}`);
+    const first = await Promise.all(keys.map((key) => store.claim(claim(key))));
+    expect(new Set(first.map(({ state }) => state))).toEqual(new Set(['new']));
+    expect(await Promise.all(keys.map((key) => store.confirm(key, 't', 'f', 600_000)))).toEqual(keys.map(() => true));
+    const masters = nodes.filter((node) => node.cli('ROLE').startsWith('master'));
+    expect(masters.every((node) => Number(node.cli('DBSIZE')) > 10)).toBe(true);
+
+    const lost = masters[0] as RedisServer;
+    const replica = nodes.find((node) => node.cli('ROLE').startsWith('slave') && node.cli('ROLE').includes(String(lost.port))) as RedisServer;
+    await until(() => replica.cli('DBSIZE') === lost.cli('DBSIZE'));
+    const onLost = keys.find((key) => lost.cli('EXISTS', `test:${key}`) === '1') as string;
+    lost.signal('SIGSTOP');
+    // A node that hangs must not hang the gate: without its own time limit this would wait for ever.
+    await expect(store.claim(claim(onLost, 'x'))).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    await lost.kill();
+    await until(() => replica.cli('ROLE').startsWith('master'));
+    for (const key of keys) {
+      expect(await until(() => store.claim(claim(key, 'x')).catch(() => undefined))).toMatchObject({ state: 'handled' });
+    }
+  });
+});

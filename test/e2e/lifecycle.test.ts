@@ -1,0 +1,192 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { send } from '../support/client.ts';
+import { makeDelivery, SECRET } from '../support/deliveries.ts';
+import { startGate, toRoute, until } from '../support/gate.ts';
+import { LAUNCHER, startGateProcess } from '../support/process.ts';
+
+const OTHER_SECRET = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
+let app: TestApp;
+
+beforeAll(async () => {
+  app = await startApp();
+});
+afterAll(() => app.close());
+beforeEach(() => {
+  app.received.length = 0;
+  app.handler = (_request, response) => response.end('handled');
+});
+
+describe('SIGTERM', () => {
+  test('turns readiness off, serves on for the grace, finishes what is under way, and exits 0', async () => {
+    const gate = await startGateProcess({ shutdown: { grace: '1500ms', drain: '10s' }, routes: [toRoute(app.port)] });
+    const readyz = async (): Promise<number> => (await fetch(`http://127.0.0.1:${gate.adminPort}/readyz`)).status;
+    expect(await readyz()).toBe(200);
+    let finish: () => void = () => undefined;
+    app.handler = (_request, response) => {
+      finish = () => response.end('late but whole');
+    };
+    const slow = send(gate.port, makeDelivery());
+    await until(() => app.received.length === 1);
+    gate.child.kill('SIGTERM');
+    await until(async () => (await readyz()) === 503);
+    app.handler = (_request, response) => response.end('in grace');
+    const during = await send(gate.port, makeDelivery());
+    expect(during.text).toBe('in grace');
+    expect(during.headers.connection).toBe('close');
+    finish();
+    expect((await slow).text).toBe('late but whole');
+    expect(await gate.exit).toBe(0);
+    expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: true });
+    expect(gate.log().filter(({ msg }) => msg === 'request')).toHaveLength(2);
+  });
+
+  test('gives up after the drain time, leaving what is with the app to its lease, and still exits 0', async () => {
+    const gate = await startGateProcess({ shutdown: { grace: '0ms', drain: '200ms' }, routes: [toRoute(app.port)] });
+    app.handler = () => undefined;
+    const stuck = send(gate.port, makeDelivery()).catch(() => 'cut');
+    await until(() => app.received.length === 1);
+    gate.child.kill('SIGTERM');
+    expect(await stuck).toBe('cut');
+    expect(await gate.exit).toBe(0);
+    expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: false });
+  });
+
+  test('a second time ends the process at once', async () => {
+    const gate = await startGateProcess({ shutdown: { grace: '60s' }, routes: [toRoute(app.port)] });
+    gate.child.kill('SIGTERM');
+    await until(() => gate.log().some(({ msg }) => msg === 'draining'));
+    gate.child.kill('SIGTERM');
+    expect(await gate.exit).toBe(143);
+  });
+});
+
+describe('what is claimed and not with the app', () => {
+  test('is released when the gate stops', async () => {
+    const gate = await startGate({ limits: { maxInFlight: 1 }, shutdown: { grace: '0ms', drain: '300ms' }, routes: [toRoute(app.port)] });
+    app.handler = () => undefined;
+    const first = send(gate.port, makeDelivery()).catch(() => undefined);
+    await until(() => app.received.length === 1);
+    const second = send(gate.port, makeDelivery());
+    await until(async () => (await gate.metric('sidegate_http_requests_queued')) === 1);
+    const stopped = gate.stop();
+    expect(await second).toMatchObject({ status: 503, code: 'draining' });
+    expect(await stopped).toBe(false);
+    await first;
+    expect(gate.log().find(({ code }) => code === 'draining')).toMatchObject({ reason: 'draining' });
+  });
+});
+
+describe('a config that changes', () => {
+  test('is taken over without a restart; a broken one changes nothing and says so', async () => {
+    const gate = await startGate({ routes: [toRoute(app.port)] });
+    gate.writeConfig({ routes: [toRoute(app.port, { match: { path: '/new' } })] });
+    await until(async () => (await send(gate.port, { ...makeDelivery(), path: '/new' })).status === 200);
+    expect((await send(gate.port, makeDelivery())).code).toBe('route_not_found');
+    expect(await gate.metric('sidegate_config_last_reload_successful')).toBe(1);
+
+    gate.writeConfig({ routes: [{ ...toRoute(app.port), name: 'BAD NAME' }] });
+    await until(() => gate.log().some(({ msg }) => msg === 'config_reload_failed'));
+    expect(await gate.metric('sidegate_config_last_reload_successful')).toBe(0);
+    expect((await send(gate.port, { ...makeDelivery(), path: '/new' })).status).toBe(200);
+    await gate.stop();
+  });
+
+  test('in what takes a restart is refused, with the reason', async () => {
+    const gate = await startGate({ routes: [toRoute(app.port)] });
+    gate.writeConfig({ limits: { maxInFlight: 7 }, routes: [toRoute(app.port)] });
+    const line = await until(() => gate.log().find(({ msg }) => msg === 'config_reload_failed'));
+    expect(line['problem']).toContain('a change of limits takes a restart');
+    await gate.stop();
+  });
+
+  test('drops the series of routes that are gone, and of keys', async () => {
+    const gate = await startGate({ routes: [{ ...toRoute(app.port, { match: { path: '/old' } }), name: 'old' }, toRoute(app.port)] });
+    expect(await gate.metrics()).toContain('route="old"');
+    gate.writeConfig({ routes: [toRoute(app.port)] });
+    await until(async () => !(await gate.metrics()).includes('route="old"'));
+    await gate.stop();
+  });
+});
+
+describe('a secret that is rotated', () => {
+  test('by the kubelet’s symlink swap counts at once, every time; one that disappears takes its route alone to 503', async () => {
+    const gate = await startGate({
+      routes: [toRoute(app.port, { webhook: { keys: [{ name: 'current', secret: { file: 'mount/secret' } }] } }), { ...toRoute(app.port, { match: { path: '/other' } }), name: 'other' }].slice(1),
+    });
+    const mount = join(gate.folder, 'mount');
+    const swap = (version: number, secret: string | undefined): void => {
+      mkdirSync(join(mount, `..v${version}`), { recursive: true });
+      if (secret !== undefined) writeFileSync(join(mount, `..v${version}`, 'secret'), secret);
+      symlinkSync(`..v${version}`, join(mount, '..data_tmp'));
+      renameSync(join(mount, '..data_tmp'), join(mount, '..data'));
+      if (version > 1) rmSync(join(mount, `..v${version - 1}`), { recursive: true });
+    };
+    swap(1, SECRET);
+    symlinkSync('..data/secret', join(mount, 'secret'));
+    gate.writeConfig({
+      routes: [toRoute(app.port, { webhook: { keys: [{ name: 'current', secret: { file: 'mount/secret' } }] } }), { ...toRoute(app.port, { match: { path: '/other' } }), name: 'other' }],
+    });
+    await until(async () => (await send(gate.port, makeDelivery())).status === 200);
+
+    for (const [version, secret] of [[2, OTHER_SECRET], [3, SECRET], [4, OTHER_SECRET]] as const) {
+      swap(version, `${secret}\n`);
+      await until(async () => (await send(gate.port, makeDelivery({ secret }))).status === 200);
+      expect((await send(gate.port, makeDelivery({ secret: secret === SECRET ? OTHER_SECRET : SECRET }))).code).toBe('signature_mismatch');
+    }
+    swap(5, undefined);
+    await until(async () => (await send(gate.port, makeDelivery({ secret: OTHER_SECRET }))).code === 'secret_unavailable');
+    expect(await gate.metric('sidegate_route_ready{route="billing"}')).toBe(0);
+    expect((await send(gate.port, { ...makeDelivery(), path: '/other' })).status).toBe(200);
+    expect((await send(gate.port, makeDelivery({ secret: OTHER_SECRET }))).headers['retry-after']).toBe('30');
+    swap(6, OTHER_SECRET);
+    await until(async () => (await send(gate.port, makeDelivery({ secret: OTHER_SECRET }))).status === 200);
+    expect(gate.logText()).not.toContain(SECRET.slice(6));
+    await gate.stop();
+  });
+
+  test('has two live keys meanwhile, and the metric tells which one is used', async () => {
+    const keys = [{ name: 'current', secret: { file: 'new' } }, { name: 'old', secret: { file: 'secret' } }, { name: 'expired', secret: { file: 'expired' }, notAfter: '2020-01-01T00:00:00Z' }];
+    const gate = await startGate({ routes: [toRoute(app.port)] });
+    writeFileSync(join(gate.folder, 'new'), OTHER_SECRET);
+    writeFileSync(join(gate.folder, 'expired'), 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaAA');
+    gate.writeConfig({ routes: [toRoute(app.port, { webhook: { keys } })] });
+    await until(async () => (await send(gate.port, makeDelivery({ secret: OTHER_SECRET }))).status === 200);
+    expect((await send(gate.port, makeDelivery())).status).toBe(200);
+    expect(app.received.at(-1)?.headers['sidegate-key']).toBe('old');
+    expect((await send(gate.port, makeDelivery({ secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaAA' }))).code).toBe('signature_mismatch');
+    expect(await gate.metric('sidegate_secret_last_used_timestamp_seconds{route="billing",key="current"}')).toBeGreaterThan(1e9);
+    // A mismatch may be our own fault while a key is missing, and then it is never a 4xx.
+    rmSync(join(gate.folder, 'new'));
+    await until(async () => (await send(gate.port, makeDelivery({ secret: OTHER_SECRET }))).code === 'secret_unavailable');
+    expect((await send(gate.port, makeDelivery())).status).toBe(200);
+    await gate.stop();
+  });
+});
+
+describe('a start that cannot be', () => {
+  const run = (file: string): ReturnType<typeof spawnSync> => spawnSync(process.execPath, [LAUNCHER, 'run', '--config', file], { encoding: 'utf8' });
+
+  test('says which port is taken, and exits 1', async () => {
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+    const address = taken.address();
+    const port = typeof address === 'object' && address !== null ? address.port : 0;
+    await expect(startGateProcess({ listen: { address: `127.0.0.1:${port}` }, routes: [toRoute(app.port)] })).rejects.toThrow('ended with 1');
+    taken.close();
+  });
+
+  test('says that the config is not there, and exits 1', () => {
+    const { status, stderr } = run('/nowhere/gate.yaml');
+    expect([status, stderr]).toEqual([1, '/nowhere/gate.yaml: error there is no such file\n']);
+  });
+});
+
+test('the launcher runs on the machine’s own Node, however old it is', () => {
+  const shown = execFileSync('npx', ['sidegate', '--version'], { encoding: 'utf8', cwd: dirname(dirname(LAUNCHER)) });
+  expect(shown.trim()).toBe((JSON.parse(readFileSync(join(dirname(dirname(LAUNCHER)), 'package.json'), 'utf8')) as { version: string }).version);
+});

@@ -1,0 +1,109 @@
+import { Agent } from 'node:http';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { send } from '../support/client.ts';
+import { makeDelivery } from '../support/deliveries.ts';
+import { type Sections, toRoute, until } from '../support/gate.ts';
+import { type GateProcess, startGateProcess } from '../support/process.ts';
+import { type RedisServer, startRedis } from '../support/redis.ts';
+
+let app: TestApp;
+let redis: RedisServer;
+const gates: GateProcess[] = [];
+
+async function start(dedup: Sections = {}, route: Sections = {}): Promise<GateProcess> {
+  const gate = await startGateProcess({
+    store: { redis: { url: `redis://127.0.0.1:${redis.port}`, commandTimeout: '500ms' } },
+    limits: { maxInFlight: 256, maxWaiting: 512 },
+    routes: [toRoute(app.port, { webhook: { dedup }, route })],
+  });
+  gates.push(gate);
+  return gate;
+}
+
+beforeAll(async () => {
+  app = await startApp();
+  redis = await startRedis();
+});
+afterAll(async () => {
+  for (const gate of gates) gate.child.kill('SIGKILL');
+  await Promise.all(gates.map((gate) => gate.exit));
+  await redis.stop();
+  await app.close();
+});
+beforeEach(() => {
+  app.received.length = 0;
+  app.handler = (_request, response) => response.end('handled');
+});
+
+test('two gates on one Redis hand each of 1,000 ids to the app exactly once, with 200 senders racing on them', { timeout: 60_000 }, async () => {
+  const pair = [await start(), await start()];
+  const deliveries = Array.from({ length: 1_000 }, () => makeDelivery());
+  const agent = new Agent({ keepAlive: true });
+  const counts = { forwarded: 0, duplicate: 0, other: 0 };
+  const senders = Array.from({ length: 200 }, async (_, sender) => {
+    // Five senders for each id, spread over both gates.
+    for (let i = 0; i < 25; i++) {
+      const delivery = deliveries[(Math.floor(sender / 5) * 25 + i) % 1_000] as (typeof deliveries)[number];
+      const answer = await send(pair[sender % 2]?.port ?? 0, { ...delivery, agent });
+      if (answer.text === 'handled') counts.forwarded++;
+      else if (answer.code === 'duplicate') counts.duplicate++;
+      else counts.other++;
+    }
+  });
+  await Promise.all(senders);
+  agent.destroy();
+  expect(counts).toEqual({ forwarded: 1_000, duplicate: 4_000, other: 0 });
+  const ids = app.received.map(({ headers }) => headers['webhook-id']);
+  expect(ids).toHaveLength(1_000);
+  expect(new Set(ids).size).toBe(1_000);
+});
+
+test('a gate killed between claim and confirm loses no event: the retry is handled after the lease', async () => {
+  const [first, second] = [await start({ lease: '3s', inProgress: 'reject' }, { timeout: '1s' }), await start({ lease: '3s', inProgress: 'reject' }, { timeout: '1s' })];
+  const delivery = makeDelivery();
+  let isWithApp = false;
+  app.handler = () => {
+    isWithApp = true;
+  };
+  const lost = send(first.port, delivery).catch(() => 'lost');
+  await until(() => isWithApp);
+  first.child.kill('SIGKILL');
+  expect(await lost).toBe('lost');
+  app.handler = (_request, response) => response.end('handled');
+  const early = await send(second.port, delivery);
+  expect([early.status, early.code]).toEqual([503, 'in_progress']);
+  expect(Number(early.headers['retry-after'])).toBeGreaterThanOrEqual(1);
+  const late = await until(async () => {
+    const answer = await send(second.port, delivery);
+    return answer.code === 'in_progress' ? undefined : answer;
+  });
+  expect(late.text).toBe('handled');
+  expect((await send(second.port, delivery)).code).toBe('duplicate');
+});
+
+test('while Redis hangs a delivery is refused in time with 503, and comes through when it goes on', async () => {
+  const gate = await start();
+  const delivery = makeDelivery();
+  redis.signal('SIGSTOP');
+  const answer = await send(gate.port, delivery);
+  redis.signal('SIGCONT');
+  expect([answer.status, answer.code, answer.headers['retry-after']]).toEqual([503, 'store_unavailable', '5']);
+  expect(app.received).toHaveLength(0);
+  const ready = await fetch(`http://127.0.0.1:${gate.adminPort}/readyz`);
+  expect(ready.status).toBe(200);
+  await until(async () => (await send(gate.port, delivery)).text === 'handled');
+});
+
+test('with onStoreError: forward a delivery passes while Redis is down, and is a duplicate once it is back', async () => {
+  const gate = await start({ onStoreError: 'forward' });
+  const delivery = makeDelivery();
+  await redis.kill();
+  expect((await send(gate.port, delivery)).text).toBe('handled');
+  const metrics = await (await fetch(`http://127.0.0.1:${gate.adminPort}/metrics`)).text();
+  expect(metrics).toContain('sidegate_dedup_operations_total{outcome="bypassed"} 1');
+  expect(metrics).toContain('sidegate_dedup_up 0');
+  await redis.restart();
+  await until(async () => redis.cli('KEYS', '*').includes(delivery.id));
+  expect((await send(gate.port, delivery)).code).toBe('duplicate');
+});

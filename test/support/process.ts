@@ -1,0 +1,61 @@
+/** The gate as its users run it: a process of its own, started by the launcher. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { stringify } from 'yaml';
+import { SECRET } from './deliveries.ts';
+import type { Sections } from './gate.ts';
+
+/** A gate process. */
+export interface GateProcess {
+  readonly child: ChildProcess;
+  readonly port: number;
+  readonly adminPort: number;
+  readonly folder: string;
+  readonly file: string;
+  /** Everything it wrote to standard output so far, as log lines. */
+  readonly log: () => Record<string, unknown>[];
+  /** Exit code, or the signal that ended it. */
+  readonly exit: Promise<number | NodeJS.Signals | null>;
+}
+
+/** The launcher. */
+export const LAUNCHER = resolve(import.meta.dirname, '..', '..', 'bin', 'sidegate.js');
+
+const running = new Set<ChildProcess>();
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL');
+});
+
+/** Writes the config beside a secret, starts the gate and waits until it listens. */
+export async function startGateProcess(sections: Sections): Promise<GateProcess> {
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-process-'));
+  const file = join(folder, 'gate.yaml');
+  writeFileSync(join(folder, 'secret'), SECRET);
+  writeFileSync(file, stringify({ listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' }, shutdown: { grace: '0ms' }, ...sections }));
+  const child = spawn(process.execPath, [LAUNCHER, 'run', '--config', file], { stdio: ['ignore', 'pipe', 'inherit'] });
+  running.add(child);
+  let text = '';
+  const log = (): Record<string, unknown>[] =>
+    text
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+  const exit = new Promise<number | NodeJS.Signals | null>((done) => {
+    child.once('exit', (code, signal) => {
+      running.delete(child);
+      rmSync(folder, { recursive: true, force: true });
+      done(code ?? signal);
+    });
+  });
+  const { port, adminPort } = await new Promise<{ port: number; adminPort: number }>((done, fail) => {
+    child.stdout?.setEncoding('utf8').on('data', (chunk: string) => {
+      text += chunk;
+      const line = log().find(({ msg }) => msg === 'listening');
+      if (line !== undefined) done({ port: Number(line['port']), adminPort: Number(line['adminPort']) });
+    });
+    void exit.then((code) => fail(new Error(`the gate ended with ${code} before it listened`)));
+  });
+  return { child, port, adminPort, folder, file, log, exit };
+}
