@@ -118,7 +118,6 @@ async function startGate(file: string): Promise<RunningGate | undefined> {
     console.error(
       `The gate cannot listen on 127.0.0.1:${port} (${code}). Stop what uses that port, or run: npm start -- --free-ports`,
     );
-    await gate.stop();
     return undefined;
   }
 }

@@ -98,17 +98,23 @@ export class Gate {
   async start(): Promise<GateAddresses> {
     this.#take(this.#ready);
     await this.#rewatch();
-    const admin = await this.#admin.listen();
-    const data = await this.#listen.listen();
-    this.#notReadyBecause = undefined;
-    return { data, admin };
+    try {
+      const admin = await this.#admin.listen();
+      const data = await this.#listen.listen();
+      this.#notReadyBecause = undefined;
+      return { data, admin };
+    } catch (thrown) {
+      this.#listen.destroy();
+      await this.#store.close();
+      this.#close();
+      throw thrown;
+    }
   }
 
   /** Drains and closes everything; true when every request under way was finished. */
   async stop(): Promise<boolean> {
     const { clock, logger } = this.#surroundings;
     this.#notReadyBecause = 'draining';
-    this.#watch?.close();
     const isFinished = await drain({
       clock,
       logger,
@@ -119,10 +125,15 @@ export class Gate {
       store: this.#store,
       times: this.#ready.loaded.config.shutdown,
     });
-    this.#upstreams.close();
+    this.#close();
+    return isFinished;
+  }
+
+  #close(): void {
+    this.#watch?.close();
+    this.#upstreams.destroy();
     this.#cancelFlush();
     this.#admin.close();
-    return isFinished;
   }
 
   /** Loads the config again; on any error the old one keeps serving. One reload at a time, in order. */

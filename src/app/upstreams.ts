@@ -36,9 +36,9 @@ export class Upstreams {
     return { pools, retire };
   }
 
-  /** Closes idle connections now and busy ones when they are done. */
-  close(): void {
-    for (const pool of this.#pools.values()) pool.close();
+  /** Closes all connections now. */
+  destroy(): void {
+    for (const pool of this.#pools.values()) pool.destroy();
   }
 
   #toOptions(route: RouteConfig): UpstreamOptions {

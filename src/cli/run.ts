@@ -18,11 +18,13 @@ export async function runGate(file: string, io: Io): Promise<number> {
   const logger = createLogger({ level: ready.loaded.config.log.level, version });
   for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
   const gate = new Gate(ready, { file, clock: systemClock, logger, version });
+  // Before anybody can know that the gate runs: a signal that comes first would end it without a drain.
+  const signalled = untilSignal();
+  process.on('SIGHUP', () => void gate.reload());
   const addresses = await start(gate, io);
   if (addresses === undefined) return EXIT.failed;
   tellAddresses(logger, addresses);
-  process.on('SIGHUP', () => void gate.reload());
-  const signal = await untilSignal();
+  const signal = await signalled;
   logger.info('draining', { signal });
   logger.flush();
   const isFinished = await gate.stop();

@@ -43,6 +43,12 @@ class Pool implements Upstream, ConnectionOwner {
     for (const connection of this.#free.splice(0)) connection.destroy();
   }
 
+  destroy(): void {
+    this.#isClosed = true;
+    this.#waiting.clear();
+    for (const connection of this.#connections) connection.destroy();
+  }
+
   now(): Milliseconds {
     return this.#clock.monotonic();
   }

@@ -22,7 +22,10 @@ async function start(...args: Parameters<typeof startRedis>): Promise<RedisServe
 
 function open(topology: RedisTopology): SeenIds {
   const nothing = (): void => undefined;
-  const store = createRedisSeenIds({ topology, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 1_000 }, { onUp: nothing, onDown: nothing, onWarning: nothing });
+  const store = createRedisSeenIds(
+    { topology, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 1_000 },
+    { onUp: nothing, onDown: nothing, onWarning: nothing },
+  );
   stores.push(store);
   return store;
 }
@@ -38,10 +41,24 @@ describe('under Sentinels', () => {
     const master = await start();
     const replica = await start({ config: [`replicaof 127.0.0.1 ${master.port}`] });
     await until(() => replica.cli('INFO', 'replication').includes('master_link_status:up'));
-    const watch = [`sentinel monitor gate 127.0.0.1 ${master.port} 2`, 'sentinel down-after-milliseconds gate 500', 'sentinel failover-timeout gate 3000', 'sentinel parallel-syncs gate 1'];
+    const watch = [
+      `sentinel monitor gate 127.0.0.1 ${master.port} 2`,
+      'sentinel down-after-milliseconds gate 500',
+      'sentinel failover-timeout gate 3000',
+      'sentinel parallel-syncs gate 1',
+    ];
     const sentinels: RedisServer[] = [];
     for (let i = 0; i < 3; i++) sentinels.push(await start({ binary: 'redis-sentinel', config: watch }));
-    await until(() => sentinels.every((sentinel) => sentinel.cli('SENTINEL', 'sentinels', 'gate').split('\n').filter((line) => line === 'ip').length === 2 && sentinel.cli('SENTINEL', 'replicas', 'gate').includes(String(replica.port))));
+    await until(() =>
+      sentinels.every(
+        (sentinel) =>
+          sentinel
+            .cli('SENTINEL', 'sentinels', 'gate')
+            .split('\n')
+            .filter((line) => line === 'ip').length === 2 &&
+          sentinel.cli('SENTINEL', 'replicas', 'gate').includes(String(replica.port)),
+      ),
+    );
 
     const store = open({ kind: 'sentinel', name: 'gate', nodes: sentinels.map(toNode) });
     await until(() => store.claim(claim('before')).catch(() => undefined));
@@ -56,10 +73,17 @@ describe('under Sentinels', () => {
 
 describe('on a Cluster of three', () => {
   test('spreads ids over the nodes, and goes on when a master is replaced by its replica', async () => {
-    const config = ['cluster-enabled yes', 'cluster-node-timeout 1000', 'cluster-require-full-coverage no', 'cluster-replica-validity-factor 0'];
+    const config = [
+      'cluster-enabled yes',
+      'cluster-node-timeout 1000',
+      'cluster-require-full-coverage no',
+      'cluster-replica-validity-factor 0',
+    ];
     const nodes = await Promise.all(Array.from({ length: 6 }, () => start({ config })));
     const addresses = nodes.map(({ port }) => `127.0.0.1:${port}`);
-    execFileSync('redis-cli', ['--cluster', 'create', ...addresses, '--cluster-replicas', '1', '--cluster-yes'], { stdio: 'ignore' });
+    execFileSync('redis-cli', ['--cluster', 'create', ...addresses, '--cluster-replicas', '1', '--cluster-yes'], {
+      stdio: 'ignore',
+    });
     await until(() => nodes.every((node) => node.cli('CLUSTER', 'INFO').includes('cluster_state:ok')));
     const store = open({ kind: 'cluster', nodes: nodes.slice(0, 2).map(toNode) });
     await until(() => store.claim(claim('warm')).catch(() => undefined));
@@ -72,7 +96,9 @@ describe('on a Cluster of three', () => {
     expect(masters.every((node) => Number(node.cli('DBSIZE')) > 10)).toBe(true);
 
     const lost = masters[0] as RedisServer;
-    const replica = nodes.find((node) => node.cli('ROLE').startsWith('slave') && node.cli('ROLE').includes(String(lost.port))) as RedisServer;
+    const replica = nodes.find(
+      (node) => node.cli('ROLE').startsWith('slave') && node.cli('ROLE').includes(String(lost.port)),
+    ) as RedisServer;
     await until(() => replica.cli('DBSIZE') === lost.cli('DBSIZE'));
     const onLost = keys.find((key) => lost.cli('EXISTS', `test:${key}`) === '1') as string;
     lost.signal('SIGSTOP');

@@ -104,7 +104,11 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
     });
 
     test('does as its model, whatever the order of operations', async () => {
-      const operation = fc.record({ kind: fc.constantFrom('claim', 'confirm', 'release'), key: fc.constantFrom('a', 'b'), token: fc.constantFrom('t1', 't2') });
+      const operation = fc.record({
+        kind: fc.constantFrom('claim', 'confirm', 'release'),
+        key: fc.constantFrom('a', 'b'),
+        token: fc.constantFrom('t1', 't2'),
+      });
       await fc.assert(
         fc.asyncProperty(fc.array(operation, { maxLength: 20 }), async (operations) => {
           const prefix = `model:${++counter}:`;

@@ -21,7 +21,13 @@ const opened: SeenIds[] = [];
 const events: string[] = [];
 
 function options(port: number, over: Partial<RedisStoreOptions> = {}): RedisStoreOptions {
-  return { topology: { kind: 'standalone', node: { host: '127.0.0.1', port } }, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 500, ...over };
+  return {
+    topology: { kind: 'standalone', node: { host: '127.0.0.1', port } },
+    keyPrefix: 'test:',
+    connectTimeout: 1_000,
+    commandTimeout: 500,
+    ...over,
+  };
 }
 
 /** Opens a store; its events are noted. */
@@ -123,7 +129,12 @@ describe('the Redis store', () => {
     const store = open(options(own.port));
     await until(() => store.isUp());
     await own.kill();
-    await until(() => store.claim(CLAIM).then(() => false, () => true));
+    await until(() =>
+      store.claim(CLAIM).then(
+        () => false,
+        () => true,
+      ),
+    );
     await own.restart();
     await until(() => store.claim({ ...CLAIM, key: 'again' }).catch(() => undefined));
     expect(events.filter((event) => event === 'up').length).toBeGreaterThanOrEqual(2);
@@ -145,7 +156,10 @@ describe('the Redis store', () => {
     const folder = server.folder;
     const { ca, cert, key } = makeCertificates(folder);
     const acl = ['user default off', 'user gate on >s3cret-canary ~test:* +@all'];
-    own = await startRedis({ isTls: true, config: [`tls-cert-file ${cert}`, `tls-key-file ${key}`, `tls-ca-cert-file ${ca}`, 'tls-auth-clients no', ...acl] });
+    own = await startRedis({
+      isTls: true,
+      config: [`tls-cert-file ${cert}`, `tls-key-file ${key}`, `tls-ca-cert-file ${ca}`, 'tls-auth-clients no', ...acl],
+    });
     const secure = options(own.port, { username: 'gate', tls: { ca: readFileSync(ca) } });
     const store = open({ ...secure, password: new Secret(Buffer.from('s3cret-canary')) });
     await until(() => store.claim(CLAIM).catch(() => undefined));

@@ -67,7 +67,11 @@ describe('SIGTERM', () => {
 
 describe('what is claimed and not with the app', () => {
   test('is released when the gate stops', async () => {
-    const gate = await startGate({ limits: { maxInFlight: 1 }, shutdown: { grace: '0ms', drain: '300ms' }, routes: [toRoute(app.port)] });
+    const gate = await startGate({
+      limits: { maxInFlight: 1 },
+      shutdown: { grace: '0ms', drain: '300ms' },
+      routes: [toRoute(app.port)],
+    });
     app.handler = () => undefined;
     const first = send(gate.port, makeDelivery()).catch(() => undefined);
     await until(() => app.received.length === 1);
@@ -105,7 +109,9 @@ describe('a config that changes', () => {
   });
 
   test('drops the series of routes that are gone, and of keys', async () => {
-    const gate = await startGate({ routes: [{ ...toRoute(app.port, { match: { path: '/old' } }), name: 'old' }, toRoute(app.port)] });
+    const gate = await startGate({
+      routes: [{ ...toRoute(app.port, { match: { path: '/old' } }), name: 'old' }, toRoute(app.port)],
+    });
     expect(await gate.metrics()).toContain('route="old"');
     gate.writeConfig({ routes: [toRoute(app.port)] });
     await until(async () => !(await gate.metrics()).includes('route="old"'));
@@ -116,7 +122,10 @@ describe('a config that changes', () => {
 describe('a secret that is rotated', () => {
   test('by the kubelet’s symlink swap counts at once, every time; one that disappears takes its route alone to 503', async () => {
     const gate = await startGate({
-      routes: [toRoute(app.port, { webhook: { keys: [{ name: 'current', secret: { file: 'mount/secret' } }] } }), { ...toRoute(app.port, { match: { path: '/other' } }), name: 'other' }].slice(1),
+      routes: [
+        toRoute(app.port, { webhook: { keys: [{ name: 'current', secret: { file: 'mount/secret' } }] } }),
+        { ...toRoute(app.port, { match: { path: '/other' } }), name: 'other' },
+      ].slice(1),
     });
     const mount = join(gate.folder, 'mount');
     const swap = (version: number, secret: string | undefined): void => {
@@ -129,14 +138,23 @@ describe('a secret that is rotated', () => {
     swap(1, SECRET);
     symlinkSync('..data/secret', join(mount, 'secret'));
     gate.writeConfig({
-      routes: [toRoute(app.port, { webhook: { keys: [{ name: 'current', secret: { file: 'mount/secret' } }] } }), { ...toRoute(app.port, { match: { path: '/other' } }), name: 'other' }],
+      routes: [
+        toRoute(app.port, { webhook: { keys: [{ name: 'current', secret: { file: 'mount/secret' } }] } }),
+        { ...toRoute(app.port, { match: { path: '/other' } }), name: 'other' },
+      ],
     });
     await until(async () => (await send(gate.port, makeDelivery())).status === 200);
 
-    for (const [version, secret] of [[2, OTHER_SECRET], [3, SECRET], [4, OTHER_SECRET]] as const) {
+    for (const [version, secret] of [
+      [2, OTHER_SECRET],
+      [3, SECRET],
+      [4, OTHER_SECRET],
+    ] as const) {
       swap(version, `${secret}\n`);
       await until(async () => (await send(gate.port, makeDelivery({ secret }))).status === 200);
-      expect((await send(gate.port, makeDelivery({ secret: secret === SECRET ? OTHER_SECRET : SECRET }))).code).toBe('signature_mismatch');
+      expect((await send(gate.port, makeDelivery({ secret: secret === SECRET ? OTHER_SECRET : SECRET }))).code).toBe(
+        'signature_mismatch',
+      );
     }
     swap(5, undefined);
     await until(async () => (await send(gate.port, makeDelivery({ secret: OTHER_SECRET }))).code === 'secret_unavailable');
@@ -150,7 +168,11 @@ describe('a secret that is rotated', () => {
   });
 
   test('has two live keys meanwhile, and the metric tells which one is used', async () => {
-    const keys = [{ name: 'current', secret: { file: 'new' } }, { name: 'old', secret: { file: 'secret' } }, { name: 'expired', secret: { file: 'expired' }, notAfter: '2020-01-01T00:00:00Z' }];
+    const keys = [
+      { name: 'current', secret: { file: 'new' } },
+      { name: 'old', secret: { file: 'secret' } },
+      { name: 'expired', secret: { file: 'expired' }, notAfter: '2020-01-01T00:00:00Z' },
+    ];
     const gate = await startGate({ routes: [toRoute(app.port)] });
     writeFileSync(join(gate.folder, 'new'), OTHER_SECRET);
     writeFileSync(join(gate.folder, 'expired'), 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaAA');
@@ -158,7 +180,9 @@ describe('a secret that is rotated', () => {
     await until(async () => (await send(gate.port, makeDelivery({ secret: OTHER_SECRET }))).status === 200);
     expect((await send(gate.port, makeDelivery())).status).toBe(200);
     expect(app.received.at(-1)?.headers['sidegate-key']).toBe('old');
-    expect((await send(gate.port, makeDelivery({ secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaAA' }))).code).toBe('signature_mismatch');
+    expect((await send(gate.port, makeDelivery({ secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaAA' }))).code).toBe(
+      'signature_mismatch',
+    );
     expect(await gate.metric('sidegate_secret_last_used_timestamp_seconds{route="billing",key="current"}')).toBeGreaterThan(1e9);
     // A mismatch may be our own fault while a key is missing, and then it is never a 4xx.
     rmSync(join(gate.folder, 'new'));
@@ -169,14 +193,17 @@ describe('a secret that is rotated', () => {
 });
 
 describe('a start that cannot be', () => {
-  const run = (file: string): ReturnType<typeof spawnSync> => spawnSync(process.execPath, [LAUNCHER, 'run', '--config', file], { encoding: 'utf8' });
+  const run = (file: string): ReturnType<typeof spawnSync> =>
+    spawnSync(process.execPath, [LAUNCHER, 'run', '--config', file], { encoding: 'utf8' });
 
   test('says which port is taken, and exits 1', async () => {
     const taken = createServer();
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
     const address = taken.address();
     const port = typeof address === 'object' && address !== null ? address.port : 0;
-    await expect(startGateProcess({ listen: { address: `127.0.0.1:${port}` }, routes: [toRoute(app.port)] })).rejects.toThrow('ended with 1');
+    await expect(startGateProcess({ listen: { address: `127.0.0.1:${port}` }, routes: [toRoute(app.port)] })).rejects.toThrow(
+      'ended with 1',
+    );
     taken.close();
   });
 
@@ -188,5 +215,7 @@ describe('a start that cannot be', () => {
 
 test('the launcher runs on the machine’s own Node, however old it is', () => {
   const shown = execFileSync('npx', ['sidegate', '--version'], { encoding: 'utf8', cwd: dirname(dirname(LAUNCHER)) });
-  expect(shown.trim()).toBe((JSON.parse(readFileSync(join(dirname(dirname(LAUNCHER)), 'package.json'), 'utf8')) as { version: string }).version);
+  expect(shown.trim()).toBe(
+    (JSON.parse(readFileSync(join(dirname(dirname(LAUNCHER)), 'package.json'), 'utf8')) as { version: string }).version,
+  );
 });

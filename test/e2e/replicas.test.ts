@@ -36,7 +36,9 @@ beforeEach(() => {
   app.handler = (_request, response) => response.end('handled');
 });
 
-test('two gates on one Redis hand each of 1,000 ids to the app exactly once, with 200 senders racing on them', { timeout: 60_000 }, async () => {
+test('two gates on one Redis hand each of 1,000 ids to the app exactly once, with 200 senders racing on them', {
+  timeout: 60_000,
+}, async () => {
   const pair = [await start(), await start()];
   const deliveries = Array.from({ length: 1_000 }, () => makeDelivery());
   const agent = new Agent({ keepAlive: true });
@@ -60,7 +62,10 @@ test('two gates on one Redis hand each of 1,000 ids to the app exactly once, wit
 });
 
 test('a gate killed between claim and confirm loses no event: the retry is handled after the lease', async () => {
-  const [first, second] = [await start({ lease: '3s', inProgress: 'reject' }, { timeout: '1s' }), await start({ lease: '3s', inProgress: 'reject' }, { timeout: '1s' })];
+  const [first, second] = [
+    await start({ lease: '3s', inProgress: 'reject' }, { timeout: '1s' }),
+    await start({ lease: '3s', inProgress: 'reject' }, { timeout: '1s' }),
+  ];
   const delivery = makeDelivery();
   let isWithApp = false;
   app.handler = () => {

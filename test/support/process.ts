@@ -33,7 +33,10 @@ export async function startGateProcess(sections: Sections): Promise<GateProcess>
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-process-'));
   const file = join(folder, 'gate.yaml');
   writeFileSync(join(folder, 'secret'), SECRET);
-  writeFileSync(file, stringify({ listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' }, shutdown: { grace: '0ms' }, ...sections }));
+  writeFileSync(
+    file,
+    stringify({ listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' }, shutdown: { grace: '0ms' }, ...sections }),
+  );
   const child = spawn(process.execPath, [LAUNCHER, 'run', '--config', file], { stdio: ['ignore', 'pipe', 'inherit'] });
   running.add(child);
   let text = '';

@@ -61,7 +61,11 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
   return {
     port,
     folder,
-    cli: (...args) => execFileSync('redis-cli', ['-p', String(port), ...(options.cliArgs ?? []), ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim(),
+    cli: (...args) =>
+      execFileSync('redis-cli', ['-p', String(port), ...(options.cliArgs ?? []), ...args], {
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'ignore'],
+      }).trim(),
     signal: (signal) => void child.kill(signal),
     kill,
     restart: async () => {
@@ -92,11 +96,58 @@ async function untilOpen(port: number): Promise<void> {
 
 /** A certificate authority and a server certificate for localhost, made by openssl. */
 export function makeCertificates(folder: string): { ca: string; cert: string; key: string } {
-  const [ca, caKey, cert, key, request, extensions] = ['ca.crt', 'ca.key', 'server.crt', 'server.key', 'server.csr', 'ext'].map((name) => join(folder, name)) as [string, string, string, string, string, string];
+  const [ca, caKey, cert, key, request, extensions] = ['ca.crt', 'ca.key', 'server.crt', 'server.key', 'server.csr', 'ext'].map(
+    (name) => join(folder, name),
+  ) as [string, string, string, string, string, string];
   const openssl = (...args: string[]): unknown => execFileSync('openssl', args, { stdio: 'ignore' });
   writeFileSync(extensions, 'subjectAltName=DNS:localhost,IP:127.0.0.1');
-  openssl('req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2', '-subj', '/CN=test-ca', '-keyout', caKey, '-out', ca);
-  openssl('req', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-subj', '/CN=localhost', '-keyout', key, '-out', request);
-  openssl('x509', '-req', '-in', request, '-CA', ca, '-CAkey', caKey, '-CAcreateserial', '-days', '2', '-extfile', extensions, '-out', cert);
+  openssl(
+    'req',
+    '-x509',
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:P-256',
+    '-nodes',
+    '-days',
+    '2',
+    '-subj',
+    '/CN=test-ca',
+    '-keyout',
+    caKey,
+    '-out',
+    ca,
+  );
+  openssl(
+    'req',
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:P-256',
+    '-nodes',
+    '-subj',
+    '/CN=localhost',
+    '-keyout',
+    key,
+    '-out',
+    request,
+  );
+  openssl(
+    'x509',
+    '-req',
+    '-in',
+    request,
+    '-CA',
+    ca,
+    '-CAkey',
+    caKey,
+    '-CAcreateserial',
+    '-days',
+    '2',
+    '-extfile',
+    extensions,
+    '-out',
+    cert,
+  );
   return { ca, cert, key };
 }
