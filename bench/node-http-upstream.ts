@@ -27,6 +27,7 @@ export function createNodeHttpUpstream(options: UpstreamOptions, clock: Clock): 
       agent.maxFreeSockets = 0;
       for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
     },
+    destroy: () => agent.destroy(),
   };
 }
 

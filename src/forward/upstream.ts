@@ -62,4 +62,6 @@ export interface Upstream {
   send(request: UpstreamRequest, listener: AnswerListener): UpstreamExchange;
   /** Closes idle connections now and busy ones when they are done. */
   close(): void;
+  /** Closes all connections now; listeners hear nothing more. */
+  destroy(): void;
 }
