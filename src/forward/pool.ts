@@ -5,6 +5,7 @@ import type { AnswerListener, Upstream, UpstreamExchange, UpstreamOptions, Upstr
 
 /** How exactly times are kept: one timer for all connections, none for each request. */
 const SWEEP_MS: Milliseconds = 50;
+const READ_BYTES = 65_536;
 
 /** Builds the pool. */
 export function createUpstream(options: UpstreamOptions, clock: Clock): Upstream {
@@ -12,30 +13,34 @@ export function createUpstream(options: UpstreamOptions, clock: Clock): Upstream
 }
 
 class Pool implements Upstream, ConnectionOwner {
-  readonly #options: UpstreamOptions;
+  readonly options: UpstreamOptions;
+  readonly readBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
   readonly #clock: Clock;
   readonly #connections = new Set<Connection>();
   /** The most recently used last: it is the least likely to be closed by the app. */
   readonly #free: Connection[] = [];
-  readonly #waiting = new Set<Job>();
+  readonly #waiting = new Set<PooledJob>();
   #stopSweep: CancelTimer | undefined;
   #isClosed = false;
 
   constructor(options: UpstreamOptions, clock: Clock) {
-    this.#options = options;
+    this.options = options;
     this.#clock = clock;
   }
 
   send(request: UpstreamRequest, listener: AnswerListener): UpstreamExchange {
-    const job: Job = { request, listener, wasRepeated: false };
-    this.#dispatch(job);
-    return {
-      resume: () => this.#find(job)?.resume(),
-      abort: () => {
-        this.#waiting.delete(job);
-        this.#find(job)?.destroy();
-      },
-    };
+    const job = new PooledJob(this, request, listener);
+    const now = this.now();
+    let connection = this.#free.pop();
+    // The sweep may be late where the process was busy: what is overdue is as good as closed by the app.
+    while (connection?.isOverdue(now)) {
+      connection.expire();
+      connection = this.#free.pop();
+    }
+    if (connection !== undefined) connection.send(job);
+    else if (this.#connections.size < this.options.maxConnections) this.#open(job);
+    else this.#wait(job, now);
+    return job;
   }
 
   close(): void {
@@ -46,7 +51,7 @@ class Pool implements Upstream, ConnectionOwner {
   destroy(): void {
     this.#isClosed = true;
     this.#waiting.clear();
-    for (const connection of this.#connections) connection.destroy();
+    for (const connection of [...this.#connections]) connection.destroy();
   }
 
   now(): Milliseconds {
@@ -54,25 +59,19 @@ class Pool implements Upstream, ConnectionOwner {
   }
 
   onFree(connection: Connection): void {
-    const [next] = this.#waiting;
-    if (next !== undefined) {
-      this.#waiting.delete(next);
-      connection.send(next);
-    } else if (this.#isClosed) {
-      connection.destroy();
-    } else {
-      this.#free.push(connection);
-    }
+    const next = this.#takeWaiting();
+    if (next !== undefined) connection.send(next);
+    else if (this.#isClosed) connection.destroy();
+    else this.#free.push(connection);
   }
 
   onGone(connection: Connection): void {
     this.#connections.delete(connection);
     const at = this.#free.indexOf(connection);
     if (at !== -1) this.#free.splice(at, 1);
-    const [next] = this.#waiting;
-    if (next !== undefined) {
-      this.#waiting.delete(next);
-      this.#open(next);
+    if (this.#connections.size < this.options.maxConnections) {
+      const next = this.#takeWaiting();
+      if (next !== undefined) this.#open(next);
     }
     if (this.#connections.size > 0) return;
     this.#stopSweep?.();
@@ -84,25 +83,61 @@ class Pool implements Upstream, ConnectionOwner {
     this.#open(job);
   }
 
-  #dispatch(job: Job): void {
-    const connection = this.#free.pop();
-    if (connection !== undefined) connection.send(job);
-    else if (this.#connections.size < this.#options.maxConnections) this.#open(job);
-    else this.#waiting.add(job);
+  /** The job is given up before it got a connection. */
+  forget(job: PooledJob): void {
+    this.#waiting.delete(job);
+  }
+
+  #wait(job: PooledJob, now: Milliseconds): void {
+    job.waitsUntil = now + this.options.answerTimeout;
+    this.#waiting.add(job);
+  }
+
+  #takeWaiting(): Job | undefined {
+    const [next] = this.#waiting;
+    if (next !== undefined) this.#waiting.delete(next);
+    return next;
   }
 
   #open(job: Job): void {
-    this.#connections.add(new Connection(this, this.#options, job));
+    this.#connections.add(new Connection(this, job));
     this.#stopSweep ??= this.#clock.every(SWEEP_MS, () => this.#sweep());
   }
 
   #sweep(): void {
-    const now = this.#clock.monotonic();
-    for (const connection of this.#connections) connection.checkDeadline(now);
+    const now = this.now();
+    for (const connection of this.#connections) if (connection.isOverdue(now)) connection.expire();
+    for (const job of this.#waiting) {
+      // All wait equally long, so the first that may go on waiting is followed by such only.
+      if (now < job.waitsUntil) return;
+      this.#waiting.delete(job);
+      const detail = `no connection was free within ${this.options.answerTimeout} ms`;
+      job.listener.onFailure({ kind: 'timeout', nothingSent: true, detail });
+    }
+  }
+}
+
+/** A request in the pool's hands, from `send` to the end of the exchange. */
+class PooledJob implements Job, UpstreamExchange {
+  readonly request: UpstreamRequest;
+  readonly listener: AnswerListener;
+  wasRepeated = false;
+  connection: Connection | undefined = undefined;
+  waitsUntil: Milliseconds = 0;
+  readonly #pool: Pool;
+
+  constructor(pool: Pool, request: UpstreamRequest, listener: AnswerListener) {
+    this.#pool = pool;
+    this.request = request;
+    this.listener = listener;
   }
 
-  #find(job: Job): Connection | undefined {
-    for (const connection of this.#connections) if (connection.job === job) return connection;
-    return undefined;
+  resume(): void {
+    this.connection?.resume();
+  }
+
+  abort(): void {
+    if (this.connection === undefined) this.#pool.forget(this);
+    else this.connection.destroy();
   }
 }
