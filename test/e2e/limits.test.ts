@@ -1,0 +1,165 @@
+import { connect } from 'node:net';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
+import { makeDelivery } from '../support/deliveries.ts';
+import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+
+let app: TestApp;
+let gate: TestGate | undefined;
+
+beforeEach(async () => {
+  app = await startApp();
+});
+afterEach(async () => {
+  await gate?.stop();
+  gate = undefined;
+  await app.close();
+});
+
+async function start(limits: Sections, webhook: Sections = {}): Promise<TestGate> {
+  gate = await startGate({ limits, shutdown: { grace: '0ms', drain: '100ms' }, routes: [toRoute(app.port, { webhook })] });
+  return gate;
+}
+
+function toHead(length: number): string {
+  const { headers } = makeDelivery();
+  return toRequestText(['POST /hooks/billing HTTP/1.1', 'Host: a', ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), `Content-Length: ${length}`]);
+}
+
+test('a head that takes too long is 408', async () => {
+  const { port, metric } = await start({ headTimeout: '300ms' });
+  expect(toStatuses(await sendRaw(port, 'POST /hooks/billing HTTP/1.1\r\nHost: a\r\n'))).toEqual([408]);
+  expect(await metric('sidegate_limit_hits_total{limit="head_timeout"}')).toBe(1);
+});
+
+test('content that stalls is 408, and counted', async () => {
+  const { port, metric } = await start({ bodyIdleTimeout: '300ms' });
+  expect(toStatuses(await sendRaw(port, toHead(10), '{}'))).toEqual([408]);
+  expect(await metric('sidegate_limit_hits_total{limit="body_idle"}')).toBe(1);
+});
+
+test('content below the lowest pace is 408, though it never stalls', async () => {
+  const { port, metric } = await start({ bodyIdleTimeout: '500ms', bodyMinRate: 5_000 });
+  const socket = connect(port, '127.0.0.1');
+  socket.write(toHead(100_000));
+  const drip = setInterval(() => socket.write('x'), 50);
+  let text = '';
+  await new Promise((resolve) => socket.on('data', (chunk) => (text += chunk.toString())).on('close', resolve).on('error', () => undefined));
+  clearInterval(drip);
+  expect(toStatuses(text)).toEqual([408]);
+  expect(await metric('sidegate_limit_hits_total{limit="body_rate"}')).toBe(1);
+});
+
+test('content that breaks off is refused, and reaches nobody', async () => {
+  const { port, log } = await start({});
+  const socket = connect(port, '127.0.0.1');
+  socket.end(`${toHead(10)}{}`);
+  await until(() => log().some(({ reason }) => reason === 'body_aborted' || reason === 'framing'));
+  expect(app.received).toHaveLength(0);
+});
+
+test('more content than all requests may hold is 503 with Retry-After', async () => {
+  const { port, metric } = await start({ maxBufferedBytes: '100k' });
+  const answer = await send(port, makeDelivery({ body: Buffer.alloc(200_000, 0x20) }));
+  expect([answer.status, answer.code, answer.headers['retry-after']]).toEqual([503, 'overloaded', '5']);
+  expect(await metric('sidegate_limit_hits_total{limit="buffer"}')).toBe(1);
+  // What was refused is given back.
+  expect(await metric('sidegate_buffered_bytes')).toBe(0);
+  expect((await send(port, makeDelivery({ body: Buffer.alloc(90_000, 0x20) }))).status).toBe(200);
+});
+
+test('more requests than places and queue are 503; those in the queue are served, and those that wait too long are not', async () => {
+  const { port, metric } = await start({ maxInFlight: 1, maxQueued: 1, queueTimeout: '60s' });
+  const finish: (() => void)[] = [];
+  app.handler = (_request, response) => void finish.push(() => response.end('handled'));
+  const first = send(port, makeDelivery());
+  await until(() => app.received.length === 1);
+  const second = send(port, makeDelivery());
+  await until(async () => (await metric('sidegate_http_requests_queued')) === 1);
+  const delivery = makeDelivery();
+  expect(await send(port, delivery)).toMatchObject({ status: 503, code: 'overloaded' });
+  expect(await metric('sidegate_limit_hits_total{limit="in_flight_queue"}')).toBe(1);
+  finish[0]?.();
+  expect((await first).text).toBe('handled');
+  await until(() => finish.length === 2);
+  finish[1]?.();
+  expect((await second).text).toBe('handled');
+  // What was turned away is not remembered.
+  app.handler = (_request, response) => response.end('handled');
+  expect((await send(port, delivery)).text).toBe('handled');
+});
+
+test('a request that waits too long for a place is 503, and its retry comes through', async () => {
+  const { port, metric } = await start({ maxInFlight: 1, queueTimeout: '50ms' });
+  let finish: () => void = () => undefined;
+  app.handler = (_request, response) => {
+    finish = () => response.end('handled');
+  };
+  const first = send(port, makeDelivery());
+  await until(() => app.received.length === 1);
+  const delivery = makeDelivery();
+  expect(await send(port, delivery)).toMatchObject({ status: 503, code: 'overloaded' });
+  expect(await metric('sidegate_limit_hits_total{limit="queue_timeout"}')).toBe(1);
+  finish();
+  await first;
+  app.handler = (_request, response) => response.end('handled');
+  expect((await send(port, delivery)).text).toBe('handled');
+});
+
+test('more waiters than allowed are 503 at once', async () => {
+  const { port, metric } = await start({ maxWaiting: 1 }, { dedup: { waitAtMost: '30s' } });
+  let finish: () => void = () => undefined;
+  app.handler = (_request, response) => {
+    finish = () => response.end('handled');
+  };
+  const delivery = makeDelivery();
+  const first = send(port, delivery);
+  await until(() => app.received.length === 1);
+  const second = send(port, delivery);
+  await until(async () => (await metric('sidegate_dedup_operations_total{outcome="in_progress"}')) === 1);
+  expect(await send(port, delivery)).toMatchObject({ status: 503, code: 'in_progress' });
+  expect(await metric('sidegate_limit_hits_total{limit="waiters"}')).toBe(1);
+  finish();
+  expect((await first).text).toBe('handled');
+  expect((await second).code).toBe('duplicate');
+});
+
+test('a waiter whose time is over is 503 with Retry-After while the first is still at work', async () => {
+  const { port } = await start({}, { dedup: { waitAtMost: '100ms' } });
+  let finish: () => void = () => undefined;
+  app.handler = (_request, response) => {
+    finish = () => response.end('handled');
+  };
+  const delivery = makeDelivery();
+  const first = send(port, delivery);
+  await until(() => app.received.length === 1);
+  const answer = await send(port, delivery);
+  expect([answer.status, answer.code]).toEqual([503, 'in_progress']);
+  expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0);
+  finish();
+  await first;
+});
+
+test('more connections than allowed are closed, and counted', async () => {
+  const { port, metric } = await start({ maxConnections: 2 });
+  const sockets = [connect(port, '127.0.0.1'), connect(port, '127.0.0.1')];
+  await until(async () => (await metric('sidegate_connections')) === 2);
+  expect(await sendRaw(port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n')).toBe('');
+  expect(await metric('sidegate_limit_hits_total{limit="connections"}')).toBe(1);
+  for (const socket of sockets) socket.destroy();
+});
+
+test('hostile traffic adds no series', async () => {
+  const { port, metrics } = await start({});
+  await send(port, { path: '/x', method: 'BREW' }).catch(() => undefined);
+  await send(port, makeDelivery());
+  await send(port, { method: 'PROPFIND' });
+  const count = async (): Promise<number> => (await metrics()).split('\n').filter((line) => line.startsWith('sidegate_')).length;
+  const before = await count();
+  for (let i = 0; i < 300; i++) {
+    await send(port, { method: i % 2 === 0 ? 'PROPFIND' : 'MKCOL', path: i % 3 === 0 ? '/hooks/billing' : `/${i}`, headers: { Host: `h${i}`, 'Webhook-Id': `id${i}`, 'User-Agent': `ua${i}` } });
+  }
+  expect((await count()) - before).toBeLessThanOrEqual(2);
+  expect(await count()).toBeLessThan(400);
+});
