@@ -19,13 +19,16 @@ const encoding = z
   .optional()
   .describe('How the secret is written. Left out: whsec_ and base64, or whpk_ and base64 for a public key.');
 const secretSource = z
-  .union([
-    z.strictObject({ env: envName.describe('Environment variable that holds the secret.'), encoding }),
-    z.strictObject({
-      file: filePath.describe('File that holds the secret, watched for changes. Relative paths count from the config file.'),
-      encoding,
-    }),
-  ])
+  .union(
+    [
+      z.strictObject({ env: envName.describe('Environment variable that holds the secret.'), encoding }),
+      z.strictObject({
+        file: filePath.describe('File that holds the secret, watched for changes. Relative paths count from the config file.'),
+        encoding,
+      }),
+    ],
+    { error: 'expected { env: NAME } or { file: PATH }; a secret never stands in the config itself' },
+  )
   .describe('Where the secret comes from: { env: NAME } or { file: PATH }.');
 
 const key = z.strictObject({

@@ -149,6 +149,7 @@ export class Gatehouse {
   #leave(departure: Departure, metrics: RouteMetrics, response: ServerResponse, challenge: string | undefined): void {
     const { arrival, exchange, refusal } = departure;
     if (refusal !== undefined) {
+      if (refusal.code === 'body_too_large') this.#parts.metrics.limitHit('body_size');
       const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;
       if (mustClose) lingerOnClose(response.req.socket, this.#parts.clock);
       writeRefusal(response, refusal, { requestId: arrival.requestId, challenge, isHead: arrival.method === 'HEAD', mustClose });

@@ -40,7 +40,14 @@ async function startScript(script: (socket: Socket) => void): Promise<number> {
 }
 
 function toLines({ headers, body }: Delivery, ...more: string[]): string[] {
-  return ['POST /hooks/billing HTTP/1.1', 'Host: a', 'Connection: close', ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), `Content-Length: ${body.length}`, ...more];
+  return [
+    'POST /hooks/billing HTTP/1.1',
+    'Host: a',
+    'Connection: close',
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+    `Content-Length: ${body.length}`,
+    ...more,
+  ];
 }
 
 describe('an app', () => {
@@ -72,7 +79,9 @@ describe('an app', () => {
   });
 
   test('that answers nonsense is 502', async () => {
-    const gate = await start(await startScript((socket) => socket.write('HTTP/1.1 200 OK\r\nX: a\nb\r\nContent-Length: 0\r\n\r\n')));
+    const gate = await start(
+      await startScript((socket) => socket.write('HTTP/1.1 200 OK\r\nX: a\nb\r\nContent-Length: 0\r\n\r\n')),
+    );
     expect(await send(gate.port, makeDelivery())).toMatchObject({ status: 502, code: 'upstream_invalid_response' });
   });
 
@@ -87,19 +96,26 @@ describe('an app', () => {
   });
 
   test('that says more than it was asked cannot poison the next answer', async () => {
-    const gate = await start(await startScript((socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngoodHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison')));
+    const gate = await start(
+      await startScript((socket) =>
+        socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngoodHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison'),
+      ),
+    );
     for (let i = 0; i < 5; i++) expect((await send(gate.port, makeDelivery())).text).toBe('good');
   });
 
-  test.each([301, 302, 400, 404, 410, 429, 500, 503])('whose answer is %i has it passed on, and gets the event again', async (status) => {
-    const gate = await start(app.port);
-    const delivery = makeDelivery();
-    app.handler = (_request, response) => response.writeHead(status, { Location: '/x', 'Retry-After': '7' }).end('no');
-    const answer = await send(gate.port, delivery);
-    expect([answer.status, answer.text, answer.headers['retry-after']]).toEqual([status, 'no', '7']);
-    await send(gate.port, delivery);
-    expect(app.received).toHaveLength(2);
-  });
+  test.each([301, 302, 400, 404, 410, 429, 500, 503])(
+    'whose answer is %i has it passed on, and gets the event again',
+    async (status) => {
+      const gate = await start(app.port);
+      const delivery = makeDelivery();
+      app.handler = (_request, response) => response.writeHead(status, { Location: '/x', 'Retry-After': '7' }).end('no');
+      const answer = await send(gate.port, delivery);
+      expect([answer.status, answer.text, answer.headers['retry-after']]).toEqual([status, 'no', '7']);
+      await send(gate.port, delivery);
+      expect(app.received).toHaveLength(2);
+    },
+  );
 
   test('whose sender leaves finishes its work, and the retry is a duplicate', async () => {
     const gate = await start(app.port);
@@ -109,7 +125,12 @@ describe('an app', () => {
       finish = () => response.end('done');
     };
     const controller = new AbortController();
-    const left = fetch(`http://127.0.0.1:${gate.port}/hooks/billing`, { method: 'POST', headers: delivery.headers, body: new Uint8Array(delivery.body), signal: controller.signal });
+    const left = fetch(`http://127.0.0.1:${gate.port}/hooks/billing`, {
+      method: 'POST',
+      headers: delivery.headers,
+      body: new Uint8Array(delivery.body),
+      signal: controller.signal,
+    });
     await until(() => app.received.length === 1);
     controller.abort();
     await expect(left).rejects.toThrow();
@@ -124,7 +145,26 @@ describe('an answer of the app', () => {
   test('loses what is of its hop or could switch the sender off, and nothing else', async () => {
     const gate = await start(app.port);
     app.handler = (_request, response) => {
-      response.writeHead(200, ['Webhook-Delivery', 'disable', 'X-Slack-No-Retry', '1', 'x_slack_no_retry', '1', 'Connection', 'X-Hop', 'X-Hop', '1', 'Keep-Alive', 'timeout=9', 'Set-Cookie', 'a=1', 'Set-Cookie', 'b=2', 'X-Stay', '1']);
+      response.writeHead(200, [
+        'Webhook-Delivery',
+        'disable',
+        'X-Slack-No-Retry',
+        '1',
+        'x_slack_no_retry',
+        '1',
+        'Connection',
+        'X-Hop',
+        'X-Hop',
+        '1',
+        'Keep-Alive',
+        'timeout=9',
+        'Set-Cookie',
+        'a=1',
+        'Set-Cookie',
+        'b=2',
+        'X-Stay',
+        '1',
+      ]);
       response.end('ok');
     };
     const { rawHeaders } = await send(gate.port, makeDelivery());
@@ -143,14 +183,20 @@ describe('an answer of the app', () => {
   });
 
   test('without content is right: 204, 304, HEAD', async () => {
-    const gate = await start(app.port, { match: { path: '/hooks/billing', methods: ['POST', 'HEAD'] }, webhook: { dedup: 'off' } });
+    const gate = await start(app.port, {
+      match: { path: '/hooks/billing', methods: ['POST', 'HEAD'] },
+      webhook: { dedup: 'off' },
+    });
     for (const status of [204, 304]) {
       app.handler = (_request, response) => response.writeHead(status).end();
       const answer = await send(gate.port, makeDelivery());
       expect([answer.status, answer.body.length]).toEqual([status, 0]);
     }
     app.handler = (_request, response) => response.writeHead(200, { 'Content-Length': '5' }).end();
-    const text = await sendRaw(gate.port, toRequestText(toLines(makeDelivery({ body: '' })).map((line) => line.replace('POST', 'HEAD'))));
+    const text = await sendRaw(
+      gate.port,
+      toRequestText(toLines(makeDelivery({ body: '' })).map((line) => line.replace('POST', 'HEAD'))),
+    );
     expect(text).toMatch(/^HTTP\/1\.1 200 OK\r\nContent-Length: 5\r\n/);
     expect(text.endsWith('\r\n\r\n')).toBe(true);
   });

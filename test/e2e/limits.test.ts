@@ -24,7 +24,12 @@ async function start(limits: Sections, webhook: Sections = {}): Promise<TestGate
 
 function toHead(length: number): string {
   const { headers } = makeDelivery();
-  return toRequestText(['POST /hooks/billing HTTP/1.1', 'Host: a', ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`), `Content-Length: ${length}`]);
+  return toRequestText([
+    'POST /hooks/billing HTTP/1.1',
+    'Host: a',
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+    `Content-Length: ${length}`,
+  ]);
 }
 
 test('a head that takes too long is 408', async () => {
@@ -45,7 +50,12 @@ test('content below the lowest pace is 408, though it never stalls', async () =>
   socket.write(toHead(100_000));
   const drip = setInterval(() => socket.write('x'), 50);
   let text = '';
-  await new Promise((resolve) => socket.on('data', (chunk) => (text += chunk.toString())).on('close', resolve).on('error', () => undefined));
+  await new Promise((resolve) =>
+    socket
+      .on('data', (chunk) => (text += chunk.toString()))
+      .on('close', resolve)
+      .on('error', () => undefined),
+  );
   clearInterval(drip);
   expect(toStatuses(text)).toEqual([408]);
   expect(await metric('sidegate_limit_hits_total{limit="body_rate"}')).toBe(1);
@@ -158,7 +168,11 @@ test('hostile traffic adds no series', async () => {
   const count = async (): Promise<number> => (await metrics()).split('\n').filter((line) => line.startsWith('sidegate_')).length;
   const before = await count();
   for (let i = 0; i < 300; i++) {
-    await send(port, { method: i % 2 === 0 ? 'PROPFIND' : 'MKCOL', path: i % 3 === 0 ? '/hooks/billing' : `/${i}`, headers: { Host: `h${i}`, 'Webhook-Id': `id${i}`, 'User-Agent': `ua${i}` } });
+    await send(port, {
+      method: i % 2 === 0 ? 'PROPFIND' : 'MKCOL',
+      path: i % 3 === 0 ? '/hooks/billing' : `/${i}`,
+      headers: { Host: `h${i}`, 'Webhook-Id': `id${i}`, 'User-Agent': `ua${i}` },
+    });
   }
   expect((await count()) - before).toBeLessThanOrEqual(2);
   expect(await count()).toBeLessThan(400);

@@ -1,0 +1,219 @@
+import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { Webhook } from 'standardwebhooks';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { makeDelivery, SECRET, signV1, unixNow } from '../support/deliveries.ts';
+import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { LAUNCHER } from '../support/process.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-cli-'));
+const body = join(folder, 'event.json');
+const secretFile = join(folder, 'secret');
+const config = join(folder, 'gate.yaml');
+let app: TestApp;
+let gate: TestGate;
+
+beforeAll(async () => {
+  writeFileSync(body, '{"a": 1}\n');
+  writeFileSync(secretFile, `${SECRET}\n`);
+  app = await startApp();
+  gate = await startGate({ routes: [toRoute(app.port)] });
+});
+afterAll(async () => {
+  rmSync(folder, { recursive: true });
+  await gate.stop();
+  await app.close();
+});
+
+function run(...args: string[]): SpawnSyncReturns<string> {
+  return spawnSync(process.execPath, [LAUNCHER, ...args], {
+    encoding: 'utf8',
+    env: { ...process.env, CLI_SECRET: SECRET },
+    input: '{"from": "stdin"}',
+  });
+}
+
+/** Beside this process the gate has to answer: a blocking call would starve it. */
+async function runBeside(...args: string[]): Promise<{ status: number | null; stdout: string; stderr: string }> {
+  const { execFile } = await import('node:child_process');
+  return new Promise((done) => {
+    execFile(process.execPath, [LAUNCHER, ...args], { encoding: 'utf8' }, (error, stdout, stderr) =>
+      done({ status: error === null ? 0 : Number(error.code), stdout, stderr }),
+    );
+  });
+}
+
+describe('sidegate sign', () => {
+  test('prints headers that another library accepts, from a file and from standard input', () => {
+    for (const [args, text] of [
+      [[body], readFileSync(body, 'utf8')],
+      [[], '{"from": "stdin"}'],
+    ] as const) {
+      const { stdout, status } = run('sign', ...args, '--secret-env', 'CLI_SECRET', '--format', 'json');
+      expect(status).toBe(0);
+      const headers = Object.fromEntries(
+        Object.entries(JSON.parse(stdout) as Record<string, string>).map(([name, value]) => [name.toLowerCase(), value]),
+      );
+      expect(() => new Webhook(SECRET).verify(text, headers)).not.toThrow();
+    }
+  });
+
+  test('signs what it is told to: id and timestamp', () => {
+    const { stdout } = run('sign', body, '--secret-file', secretFile, '--id', 'evt_7', '--timestamp', '1700000000');
+    expect(stdout).toBe(
+      `Content-Type: application/json\nWebhook-Id: evt_7\nWebhook-Timestamp: 1700000000\nWebhook-Signature: ${signV1('evt_7', 1_700_000_000, readFileSync(body))}\n`,
+    );
+  });
+
+  test('prints a curl line that real curl delivers', async () => {
+    const { stdout } = run(
+      'sign',
+      body,
+      '--secret-file',
+      secretFile,
+      '--format',
+      'curl',
+      '--url',
+      `http://127.0.0.1:${gate.port}/hooks/billing`,
+    );
+    const { execFile } = await import('node:child_process');
+    const answer = await new Promise<string>((done) => execFile('sh', ['-c', stdout], (_error, out) => done(out)));
+    expect(answer).toMatch(/^HTTP\/1\.1 200 OK/);
+    expect(app.received.at(-1)?.body.toString()).toBe('{"a": 1}\n');
+  });
+
+  test.each([
+    [['sign', '/nowhere'], 'which secret?'],
+    [['sign', '/nowhere', '--secret-env', 'CLI_SECRET'], "the body's file /nowhere cannot be read (ENOENT)"],
+    [['sign', body, '--secret-env', 'NOT_SET'], 'the environment variable NOT_SET is not set'],
+    [['sign', body, '--secret-env', 'CLI_SECRET', '--format', 'xml'], '--format xml is not one of'],
+    [['sign', body, '--secret-env', 'CLI_SECRET', '--encoding', 'rot13'], '--encoding rot13 is not one of'],
+    [['sign', body, '--secret-env', 'CLI_SECRET', '--timestamp', 'now'], '--timestamp now is no unix time'],
+    [['sign', body, '--secret-env', 'CLI_SECRET', '--id', 'a b'], '--id is 1 to 256'],
+    [['sign', '--secret-env', 'CLI_SECRET', '--format', 'curl'], 'a curl line needs the body in a file'],
+    [['send', 'ftp://x', body, '--secret-env', 'CLI_SECRET'], 'ftp://x is no http or https URL'],
+    [['sing'], 'Did you mean sign?'],
+    [['check'], '--config'],
+    [['run'], 'give --config FILE'],
+    [['run', '--confg', 'x'], "Unknown option '--confg'"],
+    [['verify', body, '--secret-env', 'CLI_SECRET', '-H', 'nonsense'], "write 'Name: value'"],
+  ])('%j is a usage error with the reason', (args, reason) => {
+    const { status, stderr } = run(...args);
+    expect(stderr).toContain(reason);
+    expect(status).toBe(2);
+  });
+});
+
+describe('sidegate send', () => {
+  test('delivers, and shows what the gate said', async () => {
+    const url = `http://127.0.0.1:${gate.port}/hooks/billing`;
+    const args = ['send', url, body, '--secret-file', secretFile, '--id', `cli_${unixNow()}`];
+    expect(await runBeside(...args)).toMatchObject({ status: 0, stdout: expect.stringMatching(/^200\n[^]*handled/) });
+    expect(await runBeside(...args)).toMatchObject({ status: 0, stdout: expect.stringContaining('"code":"duplicate"') });
+    expect(await runBeside(...args.slice(0, 5), '--timestamp', '1700000000')).toMatchObject({
+      status: 1,
+      stdout: expect.stringMatching(/^401\n[^]*www-authenticate: Webhook-Signature[^]*timestamp_outside_tolerance/),
+    });
+    expect(await runBeside('send', 'http://127.0.0.1:1/', body, '--secret-file', secretFile)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('ECONNREFUSED'),
+    });
+  });
+});
+
+describe('sidegate verify', () => {
+  function verify(text: string | Buffer, headers: Record<string, string>, ...args: string[]): SpawnSyncReturns<string> {
+    const file = join(folder, 'verify.json');
+    writeFileSync(file, text);
+    return run(
+      'verify',
+      file,
+      '--secret-env',
+      'CLI_SECRET',
+      ...Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}: ${value}`]),
+      ...args,
+    );
+  }
+
+  test('says that a genuine delivery is genuine', () => {
+    const { body: bytes, headers } = makeDelivery();
+    expect(verify(bytes, headers)).toMatchObject({ status: 0, stdout: expect.stringContaining('verdict: genuine') });
+  });
+
+  test('explains what is wrong, and what would have matched', () => {
+    const { body: bytes, headers, id } = makeDelivery();
+    const explain = (...args: Parameters<typeof verify>): string => {
+      const { status, stdout } = verify(...args);
+      expect(status).toBe(1);
+      expect(stdout).not.toContain(SECRET.slice(6));
+      return stdout;
+    };
+    expect(explain(`${bytes}\n`, headers)).toContain('it matches without the line end after the body');
+    expect(explain('{}', headers)).toContain('another secret, or a body that was parsed and written again');
+    expect(explain(bytes, headers, '--encoding', 'utf8')).toContain('it matches with no encoding');
+    expect(explain(bytes, { ...headers, 'Webhook-Id': '' })).toContain('verdict: missing_signature');
+    const ms = unixNow() * 1000;
+    expect(
+      explain(bytes, {
+        ...headers,
+        'Webhook-Timestamp': String(ms).slice(0, 12),
+        'Webhook-Signature': signV1(id, String(ms).slice(0, 12), bytes),
+      }),
+    ).toContain('looks like milliseconds');
+    expect(explain(bytes, headers, '--at', String(unixNow() + 1_000))).toMatch(
+      /1\d{3} s old, tolerance 300 s: outside[^]*signature: match[^]*timestamp_outside_tolerance/,
+    );
+  });
+});
+
+describe('sidegate check', () => {
+  test('is 0 with a sound config, 1 with all problems otherwise, and 1 for a secret that is missing', () => {
+    const text = `routes:\n  - name: a\n    match: { path: /a }\n    upstream: http://127.0.0.1:3000\n    webhook: { keys: [{ name: k, secret: { file: secret } }] }\n`;
+    writeFileSync(config, text);
+    expect(run('check', '--config', config)).toMatchObject({ status: 0, stdout: `${config}: ok\n` });
+    writeFileSync(config, text.replace('file: secret', 'file: gone'));
+    const missing = run('check', '--config', config);
+    expect(missing.status).toBe(1);
+    expect(missing.stdout).toContain(
+      `${config}:5:42: error routes.0.webhook.keys.0.secret: ${join(folder, 'gone')} is not there`,
+    );
+    writeFileSync(config, text.replace('path: /a', 'pth: /a').replace('http:', 'https:'));
+    const problems = JSON.parse(run('check', '--config', config, '--json').stdout) as { path: string }[];
+    expect(problems.map(({ path }) => path).sort()).toEqual(['routes.0.match.pth', 'routes.0.upstream']);
+  });
+
+  test('passes the config of the quickstart once its secret is there', () => {
+    const quickstart = readFileSync(resolve(import.meta.dirname, '..', '..', 'config', 'quickstart.yaml'), 'utf8').replace(
+      '../.cache/quickstart/secret',
+      secretFile,
+    );
+    writeFileSync(config, quickstart);
+    expect(run('check', '--config', config)).toMatchObject({ status: 0 });
+  });
+});
+
+test('sidegate schema prints a JSON Schema', () => {
+  expect(JSON.parse(run('schema').stdout)).toMatchObject({
+    $schema: expect.stringContaining('draft-07'),
+    title: 'sidegate configuration',
+  });
+});
+
+test('sidegate --help names every command', async () => {
+  await expect(run('--help').stdout).toMatchFileSnapshot(resolve(import.meta.dirname, '..', 'golden', 'help.txt'));
+  expect(run().status).toBe(2);
+  expect(run('run', '--help').stdout).toContain('Usage: sidegate run --config FILE');
+});
+
+test('npm start -- --once shows four right verdicts and exits 0', () => {
+  const { status, stdout } = spawnSync(process.execPath, ['quickstart/main.ts', '--once', '--free-ports'], {
+    encoding: 'utf8',
+    cwd: resolve(import.meta.dirname, '..', '..'),
+  });
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/signed .*200 forwarded .*yes\s+ok/);
+  expect(stdout.match(/ ok$/gm)).toHaveLength(4);
+});

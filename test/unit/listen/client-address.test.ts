@@ -1,0 +1,35 @@
+import { expect, test } from 'vitest';
+import { HeaderFields } from '../../../src/core/headers.ts';
+import { createClientResolver } from '../../../src/listen/client-address.ts';
+
+const resolve = createClientResolver(['10.0.0.0/8', '192.0.2.7', 'fd00::/8']);
+
+function client(peer: string, forwardedFor: readonly string[] = [], proto: readonly string[] = [], isEncrypted = false): string {
+  const raw = [
+    ...forwardedFor.flatMap((value) => ['X-Forwarded-For', value]),
+    ...proto.flatMap((value) => ['x-forwarded-proto', value]),
+  ];
+  const { address, scheme, viaTrustedProxy } = resolve(peer, isEncrypted, new HeaderFields(raw));
+  return `${address} ${scheme} ${viaTrustedProxy}`;
+}
+
+test.each([
+  ['an untrusted peer is the client, whatever it says', client('203.0.113.1', ['1.1.1.1'], ['https']), '203.0.113.1 http false'],
+  ['a trusted peer is believed', client('10.1.1.1', ['1.1.1.1'], ['https']), '1.1.1.1 https true'],
+  ['the nearest untrusted hop is the client', client('10.1.1.1', ['6.6.6.6, 1.1.1.1, 10.2.2.2']), '1.1.1.1 http true'],
+  ['lines count as one list', client('10.1.1.1', ['6.6.6.6', '1.1.1.1', '192.0.2.7']), '1.1.1.1 http true'],
+  ['only trusted hops give the farthest of them', client('10.1.1.1', ['10.3.3.3, 10.2.2.2']), '10.3.3.3 http true'],
+  ['what is no address ends the walk', client('10.1.1.1', ['1.1.1.1, junk, 10.2.2.2']), '10.2.2.2 http true'],
+  ['an empty list leaves the peer', client('10.1.1.1', ['']), '10.1.1.1 http true'],
+  ['IPv6 and mapped IPv4 are understood', client('::ffff:10.1.1.1', ['[2001:db8::1]']), '2001:db8::1 http true'],
+  ['a trusted IPv6 range is believed', client('fd00::1', ['1.1.1.1']), '1.1.1.1 http true'],
+  ['an odd scheme is not believed', client('10.1.1.1', [], ['gopher'], true), '10.1.1.1 https true'],
+  ['the nearest proxy’s scheme counts', client('10.1.1.1', [], ['https, http']), '10.1.1.1 http true'],
+])('%s', (_title, found, expected) => {
+  expect(found).toBe(expected);
+});
+
+test('nobody is trusted by default', () => {
+  const { viaTrustedProxy } = createClientResolver([])('127.0.0.1', false, new HeaderFields(['X-Forwarded-For', '1.1.1.1']));
+  expect(viaTrustedProxy).toBe(false);
+});
