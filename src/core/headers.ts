@@ -48,10 +48,13 @@ export class HeaderFields {
   }
 }
 
+const NEITHER_LETTER_NOR_DIGIT = /[^a-z0-9]/g;
+
 /**
- * The name as a CGI-like framework would see it: lower case with `_` read as `-`. Two names that agree here can
- * become one variable in the app, so whoever strips a header must strip all of its spellings (CVE-2025-64484).
+ * The name as an app may see it: CGI and its heirs (WSGI, Rack, PHP) read `_` as `-`, some servers every sign. Two names
+ * that agree here can become one variable in the app, so whoever strips a header must strip all of its spellings
+ * (CVE-2025-64484, CVE-2026-39858).
  */
 export function toFoldedName(name: string): string {
-  return name.toLowerCase().replaceAll('_', '-');
+  return name.toLowerCase().replace(NEITHER_LETTER_NOR_DIGIT, '-');
 }

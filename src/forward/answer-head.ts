@@ -22,7 +22,7 @@ export type HeadProblem = string;
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5][0-9]{2})(?: (.*))?$/;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** Control bytes, and CR or LF by itself: what some readers take for the end of a line (RFC 9112 §2.2) and others do not. */
-const FORBIDDEN = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|(?<!\r)\n/;
+const FORBIDDEN = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|(?<!\r)\n/;
 const LENGTH = /^[0-9]{1,15}$/;
 const CLOSE_OPTION = /(?:^|,)[\t ]*close[\t ]*(?:,|$)/i;
 const IDLE_SECONDS = /(?:^|,)[\t ]*timeout=([0-9]{1,6})/i;

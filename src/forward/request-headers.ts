@@ -1,71 +1,14 @@
 /** Writes the header the app gets: first everything a client must not say is removed, then the gate's own fields are added. */
 import type { Admitted } from '../core/admitted.ts';
 import { type HeaderFields, toFoldedName } from '../core/headers.ts';
+import { HOP_BY_HOP, isClaim, isOwn, isProtected } from './managed-names.ts';
 
 /** What becomes of a client's field. */
 type Fate = 'pass' | 'drop' | 'drop-unless-trusted';
 
-/** Of this hop only (RFC 9110 §7.6.1), or rewritten by us. */
-const HOP_BY_HOP = new Set([
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'proxy-authorization',
-  'proxy-authenticate',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-  'expect',
-  'content-length',
-  'http2-settings',
-]);
-
-/** By which proxies tell who the client was; beside all of `x-forwarded-*`. */
-const CLIENT_CLAIMS = new Set([
-  'forwarded',
-  'x-forwarded',
-  'x-forwarded-for',
-  'x-real-ip',
-  'x-client-ip',
-  'x-cluster-client-ip',
-  'x-original-forwarded-for',
-  'x-original-host',
-  'x-original-uri',
-  'x-original-url',
-  'x-original-method',
-  'x-rewrite-url',
-  'x-envoy-external-address',
-  'x-envoy-original-path',
-  'x-remote-user',
-  'remote-user',
-  'true-client-ip',
-  'cf-connecting-ip',
-  'cf-connecting-ipv6',
-  'fastly-client-ip',
-  'x-azure-clientip',
-  'x-azure-socketip',
-  'x-appengine-user-ip',
-]);
-const CLAIM_PREFIX = 'x-forwarded-';
-const OWN_PREFIX = 'sidegate-';
-/** Ours, written anew for every request, whoever stands before us. */
-const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host']);
-
-/** Fields the gate or the app relies on: whoever names one in `Connection` wants it gone behind the check (CVE-2022-31813 and its kin). */
-const PROTECTED_FROM_CONNECTION = new Set([
-  'host',
-  'content-length',
-  'content-type',
-  'content-encoding',
-  'transfer-encoding',
-  'authorization',
-  'cookie',
-  'via',
-]);
-const PROTECTED_PREFIXES = ['webhook-', 'svix-', OWN_PREFIX, CLAIM_PREFIX];
+/** Written anew for every request, whoever stands before us; Expect was answered by us (RFC 9110 §10.1.1). */
+const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'via', 'content-length', 'expect']);
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-
 /** Names seen before with their fate: bounded, as names are the client's choice. */
 const MOST_FATES = 1_000;
 
@@ -75,26 +18,23 @@ export interface HeaderContext {
   readonly route: string;
 }
 
-/** A `Connection` option that must not be there, or undefined (a malformed one counts, too). */
+/**
+ * A `Connection` option that must not be there, or undefined; a malformed one counts, too. Whoever names a field there that
+ * the gate or the app relies on wants it gone behind the check (CVE-2022-31813, CVE-2024-45410).
+ */
 export function findForbiddenConnectionToken(headers: HeaderFields): string | undefined {
+  if (headers.get('connection') === undefined) return undefined;
   for (const line of headers.all('connection')) {
+    if (isPlainOption(line)) continue;
     for (const part of line.split(',')) {
       const token = part.trim();
       if (token === '') continue;
       if (!TOKEN.test(token)) return 'something that is no token';
-      const folded = toFoldedName(token);
-      if (isProtected(folded)) return folded;
+      const name = toFoldedName(token);
+      if (isProtected(name)) return name;
     }
   }
   return undefined;
-}
-
-function isProtected(folded: string): boolean {
-  return (
-    PROTECTED_FROM_CONNECTION.has(folded) ||
-    CLIENT_CLAIMS.has(folded) ||
-    PROTECTED_PREFIXES.some((prefix) => folded.startsWith(prefix))
-  );
 }
 
 /** Decides about names, remembering what it decided. */
@@ -105,6 +45,7 @@ export class HeaderPolicy {
   toUpstreamHeaders(admitted: Admitted, context: HeaderContext): string[] {
     const { exchange, body } = admitted;
     const { client, headers, facts } = exchange;
+    // Removed before ours are added: the other order lets a client remove ours (CVE-2026-33805).
     const named = toNamedByConnection(headers);
     const out: string[] = [];
     const { raw, names } = headers;
@@ -115,11 +56,12 @@ export class HeaderPolicy {
       if (named?.has(name) === true) continue;
       out.push(raw[i * 2] as string, raw[i * 2 + 1] as string);
     }
+    addHost(out, headers);
     addForwarded(out, admitted);
-    out.push('Via', `${toViaChain(headers)}1.1 sidegate`, 'Sidegate-Route', context.route);
+    out.push('Via', toVia(headers), 'Sidegate-Route', context.route);
     if (facts.delivery !== undefined) out.push('Sidegate-Key', facts.delivery.keyName);
     out.push('Sidegate-Request-Id', exchange.requestId);
-    // Always framed by us, whatever the method: what node:http would send unframed is the next request to the app.
+    // Always framed by us, whatever the method: content without a length is the next request to the app (CVE-2026-29057).
     if (body.length > 0 || expectsContent(exchange.method)) out.push('Content-Length', String(body.length));
     out.push('Connection', 'keep-alive');
     return out;
@@ -136,20 +78,27 @@ export class HeaderPolicy {
 
 function decideFate(name: string): Fate {
   const folded = toFoldedName(name);
-  const isTwin = folded !== name;
-  if (HOP_BY_HOP.has(folded) || folded.startsWith(OWN_PREFIX) || folded === 'via') return 'drop';
-  // Frameworks that read `X_Forwarded_For` as the real thing make a twin of it; nobody honest writes one.
-  if (isTwin && (isProtected(folded) || PROTECTED_PREFIXES.some((prefix) => folded.startsWith(prefix)))) return 'drop';
-  if (REWRITTEN.has(folded)) return 'drop';
-  if (CLIENT_CLAIMS.has(folded) || folded.startsWith(CLAIM_PREFIX)) return 'drop-unless-trusted';
-  return 'pass';
+  if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || isOwn(folded)) return 'drop';
+  // Another spelling of a managed name: an app may read it as the real thing, and nobody honest writes one.
+  if (folded !== name && isProtected(folded)) return 'drop';
+  return isClaim(folded) ? 'drop-unless-trusted' : 'pass';
 }
 
-/** Most requests have no options beside `keep-alive` and `close`, and cost nothing here. */
+/** What nearly every client says, or nothing: it names no field but Keep-Alive, which is dropped anyhow. */
+function isPlainOption(line: string): boolean {
+  return line === 'keep-alive' || line === 'close' || line === 'Keep-Alive' || line === '';
+}
+
 function toNamedByConnection(headers: HeaderFields): ReadonlySet<string> | undefined {
-  if (headers.get('connection') === undefined) return undefined;
+  const first = headers.get('connection');
+  if (first === undefined || (isPlainOption(first) && headers.count('connection') === 1)) return undefined;
   const tokens = headers.all('connection').flatMap((line) => line.toLowerCase().split(','));
   return new Set(tokens.map((token) => token.trim()));
+}
+
+/** HTTP/1.0 may lack it, our HTTP/1.1 must not; empty, as the target has no authority (RFC 9110 §7.2). */
+function addHost(out: string[], headers: HeaderFields): void {
+  if (headers.get('host') === undefined) out.push('Host', '');
 }
 
 function addForwarded(out: string[], admitted: Admitted): void {
@@ -161,9 +110,8 @@ function addForwarded(out: string[], admitted: Admitted): void {
 }
 
 /** RFC 9110 §7.6.3: one list, each hop adds itself at the end. */
-function toViaChain(headers: HeaderFields): string {
-  if (headers.get('via') === undefined) return '';
-  return `${headers.all('via').join(', ')}, `;
+function toVia(headers: HeaderFields): string {
+  return headers.get('via') === undefined ? '1.1 sidegate' : `${headers.all('via').join(', ')}, 1.1 sidegate`;
 }
 
 /** Methods whose requests carry content by definition: 0 is said, not left open (RFC 9110 §8.6). */
