@@ -30,13 +30,13 @@ function isProblem(value: unknown): value is { readonly problem: string } {
 function scalar<T>(parse: Parse<T>, example: string) {
   return z
     .string({ error: () => `expected text such as ${example}` })
+    .meta({ examples: [example] })
     .transform((text, context): T => {
       const value = parse(text);
       if (!isProblem(value)) return value;
       context.addIssue({ code: 'custom', message: value.problem });
       return z.NEVER;
-    })
-    .meta({ examples: [example] });
+    });
 }
 
 /** `500ms`, `15s`, `5m`, `1h`, `3d` → milliseconds. */
@@ -54,6 +54,7 @@ function parseDuration(text: string): Milliseconds | { problem: string } {
 export function size() {
   return z
     .union([z.string(), z.int().nonnegative()], { error: () => 'expected a size such as 1Mi' })
+    .meta({ examples: ['1Mi'] })
     .transform((value, context): Bytes => {
       const match = SIZE.exec(String(value));
       if (match !== null) return Number(match[1]) * (SIZE_UNITS[match[2] ?? ''] ?? 0);
@@ -62,8 +63,7 @@ export function size() {
         message: `"${value}" is no size; write bytes, or a number and k, M, G, Ki, Mi or Gi, for example 1Mi`,
       });
       return z.NEVER;
-    })
-    .meta({ examples: ['1Mi'] });
+    });
 }
 
 /** An instant (RFC 3339) → epoch milliseconds. */

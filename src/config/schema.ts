@@ -43,18 +43,16 @@ const key = z.strictObject({
 const dedup = z
   .strictObject({
     retention: duration()
-      .default(259_200_000)
-      .describe(
-        'How long a handled id is remembered: at least twice the tolerance, and as long as the sender may retry. Default 3d.',
-      ),
+      .prefault('3d')
+      .describe('How long a handled id is remembered: at least twice the tolerance, and as long as the sender may retry.'),
     lease: duration()
-      .default(60_000)
-      .describe('How long a claim holds if the gate dies; must be above timeout + connectTimeout. Default 60s.'),
+      .prefault('60s')
+      .describe('How long a claim holds if the gate dies; must be above timeout + connectTimeout.'),
     inProgress: z
       .enum(['wait', 'reject'])
       .default('wait')
       .describe('What a delivery gets whose id is being handled right now: wait for the outcome, or 503 at once.'),
-    waitAtMost: duration().default(4_000).describe('How long `wait` waits. Default 4s.'),
+    waitAtMost: duration().prefault('4s').describe('How long `wait` waits.'),
     onStoreError: z
       .enum(['refuse', 'forward'])
       .default('refuse')
@@ -68,8 +66,8 @@ const webhook = z.strictObject({
     .array(key)
     .min(1, 'a webhook route needs a key')
     .describe('Tried in order; for a rotation list the new and the old one.'),
-  tolerance: duration().default(300_000).describe('How far the timestamp may lie in the past or the future. Default 5m.'),
-  maxBody: size().default(1_048_576).describe('Largest content. Default 1Mi.'),
+  tolerance: duration().prefault('5m').describe('How far the timestamp may lie in the past or the future.'),
+  maxBody: size().prefault('1Mi').describe('Largest content.'),
   contentTypes: z
     .array(z.string().regex(MEDIA_TYPE, 'a media type is type/subtype in lower case, without parameters'))
     .min(1)
@@ -113,7 +111,7 @@ const match = z.strictObject({
     .array(z.string().regex(TOKEN, 'a method is a token such as POST'))
     .min(1)
     .default(['POST'])
-    .describe('Methods that are taken. Default POST.'),
+    .describe('Methods that are taken.'),
   allowInPath: z
     .array(z.enum(AMBIGUOUS_FORMS))
     .default([])
@@ -126,11 +124,12 @@ const route = z.strictObject({
     .regex(
       ROUTE_NAME,
       'a route name is 1 to 63 lower-case letters, digits, dots, dashes and underscores, with a letter or digit at both ends',
-    ),
+    )
+    .describe('Shown in logs and metrics, in the challenge, and in the Sidegate-Route header.'),
   match,
   upstream: upstream().describe('The app: http://host:port.'),
-  timeout: duration().default(15_000).describe('How long the app may take to answer. Default 15s.'),
-  connectTimeout: duration().default(1_000).describe('How long connecting to the app may take. Default 1s.'),
+  timeout: duration().prefault('15s').describe('How long the app may take to answer.'),
+  connectTimeout: duration().prefault('1s').describe('How long connecting to the app may take.'),
   resend: z
     .enum(['idempotent', 'always'])
     .default('idempotent')
@@ -153,10 +152,10 @@ const tls = z
   .union([
     z.literal(true).transform(() => ({})),
     z.strictObject({
-      caFile: filePath.optional(),
-      certFile: filePath.optional(),
-      keyFile: filePath.optional(),
-      serverName: z.string().min(1).optional(),
+      caFile: filePath.optional().describe('Authorities that Redis is trusted by, PEM.'),
+      certFile: filePath.optional().describe('Our certificate, PEM, where Redis asks for one.'),
+      keyFile: filePath.optional().describe('Its key, PEM.'),
+      serverName: z.string().min(1).optional().describe('The name in the certificate of Redis, where it is not the host.'),
     }),
   ])
   .describe('TLS to Redis; true trusts the authorities of the system.');
@@ -166,50 +165,48 @@ const redis = z.strictObject({
   urlFile: filePath.optional().describe('File that holds the URL, for one with a password.'),
   sentinel: z
     .strictObject({
-      name: z.string().min(1),
-      nodes: z.array(nodeAddress()).min(1),
-      username: z.string().min(1).optional(),
-      passwordFile: filePath.optional(),
+      name: z.string().min(1).describe('Name of the master the sentinels watch.'),
+      nodes: z.array(nodeAddress()).min(1).describe('Addresses of the sentinels.'),
+      username: z.string().min(1).optional().describe('ACL user of the sentinels.'),
+      passwordFile: filePath.optional().describe('File that holds the password of the sentinels.'),
     })
     .optional()
     .describe('A Sentinel group: its master name and the sentinels.'),
   cluster: z
-    .strictObject({ nodes: z.array(nodeAddress()).min(1) })
+    .strictObject({ nodes: z.array(nodeAddress()).min(1).describe('Addresses of some of its nodes.') })
     .optional()
     .describe('Some nodes of a Cluster; the others are found.'),
   username: z.string().min(1).optional().describe('ACL user.'),
-  passwordFile: filePath.optional(),
-  passwordEnv: envName.optional(),
-  db: z.int().min(0).max(1023).optional(),
+  passwordFile: filePath.optional().describe('File that holds the password.'),
+  passwordEnv: envName.optional().describe('Environment variable that holds the password.'),
+  db: z.int().min(0).max(1023).optional().describe('Database number; a Cluster has none.'),
   tls: tls.optional(),
   keyPrefix: z.string().max(64).default('sidegate:').describe('Stands before every key.'),
-  connectTimeout: duration().default(1_000),
-  commandTimeout: duration().default(1_000).describe('How long Redis may take before it counts as down. Default 1s.'),
+  connectTimeout: duration().prefault('1s').describe('How long connecting to Redis may take.'),
+  commandTimeout: duration().prefault('1s').describe('How long Redis may take before it counts as down.'),
 });
 
 const limits = z
   .strictObject({
-    headTimeout: duration().default(10_000).describe('For the whole request head. Default 10s.'),
-    bodyIdleTimeout: duration().default(15_000).describe('Longest pause within the content. Default 15s.'),
-    bodyMinRate: size()
-      .default(500)
-      .describe('Lowest pace of the content in bytes a second, judged after bodyIdleTimeout. Default 500.'),
-    bodyTimeout: duration().default(300_000).describe('For the whole content. Default 300s.'),
-    keepAliveTimeout: duration().default(65_000).describe('How long an idle connection is kept. Default 65s.'),
-    maxHeaderBytes: size().default(16_384),
-    maxHeaderFields: count.default(100),
-    maxTarget: size().default(8_192),
-    maxConnections: count.default(1_024),
+    headTimeout: duration().prefault('10s').describe('For the whole request head.'),
+    bodyIdleTimeout: duration().prefault('15s').describe('Longest pause within the content.'),
+    bodyMinRate: size().prefault(500).describe('Lowest pace of the content in bytes a second, judged after bodyIdleTimeout.'),
+    bodyTimeout: duration().prefault('5m').describe('For the whole content.'),
+    keepAliveTimeout: duration().prefault('65s').describe('How long an idle connection is kept.'),
+    maxHeaderBytes: size().prefault('16Ki').describe('Largest request head.'),
+    maxHeaderFields: count.default(100).describe('Most header fields of a request.'),
+    maxTarget: size().prefault('8Ki').describe('Longest request target.'),
+    maxConnections: count.default(1_024).describe('Open connections on the data port; further ones are closed.'),
     maxInFlight: count.default(256).describe('Requests with the apps at once.'),
     maxQueued: z.int().min(0).max(1_000_000).default(256).describe('Verified requests that may wait for a place.'),
-    queueTimeout: duration().default(5_000),
+    queueTimeout: duration().prefault('5s').describe('How long a request may wait for a place.'),
     maxWaiting: z
       .int()
       .min(0)
       .max(1_000_000)
       .default(256)
       .describe('Requests that may wait for the outcome of another with the same id.'),
-    maxBufferedBytes: size().default(67_108_864).describe('Content of all requests together. Default 64Mi.'),
+    maxBufferedBytes: size().prefault('64Mi').describe('Content of all requests together.'),
     heapShed: z
       .number()
       .min(0.1)
@@ -223,15 +220,13 @@ const limits = z
 export const ConfigSchema = z.strictObject({
   listen: z
     .strictObject({
-      address: listenAddress().default({ host: '0.0.0.0', port: 8080 }).describe('Where requests come in. Default 0.0.0.0:8080.'),
-      trustedProxies: z.array(addressRange()).default([]).describe('Whose X-Forwarded-* is believed. Default none.'),
+      address: listenAddress().prefault('0.0.0.0:8080').describe('Where requests come in.'),
+      trustedProxies: z.array(addressRange()).default([]).describe('Whose X-Forwarded-* is believed.'),
     })
     .prefault({}),
   admin: z
     .strictObject({
-      address: listenAddress()
-        .default({ host: '0.0.0.0', port: 9090 })
-        .describe('/metrics, /healthz, /readyz. Default 0.0.0.0:9090.'),
+      address: listenAddress().prefault('0.0.0.0:9090').describe('/metrics, /healthz, /readyz.'),
     })
     .prefault({}),
   store: z
@@ -248,11 +243,15 @@ export const ConfigSchema = z.strictObject({
   shutdown: z
     .strictObject({
       grace: duration()
-        .default(5_000)
-        .describe('How long requests are still taken after SIGTERM, while the pod leaves its endpoints. Default 5s.'),
-      drain: duration().default(25_000).describe('How long requests under way may then take. Default 25s.'),
+        .prefault('5s')
+        .describe('How long requests are still taken after SIGTERM, while the pod leaves its endpoints.'),
+      drain: duration().prefault('25s').describe('How long requests under way may then take.'),
     })
     .prefault({}),
-  log: z.strictObject({ level: z.enum(['debug', 'info', 'warn', 'error']).default('info') }).prefault({}),
+  log: z
+    .strictObject({
+      level: z.enum(['debug', 'info', 'warn', 'error']).default('info').describe('From which level on lines are written.'),
+    })
+    .prefault({}),
   routes: z.array(route).min(1, 'a gate without routes lets nothing through'),
 });

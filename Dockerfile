@@ -1,0 +1,26 @@
+# syntax=docker/dockerfile:1
+FROM node:26-trixie-slim AS build
+WORKDIR /build
+COPY package.json package-lock.json .npmrc tsconfig.json ./
+# The Node of devDependencies is for machines with an older one; the build runs on this image's.
+RUN npm ci --ignore-scripts && node node_modules/esbuild/install.js
+COPY bin ./bin
+COPY scripts ./scripts
+COPY src ./src
+RUN node scripts/build.ts
+
+FROM node:26-trixie-slim
+# Since Node 25 the binary links libatomic.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends libatomic1 \
+ && rm -rf /var/lib/apt/lists/* /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack
+LABEL org.opencontainers.image.title="sidegate" \
+      org.opencontainers.image.description="Lets only verified webhooks reach the app beside it, each one once" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /build/dist/sidegate.mjs /opt/sidegate/sidegate.mjs
+USER 65532:65532
+EXPOSE 8080 9090
+STOPSIGNAL SIGTERM
+# The heap gets its share of the container's memory limit; the rest is for buffers and the process itself.
+ENTRYPOINT ["node", "--max-old-space-size-percentage=65", "/opt/sidegate/sidegate.mjs"]
+CMD ["run", "--config", "/etc/sidegate/gate.yaml"]

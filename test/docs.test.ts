@@ -1,0 +1,69 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { renderConfigPage } from '../scripts/docs.ts';
+import { lintHouse } from '../scripts/lint-house.ts';
+import { REFUSALS } from '../src/core/refusal.ts';
+import { DEDUP_OUTCOMES } from '../src/observe/labels.ts';
+import { createMetrics } from '../src/observe/metrics.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
+
+/** The first cell of every row of a page's tables that is `code`. */
+function firstCells(page: string): string[] {
+  return [...read(page).matchAll(/^\| `([^`]+)` \|/gm)].map((match) => match[1] ?? '');
+}
+
+describe('the docs', () => {
+  test('name every refusal with its status, and none that does not exist', () => {
+    expect(firstCells('docs/refusals.md').sort()).toEqual(Object.keys(REFUSALS).sort());
+    for (const [code, { status, retryAfterSeconds }] of Object.entries(REFUSALS)) {
+      const row = read('docs/refusals.md')
+        .split('\n')
+        .find((line) => line.startsWith(`| \`${code}\` |`));
+      expect(row).toContain(`| ${status}`);
+      expect(row?.includes('Retry-After')).toBe(retryAfterSeconds !== undefined);
+    }
+  });
+
+  test('name every metric, and none that does not exist', async () => {
+    const metrics = createMetrics({ version: '1', processMetrics: false });
+    metrics.watchBufferedBytes(() => 0);
+    const { text } = await metrics.exposition();
+    const names = [...text.matchAll(/^# TYPE (\S+) /gm)].map((match) => match[1] ?? '');
+    expect(firstCells('docs/metrics.md').sort()).toEqual(names.sort());
+    for (const outcome of DEDUP_OUTCOMES) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
+  });
+
+  test('show the config as the schema has it', () => {
+    expect(read('docs/config.md')).toBe(renderConfigPage());
+    expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
+  });
+
+  test('name only files and npm scripts that exist', () => {
+    const scripts = Object.keys((JSON.parse(read('package.json')) as { scripts: object }).scripts);
+    const pages = [
+      'README.md',
+      'ARCHITECTURE.md',
+      ...readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
+        .filter((name) => name.endsWith('.md'))
+        .map((name) => join('docs', name)),
+    ];
+    for (const page of pages) {
+      const text = read(page);
+      for (const [, script = ''] of text.matchAll(/npm run ([a-z:-]+)/g)) expect(scripts, page).toContain(script);
+      for (const [, target = ''] of text.matchAll(/\]\(((?!http)[^)#]+)/g))
+        expect(() => readFileSync(join(ROOT, page, '..', target)), `${page}: ${target}`).not.toThrow();
+    }
+  });
+});
+
+test('the drawing shows every room there is', () => {
+  const rooms = readdirSync(join(ROOT, 'src'));
+  for (const room of rooms) expect(read('ARCHITECTURE.md')).toContain(`| \`${room}/\``);
+});
+
+test('the house keeps to its plan', () => {
+  expect(lintHouse(join(ROOT, 'src'))).toEqual([]);
+});
