@@ -1,4 +1,8 @@
 import { createUpstream } from '../../src/forward/pool.ts';
-import { describeUpstream } from './upstream.contract.ts';
+import { describeUpstreamAnswers } from './upstream-answers.contract.ts';
+import { describeUpstreamConnections } from './upstream-connections.contract.ts';
+import { describeUpstreamFailures } from './upstream-failures.contract.ts';
 
-describeUpstream('pool', createUpstream);
+describeUpstreamAnswers('pool', createUpstream);
+describeUpstreamFailures('pool', createUpstream);
+describeUpstreamConnections('pool', createUpstream);

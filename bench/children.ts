@@ -1,0 +1,101 @@
+/** Starts the benchmark's processes on the core they belong to and ends each by its own handle, whatever happens. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { openSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
+
+/** The gate has a core to itself; everything else shares the other. */
+export const GATE_CORE = 0;
+/** Where Redis, the app and the load run. */
+export const OTHER_CORE = 1;
+
+const START_WITHIN_MS = 10_000;
+const END_WITHIN_MS = 15_000;
+const running = new Set<ChildProcess>();
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL');
+});
+
+/** What to start, and where. */
+export interface Launch {
+  readonly core: number;
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env?: NodeJS.ProcessEnv;
+  /** File for standard output and error; left out: nowhere and the terminal. */
+  readonly log?: string;
+}
+
+/** Starts a process bound to one core. */
+export function launch({ core, command, args, env, log }: Launch): ChildProcess {
+  const out = log === undefined ? 'ignore' : openSync(log, 'a');
+  const child = spawn('taskset', ['-c', String(core), command, ...args], {
+    stdio: ['ignore', out, log === undefined ? 'inherit' : out],
+    env: { ...process.env, ...env },
+  });
+  running.add(child);
+  child.once('exit', () => running.delete(child));
+  return child;
+}
+
+/** Runs a process to its end and gives what it wrote; rejects if it fails or takes longer than `withinMs`. */
+export function run({ core, command, args, env }: Launch, withinMs: number): Promise<string> {
+  const child = spawn('taskset', ['-c', String(core), command, ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, ...env },
+    timeout: withinMs,
+  });
+  running.add(child);
+  let text = '';
+  child.stdout?.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk;
+  });
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code, signal) => {
+      running.delete(child);
+      if (code === 0) resolve(text);
+      else reject(new Error(`${command} ended with ${code ?? signal}`));
+    });
+  });
+}
+
+/** Asks the process to end, and makes it. */
+export async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  const timer = setTimeout(() => child.kill('SIGKILL'), END_WITHIN_MS);
+  child.kill('SIGTERM');
+  await ended;
+  clearTimeout(timer);
+}
+
+/** Waits until the child takes connections on `port`. */
+export async function untilListening(child: ChildProcess, port: number): Promise<void> {
+  const deadline = performance.now() + START_WITHIN_MS;
+  while (!(await isOpen(port))) {
+    if (child.exitCode !== null) throw new Error(`${child.spawnargs.slice(3).join(' ')} ended with ${child.exitCode}`);
+    if (performance.now() > deadline) throw new Error(`nothing listens on ${port} after ${START_WITHIN_MS} ms`);
+    await pause(20);
+  }
+}
+
+/** A port that was free a moment ago; nginx and Redis know no port 0. */
+export async function findFreePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
+
+function isOpen(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(false));
+  });
+}

@@ -1,0 +1,160 @@
+/** The rivals: how each is configured and started on the gate's core. */
+import type { ChildProcess } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { end, findFreePort, GATE_CORE, launch, untilListening } from './children.ts';
+import { listFamily } from './machine.ts';
+import { type Stage, toNginxHead, toNginxSpools } from './stage.ts';
+
+/** A rival's short name. */
+export type RivalName = 'nginx-lua' | 'express' | 'sidegate';
+
+/** A rival that serves. */
+export interface Contestant {
+  readonly name: RivalName;
+  readonly port: number;
+  /** The process and its workers. */
+  readonly pids: readonly number[];
+  /** Where each event that was handled leaves a line with its id: the app's log, or that of the app with the check inside. */
+  readonly handledLog: string;
+  /** Picks the id from a line; undefined for a line about something else. */
+  readonly readId: (line: string) => string | undefined;
+  readonly stop: () => Promise<void>;
+}
+
+/** In the order of each round: the rivals first. */
+export const RIVALS: readonly RivalName[] = ['nginx-lua', 'express', 'sidegate'];
+
+const BUNDLE = join(import.meta.dirname, '..', 'dist', 'sidegate.mjs');
+const EXPRESS_APP = join(import.meta.dirname, 'rivals', 'express-app.ts');
+const LUA_FOLDER = join(import.meta.dirname, 'rivals');
+
+/** Starts a rival and waits until it serves; `nodeArgs` go to the gate's own Node. */
+export async function startRival(name: RivalName, stage: Stage, nodeArgs: readonly string[] = []): Promise<Contestant> {
+  const port = await findFreePort();
+  const child = await LAUNCHERS[name](stage, port, nodeArgs);
+  await untilListening(child, port);
+  const isInApp = name === 'express';
+  return {
+    name,
+    port,
+    pids: listFamily(child.pid ?? 0),
+    handledLog: isInApp ? join(stage.folder, 'express.log') : stage.appLog,
+    readId: isInApp ? readExpressId : readAppId,
+    stop: () => end(child),
+  };
+}
+
+type Launcher = (stage: Stage, port: number, nodeArgs: readonly string[]) => ChildProcess | Promise<ChildProcess>;
+
+const LAUNCHERS: Readonly<Record<RivalName, Launcher>> = {
+  'nginx-lua': launchNginx,
+  express: launchExpress,
+  sidegate: launchSidegate,
+};
+
+function launchNginx(stage: Stage, port: number): ChildProcess {
+  const config = writeNginxConfig(stage, port);
+  const args = ['-e', join(stage.folder, 'nginx-errors.log'), '-c', config];
+  return launch({ core: GATE_CORE, command: 'nginx', args });
+}
+
+function launchExpress(stage: Stage, port: number): ChildProcess {
+  const args = [EXPRESS_APP, String(port), String(stage.redisPort), join(stage.folder, 'express.log')];
+  const env = { NODE_ENV: 'production', BENCH_SECRET: stage.secret };
+  return launch({ core: GATE_CORE, command: process.execPath, args, env });
+}
+
+async function launchSidegate(stage: Stage, port: number, nodeArgs: readonly string[]): Promise<ChildProcess> {
+  const config = writeSidegateConfig(stage, port, await findFreePort());
+  const env = { NODE_ENV: 'production', BENCH_SECRET: stage.secret };
+  const args = [...nodeArgs, BUNDLE, 'run', '--config', config];
+  return launch({ core: GATE_CORE, command: process.execPath, args, env, log: join(stage.folder, 'sidegate.log') });
+}
+
+/** As a user would write it; all that is not said is sidegate's default. */
+function writeSidegateConfig(stage: Stage, port: number, adminPort: number): string {
+  const file = join(stage.folder, 'sidegate.yaml');
+  const config = `listen:
+  address: 127.0.0.1:${port}
+admin:
+  address: 127.0.0.1:${adminPort}
+store:
+  redis: { url: redis://127.0.0.1:${stage.redisPort} }
+shutdown: { grace: 0s }
+routes:
+  - name: billing
+    match: { path: /hooks/billing }
+    upstream: http://127.0.0.1:${stage.appPort}
+    timeout: 15s
+    webhook:
+      scheme: standard-webhooks
+      keys:
+        - { name: current, secret: { env: BENCH_SECRET } }
+      tolerance: 5m
+      maxBody: 1Mi
+      dedup: { retention: 3d, lease: 60s, inProgress: wait, waitAtMost: 4s, onStoreError: refuse }
+`;
+  writeFileSync(file, config);
+  return file;
+}
+
+function writeNginxConfig(stage: Stage, port: number): string {
+  const { folder, redisPort, appPort, secret } = stage;
+  const file = join(folder, 'nginx.conf');
+  const config = `${toNginxHead(folder, 'nginx', ['ndk_http_module.so', 'ngx_http_lua_module.so'])}
+http {
+  ${toNginxSpools(folder, 'nginx')}
+  lua_package_path "${LUA_FOLDER}/?.lua;/usr/share/lua/5.1/?.lua;;";
+  log_format line escape=json '{"time":"$time_iso8601","requestId":"$request_id","route":"billing","method":"$request_method",'
+    '"status":$status,"webhookId":"$http_webhook_id","client":"$remote_addr","duration":$request_time,'
+    '"upstream":"$upstream_response_time","bytesIn":"$content_length"}';
+  access_log ${join(folder, 'nginx.log')} line buffer=64k flush=1s;
+  client_max_body_size 1m;
+  client_body_buffer_size 1m;
+  keepalive_requests 100000000;
+  keepalive_timeout 65s;
+  init_by_lua_block { gate = require 'gate'; gate.init(${redisPort}, '${secret}') }
+  init_worker_by_lua_block { gate.init_worker() }
+  upstream app {
+    server 127.0.0.1:${appPort};
+    keepalive 256;
+    keepalive_requests 100000000;
+  }
+  server {
+    listen 127.0.0.1:${port};
+    location = /hooks/billing {
+      limit_except POST { deny all; }
+      access_by_lua_block { gate.access() }
+      log_by_lua_block { gate.log() }
+      proxy_pass http://app;
+      proxy_http_version 1.1;
+      proxy_ignore_client_abort on;
+      proxy_connect_timeout 1s;
+      proxy_read_timeout 15s;
+      proxy_set_header Connection "";
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_set_header X-Forwarded-Host $http_host;
+      proxy_set_header Sidegate-Route billing;
+      proxy_set_header Sidegate-Key current;
+      proxy_set_header Sidegate-Request-Id $request_id;
+      proxy_hide_header webhook-delivery;
+      proxy_hide_header X-Slack-No-Retry;
+    }
+    location / { return 404; }
+  }
+}
+`;
+  writeFileSync(file, config);
+  return file;
+}
+
+function readAppId(line: string): string {
+  return line;
+}
+
+function readExpressId(line: string): string | undefined {
+  return line.includes('"outcome":"handled"') ? /"webhookId":"([^"]*)"/.exec(line)?.[1] : undefined;
+}

@@ -1,0 +1,419 @@
+/** What any exchange with an app must do about its connections. */
+import type { Socket } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import type { Clock } from '../../src/core/clock.ts';
+import type { UpstreamExchange, UpstreamFailure } from '../../src/forward/upstream.ts';
+import { FakeClock, settle } from '../support/fake-clock.ts';
+import { answering } from '../support/script-app.ts';
+import { ask, GET, type Heard, type Make, POST, startScript, toOpen } from './upstream-harness.ts';
+
+/** The suite. */
+export function describeUpstreamConnections(name: string, make: Make): void {
+  const open = toOpen(make);
+
+  describe(`${name}: connections`, () => {
+    test('that die on reuse before an answer fail what may not be repeated', async () => {
+      let requests = 0;
+      const port = await startScript((socket) => {
+        socket.on('data', () => {
+          if (++requests === 1) socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+          else socket.destroy();
+        });
+      });
+      const upstream = open(port);
+      await ask(upstream, POST);
+      expect((await ask(upstream, POST)).failure).toMatchObject({ kind: 'reset', nothingSent: false });
+      expect(requests).toBe(2);
+    });
+
+    test('that die on reuse before an answer are repeated once where that does no harm', async () => {
+      let requests = 0;
+      const port = await startScript((socket, connection) => {
+        socket.on('data', () => {
+          requests++;
+          if (connection === 1 && requests > 1) socket.destroy();
+          else socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+        });
+      });
+      const upstream = open(port);
+      await ask(upstream);
+      expect((await ask(upstream)).status).toBe(204);
+      expect(requests).toBe(3);
+    });
+
+    test('that die on reuse again and again are repeated once only', async () => {
+      let requests = 0;
+      const port = await startScript((socket) => {
+        socket.on('data', () => {
+          if (++requests === 1) socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+          else socket.destroy();
+        });
+      });
+      const upstream = open(port);
+      await ask(upstream);
+      expect((await ask(upstream)).failure).toMatchObject({ kind: 'reset', nothingSent: false });
+      expect(requests).toBe(3);
+    });
+
+    test('that die on reuse after a byte of the answer are not repeated', async () => {
+      let requests = 0;
+      const port = await startScript((socket) => {
+        socket.on('data', () => {
+          if (++requests === 1) socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+          else socket.write('H', () => socket.destroy());
+        });
+      });
+      const upstream = open(port);
+      await ask(upstream);
+      expect((await ask(upstream)).failure).toMatchObject({ kind: 'reset' });
+      expect(requests).toBe(2);
+    });
+
+    test('that the app closed while idle are not used again', async () => {
+      let app: Socket | undefined;
+      let connections = 0;
+      const port = await startScript((socket, connection) => {
+        app = socket;
+        connections = connection;
+        answering('HTTP/1.1 204 No Content\r\n\r\n')(socket, connection);
+      });
+      const upstream = open(port);
+      await ask(upstream, POST);
+      const first = app;
+      first?.end();
+      await new Promise((resolve) => first?.once('close', resolve));
+      await settle();
+      expect((await ask(upstream, POST)).status).toBe(204);
+      expect(connections).toBe(2);
+    });
+
+    test('on which the app says something while idle are not used again', async () => {
+      let app: Socket | undefined;
+      let connections = 0;
+      const port = await startScript((socket, connection) => {
+        app = socket;
+        connections = connection;
+        answering('HTTP/1.1 204 No Content\r\n\r\n')(socket, connection);
+      });
+      const upstream = open(port);
+      await ask(upstream, POST);
+      const first = app;
+      first?.write('HTTP/1.1 408 Request Timeout\r\n\r\n');
+      await new Promise((resolve) => first?.once('close', resolve));
+      expect((await ask(upstream, POST)).status).toBe(204);
+      expect(connections).toBe(2);
+    });
+
+    const idle: [string, string, number, number][] = [
+      ['within the time that is set', '', 3_900, 1],
+      ['beyond the time that is set', '', 4_100, 2],
+      ['within a shorter time that the app says, less a margin', 'Keep-Alive: timeout=3\r\n', 1_900, 1],
+      ['beyond a shorter time that the app says, less a margin', 'Keep-Alive: timeout=3\r\n', 2_100, 2],
+      ['beyond half of a very short time that the app says', 'Keep-Alive: timeout=1\r\n', 600, 2],
+      ['beyond the time that is set, though the app allows more', 'Keep-Alive: timeout=60\r\n', 4_100, 2],
+    ];
+    test.each(idle)('idle %s', async (_title, hint, pause, expected) => {
+      const clock = new FakeClock();
+      let connections = 0;
+      const port = await startScript((socket, connection) => {
+        connections = connection;
+        answering(`HTTP/1.1 200 OK\r\n${hint}Content-Length: 0\r\n\r\n`)(socket, connection);
+      });
+      const upstream = open(port, { idleTimeout: 4_000 }, clock);
+      await ask(upstream);
+      await clock.advance(pause);
+      await ask(upstream);
+      expect(connections).toBe(expected);
+    });
+
+    test('idle too long are not used again even where the process was too busy to notice', async () => {
+      let monotonic = 0;
+      const clock: Clock = {
+        now: () => 0,
+        monotonic: () => monotonic,
+        after: () => () => undefined,
+        every: () => () => undefined,
+      };
+      let connections = 0;
+      const port = await startScript((socket, connection) => {
+        connections = connection;
+        answering('HTTP/1.1 204 No Content\r\n\r\n')(socket, connection);
+      });
+      const upstream = open(port, { idleTimeout: 4_000 }, clock);
+      await ask(upstream);
+      monotonic = 4_000;
+      await ask(upstream);
+      expect(connections).toBe(2);
+    });
+
+    test('leave no timer behind when they are gone', async () => {
+      const clock = new FakeClock();
+      const port = await startScript(answering('HTTP/1.1 204 No Content\r\n\r\n'));
+      const upstream = open(port, {}, clock);
+      await ask(upstream);
+      await clock.advance(4_100);
+      expect(clock.timers).toBe(0);
+    });
+
+    test('keep who waits for one no longer than an answer may take, and then nothing was sent', async () => {
+      const clock = new FakeClock();
+      let app: Socket | undefined;
+      let requests = 0;
+      const port = await startScript((socket) =>
+        socket.on('data', () => {
+          requests++;
+          app = socket;
+          socket.write('HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n1');
+        }),
+      );
+      const upstream = open(port, { maxConnections: 1, answerTimeout: 5_000 }, clock);
+      let heard: Heard | undefined;
+      const first = ask(upstream, POST, (started) => {
+        heard = started;
+      });
+      await expect.poll(() => heard?.content.toString()).toBe('1');
+      const second = ask(upstream, POST);
+      await clock.advance(3_000);
+      app?.write('2');
+      await expect.poll(() => heard?.content.toString()).toBe('12');
+      const third = ask(upstream, POST);
+      await clock.advance(2_000);
+      expect((await second).failure).toMatchObject({ kind: 'timeout', nothingSent: true });
+      app?.write('3');
+      expect((await first).content.toString()).toBe('123');
+      await expect.poll(() => requests).toBe(2);
+      app?.write('23');
+      expect((await third).content.toString()).toBe('123');
+    });
+
+    test('are closed by close() when they are done, and the answer under way comes whole', async () => {
+      let app: Socket | undefined;
+      const port = await startScript((socket) =>
+        socket.on('data', () => {
+          app = socket;
+          socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel');
+        }),
+      );
+      const upstream = open(port);
+      let heard: Heard | undefined;
+      const asked = ask(upstream, POST, (started) => {
+        heard = started;
+      });
+      await expect.poll(() => heard?.content.toString()).toBe('hel');
+      upstream.close();
+      const closed = new Promise((resolve) => app?.once('close', resolve));
+      app?.write('lo');
+      expect((await asked).content.toString()).toBe('hello');
+      await closed;
+    });
+
+    test('are closed at once by close() while idle, and by destroy() while busy, telling nobody', async () => {
+      let closed = 0;
+      let silent = false;
+      const port = await startScript((socket) => {
+        socket.on('close', () => closed++);
+        socket.on('data', () => (silent ? undefined : socket.write('HTTP/1.1 204 No Content\r\n\r\n')));
+      });
+      const upstream = open(port);
+      await ask(upstream);
+      upstream.close();
+      await expect.poll(() => closed).toBe(1);
+      silent = true;
+      let calls = 0;
+      const count = (): boolean => ++calls > 0;
+      upstream.send(POST, { onInformation: count, onHead: count, onData: count, onEnd: count, onFailure: count });
+      await settle();
+      upstream.destroy();
+      await settle();
+      expect(calls).toBe(0);
+    });
+
+    test('that die on first use are not repeated', async () => {
+      let requests = 0;
+      const port = await startScript((socket) => {
+        socket.on('data', () => {
+          requests++;
+          socket.destroy();
+        });
+      });
+      expect((await ask(open(port))).failure).toMatchObject({ kind: 'reset' });
+      expect(requests).toBe(1);
+    });
+
+    test('on which the app said more than was asked are not used again', async () => {
+      let connections = 0;
+      const port = await startScript((socket, connection) => {
+        connections = connection;
+        answering('HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison')(socket, connection);
+      });
+      const upstream = open(port);
+      for (let i = 0; i < 3; i++) expect((await ask(upstream)).status).toBe(204);
+      expect(connections).toBe(3);
+    });
+
+    test('on which the app said more than was asked answer nobody who waits for a connection', async () => {
+      let connections = 0;
+      const port = await startScript((socket, connection) => {
+        connections = connection;
+        answering('HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison')(socket, connection);
+      });
+      const upstream = open(port, { maxConnections: 1 });
+      const heard = await Promise.all([ask(upstream), ask(upstream), ask(upstream)]);
+      expect(heard.map(({ status, content }) => [status, content.toString()])).toEqual(Array(3).fill([204, '']));
+      expect(connections).toBe(3);
+    });
+
+    test('are at most as many as allowed; the rest waits its turn', async () => {
+      let open_ = 0;
+      let most = 0;
+      const port = await startScript((socket, connection) => {
+        most = Math.max(most, ++open_);
+        socket.on('close', () => open_--);
+        answering('HTTP/1.1 204 No Content\r\n\r\n')(socket, connection);
+      });
+      const upstream = open(port, { maxConnections: 2 });
+      const all = await Promise.all(Array.from({ length: 10 }, () => ask(upstream)));
+      expect(all.map(({ status }) => status)).toEqual(Array(10).fill(204));
+      expect(most).toBe(2);
+    });
+
+    test('tell the listener nothing more after an abort', async () => {
+      let isAsked = false;
+      const port = await startScript((socket) =>
+        socket.on('data', () => {
+          isAsked = true;
+        }),
+      );
+      let calls = 0;
+      const upstream = open(port);
+      const exchange = upstream.send(POST, {
+        onInformation: () => calls++,
+        onHead: () => calls++,
+        onData: () => ++calls > 0,
+        onEnd: () => calls++,
+        onFailure: () => calls++,
+      });
+      await expect.poll(() => isAsked).toBe(true);
+      exchange.abort();
+      await settle();
+      expect(calls).toBe(0);
+    });
+
+    test('are not opened for a request that is aborted while it waits', async () => {
+      let requests = 0;
+      let app: Socket | undefined;
+      const port = await startScript((socket) =>
+        socket.on('data', () => {
+          requests++;
+          app = socket;
+        }),
+      );
+      const upstream = open(port, { maxConnections: 1 });
+      const first = ask(upstream, POST);
+      let waiting: UpstreamExchange | undefined;
+      void ask(upstream, POST, (heard) => {
+        waiting = heard.exchange;
+      });
+      await expect.poll(() => requests).toBe(1);
+      waiting?.abort();
+      app?.write('HTTP/1.1 204 No Content\r\n\r\n');
+      await first;
+      await settle();
+      expect(requests).toBe(1);
+    });
+
+    test('wait for a paused listener without end, and hear the rest afterwards', async () => {
+      const clock = new FakeClock();
+      const chunk = '5\r\nhello\r\n';
+      const port = await startScript(answering(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunk.repeat(3)}`));
+      let received = '';
+      let failure: UpstreamFailure | undefined;
+      const exchange = open(port, { answerTimeout: 5_000 }, clock).send(GET, {
+        onInformation: () => undefined,
+        onHead: () => undefined,
+        onData(bytes) {
+          received += bytes.toString();
+          return false;
+        },
+        onEnd: () => undefined,
+        onFailure(told) {
+          failure = told;
+        },
+      });
+      await expect.poll(() => received).toBe('hellohellohello');
+      await clock.advance(60_000);
+      expect(failure).toBeUndefined();
+      exchange.resume();
+      exchange.resume();
+      await clock.advance(5_100);
+      expect(failure).toMatchObject({ kind: 'timeout' });
+      exchange.resume();
+    });
+
+    test('are used again after an answer that ended while the listener was paused', async () => {
+      let connections = 0;
+      const port = await startScript((socket, connection) => {
+        connections = connection;
+        answering('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')(socket, connection);
+      });
+      const upstream = open(port);
+      await new Promise<void>((resolve) => {
+        upstream.send(GET, {
+          onInformation: () => undefined,
+          onHead: () => undefined,
+          onData: () => false,
+          onEnd: () => resolve(),
+          onFailure: () => undefined,
+        });
+      });
+      expect((await ask(upstream)).content.toString()).toBe('ok');
+      expect(connections).toBe(1);
+    });
+
+    test('find an app that listens on one address of several', async () => {
+      const port = await startScript(answering('HTTP/1.1 204 No Content\r\n\r\n'));
+      expect((await ask(open(port, { host: 'localhost' }))).status).toBe(204);
+    });
+
+    test('carry content of 300 KB byte for byte, and an answer that comes byte by byte', async () => {
+      const body = Buffer.from(Array.from({ length: 300_000 }, (_, i) => (i * 7) & 0xff));
+      const answer = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-A: 1\r\n\r\n';
+      let seen = Buffer.alloc(0);
+      const port = await startScript((socket) => {
+        socket.on('data', (chunk: Buffer) => {
+          seen = Buffer.concat([seen, chunk]);
+          if (seen.subarray(-body.length).equals(body)) for (const byte of answer) socket.write(byte);
+        });
+      });
+      const heard = await ask(open(port), { ...POST, headers: ['Host', 'a', 'Content-Length', String(body.length)], body });
+      expect(heard.content.toString()).toBe('hello');
+      expect(heard.trailers).toEqual(['X-A', '1']);
+      expect(seen.indexOf('\r\n\r\n') + 4 + body.length).toBe(seen.length);
+    });
+
+    test('pause the app when the listener asks for it, and lose nothing', async () => {
+      const content = Buffer.alloc(3_000_000, 'x');
+      const port = await startScript((socket) => {
+        socket.on('data', () => {
+          socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${content.length}\r\n\r\n`);
+          socket.write(content);
+        });
+      });
+      let received = 0;
+      await new Promise<void>((resolve, reject) => {
+        const exchange: UpstreamExchange = open(port).send(GET, {
+          onInformation: () => undefined,
+          onHead: () => undefined,
+          onData: (chunk) => {
+            received += chunk.length;
+            setImmediate(() => exchange.resume());
+            return false;
+          },
+          onEnd: () => resolve(),
+          onFailure: (failure) => reject(new Error(failure.detail)),
+        });
+      });
+      expect(received).toBe(content.length);
+    });
+  });
+}

@@ -1,0 +1,98 @@
+/** What the contract of the exchange with an app is written with. */
+import { afterEach } from 'vitest';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
+import type { RawHeaders } from '../../src/core/headers.ts';
+import type {
+  Upstream,
+  UpstreamExchange,
+  UpstreamFailure,
+  UpstreamOptions,
+  UpstreamRequest,
+} from '../../src/forward/upstream.ts';
+import { type Script, startScriptApp } from '../support/script-app.ts';
+
+/** Everything a listener heard. */
+export interface Heard {
+  informations: [number, RawHeaders][];
+  status?: number;
+  statusText?: string;
+  headers?: RawHeaders;
+  content: Buffer;
+  trailers?: RawHeaders;
+  failure?: UpstreamFailure;
+  exchange?: UpstreamExchange;
+}
+
+/** Builds the implementation under test. */
+export type Make = (options: UpstreamOptions, clock: Clock) => Upstream;
+
+const closers: (() => void)[] = [];
+afterEach(closeNow);
+
+/** Closes something once the test is over. */
+export function closeAfterTest(close: () => void): void {
+  closers.push(close);
+}
+
+/** Closes everything that was left for the end of the test. */
+export function closeNow(): void {
+  for (const close of closers.splice(0)) close();
+}
+
+/** The port of an app that runs a script on each connection, until the test is over. */
+export async function startScript(script: Script): Promise<number> {
+  const app = await startScriptApp(script);
+  closers.push(() => app.close());
+  return app.port;
+}
+
+function toOptions(port: number, over: Partial<UpstreamOptions> = {}): UpstreamOptions {
+  return {
+    host: '127.0.0.1',
+    port,
+    connectTimeout: 1_000,
+    answerTimeout: 5_000,
+    idleTimeout: 4_000,
+    maxConnections: 4,
+    maxHeadBytes: 16_384,
+    ...over,
+  };
+}
+
+/** A request without content, which may be repeated. */
+export const GET: UpstreamRequest = { method: 'GET', path: '/', headers: ['Host', 'a'], body: Buffer.alloc(0), repeatable: true };
+/** A request with content, which may not be repeated. */
+export const POST: UpstreamRequest = {
+  method: 'POST',
+  path: '/',
+  headers: ['Host', 'a', 'Content-Length', '2'],
+  body: Buffer.from('{}'),
+  repeatable: false,
+};
+
+/** Sends a request and hears the answer to its end. */
+export function ask(upstream: Upstream, request: UpstreamRequest = GET, onStart?: (heard: Heard) => void): Promise<Heard> {
+  return new Promise((resolve) => {
+    const heard: Heard = { informations: [], content: Buffer.alloc(0) };
+    heard.exchange = upstream.send(request, {
+      onInformation: (status, headers) => void heard.informations.push([status, headers]),
+      onHead: (status, statusText, headers) => void Object.assign(heard, { status, statusText, headers }),
+      onData: (chunk) => {
+        heard.content = Buffer.concat([heard.content, chunk]);
+        return true;
+      },
+      onEnd: (trailers) => resolve(Object.assign(heard, { trailers })),
+      onFailure: (failure) => resolve(Object.assign(heard, { failure })),
+    });
+    onStart?.(heard);
+  });
+}
+
+/** Opens pools that are closed after the test. */
+export function toOpen(make: Make): (port: number, over?: Partial<UpstreamOptions>, clock?: Clock) => Upstream {
+  return (port, over = {}, clock = systemClock) => {
+    const upstream = make(toOptions(port, over), clock);
+    closers.push(() => upstream.close());
+    return upstream;
+  };
+}
