@@ -31,34 +31,42 @@ describe('the image', () => {
 
   test('bounds the heap by the memory there is, by a flag this Node knows', () => {
     const [, flag = ''] = /ENTRYPOINT \["node", "(--[^"]+)"/.exec(dockerfile) ?? [];
-    const limit = (...flags: string[]): number => Number(execFileSync(process.execPath, [...flags, '-p', 'v8.getHeapStatistics().heap_size_limit'], { encoding: 'utf8' }));
+    const limit = (...flags: string[]): number =>
+      Number(execFileSync(process.execPath, [...flags, '-p', 'v8.getHeapStatistics().heap_size_limit'], { encoding: 'utf8' }));
     expect(flag).toMatch(/^--max-old-space-size-percentage=\d\d$/);
     expect(limit(flag)).toBeGreaterThan(limit(flag.replace(/\d\d$/, '10')) * 3);
   });
 
-  test.skipIf(process.getuid?.() !== 0)('serves as user 65532 from one file in a read-only folder, with an empty environment', async () => {
-    writeFileSync(join(folder, 'secret'), SECRET);
-    writeFileSync(
-      join(folder, 'gate.yaml'),
-      `listen: { address: "127.0.0.1:0" }\nadmin: { address: "127.0.0.1:0" }\nshutdown: { grace: 0ms }\nroutes:\n  - name: a\n    match: { path: /hooks/billing }\n    upstream: http://127.0.0.1:${app.port}\n    webhook: { keys: [{ name: k, secret: { file: secret } }] }\n`,
-    );
-    copyFileSync(process.execPath, join(folder, 'node'));
-    for (const name of ['sidegate.mjs', 'secret', 'gate.yaml']) chmodSync(join(folder, name), 0o444);
-    chmodSync(folder, 0o555);
-    const child = spawn(join(folder, 'node'), ['--max-old-space-size-percentage=65', 'sidegate.mjs', 'run', '--config', 'gate.yaml'], { cwd: folder, uid: 65532, gid: 65532, env: {}, stdio: ['ignore', 'pipe', 'inherit'] });
-    const port = await new Promise<number>((done, fail) => {
-      let text = '';
-      child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
-        text += chunk;
-        const line = text.split('\n').find((each) => each.includes('"listening"'));
-        if (line !== undefined) done(Number((JSON.parse(line) as { port: number }).port));
+  test.skipIf(process.getuid?.() !== 0)(
+    'serves as user 65532 from one file in a read-only folder, with an empty environment',
+    async () => {
+      writeFileSync(join(folder, 'secret'), SECRET);
+      writeFileSync(
+        join(folder, 'gate.yaml'),
+        `listen: { address: "127.0.0.1:0" }\nadmin: { address: "127.0.0.1:0" }\nshutdown: { grace: 0ms }\nroutes:\n  - name: a\n    match: { path: /hooks/billing }\n    upstream: http://127.0.0.1:${app.port}\n    webhook: { keys: [{ name: k, secret: { file: secret } }] }\n`,
+      );
+      copyFileSync(process.execPath, join(folder, 'node'));
+      for (const name of ['sidegate.mjs', 'secret', 'gate.yaml']) chmodSync(join(folder, name), 0o444);
+      chmodSync(folder, 0o555);
+      const child = spawn(
+        join(folder, 'node'),
+        ['--max-old-space-size-percentage=65', 'sidegate.mjs', 'run', '--config', 'gate.yaml'],
+        { cwd: folder, uid: 65532, gid: 65532, env: {}, stdio: ['ignore', 'pipe', 'inherit'] },
+      );
+      const port = await new Promise<number>((done, fail) => {
+        let text = '';
+        child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+          text += chunk;
+          const line = text.split('\n').find((each) => each.includes('"listening"'));
+          if (line !== undefined) done(Number((JSON.parse(line) as { port: number }).port));
+        });
+        child.once('exit', (code) => fail(new Error(`ended with ${code}`)));
       });
-      child.once('exit', (code) => fail(new Error(`ended with ${code}`)));
-    });
-    expect((await send(port, makeDelivery())).text).toBe('handled');
-    const ended = new Promise((done) => child.once('exit', done));
-    child.kill('SIGTERM');
-    expect(await ended).toBe(0);
-    chmodSync(folder, 0o755);
-  });
+      expect((await send(port, makeDelivery())).text).toBe('handled');
+      const ended = new Promise((done) => child.once('exit', done));
+      child.kill('SIGTERM');
+      expect(await ended).toBe(0);
+      chmodSync(folder, 0o755);
+    },
+  );
 });
