@@ -67,8 +67,8 @@ function toFields(text: string, at: number): string[] | undefined {
     const newline = text.indexOf(NEWLINE, start);
     const end = newline === -1 ? text.length : newline;
     const colon = text.indexOf(':', start);
-    if (colon === -1 || colon > end) return undefined;
-    const name = text.slice(start, colon);
+    // A line without a colon makes a name with a line break in it, which is none either.
+    const name = colon === -1 ? '' : text.slice(start, colon);
     if (!TOKEN.test(name)) return undefined;
     fields.push(name, sliceTrimmed(text, colon + 1, end));
     start = end + NEWLINE.length;

@@ -63,7 +63,6 @@ export class AnswerParser {
     this.#isHead = method === 'HEAD';
     this.#informations = 0;
     this.#trailers = NO_HEADERS;
-    this.#pending = undefined;
   }
 
   /** Takes bytes, which may be overwritten after the call. */
@@ -138,7 +137,7 @@ export class AnswerParser {
       this.#state = 'length';
       this.#left = head.length;
     }
-    this.#events.onHead(this.#state === 'until-close' ? { ...head, keepsAlive: false } : head);
+    this.#events.onHead(head);
   }
 
   #readContent(bytes: Buffer, next: State): Buffer | undefined {

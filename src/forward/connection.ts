@@ -11,8 +11,6 @@ import type { AnswerListener, UpstreamFailure, UpstreamOptions, UpstreamRequest 
 export interface Job {
   readonly request: UpstreamRequest;
   readonly listener: AnswerListener;
-  /** It was sent once already, on a connection that turned out dead. */
-  wasRepeated: boolean;
   /** What carries it now. */
   connection: Connection | undefined;
 }
@@ -164,7 +162,6 @@ export class Connection implements AnswerEvents {
   }
 
   #onRead(bytes: Buffer): boolean {
-    if (this.#isGone) return true;
     this.#hasAnswerBytes = true;
     try {
       this.#parse(bytes);
@@ -208,11 +205,10 @@ export class Connection implements AnswerEvents {
     const job = this.#job;
     if (job === undefined) return this.destroy();
     if (!this.#isConnected) return this.#fail({ kind: 'connect', nothingSent: true, detail });
-    if (!this.#isReused || this.#hasAnswerBytes || !job.request.repeatable || job.wasRepeated)
+    if (!this.#isReused || this.#hasAnswerBytes || !job.request.repeatable)
       return this.#fail({ kind: 'reset', nothingSent: false, detail });
     this.#takeJob();
-    job.wasRepeated = true;
-    // Before our place is given away to one who waits.
+    // Before our place is given away to one who waits. Once only, as a new connection is not a reused one.
     this.#owner.onDeadOnReuse(job);
     this.destroy();
   }

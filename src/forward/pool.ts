@@ -121,7 +121,6 @@ class Pool implements Upstream, ConnectionOwner {
 class PooledJob implements Job, UpstreamExchange {
   readonly request: UpstreamRequest;
   readonly listener: AnswerListener;
-  wasRepeated = false;
   connection: Connection | undefined = undefined;
   waitsUntil: Milliseconds = 0;
   readonly #pool: Pool;

@@ -187,6 +187,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
     });
 
     test('are closed by close() when they are done, and the answer under way comes whole', async () => {
+      const clock = new FakeClock();
       let app: Socket | undefined;
       const port = await startScript((socket) =>
         socket.on('data', () => {
@@ -194,7 +195,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
           socket.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel');
         }),
       );
-      const upstream = open(port);
+      const upstream = open(port, {}, clock);
       let heard: Heard | undefined;
       const asked = ask(upstream, POST, (started) => {
         heard = started;
@@ -209,23 +210,27 @@ export function describeUpstreamConnections(name: string, make: Make): void {
 
     test('are closed at once by close() while idle, and by destroy() while busy, telling nobody', async () => {
       let closed = 0;
+      let opened = 0;
       let silent = false;
-      const port = await startScript((socket) => {
+      const port = await startScript((socket, connection) => {
+        opened = connection;
         socket.on('close', () => closed++);
         socket.on('data', () => (silent ? undefined : socket.write('HTTP/1.1 204 No Content\r\n\r\n')));
       });
-      const upstream = open(port);
+      const upstream = open(port, { maxConnections: 1 });
       await ask(upstream);
       upstream.close();
       await expect.poll(() => closed).toBe(1);
       silent = true;
       let calls = 0;
       const count = (): boolean => ++calls > 0;
-      upstream.send(POST, { onInformation: count, onHead: count, onData: count, onEnd: count, onFailure: count });
-      await settle();
+      const listener = { onInformation: count, onHead: count, onData: count, onEnd: count, onFailure: count };
+      for (let i = 0; i < 2; i++) upstream.send(POST, listener);
+      await expect.poll(() => opened).toBe(2);
       upstream.destroy();
+      await expect.poll(() => closed).toBe(2);
       await settle();
-      expect(calls).toBe(0);
+      expect([calls, opened]).toEqual([0, 2]);
     });
 
     test('that die on first use are not repeated', async () => {
@@ -261,6 +266,64 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       const heard = await Promise.all([ask(upstream), ask(upstream), ask(upstream)]);
       expect(heard.map(({ status, content }) => [status, content.toString()])).toEqual(Array(3).fill([204, '']));
       expect(connections).toBe(3);
+    });
+
+    test('with a request that the app has not read to its end are not used again', async () => {
+      let connections = 0;
+      const port = await startScript((socket, connection) => {
+        connections = connection;
+        socket.write('HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n');
+      });
+      const upstream = open(port);
+      const body = Buffer.alloc(20_000_000);
+      const large = { ...POST, headers: ['Host', 'a', 'Content-Length', String(body.length)], body };
+      for (const expected of [1, 2]) {
+        expect((await ask(upstream, large)).status).toBe(413);
+        expect(connections).toBe(expected);
+      }
+    });
+
+    test('on which an exchange was aborted within its answer are not used again', async () => {
+      let connections = 0;
+      const port = await startScript((socket, connection) => {
+        connections = connection;
+        answering('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')(socket, connection);
+      });
+      const upstream = open(port);
+      await new Promise<void>((resolve, reject) => {
+        const exchange: UpstreamExchange = upstream.send(GET, {
+          onInformation: () => undefined,
+          onHead() {
+            exchange.abort();
+            setImmediate(resolve);
+          },
+          onData: () => true,
+          onEnd: () => reject(new Error('ended')),
+          onFailure: () => reject(new Error('failed')),
+        });
+      });
+      expect((await ask(upstream)).content.toString()).toBe('ok');
+      expect(connections).toBe(2);
+    });
+
+    test('that die on reuse are replaced one by one, though others wait', async () => {
+      let openNow = 0;
+      let most = 0;
+      const port = await startScript((socket, connection) => {
+        openNow++;
+        let requests = 0;
+        socket.on('close', () => openNow--);
+        socket.on('data', () => {
+          most = Math.max(most, openNow);
+          if (connection === 1 && ++requests === 2) socket.destroy();
+          else socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+        });
+      });
+      const upstream = open(port, { maxConnections: 1 });
+      await ask(upstream);
+      const heard = await Promise.all([ask(upstream), ask(upstream), ask(upstream)]);
+      expect(heard.map(({ status }) => status)).toEqual([204, 204, 204]);
+      expect(most).toBe(1);
     });
 
     test('are at most as many as allowed; the rest waits its turn', async () => {

@@ -17,7 +17,7 @@ export interface Heard {
   status?: number;
   statusText?: string;
   headers?: RawHeaders;
-  content: Buffer;
+  readonly content: Buffer;
   trailers?: RawHeaders;
   failure?: UpstreamFailure;
   exchange?: UpstreamExchange;
@@ -73,12 +73,19 @@ export const POST: UpstreamRequest = {
 /** Sends a request and hears the answer to its end. */
 export function ask(upstream: Upstream, request: UpstreamRequest = GET, onStart?: (heard: Heard) => void): Promise<Heard> {
   return new Promise((resolve) => {
-    const heard: Heard = { informations: [], content: Buffer.alloc(0) };
+    // Kept as they are: the listener owns what it is given.
+    const chunks: Buffer[] = [];
+    const heard: Heard = {
+      informations: [],
+      get content() {
+        return Buffer.concat(chunks);
+      },
+    };
     heard.exchange = upstream.send(request, {
       onInformation: (status, headers) => void heard.informations.push([status, headers]),
       onHead: (status, statusText, headers) => void Object.assign(heard, { status, statusText, headers }),
       onData: (chunk) => {
-        heard.content = Buffer.concat([heard.content, chunk]);
+        chunks.push(chunk);
         return true;
       },
       onEnd: (trailers) => resolve(Object.assign(heard, { trailers })),

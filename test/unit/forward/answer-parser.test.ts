@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { AnswerParser } from '../../../src/forward/answer-parser.ts';
 
 /** All that a parser says of some bytes, cut at the given places. */
-function parse(bytes: Buffer, cuts: readonly number[], method = 'GET'): string[] {
+function parse(bytes: Buffer, cuts: readonly number[], method = 'GET', maxHeadBytes = 4_096): string[] {
   const said: string[] = [];
   let content = '';
   const parser = new AnswerParser(
@@ -15,7 +15,7 @@ function parse(bytes: Buffer, cuts: readonly number[], method = 'GET'): string[]
         content += chunk.toString('latin1');
       },
     },
-    4096,
+    maxHeadBytes,
   );
   parser.expect(method);
   const ends = [...new Set(cuts)].filter((cut) => cut > 0 && cut < bytes.length).sort((a, b) => a - b);
@@ -81,6 +81,17 @@ test('reads the idle time the app says, and the options of Connection', () => {
   expect(parse(Buffer.from(ANSWERS[0] as string), [])[0]).toContain('true 5');
   expect(parse(Buffer.from(ANSWERS[1] as string), [])[1]).toContain('false undefined');
   expect(parse(Buffer.from('HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n'), [])[0]).toContain('false undefined');
+});
+
+test('heeds close in any of several Connection lines', () => {
+  const head = 'HTTP/1.1 200 OK\r\nConnection: close\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n';
+  expect(parse(Buffer.from(head), [])[0]).toContain('false undefined');
+});
+
+test('reads a head of spaces in linear time', () => {
+  const value = `x${' '.repeat(1_000_000)}y`;
+  const text = `HTTP/1.1 200 OK\r\nX-A: ${value}\r\nContent-Length: 0\r\n\r\n`;
+  expect(parse(Buffer.from(text), [], 'GET', 2_000_000)[0]).toContain(value);
 });
 
 test('says that bytes are left over behind the answer', () => {

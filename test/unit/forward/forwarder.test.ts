@@ -328,12 +328,17 @@ describe('a sender', () => {
     const warnings: Error[] = [];
     const onWarning = (warning: Error): number => warnings.push(warning);
     process.on('warning', onWarning);
-    const piece = `4000\r\n${'x'.repeat(0x4000)}\r\n`;
+    const pieces = `4000\r\n${'x'.repeat(0x4000)}\r\n${'1\r\nx\r\n'.repeat(200)}`;
     const relay = await startRelayTo(
-      answering(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${piece.repeat(20)}${'1\r\nx\r\n'.repeat(9_000)}0\r\n\r\n`),
+      answering(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${pieces.repeat(1_000)}0\r\n\r\n`),
     );
-    expect((await send(relay.port)).body).toHaveLength(20 * 0x4000 + 9_000);
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    sender.pause();
+    await expect.poll(() => relay.responses[0]?.writableNeedDrain).toBe(true);
+    sender.resume();
+    await new Promise((resolve) => sender.once('close', resolve));
     await settle();
+    expect(relay.outcomes).toMatchObject([{ kind: 'answered' }]);
     process.off('warning', onWarning);
     expect(warnings).toEqual([]);
   });
