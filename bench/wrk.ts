@@ -1,9 +1,10 @@
 /** Closed-loop load by wrk: as many requests as the gate takes, to see what one costs. */
 import { join } from 'node:path';
 import { OTHER_CORE, run } from './children.ts';
+import type { PacedResult } from './open-loop.ts';
 import type { Deliveries } from './sign.ts';
 
-/** What came back. */
+/** What came back, of either sender. */
 export interface LoadResult {
   /** Answers received. */
   readonly requests: number;
@@ -12,6 +13,8 @@ export interface LoadResult {
   readonly statuses: Readonly<Record<string, number>>;
   /** Requests that got no answer at all. */
   readonly failed: number;
+  /** Only of the open-loop sender. */
+  readonly paced?: PacedResult;
 }
 
 /** How wrk is to send. */

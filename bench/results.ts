@@ -1,0 +1,157 @@
+/** Writes the report: medians, ratios, and where the gate stands against its goals. */
+import { describeMachine } from './machine.ts';
+import type { RivalName } from './rivals.ts';
+import type { Measurement, Scenario, ScenarioName } from './scenarios.ts';
+import { describeTools } from './setup.ts';
+import { median, ratioOfMedians } from './statistics.ts';
+
+/** All measurements of one rival in one scenario, a round each. */
+export interface Series {
+  readonly scenario: Scenario;
+  readonly rival: RivalName;
+  readonly rounds: readonly Measurement[];
+}
+
+/** What the report says of the run itself. */
+export interface RunFacts {
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly date: string;
+  /** Share of all cores that others took just before the run. */
+  readonly busyBefore: number;
+}
+
+const LABELS: Readonly<Record<RivalName, string>> = {
+  'nginx-lua': 'nginx + Lua',
+  express: 'express in-app',
+  sidegate: 'sidegate',
+};
+/** CPU per accepted delivery, as a share of the rival's. */
+const GOALS: readonly { readonly rival: RivalName; readonly most: number }[] = [
+  { rival: 'nginx-lua', most: 1.0 },
+  { rival: 'express', most: 0.9 },
+];
+const QUIET_SHARE = 0.05;
+
+/** The whole report in Markdown. */
+export function toReport(series: readonly Series[], facts: RunFacts): string {
+  const scenarios = [...new Set(series.map(({ scenario }) => scenario))];
+  return [
+    '# Benchmark results',
+    '',
+    'Written by `npm run bench`; do not edit.',
+    '',
+    ...describeRun(facts),
+    '',
+    '## Where it stands',
+    '',
+    ...toStanding(series),
+    '',
+    '## Figures',
+    '',
+    'Medians over the rounds, the lowest and highest round in brackets. CPU is user and system time of the gate and its workers.',
+    '',
+    ...scenarios.flatMap((scenario) => toTable(scenario, series)),
+    ...describeRivals(),
+  ].join('\n');
+}
+
+function describeRun({ rounds, seconds, date, busyBefore }: RunFacts): string[] {
+  const noise = busyBefore > QUIET_SHARE ? ' **The machine was not quiet: take ratios only, and with care.**' : '';
+  return [
+    `${date}; ${[...describeMachine(), ...describeTools()].join('; ')}.`,
+    `${rounds} rounds of ${seconds} s for each scenario and rival, in turns (nginx, express, sidegate, nginx, …), each round with fresh`,
+    'processes that were warmed up first. The gate has one core to itself; Redis, the app and the load share the other.',
+    `Just before the run other work took ${toPercent(busyBefore)} of the machine.${noise}`,
+  ];
+}
+
+function toStanding(series: readonly Series[]): string[] {
+  const own = valuesOf(series, 'accepted', 'sidegate', 'cpuMicroseconds');
+  const rows = GOALS.map(({ rival, most }) => {
+    const theirs = valuesOf(series, 'accepted', rival, 'cpuMicroseconds');
+    if (own.length === 0 || theirs.length === 0) return undefined;
+    const ratio = ratioOfMedians(own, theirs);
+    const verdict = ratio <= most ? 'reached' : `missed: ${toFixed((ratio / most - 1) * 100, 0)} % above`;
+    return `| CPU per accepted delivery against ${LABELS[rival]} | ≤ ${most.toFixed(1)} × | ${ratio.toFixed(2)} × | ${verdict} |`;
+  }).filter((row) => row !== undefined);
+  const wrong = series.flatMap(({ scenario, rival, rounds }) =>
+    rounds.flatMap((round) => round.wrong.map((line) => `- ${LABELS[rival]}, ${scenario.title}: ${line}`)),
+  );
+  const checked = series.reduce((sum, { rounds }) => sum + rounds.reduce((requests, round) => requests + round.requests, 0), 0);
+  return [
+    '| goal | asked | measured | |',
+    '|---|---|---|---|',
+    ...rows,
+    `| wrong answers, lost or repeated events | 0 | ${wrong.length === 0 ? 0 : 'some'} | of ${checked} requests, all rivals |`,
+    ...(wrong.length === 0 ? [] : ['', ...wrong]),
+  ];
+}
+
+function toTable(scenario: Scenario, series: readonly Series[]): string[] {
+  const rows = series.filter((one) => one.scenario === scenario);
+  const isPaced = scenario.rate !== undefined;
+  const columns = isPaced
+    ? ['CPU µs/request', 'p50 ms', 'p99 ms', 'worst ms', 'sender late p99 ms', 'RSS MiB']
+    : ['CPU µs/request', 'requests/s', 'RSS MiB'];
+  const own = rows.find(({ rival }) => rival === 'sidegate');
+  return [
+    `### ${scenario.title}`,
+    '',
+    `| | ${columns.join(' | ')} | sidegate's CPU against it |`,
+    `|---|${columns.map(() => '---').join('|')}|---|`,
+    ...rows.map((row) => `| ${LABELS[row.rival]} | ${toCells(row, isPaced).join(' | ')} | ${toRatio(own, row)} |`),
+    '',
+  ];
+}
+
+function toCells({ rounds }: Series, isPaced: boolean): string[] {
+  const cpu = toSpread(rounds.map((round) => round.cpuMicroseconds));
+  const rss = toFixed(median(rounds.map((round) => round.rssMebibytes)), 0);
+  if (!isPaced) return [cpu, toFixed(median(rounds.map((round) => round.requestsPerSecond)), 0), rss];
+  const paced = rounds.map((round) => round.paced).filter((one) => one !== undefined);
+  const times = (['p50', 'p99', 'worst', 'senderLateP99'] as const).map((name) => median(paced.map((one) => one[name])));
+  return [cpu, ...times.map((time) => toFixed(time, 2)), rss];
+}
+
+function toRatio(own: Series | undefined, other: Series): string {
+  if (own === undefined || own === other) return '';
+  const [ours, theirs] = [own, other].map(({ rounds }) => rounds.map((round) => round.cpuMicroseconds));
+  return `${ratioOfMedians(ours ?? [], theirs ?? []).toFixed(2)} ×`;
+}
+
+function valuesOf(series: readonly Series[], scenario: ScenarioName, rival: RivalName, field: 'cpuMicroseconds'): number[] {
+  const found = series.find((one) => one.scenario.name === scenario && one.rival === rival);
+  return found?.rounds.map((round) => round[field]) ?? [];
+}
+
+function toSpread(values: readonly number[]): string {
+  if (values.length < 2) return toFixed(median(values), 1);
+  return `${toFixed(median(values), 1)} (${toFixed(Math.min(...values), 1)}–${toFixed(Math.max(...values), 1)})`;
+}
+
+function toFixed(value: number, digits: number): string {
+  return value.toFixed(digits);
+}
+
+function toPercent(share: number): string {
+  return `${(share * 100).toFixed(0)} %`;
+}
+
+function describeRivals(): string[] {
+  return [
+    '## Who does what',
+    '',
+    '- **nginx + Lua**: one worker; the same checks of headers, timestamp, signature list and content; HMAC by libcrypto through FFI',
+    '  with a context keyed once; claim, confirm and release by Lua scripts with a fencing token; confirms sent after the answer and',
+    '  pipelined; kept-alive connections to Redis and to the app; one buffered log line a request.',
+    '- **express in-app**: express 5, the `standardwebhooks` library, one `SET NX` by ioredis with auto-pipelining, the answer from the',
+    '  same process, one buffered pino line a request. No proxying, no second phase, laxer checks: an event whose handler fails is lost.',
+    '- **sidegate**: the bundle with its default settings and Redis. It also keeps metrics and a digest of the content, bounds every wait',
+    '  and counts what it refuses.',
+    '- **the app** behind nginx + Lua and sidegate: an nginx that takes the content in, answers 200 and logs the id.',
+    '- **load**: wrk with 32 kept-alive connections and unique signed deliveries; for the fixed rate, an open-loop sender that measures',
+    '  from the moment a request was due.',
+    '',
+  ];
+}

@@ -1,0 +1,14 @@
+/** Middle values: on a shared machine a mean tells more about the neighbours than about the gate. */
+
+/** The median; NaN of nothing. */
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = Math.floor(sorted.length / 2);
+  if (sorted.length % 2 === 1) return sorted[middle] as number;
+  return ((sorted[middle - 1] ?? Number.NaN) + (sorted[middle] ?? Number.NaN)) / 2;
+}
+
+/** The quotient of two medians. */
+export function ratioOfMedians(values: readonly number[], of: readonly number[]): number {
+  return median(values) / median(of);
+}
