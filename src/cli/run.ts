@@ -17,6 +17,8 @@ export async function runGate(file: string, io: Io): Promise<number> {
   const version = readVersion();
   const logger = createLogger({ level: ready.loaded.config.log.level, version });
   for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
+  // Whatever ends the process, the lines written so far are not lost with it.
+  process.on('uncaughtExceptionMonitor', () => logger.flush());
   const gate = new Gate(ready, { file, clock: systemClock, logger, version });
   // Before anybody can know that the gate runs: a signal that comes first would end it without a drain.
   const signalled = untilSignal();

@@ -76,10 +76,17 @@ const REDACTED = [
 ];
 const BUFFER_BYTES = 4096;
 
+function openStandardOutput(): DestinationStream & { flushSync(): void } {
+  const stream = openDestination({ fd: 1, sync: false, minLength: BUFFER_BYTES });
+  // A full disk or a closed pipe behind standard output must not end the gate.
+  stream.on('error', () => undefined);
+  return stream;
+}
+
 /** Builds the log. */
 export function createLogger(options: LoggerOptions): Logger {
   // Lines are written in batches: a write for each would cost more than the line itself.
-  const stream = options.destination ?? openDestination({ fd: 1, sync: false, minLength: BUFFER_BYTES });
+  const stream = options.destination ?? openStandardOutput();
   const base = {
     level: options.level,
     base: { service: 'sidegate', version: options.version },

@@ -219,3 +219,11 @@ test('the launcher runs on the machine’s own Node, however old it is', () => {
     (JSON.parse(readFileSync(join(dirname(dirname(LAUNCHER)), 'package.json'), 'utf8')) as { version: string }).version,
   );
 });
+
+test('a reader of the log that goes away does not end the gate', async () => {
+  const gate = await startGateProcess({ routes: [toRoute(app.port)] });
+  gate.child.stdout?.destroy();
+  for (let i = 0; i < 60; i++) expect((await send(gate.port, makeDelivery())).status).toBe(200);
+  gate.child.kill('SIGTERM');
+  expect(await gate.exit).toBe(0);
+});
