@@ -18,7 +18,7 @@ export async function runGate(file: string, io: Io): Promise<number> {
   const logger = createLogger({ level: ready.loaded.config.log.level, version });
   for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
   // Whatever ends the process, the lines written so far are not lost with it.
-  process.on('uncaughtExceptionMonitor', () => logger.flush());
+  process.on('uncaughtExceptionMonitor', () => logger.flushNow());
   const gate = new Gate(ready, { file, clock: systemClock, logger, version });
   // Before anybody can know that the gate runs: a signal that comes first would end it without a drain.
   const signalled = untilSignal();
@@ -28,10 +28,10 @@ export async function runGate(file: string, io: Io): Promise<number> {
   tellAddresses(logger, addresses);
   const signal = await signalled;
   logger.info('draining', { signal });
-  logger.flush();
+  logger.flushNow();
   const isFinished = await gate.stop();
   logger.info('stopped', { complete: isFinished });
-  logger.flush();
+  logger.flushNow();
   return EXIT.ok;
 }
 
@@ -51,7 +51,7 @@ async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
 
 function tellAddresses(logger: Logger, { data, admin }: GateAddresses): void {
   logger.info('listening', { address: data.address, port: data.port, adminAddress: admin.address, adminPort: admin.port });
-  logger.flush();
+  logger.flushNow();
 }
 
 /** The first signal; a second one ends the process at once. */

@@ -51,16 +51,21 @@ export interface Logger {
   info(event: LogEvent, fields?: LogFields): void;
   warn(event: LogEvent, fields?: LogFields): void;
   error(event: LogEvent, fields?: LogFields): void;
-  /** Writes what is buffered; called on a beat and before the process ends. */
+  /** Starts to write what is buffered; called on a beat. */
   flush(): void;
+  /** Writes what is buffered before it returns; for the process's last words. */
+  flushNow(): void;
 }
+
+/** Where lines go; a buffering one can be told to write. */
+export type LogDestination = DestinationStream & { flush?(): void; flushSync?(): void };
 
 /** How the log is written. */
 export interface LoggerOptions {
   readonly level: 'debug' | 'info' | 'warn' | 'error';
   readonly version: string;
   /** Standard output where it is left out. */
-  readonly destination?: DestinationStream & { flushSync?(): void };
+  readonly destination?: LogDestination;
 }
 
 /** Field names that never show a value; lower case, as pino compares them as they are. Fields hold plain values only, so none is nested. */
@@ -76,7 +81,7 @@ const REDACTED = [
 ];
 const BUFFER_BYTES = 4096;
 
-function openStandardOutput(): DestinationStream & { flushSync(): void } {
+function openStandardOutput(): LogDestination {
   const stream = openDestination({ fd: 1, sync: false, minLength: BUFFER_BYTES });
   // A full disk or a closed pipe behind standard output must not end the gate.
   stream.on('error', () => undefined);
@@ -102,7 +107,8 @@ export function createLogger(options: LoggerOptions): Logger {
     info: (event, fields) => log.info(fields ?? {}, event),
     warn: (event, fields) => log.warn(fields ?? {}, event),
     error: (event, fields) => log.error(fields ?? {}, event),
-    flush() {
+    flush: () => stream.flush?.(),
+    flushNow() {
       try {
         stream.flushSync?.();
       } catch {
