@@ -29,7 +29,7 @@ export interface AnswerListener {
   /** A 1xx other than 100 and 101. */
   onInformation(status: number, headers: RawHeaders): void;
   onHead(status: number, statusText: string, headers: RawHeaders): void;
-  /** False asks for a pause until `resume` is called. */
+  /** The chunk is the listener's to keep. False asks for a pause until `resume` is called; what is read already still comes. */
   onData(chunk: Buffer): boolean;
   onEnd(trailers: RawHeaders): void;
   onFailure(failure: UpstreamFailure): void;
@@ -47,7 +47,10 @@ export interface UpstreamOptions {
   readonly host: string;
   readonly port: number;
   readonly connectTimeout: Milliseconds;
-  /** From the request's last byte to the answer's head; then again the longest gap between two pieces of the answer's content. */
+  /**
+   * From the request's being written to the whole of the answer's head (1xx and dripping bytes win no time); then the longest
+   * gap between two pieces of the content. It also bounds the wait for a connection.
+   */
   readonly answerTimeout: Milliseconds;
   /** How long an idle connection is kept; below the app's own keep-alive (Node's default is 5 s), or requests race its close. */
   readonly idleTimeout: Milliseconds;
