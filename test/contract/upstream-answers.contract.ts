@@ -84,8 +84,8 @@ export function describeUpstreamAnswers(name: string, make: Make): void {
         socket.on('data', () => socket.end('HTTP/1.1 200 OK\r\n\r\nuntil close'));
       });
       const upstream = open(port);
-      expect((await ask(upstream)).content.toString()).toBe('until close');
-      expect((await ask(upstream)).content.toString()).toBe('until close');
+      expect((await ask(upstream, POST)).content.toString()).toBe('until close');
+      expect((await ask(upstream, POST)).content.toString()).toBe('until close');
       expect(connections).toBe(2);
     });
 

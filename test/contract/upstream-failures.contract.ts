@@ -106,6 +106,26 @@ export function describeUpstreamFailures(name: string, make: Make): void {
       expect((await asked).failure).toMatchObject({ kind: 'timeout', nothingSent: false });
     });
 
+    test('are not put off by a listener that resumes without having paused', async () => {
+      const clock = new FakeClock();
+      let isAsked = false;
+      let heard: Heard | undefined;
+      const port = await startScript((socket) =>
+        socket.on('data', () => {
+          isAsked = true;
+        }),
+      );
+      const asked = ask(open(port, { answerTimeout: 5_000 }, clock), POST, (started) => {
+        heard = started;
+      });
+      await expect.poll(() => isAsked).toBe(true);
+      await clock.advance(4_000);
+      heard?.exchange?.resume();
+      await clock.advance(1_100);
+      expect(heard?.failure).toMatchObject({ kind: 'timeout' });
+      await asked;
+    });
+
     test('do not come of content that keeps coming, however long it takes', async () => {
       const clock = new FakeClock();
       let app: Socket | undefined;
