@@ -1,5 +1,6 @@
 /** All metric families: names, help, labels and buckets. */
-import { Counter, Gauge, Histogram, type Registry } from '@prometheus-io/client';
+import { Counter, Gauge, type Registry } from '@prometheus-io/client';
+import { CounterFamily, GaugeFamily, HistogramFamily } from './series.ts';
 
 /** What is known of a route before its first request. */
 export interface RouteLabels {
@@ -20,13 +21,13 @@ const SKEW_BUCKETS = [-600, -300, -60, -10, -2, 0, 2, 10, 60, 300, 600, 3600];
 export function createFamilies(registers: Registry[]) {
   const route = ['route'];
   return {
-    requests: new Counter({
+    requests: new CounterFamily({
       name: 'sidegate_http_requests_total',
       help: 'Requests answered, by configured route (`_unmatched`: none), method and status.',
       labelNames: ['route', 'method', 'code'],
       registers,
     }),
-    decisions: new Counter({
+    decisions: new CounterFamily({
       name: 'sidegate_auth_decisions_total',
       help: 'What the gates decided. A duplicate is allowed: its sender proved itself.',
       labelNames: ['route', 'scheme', 'decision', 'reason'],
@@ -38,35 +39,35 @@ export function createFamilies(registers: Registry[]) {
       labelNames: ['route', 'kind'],
       registers,
     }),
-    duration: new Histogram({
+    duration: new HistogramFamily({
       name: 'sidegate_http_request_duration_seconds',
       help: 'From the request head to the end of the answer.',
       labelNames: route,
       buckets: HTTP_BUCKETS,
       registers,
     }),
-    upstream: new Histogram({
+    upstream: new HistogramFamily({
       name: 'sidegate_upstream_duration_seconds',
       help: 'Time spent with the app.',
       labelNames: route,
       buckets: HTTP_BUCKETS,
       registers,
     }),
-    overhead: new Histogram({
+    overhead: new HistogramFamily({
       name: 'sidegate_overhead_seconds',
       help: 'The request duration less the time spent with the app.',
       labelNames: route,
       buckets: OWN_BUCKETS,
       registers,
     }),
-    skew: new Histogram({
+    skew: new HistogramFamily({
       name: 'sidegate_timestamp_skew_seconds',
       help: 'Time of arrival less signed timestamp; positive is old.',
       labelNames: route,
       buckets: SKEW_BUCKETS,
       registers,
     }),
-    keyUsed: new Gauge({
+    keyUsed: new GaugeFamily({
       name: 'sidegate_secret_last_used_timestamp_seconds',
       help: 'When a delivery was last verified by this key; 0: not since the start.',
       labelNames: ['route', 'key'],
@@ -87,26 +88,26 @@ export type Families = ReturnType<typeof createFamilies>;
 /** The metrics of the gate as a whole. */
 export function createGateFamilies(registers: Registry[]) {
   return {
-    dedup: new Counter({
+    dedup: new CounterFamily({
       name: 'sidegate_dedup_operations_total',
       help: 'Claims and settlements of event ids.',
       labelNames: ['outcome'],
       registers,
     }),
-    dedupDuration: new Histogram({
+    dedupDuration: new HistogramFamily({
       name: 'sidegate_dedup_duration_seconds',
       help: 'Round trip of a claim.',
       buckets: OWN_BUCKETS,
       registers,
     }),
     dedupUp: new Gauge({ name: 'sidegate_dedup_up', help: '1 while the store answers.', registers }),
-    inFlight: new Gauge({ name: 'sidegate_http_requests_in_flight', help: 'Requests that are with an app.', registers }),
-    queued: new Gauge({
+    inFlight: new GaugeFamily({ name: 'sidegate_http_requests_in_flight', help: 'Requests that are with an app.', registers }),
+    queued: new GaugeFamily({
       name: 'sidegate_http_requests_queued',
       help: 'Verified requests that wait for a place.',
       registers,
     }),
-    connections: new Gauge({ name: 'sidegate_connections', help: 'Open connections on the data port.', registers }),
+    connections: new GaugeFamily({ name: 'sidegate_connections', help: 'Open connections on the data port.', registers }),
     limits: new Counter({
       name: 'sidegate_limit_hits_total',
       help: 'Requests and connections that ran into a limit.',

@@ -1,7 +1,8 @@
 /** The log: one JSON line for each request and each event of the gate's own life; what may never be shown is fixed here. */
-import { type DestinationStream, destination as openDestination, pino } from 'pino';
+import { type DestinationStream, pino } from 'pino';
 import type { Milliseconds } from '../core/clock.ts';
 import type { Reason, RefusalCode, RefusalLogLevel } from '../core/refusal.ts';
+import { LogBatches } from './log-batches.ts';
 
 /** The one line of a request. */
 export interface RequestLine {
@@ -33,6 +34,7 @@ export type LogEvent =
   | 'secret_reloaded'
   | 'secret_unavailable'
   | 'watch_failed'
+  | 'log_lines_dropped'
   | 'store_up'
   | 'store_down'
   | 'store_warning'
@@ -57,8 +59,8 @@ export interface Logger {
   flushNow(): void;
 }
 
-/** Where lines go; a buffering one can be told to write. */
-export type LogDestination = DestinationStream & { flush?(): void; flushSync?(): void };
+/** Where lines go; a buffering one can be told to write, and tells how many lines nobody took. */
+export type LogDestination = DestinationStream & { flush?(): void; flushSync?(): void; takeDropped?(): number };
 
 /** How the log is written. */
 export interface LoggerOptions {
@@ -79,19 +81,10 @@ const REDACTED = [
   'password',
   'token',
 ];
-const BUFFER_BYTES = 4096;
-
-function openStandardOutput(): LogDestination {
-  const stream = openDestination({ fd: 1, sync: false, minLength: BUFFER_BYTES });
-  // A full disk or a closed pipe behind standard output must not end the gate.
-  stream.on('error', () => undefined);
-  return stream;
-}
 
 /** Builds the log. */
 export function createLogger(options: LoggerOptions): Logger {
-  // Lines are written in batches: a write for each would cost more than the line itself.
-  const stream = options.destination ?? openStandardOutput();
+  const stream = options.destination ?? new LogBatches(1);
   const base = {
     level: options.level,
     base: { service: 'sidegate', version: options.version },
@@ -107,7 +100,12 @@ export function createLogger(options: LoggerOptions): Logger {
     info: (event, fields) => log.info(fields ?? {}, event),
     warn: (event, fields) => log.warn(fields ?? {}, event),
     error: (event, fields) => log.error(fields ?? {}, event),
-    flush: () => stream.flush?.(),
+    flush() {
+      stream.flush?.();
+      const lines = stream.takeDropped?.() ?? 0;
+      if (lines > 0)
+        log.warn({ lines, hint: 'nothing reads standard output fast enough' }, 'log_lines_dropped' satisfies LogEvent);
+    },
     flushNow() {
       try {
         stream.flushSync?.();

@@ -42,7 +42,11 @@ export function createMetrics(options: MetricsOptions): Metrics {
   gate.buildInfo.set({ version: options.version, node: process.versions.node }, 1);
   if (options.processMetrics) collectDefaultMetrics({ register: registry });
 
-  const countDedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, bind(gate.dedup, outcome)]));
+  const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
+  const dedupDuration = gate.dedupDuration.series();
+  const inFlight = gate.inFlight.series();
+  const queued = gate.queued.series();
+  const connections = gate.connections.series();
   const countLimit = new Map(LIMITS.map((limit) => [limit, bind(gate.limits, limit)]));
   const routes = new Map<string, RouteSeries>();
   const unmatched = new RouteSeries(families, undefined);
@@ -63,12 +67,12 @@ export function createMetrics(options: MetricsOptions): Metrics {
       }
     },
     route: (name) => (name === undefined ? unmatched : (routes.get(name) ?? unmatched)),
-    dedup: (outcome) => countDedup.get(outcome)?.(1),
-    dedupDuration: (duration) => gate.dedupDuration.observe(duration / 1000),
+    dedup: (outcome) => dedup.get(outcome)?.add(),
+    dedupDuration: (duration) => dedupDuration.observe(duration / 1000),
     storeUp: (isUp) => gate.dedupUp.set(isUp ? 1 : 0),
-    inFlight: (delta) => gate.inFlight.inc(delta),
-    queued: (delta) => gate.queued.inc(delta),
-    connections: (delta) => gate.connections.inc(delta),
+    inFlight: (delta) => inFlight.add(delta),
+    queued: (delta) => queued.add(delta),
+    connections: (delta) => connections.add(delta),
     limitHit: (limit) => countLimit.get(limit)?.(1),
     watchBufferedBytes(read) {
       new Gauge({

@@ -3,6 +3,7 @@ import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import type { Reason } from '../core/refusal.ts';
 import type { Families, RouteLabels } from './families.ts';
 import { toCodeLabel, toMethodLabel, UNMATCHED, UPSTREAM_ERRORS, type UpstreamErrorLabel } from './labels.ts';
+import type { Distribution, Tally } from './series.ts';
 
 /** What is counted of a route's requests. */
 export interface RouteMetrics {
@@ -19,7 +20,6 @@ export interface RouteMetrics {
   ready(isReady: boolean): void;
 }
 
-type Count = (value?: number) => void;
 /** The decisions that alerts divide by: shown as 0 from the start. */
 const ALERTED: readonly (readonly ['allow' | 'deny', Reason])[] = [
   ['allow', 'ok'],
@@ -34,40 +34,36 @@ export class RouteSeries implements RouteMetrics {
   readonly #families: Families;
   readonly #route: string;
   readonly #scheme: string;
-  readonly #requests = new Map<string, Count>();
-  readonly #decisions = new Map<string, Count>();
-  readonly #keys = new Set<string>();
-  readonly #duration: (value: number) => void;
-  readonly #upstream: (value: number) => void;
-  readonly #overhead: (value: number) => void;
-  readonly #skew: (value: number) => void;
+  readonly #requests = new Map<string, Tally>();
+  readonly #decisions = new Map<string, Tally>();
+  readonly #keys = new Map<string, Tally>();
+  readonly #duration: Distribution;
+  readonly #upstream: Distribution;
+  readonly #overhead: Distribution;
+  readonly #skew: Distribution;
 
   constructor(families: Families, labels: Pick<RouteLabels, 'name' | 'scheme'> | undefined) {
     this.#families = families;
     this.#route = labels?.name ?? UNMATCHED;
     this.#scheme = labels?.scheme ?? 'none';
-    this.#duration = families.duration.labels(this.#route).observe;
-    this.#upstream = families.upstream.labels(this.#route).observe;
-    this.#overhead = families.overhead.labels(this.#route).observe;
-    this.#skew = families.skew.labels(this.#route).observe;
+    this.#duration = families.duration.series(this.#route);
+    this.#upstream = families.upstream.series(this.#route);
+    this.#overhead = families.overhead.series(this.#route);
+    this.#skew = families.skew.series(this.#route);
   }
 
   /** Shows what is known beforehand as 0. */
   initialise(labels: RouteLabels): void {
-    for (const [decision, reason] of ALERTED) this.#toDecision(decision, reason)(0);
-    for (const method of labels.methods) this.#toRequest(method, 200)(0);
+    for (const [decision, reason] of ALERTED) this.#toDecision(decision, reason);
+    for (const method of labels.methods) this.#toRequest(method, 200);
     for (const kind of UPSTREAM_ERRORS) this.#families.upstreamErrors.inc({ route: this.#route, kind }, 0);
-    for (const key of labels.keys) {
-      if (this.#keys.has(key)) continue;
-      this.#keys.add(key);
-      this.#families.keyUsed.set({ route: this.#route, key }, 0);
-    }
+    for (const key of labels.keys) this.#toKey(key);
     this.ready(true);
   }
 
   /** Drops the series of keys that are not in `kept`. */
   forgetKeys(kept: readonly string[]): void {
-    for (const key of this.#keys) {
+    for (const key of this.#keys.keys()) {
       if (kept.includes(key)) continue;
       this.#keys.delete(key);
       this.#families.keyUsed.remove(this.#route, key);
@@ -86,17 +82,17 @@ export class RouteSeries implements RouteMetrics {
   }
 
   request(method: string, status: number, duration: Milliseconds): void {
-    this.#toRequest(method, status)(1);
-    this.#duration(duration / 1000);
+    this.#toRequest(method, status).add();
+    this.#duration.observe(duration / 1000);
   }
 
   decision(decision: 'allow' | 'deny', reason: Reason): void {
-    this.#toDecision(decision, reason)(1);
+    this.#toDecision(decision, reason).add();
   }
 
   upstream(upstream: Milliseconds, overhead: Milliseconds): void {
-    this.#upstream(upstream / 1000);
-    this.#overhead(overhead / 1000);
+    this.#upstream.observe(upstream / 1000);
+    this.#overhead.observe(overhead / 1000);
   }
 
   upstreamError(kind: UpstreamErrorLabel): void {
@@ -104,32 +100,38 @@ export class RouteSeries implements RouteMetrics {
   }
 
   skew(skew: Milliseconds): void {
-    this.#skew(skew / 1000);
+    this.#skew.observe(skew / 1000);
   }
 
   keyUsed(key: string, at: EpochMilliseconds): void {
-    this.#families.keyUsed.set({ route: this.#route, key }, at / 1000);
+    this.#toKey(key).value = at / 1000;
   }
 
   ready(isReady: boolean): void {
     this.#families.ready.set({ route: this.#route }, isReady ? 1 : 0);
   }
 
-  #toRequest(method: string, status: number): Count {
-    const id = `${toMethodLabel(method)} ${toCodeLabel(status)}`;
-    const bound = this.#requests.get(id);
-    if (bound !== undefined) return bound;
-    const count = this.#families.requests.labels(this.#route, ...id.split(' ')).inc;
-    this.#requests.set(id, count);
-    return count;
+  #toRequest(method: string, status: number): Tally {
+    return toSeries(this.#requests, `${toMethodLabel(method)} ${toCodeLabel(status)}`, (id) =>
+      this.#families.requests.series(this.#route, ...id.split(' ')),
+    );
   }
 
-  #toDecision(decision: 'allow' | 'deny', reason: Reason): Count {
-    const id = `${decision} ${reason}`;
-    const bound = this.#decisions.get(id);
-    if (bound !== undefined) return bound;
-    const count = this.#families.decisions.labels(this.#route, this.#scheme, decision, reason).inc;
-    this.#decisions.set(id, count);
-    return count;
+  #toDecision(decision: 'allow' | 'deny', reason: Reason): Tally {
+    return toSeries(this.#decisions, `${decision} ${reason}`, (id) =>
+      this.#families.decisions.series(this.#route, this.#scheme, ...id.split(' ')),
+    );
   }
+
+  #toKey(key: string): Tally {
+    return toSeries(this.#keys, key, () => this.#families.keyUsed.series(this.#route, key));
+  }
+}
+
+function toSeries(bound: Map<string, Tally>, id: string, find: (id: string) => Tally): Tally {
+  const known = bound.get(id);
+  if (known !== undefined) return known;
+  const series = find(id);
+  bound.set(id, series);
+  return series;
 }
