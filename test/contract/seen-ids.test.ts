@@ -93,6 +93,26 @@ describe('the Redis store', () => {
     events.length = 0;
   });
 
+  test('gives an id to one of many that ask in the same turn, however many that are', async () => {
+    const asks = Array.from({ length: 200 }, (_, i) =>
+      shared.claim({ ...CLAIM, key: `turn-${i % 50}`, token: `t${i}`, fingerprint: `f${i % 50}` }),
+    );
+    const results = await Promise.all(asks);
+    expect(results.slice(0, 50)).toEqual(Array(50).fill({ state: 'new' }));
+    for (const late of results.slice(50)) expect(late).toMatchObject({ state: 'in-progress', sameContent: true });
+  });
+
+  test('an operation that fails takes none of its turn with it', async () => {
+    server.cli('RPUSH', 'test:list', 'a');
+    const [good, bad, alsoGood] = await Promise.allSettled([
+      shared.claim({ ...CLAIM, key: 'beside-1' }),
+      shared.claim({ ...CLAIM, key: 'list' }),
+      shared.claim({ ...CLAIM, key: 'beside-2' }),
+    ]);
+    expect([good, alsoGood]).toEqual(Array(2).fill({ status: 'fulfilled', value: { state: 'new' } }));
+    expect(bad).toMatchObject({ status: 'rejected', reason: { name: 'StoreUnavailable', failure: 'error' } });
+  });
+
   test('loads its scripts again after Redis lost them', async () => {
     server.cli('SCRIPT', 'FLUSH');
     expect(await shared.claim({ ...CLAIM, key: 'after-flush' })).toEqual({ state: 'new' });

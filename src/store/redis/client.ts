@@ -32,8 +32,6 @@ export function openRedis(options: RedisStoreOptions): RedisClient {
     ...(options.tls === undefined ? undefined : { enableTLSForSentinelMode: true, sentinelTLS: toTls(options) }),
     sentinelRetryStrategy: toReconnectDelay,
     retryStrategy: toReconnectDelay,
-    // A demoted master answers READONLY: go and find the new one.
-    reconnectOnError: (error: Error) => error.message.startsWith('READONLY'),
   });
 }
 
@@ -58,8 +56,6 @@ function toCommonOptions(options: RedisStoreOptions) {
   return {
     connectTimeout: options.connectTimeout,
     commandTimeout: options.commandTimeout,
-    // One write for all commands of a turn of the event loop.
-    enableAutoPipelining: true,
     // A request must not wait for a connection that may never come: it is refused, or forwarded, as its route says.
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,

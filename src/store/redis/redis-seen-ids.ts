@@ -1,19 +1,9 @@
-/** Seen ids in Redis, shared by all replicas: one script and one round trip for each operation, answered within a bounded time. */
-import type { Result } from 'ioredis';
+/** Seen ids in Redis, shared by all replicas: one round trip for each operation, answered within a bounded time. */
 import type { Milliseconds } from '../../core/clock.ts';
-import { toErrorText } from '../../core/errors.ts';
-import { type ClaimRequest, type ClaimResult, type SeenIds, type StoreFailure, StoreUnavailable } from '../seen-ids.ts';
+import type { ClaimRequest, ClaimResult, SeenIds } from '../seen-ids.ts';
 import { openRedis, type RedisClient } from './client.ts';
+import { Operations } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
-import { CLAIM, CONFIRM, RELEASE } from './scripts.ts';
-
-declare module 'ioredis' {
-  interface RedisCommander<Context> {
-    sidegateClaim(key: string, token: string, fingerprint: string, lease: number): Result<[string, number] | null, Context>;
-    sidegateConfirm(key: string, token: string, fingerprint: string, retention: number): Result<number, Context>;
-    sidegateRelease(key: string, token: string): Result<number, Context>;
-  }
-}
 
 /** Told what the operator should know; texts hold no credentials. */
 export interface RedisStoreEvents {
@@ -30,6 +20,7 @@ export function createRedisSeenIds(options: RedisStoreOptions, events: RedisStor
 class RedisSeenIds implements SeenIds {
   readonly #client: RedisClient;
   readonly #events: RedisStoreEvents;
+  readonly #operations: Operations;
   readonly #prefix: string;
   #isUp: boolean | undefined;
   #isClosing = false;
@@ -38,9 +29,10 @@ class RedisSeenIds implements SeenIds {
     this.#events = events;
     this.#prefix = options.keyPrefix;
     this.#client = openRedis(options);
-    this.#client.defineCommand('sidegateClaim', { numberOfKeys: 1, lua: CLAIM });
-    this.#client.defineCommand('sidegateConfirm', { numberOfKeys: 1, lua: CONFIRM });
-    this.#client.defineCommand('sidegateRelease', { numberOfKeys: 1, lua: RELEASE });
+    this.#operations = new Operations(this.#client, {
+      onAnswer: () => this.#markUp(),
+      onFailure: (message) => this.#markDown(message),
+    });
     this.#client.on('ready', () => this.#onReady());
     this.#client.on('error', (error: Error) => this.#markDown(error.message));
     this.#client.on('close', () => this.#markDown('the connection to Redis is closed'));
@@ -48,9 +40,9 @@ class RedisSeenIds implements SeenIds {
 
   async claim(request: ClaimRequest): Promise<ClaimResult> {
     const { key, token, fingerprint, leaseMs } = request;
-    const found = await this.#run(() => this.#client.sidegateClaim(this.#prefix + key, token, fingerprint, leaseMs));
-    if (found === null) return { state: 'new' };
-    const [value, remainingMs] = found;
+    const reply = await this.#operations.run({ name: 'claim', key: this.#prefix + key, token, fingerprint, ms: leaseMs });
+    if (typeof reply === 'number') return { state: 'new' };
+    const [value, remainingMs] = reply;
     const sameContent = value.endsWith(` ${fingerprint}`);
     return value.startsWith('h ')
       ? { state: 'handled', sameContent }
@@ -58,11 +50,12 @@ class RedisSeenIds implements SeenIds {
   }
 
   async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
-    return (await this.#run(() => this.#client.sidegateConfirm(this.#prefix + key, token, fingerprint, retentionMs))) === 1;
+    const operation = { name: 'confirm', key: this.#prefix + key, token, fingerprint, ms: retentionMs } as const;
+    return (await this.#operations.run(operation)) === 1;
   }
 
   async release(key: string, token: string): Promise<boolean> {
-    return (await this.#run(() => this.#client.sidegateRelease(this.#prefix + key, token))) === 1;
+    return (await this.#operations.run({ name: 'release', key: this.#prefix + key, token })) === 1;
   }
 
   isUp(): boolean {
@@ -72,19 +65,6 @@ class RedisSeenIds implements SeenIds {
   async close(): Promise<void> {
     this.#isClosing = true;
     this.#client.disconnect();
-  }
-
-  async #run<T>(command: () => Promise<T>): Promise<T> {
-    try {
-      const result = await command();
-      if (this.#isUp !== true) this.#markUp();
-      return result;
-    } catch (thrown) {
-      const failure = toFailure(thrown);
-      const message = `Redis: ${toErrorText(thrown)}`;
-      this.#markDown(message);
-      throw new StoreUnavailable(failure, message, { cause: thrown });
-    }
   }
 
   #onReady(): void {
@@ -124,11 +104,4 @@ function toMap(flat: readonly unknown[]): Map<string, string> {
   const map = new Map<string, string>();
   for (let i = 0; i + 1 < flat.length; i += 2) map.set(String(flat[i]), String(flat[i + 1]));
   return map;
-}
-
-function toFailure(thrown: unknown): StoreFailure {
-  const text = toErrorText(thrown);
-  if (text === 'Command timed out') return 'timeout';
-  if (text.startsWith('OOM')) return 'full';
-  return /^(?:[A-Z]+ |ReplyError)/.test(text) ? 'error' : 'unreachable';
 }

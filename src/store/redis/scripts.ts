@@ -1,42 +1,47 @@
 /**
- * The Lua scripts of the shared store. Each touches one key, so each runs on whatever Cluster node holds it.
+ * The Lua script of the shared store: the operations of one turn of the event loop, in the order they came. Each touches one key,
+ * so a Cluster runs them one by one on whatever node holds the key.
  *
  * A value is `p <token> <fingerprint>` while it is being processed and `h <fingerprint>` once it is handled;
  * the key's own expiry is the lease or the retention.
+ *
+ * KEYS[i]          the key of operation i
+ * ARGV[4i-3 … 4i]  its name, token, fingerprint, and lease or retention in ms
+ * RETURNS          for each operation: what its function says, or { -1, error }: one that fails takes no other with it
  */
+export const OPERATE = `
+local operations = {}
 
-/**
- * KEYS[1]  the id's key
- * ARGV[1]  token   ARGV[2]  fingerprint   ARGV[3]  lease in ms
- * RETURNS  false: claimed for the token; else { value, remaining ms }
- */
-export const CLAIM = `
-local value = redis.call('GET', KEYS[1])
-if value then return { value, redis.call('PTTL', KEYS[1]) } end
-redis.call('SET', KEYS[1], 'p ' .. ARGV[1] .. ' ' .. ARGV[2], 'PX', ARGV[3])
-return false
-`;
+-- 1: claimed for the token; else { value, remaining ms }
+function operations.claim(key, token, fingerprint, lease)
+  local value = redis.call('GET', key)
+  if value then return { value, redis.call('PTTL', key) } end
+  redis.call('SET', key, 'p ' .. token .. ' ' .. fingerprint, 'PX', lease)
+  return 1
+end
 
-/**
- * KEYS[1]  the id's key
- * ARGV[1]  token   ARGV[2]  fingerprint   ARGV[3]  retention in ms
- * RETURNS  1: handled from now on (the token held the claim, or nobody did); 0: the claim is someone else's, nothing changed
- */
-export const CONFIRM = `
-local value = redis.call('GET', KEYS[1])
-if value and string.find(value, 'p ' .. ARGV[1] .. ' ', 1, true) ~= 1 then return 0 end
-redis.call('SET', KEYS[1], 'h ' .. ARGV[2], 'PX', ARGV[3])
-return 1
-`;
+-- 1: handled from now on (the token held the claim, or nobody did); 0: the claim is someone else's, nothing changed
+function operations.confirm(key, token, fingerprint, retention)
+  local value = redis.call('GET', key)
+  if value and string.find(value, 'p ' .. token .. ' ', 1, true) ~= 1 then return 0 end
+  redis.call('SET', key, 'h ' .. fingerprint, 'PX', retention)
+  return 1
+end
 
-/**
- * KEYS[1]  the id's key
- * ARGV[1]  token
- * RETURNS  1: forgotten; 0: the token does not hold the claim, nothing changed
- */
-export const RELEASE = `
-local value = redis.call('GET', KEYS[1])
-if not value or string.find(value, 'p ' .. ARGV[1] .. ' ', 1, true) ~= 1 then return 0 end
-redis.call('DEL', KEYS[1])
-return 1
+-- 1: forgotten; 0: the token does not hold the claim, nothing changed
+function operations.release(key, token)
+  local value = redis.call('GET', key)
+  if not value or string.find(value, 'p ' .. token .. ' ', 1, true) ~= 1 then return 0 end
+  redis.call('DEL', key)
+  return 1
+end
+
+local replies = {}
+for i, key in ipairs(KEYS) do
+  local at = 4 * i
+  local ok, reply = pcall(operations[ARGV[at - 3]], key, ARGV[at - 2], ARGV[at - 1], ARGV[at])
+  if not ok then reply = { -1, type(reply) == 'table' and reply.err or tostring(reply) } end
+  replies[i] = reply
+end
+return replies
 `;
