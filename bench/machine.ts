@@ -48,7 +48,7 @@ export function describeMachine(): string[] {
   const model = cpus()[0]?.model ?? 'unknown CPU';
   const memory = Math.round(totalmem() / 2 ** 30);
   const kernel = readFileSync('/proc/sys/kernel/osrelease', 'utf8').trim().split('-')[0] ?? '';
-  return [`${cpus().length} cores of ${model}, ${memory} GiB`, `Linux ${kernel}`, `Node ${process.version}`];
+  return [`${cpus().length} cores of ${model}, ${memory} GiB`, `Linux ${kernel}`];
 }
 
 /** The fields after the command's name, which may hold spaces; so utime is number 11. */

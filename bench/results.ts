@@ -3,7 +3,7 @@ import { describeMachine } from './machine.ts';
 import type { RivalName } from './rivals.ts';
 import type { Measurement, Scenario, ScenarioName } from './scenarios.ts';
 import { describeTools } from './setup.ts';
-import { median, ratioOfMedians } from './statistics.ts';
+import { median, pairedRatio } from './statistics.ts';
 
 /** All measurements of one rival in one scenario, a round each. */
 export interface Series {
@@ -16,6 +16,7 @@ export interface Series {
 export interface RunFacts {
   readonly rounds: number;
   readonly seconds: number;
+  readonly warmUpSeconds: number;
   readonly date: string;
   /** Share of all cores that others took just before the run. */
   readonly busyBefore: number;
@@ -50,18 +51,20 @@ export function toReport(series: readonly Series[], facts: RunFacts): string {
     '## Figures',
     '',
     'Medians over the rounds, the lowest and highest round in brackets. CPU is user and system time of the gate and its workers.',
+    'A ratio is the median of the ratios within each round, as the machine is not equally fast in all of them.',
     '',
     ...scenarios.flatMap((scenario) => toTable(scenario, series)),
     ...describeRivals(),
   ].join('\n');
 }
 
-function describeRun({ rounds, seconds, date, busyBefore }: RunFacts): string[] {
+function describeRun({ rounds, seconds, warmUpSeconds, date, busyBefore }: RunFacts): string[] {
   const noise = busyBefore > QUIET_SHARE ? ' **The machine was not quiet: take ratios only, and with care.**' : '';
   return [
     `${date}; ${[...describeMachine(), ...describeTools()].join('; ')}.`,
     `${rounds} rounds of ${seconds} s for each scenario and rival, in turns (nginx, express, sidegate, nginx, …), each round with fresh`,
-    'processes that were warmed up first. The gate has one core to itself; Redis, the app and the load share the other.',
+    `processes that served ${warmUpSeconds} s of deliveries first: until then V8 still compiles, and costs up to twice as much. The gate`,
+    'has one core to itself; Redis, the app and the load share the other.',
     `Just before the run other work took ${toPercent(busyBefore)} of the machine.${noise}`,
   ];
 }
@@ -71,7 +74,7 @@ function toStanding(series: readonly Series[]): string[] {
   const rows = GOALS.map(({ rival, most }) => {
     const theirs = valuesOf(series, 'accepted', rival, 'cpuMicroseconds');
     if (own.length === 0 || theirs.length === 0) return undefined;
-    const ratio = ratioOfMedians(own, theirs);
+    const ratio = pairedRatio(own, theirs);
     const verdict = ratio <= most ? 'reached' : `missed: ${toFixed((ratio / most - 1) * 100, 0)} % above`;
     return `| CPU per accepted delivery against ${LABELS[rival]} | ≤ ${most.toFixed(1)} × | ${ratio.toFixed(2)} × | ${verdict} |`;
   }).filter((row) => row !== undefined);
@@ -117,7 +120,7 @@ function toCells({ rounds }: Series, isPaced: boolean): string[] {
 function toRatio(own: Series | undefined, other: Series): string {
   if (own === undefined || own === other) return '';
   const [ours, theirs] = [own, other].map(({ rounds }) => rounds.map((round) => round.cpuMicroseconds));
-  return `${ratioOfMedians(ours ?? [], theirs ?? []).toFixed(2)} ×`;
+  return `${pairedRatio(ours ?? [], theirs ?? []).toFixed(2)} ×`;
 }
 
 function valuesOf(series: readonly Series[], scenario: ScenarioName, rival: RivalName, field: 'cpuMicroseconds'): number[] {

@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { end, findFreePort, GATE_CORE, launch, untilListening } from './children.ts';
 import { listFamily } from './machine.ts';
+import { installImageNode } from './setup.ts';
 import { type Stage, toNginxHead, toNginxSpools } from './stage.ts';
 
 /** A rival's short name. */
@@ -62,14 +63,14 @@ function launchNginx(stage: Stage, port: number): ChildProcess {
 function launchExpress(stage: Stage, port: number): ChildProcess {
   const args = [EXPRESS_APP, String(port), String(stage.redisPort), join(stage.folder, 'express.log')];
   const env = { NODE_ENV: 'production', BENCH_SECRET: stage.secret };
-  return launch({ core: GATE_CORE, command: process.execPath, args, env });
+  return launch({ core: GATE_CORE, command: installImageNode(), args, env });
 }
 
 async function launchSidegate(stage: Stage, port: number, nodeArgs: readonly string[]): Promise<ChildProcess> {
   const config = writeSidegateConfig(stage, port, await findFreePort());
   const env = { NODE_ENV: 'production', BENCH_SECRET: stage.secret };
   const args = [...nodeArgs, BUNDLE, 'run', '--config', config];
-  return launch({ core: GATE_CORE, command: process.execPath, args, env, log: join(stage.folder, 'sidegate.log') });
+  return launch({ core: GATE_CORE, command: installImageNode(), args, env, log: join(stage.folder, 'sidegate.log') });
 }
 
 /** As a user would write it; all that is not said is sidegate's default. */

@@ -21,12 +21,15 @@ const HELP = `Usage: npm run bench -- [options]
   --out FILE      where the report goes (default bench/RESULTS.md, for a whole run only)
 `;
 const ROOT = join(import.meta.dirname, '..');
-const WARM_UP_SECONDS = 3;
+/** Some 100,000 deliveries: a gate serves for weeks, and V8 is still compiling during the first ones. */
+const WARM_UP_SECONDS = 25;
+const QUICK_WARM_UP_SECONDS = 3;
 const LOOK_AROUND_MS = 1_000;
 
 interface Plan {
   readonly rounds: number;
   readonly seconds: number;
+  readonly warmUpSeconds: number;
   readonly scenarios: readonly Scenario[];
   readonly rivals: readonly RivalName[];
   /** Undefined: shown only. */
@@ -57,6 +60,7 @@ function readPlan(): Plan | undefined {
   return {
     rounds: readCount('--rounds', values.rounds ?? (values.quick ? '1' : '5')),
     seconds: readCount('--seconds', values.seconds ?? (values.quick ? '2' : '4')),
+    warmUpSeconds: values.quick ? QUICK_WARM_UP_SECONDS : WARM_UP_SECONDS,
     scenarios: pick(SCENARIOS, ({ name }) => name),
     rivals: pick(RIVALS, (name) => name),
     out: values.out ?? (isWhole ? join(import.meta.dirname, 'RESULTS.md') : undefined),
@@ -84,7 +88,7 @@ async function playRound(stage: Stage, plan: Plan, tell: (one: Series) => void):
     const logs = new Map(contestants.map((contestant) => [contestant, new HandledLog(contestant)]));
     const enter = (contestant: Contestant, scenario: Scenario, seconds: number): Promise<Measurement> =>
       play(scenario, { stage, contestant, log: logs.get(contestant) as HandledLog, seconds });
-    for (const contestant of contestants) await enter(contestant, SCENARIOS[0] as Scenario, WARM_UP_SECONDS);
+    for (const contestant of contestants) await enter(contestant, SCENARIOS[0] as Scenario, plan.warmUpSeconds);
     for (const scenario of plan.scenarios) {
       for (const contestant of contestants) {
         tell({ scenario, rival: contestant.name, rounds: [await enter(contestant, scenario, plan.seconds)] });

@@ -1,6 +1,6 @@
 /** Checks that the benchmark's outside tools are here and names the Debian packages that bring them. */
 import { execFileSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const PROGRAMS: Readonly<Record<string, string>> = {
@@ -9,6 +9,8 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   wrk: 'wrk',
   taskset: 'util-linux',
 };
+const ROOT = join(import.meta.dirname, '..');
+const NODE_FOLDER = join(ROOT, '.cache', 'bench', 'node');
 const LUA_MODULE = 'ngx_http_lua_module.so';
 const LUA_REDIS = '/usr/share/lua/5.1/nginx/redis.lua';
 
@@ -23,6 +25,22 @@ export function findMissingPackages(): string[] {
   return packages;
 }
 
+/** The runtime that the image ships: what users run is what is measured. Fetched once, into `.cache`. */
+export function installImageNode(): string {
+  const major = /^FROM node:(\d+)/m.exec(readFileSync(join(ROOT, 'Dockerfile'), 'utf8'))?.[1];
+  const binary = join(NODE_FOLDER, 'node_modules', 'node', 'bin', 'node');
+  if (!existsSync(binary) || !readVersion(binary).startsWith(`v${major}.`)) {
+    mkdirSync(NODE_FOLDER, { recursive: true });
+    writeFileSync(join(NODE_FOLDER, 'package.json'), JSON.stringify({ private: true, allowScripts: { node: true } }));
+    execFileSync('npm', ['install', `node@${major}`], { cwd: NODE_FOLDER, stdio: 'ignore' });
+  }
+  return binary;
+}
+
+function readVersion(binary: string): string {
+  return execFileSync(binary, ['--version'], { encoding: 'utf8' }).trim();
+}
+
 /** Where this nginx was built to find its modules. */
 export function nginxModulesFolder(): string {
   return /--modules-path=(\S+)/.exec(describeNginx())?.[1] ?? '';
@@ -32,7 +50,7 @@ export function nginxModulesFolder(): string {
 export function describeTools(): string[] {
   const nginx = /nginx\/(\S+)/.exec(describeNginx())?.[1];
   const redis = /v=(\S+)/.exec(execFileSync('redis-server', ['--version'], { encoding: 'utf8' }))?.[1];
-  return [`nginx ${nginx} with LuaJIT`, `Redis ${redis}`];
+  return [`Node ${readVersion(installImageNode())}`, `nginx ${nginx} with LuaJIT`, `Redis ${redis}`];
 }
 
 /** `nginx -V` writes to standard error. */

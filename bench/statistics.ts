@@ -8,7 +8,7 @@ export function median(values: readonly number[]): number {
   return ((sorted[middle - 1] ?? Number.NaN) + (sorted[middle] ?? Number.NaN)) / 2;
 }
 
-/** The quotient of two medians. */
-export function ratioOfMedians(values: readonly number[], of: readonly number[]): number {
-  return median(values) / median(of);
+/** The median of the rounds' own quotients: rivals of one round share the machine's mood, those of different rounds do not. */
+export function pairedRatio(values: readonly number[], of: readonly number[]): number {
+  return median(values.map((value, round) => value / (of[round] as number)));
 }
