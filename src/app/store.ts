@@ -87,6 +87,7 @@ class SettingsReader {
   /** The text may hold a password, so no message quotes it. */
   #parseUrl(text: string, key: string): FromUrl | undefined {
     const url = URL.canParse(text) ? new URL(text) : undefined;
+    const [username, password] = url === undefined ? [] : [decode(url.username), decode(url.password)];
     if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol) || url.hostname === '') {
       this.troubles.push({
         path: `${PATH}.${key}`,
@@ -95,13 +96,21 @@ class SettingsReader {
       });
       return undefined;
     }
+    if (username === undefined || password === undefined) {
+      this.troubles.push({
+        path: `${PATH}.${key}`,
+        message: 'user or password has a % that begins no escape',
+        hint: 'write % as %25, or use username and passwordFile',
+      });
+      return undefined;
+    }
     const host = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname;
     const db = /^\/(\d{1,4})$/.exec(url.pathname)?.[1];
     return {
       node: { host, port: url.port === '' ? DEFAULT_PORT : Number(url.port) },
       isTls: url.protocol === 'rediss:',
-      ...(url.username === '' ? undefined : { username: decodeURIComponent(url.username) }),
-      ...(url.password === '' ? undefined : { password: new Secret(Buffer.from(decodeURIComponent(url.password))) }),
+      ...(username === '' ? undefined : { username }),
+      ...(password === '' ? undefined : { password: new Secret(Buffer.from(password)) }),
       ...(db === undefined ? undefined : { db: Number(db) }),
     };
   }
@@ -159,6 +168,15 @@ class SettingsReader {
   #take(read: SecretRead, key: string): Secret | undefined {
     if ('secret' in read) return read.secret;
     this.troubles.push({ path: `${PATH}.${key}`, message: read.problem, hint: read.hint });
+    return undefined;
+  }
+}
+
+/** Undefined where a % begins no escape. */
+function decode(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
     return undefined;
   }
 }

@@ -31,7 +31,7 @@ export function writeRefusal(response: ServerResponse, refusal: Refusal, context
   // RFC 9112 §9.3: what is left of an unread body would be read as the next request.
   if (entry.close === true || context.mustClose) response.shouldKeepAlive = false;
   response.writeHead(entry.status, head);
-  response.end(context.isHead ? undefined : body);
+  response.end(context.isHead ? undefined : body, 'latin1');
 }
 
 /** Answers a connection whose bytes are not a request; always the last thing on it. */

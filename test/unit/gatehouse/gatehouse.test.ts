@@ -1,0 +1,125 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { ConfigSchema } from '../../../src/config/schema.ts';
+import { systemClock } from '../../../src/core/clock.ts';
+import type { Exchange } from '../../../src/core/exchange.ts';
+import { Capacity } from '../../../src/gatehouse/capacity.ts';
+import { Gatehouse, type HouseRoute } from '../../../src/gatehouse/gatehouse.ts';
+import type { Gate } from '../../../src/gates/gate.ts';
+import { ListenServer } from '../../../src/listen/server.ts';
+import { createLogger } from '../../../src/observe/logger.ts';
+import { createMetrics } from '../../../src/observe/metrics.ts';
+import { send } from '../../support/client.ts';
+
+const CONFIG = ConfigSchema.parse({
+  listen: { address: '127.0.0.1:0' },
+  routes: [
+    {
+      name: 'a',
+      match: { path: '/hooks/billing' },
+      upstream: 'http://127.0.0.1:1',
+      webhook: { keys: [{ name: 'k', secret: { env: 'X' } }] },
+    },
+  ],
+});
+
+const lines: string[] = [];
+let server: ListenServer;
+let port: number;
+let house: Gatehouse;
+let isLogBroken = false;
+
+beforeEach(async () => {
+  lines.length = 0;
+  isLogBroken = false;
+  const logger = createLogger({
+    level: 'info',
+    version: 'test',
+    destination: { write: (line: string) => void lines.push(line) },
+  });
+  const metrics = createMetrics({ version: 'test', processMetrics: false });
+  const nothing = (): void => undefined;
+  const request: typeof logger.request = (line) => {
+    if (isLogBroken) throw new Error('the log is broken');
+    logger.request(line);
+  };
+  house = new Gatehouse({
+    clock: systemClock,
+    logger: { ...logger, request },
+    metrics,
+    capacity: new Capacity(CONFIG.limits, systemClock, { onInFlight: nothing, onQueued: nothing }),
+  });
+  server = new ListenServer({
+    listen: CONFIG.listen,
+    limits: CONFIG.limits,
+    clock: systemClock,
+    handler: house,
+    onLimit: nothing,
+    onConnections: nothing,
+  });
+  port = (await server.listen()).port;
+  const forwarder: HouseRoute['forwarder'] = { forward: () => Promise.reject(new Error('must not be reached')) };
+  const open = (gates: readonly Gate[]): void =>
+    house.swap([
+      {
+        name: 'a',
+        match: CONFIG.routes[0]?.match as HouseRoute['match'],
+        gates,
+        challenge: 'C',
+        forwarder,
+        metrics: metrics.route('a'),
+      },
+    ]);
+  openWith = open;
+});
+afterEach(() => server.destroy());
+let openWith: (gates: readonly Gate[]) => void;
+
+const toGate = (check: Gate['check']): Gate => ({ name: 'test', check });
+
+describe('a gate that throws', () => {
+  test.each([
+    [
+      'at once',
+      toGate(() => {
+        throw new Error('boom');
+      }),
+    ],
+    ['later', toGate(() => Promise.reject(new Error('boom')))],
+  ])('%s is a refusal, and tells the sender nothing', async (_, gate) => {
+    openWith([gate]);
+    const answer = await send(port);
+    expect([answer.status, answer.code]).toEqual([500, 'internal_error']);
+    expect(answer.text).not.toContain('boom');
+    expect(lines.join('')).toContain('boom');
+    expect(house.underWay).toBe(0);
+  });
+
+  test('after the claim leaves it to its lease: nobody knows what the app saw', async () => {
+    const calls: string[] = [];
+    const claim = { confirm: () => calls.push('confirm'), release: () => calls.push('release'), hold: () => calls.push('hold') };
+    openWith([
+      toGate((exchange: Exchange) => {
+        exchange.facts.claim = claim;
+        throw new Error('boom');
+      }),
+    ]);
+    expect((await send(port)).status).toBe(500);
+    expect(calls).toEqual(['hold']);
+  });
+});
+
+test('a route whose gates verified nothing lets nothing through', async () => {
+  openWith([toGate(() => undefined)]);
+  expect((await send(port)).code).toBe('internal_error');
+  expect(lines.join('')).toContain('no gate of route a verified the request');
+});
+
+test('a log that fails ends neither the process nor the next request', async () => {
+  openWith([toGate(() => ({ code: 'route_not_found', reason: 'route_not_found' }))]);
+  isLogBroken = true;
+  await send(port).catch(() => undefined);
+  isLogBroken = false;
+  expect((await send(port)).status).toBe(404);
+  expect(lines.join('')).toContain('internal_error');
+  await house.idle();
+});
