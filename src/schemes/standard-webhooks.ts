@@ -22,6 +22,13 @@ const TIMESTAMP = 'webhook-timestamp';
 const SIGNATURE = 'webhook-signature';
 const HEADER_NAMES = [ID, TIMESTAMP, SIGNATURE];
 
+/** The names that Svix's libraries use for the same three fields, and read first. */
+const TWINS = new Map([
+  [ID, 'svix-id'],
+  [TIMESTAMP, 'svix-timestamp'],
+  [SIGNATURE, 'svix-signature'],
+]);
+
 const VALID_ID = /^[\x21-\x7e]{1,256}$/;
 /** Digits only: `1700000000junk`, signs, fractions and exponents are read by lenient parsers, each in its own way. */
 const VALID_TIMESTAMP = /^[0-9]{1,12}$/;
@@ -65,6 +72,7 @@ function readHead(headers: HeaderFields, options: HeadOptions): SignedHead | Ref
   for (const name of HEADER_NAMES) {
     // First or last wins, or both are joined: parsers differ, so a repeated security header is refused.
     if (headers.count(name) > 1) return malformed(`${name} is repeated`);
+    if (isContradicted(headers, name)) return malformed(`${TWINS.get(name)} says something else`);
   }
   const id = headers.get(ID) ?? '';
   const timestampText = headers.get(TIMESTAMP) ?? '';
@@ -77,6 +85,12 @@ function readHead(headers: HeaderFields, options: HeadOptions): SignedHead | Ref
   const signatures = parseSignatures(list);
   if (isRefusal(signatures)) return signatures;
   return { id, timestampText, timestamp: Number(timestampText) * 1000, signatures };
+}
+
+/** An app behind us may read the twin, which nobody verified: another id there would be another event. */
+function isContradicted(headers: HeaderFields, name: string): boolean {
+  const twin = TWINS.get(name) as string;
+  return headers.get(twin) !== undefined && headers.all(twin).some((value) => value !== headers.get(name));
 }
 
 /** Unknown versions and malformed entries are skipped: one sender's odd entry must not hide a valid one beside it. */

@@ -235,6 +235,21 @@ describe('the pitfalls of other verifiers', () => {
     expect(judge(new HeaderFields([...base, 'webhook_id', 'b']), '{}')).toBe('k');
   });
 
+  test('17: the twins that Svix’s libraries read may say the same, and nothing else', () => {
+    const base = ['Webhook-Id', 'a', 'Webhook-Timestamp', String(NOW), 'Webhook-Signature', good];
+    const twins = ['svix-id', 'a', 'Svix-Timestamp', String(NOW), 'SVIX-SIGNATURE', good];
+    expect(judge(new HeaderFields([...base, ...twins]), '{}')).toBe('k');
+    for (const [name, value] of [
+      ['svix-id', 'b'],
+      ['Svix-Timestamp', String(NOW - 1)],
+      ['svix-signature', `${good} v1,AAAA`],
+      ['svix-id', ''],
+    ] as const) {
+      expect(judge(new HeaderFields([...base, name, value]), '{}')).toBe('malformed_signature');
+      expect(judge(new HeaderFields([...base, ...twins, name, value]), '{}')).toBe('malformed_signature');
+    }
+  });
+
   test('22: a prefix is at the start, or it is none', () => {
     expect(judgeSignature(`x${good}`)).toBe('malformed_signature');
     expect(judgeSignature(good.slice(3))).toBe('malformed_signature');
