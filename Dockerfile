@@ -17,7 +17,9 @@ RUN apt-get update \
 LABEL org.opencontainers.image.title="sidegate" \
       org.opencontainers.image.description="Lets only verified webhooks reach the app beside it, each one once" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build /build/dist/sidegate.mjs /opt/sidegate/sidegate.mjs
+COPY --from=build /build/dist/sidegate.mjs /build/dist/password-worker.mjs /opt/sidegate/
+# The native bcrypt of this platform, for routes that ask for passwords.
+COPY --from=build /build/node_modules/@node-rs /opt/sidegate/node_modules/@node-rs
 USER 65532:65532
 EXPOSE 8080 9090
 STOPSIGNAL SIGTERM

@@ -96,6 +96,7 @@ async function run(): Promise<void> {
     port,
     connectTimeout: 1_000,
     answerTimeout: 15_000,
+    gapTimeout: 15_000,
     idleTimeout: 4_000,
     maxConnections: IN_FLIGHT,
     maxHeadBytes: 65_536,

@@ -1,4 +1,7 @@
-/** Bundles the gate into one file, dist/sidegate.mjs, which needs nothing beside it. */
+/**
+ * Bundles the gate into dist/sidegate.mjs, with the thread that checks passwords beside it. Only that thread needs a package: the
+ * native bcrypt, which is not loaded before a route asks for passwords.
+ */
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,12 +10,18 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const outfile = join(root, 'dist', 'sidegate.mjs');
+const outdir = join(root, 'dist');
+const outfile = join(outdir, 'sidegate.mjs');
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
 
 await build({
-  entryPoints: [join(root, 'src', 'cli', 'main.ts')],
-  outfile,
+  entryPoints: [
+    { in: join(root, 'src', 'cli', 'main.ts'), out: 'sidegate' },
+    { in: join(root, 'src', 'credentials', 'password-worker.ts'), out: 'password-worker' },
+  ],
+  outdir,
+  outExtension: { '.js': '.mjs' },
+  external: ['@node-rs/bcrypt'],
   bundle: true,
   platform: 'node',
   format: 'esm',

@@ -12,7 +12,7 @@ One YAML file, \`sidegate run --config FILE\`. Unknown keys are errors. \`sidega
 
 Durations are a number and \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`; sizes are bytes, or a number and \`k\`, \`M\`, \`G\`, \`Ki\`, \`Mi\` or \`Gi\`.
 File paths count from the config file. A change of \`routes\` takes effect without a restart (also on SIGHUP); a change of anything
-else takes one, and is refused with the reason until then. Secret files are watched, too.
+else takes one, and is refused with the reason until then. Files with secrets, users and certificates are watched, too.
 
 | key | value | default | meaning |
 | --- | --- | --- | --- |

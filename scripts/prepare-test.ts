@@ -8,6 +8,7 @@ const NEEDED: Readonly<Record<string, string>> = {
   'redis-sentinel': 'redis-sentinel',
   'redis-cli': 'redis-tools',
   openssl: 'openssl',
+  htpasswd: 'apache2-utils',
   curl: 'curl',
   python3: 'python3',
 };

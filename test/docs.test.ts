@@ -30,6 +30,7 @@ describe('the docs', () => {
   test('name every metric, and none that does not exist', async () => {
     const metrics = createMetrics({ version: '1', processMetrics: false });
     metrics.watchBufferedBytes(() => 0);
+    metrics.watchPendingPasswords(() => 0);
     const { text } = await metrics.exposition();
     const names = [...text.matchAll(/^# TYPE (\S+) /gm)].map((match) => match[1] ?? '');
     expect(firstCells('docs/metrics.md').sort()).toEqual(names.sort());

@@ -4,11 +4,15 @@ import type { Problem } from '../config/problem.ts';
 import type { Clock } from '../core/clock.ts';
 import { type KeysRead, readKeys } from './keys.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
+import { readTls, type TlsRead } from './tls.ts';
+import { type RealmRead, readRealms } from './users.ts';
 
 /** A config that can run, with what it refers to read. */
 export interface Ready {
   readonly loaded: LoadedConfig;
   readonly keys: readonly KeysRead[];
+  readonly realms: readonly RealmRead[];
+  readonly tls: TlsRead | undefined;
   readonly store: StoreSettings;
   /** Warnings only. */
   readonly problems: readonly Problem[];
@@ -27,10 +31,14 @@ export async function prepare(file: string, clock: Clock): Promise<Readiness> {
   };
   const keys = await Promise.all(loaded.config.routes.map((route, index) => readKeys(route, index)));
   for (const { severity, path, message, hint } of keys.flatMap((read) => read.troubles)) place(severity, path, message, hint);
+  const realms = await readRealms(loaded.config);
+  for (const { severity, path, message, hint } of realms.flatMap((read) => read.troubles)) place(severity, path, message, hint);
+  const tls = await readTls(loaded.config.listen.tls, clock);
+  for (const { severity, path, message, hint } of tls?.troubles ?? []) place(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, problems };
-  return { loaded, keys, store, problems };
+  return { loaded, keys, realms, tls, store, problems };
 }
 
 /** All problems of a config file, errors and warnings, in the order of the file. */

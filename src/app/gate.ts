@@ -1,7 +1,10 @@
 /** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
 import type { AddressInfo } from 'node:net';
+import { availableParallelism } from 'node:os';
 import { AdminServer } from '../admin/server.ts';
+import { methodsOf, type RouteConfig } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
+import { toTlsFiles } from '../config/tls-files.ts';
 import { type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer, Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
@@ -11,11 +14,17 @@ import { WaitingRoom } from '../gates/dedup.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
 import { ListenServer } from '../listen/server.ts';
+import { TlsContexts } from '../listen/tls.ts';
+import type { RouteLabels } from '../observe/families.ts';
 import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
+import type { Attempts } from '../store/attempts.ts';
+import { createMemoryAttempts } from '../store/memory/memory-attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import { prepare, type Ready } from './check.ts';
-import { type KeysRead, readKeys, toSecretFiles } from './keys.ts';
+import { type KeysRead, toSecretFiles } from './keys.ts';
+import { Realms } from './realms.ts';
+import { type ReloadParts, reloadFiles } from './reload-files.ts';
 import { buildRoute } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { openStore } from './store.ts';
@@ -36,6 +45,8 @@ export interface GateAddresses {
 }
 
 const FLUSH_INTERVAL_MS = 1_000;
+/** Clients and users whose failed attempts are remembered: some 10 MB. */
+const MOST_ATTEMPT_KEYS = 100_000;
 /** What a reload cannot change: these are built once, into sockets and shared stores. */
 const FIXED_SECTIONS = ['listen', 'admin', 'store', 'limits', 'shutdown', 'log'] as const;
 
@@ -51,6 +62,9 @@ export class Gate {
   readonly #listen: ListenServer;
   readonly #admin: AdminServer;
   readonly #upstreams: Upstreams;
+  readonly #realms: Realms;
+  readonly #attempts: Attempts;
+  readonly #tls: TlsContexts | undefined;
   readonly #cancelFlush: CancelTimer;
   #rings = new Map<string, KeyRing>();
   #ready: Ready;
@@ -76,8 +90,14 @@ export class Gate {
     this.#waitingRoom = new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters'));
     this.#capacity = new Capacity(limits, clock, { onInFlight: this.#metrics.inFlight, onQueued: this.#metrics.queued });
     this.#gatehouse = new Gatehouse({ clock, logger, metrics: this.#metrics, capacity: this.#capacity });
+    const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
+    this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
+    this.#metrics.watchPendingPasswords(() => this.#realms.pending);
+    this.#attempts = createMemoryAttempts(clock, { maxKeys: MOST_ATTEMPT_KEYS });
+    this.#tls = ready.tls === undefined ? undefined : new TlsContexts(ready.tls.settings);
     this.#listen = new ListenServer({
       listen,
+      tls: this.#tls,
       limits,
       clock,
       handler: this.#gatehouse,
@@ -106,6 +126,7 @@ export class Gate {
     } catch (thrown) {
       this.#listen.destroy();
       await this.#store.close();
+      await this.#realms.close();
       this.#close();
       throw thrown;
     }
@@ -126,6 +147,7 @@ export class Gate {
       times: this.#ready.loaded.config.shutdown,
     });
     this.#close();
+    await this.#realms.close();
     return isFinished;
   }
 
@@ -154,10 +176,9 @@ export class Gate {
     const { clock } = this.#surroundings;
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
-    const labels = config.routes.map(({ name, webhook, match }) => {
-      return { name, scheme: webhook.scheme, keys: webhook.keys.map((key) => key.name), methods: match.methods };
-    });
-    this.#metrics.setRoutes(labels);
+    this.#metrics.setRoutes(config.routes.map(toLabels));
+    const basics = config.routes.flatMap(({ basic }) => (basic?.users === undefined ? [] : [basic]));
+    this.#realms.take(ready.realms, new Map(basics.map((basic) => [basic.realm, basic])));
     const rings = new Map<string, KeyRing>();
     const parts = {
       clock,
@@ -165,6 +186,8 @@ export class Gate {
       store: this.#store,
       settlements: this.#settlements,
       waitingRoom: this.#waitingRoom,
+      realms: this.#realms,
+      attempts: this.#attempts,
     };
     const routes = config.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
@@ -213,29 +236,31 @@ export class Gate {
   async #rewatch(): Promise<void> {
     const { file, clock, logger } = this.#surroundings;
     this.#watch?.close();
-    const { routes } = this.#ready.loaded.config;
-    this.#watch = await watchFiles([file, ...routes.flatMap(toSecretFiles)], clock, {
+    const { routes, listen } = this.#ready.loaded.config;
+    const users = this.#ready.realms.flatMap(({ files }) => files);
+    this.#watch = await watchFiles([file, ...routes.flatMap(toSecretFiles), ...users, ...toTlsFiles(listen.tls)], clock, {
       onChange: (changed) => void this.#onFiles(changed),
       onTrouble: (message) => logger.warn('watch_failed', { message }),
     });
   }
 
-  async #onFiles(changed: readonly string[]): Promise<void> {
-    if (changed.includes(this.#surroundings.file)) return this.reload();
-    this.#reloading = this.#reloading.then(() => this.#reloadKeys(changed));
-    return this.#reloading;
+  #toReloadParts(): ReloadParts {
+    const { clock, logger } = this.#surroundings;
+    const { config } = this.#ready.loaded;
+    const rings = this.#rings;
+    return { config, clock, logger, metrics: this.#metrics, rings, realms: this.#realms, tls: this.#tls, listen: this.#listen };
   }
 
-  /** Only the routes whose secrets changed get new keys; a secret that is gone takes its own route down and no other. */
-  async #reloadKeys(changed: readonly string[]): Promise<void> {
-    const { logger } = this.#surroundings;
-    for (const [index, route] of this.#ready.loaded.config.routes.entries()) {
-      if (!toSecretFiles(route).some((file) => changed.includes(file))) continue;
-      const { set, troubles } = await readKeys(route, index);
-      this.#rings.get(route.name)?.replace(set);
-      this.#metrics.route(route.name).ready(set.unavailable.length === 0);
-      for (const { key, message } of troubles) logger.error('secret_unavailable', { route: route.name, key, message });
-      logger.info('secret_reloaded', { route: route.name, keys: set.keys.length, unavailable: set.unavailable.length });
-    }
+  async #onFiles(changed: readonly string[]): Promise<void> {
+    if (changed.includes(this.#surroundings.file)) return this.reload();
+    this.#reloading = this.#reloading.then(() => reloadFiles(changed, this.#toReloadParts()));
+    return this.#reloading;
   }
+}
+
+function toLabels(route: RouteConfig): RouteLabels {
+  const { name, webhook, basic } = route;
+  const sources = basic?.users?.map((source, index) => source.name ?? String(index + 1)) ?? [];
+  const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
+  return { name, scheme, keys: [...(webhook?.keys.map((key) => key.name) ?? []), ...sources], methods: methodsOf(route) };
 }

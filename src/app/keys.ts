@@ -1,5 +1,5 @@
 /** Turns the config's secret references into keys, now and whenever a secret's file changes. */
-import type { KeyConfig, RouteConfig } from '../config/config.ts';
+import type { KeyConfig, RouteConfig, WebhookConfig } from '../config/config.ts';
 import { readSecret } from '../config/secrets.ts';
 import type { KeySet } from '../gates/key-ring.ts';
 import { SCHEMES } from '../schemes/catalogue.ts';
@@ -27,9 +27,9 @@ export async function readKeys(route: RouteConfig, index: number): Promise<KeysR
   const keys: VerifyKey[] = [];
   const unavailable: string[] = [];
   const troubles: KeyTrouble[] = [];
-  for (const [position, config] of route.webhook.keys.entries()) {
+  for (const [position, config] of (route.webhook?.keys ?? []).entries()) {
     const path = `routes.${index}.webhook.keys.${position}.secret`;
-    const read = await readKey(route, config);
+    const read = await readKey((route.webhook as WebhookConfig).scheme, config);
     for (const message of read.warnings)
       troubles.push({ severity: 'warning', path, route: route.name, key: config.name, message });
     if (read.key !== undefined) {
@@ -44,7 +44,7 @@ export async function readKeys(route: RouteConfig, index: number): Promise<KeysR
 
 /** The files a route's secrets come from. */
 export function toSecretFiles(route: RouteConfig): string[] {
-  return route.webhook.keys.flatMap(({ secret }) => ('file' in secret ? [secret.file] : []));
+  return (route.webhook?.keys ?? []).flatMap(({ secret }) => ('file' in secret ? [secret.file] : []));
 }
 
 interface KeyRead {
@@ -55,10 +55,10 @@ interface KeyRead {
 
 const NO_PROBLEM = { message: '' };
 
-async function readKey(route: RouteConfig, config: KeyConfig): Promise<KeyRead> {
+async function readKey(scheme: WebhookConfig['scheme'], config: KeyConfig): Promise<KeyRead> {
   const read = await readSecret(config.secret);
   if ('problem' in read) return { warnings: [], problem: { message: read.problem, hint: read.hint } };
-  const parsed = SCHEMES[route.webhook.scheme].parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
+  const parsed = SCHEMES[scheme].parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
   if ('problem' in parsed) return { warnings: read.warnings, problem: { message: parsed.problem, hint: parsed.hint } };
   const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
   return { key: parsed.key, warnings, problem: NO_PROBLEM };

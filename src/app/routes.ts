@@ -1,9 +1,11 @@
 /** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
-import type { RouteConfig } from '../config/config.ts';
+import { type BasicConfig, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
+import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { HouseRoute } from '../gatehouse/gatehouse.ts';
+import { createBasicAuthGate } from '../gates/basic-auth.ts';
 import { createContentGate } from '../gates/content.ts';
 import { createDedupGate, type WaitingRoom } from '../gates/dedup.ts';
 import { createEnvelopeGate } from '../gates/envelope.ts';
@@ -15,7 +17,9 @@ import { createTimestampGate } from '../gates/timestamp.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
 import { SCHEMES } from '../schemes/catalogue.ts';
+import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
+import type { Realms } from './realms.ts';
 
 /** What routes share, across reloads. */
 export interface RouteParts {
@@ -24,20 +28,34 @@ export interface RouteParts {
   readonly store: SeenIds;
   readonly settlements: Settlements;
   readonly waitingRoom: WaitingRoom;
+  readonly realms: Realms;
+  readonly attempts: Attempts;
 }
 
 /** Compiles one route. */
 export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstream, parts: RouteParts): HouseRoute {
   const metrics = parts.metrics.route(config.name);
-  const { name, resend } = config;
+  const { name, resend, basic, webhook } = config;
   return {
     name,
-    match: config.match,
-    gates: buildGates(config, ring, metrics, parts),
-    // Config admits only names that need no escaping in a quoted-string (RFC 9110 §5.6.4).
-    challenge: `Webhook-Signature realm="${name}"`,
+    match: { ...config.match, methods: methodsOf(config) },
+    gates: [
+      ...(webhook === undefined ? [] : [createContentGate(webhook)]),
+      ...(basic === undefined ? [] : [buildBasicGate(basic, metrics, parts)]),
+      ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
+    ],
+    isOpen: config.allow === 'anyone',
+    challenges: toChallenges(config),
     forwarder: createForwarder(
-      { name, resend, allowResponseHeaders: new Set(config.allowResponseHeaders) },
+      {
+        header: {
+          route: name,
+          forwardAuthorization: basic?.forwardAuthorization ?? true,
+          ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
+        },
+        resend,
+        allowResponseHeaders: new Set(config.allowResponseHeaders),
+      },
       upstream,
       parts.clock,
     ),
@@ -45,13 +63,38 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
   };
 }
 
+/** Basic first: many clients look no further than the first scheme they do not know (RFC 9110 §11.6.1). */
+function toChallenges({ name, basic, webhook }: RouteConfig): string[] {
+  return [
+    ...(basic === undefined ? [] : [toBasicChallenge(basic.realm)]),
+    // Config admits only names that need no escaping in a quoted-string (RFC 9110 §5.6.4).
+    ...(webhook === undefined ? [] : [`Webhook-Signature realm="${name}"`]),
+  ];
+}
+
+function buildBasicGate(basic: BasicConfig, metrics: RouteMetrics, parts: RouteParts): Gate {
+  const { realm, requireTls, latin1, limit } = basic;
+  return createBasicAuthGate(
+    { realm, requireTls, latin1, limit: limit === 'off' ? undefined : limit },
+    {
+      verifier: parts.realms.verifier(realm),
+      attempts: parts.attempts,
+      onUsed: ({ source }) => metrics.keyUsed(source, parts.clock.now()),
+    },
+  );
+}
+
 /** Cheap and header-only first; nothing touches the store before the signature holds. */
-function buildGates(config: RouteConfig, ring: KeyRing, metrics: RouteMetrics, parts: RouteParts): Gate[] {
-  const { webhook } = config;
+function buildWebhookGates(
+  route: string,
+  webhook: WebhookConfig,
+  ring: KeyRing,
+  metrics: RouteMetrics,
+  parts: RouteParts,
+): Gate[] {
   const scheme = SCHEMES[webhook.scheme];
   const { maxBody, tolerance, allowDotInId } = webhook;
   const gates = [
-    createContentGate(webhook),
     createTimestampGate(scheme, { tolerance, allowDotInId, onSkew: (skew) => metrics.skew(skew) }),
     createSignatureGate(scheme, ring, { maxBody, onKeyUsed: (key, at) => metrics.keyUsed(key, at) }),
   ];
@@ -60,9 +103,7 @@ function buildGates(config: RouteConfig, ring: KeyRing, metrics: RouteMetrics, p
     const { store, settlements, clock, waitingRoom } = parts;
     const onEvent = parts.metrics.dedup.bind(parts.metrics);
     const onDuration = parts.metrics.dedupDuration.bind(parts.metrics);
-    gates.push(
-      createDedupGate({ route: config.name, ...webhook.dedup }, { store, settlements, clock, waitingRoom, onEvent, onDuration }),
-    );
+    gates.push(createDedupGate({ route, ...webhook.dedup }, { store, settlements, clock, waitingRoom, onEvent, onDuration }));
   }
   return gates;
 }

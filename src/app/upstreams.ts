@@ -46,6 +46,7 @@ export class Upstreams {
       ...route.upstream,
       connectTimeout: route.connectTimeout,
       answerTimeout: route.timeout,
+      gapTimeout: route.webhook === undefined ? route.idleTimeout : route.timeout,
       idleTimeout: IDLE_TIMEOUT_MS,
       maxConnections: this.#maxConnections,
       maxHeadBytes: MAX_HEAD_BYTES,

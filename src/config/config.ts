@@ -12,7 +12,9 @@ type Frozen<T> = T extends (infer Item)[]
 export type Config = Frozen<z.output<typeof ConfigSchema>>;
 export type RouteConfig = Config['routes'][number];
 export type MatchConfig = RouteConfig['match'];
-export type WebhookConfig = RouteConfig['webhook'];
+export type WebhookConfig = NonNullable<RouteConfig['webhook']>;
+export type BasicConfig = NonNullable<RouteConfig['basic']>;
+export type UserSourceConfig = NonNullable<BasicConfig['users']>[number];
 export type KeyConfig = WebhookConfig['keys'][number];
 export type SecretSource = KeyConfig['secret'];
 export type DedupConfig = Exclude<WebhookConfig['dedup'], 'off'>;
@@ -20,3 +22,13 @@ export type LimitsConfig = Config['limits'];
 export type StoreConfig = Config['store'];
 export type RedisConfig = NonNullable<StoreConfig['redis']>;
 export type SocketListen = Config['listen'];
+export type ListenTlsConfig = NonNullable<SocketListen['tls']>;
+
+const WEBHOOK_METHODS = ['POST'];
+/** Not TRACE, which shows a request's credentials to whoever made it (RFC 9110 §9.3.8). */
+const USUAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+
+/** The methods a route takes. */
+export function methodsOf({ match, webhook }: RouteConfig): readonly string[] {
+  return match.methods ?? (webhook === undefined ? USUAL_METHODS : WEBHOOK_METHODS);
+}

@@ -3,6 +3,12 @@ import { isIP, isIPv4 } from 'node:net';
 import { z } from 'zod';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 
+/** Names of keys and of sources: they become metric labels and header values. */
+export const NAME = /^[A-Za-z0-9._-]{1,64}$/;
+export const filePath = z.string().min(1, 'a file path cannot be empty');
+/** How many of something there may be. */
+export const count = z.int().min(1).max(1_000_000);
+
 /** A size in bytes. */
 export type Bytes = number;
 

@@ -1,18 +1,16 @@
 /** The config's schema: types, defaults, error texts and the editors' JSON Schema all derive from it. */
 import { z } from 'zod';
 import { AMBIGUOUS_FORMS } from '../core/target.ts';
-import { addressRange, duration, instant, listenAddress, nodeAddress, size, upstream } from './scalars.ts';
+import { basic } from './basic-schema.ts';
+import { addressRange, count, duration, filePath, instant, listenAddress, NAME, nodeAddress, size, upstream } from './scalars.ts';
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** Route names become header values, metric labels, challenge realms and store keys. */
 const ROUTE_NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
-const KEY_NAME = /^[A-Za-z0-9._-]{1,64}$/;
 const MEDIA_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/;
 
-const filePath = z.string().min(1, 'a file path cannot be empty');
 const envName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'an environment variable is letters, digits and _');
-const count = z.int().min(1).max(1_000_000);
 
 const encoding = z
   .enum(['utf8', 'base64', 'hex'])
@@ -34,7 +32,7 @@ const secretSource = z
 const key = z.strictObject({
   name: z
     .string()
-    .regex(KEY_NAME, 'a key name is 1 to 64 letters, digits, dots, dashes and underscores')
+    .regex(NAME, 'a key name is 1 to 64 letters, digits, dots, dashes and underscores')
     .describe('Shown in logs, metrics and the Sidegate-Key header.'),
   secret: secretSource,
   notAfter: instant().optional().describe('The key is not accepted from this instant on.'),
@@ -110,8 +108,8 @@ const match = z.strictObject({
   methods: z
     .array(z.string().regex(TOKEN, 'a method is a token such as POST'))
     .min(1)
-    .default(['POST'])
-    .describe('Methods that are taken.'),
+    .optional()
+    .describe('Methods that are taken. Left out: POST for webhooks; else GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.'),
   allowInPath: z
     .array(z.enum(AMBIGUOUS_FORMS))
     .default([])
@@ -145,7 +143,12 @@ const route = z.strictObject({
     )
     .default([])
     .describe('Response headers that are passed although a sender may switch itself off by them.'),
-  webhook,
+  idleTimeout: duration()
+    .prefault('5m')
+    .describe('Longest gap within an answer that is passed on as it comes, and in an upgraded connection.'),
+  webhook: webhook.optional().describe('Only signed webhooks are let through.'),
+  basic: basic.optional().describe('Only users with a password are let through (RFC 7617).'),
+  allow: z.literal('anyone').optional().describe('Lets everybody through, where a route asks for nothing else.'),
 });
 
 const tls = z
@@ -206,6 +209,18 @@ const limits = z
       .max(1_000_000)
       .default(256)
       .describe('Requests that may wait for the outcome of another with the same id.'),
+    passwordThreads: z
+      .int()
+      .min(1)
+      .max(64)
+      .optional()
+      .describe('Threads that check passwords. Left out: one less than there are cores, at least one.'),
+    passwordQueue: z
+      .int()
+      .min(0)
+      .max(100_000)
+      .default(64)
+      .describe('Passwords that may wait for such a thread; further ones are 429.'),
     maxBufferedBytes: size().prefault('64Mi').describe('Content of all requests together.'),
     heapShed: z
       .number()
@@ -216,12 +231,32 @@ const limits = z
   })
   .prefault({});
 
+const certificate = {
+  certFile: filePath.describe('Certificate chain, PEM, our own first.'),
+  keyFile: filePath.describe('Its key, PEM.'),
+};
+
+const listenTls = z.strictObject({
+  ...certificate,
+  more: z
+    .array(z.strictObject(certificate))
+    .default([])
+    .describe('Further pairs; the name a client asks for (SNI) picks the one that is valid for it, else the first.'),
+  clientCaFile: filePath.optional().describe('Authorities of client certificates, PEM; clients are asked for one.'),
+  clientCertificate: z
+    .enum(['require', 'request'])
+    .default('require')
+    .describe('Whether clients without a valid certificate are turned away.'),
+  minVersion: z.enum(['1.2', '1.3']).default('1.2').describe('Oldest version of TLS.'),
+});
+
 /** The whole config. */
 export const ConfigSchema = z.strictObject({
   listen: z
     .strictObject({
       address: listenAddress().prefault('0.0.0.0:8080').describe('Where requests come in.'),
       trustedProxies: z.array(addressRange()).default([]).describe('Whose X-Forwarded-* is believed.'),
+      tls: listenTls.optional().describe('TLS on the data port; rotated files are taken up without a restart.'),
     })
     .prefault({}),
   admin: z

@@ -1,17 +1,12 @@
 /** The rules that hold between several parts of the config, and the warnings about choices that weaken the gate. */
-import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
+import type { EpochMilliseconds } from '../core/clock.ts';
 import { parseTarget } from '../core/target.ts';
-import type { Config, DedupConfig, MatchConfig, RouteConfig } from './config.ts';
-import type { Finding } from './issues.ts';
-import type { Problem } from './problem.ts';
+import { type Config, type MatchConfig, methodsOf, type RouteConfig } from './config.ts';
+import { error, type Path, type Rating, warning } from './rating.ts';
 import type { SocketAddress } from './scalars.ts';
+import { checkBasic, checkRealms } from './validate-basic.ts';
+import { checkWebhook } from './validate-webhook.ts';
 
-/** A finding and how much it matters. */
-export type Rating = Finding & { readonly severity: Problem['severity'] };
-
-type Path = readonly PropertyKey[];
-
-const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
 const EVERYBODY = new Set(['0.0.0.0/0', '::/0']);
 
 /** Everything wrong or risky in a config whose parts are well-formed. */
@@ -20,16 +15,9 @@ export function validate(config: Config, now: EpochMilliseconds): Rating[] {
     ...checkAddresses(config),
     ...checkStore(config),
     ...config.routes.flatMap((route, index) => checkRoute(route, ['routes', index], config, now)),
+    ...checkRealms(config.routes),
     ...checkOverlaps(config.routes),
   ];
-}
-
-function error(path: Path, message: string, hint?: string): Rating {
-  return { severity: 'error', path, message, ...(hint === undefined ? undefined : { hint }) };
-}
-
-function warning(path: Path, message: string, hint?: string): Rating {
-  return { severity: 'warning', path, message, ...(hint === undefined ? undefined : { hint }) };
 }
 
 function checkAddresses({ listen, admin }: Config): Rating[] {
@@ -80,74 +68,17 @@ function isRedisUrl(text: string): boolean {
 }
 
 function checkRoute(route: RouteConfig, path: Path, config: Config, now: EpochMilliseconds): Rating[] {
-  const { webhook } = route;
-  const found = [...checkMatch(route.match, [...path, 'match']), ...checkKeys(route, [...path, 'webhook', 'keys'], now)];
+  const { webhook, basic, allow } = route;
+  const found = checkMatch(route.match, [...path, 'match']);
   if (isSame(route.upstream, config.listen.address))
     found.push(error([...path, 'upstream'], 'the app is the gate itself', 'name the port the app listens on'));
-  if (webhook.dedup === 'off') {
-    found.push(
-      warning(
-        [...path, 'webhook', 'dedup'],
-        'repeats and replays within the tolerance reach the app',
-        'leave dedup out for its safe defaults',
-      ),
-    );
-  } else {
-    found.push(...checkDedup(webhook.dedup, route, [...path, 'webhook', 'dedup']));
-  }
-  const unsigned = 'the signature does not cover it, so whoever holds one genuine delivery can vary it';
-  if (webhook.allowQuery) found.push(warning([...path, 'webhook', 'allowQuery'], `a query string is let through: ${unsigned}`));
-  if (webhook.allowContentEncoding)
-    found.push(warning([...path, 'webhook', 'allowContentEncoding'], `a Content-Encoding is let through: ${unsigned}`));
-  if (webhook.allowDotInId)
-    found.push(
-      warning(
-        [...path, 'webhook', 'allowDotInId'],
-        'with dots in the id, bytes can move between id, timestamp and body under one signature',
-      ),
-    );
-  return found;
-}
-
-function checkDedup(dedup: DedupConfig, route: RouteConfig, path: Path): Rating[] {
-  const found: Rating[] = [];
-  const { tolerance } = route.webhook;
-  if (dedup.retention < 2 * tolerance) {
-    found.push(
-      error(
-        [...path, 'retention'],
-        'an id is forgotten while its delivery can still be replayed',
-        'at least twice the tolerance: a timestamp that far ahead stays good for as long again',
-      ),
-    );
-  } else if (dedup.retention < SENDER_RETRY_HORIZON_MS) {
-    found.push(
-      warning(
-        [...path, 'retention'],
-        'senders may retry for three days; a retry after the retention is handled again',
-        'retention: 3d',
-      ),
-    );
-  }
-  if (dedup.lease <= route.timeout + route.connectTimeout) {
-    found.push(
-      error(
-        [...path, 'lease'],
-        'the lease ends while the app may still be at work, so a retry would overlap it',
-        'above timeout + connectTimeout',
-      ),
-    );
-  }
-  if (dedup.inProgress === 'wait' && dedup.waitAtMost >= dedup.lease)
-    found.push(warning([...path, 'waitAtMost'], 'waiting outlasts the lease'));
-  if (dedup.onStoreError === 'forward')
-    found.push(
-      warning(
-        [...path, 'onStoreError'],
-        'while the store is down, repeats and replays reach the app',
-        'refuse answers 503, and the sender comes again',
-      ),
-    );
+  if (webhook !== undefined) found.push(...checkWebhook(webhook, route, [...path, 'webhook'], now));
+  if (basic !== undefined) found.push(...checkBasic(basic, config, [...path, 'basic'], now));
+  const asks = webhook !== undefined || basic !== undefined;
+  if (!asks && allow === undefined)
+    found.push(error(path, 'the route asks for nothing', 'give webhook or basic; a route open to everybody says allow: anyone'));
+  if (asks && allow !== undefined)
+    found.push(error([...path, 'allow'], 'the route asks for proof and is open to anyone', 'remove one of the two'));
   return found;
 }
 
@@ -181,28 +112,16 @@ function checkMatch(match: MatchConfig, path: Path): Rating[] {
   return found;
 }
 
-function checkKeys(route: RouteConfig, path: Path, now: EpochMilliseconds): Rating[] {
-  const found: Rating[] = [];
-  const seen = new Set<string>();
-  for (const [index, key] of route.webhook.keys.entries()) {
-    if (seen.has(key.name))
-      found.push(error([...path, index, 'name'], `two keys are named ${key.name}`, 'names tell them apart in logs and metrics'));
-    seen.add(key.name);
-    if (key.notAfter !== undefined && key.notAfter <= now)
-      found.push(warning([...path, index, 'notAfter'], 'the key has expired', 'remove it'));
-  }
-  return found;
-}
-
 /** Two routes that take the same requests, or have one name. */
 function checkOverlaps(routes: readonly RouteConfig[]): Rating[] {
   const found: Rating[] = [];
   const names = new Set<string>();
   const taken = new Map<string, string>();
-  for (const [index, { name, match }] of routes.entries()) {
+  for (const [index, route] of routes.entries()) {
+    const { name, match } = route;
     if (names.has(name)) found.push(error(['routes', index, 'name'], `two routes are named ${name}`));
     names.add(name);
-    for (const method of match.methods) {
+    for (const method of methodsOf(route)) {
       const id = JSON.stringify([match.host, match.path, match.pathPrefix?.replace(/\/$/, ''), method]);
       const other = taken.get(id);
       if (other !== undefined)

@@ -1,8 +1,8 @@
 /** Tells when watched files have changed, whatever replaced them: an editor, `mv`, or the kubelet's symlink swap. */
 import { createHash } from 'node:crypto';
 import { type FSWatcher, watch as watchDirectory } from 'node:fs';
-import { readFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { readdir, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { CancelTimer, Clock } from '../core/clock.ts';
 
 /** A watch that is under way. */
@@ -23,7 +23,7 @@ const POLL_MS = 30_000;
 const GONE = 'gone';
 
 /**
- * Watches the directories, not the files: a watch on a file follows its inode and misses every swap of `..data` after the
+ * A path that ends with a slash is a directory, which has changed when any of its files has. Watches the directories, not the files: a watch on a file follows its inode and misses every swap of `..data` after the
  * first. Only a changed hash counts, and a slow poll finds what events missed.
  */
 export async function watchFiles(files: readonly string[], clock: Clock, listener: WatchListener): Promise<Watch> {
@@ -64,7 +64,7 @@ class FileWatch implements Watch {
   }
 
   #watchDirectories(): void {
-    for (const directory of new Set(this.#files.map(dirname))) {
+    for (const directory of new Set(this.#files.map((file) => (file.endsWith('/') ? file : dirname(file))))) {
       if (!this.#watchers.has(directory)) this.#watchDirectory(directory);
     }
   }
@@ -114,12 +114,21 @@ class FileWatch implements Watch {
   }
 }
 
-async function toHash(file: string): Promise<string> {
+async function toHash(path: string): Promise<string> {
   try {
-    return createHash('sha256')
-      .update(await readFile(file))
-      .digest('hex');
+    const hash = createHash('sha256');
+    for (const file of path.endsWith('/') ? await listFiles(path) : [path]) hash.update(`${file}\n`).update(await readFile(file));
+    return hash.digest('hex');
   } catch {
     return GONE;
   }
+}
+
+/** Without the kubelet's own directories, which begin with two dots. */
+async function listFiles(directory: string): Promise<string[]> {
+  const names = await readdir(directory);
+  return names
+    .filter((name) => !name.startsWith('..'))
+    .sort()
+    .map((name) => join(directory, name));
 }

@@ -1,5 +1,5 @@
 /** The proof that a request passed every gate of its route. Only gatehouse/pipeline.ts may import `admit` (a lint rule holds it). */
-import type { Exchange } from './exchange.ts';
+import type { ContentStream, Exchange } from './exchange.ts';
 
 declare const proof: unique symbol;
 
@@ -9,11 +9,11 @@ export interface Admitted {
   readonly exchange: Exchange;
   /** The route's configured name. */
   readonly route: string;
-  /** The content to forward: the very bytes that were verified. */
-  readonly body: Buffer;
+  /** The content to forward: the very bytes that were verified, or a stream where no gate looks at it. */
+  readonly body: Buffer | ContentStream;
 }
 
 /** Mints the proof. */
-export function admit(exchange: Exchange, route: string, body: Buffer): Admitted {
+export function admit(exchange: Exchange, route: string, body: Buffer | ContentStream): Admitted {
   return { exchange, route, body } as unknown as Admitted;
 }

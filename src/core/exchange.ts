@@ -1,7 +1,7 @@
 /** One request on its way through: what came in, and what the gates have established about it. */
 import type { EpochMilliseconds, Milliseconds } from './clock.ts';
 import type { HeaderFields } from './headers.ts';
-import type { Refusal } from './refusal.ts';
+import type { Reason, Refusal } from './refusal.ts';
 import type { RequestTarget } from './target.ts';
 
 /** Who sent the request, after the trusted proxies were taken into account. */
@@ -16,12 +16,34 @@ export interface Client {
   readonly scheme: 'http' | 'https';
 }
 
-/** The request's content, read at most once, bounded. */
+/** Takes content as it comes: write*, then exactly one of end and fail. */
+export interface ContentConsumer {
+  /** The chunk is the consumer's to keep. False asks for a pause until `resume` is called; what is read already still comes. */
+  write(chunk: Buffer): boolean;
+  end(): void;
+  /** The content broke off, or came too slowly. */
+  fail(reason: Reason): void;
+}
+
+/** Content that is passed on as it comes. */
+export interface ContentStream {
+  /** In bytes; undefined where it is not known before the end. */
+  readonly length: number | undefined;
+  /** Begins; called once. */
+  start(consumer: ContentConsumer): void;
+  resume(): void;
+  /** Nobody takes more of it. */
+  stop(): void;
+}
+
+/** The request's content, read or opened at most once, bounded. */
 export interface RequestBody {
   /** The declared Content-Length in bytes; undefined for chunked; 0 where there is no content. */
   readonly declaredLength: number | undefined;
   /** Reads all of it, up to `maxBytes`; a refusal where it is too large, too slow or broken off. A second call gives the first's result. */
   read(maxBytes: number): Promise<Buffer | Refusal>;
+  /** Opens it, to be passed on as it comes; a Buffer where nothing comes. Not after `read`. */
+  open(): Buffer | ContentStream;
   /** How many bytes came in so far. */
   readonly received: number;
   /** Nothing is left to read, or so little that the connection is kept and the rest thrown away. */
@@ -72,6 +94,8 @@ export interface Claim {
 export interface Facts {
   head?: SignedHead;
   delivery?: VerifiedDelivery;
+  /** Who proved by a password who they are. */
+  user?: string;
   claim?: Claim;
 }
 

@@ -15,6 +15,9 @@ export type RefusalCode =
   | 'malformed_signature'
   | 'timestamp_outside_tolerance'
   | 'signature_mismatch'
+  | 'credentials_required'
+  | 'tls_required'
+  | 'too_many_attempts'
   | 'duplicate'
   | 'in_progress'
   | 'envelope_mismatch'
@@ -37,6 +40,7 @@ export type Reason =
   | 'body_too_large'
   | 'body_timeout'
   | 'body_aborted'
+  | 'sender_gone'
   | 'head_timeout'
   | 'malformed'
   | 'framing'
@@ -50,6 +54,12 @@ export type Reason =
   | 'bad_signature'
   | 'timestamp_old'
   | 'timestamp_future'
+  | 'no_credentials'
+  | 'malformed_credentials'
+  | 'bad_credentials'
+  | 'banned'
+  | 'hash_queue_full'
+  | 'tls_required'
   | 'duplicate'
   | 'in_progress'
   | 'waiters_full'
@@ -133,6 +143,15 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     logLevel: 'info',
   },
   signature_mismatch: { status: 401, title: 'Signature mismatch', proxyError: 'http_request_denied', logLevel: 'info' },
+  credentials_required: { status: 401, title: 'Credentials required', proxyError: 'http_request_denied', logLevel: 'info' },
+  tls_required: { status: 403, title: 'TLS required', proxyError: 'http_request_denied', logLevel: 'info' },
+  too_many_attempts: {
+    status: 429,
+    title: 'Too many attempts',
+    proxyError: 'http_request_denied',
+    logLevel: 'info',
+    retryAfterSeconds: 1,
+  },
   duplicate: { status: 200, title: 'Already handled', logLevel: 'info' },
   in_progress: {
     status: 503,

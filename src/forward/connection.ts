@@ -2,9 +2,11 @@
 import { connect, type Socket } from 'node:net';
 import type { Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import type { ContentStream } from '../core/exchange.ts';
 import type { RawHeaders } from '../core/headers.ts';
 import type { AnswerHead } from './answer-head.ts';
 import { type AnswerEvents, AnswerParser } from './answer-parser.ts';
+import { ContentWriter } from './content-writer.ts';
 import type { AnswerListener, UpstreamFailure, UpstreamOptions, UpstreamRequest } from './upstream.ts';
 
 /** A request on its way, with who hears the answer. */
@@ -41,6 +43,8 @@ export class Connection implements AnswerEvents {
   readonly #socket: Socket;
   readonly #parser: AnswerParser;
   #job: Job | undefined;
+  /** Content that is still being sent. */
+  #content: ContentWriter | undefined;
   #isConnected = false;
   #isGone = false;
   #isReused = false;
@@ -85,7 +89,7 @@ export class Connection implements AnswerEvents {
   resume(): void {
     if (!this.#isPaused) return;
     this.#isPaused = false;
-    this.#deadline = this.#owner.now() + this.#owner.options.answerTimeout;
+    this.#deadline = this.#owner.now() + this.#owner.options.gapTimeout;
     this.#socket.resume();
   }
 
@@ -94,6 +98,7 @@ export class Connection implements AnswerEvents {
     if (this.#isGone) return;
     this.#isGone = true;
     this.#takeJob();
+    this.#content?.stop();
     this.#socket.destroy();
     this.#owner.onGone(this);
   }
@@ -105,11 +110,14 @@ export class Connection implements AnswerEvents {
 
   /** Gives up what has taken too long. */
   expire(): void {
-    const { connectTimeout, answerTimeout } = this.#owner.options;
+    const { connectTimeout, answerTimeout, gapTimeout } = this.#owner.options;
     if (this.#job === undefined) this.destroy();
     else if (!this.#isConnected)
       this.#fail({ kind: 'connect', nothingSent: true, detail: `no connection within ${connectTimeout} ms` });
-    else this.#fail({ kind: 'timeout', nothingSent: false, detail: `nothing came within ${answerTimeout} ms` });
+    else {
+      const within = this.#hasHead ? gapTimeout : answerTimeout;
+      this.#fail({ kind: 'timeout', nothingSent: false, detail: `nothing came within ${within} ms` });
+    }
   }
 
   /** From the parser. */
@@ -146,7 +154,10 @@ export class Connection implements AnswerEvents {
     this.#parser.expect(request.method);
     const head = toHeadText(request);
     const { body } = request;
-    if (body.length === 0) {
+    if (!Buffer.isBuffer(body)) {
+      this.#socket.write(head, 'latin1');
+      this.#send(body);
+    } else if (body.length === 0) {
       this.#socket.write(head, 'latin1');
     } else if (body.length <= COPIED_BODY) {
       const bytes = Buffer.allocUnsafe(head.length + body.length);
@@ -159,6 +170,30 @@ export class Connection implements AnswerEvents {
       this.#socket.write(body);
       this.#socket.uncork();
     }
+  }
+
+  #send(content: ContentStream): void {
+    const { answerTimeout } = this.#owner.options;
+    const waitForApp = (): void => {
+      if (!this.#hasHead) this.#deadline = this.#owner.now() + answerTimeout;
+    };
+    // While the sender is the one who takes its time, the app is not to blame; the sender has limits of its own.
+    const waitForSender = (): void => {
+      if (!this.#hasHead) this.#deadline = NEVER;
+    };
+    this.#content = new ContentWriter(this.#socket, content, {
+      onBlocked: (isBlocked) => (isBlocked ? waitForApp() : waitForSender()),
+      onWritten: () => {
+        this.#content = undefined;
+        waitForApp();
+      },
+      onBroken: () => {
+        this.#content = undefined;
+        this.destroy();
+      },
+    });
+    waitForSender();
+    this.#content.start();
   }
 
   #onRead(bytes: Buffer): boolean {
@@ -179,7 +214,7 @@ export class Connection implements AnswerEvents {
     if (progress === 'malformed') this.#fail({ kind: 'protocol', nothingSent: false, detail: this.#parser.problem });
     else if (progress !== 'more') this.#complete(progress === 'complete');
     // Before the head nothing counts as progress: an app must not hold us by dripping it.
-    else if (this.#hasHead && !this.#isPaused) this.#deadline = this.#owner.now() + this.#owner.options.answerTimeout;
+    else if (this.#hasHead && !this.#isPaused) this.#deadline = this.#owner.now() + this.#owner.options.gapTimeout;
   }
 
   /** Free only now that all bytes were looked at: what is beyond the answer would be taken for the next one (response desync). */
@@ -187,7 +222,7 @@ export class Connection implements AnswerEvents {
     const job = this.#takeJob();
     job?.listener.onEnd(this.#parser.trailers);
     // What the app has not read of the request would stand before the next one.
-    if (!isClean || !this.#keepsAlive || this.#socket.writableLength > 0) return this.destroy();
+    if (!isClean || !this.#keepsAlive || this.#content !== undefined || this.#socket.writableLength > 0) return this.destroy();
     if (this.#isPaused) this.#socket.resume();
     this.#isPaused = false;
     this.#deadline = this.#owner.now() + this.#idleTimeout;

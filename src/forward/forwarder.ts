@@ -3,15 +3,17 @@ import type { ServerResponse } from 'node:http';
 import type { Admitted } from '../core/admitted.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import type { ContentStream } from '../core/exchange.ts';
 import type { RawHeaders } from '../core/headers.ts';
 import { type Reason, type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
-import { HeaderPolicy } from './request-headers.ts';
+import { type HeaderContext, HeaderPolicy } from './request-headers.ts';
 import { AnswerPolicy } from './response-headers.ts';
 import type { AnswerListener, Upstream, UpstreamExchange, UpstreamFailure, UpstreamFailureKind } from './upstream.ts';
 
 /** What the forwarder needs of its route. */
 export interface ForwardRoute {
-  readonly name: string;
+  /** What the app is told beside the request. */
+  readonly header: HeaderContext;
   /** `idempotent`: only what its method allows to repeat is sent again on a dead connection; `always`: POST, too. */
   readonly resend: 'idempotent' | 'always';
   /** Lower-cased names of response headers that are passed although a sender may switch itself off by them. */
@@ -25,7 +27,14 @@ export type ForwardOutcome =
   /** Nothing was written to the sender yet: the refusal is still to be answered. */
   | { readonly kind: 'failed'; readonly refusal: Refusal; readonly failure: UpstreamFailure; readonly upstreamMs: Milliseconds }
   /** The app died within its answer: the sender's connection was cut, so that it cannot mistake the part for the whole. */
-  | { readonly kind: 'broken'; readonly status: number; readonly failure: UpstreamFailure; readonly upstreamMs: Milliseconds };
+  | { readonly kind: 'broken'; readonly status: number; readonly failure: UpstreamFailure; readonly upstreamMs: Milliseconds }
+  /** The sender left or sent too slowly, and the app was told by a cut connection; the refusal is for a sender that is still there. */
+  | {
+      readonly kind: 'aborted';
+      readonly status: number;
+      readonly refusal: Refusal | undefined;
+      readonly upstreamMs: Milliseconds;
+    };
 
 /** Forwards for one route. */
 export interface Forwarder {
@@ -42,6 +51,7 @@ export function settlementOf(outcome: ForwardOutcome): 'confirm' | 'release' | '
       // The app may be at work on it still: only the lease's end makes it safe to hand the event out again.
       return outcome.failure.nothingSent ? 'release' : 'hold';
     case 'broken':
+    case 'aborted':
       return 'hold';
   }
 }
@@ -64,17 +74,18 @@ const SMALL_CONTENT = 8_192;
 
 /** Builds the forwarder of a route. */
 export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: Clock): Forwarder {
-  const requestPolicy = new HeaderPolicy();
+  const requestPolicy = new HeaderPolicy(route.header);
   const answerPolicy = new AnswerPolicy(route.allowResponseHeaders);
-  const context = { route: route.name };
   return {
     forward(admitted, response) {
       const { method, target } = admitted.exchange;
-      const headers = requestPolicy.toUpstreamHeaders(admitted, context);
-      const repeatable = route.resend === 'always' || IDEMPOTENT.has(method);
+      const headers = requestPolicy.toUpstreamHeaders(admitted);
+      // A stream is gone once it was sent.
+      const repeatable = Buffer.isBuffer(admitted.body) && (route.resend === 'always' || IDEMPOTENT.has(method));
       return new Promise((resolve) => {
         const relay = new Relay({ answerPolicy, admitted, response, clock, resolve });
-        relay.follow(upstream.send({ method, path: target.raw, headers, body: admitted.body, repeatable }, relay));
+        const body = Buffer.isBuffer(admitted.body) ? admitted.body : relay.watch(admitted.body);
+        relay.follow(upstream.send({ method, path: target.raw, headers, body, repeatable }, relay));
       });
     },
   };
@@ -99,6 +110,9 @@ class Relay implements AnswerListener {
   /** All of the content, where it is small and came at once. */
   #whole: Buffer | undefined;
   #isWaiting = false;
+  /** The request's content is still on its way. */
+  #isSending = false;
+  readonly #onSenderGone = (): void => this.#abort('sender_gone');
 
   constructor(parts: RelayParts) {
     this.#parts = parts;
@@ -108,6 +122,30 @@ class Relay implements AnswerListener {
 
   follow(exchange: UpstreamExchange): void {
     this.#exchange = exchange;
+    // A webhook's work goes on without its sender, and is settled; whoever asked for anything else asks no more.
+    if (this.#parts.admitted.exchange.facts.delivery === undefined) this.#response.once('close', this.#onSenderGone);
+  }
+
+  /** The same stream, with an ear on how it ends. */
+  watch(content: ContentStream): ContentStream {
+    this.#isSending = true;
+    return {
+      length: content.length,
+      resume: () => content.resume(),
+      stop: () => content.stop(),
+      start: (consumer) =>
+        content.start({
+          write: (chunk) => consumer.write(chunk),
+          end: () => {
+            this.#isSending = false;
+            consumer.end();
+          },
+          fail: (reason) => {
+            consumer.fail(reason);
+            this.#abort(reason);
+          },
+        }),
+    };
   }
 
   onInformation(status: number, headers: RawHeaders): void {
@@ -127,6 +165,8 @@ class Relay implements AnswerListener {
     this.#status = status;
     this.#contentLength = contentLength;
     if (!this.#canWrite()) return;
+    // Answered before it had all of the request: what is left of that must not hold the connection.
+    if (this.#isSending) this.#response.shouldKeepAlive = false;
     try {
       this.#response.writeHead(status, statusText, fields);
     } catch (thrown) {
@@ -153,17 +193,17 @@ class Relay implements AnswerListener {
       if (this.#whole === undefined) this.#response.end();
       else this.#response.end(this.#whole.toString('latin1'), 'latin1');
     }
-    this.#parts.resolve({ kind: 'answered', status: this.#status, upstreamMs: this.#elapsed() });
+    this.#resolve({ kind: 'answered', status: this.#status, upstreamMs: this.#elapsed() });
   }
 
   onFailure(failure: UpstreamFailure): void {
     const upstreamMs = this.#elapsed();
     if (this.#status !== 0) {
       this.#response.destroy();
-      return this.#parts.resolve({ kind: 'broken', status: this.#status, failure, upstreamMs });
+      return this.#resolve({ kind: 'broken', status: this.#status, failure, upstreamMs });
     }
     const [code, reason] = REFUSAL_OF[failure.kind];
-    this.#parts.resolve({ kind: 'failed', refusal: refuse(code, reason, failure.detail), failure, upstreamMs });
+    this.#resolve({ kind: 'failed', refusal: refuse(code, reason, failure.detail), failure, upstreamMs });
   }
 
   /** The app is paused until the sender takes more; one that takes nothing for too long is cut off, and the answer read to its end. */
@@ -193,6 +233,21 @@ class Relay implements AnswerListener {
     this.onFailure({ kind: 'protocol', nothingSent: false, detail });
   }
 
+  /** Ends the exchange for the sender's sake; later news of either side count no more. */
+  #abort(reason: Reason): void {
+    this.#exchange?.abort();
+    const status = this.#status;
+    // Half an answer cannot be followed by a refusal.
+    if (status !== 0) this.#response.destroy();
+    const refusal = status !== 0 || this.#response.destroyed ? undefined : toSenderRefusal(reason);
+    this.#resolve({ kind: 'aborted', status, refusal, upstreamMs: this.#elapsed() });
+  }
+
+  #resolve(outcome: ForwardOutcome): void {
+    this.#response.off('close', this.#onSenderGone);
+    this.#parts.resolve(outcome);
+  }
+
   #canWrite(): boolean {
     return !this.#response.destroyed && !this.#response.writableEnded;
   }
@@ -206,4 +261,8 @@ class Relay implements AnswerListener {
   #elapsed(): Milliseconds {
     return this.#parts.clock.monotonic() - this.#startedAt;
   }
+}
+
+function toSenderRefusal(reason: Reason): Refusal {
+  return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
 }

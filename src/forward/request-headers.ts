@@ -12,10 +12,14 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** Names seen before with their fate: bounded, as names are the client's choice. */
 const MOST_FATES = 1_000;
 
-/** What the header tells of its route. */
+/** What the header tells of its route, and what the route keeps from the app. */
 export interface HeaderContext {
   /** The route's name. */
   readonly route: string;
+  /** Hands the client's credentials on; a gate before the app acts as its origin, so it may keep them (RFC 9110 §11.6.2). */
+  readonly forwardAuthorization: boolean;
+  /** `forward` tells the app who it is, `hide` sees to it that nobody does; left out: the route asks nobody who he is. */
+  readonly user?: 'forward' | 'hide';
 }
 
 /**
@@ -39,10 +43,15 @@ export function findForbiddenConnectionToken(headers: HeaderFields): string | un
 
 /** Decides about names, remembering what it decided. */
 export class HeaderPolicy {
+  readonly #context: HeaderContext;
   readonly #fates = new Map<string, Fate>();
 
+  constructor(context: HeaderContext) {
+    this.#context = context;
+  }
+
   /** The field lines for the app, raw pairs in the order they are sent. */
-  toUpstreamHeaders(admitted: Admitted, context: HeaderContext): string[] {
+  toUpstreamHeaders(admitted: Admitted): string[] {
     const { exchange, body } = admitted;
     const { client, headers, facts } = exchange;
     // Removed before ours are added: the other order lets a client remove ours (CVE-2026-33805).
@@ -58,11 +67,16 @@ export class HeaderPolicy {
     }
     addHost(out, headers);
     addForwarded(out, admitted);
-    out.push('Via', toVia(headers), 'Sidegate-Route', context.route);
+    out.push('Via', toVia(headers), 'Sidegate-Route', this.#context.route);
     if (facts.delivery !== undefined) out.push('Sidegate-Key', facts.delivery.keyName);
+    if (facts.user !== undefined && this.#context.user === 'forward') {
+      const user = toFieldText(facts.user);
+      out.push('Sidegate-User', user, 'X-Forwarded-User', user);
+    }
     out.push('Sidegate-Request-Id', exchange.requestId);
     // Always framed by us, whatever the method: content without a length is the next request to the app (CVE-2026-29057).
-    if (body.length > 0 || expectsContent(exchange.method)) out.push('Content-Length', String(body.length));
+    if (body.length === undefined) out.push('Transfer-Encoding', 'chunked');
+    else if (body.length > 0 || expectsContent(exchange.method)) out.push('Content-Length', String(body.length));
     out.push('Connection', 'keep-alive');
     return out;
   }
@@ -70,14 +84,17 @@ export class HeaderPolicy {
   #fate(name: string): Fate {
     const known = this.#fates.get(name);
     if (known !== undefined) return known;
-    const fate = decideFate(name);
+    const fate = decideFate(name, this.#context);
     if (this.#fates.size < MOST_FATES) this.#fates.set(name, fate);
     return fate;
   }
 }
 
-function decideFate(name: string): Fate {
+function decideFate(name: string, { forwardAuthorization, user }: HeaderContext): Fate {
   const folded = toFoldedName(name);
+  if (folded === 'authorization' && !forwardAuthorization) return 'drop';
+  // Ours to say here, even where a trusted proxy says it too.
+  if (folded === 'x-forwarded-user' && user !== undefined) return 'drop';
   if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || isOwn(folded)) return 'drop';
   // Another spelling of a managed name: an app may read it as the real thing, and nobody honest writes one.
   if (folded !== name && isProtected(folded)) return 'drop';
@@ -117,4 +134,11 @@ function toVia(headers: HeaderFields): string {
 /** Methods whose requests carry content by definition: 0 is said, not left open (RFC 9110 §8.6). */
 function expectsContent(method: string): boolean {
   return method === 'POST' || method === 'PUT' || method === 'PATCH';
+}
+
+/** A user's name as header text: beyond visible ASCII percent-encoded UTF-8, and so is `%`, so that it can be undone. */
+function toFieldText(user: string): string {
+  return user.replace(/[^\x21-\x24\x26-\x7e]/gu, (character) =>
+    [...Buffer.from(character)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join(''),
+  );
 }

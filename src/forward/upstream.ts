@@ -1,5 +1,6 @@
 /** The seam between the forwarder's policy and the bytes on the wire to the app. */
 import type { Milliseconds } from '../core/clock.ts';
+import type { ContentStream } from '../core/exchange.ts';
 import type { RawHeaders } from '../core/headers.ts';
 
 /** A request to the app, complete: the framing header is among `headers`, which are sent as they are, in order. */
@@ -7,7 +8,8 @@ export interface UpstreamRequest {
   readonly method: string;
   readonly path: string;
   readonly headers: RawHeaders;
-  readonly body: Buffer;
+  /** A stream is sent as it comes: framed by Content-Length where its length is known, else in chunks, as `headers` say. */
+  readonly body: Buffer | ContentStream;
   /** May be sent twice without harm (RFC 9110 §9.2.2), or the route says so. */
   readonly repeatable: boolean;
 }
@@ -48,10 +50,12 @@ export interface UpstreamOptions {
   readonly port: number;
   readonly connectTimeout: Milliseconds;
   /**
-   * From the request's being written to the whole of the answer's head (1xx and dripping bytes win no time); then the longest
-   * gap between two pieces of the content. It also bounds the wait for a connection.
+   * From the request's being written to the whole of the answer's head (1xx and dripping bytes win no time). It also bounds the
+   * wait for a connection, and for the app to take more of a stream.
    */
   readonly answerTimeout: Milliseconds;
+  /** Longest gap between two pieces of an answer's content. */
+  readonly gapTimeout: Milliseconds;
   /** How long an idle connection is kept; below the app's own keep-alive (Node's default is 5 s), or requests race its close. */
   readonly idleTimeout: Milliseconds;
   /** Most connections at once; further requests wait in order. */

@@ -20,8 +20,8 @@ import { settle } from './settle.ts';
 
 /** A route, compiled and ready. */
 export interface HouseRoute extends GuardedRoute, Routable {
-  /** WWW-Authenticate for every 401. */
-  readonly challenge: string;
+  /** WWW-Authenticate for every 401, a field line each. */
+  readonly challenges: readonly string[];
   readonly forwarder: Forwarder;
   readonly metrics: RouteMetrics;
 }
@@ -62,13 +62,13 @@ export class Gatehouse {
   handle(exchange: Exchange, response: ServerResponse): void {
     const { method, target, headers } = exchange;
     const found = this.#table.find({ method, host: headers.get('host'), target });
-    if ('code' in found) this.#leave({ arrival: exchange, exchange, refusal: found }, this.#unmatched, response, undefined);
+    if ('code' in found) this.#leave({ arrival: exchange, exchange, refusal: found }, this.#unmatched, response, []);
     else void this.#take(found, exchange, response);
   }
 
   /** Answers a request whose head is refused. */
   turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void {
-    this.#leave({ arrival, refusal }, this.#unmatched, response, undefined);
+    this.#leave({ arrival, refusal }, this.#unmatched, response, []);
   }
 
   /** Answers bytes that are no request. */
@@ -94,7 +94,7 @@ export class Gatehouse {
     this.#underWay++;
     const passage = await this.#pass(route, exchange, response);
     try {
-      this.#leave({ arrival: exchange, exchange, route: route.name, ...passage }, route.metrics, response, route.challenge);
+      this.#leave({ arrival: exchange, exchange, route: route.name, ...passage }, route.metrics, response, route.challenges);
     } catch (thrown) {
       // Even a failing log must not leave the sender without an answer, nor end the process.
       response.destroy();
@@ -134,7 +134,8 @@ export class Gatehouse {
     try {
       const outcome = await route.forwarder.forward(admitted, response);
       settle(claim, outcome);
-      return outcome.kind === 'failed' ? { outcome, refusal: outcome.refusal } : { outcome };
+      const refusal = 'refusal' in outcome ? outcome.refusal : undefined;
+      return refusal === undefined ? { outcome } : { outcome, refusal };
     } finally {
       capacity.leave();
     }
@@ -146,13 +147,13 @@ export class Gatehouse {
     return refuse('overloaded', result);
   }
 
-  #leave(departure: Departure, metrics: RouteMetrics, response: ServerResponse, challenge: string | undefined): void {
+  #leave(departure: Departure, metrics: RouteMetrics, response: ServerResponse, challenges: readonly string[]): void {
     const { arrival, exchange, refusal } = departure;
     if (refusal !== undefined) {
       if (refusal.code === 'body_too_large') this.#parts.metrics.limitHit('body_size');
       const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;
       if (mustClose) lingerOnClose(response.req.socket, this.#parts.clock);
-      writeRefusal(response, refusal, { requestId: arrival.requestId, challenge, isHead: arrival.method === 'HEAD', mustClose });
+      writeRefusal(response, refusal, { requestId: arrival.requestId, challenges, isHead: arrival.method === 'HEAD', mustClose });
     }
     exchange?.body.free();
     record(departure, metrics, this.#parts);

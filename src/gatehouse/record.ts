@@ -23,6 +23,9 @@ export interface RecordParts {
   readonly logger: Logger;
 }
 
+/** What logs show of a request whose sender left before the answer; nobody is sent it. */
+const SENDER_GONE = 499;
+
 /** Counts and logs one departure. */
 export function record(departure: Departure, metrics: RouteMetrics, parts: RecordParts): void {
   const { arrival, outcome } = departure;
@@ -30,7 +33,7 @@ export function record(departure: Departure, metrics: RouteMetrics, parts: Recor
   metrics.request(line.method, line.status, line.durationMs);
   if (outcome !== undefined) {
     metrics.upstream(outcome.upstreamMs, line.durationMs - outcome.upstreamMs);
-    if (outcome.kind !== 'answered') metrics.upstreamError(outcome.failure.kind);
+    if ('failure' in outcome) metrics.upstreamError(outcome.failure.kind);
   }
   parts.logger.request(line);
 }
@@ -47,6 +50,7 @@ function toLine(departure: Departure, durationMs: number): RequestLine {
     durationMs,
     ...toResult(refusal, outcome),
     ...(delivery === undefined ? undefined : { key: delivery.keyName, webhookId: delivery.id }),
+    ...(exchange?.facts.user === undefined ? undefined : { user: exchange.facts.user }),
     ...(outcome === undefined ? undefined : { upstreamMs: outcome.upstreamMs }),
   };
 }
@@ -70,5 +74,12 @@ function toResult(refusal: Refusal | undefined, outcome: ForwardOutcome | undefi
     const reason = outcome.failure.kind === 'timeout' ? 'upstream_timeout' : 'upstream_reset';
     return { status: outcome.status, code: 'forwarded', reason, level: 'error', detail: outcome.failure.detail };
   }
+  if (outcome?.kind === 'aborted')
+    return {
+      status: outcome.status === 0 ? SENDER_GONE : outcome.status,
+      code: 'forwarded',
+      reason: 'sender_gone',
+      level: 'info',
+    };
   throw new Error('a departure has a refusal or an answer');
 }

@@ -6,8 +6,8 @@ import { REFUSALS, type Refusal, type RefusalEntry } from '../core/refusal.ts';
 /** What a refusal needs beside itself. */
 export interface AnswerContext {
   readonly requestId: string;
-  /** The WWW-Authenticate value of the route (RFC 9110 §11.6.1 demands one on every 401). */
-  readonly challenge: string | undefined;
+  /** The route's WWW-Authenticate values (RFC 9110 §11.6.1 demands one on every 401), a field line each: not all clients read lists. */
+  readonly challenges: readonly string[];
   /** No content for HEAD (RFC 9110 §9.3.2). */
   readonly isHead: boolean;
   /** Content is left unread on the connection. */
@@ -38,7 +38,7 @@ export function writeRefusal(response: ServerResponse, refusal: Refusal, context
 export function writeSocketRefusal(socket: Duplex, refusal: Refusal, requestId: string): void {
   const entry = REFUSALS[refusal.code];
   const body = toProblemDetails(refusal, entry, requestId);
-  const head = toHead(refusal, entry, { challenge: undefined });
+  const head = toHead(refusal, entry, { challenges: [] });
   head.push('Content-Length', String(Buffer.byteLength(body)), 'Connection', 'close');
   let text = `HTTP/1.1 ${entry.status} ${REASON_PHRASES[entry.status] ?? entry.title}\r\n`;
   for (let i = 0; i < head.length; i += 2) text += `${head[i]}: ${head[i + 1]}\r\n`;
@@ -50,10 +50,10 @@ function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: stri
   return JSON.stringify({ type: `urn:sidegate:refusal:${refusal.code}`, title, status, code: refusal.code, requestId });
 }
 
-function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<AnswerContext, 'challenge'>): string[] {
+function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<AnswerContext, 'challenges'>): string[] {
   const head = ['Content-Type', 'application/problem+json', 'Cache-Control', 'no-store'];
   if (entry.proxyError !== undefined) head.push('Proxy-Status', `sidegate; error=${entry.proxyError}`);
-  if (entry.status === 401 && context.challenge !== undefined) head.push('WWW-Authenticate', context.challenge);
+  if (entry.status === 401) for (const challenge of context.challenges) head.push('WWW-Authenticate', challenge);
   if (refusal.allow !== undefined) head.push('Allow', refusal.allow.join(', '));
   const retryAfter = refusal.retryAfterSeconds ?? entry.retryAfterSeconds;
   if (retryAfter !== undefined) head.push('Retry-After', String(retryAfter));

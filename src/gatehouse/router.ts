@@ -3,9 +3,12 @@ import type { MatchConfig } from '../config/config.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import type { RequestTarget } from '../core/target.ts';
 
+/** A match with the methods that count. */
+export type RouteMatch = MatchConfig & { readonly methods: readonly string[] };
+
 /** Something with a match; the table hands the very object back. */
 export interface Routable {
-  readonly match: MatchConfig;
+  readonly match: RouteMatch;
 }
 
 /** What the table is asked. */

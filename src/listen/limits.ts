@@ -31,6 +31,10 @@ export interface BodyInProgress {
   readonly startedAt: Milliseconds;
   lastByteAt: Milliseconds;
   received: number;
+  /** Its end is bounded too, not its pace alone. */
+  readonly hasCeiling: boolean;
+  /** Whoever takes it asked for a pause: that it does not come is not the sender's doing. */
+  readonly isPaused: boolean;
   /** Ends the read. */
   fail(reason: Reason): void;
 }
@@ -104,9 +108,10 @@ export class BodyWatch {
   }
 
   #findBroken(body: BodyInProgress, now: Milliseconds): ListenLimit | undefined {
+    if (body.isPaused) return undefined;
     const age = now - body.startedAt;
     if (now - body.lastByteAt > this.#limits.bodyIdleTimeout) return 'body_idle';
-    if (age > this.#limits.bodyTimeout) return 'body_total';
+    if (body.hasCeiling && age > this.#limits.bodyTimeout) return 'body_total';
     if (age > this.#limits.bodyIdleTimeout && body.received < (age / 1000) * this.#limits.bodyMinRate) return 'body_rate';
     return undefined;
   }

@@ -1,9 +1,10 @@
 /** Reads a request's content once, into one Buffer: bounded in size, pace and in what all requests hold together. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Milliseconds } from '../core/clock.ts';
-import type { RequestBody } from '../core/exchange.ts';
+import type { ContentStream, RequestBody } from '../core/exchange.ts';
 import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
 import type { BodyInProgress, BodyWatch } from './limits.ts';
+import { IncomingStream } from './request-stream.ts';
 
 /** Bytes; reading so much in vain costs less than another TCP and TLS handshake. */
 const CHEAP_TO_DRAIN = 64 * 1024;
@@ -14,7 +15,10 @@ export class IncomingBody implements RequestBody, BodyInProgress {
   readonly declaredLength: number | undefined;
   startedAt: Milliseconds = 0;
   lastByteAt: Milliseconds = 0;
-  received = 0;
+  readonly hasCeiling = true;
+  readonly isPaused = false;
+  #received = 0;
+  #stream: IncomingStream | undefined;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   readonly #watch: BodyWatch;
@@ -33,6 +37,10 @@ export class IncomingBody implements RequestBody, BodyInProgress {
     this.declaredLength = toDeclaredLength(request);
   }
 
+  get received(): number {
+    return this.#stream?.received ?? this.#received;
+  }
+
   get isCheapToDrain(): boolean {
     if (this.#request.complete) return true;
     // Whoever waits for 100 may send the content or not: only closing is unambiguous (RFC 9110 §10.1.1).
@@ -44,6 +52,14 @@ export class IncomingBody implements RequestBody, BodyInProgress {
     return this.#result;
   }
 
+  open(): Buffer | ContentStream {
+    if (this.declaredLength === 0) return EMPTY;
+    this.#stream = new IncomingStream(this.#request, this.declaredLength, this.#watch, () => {
+      if (this.#expectsContinue) this.#response.writeContinue();
+    });
+    return this.#stream;
+  }
+
   /** Gives the buffer's share of the common budget back; called once the exchange is over. */
   free(): void {
     this.#watch.free(this.#reserved);
@@ -51,6 +67,7 @@ export class IncomingBody implements RequestBody, BodyInProgress {
   }
 
   fail(reason: Reason): void {
+    this.#stream?.fail(reason);
     this.#finish(refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason));
   }
 
@@ -74,8 +91,8 @@ export class IncomingBody implements RequestBody, BodyInProgress {
 
   #onData(chunk: Buffer): void {
     if (this.#settle === undefined) return;
-    this.received += chunk.length;
-    if (this.received > this.#maxBytes) return this.#finish(refuse('body_too_large', 'body_too_large'));
+    this.#received += chunk.length;
+    if (this.#received > this.#maxBytes) return this.#finish(refuse('body_too_large', 'body_too_large'));
     if (!this.#watch.reserve(chunk.length)) return this.#finish(refuse('overloaded', 'buffer_full'));
     this.#reserved += chunk.length;
     this.lastByteAt = this.#watch.now();
@@ -85,7 +102,7 @@ export class IncomingBody implements RequestBody, BodyInProgress {
   #onEnd(): void {
     const [first] = this.#chunks;
     if (first === undefined) this.#finish(EMPTY);
-    else this.#finish(this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks, this.received));
+    else this.#finish(this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks, this.#received));
   }
 
   #finish(result: Buffer | Refusal): void {

@@ -1,6 +1,7 @@
 /** The data port: node:http made strict, its limits set, every arrival handed to the gatehouse as an Exchange or a refusal. */
 import { randomUUID } from 'node:crypto';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { LimitsConfig, SocketListen } from '../config/config.ts';
@@ -12,6 +13,7 @@ import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { checkHead } from './head-check.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
+import type { TlsContexts } from './tls.ts';
 
 /** Where arrivals go; the gatehouse is one. */
 export interface ArrivalHandler {
@@ -25,6 +27,7 @@ export interface ArrivalHandler {
 /** What the server needs from its surroundings. */
 export interface ListenParts {
   readonly listen: SocketListen;
+  readonly tls: TlsContexts | undefined;
   readonly limits: LimitsConfig;
   readonly clock: Clock;
   readonly handler: ArrivalHandler;
@@ -45,7 +48,7 @@ const CHECK_INTERVAL_MS = 1_000;
 /** The listening data port. */
 export class ListenServer {
   readonly #parts: ListenParts;
-  readonly #server: Server;
+  readonly #server: Server | TlsServer;
   readonly #resolveClient: ClientResolver;
   readonly #bodies: BodyWatch;
   readonly #heap: HeapGuard;
@@ -54,12 +57,12 @@ export class ListenServer {
   #phase: ListenPhase = 'open';
 
   constructor(parts: ListenParts) {
-    const { limits, clock } = parts;
+    const { limits, clock, tls } = parts;
     this.#parts = parts;
     this.#resolveClient = createClientResolver(parts.listen.trustedProxies);
     this.#bodies = new BodyWatch(limits, clock, parts.onLimit);
     this.#heap = new HeapGuard(limits.heapShed, clock);
-    this.#server = createServer({
+    const options: ServerOptions = {
       maxHeaderSize: limits.maxHeaderBytes,
       headersTimeout: limits.headTimeout,
       requestTimeout: limits.headTimeout + limits.bodyTimeout,
@@ -70,7 +73,11 @@ export class ListenServer {
       requireHostHeader: false,
       noDelay: true,
       keepAlive: true,
-    });
+    };
+    this.#server =
+      tls === undefined
+        ? createServer(options)
+        : createTlsServer({ ...options, ...tls.toServerOptions(), handshakeTimeout: limits.headTimeout });
     // 0 is "no limit": a positive one makes Node drop the fields beyond it silently, a signature's among them. We count and refuse.
     this.#server.maxHeadersCount = 0;
     this.#server.maxConnections = limits.maxConnections;
@@ -102,6 +109,11 @@ export class ListenServer {
     this.#server.closeAllConnections();
     this.#bodies.close();
     this.#heap.close();
+  }
+
+  /** New connections get what the contexts hold now. */
+  refreshTls(): void {
+    if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
   }
 
   /** Bytes of request content held now. */

@@ -69,7 +69,7 @@ export function createFamilies(registers: Registry[]) {
     }),
     keyUsed: new GaugeFamily({
       name: 'sidegate_secret_last_used_timestamp_seconds',
-      help: 'When a delivery was last verified by this key; 0: not since the start.',
+      help: 'When this key, or source of users, last let something in; 0: not since the start.',
       labelNames: ['route', 'key'],
       registers,
     }),
@@ -108,6 +108,17 @@ export function createGateFamilies(registers: Registry[]) {
       registers,
     }),
     connections: new GaugeFamily({ name: 'sidegate_connections', help: 'Open connections on the data port.', registers }),
+    passwordChecks: new CounterFamily({
+      name: 'sidegate_password_checks_total',
+      help: 'Credentials judged: known from before (hit), by a hash (miss), or by the hash of a request that sent the same (joined).',
+      labelNames: ['outcome'],
+      registers,
+    }),
+    usersReload: new Gauge({
+      name: 'sidegate_users_last_reload_successful',
+      help: '1 if the last attempt to load changed users succeeded.',
+      registers,
+    }),
     limits: new Counter({
       name: 'sidegate_limit_hits_total',
       help: 'Requests and connections that ran into a limit.',

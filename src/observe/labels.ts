@@ -18,6 +18,10 @@ export const DEDUP_OUTCOMES = [
 ] as const;
 export type DedupOutcome = (typeof DEDUP_OUTCOMES)[number];
 
+/** How credentials were judged: known from before, by a hash, or by the hash of another request that sent the same. */
+export const PASSWORD_CHECKS = ['hit', 'miss', 'joined'] as const;
+export type PasswordCheckLabel = (typeof PASSWORD_CHECKS)[number];
+
 /** How an exchange with the app failed. */
 export const UPSTREAM_ERRORS = ['connect', 'timeout', 'reset', 'protocol'] as const;
 export type UpstreamErrorLabel = (typeof UPSTREAM_ERRORS)[number];

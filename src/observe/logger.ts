@@ -17,6 +17,8 @@ export interface RequestLine {
   readonly key?: string;
   /** Only once it is verified. */
   readonly webhookId?: string;
+  /** Who a password proved it to be. */
+  readonly user?: string;
   readonly client: string;
   readonly durationMs: Milliseconds;
   readonly upstreamMs?: Milliseconds;
@@ -33,6 +35,10 @@ export type LogEvent =
   | 'config_reload_failed'
   | 'secret_reloaded'
   | 'secret_unavailable'
+  | 'users_reloaded'
+  | 'users_reload_failed'
+  | 'tls_reloaded'
+  | 'tls_reload_failed'
   | 'watch_failed'
   | 'log_lines_dropped'
   | 'store_up'

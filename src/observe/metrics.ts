@@ -2,7 +2,14 @@
 import { type Counter, collectDefaultMetrics, Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { createFamilies, createGateFamilies, type RouteLabels } from './families.ts';
-import { DEDUP_OUTCOMES, type DedupOutcome, LIMITS, type LimitLabel } from './labels.ts';
+import {
+  DEDUP_OUTCOMES,
+  type DedupOutcome,
+  LIMITS,
+  type LimitLabel,
+  PASSWORD_CHECKS,
+  type PasswordCheckLabel,
+} from './labels.ts';
 import { type RouteMetrics, RouteSeries } from './route-metrics.ts';
 
 /** The gate's metrics. */
@@ -14,6 +21,11 @@ export interface Metrics {
   dedup(outcome: DedupOutcome): void;
   dedupDuration(duration: Milliseconds): void;
   storeUp(isUp: boolean): void;
+  passwordCheck(outcome: PasswordCheckLabel): void;
+  /** Passwords that are being checked or wait for it, read when scraped. */
+  watchPendingPasswords(read: () => number): void;
+  /** The outcome of loading changed users. */
+  usersReload(isSuccessful: boolean): void;
   inFlight(delta: 1 | -1): void;
   queued(delta: 1 | -1): void;
   connections(delta: 1 | -1): void;
@@ -43,6 +55,8 @@ export function createMetrics(options: MetricsOptions): Metrics {
   if (options.processMetrics) collectDefaultMetrics({ register: registry });
 
   const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
+  const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, gate.passwordChecks.series(outcome)]));
+  gate.usersReload.set(1);
   const dedupDuration = gate.dedupDuration.series();
   const inFlight = gate.inFlight.series();
   const queued = gate.queued.series();
@@ -74,16 +88,11 @@ export function createMetrics(options: MetricsOptions): Metrics {
     queued: (delta) => queued.add(delta),
     connections: (delta) => connections.add(delta),
     limitHit: (limit) => countLimit.get(limit)?.(1),
-    watchBufferedBytes(read) {
-      new Gauge({
-        name: 'sidegate_buffered_bytes',
-        help: 'Request content held now.',
-        registers,
-        collect() {
-          this.set(read());
-        },
-      });
-    },
+    passwordCheck: (outcome) => passwordChecks.get(outcome)?.add(),
+    usersReload: (isSuccessful) => gate.usersReload.set(isSuccessful ? 1 : 0),
+    watchPendingPasswords: (read) =>
+      watchGauge('sidegate_password_checks_pending', 'Passwords that are being checked or wait for it.', registers, read),
+    watchBufferedBytes: (read) => watchGauge('sidegate_buffered_bytes', 'Request content held now.', registers, read),
     reload(isSuccessful, at, hash) {
       gate.reloadSuccessful.set(isSuccessful ? 1 : 0);
       if (!isSuccessful) return;
@@ -102,4 +111,15 @@ function bind(counter: Counter<string>, label: string): (value: number) => void 
   const child = counter.labels(label);
   child.inc(0);
   return (value) => child.inc(value);
+}
+
+function watchGauge(name: string, help: string, registers: Registry[], read: () => number): void {
+  new Gauge({
+    name,
+    help,
+    registers,
+    collect() {
+      this.set(read());
+    },
+  });
 }

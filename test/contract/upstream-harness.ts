@@ -52,6 +52,7 @@ function toOptions(port: number, over: Partial<UpstreamOptions> = {}): UpstreamO
     port,
     connectTimeout: 1_000,
     answerTimeout: 5_000,
+    gapTimeout: over.answerTimeout ?? 5_000,
     idleTimeout: 4_000,
     maxConnections: 4,
     maxHeadBytes: 16_384,

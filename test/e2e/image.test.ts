@@ -1,5 +1,5 @@
 import { execFileSync, spawn } from 'node:child_process';
-import { chmodSync, copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -14,7 +14,8 @@ let app: TestApp;
 
 beforeAll(async () => {
   execFileSync(process.execPath, [join(ROOT, 'scripts', 'build.ts')], { cwd: ROOT, stdio: 'ignore' });
-  copyFileSync(join(ROOT, 'dist', 'sidegate.mjs'), join(folder, 'sidegate.mjs'));
+  for (const name of ['sidegate.mjs', 'password-worker.mjs']) copyFileSync(join(ROOT, 'dist', name), join(folder, name));
+  cpSync(join(ROOT, 'node_modules', '@node-rs'), join(folder, 'node_modules', '@node-rs'), { recursive: true });
   app = await startApp();
 });
 afterAll(async () => {
@@ -37,36 +38,38 @@ describe('the image', () => {
     expect(limit(flag)).toBeGreaterThan(limit(flag.replace(/\d\d$/, '10')) * 3);
   });
 
-  test.skipIf(process.getuid?.() !== 0)(
-    'serves as user 65532 from one file in a read-only folder, with an empty environment',
-    async () => {
-      writeFileSync(join(folder, 'secret'), SECRET);
-      writeFileSync(
-        join(folder, 'gate.yaml'),
-        `listen: { address: "127.0.0.1:0" }\nadmin: { address: "127.0.0.1:0" }\nshutdown: { grace: 0ms }\nroutes:\n  - name: a\n    match: { path: /hooks/billing }\n    upstream: http://127.0.0.1:${app.port}\n    webhook: { keys: [{ name: k, secret: { file: secret } }] }\n`,
-      );
-      copyFileSync(process.execPath, join(folder, 'node'));
-      for (const name of ['sidegate.mjs', 'secret', 'gate.yaml']) chmodSync(join(folder, name), 0o444);
-      chmodSync(folder, 0o555);
-      const child = spawn(
-        join(folder, 'node'),
-        ['--max-old-space-size-percentage=65', 'sidegate.mjs', 'run', '--config', 'gate.yaml'],
-        { cwd: folder, uid: 65532, gid: 65532, env: {}, stdio: ['ignore', 'pipe', 'inherit'] },
-      );
-      const port = await new Promise<number>((done, fail) => {
-        let text = '';
-        child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
-          text += chunk;
-          const line = text.split('\n').find((each) => each.includes('"listening"'));
-          if (line !== undefined) done(Number((JSON.parse(line) as { port: number }).port));
-        });
-        child.once('exit', (code) => fail(new Error(`ended with ${code}`)));
+  test.skipIf(process.getuid?.() !== 0)('serves as user 65532 from a read-only folder, with an empty environment', async () => {
+    writeFileSync(join(folder, 'secret'), SECRET);
+    const users = execFileSync('htpasswd', ['-nbB', '-C', '5', 'Aladdin', 'open sesame'], { encoding: 'utf8' });
+    writeFileSync(join(folder, 'users'), users.trim());
+    writeFileSync(
+      join(folder, 'gate.yaml'),
+      `listen: { address: "127.0.0.1:0" }\nadmin: { address: "127.0.0.1:0" }\nshutdown: { grace: 0ms }\nroutes:\n  - name: a\n    match: { path: /hooks/billing }\n    upstream: http://127.0.0.1:${app.port}\n    webhook: { keys: [{ name: k, secret: { file: secret } }] }\n  - name: b\n    match: { pathPrefix: /admin }\n    upstream: http://127.0.0.1:${app.port}\n    basic: { realm: admin, users: { file: users }, requireTls: false }\n`,
+    );
+    copyFileSync(process.execPath, join(folder, 'node'));
+    for (const name of ['sidegate.mjs', 'password-worker.mjs', 'secret', 'users', 'gate.yaml'])
+      chmodSync(join(folder, name), 0o444);
+    chmodSync(folder, 0o555);
+    const child = spawn(
+      join(folder, 'node'),
+      ['--max-old-space-size-percentage=65', 'sidegate.mjs', 'run', '--config', 'gate.yaml'],
+      { cwd: folder, uid: 65532, gid: 65532, env: {}, stdio: ['ignore', 'pipe', 'inherit'] },
+    );
+    const port = await new Promise<number>((done, fail) => {
+      let text = '';
+      child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+        text += chunk;
+        const line = text.split('\n').find((each) => each.includes('"listening"'));
+        if (line !== undefined) done(Number((JSON.parse(line) as { port: number }).port));
       });
-      expect((await send(port, makeDelivery())).text).toBe('handled');
-      const ended = new Promise((done) => child.once('exit', done));
-      child.kill('SIGTERM');
-      expect(await ended).toBe(0);
-      chmodSync(folder, 0o755);
-    },
-  );
+      child.once('exit', (code) => fail(new Error(`ended with ${code}`)));
+    });
+    expect((await send(port, makeDelivery())).text).toBe('handled');
+    const headers = { Authorization: 'Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==' };
+    expect((await send(port, { method: 'GET', path: '/admin', headers })).text).toBe('handled');
+    const ended = new Promise((done) => child.once('exit', done));
+    child.kill('SIGTERM');
+    expect(await ended).toBe(0);
+    chmodSync(folder, 0o755);
+  });
 });

@@ -31,6 +31,7 @@ export function makeAdmitted(options: AdmittedOptions = {}): Admitted {
       received: body.length,
       isCheapToDrain: true,
       read: async () => body,
+      open: () => body,
       free: () => undefined,
     },
     facts,

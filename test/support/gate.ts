@@ -41,11 +41,15 @@ export function toRoute(appPort: number, over: { match?: Sections; webhook?: Sec
   };
 }
 
-/** Starts a gate; `sections` are merged over ports that are free and a short shutdown. */
-export async function startGate(sections: Sections, clock: Clock = systemClock): Promise<TestGate> {
+/** Starts a gate with `files` beside its config; `sections` are merged over ports that are free and a short shutdown. */
+export async function startGate(
+  sections: Sections,
+  clock: Clock = systemClock,
+  files: Readonly<Record<string, string>> = {},
+): Promise<TestGate> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-test-'));
   const file = join(folder, 'gate.yaml');
-  writeFileSync(join(folder, 'secret'), SECRET);
+  for (const [name, text] of Object.entries({ secret: SECRET, ...files })) writeFileSync(join(folder, name), text);
   const base = { listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' }, shutdown: { grace: '0ms', drain: '2s' } };
   const writeConfig = (over: Sections): void => writeFileSync(file, stringify({ ...base, ...over }));
   writeConfig(sections);

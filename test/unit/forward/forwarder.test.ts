@@ -15,7 +15,13 @@ afterEach(() => {
   for (const close of closers.splice(0)) close();
 });
 
-const ROUTE: ForwardRoute = { name: 'billing', resend: 'idempotent', allowResponseHeaders: new Set() };
+const ROUTE: ForwardRoute = {
+  header: { route: 'billing', forwardAuthorization: true },
+  resend: 'idempotent',
+  allowResponseHeaders: new Set(),
+};
+
+const DELIVERY = { id: 'evt_1', timestamp: 0, keyName: 'current', body: Buffer.from('{}') };
 
 /** A server that forwards whatever comes, without a gate before it. */
 interface Relay {
@@ -31,10 +37,12 @@ async function startRelay(upstream: Upstream, clock: Clock = systemClock, route:
   const server = createServer((request, response) => {
     const { method = '', url = '', rawHeaders } = request;
     responses.push(response);
-    void forwarder.forward(makeAdmitted({ method, path: url, headers: rawHeaders }), response).then((outcome) => {
-      outcomes.push(outcome);
-      if (outcome.kind === 'failed') response.writeHead(599).end();
-    });
+    void forwarder
+      .forward(makeAdmitted({ method, path: url, headers: rawHeaders, facts: { delivery: DELIVERY } }), response)
+      .then((outcome) => {
+        outcomes.push(outcome);
+        if (outcome.kind === 'failed') response.writeHead(599).end();
+      });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   closers.push(() => {
@@ -46,7 +54,14 @@ async function startRelay(upstream: Upstream, clock: Clock = systemClock, route:
 
 async function openUpstream(script: Script, clock: Clock = systemClock): Promise<Upstream> {
   const app = await startScriptApp(script);
-  const limits = { connectTimeout: 1_000, answerTimeout: 5_000, idleTimeout: 4_000, maxConnections: 4, maxHeadBytes: 65_536 };
+  const limits = {
+    connectTimeout: 1_000,
+    answerTimeout: 5_000,
+    gapTimeout: 5_000,
+    idleTimeout: 4_000,
+    maxConnections: 4,
+    maxHeadBytes: 65_536,
+  };
   const upstream = createUpstream({ host: '127.0.0.1', port: app.port, ...limits }, clock);
   closers.push(() => {
     upstream.destroy();

@@ -2,17 +2,17 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { SignedHead, VerifiedDelivery } from '../../../src/core/exchange.ts';
 import { HeaderFields, toFoldedName } from '../../../src/core/headers.ts';
-import { findForbiddenConnectionToken, HeaderPolicy } from '../../../src/forward/request-headers.ts';
+import { findForbiddenConnectionToken, type HeaderContext, HeaderPolicy } from '../../../src/forward/request-headers.ts';
 import { type AdmittedOptions, makeAdmitted } from '../../support/admitted.ts';
 
-const CONTEXT = { route: 'billing' };
+const CONTEXT: HeaderContext = { route: 'billing', forwardAuthorization: true };
 const ADDED = [
   ...['X-Forwarded-For', '203.0.113.9', 'X-Forwarded-Proto', 'http', 'X-Forwarded-Host', 'app.example'],
   ...['Via', '1.1 sidegate', 'Sidegate-Route', 'billing', 'Sidegate-Request-Id', '00000000-0000-4000-8000-000000000001'],
 ];
 
-function toHeaders(options: AdmittedOptions): string[] {
-  return new HeaderPolicy().toUpstreamHeaders(makeAdmitted(options), CONTEXT);
+function toHeaders(options: AdmittedOptions, context: HeaderContext = CONTEXT): string[] {
+  return new HeaderPolicy(context).toUpstreamHeaders(makeAdmitted(options));
 }
 
 /** Every value that an app could find under `name`, whatever the spelling. */
@@ -97,10 +97,10 @@ describe('what a client may not say', () => {
   });
 
   test('decides as before when more names were seen than are remembered', () => {
-    const policy = new HeaderPolicy();
-    for (let i = 0; i < 1_100; i++) policy.toUpstreamHeaders(makeAdmitted({ headers: [`X-${i}`, ''] }), CONTEXT);
+    const policy = new HeaderPolicy(CONTEXT);
+    for (let i = 0; i < 1_100; i++) policy.toUpstreamHeaders(makeAdmitted({ headers: [`X-${i}`, ''] }));
     const headers = ['Host', 'a', 'X-Real-IP', 'evil', 'X-New', 'good'];
-    const out = policy.toUpstreamHeaders(makeAdmitted({ headers }), CONTEXT);
+    const out = policy.toUpstreamHeaders(makeAdmitted({ headers }));
     expect([out.includes('evil'), out.includes('good')]).toEqual([false, true]);
   });
 });

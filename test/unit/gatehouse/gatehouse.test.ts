@@ -50,6 +50,7 @@ beforeEach(async () => {
   });
   server = new ListenServer({
     listen: CONFIG.listen,
+    tls: undefined,
     limits: CONFIG.limits,
     clock: systemClock,
     handler: house,
@@ -62,9 +63,10 @@ beforeEach(async () => {
     house.swap([
       {
         name: 'a',
-        match: CONFIG.routes[0]?.match as HouseRoute['match'],
+        match: { allowInPath: [], path: '/hooks/billing', methods: ['POST'] },
         gates,
-        challenge: 'C',
+        challenges: ['C'],
+        isOpen: false,
         forwarder,
         metrics: metrics.route('a'),
       },

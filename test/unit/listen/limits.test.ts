@@ -9,6 +9,8 @@ class Body implements BodyInProgress {
   readonly startedAt: number;
   lastByteAt: number;
   received = 0;
+  hasCeiling = true;
+  isPaused = false;
   failed: Reason | undefined;
 
   constructor(now: number) {

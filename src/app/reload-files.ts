@@ -1,0 +1,68 @@
+/** Takes up what changed in files beside the config: webhook secrets, users, certificates. Requests under way keep what they started with. */
+import type { Config } from '../config/config.ts';
+import { toTlsFiles } from '../config/tls-files.ts';
+import type { Clock } from '../core/clock.ts';
+import type { KeyRing } from '../gates/key-ring.ts';
+import type { ListenServer } from '../listen/server.ts';
+import type { TlsContexts } from '../listen/tls.ts';
+import type { Logger } from '../observe/logger.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import { readKeys, toSecretFiles } from './keys.ts';
+import type { Realms } from './realms.ts';
+import { readTls } from './tls.ts';
+import { readRealms } from './users.ts';
+
+/** What may be replaced, and who is told. */
+export interface ReloadParts {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly rings: ReadonlyMap<string, KeyRing>;
+  readonly realms: Realms;
+  readonly tls: TlsContexts | undefined;
+  readonly listen: ListenServer;
+}
+
+/** Replaces what comes from the changed files. */
+export async function reloadFiles(changed: readonly string[], parts: ReloadParts): Promise<void> {
+  await reloadKeys(changed, parts);
+  await reloadUsers(changed, parts);
+  await reloadTls(changed, parts);
+}
+
+/** Only the routes whose secrets changed get new keys; a secret that is gone takes its own route down and no other. */
+async function reloadKeys(changed: readonly string[], { config, logger, metrics, rings }: ReloadParts): Promise<void> {
+  for (const [index, route] of config.routes.entries()) {
+    if (!toSecretFiles(route).some((file) => changed.includes(file))) continue;
+    const { set, troubles } = await readKeys(route, index);
+    rings.get(route.name)?.replace(set);
+    metrics.route(route.name).ready(set.unavailable.length === 0);
+    for (const { key, message } of troubles) logger.error('secret_unavailable', { route: route.name, key, message });
+    logger.info('secret_reloaded', { route: route.name, keys: set.keys.length, unavailable: set.unavailable.length });
+  }
+}
+
+/** A realm whose files are broken keeps the users it had, and says so: half a file would lock out, or let in, the wrong people. */
+async function reloadUsers(changed: readonly string[], { config, logger, metrics, realms }: ReloadParts): Promise<void> {
+  for (const read of await readRealms(config)) {
+    if (!read.files.some((file) => changed.includes(file))) continue;
+    const broken = read.troubles.filter(({ severity }) => severity === 'error');
+    for (const { realm, message } of broken) logger.error('users_reload_failed', { realm, message });
+    metrics.usersReload(broken.length === 0);
+    if (broken.length > 0) continue;
+    realms.replace(read);
+    logger.info('users_reloaded', { realm: read.realm, users: read.set.size });
+  }
+}
+
+async function reloadTls(changed: readonly string[], { config, clock, logger, tls, listen }: ReloadParts): Promise<void> {
+  if (tls === undefined || !toTlsFiles(config.listen.tls).some((file) => changed.includes(file))) return;
+  const read = await readTls(config.listen.tls, clock);
+  const broken = read?.troubles.filter(({ severity }) => severity === 'error') ?? [];
+  for (const { path, message } of broken) logger.error('tls_reload_failed', { path, message });
+  if (read === undefined || broken.length > 0) return;
+  tls.replace(read.settings);
+  listen.refreshTls();
+  logger.info('tls_reloaded');
+}

@@ -1,0 +1,62 @@
+/** Reads where users come from, as bytes and names only: what they mean is said elsewhere. */
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { UserSourceConfig } from './config.ts';
+
+/** What a source holds. */
+export type UserText =
+  | { readonly kind: 'htpasswd'; readonly where: string; readonly text: string }
+  /** One user with a password as it is. */
+  | { readonly kind: 'pair'; readonly where: string; readonly user: string; readonly password: string }
+  /** A hash for each user. */
+  | { readonly kind: 'map'; readonly where: string; readonly hashes: ReadonlyMap<string, string> };
+
+/** A source's content, or why there is none. */
+export type UserTextRead = UserText | { readonly problem: string; readonly hint: string };
+
+const LARGEST = 16 * 1024 * 1024;
+
+/** Reads one source. */
+export async function readUserSource(source: UserSourceConfig): Promise<UserTextRead> {
+  try {
+    if ('file' in source) return { kind: 'htpasswd', where: source.file, text: await readText(source.file) };
+    if ('secretDir' in source) return await readSecretDir(source.secretDir);
+    return await readMapDir(source.mapDir);
+  } catch (thrown) {
+    const { code, path, message } = thrown as NodeJS.ErrnoException;
+    const problem = code === undefined ? message : `${path ?? 'a file'} cannot be read (${code})`;
+    return { problem, hint: 'mount the Secret there, readable for the user the gate runs as' };
+  }
+}
+
+/** What to watch; a directory ends with a slash. */
+export function toUserFiles(source: UserSourceConfig): string[] {
+  if ('file' in source) return [source.file];
+  if ('secretDir' in source) return [join(source.secretDir, 'username'), join(source.secretDir, 'password')];
+  return [join(source.mapDir, '/')];
+}
+
+async function readText(file: string): Promise<string> {
+  const bytes = await readFile(file);
+  if (bytes.length > LARGEST) throw new Error(`${file} has ${bytes.length} bytes; at most ${LARGEST} are read`);
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw new Error(`${file} is not UTF-8`);
+  }
+}
+
+async function readSecretDir(folder: string): Promise<UserTextRead> {
+  const [user, password] = await Promise.all([readText(join(folder, 'username')), readText(join(folder, 'password'))]);
+  // As with other secrets, a line end is the editor's, not part of it.
+  return { kind: 'pair', where: folder, user: user.replace(/[\r\n]+$/, ''), password: password.replace(/[\r\n]+$/, '') };
+}
+
+async function readMapDir(folder: string): Promise<UserTextRead> {
+  const hashes = new Map<string, string>();
+  for (const name of (await readdir(folder)).sort()) {
+    // The kubelet's own links begin with two dots.
+    if (!name.startsWith('..')) hashes.set(name, (await readText(join(folder, name))).trim());
+  }
+  return { kind: 'map', where: folder, hashes };
+}

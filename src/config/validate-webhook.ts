@@ -1,0 +1,88 @@
+/** The rules of a webhook route, and the warnings about choices that weaken it. */
+import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
+import type { DedupConfig, RouteConfig, WebhookConfig } from './config.ts';
+import { error, type Path, type Rating, warning } from './rating.ts';
+
+const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
+
+/** Everything wrong or risky in a route's webhook section. */
+export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Rating[] {
+  const found = checkKeys(webhook, [...path, 'keys'], now);
+  if (webhook.dedup === 'off') {
+    found.push(
+      warning(
+        [...path, 'dedup'],
+        'repeats and replays within the tolerance reach the app',
+        'leave dedup out for its safe defaults',
+      ),
+    );
+  } else {
+    found.push(...checkDedup(webhook.dedup, webhook, route, [...path, 'dedup']));
+  }
+  const unsigned = 'the signature does not cover it, so whoever holds one genuine delivery can vary it';
+  if (webhook.allowQuery) found.push(warning([...path, 'allowQuery'], `a query string is let through: ${unsigned}`));
+  if (webhook.allowContentEncoding)
+    found.push(warning([...path, 'allowContentEncoding'], `a Content-Encoding is let through: ${unsigned}`));
+  if (webhook.allowDotInId)
+    found.push(
+      warning(
+        [...path, 'allowDotInId'],
+        'with dots in the id, bytes can move between id, timestamp and body under one signature',
+      ),
+    );
+  return found;
+}
+
+function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
+  const found: Rating[] = [];
+  if (dedup.retention < 2 * webhook.tolerance) {
+    found.push(
+      error(
+        [...path, 'retention'],
+        'an id is forgotten while its delivery can still be replayed',
+        'at least twice the tolerance: a timestamp that far ahead stays good for as long again',
+      ),
+    );
+  } else if (dedup.retention < SENDER_RETRY_HORIZON_MS) {
+    found.push(
+      warning(
+        [...path, 'retention'],
+        'senders may retry for three days; a retry after the retention is handled again',
+        'retention: 3d',
+      ),
+    );
+  }
+  if (dedup.lease <= route.timeout + route.connectTimeout) {
+    found.push(
+      error(
+        [...path, 'lease'],
+        'the lease ends while the app may still be at work, so a retry would overlap it',
+        'above timeout + connectTimeout',
+      ),
+    );
+  }
+  if (dedup.inProgress === 'wait' && dedup.waitAtMost >= dedup.lease)
+    found.push(warning([...path, 'waitAtMost'], 'waiting outlasts the lease'));
+  if (dedup.onStoreError === 'forward')
+    found.push(
+      warning(
+        [...path, 'onStoreError'],
+        'while the store is down, repeats and replays reach the app',
+        'refuse answers 503, and the sender comes again',
+      ),
+    );
+  return found;
+}
+
+function checkKeys({ keys }: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
+  const found: Rating[] = [];
+  const seen = new Set<string>();
+  for (const [index, key] of keys.entries()) {
+    if (seen.has(key.name))
+      found.push(error([...path, index, 'name'], `two keys are named ${key.name}`, 'names tell them apart in logs and metrics'));
+    seen.add(key.name);
+    if (key.notAfter !== undefined && key.notAfter <= now)
+      found.push(warning([...path, index, 'notAfter'], 'the key has expired', 'remove it'));
+  }
+  return found;
+}

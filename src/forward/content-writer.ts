@@ -1,0 +1,77 @@
+/** Writes streamed content to the app, no faster than it is taken. */
+import type { Socket } from 'node:net';
+import type { ContentConsumer, ContentStream } from '../core/exchange.ts';
+import type { Reason } from '../core/refusal.ts';
+
+/** What the connection wants to know of its content. */
+export interface ContentEvents {
+  /** The app takes no more for now, or takes again. */
+  onBlocked(isBlocked: boolean): void;
+  onWritten(): void;
+  /** The sender left or was too slow: what the app has of the request is a part that must not look whole. */
+  onBroken(reason: Reason): void;
+}
+
+/** One stream on its way into one socket. */
+export class ContentWriter implements ContentConsumer {
+  readonly #socket: Socket;
+  readonly #content: ContentStream;
+  readonly #events: ContentEvents;
+  #isOver = false;
+  readonly #onDrain = (): void => {
+    this.#events.onBlocked(false);
+    this.#content.resume();
+  };
+
+  constructor(socket: Socket, content: ContentStream, events: ContentEvents) {
+    this.#socket = socket;
+    this.#content = content;
+    this.#events = events;
+    socket.on('drain', this.#onDrain);
+  }
+
+  /** Begins; separate from the constructor, as content that is there already comes at once. */
+  start(): void {
+    this.#content.start(this);
+  }
+
+  write(chunk: Buffer): boolean {
+    const isTaken = this.#content.length === undefined ? this.#writeChunk(chunk) : this.#socket.write(chunk);
+    if (!isTaken) this.#events.onBlocked(true);
+    return isTaken;
+  }
+
+  end(): void {
+    if (this.#content.length === undefined) this.#socket.write('0\r\n\r\n', 'latin1');
+    this.#finish();
+    this.#events.onWritten();
+  }
+
+  fail(reason: Reason): void {
+    this.#finish();
+    this.#events.onBroken(reason);
+  }
+
+  /** Nobody takes more. */
+  stop(): void {
+    if (this.#isOver) return;
+    this.#finish();
+    this.#content.stop();
+  }
+
+  #writeChunk(chunk: Buffer): boolean {
+    // An empty chunk would be the last one (RFC 9112 §7.1).
+    if (chunk.length === 0) return true;
+    this.#socket.cork();
+    this.#socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
+    this.#socket.write(chunk);
+    const isTaken = this.#socket.write('\r\n', 'latin1');
+    this.#socket.uncork();
+    return isTaken;
+  }
+
+  #finish(): void {
+    this.#isOver = true;
+    this.#socket.off('drain', this.#onDrain);
+  }
+}

@@ -1,0 +1,102 @@
+/** Did the client prove by HTTP Basic who it is? (RFC 7617) */
+import { hash } from 'node:crypto';
+import type { Exchange } from '../core/exchange.ts';
+import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
+import type { Verdict } from '../core/verdict.ts';
+import { type BasicCredentials, type BasicOptions, type CredentialsProblem, readBasic } from '../credentials/basic.ts';
+import type { LivePassword } from '../credentials/user-set.ts';
+import type { Verifier } from '../credentials/verifier.ts';
+import type { Attempts, AttemptsRule } from '../store/attempts.ts';
+import type { Gate } from './gate.ts';
+
+/** How attempts are bounded. */
+export interface AttemptsLimit extends AttemptsRule {
+  /** Whose attempts are counted together. */
+  readonly by: readonly ('client' | 'user')[];
+}
+
+/** What the gate needs of its route. */
+export interface BasicAuthOptions extends BasicOptions {
+  readonly realm: string;
+  /** Refuses plain HTTP before a password is read. */
+  readonly requireTls: boolean;
+  readonly limit: AttemptsLimit | undefined;
+}
+
+/** What the gate stands on. */
+export interface BasicAuthParts {
+  readonly verifier: Verifier;
+  readonly attempts: Attempts;
+  /** Told which password let someone in. */
+  readonly onUsed: (password: LivePassword) => void;
+}
+
+const REASONS: Readonly<Record<CredentialsProblem, Reason>> = {
+  missing: 'no_credentials',
+  other_scheme: 'no_credentials',
+  malformed: 'malformed_credentials',
+  charset: 'malformed_credentials',
+  too_long: 'malformed_credentials',
+};
+/** The network that one subscriber gets: an attacker has all of its addresses. */
+const IPV6_GROUPS = 4;
+
+/** Builds the gate; it writes `facts.user`. Whatever is wrong with a credential, the sender gets the same answer. */
+export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthParts): Gate {
+  const { verifier, attempts, onUsed } = parts;
+
+  const pass = (exchange: Exchange, user: string, password: LivePassword): undefined => {
+    onUsed(password);
+    exchange.facts.user = user;
+  };
+
+  const verify = async (exchange: Exchange, credentials: BasicCredentials): Promise<Verdict> => {
+    const { limit } = options;
+    const keys = limit === undefined ? [] : toKeys(options.realm, limit.by, exchange.client.address, credentials.user);
+    if (limit !== undefined) {
+      const ban = await attempts.take(keys, limit);
+      if (ban > 0) return tooMany('banned', Math.ceil(ban / 1000));
+    }
+    const fit = await verifier.verify(credentials);
+    // Nothing was found wrong with the password where none was checked.
+    if (limit !== undefined && fit !== undefined) await attempts.refund(keys, limit);
+    if (fit === 'busy') return tooMany('hash_queue_full', undefined);
+    if (fit === undefined) return refuse('credentials_required', 'bad_credentials');
+    return pass(exchange, credentials.user, fit);
+  };
+
+  return {
+    name: 'basic-auth',
+    check(exchange: Exchange): Verdict | Promise<Verdict> {
+      if (options.requireTls && exchange.client.scheme !== 'https') return refuse('tls_required', 'tls_required');
+      // Not a list field: first and last would be read by different parsers (RFC 9110 §5.3).
+      if (exchange.headers.count('authorization') > 1) return refuse('malformed_request', 'malformed', 'repeated Authorization');
+      const credentials = readBasic(exchange.headers.get('authorization'), options);
+      if (typeof credentials === 'string') return refuse('credentials_required', REASONS[credentials], credentials);
+      const known = verifier.recall(credentials);
+      return known === undefined ? verify(exchange, credentials) : pass(exchange, credentials.user, known);
+    },
+  };
+}
+
+function tooMany(reason: 'banned' | 'hash_queue_full', retryAfterSeconds: number | undefined): Refusal {
+  return { code: 'too_many_attempts', reason, ...(retryAfterSeconds === undefined ? undefined : { retryAfterSeconds }) };
+}
+
+/** User names are hashed: they are as long as an attacker likes, and may be a password typed into the wrong field. */
+function toKeys(realm: string, by: AttemptsLimit['by'], address: string, user: string): string[] {
+  const space = hash('sha256', realm, 'base64url').slice(0, 12);
+  return by.map((whose) =>
+    whose === 'client' ? `${space}:c:${toNetwork(address)}` : `${space}:u:${hash('sha256', user, 'base64url').slice(0, 24)}`,
+  );
+}
+
+/** An IPv4 address, or the /64 of an IPv6 one. */
+function toNetwork(address: string): string {
+  if (!address.includes(':') || address.includes('.')) return address;
+  const [head = '', tail = ''] = address.split('::');
+  const groups = head === '' ? [] : head.split(':');
+  const behind = tail === '' ? 0 : tail.split(':').length;
+  const all = address.includes('::') ? [...groups, ...Array.from({ length: 8 - groups.length - behind }, () => '0')] : groups;
+  return all.slice(0, IPV6_GROUPS).join(':');
+}

@@ -1,0 +1,264 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Answer, send } from '../support/client.ts';
+import { makeDelivery } from '../support/deliveries.ts';
+import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
+
+let app: TestApp;
+let gate: TestGate;
+const ENTRIES = [makeEntry('Aladdin', 'open sesame'), makeEntry('test', '123£'), makeEntry('colon', 'p:q'), makeEntry('', '')];
+
+beforeAll(async () => {
+  app = await startApp();
+});
+afterAll(() => app.close());
+beforeEach(() => {
+  app.received.length = 0;
+  app.handler = (_request, response) => response.end('handled');
+});
+afterEach(() => gate.stop());
+
+const start = async (basic: Sections = {}, more: readonly Sections[] = [], users = ENTRIES.join('\n')): Promise<void> => {
+  const route = {
+    name: 'admin-ui',
+    match: { pathPrefix: '/admin' },
+    upstream: `http://127.0.0.1:${app.port}`,
+    basic: { realm: 'admin', users: { file: 'users' }, requireTls: false, ...basic },
+  };
+  gate = await startGate({ routes: [route, ...more] }, undefined, { users });
+};
+const ask = (headers: Record<string, string> | readonly string[] = {}, path = '/admin', method = 'GET'): Promise<Answer> =>
+  send(gate.port, { method, path, headers });
+/** What of an answer may not differ between two refusals. */
+const toBytes = ({ status, rawHeaders, text }: Answer): unknown => [
+  status,
+  rawHeaders.filter((_, i) => rawHeaders[i - (i % 2)] !== 'Date'),
+  text.replace(/[0-9a-f-]{36}/, ''),
+];
+
+describe('a user', () => {
+  test('gets in with the right password, and the app learns who it is and not the password', async () => {
+    await start();
+    const answer = await ask(toBasic('Aladdin', 'open sesame'), '/admin/x?y=1');
+    expect([answer.status, answer.text]).toEqual([200, 'handled']);
+    expect(app.received[0]?.url).toBe('/admin/x?y=1');
+    expect(app.received[0]?.headers).toMatchObject({ 'sidegate-user': 'Aladdin', 'x-forwarded-user': 'Aladdin' });
+    expect(app.received[0]?.headers.authorization).toBeUndefined();
+    expect(gate.log().at(-1)).toMatchObject({ user: 'Aladdin', route: 'admin-ui', status: 200 });
+  });
+
+  test.each([
+    ['test', '123£'],
+    ['colon', 'p:q'],
+    ['', ''],
+  ])('%j may have the password %j', async (user, password) => {
+    await start();
+    expect((await ask(toBasic(user, password))).status).toBe(200);
+  });
+
+  test('costs a hash once, and then none until the password changes', async () => {
+    await start();
+    for (let i = 0; i < 5; i++) expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
+    expect(await gate.metric('sidegate_password_checks_total{outcome="miss"}')).toBe(1);
+    expect(await gate.metric('sidegate_password_checks_total{outcome="hit"}')).toBe(4);
+  });
+
+  test('that asks ten times at once costs one hash', async () => {
+    await start();
+    const answers = await Promise.all(Array.from({ length: 10 }, () => ask(toBasic('Aladdin', 'open sesame'))));
+    expect(answers.map(({ status }) => status)).toEqual(Array(10).fill(200));
+    expect(await gate.metric('sidegate_password_checks_total{outcome="miss"}')).toBe(1);
+  });
+
+  test('beyond ASCII is told to the app percent-encoded', async () => {
+    await start({}, [], makeEntry('Amélie 100%', 'x'));
+    expect((await ask(toBasic('Ame\u0301lie 100%', 'x'))).status).toBe(200);
+    expect(app.received[0]?.headers['sidegate-user']).toBe('Am%C3%A9lie%20100%25');
+  });
+
+  test('is kept from the app, or the password handed on, where the route says so', async () => {
+    await start({ forwardUser: false, forwardAuthorization: true });
+    await ask({
+      ...toBasic('Aladdin', 'open sesame'),
+      'X-Forwarded-User': 'evil',
+      'Sidegate-User': 'evil',
+      Sidegate_User: 'evil',
+    });
+    const headers = app.received[0]?.headers ?? {};
+    expect(headers.authorization).toBe(toBasic('Aladdin', 'open sesame').Authorization);
+    expect(JSON.stringify(headers)).not.toContain('evil');
+    expect(headers['sidegate-user']).toBeUndefined();
+  });
+});
+
+describe('nobody gets in', () => {
+  test('without the right password; the same bytes answer whatever was wrong', async () => {
+    await start();
+    const answers = await Promise.all([
+      ask(),
+      ask(toBasic('Aladdin', 'wrong')),
+      ask(toBasic('nobody', 'open sesame')),
+      ask(toBasic('aladdin', 'open sesame')),
+      ask({ Authorization: 'Bearer abc' }),
+      ask({ Authorization: 'Basic !!!' }),
+      ask({ Authorization: `Basic ${Buffer.from('u:p\0').toString('base64')}` }),
+      ask(toBasic('Aladdin', `open sesame${'x'.repeat(100)}`)),
+    ]);
+    const first = answers[0] as Answer;
+    expect(first.status).toBe(401);
+    expect(first.headers['www-authenticate']).toBe('Basic realm="admin", charset="UTF-8"');
+    expect(first.headers['cache-control']).toBe('no-store');
+    for (const answer of answers) expect(toBytes(answer)).toEqual(toBytes(first));
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('and HEAD is answered without content', async () => {
+    await start();
+    const answer = await ask({}, '/admin', 'HEAD');
+    expect([answer.status, answer.body.length]).toEqual([401, 0]);
+    expect(answer.headers['www-authenticate']).toContain('Basic');
+  });
+
+  test('and two Authorization lines are 400, in either order', async () => {
+    await start();
+    const good = toBasic('Aladdin', 'open sesame').Authorization;
+    const bad = toBasic('Aladdin', 'wrong').Authorization;
+    for (const [one, two] of [
+      [good, bad],
+      [bad, good],
+      [good, good],
+    ] as const) {
+      const answer = await ask(['Host', 'x', 'Authorization', one, 'Authorization', two]);
+      expect([answer.status, answer.code]).toEqual([400, 'malformed_request']);
+    }
+  });
+
+  test('by TRACE, nor by a method that the route does not name', async () => {
+    await start();
+    const answer = await ask(toBasic('Aladdin', 'open sesame'), '/admin', 'TRACE');
+    expect([answer.status, answer.headers.allow]).toEqual([405, 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS']);
+  });
+
+  test('over plain HTTP where TLS is required, before a password is read', async () => {
+    gate = await startGate(
+      {
+        listen: { address: '127.0.0.1:0', trustedProxies: ['10.0.0.0/8'] },
+        routes: [
+          {
+            name: 'a',
+            match: { pathPrefix: '/admin' },
+            upstream: `http://127.0.0.1:${app.port}`,
+            basic: { realm: 'r', users: { file: 'users' } },
+          },
+        ],
+      },
+      undefined,
+      { users: ENTRIES.join('\n') },
+    );
+    const answer = await ask({ ...toBasic('Aladdin', 'open sesame'), 'X-Forwarded-Proto': 'https' });
+    expect([answer.status, answer.code, answer.headers['www-authenticate']]).toEqual([403, 'tls_required', undefined]);
+    expect(await gate.metric('sidegate_password_checks_total{outcome="miss"}')).toBe(0);
+  });
+});
+
+describe('guessing', () => {
+  test('is over after so many failures, for the client and for the user, and says when to come again', async () => {
+    await start({ limit: { failures: 3, per: '1m', by: ['client'], ban: '5m' } });
+    for (let i = 0; i < 3; i++) expect((await ask(toBasic('Aladdin', `guess ${i}`))).status).toBe(401);
+    const answer = await ask(toBasic('Aladdin', 'guess 4'));
+    expect([answer.status, answer.code]).toEqual([429, 'too_many_attempts']);
+    expect(Number(answer.headers['retry-after'])).toBeGreaterThan(290);
+    expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(429);
+    expect(await gate.metric('sidegate_password_checks_total{outcome="miss"}')).toBe(3);
+  });
+
+  test('locks out nobody who got in before', async () => {
+    await start({ limit: { failures: 2, by: ['user'] } });
+    expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
+    for (let i = 0; i < 3; i++) await ask(toBasic('Aladdin', `guess ${i}`));
+    expect((await ask(toBasic('Aladdin', 'guess'))).status).toBe(429);
+    expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
+    expect((await ask(toBasic('test', '123£'))).status).toBe(200);
+  });
+
+  test('counts no success', async () => {
+    await start({ limit: { failures: 2 }, cache: { ttl: '0s' } });
+    for (let i = 0; i < 6; i++) expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
+  });
+});
+
+describe('users that change', () => {
+  const write = (text: string): void => writeFileSync(join(gate.folder, 'users'), text);
+  const events = (msg: string): number => gate.log().filter((line) => line['msg'] === msg).length;
+
+  test('count at once: who is removed is out, though found good before', async () => {
+    await start();
+    expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
+    write(makeEntry('test', '123£'));
+    await until(() => events('users_reloaded') === 1);
+    expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(401);
+    write(makeEntry('Aladdin', 'new'));
+    await until(() => events('users_reloaded') === 2);
+    expect((await ask(toBasic('Aladdin', 'new'))).status).toBe(200);
+  });
+
+  test('to a broken file stay as they were, loudly', async () => {
+    await start();
+    write(`${makeEntry('Aladdin', 'new')}\nbroken line\n`);
+    await until(() => events('users_reload_failed') === 1);
+    expect(gate.logText()).toContain('users:2: the line has no colon');
+    expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
+    expect(await gate.metric('sidegate_users_last_reload_successful')).toBe(0);
+    write('');
+    await until(() => gate.logText().includes('names no user'));
+    expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
+  });
+});
+
+describe('routes', () => {
+  test('of one realm share its users; an open one says so', async () => {
+    const upstream = `http://127.0.0.1:${app.port}`;
+    await start({}, [
+      { name: 'second', match: { pathPrefix: '/second' }, upstream, basic: { realm: 'admin', requireTls: false } },
+      { name: 'health', match: { path: '/health' }, upstream, allow: 'anyone' },
+    ]);
+    expect((await ask(toBasic('Aladdin', 'open sesame'), '/second')).status).toBe(200);
+    expect((await ask({}, '/second')).status).toBe(401);
+    expect((await ask({ 'Sidegate-User': 'evil' }, '/health')).status).toBe(200);
+    expect(app.received.at(-1)?.headers['sidegate-user']).toBeUndefined();
+  });
+
+  test('with basic and webhook ask for both', async () => {
+    gate = await startGate(
+      {
+        routes: [
+          {
+            name: 'both',
+            match: { path: '/hooks/billing' },
+            upstream: `http://127.0.0.1:${app.port}`,
+            basic: { realm: 'r', users: { file: 'users' }, requireTls: false },
+            webhook: { keys: [{ name: 'k', secret: { file: 'secret' } }] },
+          },
+        ],
+      },
+      undefined,
+      { users: ENTRIES.join('\n') },
+    );
+    const delivery = makeDelivery();
+    const without = await send(gate.port, delivery);
+    expect([without.status, without.code]).toEqual([401, 'credentials_required']);
+    const challenges = without.rawHeaders.filter((_, i) => without.rawHeaders[i - 1] === 'WWW-Authenticate');
+    expect(challenges).toEqual(['Basic realm="r", charset="UTF-8"', 'Webhook-Signature realm="both"']);
+    const forged = await send(gate.port, {
+      ...delivery,
+      headers: { ...delivery.headers, ...toBasic('Aladdin', 'open sesame'), 'Webhook-Signature': 'v1,AAAA' },
+    });
+    expect(forged.code).toBe('malformed_signature');
+    const both = await send(gate.port, { ...delivery, headers: { ...delivery.headers, ...toBasic('Aladdin', 'open sesame') } });
+    expect(both.status).toBe(200);
+    expect(app.received).toHaveLength(1);
+  });
+});
