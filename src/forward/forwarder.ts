@@ -109,9 +109,13 @@ class Relay implements AnswerListener {
   #contentLength: number | undefined;
   /** All of the content, where it is small and came at once. */
   #whole: Buffer | undefined;
+  #hasContent = false;
   #isWaiting = false;
   /** The request's content is still on its way. */
   #isSending = false;
+  readonly #flushHead = (): void => {
+    if (!this.#hasContent && this.#status !== 0 && this.#canWrite()) this.#response.flushHeaders();
+  };
   readonly #onSenderGone = (): void => this.#abort('sender_gone');
 
   constructor(parts: RelayParts) {
@@ -169,6 +173,8 @@ class Relay implements AnswerListener {
     if (this.#isSending) this.#response.shouldKeepAlive = false;
     try {
       this.#response.writeHead(status, statusText, fields);
+      // Content that came along goes out in one piece with the head; a head that came alone does not wait for it.
+      queueMicrotask(this.#flushHead);
     } catch (thrown) {
       this.#reject(toErrorText(thrown));
     }
@@ -177,6 +183,7 @@ class Relay implements AnswerListener {
   onData(chunk: Buffer): boolean {
     // A sender that left does not abort the app's work: the rest of the answer is read and thrown away.
     if (!this.#canWrite()) return true;
+    this.#hasContent = true;
     if (chunk.length === this.#contentLength && chunk.length <= SMALL_CONTENT) {
       this.#whole = chunk;
       return true;

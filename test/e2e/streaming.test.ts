@@ -1,0 +1,246 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { createServer, type IncomingMessage, request as openRequest, type Server, type ServerResponse } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { send } from '../support/client.ts';
+import { startGate, type TestGate, until } from '../support/gate.ts';
+
+const MEBIBYTE = 1024 * 1024;
+let app: Server;
+let gate: TestGate;
+let answer: (request: IncomingMessage, response: ServerResponse) => void;
+
+beforeEach(async () => {
+  answer = (_request, response) => response.end('handled');
+  app = createServer((request, response) => answer(request, response));
+  app.on('checkContinue', (request, response) => answer(request, response));
+  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+  gate = await startGate({
+    routes: [
+      {
+        name: 'open',
+        match: { pathPrefix: '/' },
+        upstream: `http://127.0.0.1:${(app.address() as AddressInfo).port}`,
+        timeout: '1s',
+        idleTimeout: '2s',
+        allow: 'anyone',
+      },
+    ],
+    limits: { bodyIdleTimeout: '1s' },
+  });
+});
+afterEach(async () => {
+  app.closeAllConnections();
+  app.close();
+  await gate.stop();
+});
+
+const open = (method: string, headers: Record<string, string | number> = {}) =>
+  openRequest({ host: '127.0.0.1', port: gate.port, method, path: '/x', headers, agent: false });
+const answered = (request: ReturnType<typeof open>): Promise<IncomingMessage> =>
+  new Promise((resolve, reject) => request.once('response', resolve).once('error', reject));
+const read = async (stream: IncomingMessage): Promise<Buffer> => Buffer.concat((await stream.toArray()) as Buffer[]);
+
+describe('content', () => {
+  test.each([
+    ['with its length', true],
+    ['in chunks', false],
+  ])('of 64 MiB %s reaches the app as it was sent, and is never held', async (_, hasLength) => {
+    const block = randomBytes(MEBIBYTE);
+    let framing: unknown;
+    answer = async (request, response) => {
+      framing = [request.headers['content-length'], request.headers['transfer-encoding']];
+      const hash = createHash('sha256');
+      for await (const chunk of request) hash.update(chunk as Buffer);
+      response.end(hash.digest('hex'));
+    };
+    const request = open('PUT', hasLength ? { 'Content-Length': 64 * MEBIBYTE } : {});
+    const got = answered(request);
+    const expected = createHash('sha256');
+    for (let i = 0; i < 64; i++) {
+      expected.update(block);
+      if (!request.write(block)) await new Promise((resolve) => request.once('drain', resolve));
+    }
+    request.end();
+    expect((await read(await got)).toString()).toBe(expected.digest('hex'));
+    expect(framing).toEqual(hasLength ? [String(64 * MEBIBYTE), undefined] : [undefined, 'chunked']);
+    expect(await gate.metric('sidegate_buffered_bytes')).toBe(0);
+    expect(gate.log().at(-1)).toMatchObject({ status: 200, bytesIn: 64 * MEBIBYTE });
+  });
+
+  test('of an answer of 64 MiB comes whole to a sender that reads slowly', async () => {
+    const block = randomBytes(MEBIBYTE);
+    answer = async (_request, response) => {
+      for (let i = 0; i < 64; i++) if (!response.write(block)) await new Promise((resolve) => response.once('drain', resolve));
+      response.end();
+    };
+    const request = open('GET').end();
+    const incoming = await answered(request);
+    let length = 0;
+    for await (const chunk of incoming) {
+      length += (chunk as Buffer).length;
+      if (length % (8 * MEBIBYTE) < 65_536) await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(length).toBe(64 * MEBIBYTE);
+  });
+
+  test('of a DELETE in chunks is framed as such', async () => {
+    let got = '';
+    answer = async (request, response) => {
+      got = `${request.headers['transfer-encoding']} ${(await read(request)).toString()}`;
+      response.end();
+    };
+    const request = open('DELETE', { 'Transfer-Encoding': 'chunked' });
+    request.write('abc');
+    request.end('def');
+    expect((await answered(request)).statusCode).toBe(200);
+    expect(got).toBe('chunked abcdef');
+  });
+
+  test('that is not there is not announced for GET, and is zero for POST', async () => {
+    const seen: unknown[] = [];
+    answer = (request, response) => {
+      seen.push([request.headers['content-length'], request.headers['transfer-encoding']]);
+      response.end();
+    };
+    await send(gate.port, { method: 'GET', path: '/' });
+    await send(gate.port, { method: 'POST', path: '/' });
+    expect(seen).toEqual([
+      [undefined, undefined],
+      ['0', undefined],
+    ]);
+  });
+});
+
+describe('events', () => {
+  test('come one by one, as the app sends them', async () => {
+    let push: (text: string) => void = () => undefined;
+    answer = (_request, response) => {
+      response.writeHead(200, { 'Content-Type': 'text/event-stream' });
+      response.flushHeaders();
+      push = (text) => response.write(text);
+    };
+    const request = open('GET').end();
+    const incoming = await answered(request);
+    expect(incoming.headers['content-type']).toBe('text/event-stream');
+    for (const event of ['data: 1\n\n', 'data: 2\n\n']) {
+      const next = new Promise<Buffer>((resolve) => incoming.once('data', resolve));
+      push(event);
+      expect((await next).toString()).toBe(event);
+    }
+    request.destroy();
+  });
+
+  test('may pause, but not longer than idleTimeout; then the sender is cut off, not told that it is over', async () => {
+    answer = (_request, response) => void response.writeHead(200).write('first');
+    const incoming = await answered(open('GET').end());
+    await expect(read(incoming)).rejects.toThrow('aborted');
+    expect(gate.log().at(-1)).toMatchObject({ reason: 'upstream_timeout', detail: 'nothing came within 2000 ms' });
+  });
+});
+
+describe('a sender that waits for 100', () => {
+  test('is told to go on, and the app is not asked to tell', async () => {
+    let expectation: string | undefined = 'none';
+    answer = async (request, response) => {
+      expectation = request.headers.expect;
+      response.end((await read(request)).toString());
+    };
+    const request = open('POST', { Expect: '100-continue', 'Content-Length': 5 });
+    request.flushHeaders();
+    await new Promise((resolve) => request.once('continue', resolve));
+    const got = answered(request);
+    request.end('hello');
+    expect((await read(await got)).toString()).toBe('hello');
+    expect(expectation).toBeUndefined();
+  });
+});
+
+describe('a sender that leaves', () => {
+  const untilClosed = (request: IncomingMessage): Promise<void> =>
+    new Promise((resolve) => request.socket.once('close', () => resolve()));
+
+  test('in the middle of its content ends the exchange with the app, which sees no clean end', async () => {
+    let closed: Promise<void> | undefined;
+    let isComplete: boolean | undefined;
+    answer = (request) => {
+      closed = untilClosed(request);
+      request.on('close', () => {
+        isComplete = request.complete;
+      });
+      request.resume();
+    };
+    const request = open('POST', { 'Transfer-Encoding': 'chunked' }).on('error', () => undefined);
+    request.write('part');
+    await until(() => closed !== undefined);
+    request.destroy();
+    await closed;
+    expect(isComplete).toBe(false);
+    await until(() => gate.log().some((line) => line['code'] === 'malformed_request'));
+    expect(await gate.metric('sidegate_http_requests_in_flight')).toBe(0);
+  });
+
+  test('while it waits for the answer ends the exchange, too', async () => {
+    let closed: Promise<void> | undefined;
+    answer = (request) => {
+      closed = untilClosed(request);
+    };
+    const request = open('GET').on('error', () => undefined);
+    request.end();
+    await until(() => closed !== undefined);
+    request.destroy();
+    await closed;
+    await until(() => gate.log().some((line) => line['reason'] === 'sender_gone' && line['status'] === 499));
+  });
+
+  test('in the middle of the answer does, and the next request is served', async () => {
+    let closed: Promise<void> | undefined;
+    answer = (request, response) => {
+      closed = untilClosed(request);
+      response.writeHead(200).write('first');
+    };
+    const request = open('GET').on('error', () => undefined);
+    request.end();
+    (await answered(request)).on('error', () => undefined);
+    request.destroy();
+    await closed;
+    answer = (_request, response) => response.end('again');
+    expect((await send(gate.port, { method: 'GET', path: '/' })).text).toBe('again');
+  });
+});
+
+describe('an app', () => {
+  test('that answers before it has the content is heard, and the connection ends behind its answer', async () => {
+    answer = (_request, response) => response.writeHead(413).end('too much');
+    const socket = connect(gate.port, '127.0.0.1');
+    socket.write('POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\npart');
+    let text = '';
+    for await (const chunk of socket) text += String(chunk);
+    expect(text).toMatch(/^HTTP\/1\.1 413 /);
+    expect(text).toMatch(/\r\nConnection: close\r\n/i);
+    expect(text).toMatch(/too much/);
+  });
+
+  test('that takes no more of the content is 504', async () => {
+    answer = (request) => void request.pause();
+    const request = open('POST', { 'Content-Length': 64 * MEBIBYTE }).on('error', () => undefined);
+    const got = answered(request);
+    request.write(Buffer.alloc(32 * MEBIBYTE));
+    expect((await got).statusCode).toBe(504);
+  });
+});
+
+test('a sender that stalls within its content is 408, and the app is told by a cut connection', async () => {
+  let isAborted = false;
+  answer = (request) => {
+    request.on('error', () => {
+      isAborted = true;
+    });
+    request.resume();
+  };
+  const request = open('POST', { 'Content-Length': 10 }).on('error', () => undefined);
+  request.write('part');
+  expect((await answered(request)).statusCode).toBe(408);
+  await until(() => isAborted);
+  expect(await gate.metric('sidegate_limit_hits_total{limit="body_idle"}')).toBe(1);
+});
