@@ -10,6 +10,7 @@ const NEEDED: Readonly<Record<string, string>> = {
   openssl: 'openssl',
   htpasswd: 'apache2-utils',
   curl: 'curl',
+  wget: 'wget',
   python3: 'python3',
 };
 const VENV = '.cache/python';

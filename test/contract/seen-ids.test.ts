@@ -5,9 +5,10 @@ import { createMemorySeenIds } from '../../src/store/memory/memory-seen-ids.ts';
 import type { RedisStoreOptions } from '../../src/store/redis/options.ts';
 import { createRedisSeenIds } from '../../src/store/redis/redis-seen-ids.ts';
 import type { SeenIds } from '../../src/store/seen-ids.ts';
+import { makeAuthority } from '../support/certificates.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';
-import { makeCertificates, type RedisServer, startRedis } from '../support/redis.ts';
+import { type RedisServer, startRedis } from '../support/redis.ts';
 import { describeSeenIds } from './seen-ids.contract.ts';
 
 describeSeenIds('in memory', () => {
@@ -174,7 +175,9 @@ describe('the Redis store', () => {
 
   test('signs in by ACL user over TLS, and never shows the password when that fails', async () => {
     const folder = server.folder;
-    const { ca, cert, key } = makeCertificates(folder);
+    const authority = makeAuthority(folder, 'ca');
+    const { ca } = authority;
+    const { cert, key } = authority.issue('server', 'DNS:localhost,IP:127.0.0.1');
     const acl = ['user default off', 'user gate on >s3cret-canary ~test:* +@all'];
     own = await startRedis({
       isTls: true,

@@ -1,0 +1,199 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
+import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
+import { makeEntry } from '../support/users.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-tls-'));
+let authority: Authority;
+let stranger: Authority;
+let local: Pair;
+let other: Pair;
+let client: Pair;
+let app: TestApp;
+let gate: TestGate;
+
+beforeAll(async () => {
+  authority = makeAuthority(folder, 'ca');
+  stranger = makeAuthority(folder, 'stranger-ca');
+  local = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+  other = authority.issue('other', 'DNS:other.example,DNS:*.wild.example');
+  client = authority.issue('client', 'DNS:client');
+  app = await startApp();
+});
+afterAll(async () => {
+  await app.close();
+  rmSync(folder, { recursive: true });
+});
+beforeEach(() => {
+  app.received.length = 0;
+});
+afterEach(() => gate.stop());
+
+const start = async (tls: Sections = {}): Promise<void> => {
+  gate = await startGate(
+    {
+      listen: { address: '127.0.0.1:0', tls: { certFile: 'tls.crt', keyFile: 'tls.key', ...tls } },
+      routes: [
+        {
+          name: 'admin',
+          match: { pathPrefix: '/' },
+          upstream: `http://127.0.0.1:${app.port}`,
+          basic: { realm: 'admin', users: { file: 'users' } },
+        },
+      ],
+    },
+    undefined,
+    {
+      users: makeEntry('Aladdin', 'open sesame'),
+      'tls.crt': readFileSync(local.cert, 'utf8'),
+      'tls.key': readFileSync(local.key, 'utf8'),
+    },
+  );
+};
+const url = (path = '/admin'): string => `https://localhost:${gate.port}${path}`;
+const run = async (command: string, ...args: string[]): Promise<string> => {
+  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  let text = '';
+  child.stdout.on('data', (chunk) => (text += String(chunk)));
+  child.stderr.on('data', (chunk) => (text += String(chunk)));
+  await new Promise((resolve) => child.once('close', resolve));
+  return text;
+};
+const curl = (...args: string[]): Promise<string> => run('curl', '-sS', '-w', ' %{http_code}', '--cacert', authority.ca, ...args);
+/** The name of the certificate that a client sees, or how the handshake failed. */
+const shake = (options: ConnectionOptions = {}): Promise<{ name: string; protocol: string | null; socket: TLSSocket }> =>
+  new Promise((resolve, reject) => {
+    const socket = connect({
+      port: gate.port,
+      host: '127.0.0.1',
+      ca: readFileSync(authority.ca),
+      servername: 'localhost',
+      ...options,
+    });
+    socket.once('error', reject);
+    socket.once('close', () => reject(new Error('closed')));
+    socket.once('secureConnect', () => {
+      // With TLS 1.3 a refused client certificate is told after the handshake.
+      socket.write('GET /x HTTP/1.1\r\nHost: x\r\n\r\n');
+      socket.once('data', () =>
+        resolve({ name: String(socket.getPeerCertificate().subject.CN), protocol: socket.getProtocol(), socket }),
+      );
+    });
+  });
+
+describe('real clients sign in over TLS', () => {
+  test('curl', async () => {
+    await start();
+    expect(await curl('-u', 'Aladdin:open sesame', url())).toBe('handled 200');
+    expect(await curl('-u', 'Aladdin:wrong', url())).toMatch(/ 401$/);
+    expect(await curl('-T', '/etc/hostname', '-u', 'Aladdin:open sesame', url('/put'))).toBe('handled 200');
+    expect(app.received[0]?.headers).toMatchObject({ 'x-forwarded-proto': 'https', 'sidegate-user': 'Aladdin' });
+  });
+
+  test('wget, once it was challenged', async () => {
+    await start();
+    const args = ['-q', '-O', '-', `--ca-certificate=${authority.ca}`, '--user=Aladdin', '--password=open sesame', url()];
+    expect(await run('wget', ...args)).toBe('handled');
+  });
+
+  test("Python's urllib, once it was challenged", async () => {
+    await start();
+    const script = `
+import ssl, sys, urllib.request as r
+passwords = r.HTTPPasswordMgr()
+passwords.add_password('admin', sys.argv[1], 'Aladdin', 'open sesame')
+context = ssl.create_default_context(cafile=sys.argv[2])
+opener = r.build_opener(r.HTTPSHandler(context=context), r.HTTPBasicAuthHandler(passwords))
+print(opener.open(sys.argv[1]).read().decode())`;
+    expect((await run('python3', '-c', script, url(), authority.ca)).trim()).toBe('handled');
+  });
+});
+
+describe('certificates', () => {
+  test('are picked by the name that a client asks for', async () => {
+    await start({ more: [{ certFile: other.cert, keyFile: other.key }] });
+    expect((await shake()).name).toBe('local');
+    expect((await shake({ servername: 'other.example' })).name).toBe('other');
+    expect((await shake({ servername: 'a.wild.example' })).name).toBe('other');
+    expect((await shake({ servername: 'unknown.example', checkServerIdentity: () => undefined })).name).toBe('local');
+  });
+
+  test('that are rotated count for new connections; a broken one changes nothing', async () => {
+    await start();
+    const before = await shake();
+    copyFileSync(other.cert, join(gate.folder, 'tls.crt'));
+    await until(() => gate.logText().includes('tls_reload_failed'));
+    expect((await shake()).name).toBe('local');
+    copyFileSync(other.key, join(gate.folder, 'tls.key'));
+    await until(() => gate.logText().includes('tls_reloaded'));
+    expect((await shake({ servername: 'other.example' })).name).toBe('other');
+    expect((await shake({ servername: '', checkServerIdentity: () => undefined })).name).toBe('other');
+    before.socket.write('GET /x HTTP/1.1\r\nHost: x\r\n\r\n');
+    expect(String(await new Promise((resolve) => before.socket.once('data', resolve)))).toContain('401');
+  });
+
+  test('are of TLS 1.2 or newer, or as new as the config says', async () => {
+    await start();
+    const old = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;
+    await expect(shake(old)).rejects.toThrow();
+    expect((await shake({ maxVersion: 'TLSv1.2' })).protocol).toBe('TLSv1.2');
+    await gate.stop();
+    await start({ minVersion: '1.3' });
+    await expect(shake({ maxVersion: 'TLSv1.2' })).rejects.toThrow();
+    expect((await shake()).protocol).toBe('TLSv1.3');
+  });
+});
+
+describe('client certificates', () => {
+  const certificate = ({ cert, key }: Pair): ConnectionOptions => ({ cert: readFileSync(cert), key: readFileSync(key) });
+
+  test('are asked for, and only those of the authority are taken', async () => {
+    await start({ clientCaFile: authority.ca });
+    expect((await shake(certificate(client))).name).toBe('local');
+    await expect(shake()).rejects.toThrow();
+    await expect(shake(certificate(stranger.issue('forged', 'DNS:client')))).rejects.toThrow();
+  });
+});
+
+describe('what cannot be used is told before the gate starts', () => {
+  const check = (config: string): string => {
+    writeFileSync(join(folder, 'gate.yaml'), config);
+    const cli = join(import.meta.dirname, '..', '..', 'src', 'cli', 'main.ts');
+    return spawnSync(process.execPath, [cli, 'check', '--config', join(folder, 'gate.yaml')], { encoding: 'utf8' }).stdout;
+  };
+  const config = (tls: string, basic = 'users: { file: users }'): string =>
+    `listen: { tls: { ${tls} } }\nroutes:\n  - name: a\n    match: { pathPrefix: / }\n    upstream: http://127.0.0.1:1\n    basic: { realm: r, ${basic} }\n`;
+
+  test.each([
+    ['a certificate that is not there', 'certFile: nowhere.crt, keyFile: local.key', 'nowhere.crt cannot be read (ENOENT)'],
+    ['a file that is no certificate', 'certFile: local.key, keyFile: local.key', 'local.key holds no certificate'],
+    ['a key of another certificate', 'certFile: local.crt, keyFile: other.key', 'local.crt and its key:'],
+    [
+      'authorities that are none',
+      'certFile: local.crt, keyFile: local.key, clientCaFile: local.key',
+      'the file of client authorities holds no certificate',
+    ],
+  ])('%s', async (_, tls, message) => {
+    await start();
+    writeFileSync(join(folder, 'users'), makeEntry('a', 'b'));
+    expect(check(config(tls))).toContain(message);
+  });
+
+  test('users that are none, weak hashes and whose they are', async () => {
+    await start();
+    const tls = 'certFile: local.crt, keyFile: local.key';
+    writeFileSync(join(folder, 'users'), '');
+    expect(check(config(tls))).toContain('names no user');
+    writeFileSync(join(folder, 'users'), `${makeEntry('ann', 'x', ['-m'])}\n${makeEntry('bob', 'x', ['-s'])}\n`);
+    const shown = check(config(tls));
+    expect(shown).toMatch(/warning routes\.0\.basic\.users: .*users:1: the password of ann is stored as apr1, which is broken/);
+    expect(shown).toMatch(/users:2: the password of bob is stored as sha1/);
+    expect(shown).toMatch(/local\.crt expires on/);
+  });
+});

@@ -1,0 +1,39 @@
+/** Certificates made by openssl. */
+import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** Files of a certificate and its key. */
+export interface Pair {
+  readonly cert: string;
+  readonly key: string;
+}
+
+/** An authority and what it signs. */
+export interface Authority {
+  /** File of its own certificate. */
+  readonly ca: string;
+  /** Writes `name`.crt and `name`.key; `altNames` as openssl has them, for example `DNS:localhost`. */
+  issue(name: string, altNames: string, days?: number): Pair;
+}
+
+const EC = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
+
+/** Makes an authority in a folder. */
+export function makeAuthority(folder: string, name: string): Authority {
+  const file = (base: string, ending: string): string => join(folder, `${base}.${ending}`);
+  const openssl = (...args: string[]): unknown => execFileSync('openssl', args, { stdio: 'ignore' });
+  const [ca, caKey] = [file(name, 'crt'), file(name, 'key')];
+  openssl('req', '-x509', ...EC, '-days', '2', '-subj', `/CN=${name}`, '-keyout', caKey, '-out', ca);
+  return {
+    ca,
+    issue(base, altNames, days = 2) {
+      const [cert, key, request, extensions] = [file(base, 'crt'), file(base, 'key'), file(base, 'csr'), file(base, 'ext')];
+      writeFileSync(extensions, `subjectAltName=${altNames}`);
+      openssl('req', ...EC, '-subj', `/CN=${base}`, '-keyout', key, '-out', request);
+      const signed = ['-CA', ca, '-CAkey', caKey, '-CAcreateserial', '-days', String(days), '-extfile', extensions];
+      openssl('x509', '-req', '-in', request, ...signed, '-out', cert);
+      return { cert, key };
+    },
+  };
+}
