@@ -164,7 +164,17 @@ function findNode(from: Node | null, path: readonly PropertyKey[], wantsKey: boo
   return isNode(node) ? node : undefined;
 }
 
-const FILE_KEYS = new Set(['file', 'urlFile', 'passwordFile', 'caFile', 'certFile', 'keyFile', 'clientCaFile', 'secretDir', 'mapDir']);
+const FILE_KEYS = new Set([
+  'file',
+  'urlFile',
+  'passwordFile',
+  'caFile',
+  'certFile',
+  'keyFile',
+  'clientCaFile',
+  'secretDir',
+  'mapDir',
+]);
 
 /** Relative paths count from the config file, wherever the gate was started. */
 function resolveFiles<T>(value: T, base: string): T {
