@@ -1,6 +1,6 @@
 /** One request on its way through: what came in, and what the gates have established about it. */
 import type { EpochMilliseconds, Milliseconds } from './clock.ts';
-import type { HeaderFields } from './headers.ts';
+import type { HeaderFields, RawHeaders } from './headers.ts';
 import type { Reason, Refusal } from './refusal.ts';
 import type { RequestTarget } from './target.ts';
 
@@ -110,10 +110,24 @@ export interface Arrival {
   readonly startedAt: Milliseconds;
 }
 
+/** The wish to go on in another protocol (RFC 9110 §7.8), which is the app's to grant. */
+export interface UpgradeWish {
+  /** As the client wrote it, for example `websocket`. */
+  readonly protocol: string;
+  /** Says that it is granted, and gives what the client sends from then on. */
+  grant(fields: RawHeaders): ContentStream;
+  /** Sends in the new protocol; false asks to wait for `onDrain`. */
+  write(chunk: Buffer): boolean;
+  onDrain(action: () => void): void;
+  end(): void;
+  destroy(): void;
+}
+
 /** One request as gates see it. */
 export interface Exchange extends Arrival {
   readonly target: RequestTarget;
   readonly headers: HeaderFields;
   readonly body: RequestBody;
+  readonly upgrade?: UpgradeWish;
   readonly facts: Facts;
 }

@@ -6,6 +6,8 @@ import { type AnswerHead, parseAnswerHead, parseTrailers } from './answer-head.t
 export interface AnswerEvents {
   /** A 1xx other than 100 and 101. */
   onInformation(status: number, headers: RawHeaders): void;
+  /** The protocol that was asked for is granted; all that follows comes as content. */
+  onUpgrade(headers: RawHeaders): void;
   onHead(head: AnswerHead): void;
   /** The bytes are only lent: they are overwritten after the call. */
   onContent(chunk: Buffer): void;
@@ -36,6 +38,7 @@ export class AnswerParser {
   readonly #maxHeadBytes: number;
   #state: State = 'idle';
   #isHead = false;
+  #mayUpgrade = false;
   #pending: Buffer | undefined;
   #left = 0;
   #informations = 0;
@@ -57,8 +60,9 @@ export class AnswerParser {
     return this.#problem;
   }
 
-  /** A request with this method was sent: an answer is due. */
-  expect(method: string): void {
+  /** A request with this method was sent, which may have asked for another protocol: an answer is due. */
+  expect(method: string, mayUpgrade: boolean): void {
+    this.#mayUpgrade = mayUpgrade;
     this.#state = 'head';
     this.#isHead = method === 'HEAD';
     this.#informations = 0;
@@ -121,8 +125,10 @@ export class AnswerParser {
   }
 
   #readInformation({ status, headers }: AnswerHead): void {
-    // We never ask for another protocol, so nobody may switch to one.
-    if (status === 101) this.#fail('the app switched protocols unasked');
+    if (status === 101 && this.#mayUpgrade) {
+      this.#state = 'until-close';
+      this.#events.onUpgrade(headers);
+    } else if (status === 101) this.#fail('the app switched protocols unasked');
     else if (++this.#informations > MOST_INFORMATION) this.#fail('too many 1xx answers');
     else if (status !== 100) this.#events.onInformation(status, headers);
   }

@@ -25,6 +25,8 @@ export interface ConnectionOwner {
   now(): Milliseconds;
   /** The exchange is over and the connection can take another. */
   onFree(connection: Connection): void;
+  /** The connection speaks another protocol from now on, and never comes back. */
+  onUpgraded(connection: Connection): void;
   /** The connection is gone. */
   onGone(connection: Connection): void;
   /** A reused connection was dead before any byte of an answer: the job may go again. */
@@ -133,6 +135,16 @@ export class Connection implements AnswerEvents {
     this.#job?.listener.onHead(head.status, head.statusText, head.headers);
   }
 
+  /** From the parser. */
+  onUpgrade(headers: RawHeaders): void {
+    this.#hasHead = true;
+    this.#owner.onUpgraded(this);
+    const content = this.#job?.listener.onUpgrade?.(headers);
+    if (content === undefined)
+      return this.#fail({ kind: 'protocol', nothingSent: false, detail: 'another protocol was granted' });
+    this.#send(content, true);
+  }
+
   /** From the parser, in bytes that the next read overwrites. */
   onContent(chunk: Buffer): void {
     if (this.#job === undefined || this.#job.listener.onData(Buffer.from(chunk)) || this.#isPaused || this.#isGone) return;
@@ -151,12 +163,12 @@ export class Connection implements AnswerEvents {
     this.#hasAnswerBytes = false;
     this.#hasHead = false;
     this.#deadline = this.#owner.now() + this.#owner.options.answerTimeout;
-    this.#parser.expect(request.method);
+    this.#parser.expect(request.method, request.isUpgrade === true);
     const head = toHeadText(request);
     const { body } = request;
     if (!Buffer.isBuffer(body)) {
       this.#socket.write(head, 'latin1');
-      this.#send(body);
+      this.#send(body, false);
     } else if (body.length === 0) {
       this.#socket.write(head, 'latin1');
     } else if (body.length <= COPIED_BODY) {
@@ -172,27 +184,26 @@ export class Connection implements AnswerEvents {
     }
   }
 
-  #send(content: ContentStream): void {
-    const { answerTimeout } = this.#owner.options;
-    const waitForApp = (): void => {
-      if (!this.#hasHead) this.#deadline = this.#owner.now() + answerTimeout;
+  #send(content: ContentStream, isTunnel: boolean): void {
+    const { answerTimeout, gapTimeout } = this.#owner.options;
+    const wait = (isBlocked: boolean): void => {
+      if (isTunnel) this.#deadline = this.#owner.now() + gapTimeout;
+      // While the sender is the one who takes its time, the app is not to blame; the sender has limits of its own.
+      else if (!this.#hasHead) this.#deadline = isBlocked ? this.#owner.now() + answerTimeout : NEVER;
     };
-    // While the sender is the one who takes its time, the app is not to blame; the sender has limits of its own.
-    const waitForSender = (): void => {
-      if (!this.#hasHead) this.#deadline = NEVER;
-    };
-    this.#content = new ContentWriter(this.#socket, content, {
-      onBlocked: (isBlocked) => (isBlocked ? waitForApp() : waitForSender()),
+    this.#content = new ContentWriter(this.#socket, content, !isTunnel && content.length === undefined, {
+      onProgress: wait,
       onWritten: () => {
         this.#content = undefined;
-        waitForApp();
+        if (isTunnel) this.#socket.end();
+        else wait(true);
       },
       onBroken: () => {
         this.#content = undefined;
         this.destroy();
       },
     });
-    waitForSender();
+    wait(false);
     this.#content.start();
   }
 

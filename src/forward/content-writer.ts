@@ -5,8 +5,8 @@ import type { Reason } from '../core/refusal.ts';
 
 /** What the connection wants to know of its content. */
 export interface ContentEvents {
-  /** The app takes no more for now, or takes again. */
-  onBlocked(isBlocked: boolean): void;
+  /** Something was written, or can be written again; `isBlocked`: the app takes no more for now. */
+  onProgress(isBlocked: boolean): void;
   onWritten(): void;
   /** The sender left or was too slow: what the app has of the request is a part that must not look whole. */
   onBroken(reason: Reason): void;
@@ -16,14 +16,16 @@ export interface ContentEvents {
 export class ContentWriter implements ContentConsumer {
   readonly #socket: Socket;
   readonly #content: ContentStream;
+  readonly #isChunked: boolean;
   readonly #events: ContentEvents;
   #isOver = false;
   readonly #onDrain = (): void => {
-    this.#events.onBlocked(false);
+    this.#events.onProgress(false);
     this.#content.resume();
   };
 
-  constructor(socket: Socket, content: ContentStream, events: ContentEvents) {
+  constructor(socket: Socket, content: ContentStream, isChunked: boolean, events: ContentEvents) {
+    this.#isChunked = isChunked;
     this.#socket = socket;
     this.#content = content;
     this.#events = events;
@@ -36,13 +38,13 @@ export class ContentWriter implements ContentConsumer {
   }
 
   write(chunk: Buffer): boolean {
-    const isTaken = this.#content.length === undefined ? this.#writeChunk(chunk) : this.#socket.write(chunk);
-    if (!isTaken) this.#events.onBlocked(true);
+    const isTaken = this.#isChunked ? this.#writeChunk(chunk) : this.#socket.write(chunk);
+    this.#events.onProgress(!isTaken);
     return isTaken;
   }
 
   end(): void {
-    if (this.#content.length === undefined) this.#socket.write('0\r\n\r\n', 'latin1');
+    if (this.#isChunked) this.#socket.write('0\r\n\r\n', 'latin1');
     this.#finish();
     this.#events.onWritten();
   }

@@ -17,6 +17,8 @@ class Pool implements Upstream, ConnectionOwner {
   readonly readBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
   readonly #clock: Clock;
   readonly #connections = new Set<Connection>();
+  /** Of these there may be as many as there are clients: they do not count among the pool's. */
+  readonly #upgraded = new Set<Connection>();
   /** The most recently used last: it is the least likely to be closed by the app. */
   readonly #free: Connection[] = [];
   readonly #waiting = new Set<PooledJob>();
@@ -31,7 +33,7 @@ class Pool implements Upstream, ConnectionOwner {
   send(request: UpstreamRequest, listener: AnswerListener): UpstreamExchange {
     const job = new PooledJob(this, request, listener);
     const now = this.now();
-    let connection = this.#free.pop();
+    let connection = request.isUpgrade === true ? undefined : this.#free.pop();
     // The sweep may be late where the process was busy: what is overdue is as good as closed by the app.
     while (connection?.isOverdue(now)) {
       connection.expire();
@@ -51,7 +53,7 @@ class Pool implements Upstream, ConnectionOwner {
   destroy(): void {
     this.#isClosed = true;
     this.#waiting.clear();
-    for (const connection of [...this.#connections]) connection.destroy();
+    for (const connection of [...this.#connections, ...this.#upgraded]) connection.destroy();
   }
 
   now(): Milliseconds {
@@ -65,15 +67,19 @@ class Pool implements Upstream, ConnectionOwner {
     else this.#free.push(connection);
   }
 
+  onUpgraded(connection: Connection): void {
+    this.#connections.delete(connection);
+    this.#upgraded.add(connection);
+    this.#openWaiting();
+  }
+
   onGone(connection: Connection): void {
     this.#connections.delete(connection);
+    this.#upgraded.delete(connection);
     const at = this.#free.indexOf(connection);
     if (at !== -1) this.#free.splice(at, 1);
-    if (this.#connections.size < this.options.maxConnections) {
-      const next = this.#takeWaiting();
-      if (next !== undefined) this.#open(next);
-    }
-    if (this.#connections.size > 0) return;
+    this.#openWaiting();
+    if (this.#connections.size + this.#upgraded.size > 0) return;
     this.#stopSweep?.();
     this.#stopSweep = undefined;
   }
@@ -99,6 +105,12 @@ class Pool implements Upstream, ConnectionOwner {
     return next;
   }
 
+  #openWaiting(): void {
+    if (this.#connections.size >= this.options.maxConnections) return;
+    const next = this.#takeWaiting();
+    if (next !== undefined) this.#open(next);
+  }
+
   #open(job: Job): void {
     this.#connections.add(new Connection(this, job));
     this.#stopSweep ??= this.#clock.every(SWEEP_MS, () => this.#sweep());
@@ -106,7 +118,7 @@ class Pool implements Upstream, ConnectionOwner {
 
   #sweep(): void {
     const now = this.now();
-    for (const connection of this.#connections) if (connection.isOverdue(now)) connection.expire();
+    for (const connection of [...this.#connections, ...this.#upgraded]) if (connection.isOverdue(now)) connection.expire();
     for (const job of this.#waiting) {
       // All wait equally long, so the first that may go on waiting is followed by such only.
       if (now < job.waitsUntil) return;

@@ -77,7 +77,8 @@ export class HeaderPolicy {
     // Always framed by us, whatever the method: content without a length is the next request to the app (CVE-2026-29057).
     if (body.length === undefined) out.push('Transfer-Encoding', 'chunked');
     else if (body.length > 0 || expectsContent(exchange.method)) out.push('Content-Length', String(body.length));
-    out.push('Connection', 'keep-alive');
+    if (exchange.upgrade === undefined) out.push('Connection', 'keep-alive');
+    else out.push('Connection', 'Upgrade', 'Upgrade', exchange.upgrade.protocol);
     return out;
   }
 

@@ -10,6 +10,8 @@ export interface UpstreamRequest {
   readonly headers: RawHeaders;
   /** A stream is sent as it comes: framed by Content-Length where its length is known, else in chunks, as `headers` say. */
   readonly body: Buffer | ContentStream;
+  /** Asks for another protocol: a connection of its own, which is the listener's once the app grants it. */
+  readonly isUpgrade?: boolean;
   /** May be sent twice without harm (RFC 9110 §9.2.2), or the route says so. */
   readonly repeatable: boolean;
 }
@@ -31,6 +33,8 @@ export interface AnswerListener {
   /** A 1xx other than 100 and 101. */
   onInformation(status: number, headers: RawHeaders): void;
   onHead(status: number, statusText: string, headers: RawHeaders): void;
+  /** Another protocol is granted: onData and onEnd tell what comes in it, and what is returned is sent in it. */
+  onUpgrade?(headers: RawHeaders): ContentStream;
   /** The chunk is the listener's to keep. False asks for a pause until `resume` is called; what is read already still comes. */
   onData(chunk: Buffer): boolean;
   onEnd(trailers: RawHeaders): void;

@@ -6,7 +6,8 @@ import type { Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
-import type { Forwarder, ForwardOutcome } from '../forward/forwarder.ts';
+import type { Forwarder } from '../forward/forwarder.ts';
+import type { ForwardOutcome } from '../forward/outcome.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
@@ -93,6 +94,8 @@ export class Gatehouse {
   async #take(route: HouseRoute, exchange: Exchange, response: ServerResponse): Promise<void> {
     this.#underWay++;
     const passage = await this.#pass(route, exchange, response);
+    // Without a place in the house: such a connection lives as long as its client likes.
+    if (passage.outcome?.kind === 'upgraded') await passage.outcome.closed;
     try {
       this.#leave({ arrival: exchange, exchange, route: route.name, ...passage }, route.metrics, response, route.challenges);
     } catch (thrown) {

@@ -2,7 +2,7 @@
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { REFUSALS, type Reason, type Refusal, type RefusalLogLevel } from '../core/refusal.ts';
-import type { ForwardOutcome } from '../forward/forwarder.ts';
+import type { ForwardOutcome } from '../forward/outcome.ts';
 import type { Logger, RequestLine } from '../observe/logger.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
 
@@ -69,7 +69,8 @@ function toResult(refusal: Refusal | undefined, outcome: ForwardOutcome | undefi
     const result: Result = { status, code: refusal.code, reason: refusal.reason, level: logLevel };
     return refusal.detail === undefined ? result : { ...result, detail: refusal.detail };
   }
-  if (outcome?.kind === 'answered') return { status: outcome.status, code: 'forwarded', reason: 'ok', level: 'info' };
+  if (outcome?.kind === 'answered' || outcome?.kind === 'upgraded')
+    return { status: outcome.status, code: 'forwarded', reason: 'ok', level: 'info' };
   if (outcome?.kind === 'broken') {
     const reason = outcome.failure.kind === 'timeout' ? 'upstream_timeout' : 'upstream_reset';
     return { status: outcome.status, code: 'forwarded', reason, level: 'error', detail: outcome.failure.detail };

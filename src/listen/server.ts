@@ -1,6 +1,6 @@
 /** The data port: node:http made strict, its limits set, every arrival handed to the gatehouse as an Exchange or a refusal. */
 import { randomUUID } from 'node:crypto';
-import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerOptions, ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -14,6 +14,7 @@ import { checkHead } from './head-check.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import type { TlsContexts } from './tls.ts';
+import { isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
 
 /** Where arrivals go; the gatehouse is one. */
 export interface ArrivalHandler {
@@ -73,6 +74,7 @@ export class ListenServer {
       requireHostHeader: false,
       noDelay: true,
       keepAlive: true,
+      shouldUpgradeCallback: ({ method, headers }) => isRelayedUpgrade(method, headers.upgrade),
     };
     this.#server =
       tls === undefined
@@ -128,6 +130,9 @@ export class ListenServer {
     this.#server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
       this.#parts.handler.turnAway(this.#toArrival(request), response, refuse('expectation_failed', 'expectation_failed'));
     });
+    this.#server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
+      this.#onUpgrade(request, socket, head),
+    );
     this.#server.on('connect', (request: IncomingMessage, socket: Duplex) => {
       this.#parts.handler.turnAwaySocket(this.#toArrival(request), socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
@@ -139,7 +144,17 @@ export class ListenServer {
     this.#server.on('drop', () => onLimit('connections'));
   }
 
-  #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
+  /** Node hands over the bare socket; what is not granted is answered on it like any request, and is the last thing on it. */
+  #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const response = new ServerResponse(request);
+    response.assignSocket(socket as Socket);
+    response.shouldKeepAlive = false;
+    response.on('finish', () => socket.end());
+    socket.on('error', () => socket.destroy());
+    this.#onRequest(request, response, false, new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head));
+  }
+
+  #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, upgrade?: SocketUpgrade): void {
     const { handler, limits, onLimit } = this.#parts;
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
@@ -159,7 +174,11 @@ export class ListenServer {
     }
     const body = new IncomingBody(request, response, this.#bodies, expectsContinue);
     latest.body = body;
-    handler.handle({ ...arrival, target, headers, body, facts: {} }, response);
+    // Content before the new protocol would be read as part of it.
+    if (upgrade !== undefined && body.declaredLength !== 0)
+      return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with an upgrade'));
+    const exchange = { ...arrival, target, headers, body, facts: {} };
+    handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);
   }
 
   #toArrival(request: IncomingMessage, headers?: HeaderFields): Arrival {

@@ -8,6 +8,7 @@ function parse(bytes: Buffer, cuts: readonly number[], method = 'GET', maxHeadBy
   let content = '';
   const parser = new AnswerParser(
     {
+      onUpgrade: () => undefined,
       onInformation: (status, headers) => said.push(`info ${status} ${headers.join('|')}`),
       onHead: ({ status, statusText, headers, keepsAlive, idleSeconds }) =>
         said.push(`head ${status} ${statusText} ${headers.join('|')} ${keepsAlive} ${idleSeconds}`),
@@ -17,7 +18,7 @@ function parse(bytes: Buffer, cuts: readonly number[], method = 'GET', maxHeadBy
     },
     maxHeadBytes,
   );
-  parser.expect(method);
+  parser.expect(method, false);
   const ends = [...new Set(cuts)].filter((cut) => cut > 0 && cut < bytes.length).sort((a, b) => a - b);
   let from = 0;
   for (const end of [...ends, bytes.length]) {

@@ -1,0 +1,245 @@
+/** Carries one answer from the app to the sender. */
+import type { ServerResponse } from 'node:http';
+import type { Admitted } from '../core/admitted.ts';
+import type { Clock, Milliseconds } from '../core/clock.ts';
+import { toErrorText } from '../core/errors.ts';
+import type { ContentStream, UpgradeWish } from '../core/exchange.ts';
+import type { RawHeaders } from '../core/headers.ts';
+import { type Reason, type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
+import type { ForwardOutcome } from './outcome.ts';
+import type { AnswerPolicy } from './response-headers.ts';
+import type { AnswerListener, UpstreamExchange, UpstreamFailure, UpstreamFailureKind } from './upstream.ts';
+
+const REFUSAL_OF: Readonly<Record<UpstreamFailureKind, readonly [RefusalCode, Reason]>> = {
+  connect: ['upstream_unreachable', 'upstream_connect'],
+  timeout: ['upstream_timeout', 'upstream_timeout'],
+  reset: ['upstream_unreachable', 'upstream_reset'],
+  protocol: ['upstream_invalid_response', 'upstream_invalid_response'],
+};
+const SWITCHING_PROTOCOLS = 101;
+const EARLY_HINTS = 103;
+const TAKES_TRAILERS = /(?:^|,)[\t ]*trailers[\t ]*(?:,|$)/i;
+/** How long a sender may take none of the answer. */
+const SENDER_STALL_MS = 30_000;
+
+/** Content this small goes out in one piece with the head: as one string it costs a fifth less of the answer than as buffers. */
+const SMALL_CONTENT = 8_192;
+
+/** What a relay stands on. */
+export interface RelayParts {
+  readonly answerPolicy: AnswerPolicy;
+  readonly admitted: Admitted;
+  readonly response: ServerResponse;
+  readonly clock: Clock;
+  readonly resolve: (outcome: ForwardOutcome) => void;
+}
+
+/** From the request's leaving to the answer's end. */
+export class Relay implements AnswerListener {
+  readonly #parts: RelayParts;
+  readonly #response: ServerResponse;
+  readonly #startedAt: Milliseconds;
+  #exchange: UpstreamExchange | undefined;
+  #status = 0;
+  #contentLength: number | undefined;
+  /** All of the content, where it is small and came at once. */
+  #whole: Buffer | undefined;
+  #hasContent = false;
+  /** Where another protocol was granted. */
+  #upgrade: UpgradeWish | undefined;
+  #onClosed: () => void = () => undefined;
+  #isWaiting = false;
+  /** The request's content is still on its way. */
+  #isSending = false;
+  readonly #flushHead = (): void => {
+    if (!this.#hasContent && this.#status !== 0 && this.#canWrite()) this.#response.flushHeaders();
+  };
+  readonly #onSenderGone = (): void => this.#abort('sender_gone');
+
+  constructor(parts: RelayParts) {
+    this.#parts = parts;
+    this.#response = parts.response;
+    this.#startedAt = parts.clock.monotonic();
+  }
+
+  follow(exchange: UpstreamExchange): void {
+    this.#exchange = exchange;
+    // A webhook's work goes on without its sender, and is settled; whoever asked for anything else asks no more.
+    if (this.#parts.admitted.exchange.facts.delivery === undefined) this.#response.once('close', this.#onSenderGone);
+  }
+
+  /** The same stream, with an ear on how it ends. */
+  watch(content: ContentStream): ContentStream {
+    this.#isSending = true;
+    return {
+      length: content.length,
+      resume: () => content.resume(),
+      stop: () => content.stop(),
+      start: (consumer) =>
+        content.start({
+          write: (chunk) => consumer.write(chunk),
+          end: () => {
+            this.#isSending = false;
+            consumer.end();
+          },
+          fail: (reason) => {
+            consumer.fail(reason);
+            this.#abort(reason);
+          },
+        }),
+    };
+  }
+
+  onInformation(status: number, headers: RawHeaders): void {
+    // Others are of the app's hop, or unknown; RFC 8297 hints are for the client, unless it is an old one (RFC 9110 §15.2).
+    if (status !== EARLY_HINTS || !this.#canWrite() || this.#response.req.httpVersionMinor === 0) return;
+    const links: string[] = [];
+    for (let i = 0; i < headers.length; i += 2) if (headers[i]?.toLowerCase() === 'link') links.push(headers[i + 1] as string);
+    try {
+      if (links.length > 0) this.#response.writeEarlyHints({ link: links });
+    } catch {
+      // Node refuses odd Link values; a hint is nothing to fail for.
+    }
+  }
+
+  onUpgrade(headers: RawHeaders): ContentStream {
+    const { answerPolicy, admitted } = this.#parts;
+    const upgrade = admitted.exchange.upgrade as UpgradeWish;
+    const { fields } = answerPolicy.toSenderHead(SWITCHING_PROTOCOLS, headers);
+    this.#upgrade = upgrade;
+    this.#response.off('close', this.#onSenderGone);
+    const closed = new Promise<void>((resolve) => {
+      this.#onClosed = resolve;
+    });
+    this.#resolve({ kind: 'upgraded', status: SWITCHING_PROTOCOLS, closed, upstreamMs: this.#elapsed() });
+    return this.watch(upgrade.grant([...fields, 'Connection', 'Upgrade', 'Upgrade', upgrade.protocol]));
+  }
+
+  onHead(status: number, statusText: string, headers: RawHeaders): void {
+    const { fields, contentLength } = this.#parts.answerPolicy.toSenderHead(status, headers);
+    this.#status = status;
+    this.#contentLength = contentLength;
+    if (!this.#canWrite()) return;
+    // Answered before it had all of the request: what is left of that must not hold the connection.
+    if (this.#isSending) this.#response.shouldKeepAlive = false;
+    try {
+      this.#response.writeHead(status, statusText, fields);
+      // Content that came along goes out in one piece with the head; a head that came alone does not wait for it.
+      queueMicrotask(this.#flushHead);
+    } catch (thrown) {
+      this.#reject(toErrorText(thrown));
+    }
+  }
+
+  onData(chunk: Buffer): boolean {
+    if (this.#upgrade !== undefined) return this.#passOn(this.#upgrade, chunk);
+    // A sender that left does not abort the app's work: the rest of the answer is read and thrown away.
+    if (!this.#canWrite()) return true;
+    this.#hasContent = true;
+    if (chunk.length === this.#contentLength && chunk.length <= SMALL_CONTENT) {
+      this.#whole = chunk;
+      return true;
+    }
+    if (this.#response.write(chunk)) return true;
+    this.#waitForSender();
+    return false;
+  }
+
+  onEnd(trailers: RawHeaders): void {
+    if (this.#upgrade !== undefined) {
+      this.#upgrade.end();
+      return this.#onClosed();
+    }
+    if (this.#canWrite()) {
+      if (trailers.length > 0 && this.#takesTrailers())
+        this.#response.addTrailers(this.#parts.answerPolicy.toSenderTrailers(trailers));
+      if (this.#whole === undefined) this.#response.end();
+      else this.#response.end(this.#whole.toString('latin1'), 'latin1');
+    }
+    this.#resolve({ kind: 'answered', status: this.#status, upstreamMs: this.#elapsed() });
+  }
+
+  onFailure(failure: UpstreamFailure): void {
+    if (this.#upgrade !== undefined) {
+      this.#upgrade.destroy();
+      return this.#onClosed();
+    }
+    const upstreamMs = this.#elapsed();
+    if (this.#status !== 0) {
+      this.#response.destroy();
+      return this.#resolve({ kind: 'broken', status: this.#status, failure, upstreamMs });
+    }
+    const [code, reason] = REFUSAL_OF[failure.kind];
+    this.#resolve({ kind: 'failed', refusal: refuse(code, reason, failure.detail), failure, upstreamMs });
+  }
+
+  #passOn(upgrade: UpgradeWish, chunk: Buffer): boolean {
+    const isTaken = upgrade.write(chunk);
+    if (!isTaken) upgrade.onDrain(() => this.#exchange?.resume());
+    return isTaken;
+  }
+
+  /** The app is paused until the sender takes more; one that takes nothing for too long is cut off, and the answer read to its end. */
+  #waitForSender(): void {
+    // What is read already comes on even so.
+    if (this.#isWaiting) return;
+    this.#isWaiting = true;
+    const response = this.#response;
+    const cancel = this.#parts.clock.after(SENDER_STALL_MS, () => response.destroy());
+    const go = (): void => {
+      this.#isWaiting = false;
+      cancel();
+      response.off('drain', go);
+      response.off('close', go);
+      this.#exchange?.resume();
+    };
+    response.on('drain', go);
+    response.on('close', go);
+  }
+
+  /** Node will not write this head, and nothing of it is written: it is as if no answer had come. */
+  #reject(detail: string): void {
+    this.#exchange?.abort();
+    this.#status = 0;
+    // Node keeps what it refused, and would refuse the gate's own answer for it.
+    this.#response.statusMessage = '';
+    this.onFailure({ kind: 'protocol', nothingSent: false, detail });
+  }
+
+  /** Ends the exchange for the sender's sake; later news of either side count no more. */
+  #abort(reason: Reason): void {
+    this.#exchange?.abort();
+    if (this.#upgrade !== undefined) {
+      this.#upgrade.destroy();
+      return this.#onClosed();
+    }
+    const status = this.#status;
+    // Half an answer cannot be followed by a refusal.
+    if (status !== 0) this.#response.destroy();
+    const refusal = status !== 0 || this.#response.destroyed ? undefined : toSenderRefusal(reason);
+    this.#resolve({ kind: 'aborted', status, refusal, upstreamMs: this.#elapsed() });
+  }
+
+  #resolve(outcome: ForwardOutcome): void {
+    this.#response.off('close', this.#onSenderGone);
+    this.#parts.resolve(outcome);
+  }
+
+  #canWrite(): boolean {
+    return !this.#response.destroyed && !this.#response.writableEnded;
+  }
+
+  /** RFC 9110 §6.5.1: only to whoever says that it takes them, and only where chunks carry them. */
+  #takesTrailers(): boolean {
+    const { headers } = this.#parts.admitted.exchange;
+    return this.#response.chunkedEncoding && headers.all('te').some((line) => TAKES_TRAILERS.test(line));
+  }
+
+  #elapsed(): Milliseconds {
+    return this.#parts.clock.monotonic() - this.#startedAt;
+  }
+}
+
+function toSenderRefusal(reason: Reason): Refusal {
+  return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
+}

@@ -1,0 +1,94 @@
+/** A connection that asks for another protocol, most often WebSocket: held until the app grants it. */
+import type { ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { ContentConsumer, ContentStream, UpgradeWish } from '../core/exchange.ts';
+import type { RawHeaders } from '../core/headers.ts';
+
+/** HTTP/2 in clear text, which is not spoken here: the request goes on as it is, as the RFC allows. */
+const NOT_RELAYED = /(?:^|,)[\t ]*h2c?[\t ]*(?:,|$)/i;
+
+/** Is this a wish that can be passed on? Others are served as if it had not been said (RFC 9110 §7.8). */
+export function isRelayedUpgrade(method: string | undefined, protocol: string | undefined): boolean {
+  return method === 'GET' && protocol !== undefined && !NOT_RELAYED.test(protocol);
+}
+
+/** The wish behind a node:http upgrade event. */
+export class SocketUpgrade implements UpgradeWish {
+  readonly protocol: string;
+  readonly #socket: Duplex;
+  readonly #response: ServerResponse;
+  readonly #early: Buffer;
+
+  constructor(protocol: string, socket: Duplex, response: ServerResponse, early: Buffer) {
+    this.protocol = protocol;
+    this.#socket = socket;
+    this.#response = response;
+    this.#early = early;
+  }
+
+  grant(fields: RawHeaders): ContentStream {
+    let head = 'HTTP/1.1 101 Switching Protocols\r\n';
+    for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
+    // From here on the connection is no HTTP any more.
+    this.#response.detachSocket(this.#socket as Parameters<ServerResponse['detachSocket']>[0]);
+    this.#socket.write(`${head}\r\n`, 'latin1');
+    return new SocketContent(this.#socket, this.#early);
+  }
+
+  write(chunk: Buffer): boolean {
+    return this.#socket.write(chunk);
+  }
+
+  onDrain(action: () => void): void {
+    this.#socket.once('drain', action);
+  }
+
+  end(): void {
+    this.#socket.end();
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+}
+
+/** What comes in on the bare socket. */
+class SocketContent implements ContentStream {
+  readonly length = undefined;
+  readonly #socket: Duplex;
+  readonly #early: Buffer;
+  #consumer: ContentConsumer | undefined;
+
+  constructor(socket: Duplex, early: Buffer) {
+    this.#socket = socket;
+    this.#early = early;
+  }
+
+  start(consumer: ContentConsumer): void {
+    const socket = this.#socket;
+    this.#consumer = consumer;
+    socket.on('data', (chunk: Buffer) => {
+      if (this.#consumer?.write(chunk) === false) socket.pause();
+    });
+    socket.on('end', () => this.#take()?.end());
+    socket.on('close', () => this.#take()?.fail('sender_gone'));
+    // Sent before the grant; nothing obliges a client to wait.
+    if (this.#early.length > 0) consumer.write(this.#early);
+    if (socket.destroyed) this.#take()?.fail('sender_gone');
+  }
+
+  resume(): void {
+    this.#socket.resume();
+  }
+
+  stop(): void {
+    this.#take();
+    this.#socket.resume();
+  }
+
+  #take(): ContentConsumer | undefined {
+    const consumer = this.#consumer;
+    this.#consumer = undefined;
+    return consumer;
+  }
+}

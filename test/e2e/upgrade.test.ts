@@ -1,0 +1,171 @@
+import { createServer, type IncomingMessage, type Server } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { WebSocket, WebSocketServer } from 'ws';
+import { startGate, type TestGate, until } from '../support/gate.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
+
+let app: Server;
+let sockets: WebSocketServer;
+let gate: TestGate;
+let last: IncomingMessage | undefined;
+
+beforeEach(async () => {
+  app = createServer((_request, response) => response.writeHead(426, { 'Content-Type': 'text/plain' }).end('not here'));
+  sockets = new WebSocketServer({ server: app, path: '/ws' });
+  sockets.on('connection', (socket, request) => {
+    last = request;
+    socket.on('message', (data, isBinary) => socket.send(data, { binary: isBinary }));
+  });
+  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+  const upstream = `http://127.0.0.1:${(app.address() as AddressInfo).port}`;
+  const route = { upstream, timeout: '1s', idleTimeout: '1s' };
+  gate = await startGate(
+    {
+      routes: [
+        { ...route, name: 'open', match: { pathPrefix: '/ws' }, allow: 'anyone' },
+        { ...route, name: 'other', match: { pathPrefix: '/other' }, allow: 'anyone' },
+        {
+          ...route,
+          name: 'guarded',
+          match: { pathPrefix: '/guarded' },
+          basic: { realm: 'r', users: { file: 'users' }, requireTls: false },
+        },
+        { ...route, name: 'hook', match: { path: '/hook' }, webhook: { keys: [{ name: 'k', secret: { file: 'secret' } }] } },
+      ],
+      limits: { maxInFlight: 1, maxQueued: 0 },
+    },
+    undefined,
+    { users: makeEntry('Aladdin', 'open sesame') },
+  );
+});
+afterEach(async () => {
+  sockets.close();
+  for (const client of sockets.clients) client.terminate();
+  app.closeAllConnections();
+  app.close();
+  await gate.stop();
+});
+
+const opened = (path = '/ws', headers: Record<string, string> = {}): Promise<WebSocket> =>
+  new Promise((resolve, reject) => {
+    const socket = new WebSocket(`ws://127.0.0.1:${gate.port}${path}`, { headers });
+    socket.once('open', () => resolve(socket));
+    socket.once('error', reject);
+  });
+const next = (socket: WebSocket): Promise<Buffer> =>
+  new Promise((resolve) => socket.once('message', (data) => resolve(data as Buffer)));
+const closed = (socket: WebSocket): Promise<number> => new Promise((resolve) => socket.once('close', resolve));
+/** Sends a head on a bare socket and reads until the other side closes. */
+const raw = (text: string): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const socket: Socket = connect(gate.port, '127.0.0.1', () => socket.write(text));
+    let all = '';
+    socket.on('data', (chunk) => (all += String(chunk)));
+    socket.on('close', () => resolve(all));
+    socket.on('error', reject);
+  });
+const HANDSHAKE =
+  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
+
+describe('a WebSocket', () => {
+  test('passes both ways, text and many megabytes, and is closed in good order', async () => {
+    const socket = await opened();
+    socket.send('hello');
+    expect(String(await next(socket))).toBe('hello');
+    const large = Buffer.alloc(16 * 1024 * 1024, 7);
+    socket.send(large);
+    expect((await next(socket)).equals(large)).toBe(true);
+    const code = closed(socket);
+    socket.close(4321, 'bye');
+    expect(await code).toBe(4321);
+    await until(() => gate.log().some((line) => line['status'] === 101 && line['route'] === 'open'));
+    expect(last?.headers).toMatchObject({ upgrade: 'websocket', connection: 'Upgrade', 'x-forwarded-for': '127.0.0.1' });
+  });
+
+  test('takes no place from requests', async () => {
+    const open = [await opened(), await opened(), await opened()];
+    expect(await gate.metric('sidegate_http_requests_in_flight')).toBe(0);
+    for (const socket of open) {
+      socket.send('x');
+      expect(String(await next(socket))).toBe('x');
+      socket.terminate();
+    }
+  });
+
+  test('ends on both sides when either dies', async () => {
+    const first = await opened();
+    const [there] = [...sockets.clients] as [WebSocket];
+    const ended = closed(there);
+    first.terminate();
+    await ended;
+    const second = await opened();
+    const code = closed(second);
+    for (const client of sockets.clients) client.terminate();
+    expect(await code).toBe(1006);
+  });
+
+  test('that says nothing for idleTimeout is closed; one that speaks now and then is not', async () => {
+    const silent = closed(await opened());
+    const socket = await opened();
+    for (let i = 0; i < 3; i++) {
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      socket.send('ping');
+      await next(socket);
+    }
+    expect(await silent).toBe(1006);
+    expect(socket.readyState).toBe(WebSocket.OPEN);
+    socket.terminate();
+  });
+
+  test('needs the password where the route asks for one', async () => {
+    await expect(opened('/guarded')).rejects.toThrow('401');
+    // The app knows no socket there: its own answer comes through.
+    await expect(opened('/guarded', toBasic('Aladdin', 'open sesame'))).rejects.toThrow('400');
+  });
+});
+
+describe('an upgrade', () => {
+  test('that the app does not grant is answered as it answers, and the connection ends', async () => {
+    const answer = await raw(`GET /other HTTP/1.1\r\nHost: x\r\n${HANDSHAKE}\r\n`);
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+    expect(answer).toMatch(/\r\nConnection: close\r\n/i);
+  });
+
+  test('is never a way around the gates: what stands behind the head is no second request', async () => {
+    const answer = await raw(
+      `GET /guarded HTTP/1.1\r\nHost: x\r\n${HANDSHAKE}\r\nGET /ws HTTP/1.1\r\nHost: x\r\n${HANDSHAKE}\r\n`,
+    );
+    expect(answer.match(/HTTP\/1\.1/g)).toHaveLength(1);
+    expect(answer).toMatch(/^HTTP\/1\.1 401 /);
+  });
+
+  test('with content is refused', async () => {
+    const answer = await raw(`GET /ws HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n${HANDSHAKE}\r\nabc`);
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+  });
+
+  test('to HTTP/2 in clear text is served without it', async () => {
+    const answer = await raw(
+      'GET /other HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n',
+    );
+    expect(answer).toMatch(/^HTTP\/1\.1 426 /);
+  });
+
+  test('is not for webhooks', async () => {
+    expect(await raw(`GET /hook HTTP/1.1\r\nHost: x\r\n${HANDSHAKE}\r\n`)).toMatch(/^HTTP\/1\.1 405 /);
+  });
+
+  test('to nowhere is 404, and a bad head is 400', async () => {
+    expect(await raw(`GET /none HTTP/1.1\r\nHost: x\r\n${HANDSHAKE}\r\n`)).toMatch(/^HTTP\/1\.1 404 /);
+    expect(await raw(`GET /ws HTTP/1.1\r\nHost: x\r\nHost: y\r\n${HANDSHAKE}\r\n`)).toMatch(/^HTTP\/1\.1 400 /);
+  });
+});
+
+test('an app that switches unasked is 502', async () => {
+  app.removeAllListeners('request');
+  app.on('request', (request) =>
+    request.socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n'),
+  );
+  expect(await raw('GET /other HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')).toMatch(/^HTTP\/1\.1 502 /);
+});
