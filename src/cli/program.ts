@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { SidegateError } from '../core/errors.ts';
 import { checkFile } from './check.ts';
+import { hashPassword } from './hash-password.ts';
 import { EXIT, type Io } from './io.ts';
 import { printSchema } from './schema.ts';
 import { sendDelivery } from './send.ts';
@@ -73,6 +74,13 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .option('--tolerance <duration>', 'how far the timestamp may lie off', '5m')
     .option('--at <seconds>', 'judge the timestamp as of this unix time; now if left out')
     .action(async (file, options) => setExit(await verifyDelivery(file, options, io)));
+  program
+    .command('hash-password')
+    .description('make an entry for a users file; reads the password from the terminal unseen, or from standard input')
+    .argument('[user]', 'prints user:hash; the hash alone if left out')
+    .option('--algorithm <name>', 'bcrypt or argon2id', 'bcrypt')
+    .option('--cost <number>', 'of bcrypt: each step doubles the work', '12')
+    .action(async (user, options) => setExit(await hashPassword(user, options, io)));
   program
     .command('schema')
     .description('print the JSON Schema of the config, for editors')

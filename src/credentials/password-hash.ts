@@ -29,6 +29,8 @@ export interface HashOptions {
 }
 
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
+/** bcrypt's own limit in bytes: what is beyond it would be ignored, so it is refused. */
+export const BCRYPT_LONGEST = 72;
 /** Memory in KiB, passes, lanes, salt and tag. */
 export const ARGON2ID = /^\$argon2id\$v=19\$m=(\d{1,8}),t=(\d{1,4}),p=(\d{1,3})\$([A-Za-z0-9+/]{11,86})\$([A-Za-z0-9+/]{22,86})$/;
 /** Which, rounds, salt and checksum. */

@@ -3,10 +3,7 @@ import { argon2Sync, hash } from 'node:crypto';
 import { verifySync as verifyBcrypt } from '@node-rs/bcrypt';
 import { isEqualInConstantTime, parseBase64 } from '../core/bytes.ts';
 import { apr1, type ShaCryptId, shaCrypt } from './crypt.ts';
-import { APR1, ARGON2ID, DEFAULT_ROUNDS, type PasswordHash, SHA_CRYPT } from './password-hash.ts';
-
-/** bcrypt's own limit in bytes: what is beyond it would be ignored, so it is refused. */
-const BCRYPT_LONGEST = 72;
+import { APR1, ARGON2ID, BCRYPT_LONGEST, DEFAULT_ROUNDS, type PasswordHash, SHA_CRYPT } from './password-hash.ts';
 
 /** Does the password fit? Takes as long as its kind asks for, so it belongs off the event loop. */
 export function verifyPassword({ algorithm, text }: Pick<PasswordHash, 'algorithm' | 'text'>, password: Buffer): boolean {

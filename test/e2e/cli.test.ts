@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Webhook } from 'standardwebhooks';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { verifyPassword } from '../../src/credentials/password-verify.ts';
+import { parseHtpasswd } from '../../src/credentials/users.ts';
 import { startApp, type TestApp } from '../support/app.ts';
 import { makeDelivery, SECRET, signV1, unixNow } from '../support/deliveries.ts';
 import { startGate, type TestGate, toRoute } from '../support/gate.ts';
@@ -216,4 +218,79 @@ test('npm start -- --once shows four right verdicts and exits 0', () => {
   expect(status).toBe(0);
   expect(stdout).toMatch(/signed .*200 forwarded .*yes\s+ok/);
   expect(stdout.match(/ ok$/gm)).toHaveLength(4);
+});
+
+describe('sidegate hash-password', () => {
+  const pipe = (input: string, ...args: string[]): SpawnSyncReturns<string> =>
+    spawnSync(process.execPath, [LAUNCHER, 'hash-password', ...args], { encoding: 'utf8', input });
+
+  test.each([
+    [['--cost', '10'], 'bcrypt'],
+    [['--algorithm', 'argon2id'], 'argon2id'],
+  ])('makes with %j an entry that the gate takes', (args, algorithm) => {
+    const { stdout, status } = pipe('open sesame\n', 'Aladdin', ...args);
+    expect(status).toBe(0);
+    const { entries, problems } = parseHtpasswd(stdout, { allowPlainText: false });
+    expect(problems).toEqual([]);
+    expect(entries).toMatchObject([{ user: 'Aladdin', hash: { algorithm, grade: 'good' } }]);
+    const [entry] = entries as [(typeof entries)[number]];
+    expect(verifyPassword(entry.hash, Buffer.from('open sesame'))).toBe(true);
+    expect(verifyPassword(entry.hash, Buffer.from('open sesame '))).toBe(false);
+  });
+
+  test('makes what Apache reads', () => {
+    const file = join(folder, 'users');
+    writeFileSync(file, pipe('open sesame', 'Aladdin', '--cost', '10').stdout);
+    expect(spawnSync('htpasswd', ['-vb', file, 'Aladdin', 'open sesame']).status).toBe(0);
+    expect(spawnSync('htpasswd', ['-vb', file, 'Aladdin', 'wrong']).status).not.toBe(0);
+  });
+
+  test.each([
+    ['', [], 'the password is empty'],
+    ['a\u0001b', [], 'control character'],
+    ['x'.repeat(73), [], '73 bytes; bcrypt takes 72: use --algorithm argon2id'],
+    ['x', ['a:b'], 'cannot have a colon'],
+    ['x', ['--cost', '4'], '--cost 4 is not 10 to 16'],
+    ['x', ['--algorithm', 'md5'], 'is not one of bcrypt, argon2id'],
+  ])('does not take %j with %j', (input, args, message) => {
+    const { stderr, stdout, status } = pipe(input, ...args);
+    expect([status, stdout]).toEqual([2, '']);
+    expect(stderr).toContain(message);
+  });
+
+  test('asks a terminal twice, and shows nothing of what is typed', () => {
+    const script = `
+import os, pty, sys, time
+pid, fd = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+text = b''
+for answer in sys.stdin.read().split('|'):
+    while not text.rstrip().endswith(b':'):
+        text += os.read(fd, 1024)
+    text += b' '
+    os.write(fd, answer.encode())
+    text += b'>'
+try:
+    while True:
+        more = os.read(fd, 1024)
+        if not more: break
+        text += more
+except OSError:
+    pass
+print(text.decode())
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`;
+    const ask = (input: string): SpawnSyncReturns<string> =>
+      spawnSync('python3', ['-c', script, process.execPath, LAUNCHER, 'hash-password', 'Aladdin', '--cost', '10'], {
+        encoding: 'utf8',
+        input,
+      });
+    const shown = ask('open sesane\u007f\u007fme\r|open sesame\r');
+    expect(shown.status).toBe(0);
+    expect(shown.stdout).not.toContain('sesame');
+    const entry = /Aladdin:(\S+)/.exec(shown.stdout)?.[1] ?? '';
+    expect(verifyPassword({ algorithm: 'bcrypt', text: entry }, Buffer.from('open sesame'))).toBe(true);
+    expect(ask('one\r|other\r').stdout).toContain('the two are not the same');
+    expect(ask('one\u0003|').status).toBe(2);
+  });
 });

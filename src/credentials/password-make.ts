@@ -1,0 +1,48 @@
+/** Makes stored hashes. */
+import { argon2Sync, randomBytes } from 'node:crypto';
+import { BCRYPT_LONGEST } from './password-hash.ts';
+
+/** What to make. */
+export type MadeHash =
+  | { readonly algorithm: 'bcrypt' /** 10 to 16: each step doubles the work. */; readonly cost: number }
+  | { readonly algorithm: 'argon2id' };
+
+/** Why a password cannot be stored. */
+export interface PasswordProblem {
+  readonly problem: string;
+  readonly hint: string;
+}
+
+/** OWASP's floor: 19 MiB, two passes. */
+const ARGON2ID = { memory: 19_456, passes: 2, parallelism: 1, tagLength: 32 };
+const SALT_BYTES = 16;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+const CONTROL = /[\u0000-\u001f\u007f]/;
+
+/** What stands in the way of storing a password, or undefined. */
+export function findPasswordProblem(password: string, { algorithm }: MadeHash): PasswordProblem | undefined {
+  if (password === '') return { problem: 'the password is empty', hint: 'type one' };
+  if (CONTROL.test(password))
+    return { problem: 'the password has a control character', hint: 'no client can send one (RFC 7617 §2)' };
+  const { length } = Buffer.from(password.normalize('NFC'));
+  if (algorithm === 'bcrypt' && length > BCRYPT_LONGEST)
+    return { problem: `the password has ${length} bytes; bcrypt takes ${BCRYPT_LONGEST}`, hint: 'use --algorithm argon2id' };
+  return undefined;
+}
+
+/** The hash as a users file holds it. The password is put into NFC, as those that are checked against it are. */
+export async function makeHash(password: string, made: MadeHash): Promise<string> {
+  const bytes = Buffer.from(password.normalize('NFC'));
+  if (made.algorithm === 'argon2id') return makeArgon2id(bytes);
+  const { hash } = await import('@node-rs/bcrypt');
+  // The same algorithm under the name that htpasswd and all its readers know.
+  return (await hash(bytes, made.cost)).replace(/^\$2b\$/, '$2y$');
+}
+
+function makeArgon2id(message: Buffer): string {
+  const { memory, passes, parallelism } = ARGON2ID;
+  const nonce = randomBytes(SALT_BYTES);
+  const tag = argon2Sync('argon2id', { message, nonce, ...ARGON2ID });
+  const toText = (bytes: Buffer): string => bytes.toString('base64').replaceAll('=', '');
+  return `$argon2id$v=19$m=${memory},t=${passes},p=${parallelism}$${toText(nonce)}$${toText(tag)}`;
+}
