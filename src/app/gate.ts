@@ -19,7 +19,6 @@ import type { RouteLabels } from '../observe/families.ts';
 import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
-import { createMemoryAttempts } from '../store/memory/memory-attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import { prepare, type Ready } from './check.ts';
 import { type KeysRead, toSecretFiles } from './keys.ts';
@@ -45,8 +44,6 @@ export interface GateAddresses {
 }
 
 const FLUSH_INTERVAL_MS = 1_000;
-/** Clients and users whose failed attempts are remembered: some 10 MB. */
-const MOST_ATTEMPT_KEYS = 100_000;
 /** What a reload cannot change: these are built once, into sockets and shared stores. */
 const FIXED_SECTIONS = ['listen', 'admin', 'store', 'limits', 'shutdown', 'log'] as const;
 
@@ -78,11 +75,13 @@ export class Gate {
     this.#surroundings = surroundings;
     this.#ready = ready;
     this.#metrics = createMetrics({ version, processMetrics: true });
-    this.#store = openStore(ready.store, clock, {
+    const store = openStore(ready.store, clock, {
       onUp: () => this.#onStore(true),
       onDown: (message) => this.#onStore(false, message),
       onWarning: (message) => logger.warn('store_warning', { message }),
     });
+    this.#store = store.seenIds;
+    this.#attempts = store.attempts;
     this.#settlements = new Settlements(this.#store, clock, {
       onOutcome: (outcome) => this.#metrics.dedup(outcome),
       onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
@@ -93,7 +92,6 @@ export class Gate {
     const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
     this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
     this.#metrics.watchPendingPasswords(() => this.#realms.pending);
-    this.#attempts = createMemoryAttempts(clock, { maxKeys: MOST_ATTEMPT_KEYS });
     this.#tls = ready.tls === undefined ? undefined : new TlsContexts(ready.tls.settings);
     this.#listen = new ListenServer({
       listen,

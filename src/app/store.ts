@@ -4,9 +4,11 @@ import type { RedisConfig, StoreConfig } from '../config/config.ts';
 import { readSecret, type SecretRead } from '../config/secrets.ts';
 import type { Clock } from '../core/clock.ts';
 import { Secret } from '../core/secret.ts';
+import { type Attempts, withFallback } from '../store/attempts.ts';
+import { createMemoryAttempts } from '../store/memory/memory-attempts.ts';
 import { createMemorySeenIds } from '../store/memory/memory-seen-ids.ts';
 import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../store/redis/options.ts';
-import { createRedisSeenIds, type RedisStoreEvents } from '../store/redis/redis-seen-ids.ts';
+import { createRedisStore, type RedisStoreEvents } from '../store/redis/redis-store.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 
 /** Trouble with what the store's config refers to. */
@@ -36,12 +38,26 @@ export async function readStoreSettings(config: StoreConfig): Promise<StoreSetti
   return { redis, maxIds, troubles: reader.troubles };
 }
 
+/** Clients and users whose failed attempts are remembered here: some 10 MB. */
+const MOST_ATTEMPT_KEYS = 100_000;
+
+/** What all routes share. */
+export interface OpenStore {
+  readonly seenIds: SeenIds;
+  /** Never rejects. */
+  readonly attempts: Attempts;
+}
+
 /** Opens the store; Redis connects in the background. */
-export function openStore(settings: StoreSettings, clock: Clock, events: RedisStoreEvents): SeenIds {
-  if (settings.redis !== undefined) return createRedisSeenIds(settings.redis, events);
-  const store = createMemorySeenIds(clock, { maxIds: settings.maxIds });
+export function openStore(settings: StoreSettings, clock: Clock, events: RedisStoreEvents): OpenStore {
+  const attempts = createMemoryAttempts(clock, { maxKeys: MOST_ATTEMPT_KEYS });
+  if (settings.redis !== undefined) {
+    const store = createRedisStore(settings.redis, events);
+    return { seenIds: store, attempts: withFallback(store, attempts) };
+  }
+  const seenIds = createMemorySeenIds(clock, { maxIds: settings.maxIds });
   events.onUp();
-  return store;
+  return { seenIds, attempts };
 }
 
 /** Where a URL leads. */

@@ -14,9 +14,17 @@ export interface AttemptsRule {
 export interface Attempts {
   /**
    * Takes one attempt of each key before the work that it costs: 0 where all had one left, else how long the longest ban still
-   * lasts. Never rejects: a store that is away is made up for by what this process knows.
+   * lasts. Rejects with StoreUnavailable.
    */
   take(keys: readonly string[], rule: AttemptsRule): Promise<Milliseconds>;
-  /** Gives the attempt back, as it did not fail. */
+  /** Gives the attempt back, as it did not fail. Rejects with StoreUnavailable. */
   refund(keys: readonly string[], rule: AttemptsRule): Promise<void>;
+}
+
+/** Counts in the shared store; while that is away this process counts for itself, so that guessing never becomes free. Never rejects. */
+export function withFallback(shared: Attempts, own: Attempts): Attempts {
+  return {
+    take: (keys, rule) => shared.take(keys, rule).catch(() => own.take(keys, rule)),
+    refund: (keys, rule) => shared.refund(keys, rule).catch(() => own.refund(keys, rule)),
+  };
 }

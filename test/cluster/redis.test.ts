@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { RedisTopology } from '../../src/store/redis/options.ts';
-import { createRedisSeenIds } from '../../src/store/redis/redis-seen-ids.ts';
+import { createRedisStore } from '../../src/store/redis/redis-store.ts';
 import type { SeenIds } from '../../src/store/seen-ids.ts';
 import { until } from '../support/gate.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
@@ -22,7 +22,7 @@ async function start(...args: Parameters<typeof startRedis>): Promise<RedisServe
 
 function open(topology: RedisTopology): SeenIds {
   const nothing = (): void => undefined;
-  const store = createRedisSeenIds(
+  const store = createRedisStore(
     { topology, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 1_000 },
     { onUp: nothing, onDown: nothing, onWarning: nothing },
   );

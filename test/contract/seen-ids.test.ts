@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { Secret } from '../../src/core/secret.ts';
 import { createMemorySeenIds } from '../../src/store/memory/memory-seen-ids.ts';
 import type { RedisStoreOptions } from '../../src/store/redis/options.ts';
-import { createRedisSeenIds } from '../../src/store/redis/redis-seen-ids.ts';
+import { createRedisStore } from '../../src/store/redis/redis-store.ts';
 import type { SeenIds } from '../../src/store/seen-ids.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -33,7 +33,7 @@ function options(port: number, over: Partial<RedisStoreOptions> = {}): RedisStor
 
 /** Opens a store; its events are noted. */
 function open(settings: RedisStoreOptions): SeenIds {
-  const store = createRedisSeenIds(settings, {
+  const store = createRedisStore(settings, {
     onUp: () => events.push('up'),
     onDown: (message) => events.push(`down: ${message}`),
     onWarning: (message) => events.push(`warning: ${message}`),

@@ -16,14 +16,12 @@ declare module 'ioredis' {
   }
 }
 
-/** One operation; a release needs neither fingerprint nor time. */
+/** One operation, as the script knows it. */
 export interface Operation {
-  readonly name: 'claim' | 'confirm' | 'release';
+  readonly name: 'claim' | 'confirm' | 'release' | 'attempt' | 'refund';
   readonly key: string;
-  readonly token: string;
-  readonly fingerprint?: string;
-  /** Lease or retention. */
-  readonly ms?: Milliseconds;
+  /** At most three. */
+  readonly args: readonly (string | number)[];
 }
 
 /** Told how the store does, after each call. */
@@ -78,7 +76,8 @@ export class Operations {
     const args: (string | number)[] = [];
     for (const { operation } of batch) {
       keys.push(operation.key);
-      args.push(operation.name, operation.token, operation.fingerprint ?? '', operation.ms ?? 0);
+      const [first = '', second = '', third = ''] = operation.args;
+      args.push(operation.name, first, second, third);
     }
     let replies: readonly RawReply[];
     try {

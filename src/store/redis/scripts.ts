@@ -2,11 +2,11 @@
  * The Lua script of the shared store: the operations of one turn of the event loop, in the order they came. Each touches one key,
  * so a Cluster runs them one by one on whatever node holds the key.
  *
- * A value is `p <token> <fingerprint>` while it is being processed and `h <fingerprint>` once it is handled;
- * the key's own expiry is the lease or the retention.
+ * An id's value is `p <token> <fingerprint>` while it is being processed and `h <fingerprint>` once it is handled; the key's own
+ * expiry is the lease or the retention. A count of attempts is a number, and its expiry the end of its window or ban.
  *
  * KEYS[i]          the key of operation i
- * ARGV[4i-3 … 4i]  its name, token, fingerprint, and lease or retention in ms
+ * ARGV[4i-3 … 4i]  its name and arguments; times in ms
  * RETURNS          for each operation: what its function says, or { -1, error }: one that fails takes no other with it
  */
 export const OPERATE = `
@@ -34,6 +34,25 @@ function operations.release(key, token)
   if not value or string.find(value, 'p ' .. token .. ' ', 1, true) ~= 1 then return 0 end
   redis.call('DEL', key)
   return 1
+end
+
+-- 0: an attempt was left, and is taken; else how long none is
+function operations.attempt(key, failures, per, ban)
+  local count = tonumber(redis.call('GET', key) or '0')
+  if count >= tonumber(failures) then return redis.call('PTTL', key) end
+  count = redis.call('INCR', key)
+  if count >= tonumber(failures) then redis.call('PEXPIRE', key, ban)
+  elseif count == 1 then redis.call('PEXPIRE', key, per) end
+  return 0
+end
+
+-- 0: an attempt is given back, if there is one
+function operations.refund(key, failures, per)
+  local count = tonumber(redis.call('GET', key) or '0')
+  if count == 0 then return 0 end
+  redis.call('DECR', key)
+  if count == tonumber(failures) then redis.call('PEXPIRE', key, per) end
+  return 0
 end
 
 local replies = {}

@@ -1,5 +1,6 @@
-/** Seen ids in Redis, shared by all replicas: one round trip for each operation, answered within a bounded time. */
+/** Seen ids and counts of attempts in Redis, shared by all replicas: one round trip each, answered within a bounded time. */
 import type { Milliseconds } from '../../core/clock.ts';
+import type { Attempts, AttemptsRule } from '../attempts.ts';
 import type { ClaimRequest, ClaimResult, SeenIds } from '../seen-ids.ts';
 import { openRedis, type RedisClient } from './client.ts';
 import { Operations } from './operations.ts';
@@ -13,11 +14,11 @@ export interface RedisStoreEvents {
 }
 
 /** Connects in the background; until then, and whenever Redis is away, every call rejects at once. */
-export function createRedisSeenIds(options: RedisStoreOptions, events: RedisStoreEvents): SeenIds {
-  return new RedisSeenIds(options, events);
+export function createRedisStore(options: RedisStoreOptions, events: RedisStoreEvents): SeenIds & Attempts {
+  return new RedisStore(options, events);
 }
 
-class RedisSeenIds implements SeenIds {
+class RedisStore implements SeenIds, Attempts {
   readonly #client: RedisClient;
   readonly #events: RedisStoreEvents;
   readonly #operations: Operations;
@@ -40,7 +41,7 @@ class RedisSeenIds implements SeenIds {
 
   async claim(request: ClaimRequest): Promise<ClaimResult> {
     const { key, token, fingerprint, leaseMs } = request;
-    const reply = await this.#operations.run({ name: 'claim', key: this.#prefix + key, token, fingerprint, ms: leaseMs });
+    const reply = await this.#operations.run({ name: 'claim', key: this.#prefix + key, args: [token, fingerprint, leaseMs] });
     if (typeof reply === 'number') return { state: 'new' };
     const [value, remainingMs] = reply;
     const sameContent = value.endsWith(` ${fingerprint}`);
@@ -50,12 +51,29 @@ class RedisSeenIds implements SeenIds {
   }
 
   async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
-    const operation = { name: 'confirm', key: this.#prefix + key, token, fingerprint, ms: retentionMs } as const;
+    const operation = { name: 'confirm', key: this.#prefix + key, args: [token, fingerprint, retentionMs] } as const;
     return (await this.#operations.run(operation)) === 1;
   }
 
   async release(key: string, token: string): Promise<boolean> {
-    return (await this.#operations.run({ name: 'release', key: this.#prefix + key, token })) === 1;
+    return (await this.#operations.run({ name: 'release', key: this.#prefix + key, args: [token] })) === 1;
+  }
+
+  async take(keys: readonly string[], rule: AttemptsRule): Promise<Milliseconds> {
+    const { failures, per, ban } = rule;
+    const replies = await Promise.all(keys.map((key) => this.#attempt('attempt', key, [failures, per, ban])));
+    const longest = Math.max(0, ...replies);
+    // An attempt that is not made counts for nobody.
+    if (longest > 0)
+      await this.refund(
+        keys.filter((_, i) => replies[i] === 0),
+        rule,
+      );
+    return longest;
+  }
+
+  async refund(keys: readonly string[], { failures, per }: AttemptsRule): Promise<void> {
+    await Promise.all(keys.map((key) => this.#attempt('refund', key, [failures, per])));
   }
 
   isUp(): boolean {
@@ -65,6 +83,10 @@ class RedisSeenIds implements SeenIds {
   async close(): Promise<void> {
     this.#isClosing = true;
     this.#client.disconnect();
+  }
+
+  async #attempt(name: 'attempt' | 'refund', key: string, args: readonly number[]): Promise<number> {
+    return Number(await this.#operations.run({ name, key: `${this.#prefix}a:${key}`, args }));
   }
 
   #onReady(): void {
