@@ -5,7 +5,8 @@ import { dirname, join, relative, resolve } from 'node:path';
 /** Rooms by floor, lowest first: a room imports from itself and from lower floors only. */
 const FLOORS: readonly (readonly string[])[] = [
   ['core'],
-  ['config', 'schemes', 'credentials', 'store', 'observe'],
+  ['schemes', 'credentials', 'store', 'observe', 'tunnel'],
+  ['config'],
   ['gates', 'forward'],
   ['gatehouse', 'admin'],
   ['listen'],

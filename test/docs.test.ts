@@ -31,6 +31,7 @@ describe('the docs', () => {
     const metrics = createMetrics({ version: '1', processMetrics: false });
     metrics.watchBufferedBytes(() => 0);
     metrics.watchPendingPasswords(() => 0);
+    metrics.proxyBytes('a', { bytesSent: 0, bytesReceived: 0 });
     const { text } = await metrics.exposition();
     const names = [...text.matchAll(/^# TYPE (\S+) /gm)].map((match) => match[1] ?? '');
     expect(firstCells('docs/metrics.md').sort()).toEqual(names.sort());

@@ -13,6 +13,7 @@ export interface Ready {
   readonly keys: readonly KeysRead[];
   readonly realms: readonly RealmRead[];
   readonly tls: TlsRead | undefined;
+  readonly proxyTls: TlsRead | undefined;
   readonly store: StoreSettings;
   /** Warnings only. */
   readonly problems: readonly Problem[];
@@ -33,12 +34,14 @@ export async function prepare(file: string, clock: Clock): Promise<Readiness> {
   for (const { severity, path, message, hint } of keys.flatMap((read) => read.troubles)) place(severity, path, message, hint);
   const realms = await readRealms(loaded.config);
   for (const { severity, path, message, hint } of realms.flatMap((read) => read.troubles)) place(severity, path, message, hint);
-  const tls = await readTls(loaded.config.listen.tls, clock);
-  for (const { severity, path, message, hint } of tls?.troubles ?? []) place(severity, path, message, hint);
+  const tls = await readTls(loaded.config.listen.tls, 'listen.tls', clock);
+  const proxyTls = await readTls(loaded.config.proxy?.tls, 'proxy.tls', clock);
+  for (const read of [tls, proxyTls])
+    for (const { severity, path, message, hint } of read?.troubles ?? []) place(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, problems };
-  return { loaded, keys, realms, tls, store, problems };
+  return { loaded, keys, realms, tls, proxyTls, store, problems };
 }
 
 /** All problems of a config file, errors and warnings, in the order of the file. */

@@ -2,7 +2,7 @@
 import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { AdminServer } from '../admin/server.ts';
-import { methodsOf, type RouteConfig } from '../config/config.ts';
+import { type ListenTlsConfig, methodsOf, type RouteConfig, realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
 import { toTlsFiles } from '../config/tls-files.ts';
 import { type Watch, watchFiles } from '../config/watch.ts';
@@ -20,10 +20,12 @@ import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
+import type { Resolve } from '../tunnel/dial.ts';
 import { prepare, type Ready } from './check.ts';
 import { type KeysRead, toSecretFiles } from './keys.ts';
+import { buildProxy, type ForwardProxy, toProxyLabels } from './proxy.ts';
 import { Realms } from './realms.ts';
-import { type ReloadParts, reloadFiles } from './reload-files.ts';
+import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
 import { buildRoute } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { openStore } from './store.ts';
@@ -35,17 +37,20 @@ export interface GateSurroundings {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly version: string;
+  /** For tests: what the names of the forward proxy's destinations lead to. */
+  readonly resolve?: Resolve;
 }
 
 /** Where a running gate listens. */
 export interface GateAddresses {
   readonly data: AddressInfo;
   readonly admin: AddressInfo;
+  readonly proxy?: AddressInfo;
 }
 
 const FLUSH_INTERVAL_MS = 1_000;
 /** What a reload cannot change: these are built once, into sockets and shared stores. */
-const FIXED_SECTIONS = ['listen', 'admin', 'store', 'limits', 'shutdown', 'log'] as const;
+const FIXED_SECTIONS = ['listen', 'proxy', 'admin', 'store', 'limits', 'shutdown', 'log'] as const;
 
 /** A gate from start to stop. */
 export class Gate {
@@ -61,7 +66,8 @@ export class Gate {
   readonly #upstreams: Upstreams;
   readonly #realms: Realms;
   readonly #attempts: Attempts;
-  readonly #tls: TlsContexts | undefined;
+  readonly #ports: TlsPort[] = [];
+  #proxy: ForwardProxy | undefined;
   readonly #cancelFlush: CancelTimer;
   #rings = new Map<string, KeyRing>();
   #ready: Ready;
@@ -92,16 +98,17 @@ export class Gate {
     const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
     this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
     this.#metrics.watchPendingPasswords(() => this.#realms.pending);
-    this.#tls = ready.tls === undefined ? undefined : new TlsContexts(ready.tls.settings);
+    const tls = ready.tls === undefined ? undefined : new TlsContexts(ready.tls.settings);
     this.#listen = new ListenServer({
       listen,
-      tls: this.#tls,
+      tls,
       limits,
       clock,
       handler: this.#gatehouse,
       onLimit: this.#metrics.limitHit,
       onConnections: this.#metrics.connections,
     });
+    this.#addPort('listen.tls', listen.tls, tls, this.#listen);
     this.#metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
     this.#upstreams = new Upstreams(clock, limits.maxInFlight);
     this.#admin = new AdminServer({
@@ -119,8 +126,9 @@ export class Gate {
     try {
       const admin = await this.#admin.listen();
       const data = await this.#listen.listen();
+      const proxy = await this.#openProxy();
       this.#notReadyBecause = undefined;
-      return { data, admin };
+      return proxy === undefined ? { data, admin } : { data, admin, proxy };
     } catch (thrown) {
       this.#listen.destroy();
       await this.#store.close();
@@ -134,6 +142,7 @@ export class Gate {
   async stop(): Promise<boolean> {
     const { clock, logger } = this.#surroundings;
     this.#notReadyBecause = 'draining';
+    this.#proxy?.close();
     const isFinished = await drain({
       clock,
       logger,
@@ -150,6 +159,7 @@ export class Gate {
   }
 
   #close(): void {
+    this.#proxy?.destroy();
     this.#watch?.close();
     this.#upstreams.destroy();
     this.#cancelFlush();
@@ -160,6 +170,27 @@ export class Gate {
   reload(): Promise<void> {
     this.#reloading = this.#reloading.then(() => this.#reload());
     return this.#reloading;
+  }
+
+  #addPort(
+    section: string,
+    config: ListenTlsConfig | undefined,
+    contexts: TlsContexts | undefined,
+    port: { refreshTls(): void },
+  ): void {
+    if (config === undefined || contexts === undefined) return;
+    this.#ports.push({ section, config, contexts, refreshTls: () => port.refreshTls() });
+  }
+
+  async #openProxy(): Promise<AddressInfo | undefined> {
+    const { clock, logger, resolve } = this.#surroundings;
+    const { proxy, limits } = this.#ready.loaded.config;
+    if (proxy === undefined) return undefined;
+    const tls = this.#ready.proxyTls === undefined ? undefined : new TlsContexts(this.#ready.proxyTls.settings);
+    const shared = { clock, logger, metrics: this.#metrics, limits, realms: this.#realms, attempts: this.#attempts, tls };
+    this.#proxy = buildProxy(proxy, resolve === undefined ? shared : { ...shared, resolve });
+    this.#addPort('proxy.tls', proxy.tls, tls, this.#proxy);
+    return this.#proxy.listen();
   }
 
   #onStore(isUp: boolean, message?: string): void {
@@ -174,9 +205,10 @@ export class Gate {
     const { clock } = this.#surroundings;
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
-    this.#metrics.setRoutes(config.routes.map(toLabels));
-    const basics = config.routes.flatMap(({ basic }) => (basic?.users === undefined ? [] : [basic]));
-    this.#realms.take(ready.realms, new Map(basics.map((basic) => [basic.realm, basic])));
+    const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
+    this.#metrics.setRoutes([...config.routes.map(toLabels), ...proxies]);
+    const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
+    this.#realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     const rings = new Map<string, KeyRing>();
     const parts = {
       clock,
@@ -234,19 +266,23 @@ export class Gate {
   async #rewatch(): Promise<void> {
     const { file, clock, logger } = this.#surroundings;
     this.#watch?.close();
-    const { routes, listen } = this.#ready.loaded.config;
+    const { routes, listen, proxy } = this.#ready.loaded.config;
     const users = this.#ready.realms.flatMap(({ files }) => files);
-    this.#watch = await watchFiles([file, ...routes.flatMap(toSecretFiles), ...users, ...toTlsFiles(listen.tls)], clock, {
-      onChange: (changed) => void this.#onFiles(changed),
-      onTrouble: (message) => logger.warn('watch_failed', { message }),
-    });
+    this.#watch = await watchFiles(
+      [file, ...routes.flatMap(toSecretFiles), ...users, ...toTlsFiles(listen.tls), ...toTlsFiles(proxy?.tls)],
+      clock,
+      {
+        onChange: (changed) => void this.#onFiles(changed),
+        onTrouble: (message) => logger.warn('watch_failed', { message }),
+      },
+    );
   }
 
   #toReloadParts(): ReloadParts {
     const { clock, logger } = this.#surroundings;
     const { config } = this.#ready.loaded;
     const rings = this.#rings;
-    return { config, clock, logger, metrics: this.#metrics, rings, realms: this.#realms, tls: this.#tls, listen: this.#listen };
+    return { config, clock, logger, metrics: this.#metrics, rings, realms: this.#realms, ports: this.#ports };
   }
 
   async #onFiles(changed: readonly string[]): Promise<void> {

@@ -1,5 +1,5 @@
 /** The users of all realms while the gate runs: one pool of threads, one count of attempts, a verifier for each realm. */
-import type { BasicConfig } from '../config/config.ts';
+import type { RealmConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { HashPool, type HashPoolLimits } from '../credentials/hash-pool.ts';
 import type { CacheOutcome } from '../credentials/verifier.ts';
@@ -20,7 +20,7 @@ export class Realms {
   }
 
   /** Takes over the realms of a new config. */
-  take(reads: readonly RealmRead[], settings: ReadonlyMap<string, BasicConfig>): void {
+  take(reads: readonly RealmRead[], settings: ReadonlyMap<string, RealmConfig>): void {
     this.#verifiers = new Map(
       reads.map(({ realm, set }) => {
         const cache = settings.get(realm)?.cache ?? { ttl: 0, maxEntries: 0 };

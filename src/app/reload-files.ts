@@ -1,9 +1,8 @@
 /** Takes up what changed in files beside the config: webhook secrets, users, certificates. Requests under way keep what they started with. */
-import type { Config } from '../config/config.ts';
+import type { Config, ListenTlsConfig } from '../config/config.ts';
 import { toTlsFiles } from '../config/tls-files.ts';
 import type { Clock } from '../core/clock.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
-import type { ListenServer } from '../listen/server.ts';
 import type { TlsContexts } from '../listen/tls.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -11,6 +10,15 @@ import { readKeys, toSecretFiles } from './keys.ts';
 import type { Realms } from './realms.ts';
 import { readTls } from './tls.ts';
 import { readRealms } from './users.ts';
+
+/** A port whose certificates may be rotated. */
+export interface TlsPort {
+  /** Its config path. */
+  readonly section: string;
+  readonly config: ListenTlsConfig;
+  readonly contexts: TlsContexts;
+  refreshTls(): void;
+}
 
 /** What may be replaced, and who is told. */
 export interface ReloadParts {
@@ -20,8 +28,8 @@ export interface ReloadParts {
   readonly metrics: Metrics;
   readonly rings: ReadonlyMap<string, KeyRing>;
   readonly realms: Realms;
-  readonly tls: TlsContexts | undefined;
-  readonly listen: ListenServer;
+  /** Each port with TLS. */
+  readonly ports: readonly TlsPort[];
 }
 
 /** Replaces what comes from the changed files. */
@@ -56,13 +64,15 @@ async function reloadUsers(changed: readonly string[], { config, logger, metrics
   }
 }
 
-async function reloadTls(changed: readonly string[], { config, clock, logger, tls, listen }: ReloadParts): Promise<void> {
-  if (tls === undefined || !toTlsFiles(config.listen.tls).some((file) => changed.includes(file))) return;
-  const read = await readTls(config.listen.tls, clock);
-  const broken = read?.troubles.filter(({ severity }) => severity === 'error') ?? [];
-  for (const { path, message } of broken) logger.error('tls_reload_failed', { path, message });
-  if (read === undefined || broken.length > 0) return;
-  tls.replace(read.settings);
-  listen.refreshTls();
-  logger.info('tls_reloaded');
+async function reloadTls(changed: readonly string[], { clock, logger, ports }: ReloadParts): Promise<void> {
+  for (const port of ports) {
+    if (!toTlsFiles(port.config).some((file) => changed.includes(file))) continue;
+    const read = await readTls(port.config, port.section, clock);
+    const broken = read?.troubles.filter(({ severity }) => severity === 'error') ?? [];
+    for (const { path, message } of broken) logger.error('tls_reload_failed', { path, message });
+    if (read === undefined || broken.length > 0) continue;
+    port.contexts.replace(read.settings);
+    port.refreshTls();
+    logger.info('tls_reloaded', { section: port.section });
+  }
 }

@@ -3,6 +3,7 @@ import { type BasicConfig, methodsOf, type RouteConfig, type WebhookConfig } fro
 import type { Clock } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
+import { HeaderPolicy } from '../forward/request-headers.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { HouseRoute } from '../gatehouse/gatehouse.ts';
 import { createBasicAuthGate } from '../gates/basic-auth.ts';
@@ -48,11 +49,11 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     challenges: toChallenges(config),
     forwarder: createForwarder(
       {
-        header: {
+        policy: new HeaderPolicy({
           route: name,
           forwardAuthorization: basic?.forwardAuthorization ?? true,
           ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
-        },
+        }),
         resend,
         allowResponseHeaders: new Set(config.allowResponseHeaders),
       },
@@ -75,9 +76,9 @@ function toChallenges({ name, basic, webhook }: RouteConfig): string[] {
 function buildBasicGate(basic: BasicConfig, metrics: RouteMetrics, parts: RouteParts): Gate {
   const { realm, requireTls, latin1, limit } = basic;
   return createBasicAuthGate(
-    { realm, requireTls, latin1, limit: limit === 'off' ? undefined : limit },
+    { realm, as: 'origin', requireTls, latin1, limit: limit === 'off' ? undefined : limit },
     {
-      verifier: parts.realms.verifier(realm),
+      verifier: () => parts.realms.verifier(realm),
       attempts: parts.attempts,
       onUsed: ({ source }) => metrics.keyUsed(source, parts.clock.now()),
     },

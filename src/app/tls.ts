@@ -1,4 +1,4 @@
-/** Reads the listener's TLS section and says what is wrong with its files. */
+/** Reads a port's TLS section and says what is wrong with its files. */
 import type { ListenTlsConfig } from '../config/config.ts';
 import { readTlsFiles } from '../config/tls-files.ts';
 import type { Clock } from '../core/clock.ts';
@@ -18,19 +18,18 @@ export interface TlsRead {
   readonly troubles: readonly TlsTrouble[];
 }
 
-const PATH = 'listen.tls';
-
-/** Undefined where the section is left out. */
-export async function readTls(config: ListenTlsConfig | undefined, clock: Clock): Promise<TlsRead | undefined> {
+/** Undefined where the section is left out. `section`: its config path. */
+export async function readTls(config: ListenTlsConfig | undefined, section: string, clock: Clock): Promise<TlsRead | undefined> {
   if (config === undefined) return undefined;
   const { pairs, clientCa, troubles } = await readTlsFiles(config);
   const settings = { pairs, clientCa, clientCertificate: config.clientCertificate, minVersion: config.minVersion };
-  const unread = troubles.map(({ path, message }) => ({ severity: 'error' as const, path: `${PATH}.${path}`, message }));
+  const unread = troubles.map(({ path, message }) => ({ severity: 'error' as const, path: `${section}.${path}`, message }));
   // Without its files nothing more can be said of a pair.
   if (unread.length > 0) return { settings, troubles: unread };
   const problems = findTlsProblems(settings, clock.now()).map(({ severity, index, message, hint }) => ({
     severity,
-    path: index === -1 ? `${PATH}.clientCaFile` : index === 0 ? `${PATH}.certFile` : `${PATH}.more.${index - 1}.certFile`,
+    path:
+      index === -1 ? `${section}.clientCaFile` : index === 0 ? `${section}.certFile` : `${section}.more.${index - 1}.certFile`,
     message,
     ...(hint === undefined ? undefined : { hint }),
   }));

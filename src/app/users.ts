@@ -1,5 +1,5 @@
 /** Turns the config's sources of users into sets of users, realm by realm. */
-import type { Config, UserSourceConfig } from '../config/config.ts';
+import { type Config, realmsOf, type UserSourceConfig } from '../config/config.ts';
 import { readUserSource, toUserFiles, type UserText } from '../config/user-sources.ts';
 import { type HashOptions, type PasswordHash, parsePasswordHash } from '../credentials/password-hash.ts';
 import { UserSet, type UserSource } from '../credentials/user-set.ts';
@@ -27,10 +27,10 @@ export interface RealmRead {
 /** Reads the users of every realm that the config names. */
 export async function readRealms(config: Config): Promise<RealmRead[]> {
   const reads = new Map<string, Promise<RealmRead>>();
-  for (const [index, { basic }] of config.routes.entries()) {
-    if (basic?.users === undefined || reads.has(basic.realm)) continue;
-    const options = { allowPlainText: basic.allowPlainTextPasswords };
-    reads.set(basic.realm, readRealm(basic.realm, basic.users, `routes.${index}.basic.users`, options));
+  for (const { realm, path } of realmsOf(config)) {
+    if (realm.users === undefined || reads.has(realm.realm)) continue;
+    const options = { allowPlainText: realm.allowPlainTextPasswords };
+    reads.set(realm.realm, readRealm(realm.realm, realm.users, [...path, 'users'].join('.'), options));
   }
   return Promise.all(reads.values());
 }

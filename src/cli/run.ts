@@ -42,15 +42,23 @@ async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
     const { code, address, port, message } = thrown as NodeJS.ErrnoException & { address?: string; port?: number };
     const place = `${address}:${port}`;
     if (code === 'EADDRINUSE')
-      io.stderr(`sidegate: ${place} is in use by another process; stop it, or change listen.address or admin.address\n`);
+      io.stderr(
+        `sidegate: ${place} is in use by another process; stop it, or change listen.address, admin.address or proxy.address\n`,
+      );
     else if (code === 'EACCES') io.stderr(`sidegate: this user may not listen on ${place}; choose a port from 1024 up\n`);
     else io.stderr(`sidegate: cannot start: ${message}\n`);
     return undefined;
   }
 }
 
-function tellAddresses(logger: Logger, { data, admin }: GateAddresses): void {
-  logger.info('listening', { address: data.address, port: data.port, adminAddress: admin.address, adminPort: admin.port });
+function tellAddresses(logger: Logger, { data, admin, proxy }: GateAddresses): void {
+  logger.info('listening', {
+    address: data.address,
+    port: data.port,
+    adminAddress: admin.address,
+    adminPort: admin.port,
+    ...(proxy === undefined ? undefined : { proxyAddress: proxy.address, proxyPort: proxy.port }),
+  });
   logger.flushNow();
 }
 

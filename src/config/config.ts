@@ -14,6 +14,8 @@ export type RouteConfig = Config['routes'][number];
 export type MatchConfig = RouteConfig['match'];
 export type WebhookConfig = NonNullable<RouteConfig['webhook']>;
 export type BasicConfig = NonNullable<RouteConfig['basic']>;
+/** What a realm's users are read by. */
+export type RealmConfig = Pick<BasicConfig, 'realm' | 'users' | 'allowPlainTextPasswords' | 'cache'>;
 export type UserSourceConfig = NonNullable<BasicConfig['users']>[number];
 export type KeyConfig = WebhookConfig['keys'][number];
 export type SecretSource = KeyConfig['secret'];
@@ -22,6 +24,7 @@ export type LimitsConfig = Config['limits'];
 export type StoreConfig = Config['store'];
 export type RedisConfig = NonNullable<StoreConfig['redis']>;
 export type SocketListen = Config['listen'];
+export type ProxyConfig = NonNullable<Config['proxy']>;
 export type ListenTlsConfig = NonNullable<SocketListen['tls']>;
 
 const WEBHOOK_METHODS = ['POST'];
@@ -31,4 +34,15 @@ const USUAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS
 /** The methods a route takes. */
 export function methodsOf({ match, webhook }: RouteConfig): readonly string[] {
   return match.methods ?? (webhook === undefined ? USUAL_METHODS : WEBHOOK_METHODS);
+}
+
+/** Every section that asks for passwords, with its config path. */
+export function realmsOf({
+  routes,
+  proxy,
+}: Config): { readonly realm: RealmConfig; readonly path: readonly (string | number)[] }[] {
+  const found = routes.flatMap(({ basic }, index) =>
+    basic === undefined ? [] : [{ realm: basic, path: ['routes', index, 'basic'] }],
+  );
+  return proxy === undefined ? found : [...found, { realm: proxy.basic, path: ['proxy', 'basic'] }];
 }

@@ -2,7 +2,9 @@
 import { z } from 'zod';
 import { AMBIGUOUS_FORMS } from '../core/target.ts';
 import { basic } from './basic-schema.ts';
+import { proxy } from './proxy-schema.ts';
 import { addressRange, count, duration, filePath, instant, listenAddress, NAME, nodeAddress, size, upstream } from './scalars.ts';
+import { listenTls } from './tls-schema.ts';
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
@@ -231,25 +233,6 @@ const limits = z
   })
   .prefault({});
 
-const certificate = {
-  certFile: filePath.describe('Certificate chain, PEM, our own first.'),
-  keyFile: filePath.describe('Its key, PEM.'),
-};
-
-const listenTls = z.strictObject({
-  ...certificate,
-  more: z
-    .array(z.strictObject(certificate))
-    .default([])
-    .describe('Further pairs; the name a client asks for (SNI) picks the one that is valid for it, else the first.'),
-  clientCaFile: filePath.optional().describe('Authorities of client certificates, PEM; clients are asked for one.'),
-  clientCertificate: z
-    .enum(['require', 'request'])
-    .default('require')
-    .describe('Whether clients without a valid certificate are turned away.'),
-  minVersion: z.enum(['1.2', '1.3']).default('1.2').describe('Oldest version of TLS.'),
-});
-
 /** The whole config. */
 export const ConfigSchema = z.strictObject({
   listen: z
@@ -259,6 +242,7 @@ export const ConfigSchema = z.strictObject({
       tls: listenTls.optional().describe('TLS on the data port; rotated files are taken up without a restart.'),
     })
     .prefault({}),
+  proxy: proxy.optional().describe('A forward proxy on a port of its own. Left out: none.'),
   admin: z
     .strictObject({
       address: listenAddress().prefault('0.0.0.0:9090').describe('/metrics, /healthz, /readyz.'),

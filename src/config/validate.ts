@@ -5,6 +5,7 @@ import { type Config, type MatchConfig, methodsOf, type RouteConfig } from './co
 import { error, type Path, type Rating, warning } from './rating.ts';
 import type { SocketAddress } from './scalars.ts';
 import { checkBasic, checkRealms } from './validate-basic.ts';
+import { checkProxy } from './validate-proxy.ts';
 import { checkWebhook } from './validate-webhook.ts';
 
 const EVERYBODY = new Set(['0.0.0.0/0', '::/0']);
@@ -15,7 +16,8 @@ export function validate(config: Config, now: EpochMilliseconds): Rating[] {
     ...checkAddresses(config),
     ...checkStore(config),
     ...config.routes.flatMap((route, index) => checkRoute(route, ['routes', index], config, now)),
-    ...checkRealms(config.routes),
+    ...checkProxy(config, now),
+    ...checkRealms(config),
     ...checkOverlaps(config.routes),
   ];
 }

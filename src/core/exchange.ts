@@ -97,6 +97,8 @@ export interface Facts {
   /** Who proved by a password who they are. */
   user?: string;
   claim?: Claim;
+  /** How a destination of the forward proxy is reached: addresses that were checked, by a rule of its list. */
+  way?: { readonly rule: string; readonly addresses: readonly string[] };
 }
 
 /** What is known of any request, even one whose head is refused. */
@@ -114,8 +116,8 @@ export interface Arrival {
 export interface UpgradeWish {
   /** As the client wrote it, for example `websocket`. */
   readonly protocol: string;
-  /** Says that it is granted, and gives what the client sends from then on. */
-  grant(fields: RawHeaders): ContentStream;
+  /** Says that it is granted, by this status line and these fields, and gives what the client sends from then on. */
+  grant(statusLine: string, fields: RawHeaders): ContentStream;
   /** Sends in the new protocol; false asks to wait for `onDrain`. */
   write(chunk: Buffer): boolean;
   onDrain(action: () => void): void;
@@ -129,5 +131,7 @@ export interface Exchange extends Arrival {
   readonly headers: HeaderFields;
   readonly body: RequestBody;
   readonly upgrade?: UpgradeWish;
+  /** Where a client of the forward proxy wants to go. */
+  readonly destination?: { readonly host: string; readonly port: number };
   readonly facts: Facts;
 }

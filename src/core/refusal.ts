@@ -16,6 +16,9 @@ export type RefusalCode =
   | 'timestamp_outside_tolerance'
   | 'signature_mismatch'
   | 'credentials_required'
+  | 'proxy_credentials_required'
+  | 'destination_denied'
+  | 'loop_detected'
   | 'tls_required'
   | 'too_many_attempts'
   | 'duplicate'
@@ -60,6 +63,9 @@ export type Reason =
   | 'banned'
   | 'hash_queue_full'
   | 'tls_required'
+  | 'destination_not_allowed'
+  | 'destination_not_public'
+  | 'loop'
   | 'duplicate'
   | 'in_progress'
   | 'waiters_full'
@@ -83,6 +89,7 @@ export type RefusalLogLevel = 'info' | 'warn' | 'error';
 /** Error types of RFC 9209 §2.3 that a refusal may show. */
 export type ProxyError =
   | 'http_request_denied'
+  | 'proxy_loop_detected'
   | 'http_request_error'
   | 'proxy_internal_response'
   | 'proxy_internal_error'
@@ -144,6 +151,14 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   },
   signature_mismatch: { status: 401, title: 'Signature mismatch', proxyError: 'http_request_denied', logLevel: 'info' },
   credentials_required: { status: 401, title: 'Credentials required', proxyError: 'http_request_denied', logLevel: 'info' },
+  proxy_credentials_required: {
+    status: 407,
+    title: 'Proxy credentials required',
+    proxyError: 'http_request_denied',
+    logLevel: 'info',
+  },
+  destination_denied: { status: 403, title: 'Destination denied', proxyError: 'http_request_denied', logLevel: 'info' },
+  loop_detected: { status: 508, title: 'Loop detected', proxyError: 'proxy_loop_detected', logLevel: 'error' },
   tls_required: { status: 403, title: 'TLS required', proxyError: 'http_request_denied', logLevel: 'info' },
   too_many_attempts: {
     status: 429,

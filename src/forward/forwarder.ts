@@ -4,14 +4,19 @@ import type { Admitted } from '../core/admitted.ts';
 import type { Clock } from '../core/clock.ts';
 import type { ForwardOutcome } from './outcome.ts';
 import { Relay } from './relay.ts';
-import { type HeaderContext, HeaderPolicy } from './request-headers.ts';
 import { AnswerPolicy } from './response-headers.ts';
 import type { Upstream } from './upstream.ts';
 
+/** Writes the header of a request to the app. */
+export interface RequestPolicy {
+  /** Raw pairs in the order they are sent, framing among them. */
+  toUpstreamHeaders(admitted: Admitted): string[];
+}
+
 /** What the forwarder needs of its route. */
 export interface ForwardRoute {
-  /** What the app is told beside the request. */
-  readonly header: HeaderContext;
+  /** What the app is told. */
+  readonly policy: RequestPolicy;
   /** `idempotent`: only what its method allows to repeat is sent again on a dead connection; `always`: POST, too. */
   readonly resend: 'idempotent' | 'always';
   /** Lower-cased names of response headers that are passed although a sender may switch itself off by them. */
@@ -28,12 +33,11 @@ export interface Forwarder {
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'TRACE']);
 /** Builds the forwarder of a route. */
 export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: Clock): Forwarder {
-  const requestPolicy = new HeaderPolicy(route.header);
   const answerPolicy = new AnswerPolicy(route.allowResponseHeaders);
   return {
     forward(admitted, response) {
       const { method, target, upgrade } = admitted.exchange;
-      const headers = requestPolicy.toUpstreamHeaders(admitted);
+      const headers = route.policy.toUpstreamHeaders(admitted);
       // A stream is gone once it was sent.
       const repeatable = Buffer.isBuffer(admitted.body) && (route.resend === 'always' || IDEMPOTENT.has(method));
       return new Promise((resolve) => {

@@ -112,7 +112,9 @@ export class Relay implements AnswerListener {
       this.#onClosed = resolve;
     });
     this.#resolve({ kind: 'upgraded', status: SWITCHING_PROTOCOLS, closed, upstreamMs: this.#elapsed() });
-    return this.watch(upgrade.grant([...fields, 'Connection', 'Upgrade', 'Upgrade', upgrade.protocol]));
+    return this.watch(
+      upgrade.grant('101 Switching Protocols', [...fields, 'Connection', 'Upgrade', 'Upgrade', upgrade.protocol]),
+    );
   }
 
   onHead(status: number, statusText: string, headers: RawHeaders): void {

@@ -107,7 +107,8 @@ function isPlainOption(line: string): boolean {
   return line === 'keep-alive' || line === 'close' || line === 'Keep-Alive' || line === '';
 }
 
-function toNamedByConnection(headers: HeaderFields): ReadonlySet<string> | undefined {
+/** The fields that Connection names, lower case; undefined where there are none that matter. */
+export function toNamedByConnection(headers: HeaderFields): ReadonlySet<string> | undefined {
   const first = headers.get('connection');
   if (first === undefined || (isPlainOption(first) && headers.count('connection') === 1)) return undefined;
   const tokens = headers.all('connection').flatMap((line) => line.toLowerCase().split(','));
@@ -133,7 +134,7 @@ function toVia(headers: HeaderFields): string {
 }
 
 /** Methods whose requests carry content by definition: 0 is said, not left open (RFC 9110 §8.6). */
-function expectsContent(method: string): boolean {
+export function expectsContent(method: string): boolean {
   return method === 'POST' || method === 'PUT' || method === 'PATCH';
 }
 

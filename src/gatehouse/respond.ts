@@ -14,6 +14,11 @@ export interface AnswerContext {
   readonly mustClose: boolean;
 }
 
+/** RFC 9110 §11.6.1 and §11.7.1. */
+const CHALLENGE_FIELDS = new Map([
+  [401, 'WWW-Authenticate'],
+  [407, 'Proxy-Authenticate'],
+]);
 const REASON_PHRASES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
   408: 'Request Timeout',
@@ -53,7 +58,8 @@ function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: stri
 function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<AnswerContext, 'challenges'>): string[] {
   const head = ['Content-Type', 'application/problem+json', 'Cache-Control', 'no-store'];
   if (entry.proxyError !== undefined) head.push('Proxy-Status', `sidegate; error=${entry.proxyError}`);
-  if (entry.status === 401) for (const challenge of context.challenges) head.push('WWW-Authenticate', challenge);
+  const field = CHALLENGE_FIELDS.get(entry.status);
+  if (field !== undefined) for (const challenge of context.challenges) head.push(field, challenge);
   if (refusal.allow !== undefined) head.push('Allow', refusal.allow.join(', '));
   const retryAfter = refusal.retryAfterSeconds ?? entry.retryAfterSeconds;
   if (retryAfter !== undefined) head.push('Retry-After', String(retryAfter));

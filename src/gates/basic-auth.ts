@@ -18,6 +18,8 @@ export interface AttemptsLimit extends AttemptsRule {
 /** What the gate needs of its route. */
 export interface BasicAuthOptions extends BasicOptions {
   readonly realm: string;
+  /** Asked as an origin by 401, or as a proxy by 407 (RFC 9110 §11.6 and §11.7). */
+  readonly as: 'origin' | 'proxy';
   /** Refuses plain HTTP before a password is read. */
   readonly requireTls: boolean;
   readonly limit: AttemptsLimit | undefined;
@@ -25,7 +27,8 @@ export interface BasicAuthOptions extends BasicOptions {
 
 /** What the gate stands on. */
 export interface BasicAuthParts {
-  readonly verifier: Verifier;
+  /** Who knows the realm's users now. */
+  readonly verifier: () => Verifier;
   readonly attempts: Attempts;
   /** Told which password let someone in. */
   readonly onUsed: (password: LivePassword) => void;
@@ -44,6 +47,9 @@ const IPV6_GROUPS = 4;
 /** Builds the gate; it writes `facts.user`. Whatever is wrong with a credential, the sender gets the same answer. */
 export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthParts): Gate {
   const { verifier, attempts, onUsed } = parts;
+  const isProxy = options.as === 'proxy';
+  const field = isProxy ? 'proxy-authorization' : 'authorization';
+  const code = isProxy ? 'proxy_credentials_required' : 'credentials_required';
 
   const pass = (exchange: Exchange, user: string, password: LivePassword): undefined => {
     onUsed(password);
@@ -57,11 +63,11 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
       const ban = await attempts.take(keys, limit);
       if (ban > 0) return tooMany('banned', Math.ceil(ban / 1000));
     }
-    const fit = await verifier.verify(credentials);
+    const fit = await verifier().verify(credentials);
     // Nothing was found wrong with the password where none was checked.
     if (limit !== undefined && fit !== undefined) await attempts.refund(keys, limit);
     if (fit === 'busy') return tooMany('hash_queue_full', undefined);
-    if (fit === undefined) return refuse('credentials_required', 'bad_credentials');
+    if (fit === undefined) return refuse(code, 'bad_credentials');
     return pass(exchange, credentials.user, fit);
   };
 
@@ -70,10 +76,10 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
     check(exchange: Exchange): Verdict | Promise<Verdict> {
       if (options.requireTls && exchange.client.scheme !== 'https') return refuse('tls_required', 'tls_required');
       // Not a list field: first and last would be read by different parsers (RFC 9110 §5.3).
-      if (exchange.headers.count('authorization') > 1) return refuse('malformed_request', 'malformed', 'repeated Authorization');
-      const credentials = readBasic(exchange.headers.get('authorization'), options);
-      if (typeof credentials === 'string') return refuse('credentials_required', REASONS[credentials], credentials);
-      const known = verifier.recall(credentials);
+      if (exchange.headers.count(field) > 1) return refuse('malformed_request', 'malformed', `repeated ${field}`);
+      const credentials = readBasic(exchange.headers.get(field), options);
+      if (typeof credentials === 'string') return refuse(code, REASONS[credentials], credentials);
+      const known = verifier().recall(credentials);
       return known === undefined ? verify(exchange, credentials) : pass(exchange, credentials.user, known);
     },
   };

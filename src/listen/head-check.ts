@@ -38,7 +38,8 @@ export function checkHead(
   return 'problem' in target ? refuse('malformed_request', 'path_ambiguous', target.problem) : target;
 }
 
-function findFramingProblem(request: IncomingMessage, headers: HeaderFields): string | undefined {
+/** What makes the request's end, or whom it is for, uncertain. */
+export function findFramingProblem(request: IncomingMessage, headers: HeaderFields): string | undefined {
   const isOld = request.httpVersionMinor === 0;
   // Node's parser only sees to it that HTTP/1.1 has some Host; RFC 9112 §3.2 wants exactly one, and a valid one.
   const hosts = headers.count('host');

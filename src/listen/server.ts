@@ -1,7 +1,7 @@
 /** The data port: node:http made strict, its limits set, every arrival handed to the gatehouse as an Exchange or a refusal. */
 import { randomUUID } from 'node:crypto';
-import { createServer, type IncomingMessage, type Server, type ServerOptions, ServerResponse } from 'node:http';
-import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import { type IncomingMessage, type Server, ServerResponse } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { LimitsConfig, SocketListen } from '../config/config.ts';
@@ -13,6 +13,7 @@ import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { checkHead } from './head-check.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
+import { createStrictServer, startListening } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
 
@@ -44,8 +45,6 @@ interface Latest {
   body?: IncomingBody;
 }
 
-const CHECK_INTERVAL_MS = 1_000;
-
 /** The listening data port. */
 export class ListenServer {
   readonly #parts: ListenParts;
@@ -63,39 +62,15 @@ export class ListenServer {
     this.#resolveClient = createClientResolver(parts.listen.trustedProxies);
     this.#bodies = new BodyWatch(limits, clock, parts.onLimit);
     this.#heap = new HeapGuard(limits.heapShed, clock);
-    const options: ServerOptions = {
-      maxHeaderSize: limits.maxHeaderBytes,
-      headersTimeout: limits.headTimeout,
-      requestTimeout: limits.headTimeout + limits.bodyTimeout,
-      keepAliveTimeout: limits.keepAliveTimeout,
-      connectionsCheckingInterval: CHECK_INTERVAL_MS,
-      insecureHTTPParser: false,
-      // Missing Host is refused by our own check, in our own words.
-      requireHostHeader: false,
-      noDelay: true,
-      keepAlive: true,
+    this.#server = createStrictServer(limits, tls, {
       shouldUpgradeCallback: ({ method, headers }) => isRelayedUpgrade(method, headers.upgrade),
-    };
-    this.#server =
-      tls === undefined
-        ? createServer(options)
-        : createTlsServer({ ...options, ...tls.toServerOptions(), handshakeTimeout: limits.headTimeout });
-    // 0 is "no limit": a positive one makes Node drop the fields beyond it silently, a signature's among them. We count and refuse.
-    this.#server.maxHeadersCount = 0;
-    this.#server.maxConnections = limits.maxConnections;
+    });
     this.#bind();
   }
 
   /** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */
   listen(): Promise<AddressInfo> {
-    const { host, port } = this.#parts.listen.address;
-    return new Promise((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen(port, host, () => {
-        this.#server.off('error', reject);
-        resolve(this.#server.address() as AddressInfo);
-      });
-    });
+    return startListening(this.#server, this.#parts.listen.address);
   }
 
   /** Moves on in shutting down; `refusing` also stops to accept connections. */

@@ -26,8 +26,8 @@ export class SocketUpgrade implements UpgradeWish {
     this.#early = early;
   }
 
-  grant(fields: RawHeaders): ContentStream {
-    let head = 'HTTP/1.1 101 Switching Protocols\r\n';
+  grant(statusLine: string, fields: RawHeaders): ContentStream {
+    let head = `HTTP/1.1 ${statusLine}\r\n`;
     for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
     // From here on the connection is no HTTP any more.
     this.#response.detachSocket(this.#socket as Parameters<ServerResponse['detachSocket']>[0]);

@@ -114,6 +114,12 @@ export function createGateFamilies(registers: Registry[]) {
       labelNames: ['outcome'],
       registers,
     }),
+    proxyBytes: new CounterFamily({
+      name: 'sidegate_proxy_bytes_total',
+      help: 'Bytes through tunnels of the forward proxy, by the rule that allowed the destination.',
+      labelNames: ['rule', 'direction'],
+      registers,
+    }),
     usersReload: new Gauge({
       name: 'sidegate_users_last_reload_successful',
       help: '1 if the last attempt to load changed users succeeded.',

@@ -24,6 +24,8 @@ export interface Metrics {
   passwordCheck(outcome: PasswordCheckLabel): void;
   /** Passwords that are being checked or wait for it, read when scraped. */
   watchPendingPasswords(read: () => number): void;
+  /** A tunnel of the forward proxy is over; the rule is one of the config's. */
+  proxyBytes(rule: string, totals: { readonly bytesSent: number; readonly bytesReceived: number }): void;
   /** The outcome of loading changed users. */
   usersReload(isSuccessful: boolean): void;
   inFlight(delta: 1 | -1): void;
@@ -89,6 +91,10 @@ export function createMetrics(options: MetricsOptions): Metrics {
     connections: (delta) => connections.add(delta),
     limitHit: (limit) => countLimit.get(limit)?.(1),
     passwordCheck: (outcome) => passwordChecks.get(outcome)?.add(),
+    proxyBytes(rule, { bytesSent, bytesReceived }) {
+      gate.proxyBytes.series(rule, 'sent').add(bytesSent);
+      gate.proxyBytes.series(rule, 'received').add(bytesReceived);
+    },
     usersReload: (isSuccessful) => gate.usersReload.set(isSuccessful ? 1 : 0),
     watchPendingPasswords: (read) =>
       watchGauge('sidegate_password_checks_pending', 'Passwords that are being checked or wait for it.', registers, read),

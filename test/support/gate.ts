@@ -17,6 +17,8 @@ export type Sections = Readonly<Record<string, unknown>>;
 export interface TestGate {
   readonly port: number;
   readonly adminPort: number;
+  /** 0 where there is none. */
+  readonly proxyPort: number;
   readonly folder: string;
   readonly file: string;
   readonly gate: Gate;
@@ -41,11 +43,12 @@ export function toRoute(appPort: number, over: { match?: Sections; webhook?: Sec
   };
 }
 
-/** Starts a gate with `files` beside its config; `sections` are merged over ports that are free and a short shutdown. */
+/** Starts a gate with `files` beside its config, and `names` for its forward proxy to resolve; `sections` are merged over ports that are free and a short shutdown. */
 export async function startGate(
   sections: Sections,
   clock: Clock = systemClock,
   files: Readonly<Record<string, string>> = {},
+  names: Readonly<Record<string, readonly string[]>> = {},
 ): Promise<TestGate> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-test-'));
   const file = join(folder, 'gate.yaml');
@@ -61,12 +64,14 @@ export async function startGate(
     version: 'test',
     destination: { write: (line: string) => void lines.push(line) },
   });
-  const gate = new Gate(ready, { file, clock, logger, version: 'test' });
-  const { data, admin } = await gate.start();
+  const resolve = async (host: string): Promise<readonly string[]> => names[host] ?? [];
+  const gate = new Gate(ready, { file, clock, logger, version: 'test', resolve });
+  const { data, admin, proxy } = await gate.start();
   const metrics = async (): Promise<string> => (await fetch(`http://127.0.0.1:${admin.port}/metrics`)).text();
   return {
     port: data.port,
     adminPort: admin.port,
+    proxyPort: proxy?.port ?? 0,
     folder,
     file,
     gate,

@@ -5,6 +5,7 @@ import { type Clock, systemClock } from '../../../src/core/clock.ts';
 import { createForwarder, type ForwardRoute } from '../../../src/forward/forwarder.ts';
 import { type ForwardOutcome, settlementOf } from '../../../src/forward/outcome.ts';
 import { createUpstream } from '../../../src/forward/pool.ts';
+import { HeaderPolicy } from '../../../src/forward/request-headers.ts';
 import type { AnswerListener, Upstream, UpstreamFailure } from '../../../src/forward/upstream.ts';
 import { makeAdmitted } from '../../support/admitted.ts';
 import { send, sendRaw } from '../../support/client.ts';
@@ -17,7 +18,7 @@ afterEach(() => {
 });
 
 const ROUTE: ForwardRoute = {
-  header: { route: 'billing', forwardAuthorization: true },
+  policy: new HeaderPolicy({ route: 'billing', forwardAuthorization: true }),
   resend: 'idempotent',
   allowResponseHeaders: new Set(),
 };

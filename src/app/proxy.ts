@@ -1,0 +1,115 @@
+/** Builds the forward proxy from its config: gates, house, port. */
+import { randomBytes } from 'node:crypto';
+import type { AddressInfo } from 'node:net';
+import type { LimitsConfig, ProxyConfig } from '../config/config.ts';
+import type { Clock } from '../core/clock.ts';
+import { toBasicChallenge } from '../credentials/basic.ts';
+import { createForwarder } from '../forward/forwarder.ts';
+import { createUpstream } from '../forward/pool.ts';
+import { ProxyHeaderPolicy } from '../forward/proxy-headers.ts';
+import { ProxyHouse } from '../gatehouse/proxy-house.ts';
+import { createBasicAuthGate } from '../gates/basic-auth.ts';
+import { createDestinationGate } from '../gates/destination.ts';
+import { ProxyServer } from '../listen/proxy-server.ts';
+import type { TlsContexts } from '../listen/tls.ts';
+import type { RouteLabels } from '../observe/families.ts';
+import type { Logger } from '../observe/logger.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import type { Attempts } from '../store/attempts.ts';
+import { type DestinationRule, parseRule } from '../tunnel/destination.ts';
+import { type Resolve, systemResolve } from '../tunnel/dial.ts';
+import type { Realms } from './realms.ts';
+
+/** What the proxy shares with the rest of the gate. */
+export interface ProxyParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly limits: LimitsConfig;
+  readonly realms: Realms;
+  readonly attempts: Attempts;
+  readonly tls: TlsContexts | undefined;
+  /** For tests: what names lead to. */
+  readonly resolve?: Resolve;
+}
+
+/** The route label of the proxy's metrics and log lines; no configured name can be the same. */
+const NAME = '_proxy';
+const MAX_HEAD_BYTES = 64 * 1024;
+/** Nothing that a destination says is for us to drop; these are dropped for webhook senders only. */
+const ALLOWED_RESPONSE_HEADERS: ReadonlySet<string> = new Set(['webhook-delivery', 'x-slack-no-retry']);
+
+/** A forward proxy that listens, or will. */
+export interface ForwardProxy {
+  listen(): Promise<AddressInfo>;
+  refreshTls(): void;
+  /** Takes no more connections. */
+  close(): void;
+  /** Ends all that is left. */
+  destroy(): void;
+}
+
+/** What the proxy counts before its first request. */
+export function toProxyLabels({ basic }: ProxyConfig): RouteLabels {
+  const keys = basic.users?.map((source, index) => source.name ?? String(index + 1)) ?? [];
+  return { name: NAME, scheme: 'basic', keys, methods: ['CONNECT', 'GET', 'POST'] };
+}
+
+/** Builds it; its realm must be among those that were taken over, and its labels among the metrics'. */
+export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy {
+  const { clock, logger, metrics, limits, realms, attempts, tls } = parts;
+  const { basic, requireTls, timeout, idleTimeout, maxDuration, connectTimeout } = config;
+  const routeMetrics = metrics.route(NAME);
+  const pseudonym = `sidegate-${randomBytes(6).toString('hex')}`;
+  const policy = new ProxyHeaderPolicy(pseudonym);
+  const rules = config.allow.map((text) => parseRule(text) as DestinationRule);
+  const { realm, latin1, limit } = basic;
+  const house = new ProxyHouse({
+    clock,
+    logger,
+    metrics,
+    routeMetrics,
+    pseudonym,
+    challenge: toBasicChallenge(realm),
+    limits: { idleTimeout, maxDuration, connectTimeout },
+    guard: {
+      name: NAME,
+      isOpen: false,
+      gates: [
+        createBasicAuthGate(
+          { realm, as: 'proxy', requireTls, latin1, limit: limit === 'off' ? undefined : limit },
+          {
+            verifier: () => realms.verifier(realm),
+            attempts,
+            onUsed: ({ source }) => routeMetrics.keyUsed(source, clock.now()),
+          },
+        ),
+        createDestinationGate({ rules, denyPrivate: config.denyPrivate, resolve: parts.resolve ?? systemResolve }),
+      ],
+    },
+    openForwarder(address, port) {
+      const times = { connectTimeout, answerTimeout: timeout, gapTimeout: idleTimeout, idleTimeout: 0 };
+      const upstream = createUpstream({ host: address, port, ...times, maxConnections: 1, maxHeadBytes: MAX_HEAD_BYTES }, clock);
+      const route = { policy, resend: 'idempotent', allowResponseHeaders: ALLOWED_RESPONSE_HEADERS } as const;
+      return { forwarder: createForwarder(route, upstream, clock), close: () => upstream.close() };
+    },
+  });
+  const server = new ProxyServer({
+    address: config.address,
+    limits,
+    tls,
+    clock,
+    handler: house,
+    onLimit: metrics.limitHit,
+    onConnections: metrics.connections,
+  });
+  return {
+    listen: () => server.listen(),
+    refreshTls: () => server.refreshTls(),
+    close: () => server.close(),
+    destroy() {
+      server.destroy();
+      house.destroy();
+    },
+  };
+}

@@ -1,0 +1,23 @@
+/** The schema of TLS on a port of ours. */
+import { z } from 'zod';
+import { filePath } from './scalars.ts';
+
+const certificate = {
+  certFile: filePath.describe('Certificate chain, PEM, our own first.'),
+  keyFile: filePath.describe('Its key, PEM.'),
+};
+
+/** Certificates by name, client certificates, versions. */
+export const listenTls = z.strictObject({
+  ...certificate,
+  more: z
+    .array(z.strictObject(certificate))
+    .default([])
+    .describe('Further pairs; the name a client asks for (SNI) picks the one that is valid for it, else the first.'),
+  clientCaFile: filePath.optional().describe('Authorities of client certificates, PEM; clients are asked for one.'),
+  clientCertificate: z
+    .enum(['require', 'request'])
+    .default('require')
+    .describe('Whether clients without a valid certificate are turned away.'),
+  minVersion: z.enum(['1.2', '1.3']).default('1.2').describe('Oldest version of TLS.'),
+});

@@ -1,0 +1,46 @@
+/** Writes the header that a destination gets from the forward proxy: the client's, without what is of its hop. */
+import type { Admitted } from '../core/admitted.ts';
+import { toFoldedName } from '../core/headers.ts';
+import { HOP_BY_HOP } from './managed-names.ts';
+import { expectsContent, toNamedByConnection } from './request-headers.ts';
+
+/** Fields written anew; Expect was answered by us. */
+const REWRITTEN = new Set(['host', 'via', 'content-length', 'expect', 'max-forwards']);
+const HTTP_PORT = 80;
+
+/** A proxy passes on what is for the origin, Authorization above all (RFC 9110 §11.6.2), and says nothing of the client. */
+export class ProxyHeaderPolicy {
+  readonly #pseudonym: string;
+
+  /** `pseudonym`: what Via calls this proxy (RFC 9110 §7.6.3). */
+  constructor(pseudonym: string) {
+    this.#pseudonym = pseudonym;
+  }
+
+  toUpstreamHeaders({ exchange, body }: Admitted): string[] {
+    const { headers, destination, method } = exchange;
+    const { host, port } = destination as NonNullable<typeof destination>;
+    const named = toNamedByConnection(headers);
+    const name = host.includes(':') ? `[${host}]` : host;
+    // The target's authority counts, whatever Host says (RFC 9112 §3.2.2).
+    const out = ['Host', port === HTTP_PORT ? name : `${name}:${port}`];
+    headers.names.forEach((field, i) => {
+      const folded = toFoldedName(field);
+      if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || named?.has(field) === true) return;
+      out.push(headers.raw[i * 2] as string, headers.raw[i * 2 + 1] as string);
+    });
+    out.push('Via', [...headers.all('via'), `1.1 ${this.#pseudonym}`].join(', '));
+    const forwards = toForwardsLeft(method, headers.get('max-forwards'));
+    if (forwards !== undefined && forwards > 0) out.push('Max-Forwards', String(forwards - 1));
+    if (body.length === undefined) out.push('Transfer-Encoding', 'chunked');
+    else if (body.length > 0 || expectsContent(method)) out.push('Content-Length', String(body.length));
+    out.push('Connection', 'close');
+    return out;
+  }
+}
+
+/** How often the request may still be forwarded; counts for TRACE and OPTIONS only (RFC 9110 §7.6.2). */
+export function toForwardsLeft(method: string, value: string | undefined): number | undefined {
+  if ((method !== 'TRACE' && method !== 'OPTIONS') || value === undefined || !/^[0-9]{1,9}$/.test(value)) return undefined;
+  return Number(value);
+}

@@ -1,0 +1,159 @@
+/** Takes the forward proxy's requests through its gates and to their destinations; every exit is answered and recorded once. */
+import type { ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Admitted } from '../core/admitted.ts';
+import type { Clock, Milliseconds } from '../core/clock.ts';
+import { toErrorText } from '../core/errors.ts';
+import type { Arrival, Exchange, UpgradeWish } from '../core/exchange.ts';
+import { type Refusal, refuse } from '../core/refusal.ts';
+import type { Forwarder } from '../forward/forwarder.ts';
+import type { ForwardOutcome } from '../forward/outcome.ts';
+import { toForwardsLeft } from '../forward/proxy-headers.ts';
+import type { Logger } from '../observe/logger.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import type { RouteMetrics } from '../observe/route-metrics.ts';
+import { DialFailure, dial } from '../tunnel/dial.ts';
+import { joinTunnel, type TunnelLimits } from '../tunnel/tunnel.ts';
+import { type GuardedRoute, runGates } from './pipeline.ts';
+import { type Departure, record } from './record.ts';
+import { writeRefusal, writeSocketRefusal } from './respond.ts';
+
+/** What the proxy stands on. */
+export interface ProxyHouseParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly routeMetrics: RouteMetrics;
+  readonly guard: GuardedRoute;
+  readonly challenge: string;
+  readonly pseudonym: string;
+  readonly limits: TunnelLimits & { readonly connectTimeout: Milliseconds };
+  /** A forwarder to one of the addresses that were checked. */
+  readonly openForwarder: (address: string, port: number) => { readonly forwarder: Forwarder; readonly close: () => void };
+}
+
+interface Passage {
+  readonly refusal?: Refusal;
+  readonly outcome?: ForwardOutcome;
+}
+
+const TRACE_REFUSAL: Refusal = {
+  code: 'method_not_allowed',
+  reason: 'method_not_allowed',
+  allow: ['CONNECT', 'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
+};
+
+/** The house of the forward proxy. */
+export class ProxyHouse {
+  readonly #parts: ProxyHouseParts;
+  readonly #tunnels = new Set<() => void>();
+
+  constructor(parts: ProxyHouseParts) {
+    this.#parts = parts;
+  }
+
+  /** Takes one request through; never throws. */
+  handle(exchange: Exchange, response: ServerResponse): void {
+    void this.#take(exchange, response);
+  }
+
+  /** Answers a request whose head is refused. */
+  turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void {
+    this.#leave({ arrival, refusal }, response);
+  }
+
+  /** Answers bytes that are no request. */
+  turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void {
+    writeSocketRefusal(socket, refusal, arrival.requestId);
+    record({ arrival, refusal }, this.#parts.routeMetrics, this.#parts);
+  }
+
+  /** Ends all tunnels. */
+  destroy(): void {
+    for (const end of this.#tunnels) end();
+  }
+
+  async #take(exchange: Exchange, response: ServerResponse): Promise<void> {
+    const passage = await this.#pass(exchange, response);
+    try {
+      this.#leave({ arrival: exchange, exchange, route: this.#parts.guard.name, ...passage }, response);
+    } catch (thrown) {
+      response.destroy();
+      this.#parts.logger.error('internal_error', { requestId: exchange.requestId, error: toErrorText(thrown) });
+    }
+  }
+
+  async #pass(exchange: Exchange, response: ServerResponse): Promise<Passage> {
+    const { guard, routeMetrics } = this.#parts;
+    try {
+      const admitted = await runGates(guard, exchange);
+      if ('code' in admitted) {
+        routeMetrics.decision('deny', admitted.reason);
+        return { refusal: admitted };
+      }
+      routeMetrics.decision('allow', 'ok');
+      const refusal = this.#findProxyProblem(exchange);
+      if (refusal !== undefined) return { refusal };
+      return exchange.upgrade === undefined
+        ? await this.#forward(admitted, response)
+        : await this.#tunnel(admitted, exchange.upgrade);
+    } catch (thrown) {
+      return { refusal: refuse('internal_error', 'internal_error', toErrorText(thrown)) };
+    }
+  }
+
+  #findProxyProblem({ headers, method }: Exchange): Refusal | undefined {
+    // By a name of this very process: a second proxy of the same make is no loop.
+    if (headers.all('via').some((line) => line.includes(this.#parts.pseudonym))) return refuse('loop_detected', 'loop');
+    // It would show the proxy's own fields to whoever asks (RFC 9110 §9.3.8).
+    if (method === 'TRACE' || toForwardsLeft(method, headers.get('max-forwards')) === 0) return TRACE_REFUSAL;
+    return undefined;
+  }
+
+  async #forward(admitted: Admitted, response: ServerResponse): Promise<Passage> {
+    const { destination, facts } = admitted.exchange;
+    const { forwarder, close } = this.#parts.openForwarder(facts.way?.addresses[0] ?? '', destination?.port ?? 0);
+    try {
+      const outcome = await forwarder.forward(admitted, response);
+      const refusal = 'refusal' in outcome ? outcome.refusal : undefined;
+      return refusal === undefined ? { outcome } : { outcome, refusal };
+    } finally {
+      close();
+    }
+  }
+
+  async #tunnel({ exchange }: Admitted, client: UpgradeWish): Promise<Passage> {
+    const { clock, limits, metrics } = this.#parts;
+    const { destination, facts } = exchange;
+    const startedAt = clock.monotonic();
+    const { rule = '', addresses = [] } = facts.way ?? {};
+    try {
+      const server = await dial(addresses, destination?.port ?? 0, limits.connectTimeout, clock);
+      const end = (): void => void server.destroy();
+      this.#tunnels.add(end);
+      // RFC 9110 §9.3.6: neither Content-Length nor Transfer-Encoding; the tunnel begins behind the blank line.
+      const content = client.grant('200 Connection established', []);
+      const totals = await joinTunnel(client, content, server, limits, clock);
+      this.#tunnels.delete(end);
+      metrics.proxyBytes(rule, totals);
+      return { outcome: { kind: 'answered', status: 200, upstreamMs: clock.monotonic() - startedAt } };
+    } catch (thrown) {
+      if (!(thrown instanceof DialFailure)) throw thrown;
+      const [code, reason] = thrown.isTimeout
+        ? (['upstream_timeout', 'upstream_timeout'] as const)
+        : (['upstream_unreachable', 'upstream_connect'] as const);
+      return { refusal: refuse(code, reason, thrown.message) };
+    }
+  }
+
+  #leave(departure: Departure, response: ServerResponse): void {
+    const { arrival, exchange, refusal } = departure;
+    if (refusal !== undefined) {
+      const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;
+      const challenges = [this.#parts.challenge];
+      writeRefusal(response, refusal, { requestId: arrival.requestId, challenges, isHead: arrival.method === 'HEAD', mustClose });
+    }
+    exchange?.body.free();
+    record(departure, this.#parts.routeMetrics, this.#parts);
+  }
+}

@@ -1,0 +1,45 @@
+/** node:http made strict, the same for every port that strangers reach. */
+import { createServer, type Server, type ServerOptions } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import type { LimitsConfig } from '../config/config.ts';
+import type { SocketAddress } from '../config/scalars.ts';
+import type { TlsContexts } from './tls.ts';
+
+const CHECK_INTERVAL_MS = 1_000;
+
+/** Builds it, not listening yet. */
+export function createStrictServer(limits: LimitsConfig, tls: TlsContexts | undefined, more: ServerOptions): Server | TlsServer {
+  const options: ServerOptions = {
+    maxHeaderSize: limits.maxHeaderBytes,
+    headersTimeout: limits.headTimeout,
+    requestTimeout: limits.headTimeout + limits.bodyTimeout,
+    keepAliveTimeout: limits.keepAliveTimeout,
+    connectionsCheckingInterval: CHECK_INTERVAL_MS,
+    insecureHTTPParser: false,
+    // Missing Host is refused by our own check, in our own words.
+    requireHostHeader: false,
+    noDelay: true,
+    keepAlive: true,
+    ...more,
+  };
+  const server =
+    tls === undefined
+      ? createServer(options)
+      : createTlsServer({ ...options, ...tls.toServerOptions(), handshakeTimeout: limits.headTimeout });
+  // 0 is "no limit": a positive one makes Node drop the fields beyond it silently, a signature's among them. We count and refuse.
+  server.maxHeadersCount = 0;
+  server.maxConnections = limits.maxConnections;
+  return server;
+}
+
+/** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */
+export function startListening(server: Server | TlsServer, { host, port }: SocketAddress): Promise<AddressInfo> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => {
+      server.off('error', reject);
+      resolve(server.address() as AddressInfo);
+    });
+  });
+}

@@ -1,0 +1,56 @@
+/** Where a client of the forward proxy wants to go, read so that nobody can read it otherwise. */
+import { isIP } from 'node:net';
+
+/** A host and a port. IPv6 without brackets; names in lower case, without a root dot. */
+export interface Destination {
+  readonly host: string;
+  readonly port: number;
+}
+
+const LABEL = /^(?!-)[a-z0-9_-]{1,63}(?<!-)$/;
+/** Resolvers take `2130706433`, `0x7f.1` and `0177.0.0.1` for 127.0.0.1; names that end in a number are none (WHATWG URL §3.5). */
+const NUMBER = /^(?:[0-9]+|0x[0-9a-f]*)$/;
+const LONGEST_NAME = 253;
+const AUTHORITY = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]@/?#\\]+))(?::([0-9]{1,5}))?$/;
+
+/** Reads `host:port` (RFC 9110 §9.3.6); undefined where it is not exactly that. A port may be left out only where there is a default. */
+export function parseDestination(text: string, defaultPort?: number): Destination | undefined {
+  const found = AUTHORITY.exec(text);
+  if (found === null) return undefined;
+  const port = found[3] === undefined ? defaultPort : Number(found[3]);
+  if (port === undefined || port < 1 || port > 65_535) return undefined;
+  const host = found[1] === undefined ? toHost(found[2] as string) : isIP(found[1]) === 6 ? found[1].toLowerCase() : undefined;
+  return host === undefined ? undefined : { host, port };
+}
+
+function toHost(text: string): string | undefined {
+  const host = text.toLowerCase().replace(/\.$/, '');
+  if (isIP(host) === 4) return host;
+  const labels = host.split('.');
+  const isName =
+    host.length <= LONGEST_NAME && labels.every((label) => LABEL.test(label)) && !NUMBER.test(labels.at(-1) as string);
+  return isName ? host : undefined;
+}
+
+/** One line of the list of allowed destinations. */
+export interface DestinationRule {
+  /** As it is written; a metric label. */
+  readonly text: string;
+  readonly host: string;
+  /** All names below `host`, and not itself. */
+  readonly isWildcard: boolean;
+  readonly port: number;
+}
+
+/** Reads `host:port` or `*.host:port`. */
+export function parseRule(text: string): DestinationRule | undefined {
+  const isWildcard = text.startsWith('*.');
+  const destination = parseDestination(isWildcard ? text.slice(2) : text);
+  if (destination === undefined || (isWildcard && isIP(destination.host) !== 0)) return undefined;
+  return { text, ...destination, isWildcard };
+}
+
+/** The first rule that allows it. */
+export function findRule(rules: readonly DestinationRule[], { host, port }: Destination): DestinationRule | undefined {
+  return rules.find((rule) => rule.port === port && (rule.isWildcard ? host.endsWith(`.${rule.host}`) : host === rule.host));
+}

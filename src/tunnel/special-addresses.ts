@@ -1,0 +1,52 @@
+/** Addresses that are not of the public internet, in every form that reaches them. */
+import { BlockList, isIP } from 'node:net';
+
+/** IANA's special-purpose registries (RFC 6890 and its successors): private, loopback, link-local, metadata, multicast, reserved. */
+const SPECIAL_IPV4 = [
+  '0.0.0.0/8',
+  '10.0.0.0/8',
+  '100.64.0.0/10',
+  '127.0.0.0/8',
+  '169.254.0.0/16',
+  '172.16.0.0/12',
+  '192.0.0.0/24',
+  '192.0.2.0/24',
+  '192.31.196.0/24',
+  '192.52.193.0/24',
+  '192.88.99.0/24',
+  '192.168.0.0/16',
+  '192.175.48.0/24',
+  '198.18.0.0/15',
+  '198.51.100.0/24',
+  '203.0.113.0/24',
+  '224.0.0.0/4',
+  '240.0.0.0/4',
+];
+/** Of IPv6 only 2000::/3 is given out; within it these are special, or carry an IPv4 address that nobody checked. */
+const SPECIAL_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '2620:4f:8000::/48', '3fff::/20'];
+const GLOBAL_IPV6 = '2000::/3';
+
+const special = toList(SPECIAL_IPV4, 'ipv4');
+const specialIpv6 = toList(SPECIAL_IPV6, 'ipv6');
+const globalIpv6 = toList([GLOBAL_IPV6], 'ipv6');
+
+/** Is it an address of the public internet? Anything that is no address is not. */
+export function isPublicAddress(address: string): boolean {
+  switch (isIP(address)) {
+    case 4:
+      return !special.check(address, 'ipv4');
+    case 6:
+      return globalIpv6.check(address, 'ipv6') && !specialIpv6.check(address, 'ipv6');
+    default:
+      return false;
+  }
+}
+
+function toList(ranges: readonly string[], family: 'ipv4' | 'ipv6'): BlockList {
+  const list = new BlockList();
+  for (const range of ranges) {
+    const [base = '', bits] = range.split('/');
+    list.addSubnet(base, Number(bits), family);
+  }
+  return list;
+}

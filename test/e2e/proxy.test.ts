@@ -1,0 +1,286 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync } from 'node:fs';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import { type AddressInfo, connect, createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
+import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-proxy-'));
+let authority: Authority;
+let pair: Pair;
+let app: TestApp;
+let secure: TlsServer;
+let echo: Server;
+let gate: TestGate;
+const port = (server: Server | TlsServer): number => (server.address() as AddressInfo).port;
+const listening = (server: Server | TlsServer): Promise<void> => new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+
+beforeAll(async () => {
+  authority = makeAuthority(folder, 'ca');
+  pair = authority.issue('server', 'DNS:localhost,DNS:secure.example,IP:127.0.0.1');
+  app = await startApp();
+  secure = createTlsServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, (_request, response) =>
+    response.end('secret page'),
+  );
+  echo = createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => undefined).pipe(socket));
+  await Promise.all([listening(secure), listening(echo)]);
+});
+afterAll(async () => {
+  await app.close();
+  secure.close();
+  echo.close();
+});
+beforeEach(() => {
+  app.received.length = 0;
+  app.handler = (_request, response) => response.end('handled');
+});
+afterEach(() => gate.stop());
+
+const start = async (proxy: Sections = {}, sections: Sections = {}): Promise<void> => {
+  gate = await startGate(
+    {
+      routes: [{ name: 'a', match: { path: '/' }, upstream: 'http://127.0.0.1:1', allow: 'anyone' }],
+      proxy: {
+        address: '127.0.0.1:0',
+        requireTls: false,
+        denyPrivate: false,
+        basic: { realm: 'egress', users: { file: 'users' } },
+        allow: [`app.example:${app.port}`, `secure.example:${port(secure)}`, `*.echo.example:${port(echo)}`, 'away.example:1'],
+        ...proxy,
+      },
+      ...sections,
+    },
+    undefined,
+    { users: makeEntry('Aladdin', 'open sesame') },
+    {
+      'app.example': ['127.0.0.1'],
+      'secure.example': ['127.0.0.1'],
+      'a.echo.example': ['127.0.0.1'],
+      'away.example': ['127.0.0.1'],
+    },
+  );
+};
+const run = async (command: string, ...args: string[]): Promise<string> => {
+  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  let text = '';
+  child.stdout.on('data', (chunk) => {
+    text += String(chunk);
+  });
+  child.stderr.on('data', (chunk) => {
+    text += String(chunk);
+  });
+  await new Promise((resolve) => child.once('close', resolve));
+  return text;
+};
+const curl = (...args: string[]): Promise<string> =>
+  run('curl', '-sS', '-w', ' %{http_code} %{http_connect}', '-x', `http://127.0.0.1:${gate.proxyPort}`, ...args);
+const USER = ['--proxy-user', 'Aladdin:open sesame'];
+const appUrl = (path = '/x'): string => `http://app.example:${app.port}${path}`;
+/** Writes to the proxy and reads until it closes. */
+const raw = (...parts: string[]): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const socket = connect({ port: gate.proxyPort, host: '127.0.0.1', allowHalfOpen: true }, () => {
+      for (const part of parts) socket.write(part);
+    });
+    let all = '';
+    socket.on('data', (chunk) => {
+      all += String(chunk);
+    });
+    socket.on('end', () => {
+      socket.destroy();
+      resolve(all);
+    });
+    socket.on('error', reject);
+  });
+const AUTH = `Proxy-${Object.entries(toBasic('Aladdin', 'open sesame')).map(([name, value]) => `${name}: ${value}`)}\r\n`;
+
+describe('curl', () => {
+  test('goes through with the password, and is asked for it without: 407', async () => {
+    await start();
+    expect(await curl(...USER, appUrl())).toBe('handled 200 000');
+    const without = await curl('-D', '-', appUrl());
+    expect(without).toMatch(/^HTTP\/1\.1 407 /);
+    expect(without).toContain('Proxy-Authenticate: Basic realm="egress", charset="UTF-8"');
+    expect(without).not.toContain('WWW-Authenticate');
+    expect(await curl('--proxy-user', 'Aladdin:wrong', appUrl())).toMatch(/ 407 000$/);
+    expect(app.received).toHaveLength(1);
+  });
+
+  test('tunnels TLS by CONNECT, end to end', async () => {
+    await start();
+    const url = `https://secure.example:${port(secure)}/`;
+    expect(await curl(...USER, '--cacert', authority.ca, url)).toBe('secret page 200 200');
+    expect(await curl('--cacert', authority.ca, url)).toMatch(/ 000 407$/);
+    await until(() =>
+      gate.log().some((line) => line['method'] === 'CONNECT' && line['status'] === 200 && line['user'] === 'Aladdin'),
+    );
+    const rule = `secure.example:${port(secure)}`;
+    expect(await gate.metric(`sidegate_proxy_bytes_total{rule="${rule}",direction="received"}`)).toBeGreaterThan(500);
+  });
+
+  test('comes by TLS to the proxy itself', async () => {
+    await start({ requireTls: true, tls: { certFile: pair.cert, keyFile: pair.key } });
+    const args = ['-sS', '-x', `https://localhost:${gate.proxyPort}`, '--proxy-cacert', authority.ca, ...USER];
+    expect(await run('curl', ...args, appUrl())).toBe('handled');
+    expect(await run('curl', ...args, '--cacert', authority.ca, `https://secure.example:${port(secure)}/`)).toBe('secret page');
+  });
+
+  test('uploads and downloads through a tunnel and without', async () => {
+    await start();
+    app.handler = ({ body }, response) => response.end(String(body.length));
+    expect(await curl(...USER, '-T', process.execPath, appUrl())).toBe(`${readFileSync(process.execPath).length} 200 000`);
+  });
+});
+
+describe('a request in absolute form', () => {
+  test('reaches its destination with what is for it, and without what is of this hop', async () => {
+    await start();
+    const ok = await raw(
+      `GET ${appUrl('/b?c=%2F')} HTTP/1.1\r\nHost: evil.example\r\n${AUTH}Authorization: Bearer x\r\nProxy-Connection: keep-alive\r\nConnection: close, x-hop\r\nX-Hop: 1\r\nX-Forwarded-For: 1.2.3.4\r\nVia: 1.0 fred\r\n\r\n`,
+    );
+    expect(ok).toMatch(/^HTTP\/1\.1 200 /);
+    const got = app.received.at(-1);
+    expect(got?.url).toBe('/b?c=%2F');
+    expect(got?.headers.host).toBe(`app.example:${app.port}`);
+    expect(got?.headers.authorization).toBe('Bearer x');
+    expect(got?.headers.via).toMatch(/^1\.0 fred, 1\.1 sidegate-[0-9a-f]{12}$/);
+    expect(got?.headers['x-forwarded-for']).toBe('1.2.3.4');
+    for (const name of ['proxy-authorization', 'proxy-connection', 'x-hop', 'sidegate-route', 'sidegate-user'])
+      expect(got?.headers[name]).toBeUndefined();
+  });
+
+  test('counts Max-Forwards down, and ends where it is spent', async () => {
+    await start();
+    const options = (left: number): Promise<string> =>
+      raw(`OPTIONS ${appUrl()} HTTP/1.1\r\nHost: x\r\n${AUTH}Connection: close\r\nMax-Forwards: ${left}\r\n\r\n`);
+    expect(await options(2)).toMatch(/^HTTP\/1\.1 200 /);
+    expect(app.received.at(-1)?.headers['max-forwards']).toBe('1');
+    expect(await options(0)).toMatch(/^HTTP\/1\.1 405 /);
+    expect(app.received).toHaveLength(1);
+  });
+
+  test('that came by this proxy before is a loop', async () => {
+    await start();
+    await raw(`GET ${appUrl()} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${AUTH}\r\n`);
+    const via = String(app.received[0]?.headers.via);
+    expect(
+      await raw(`GET ${appUrl()} HTTP/1.1\r\nHost: x\r\n${AUTH}Connection: close\r\nVia: 1.1 other, ${via}\r\n\r\n`),
+    ).toMatch(/^HTTP\/1\.1 508 /);
+    expect(app.received).toHaveLength(1);
+  });
+
+  test.each([
+    ['origin form', 'GET /x HTTP/1.1'],
+    ['https', 'GET https://app.example/x HTTP/1.1'],
+    ['another scheme', 'GET ftp://app.example/x HTTP/1.1'],
+    ['a user in the target', 'GET http://a:b@app.example/x HTTP/1.1'],
+    ['a number for a host', 'GET http://2130706433/x HTTP/1.1'],
+    ['a path that parsers read differently', 'GET http://app.example/a/../b HTTP/1.1'],
+    ['a fragment', 'GET http://app.example/x#y HTTP/1.1'],
+    ['an asterisk', 'OPTIONS * HTTP/1.1'],
+  ])('is not %s', async (_, line) => {
+    await start();
+    expect(await raw(`${line}\r\nHost: x\r\n${AUTH}\r\n`)).toMatch(/^HTTP\/1\.1 400 /);
+  });
+});
+
+describe('CONNECT', () => {
+  const connectTo = (authorityForm: string, fields = AUTH, behind = ''): Promise<string> =>
+    raw(`CONNECT ${authorityForm} HTTP/1.1\r\nHost: ${authorityForm}\r\n${fields}\r\n${behind}`);
+
+  test('is a tunnel from the blank line on; what came early is held till then', async () => {
+    await start();
+    const socket = connect(gate.proxyPort, '127.0.0.1');
+    socket.write(`CONNECT a.echo.example:${port(echo)} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\nearly bytes`);
+    let text = '';
+    for await (const chunk of socket) {
+      text += String(chunk);
+      if (text.endsWith('bytes')) break;
+    }
+    expect(text).toBe('HTTP/1.1 200 Connection established\r\n\r\nearly bytes');
+  });
+
+  test('passes each side’s end on alone', async () => {
+    await start();
+    const socket = connect({ port: gate.proxyPort, host: '127.0.0.1', allowHalfOpen: true });
+    socket.write(`CONNECT a.echo.example:${port(echo)} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
+    await new Promise((resolve) => socket.once('data', resolve));
+    socket.end('last words');
+    let text = '';
+    for await (const chunk of socket) text += String(chunk);
+    expect(text).toBe('last words');
+  });
+
+  test.each([
+    ['no port', 'app.example', 400],
+    ['port 0', 'app.example:0', 400],
+    ['an odd host', '0x7f.1:80', 400],
+    ['a host that is not listed', 'other.example:443', 403],
+    ['another port', 'app.example:22', 403],
+    ['the name above a wildcard', 'echo.example:1', 403],
+    ['nobody who listens', 'away.example:1', 502],
+  ])('to %s is refused', async (_, target, status) => {
+    await start();
+    expect(await connectTo(target)).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+  });
+
+  test('with content is refused, and two passwords are 400', async () => {
+    await start();
+    const to = `a.echo.example:${port(echo)}`;
+    expect(await connectTo(to, `${AUTH}Content-Length: 3\r\n`, 'abc')).toMatch(/^HTTP\/1\.1 400 /);
+    expect(await connectTo(to, `${AUTH}${AUTH}`)).toMatch(/^HTTP\/1\.1 400 /);
+    expect(await connectTo(to, '', 'GET / HTTP/1.1\r\n\r\n')).toMatch(/^HTTP\/1\.1 407 /);
+  });
+
+  test('ends when it is silent for too long', async () => {
+    await start({ idleTimeout: '1s' });
+    const socket = connect(gate.proxyPort, '127.0.0.1');
+    socket.on('error', () => undefined);
+    socket.write(`CONNECT a.echo.example:${port(echo)} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
+    await new Promise((resolve) => socket.once('data', resolve));
+    await new Promise((resolve) => socket.once('close', resolve));
+  });
+
+  test('tunnels end with the gate', async () => {
+    await start();
+    const socket = connect(gate.proxyPort, '127.0.0.1');
+    socket.on('error', () => undefined);
+    socket.write(`CONNECT a.echo.example:${port(echo)} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
+    await new Promise((resolve) => socket.once('data', resolve));
+    const closed = new Promise((resolve) => socket.once('close', resolve));
+    await gate.stop();
+    await closed;
+    await start();
+  });
+});
+
+describe('addresses that are not public', () => {
+  test.each([
+    ['a name that leads to loopback', 'app.example'],
+    ['loopback itself', '127.0.0.1'],
+    ['loopback in IPv6', '[::1]'],
+    ['loopback mapped into IPv6', '[::ffff:127.0.0.1]'],
+    ['the metadata service', '169.254.169.254'],
+  ])('are refused: %s', async (_, host) => {
+    await start({ denyPrivate: true, allow: [`${host}:${app.port}`] });
+    const text = await raw(`CONNECT ${host}:${app.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
+    expect(text).toMatch(/^HTTP\/1\.1 403 /);
+    expect(gate.log().at(-1)).toMatchObject({ code: 'destination_denied', reason: 'destination_not_public' });
+  });
+
+  test('such as the gate’s own ports cannot be reached through it', async () => {
+    await start({ denyPrivate: true, allow: ['localhost:1'] });
+    expect(await raw(`CONNECT 127.0.0.1:${gate.adminPort} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)).toMatch(/^HTTP\/1\.1 403 /);
+  });
+});
+
+test('a proxy with TLS answers nothing in clear text', async () => {
+  await start({ requireTls: true, tls: { certFile: pair.cert, keyFile: pair.key } });
+  // In clear text nothing is understood there.
+  expect(await raw(`CONNECT x:1 HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)).toBe('');
+});
