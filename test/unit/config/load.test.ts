@@ -85,7 +85,16 @@ test('loading never throws, whatever the text', () => {
 
 test('the JSON Schema names every section, with descriptions, and is plain data', () => {
   const schema = toJsonSchema();
-  expect(Object.keys(schema.properties ?? {})).toEqual(['listen', 'admin', 'store', 'limits', 'shutdown', 'log', 'routes']);
+  expect(Object.keys(schema.properties ?? {})).toEqual([
+    'listen',
+    'proxy',
+    'admin',
+    'store',
+    'limits',
+    'shutdown',
+    'log',
+    'routes',
+  ]);
   expect(schema['additionalProperties']).toBe(false);
   expect(JSON.parse(JSON.stringify(schema))).toEqual(schema);
 });
