@@ -1,11 +1,11 @@
 /** Did the client prove by HTTP Basic who it is? (RFC 7617) */
 import { hash } from 'node:crypto';
 import type { Exchange } from '../core/exchange.ts';
-import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
+import { type Reason, refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { type BasicCredentials, type BasicOptions, type CredentialsProblem, readBasic } from '../credentials/basic.ts';
 import type { LivePassword } from '../credentials/user-set.ts';
-import type { Verifier } from '../credentials/verifier.ts';
+import type { AttemptBudget, Verifier } from '../credentials/verifier.ts';
 import type { Attempts, AttemptsRule } from '../store/attempts.ts';
 import type { Gate } from './gate.ts';
 
@@ -41,6 +41,7 @@ const REASONS: Readonly<Record<CredentialsProblem, Reason>> = {
   charset: 'malformed_credentials',
   too_long: 'malformed_credentials',
 };
+const UNLIMITED: AttemptBudget = { take: async () => 0, refund: async () => undefined };
 /** The network that one subscriber gets: an attacker has all of its addresses. */
 const IPV6_GROUPS = 4;
 
@@ -56,19 +57,19 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
     exchange.facts.user = user;
   };
 
-  const verify = async (exchange: Exchange, credentials: BasicCredentials): Promise<Verdict> => {
+  const toBudget = (exchange: Exchange, user: string): AttemptBudget => {
     const { limit } = options;
-    const keys = limit === undefined ? [] : toKeys(options.realm, limit.by, exchange.client.address, credentials.user);
-    if (limit !== undefined) {
-      const ban = await attempts.take(keys, limit);
-      if (ban > 0) return tooMany('banned', Math.ceil(ban / 1000));
-    }
-    const fit = await verifier().verify(credentials);
-    // Nothing was found wrong with the password where none was checked.
-    if (limit !== undefined && fit !== undefined) await attempts.refund(keys, limit);
-    if (fit === 'busy') return tooMany('hash_queue_full', undefined);
+    if (limit === undefined) return UNLIMITED;
+    const keys = toKeys(options.realm, limit.by, exchange.client.address, user);
+    return { take: () => attempts.take(keys, limit), refund: () => attempts.refund(keys, limit) };
+  };
+
+  const verify = async (exchange: Exchange, credentials: BasicCredentials): Promise<Verdict> => {
+    const fit = await verifier().verify(credentials, toBudget(exchange, credentials.user));
     if (fit === undefined) return refuse(code, 'bad_credentials');
-    return pass(exchange, credentials.user, fit);
+    if (!('notChecked' in fit)) return pass(exchange, credentials.user, fit);
+    if (fit.notChecked === 'busy') return refuse('too_many_attempts', 'hash_queue_full');
+    return { code: 'too_many_attempts', reason: 'banned', retryAfterSeconds: Math.ceil(fit.left / 1000) };
   };
 
   return {
@@ -83,10 +84,6 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
       return known === undefined ? verify(exchange, credentials) : pass(exchange, credentials.user, known);
     },
   };
-}
-
-function tooMany(reason: 'banned' | 'hash_queue_full', retryAfterSeconds: number | undefined): Refusal {
-  return { code: 'too_many_attempts', reason, ...(retryAfterSeconds === undefined ? undefined : { retryAfterSeconds }) };
 }
 
 /** User names are hashed: they are as long as an attacker likes, and may be a password typed into the wrong field. */

@@ -184,6 +184,14 @@ describe('guessing', () => {
     expect((await ask(toBasic('test', '123£'))).status).toBe(200);
   });
 
+  test('counts the same wrong password of a page’s many requests once', async () => {
+    await start({ limit: { failures: 2, by: ['client'] } });
+    const answers = await Promise.all(Array.from({ length: 10 }, () => ask(toBasic('Aladdin', 'saved and wrong'))));
+    expect(answers.map(({ status }) => status)).toEqual(Array(10).fill(401));
+    expect((await ask(toBasic('Aladdin', 'guess'))).status).toBe(401);
+    expect((await ask(toBasic('Aladdin', 'guess'))).status).toBe(429);
+  });
+
   test('counts no success', async () => {
     await start({ limit: { failures: 2 }, cache: { ttl: '0s' } });
     for (let i = 0; i < 6; i++) expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
