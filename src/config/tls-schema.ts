@@ -8,7 +8,7 @@ const certificate = {
 };
 
 /** Certificates by name, client certificates, versions. */
-export const listenTls = z.strictObject({
+export const portTls = z.strictObject({
   ...certificate,
   more: z
     .array(z.strictObject(certificate))
@@ -20,4 +20,9 @@ export const listenTls = z.strictObject({
     .default('require')
     .describe('Whether clients without a valid certificate are turned away.'),
   minVersion: z.enum(['1.2', '1.3']).default('1.2').describe('Oldest version of TLS.'),
+});
+
+/** On the data port HTTP/2 is spoken, too. */
+export const listenTls = portTls.extend({
+  http2: z.boolean().default(true).describe('Offer HTTP/2 beside HTTP/1.1 (ALPN).'),
 });

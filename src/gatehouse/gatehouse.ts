@@ -1,7 +1,7 @@
 /** Takes a request from its route through the gates to the app, and sees to it that every exit is answered, settled and recorded once. */
-import type { ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Admitted } from '../core/admitted.ts';
+import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
@@ -60,7 +60,7 @@ export class Gatehouse {
   }
 
   /** Takes one request through; never throws. */
-  handle(exchange: Exchange, response: ServerResponse): void {
+  handle(exchange: Exchange, response: Answer): void {
     const { method, target, headers } = exchange;
     const found = this.#table.find({ method, host: headers.get('host'), target });
     if ('code' in found) this.#leave({ arrival: exchange, exchange, refusal: found }, this.#unmatched, response, []);
@@ -68,7 +68,7 @@ export class Gatehouse {
   }
 
   /** Answers a request whose head is refused. */
-  turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void {
+  turnAway(arrival: Arrival, response: Answer, refusal: Refusal): void {
     this.#leave({ arrival, refusal }, this.#unmatched, response, []);
   }
 
@@ -91,7 +91,7 @@ export class Gatehouse {
     return this.#underWay;
   }
 
-  async #take(route: HouseRoute, exchange: Exchange, response: ServerResponse): Promise<void> {
+  async #take(route: HouseRoute, exchange: Exchange, response: Answer): Promise<void> {
     this.#underWay++;
     const passage = await this.#pass(route, exchange, response);
     // Without a place in the house: such a connection lives as long as its client likes.
@@ -107,7 +107,7 @@ export class Gatehouse {
     if (this.#underWay === 0) for (const tell of this.#onIdle.splice(0)) tell();
   }
 
-  async #pass(route: HouseRoute, exchange: Exchange, response: ServerResponse): Promise<Passage> {
+  async #pass(route: HouseRoute, exchange: Exchange, response: Answer): Promise<Passage> {
     try {
       const admitted = await runGates(route, exchange);
       if ('code' in admitted) {
@@ -124,7 +124,7 @@ export class Gatehouse {
     }
   }
 
-  async #admit(route: HouseRoute, admitted: Admitted, response: ServerResponse): Promise<Passage> {
+  async #admit(route: HouseRoute, admitted: Admitted, response: Answer): Promise<Passage> {
     const { capacity } = this.#parts;
     const { claim } = admitted.exchange.facts;
     const entering = capacity.enter();
@@ -150,7 +150,7 @@ export class Gatehouse {
     return refuse('overloaded', result);
   }
 
-  #leave(departure: Departure, metrics: RouteMetrics, response: ServerResponse, challenges: readonly string[]): void {
+  #leave(departure: Departure, metrics: RouteMetrics, response: Answer, challenges: readonly string[]): void {
     const { arrival, exchange, refusal } = departure;
     if (refusal !== undefined) {
       if (refusal.code === 'body_too_large') this.#parts.metrics.limitHit('body_size');

@@ -1,7 +1,7 @@
 /** Takes the forward proxy's requests through its gates and to their destinations; every exit is answered and recorded once. */
-import type { ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Admitted } from '../core/admitted.ts';
+import type { Answer } from '../core/answer.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange, UpgradeWish } from '../core/exchange.ts';
@@ -53,12 +53,12 @@ export class ProxyHouse {
   }
 
   /** Takes one request through; never throws. */
-  handle(exchange: Exchange, response: ServerResponse): void {
+  handle(exchange: Exchange, response: Answer): void {
     void this.#take(exchange, response);
   }
 
   /** Answers a request whose head is refused. */
-  turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void {
+  turnAway(arrival: Arrival, response: Answer, refusal: Refusal): void {
     this.#leave({ arrival, refusal }, response);
   }
 
@@ -73,7 +73,7 @@ export class ProxyHouse {
     for (const end of this.#tunnels) end();
   }
 
-  async #take(exchange: Exchange, response: ServerResponse): Promise<void> {
+  async #take(exchange: Exchange, response: Answer): Promise<void> {
     const passage = await this.#pass(exchange, response);
     try {
       this.#leave({ arrival: exchange, exchange, route: this.#parts.guard.name, ...passage }, response);
@@ -83,7 +83,7 @@ export class ProxyHouse {
     }
   }
 
-  async #pass(exchange: Exchange, response: ServerResponse): Promise<Passage> {
+  async #pass(exchange: Exchange, response: Answer): Promise<Passage> {
     const { guard, routeMetrics } = this.#parts;
     try {
       const admitted = await runGates(guard, exchange);
@@ -110,7 +110,7 @@ export class ProxyHouse {
     return undefined;
   }
 
-  async #forward(admitted: Admitted, response: ServerResponse): Promise<Passage> {
+  async #forward(admitted: Admitted, response: Answer): Promise<Passage> {
     const { destination, facts } = admitted.exchange;
     const { forwarder, close } = this.#parts.openForwarder(facts.way?.addresses[0] ?? '', destination?.port ?? 0);
     try {
@@ -146,7 +146,7 @@ export class ProxyHouse {
     }
   }
 
-  #leave(departure: Departure, response: ServerResponse): void {
+  #leave(departure: Departure, response: Answer): void {
     const { arrival, exchange, refusal } = departure;
     if (refusal !== undefined) {
       const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;

@@ -1,6 +1,6 @@
 /** Writes a refusal to the sender, in the one form there is: problem details (RFC 9457) that tell an attacker nothing. */
-import type { ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
+import type { Answer } from '../core/answer.ts';
 import { REFUSALS, type Refusal, type RefusalEntry } from '../core/refusal.ts';
 
 /** What a refusal needs beside itself. */
@@ -27,7 +27,7 @@ const REASON_PHRASES: Readonly<Record<number, string>> = {
 };
 
 /** Answers through node:http. Nothing happens where a head went out already or the sender is gone. */
-export function writeRefusal(response: ServerResponse, refusal: Refusal, context: AnswerContext): void {
+export function writeRefusal(response: Answer, refusal: Refusal, context: AnswerContext): void {
   if (response.headersSent || response.destroyed) return;
   const entry = REFUSALS[refusal.code];
   const body = toProblemDetails(refusal, entry, context.requestId);
@@ -35,7 +35,7 @@ export function writeRefusal(response: ServerResponse, refusal: Refusal, context
   head.push('Content-Length', String(Buffer.byteLength(body)));
   // RFC 9112 §9.3: what is left of an unread body would be read as the next request.
   if (entry.close === true || context.mustClose) response.shouldKeepAlive = false;
-  response.writeHead(entry.status, head);
+  response.writeHead(entry.status, undefined, head);
   response.end(context.isHead ? undefined : body, 'latin1');
 }
 

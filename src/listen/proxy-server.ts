@@ -8,11 +8,11 @@ import type { LimitsConfig } from '../config/config.ts';
 import type { SocketAddress } from '../config/scalars.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
-import { HeaderFields } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../core/target.ts';
 import { type Destination, parseDestination } from '../tunnel/destination.ts';
-import { findFramingProblem } from './head-check.ts';
+import { RequestOrigin } from './content-origin.ts';
+import { findUnsound, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { BodyWatch, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import { createStrictServer, startListening } from './strict-server.ts';
@@ -96,47 +96,41 @@ export class ProxyServer {
 
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { handler } = this.#parts;
-    const headers = new HeaderFields(request.rawHeaders);
+    const head = toIncomingHead(request);
+    const { headers } = head;
     const arrival = this.#toArrival(request);
-    const aim = this.#checkHead(request, headers, toAbsoluteAim);
+    const aim = this.#checkHead(head, toAbsoluteAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
-    const body = new IncomingBody(request, response, this.#bodies, expectsContinue);
+    const body = new IncomingBody(new RequestOrigin(request, response, expectsContinue), this.#bodies);
     handler.handle({ ...arrival, ...aim, headers, body, facts: {} }, response);
   }
 
-  #onConnect(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  #onConnect(request: IncomingMessage, socket: Duplex, early: Buffer): void {
     const { handler } = this.#parts;
     const response = new ServerResponse(request);
     response.assignSocket(socket as Socket);
     response.shouldKeepAlive = false;
     response.on('finish', () => socket.end());
     socket.on('error', () => socket.destroy());
-    const headers = new HeaderFields(request.rawHeaders);
+    const head = toIncomingHead(request);
+    const { headers } = head;
     const arrival = this.#toArrival(request);
-    const aim = this.#checkHead(request, headers, toConnectAim);
+    const aim = this.#checkHead(head, toConnectAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
-    const body = new IncomingBody(request, response, this.#bodies, false);
+    const body = new IncomingBody(new RequestOrigin(request, response, false), this.#bodies);
     // Bytes of it would be taken for the tunnel's.
     if (body.declaredLength !== 0)
       return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
-    const upgrade = new SocketUpgrade('', socket, response, head);
+    const upgrade = new SocketUpgrade('', socket, response, early);
     handler.handle({ ...arrival, ...aim, headers, body, upgrade, facts: {} }, response);
   }
 
-  #checkHead(request: IncomingMessage, headers: HeaderFields, toAim: (url: string) => Aim | undefined): Aim | Refusal {
+  #checkHead(head: IncomingHead, toAim: (url: string) => Aim | undefined): Aim | Refusal {
     const { limits, onLimit } = this.#parts;
-    const url = request.url ?? '';
-    if (headers.size > limits.maxHeaderFields) {
-      onLimit('header_fields');
-      return refuse('header_too_large', 'header_too_large', `${headers.size} header fields`);
-    }
-    if (url.length > limits.maxTarget) {
-      onLimit('target');
-      return refuse('target_too_long', 'target_too_long', `${url.length} bytes`);
-    }
-    const framing = findFramingProblem(request, headers);
-    if (framing !== undefined) return refuse('malformed_request', 'framing', framing);
-    return toAim(url) ?? refuse('malformed_request', 'malformed', 'neither http://host/path nor CONNECT host:port');
+    const unsound = findUnsound(head, limits, onLimit);
+    return (
+      unsound ?? toAim(head.url) ?? refuse('malformed_request', 'malformed', 'neither http://host/path nor CONNECT host:port')
+    );
   }
 
   #toArrival(request: IncomingMessage): Arrival {

@@ -4,24 +4,28 @@ import { type IncomingMessage, type Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig, SocketListen } from '../config/config.ts';
+import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
-import { HeaderFields } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
-import { checkHead } from './head-check.ts';
+import { RequestOrigin } from './content-origin.ts';
+import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
+import { type Http2Request, Http2Sessions } from './http2.ts';
+import { Http2Answer } from './http2-answer.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
-import { createStrictServer, startListening } from './strict-server.ts';
+import { createStrictServer, divert, startListening } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
 
 /** Where arrivals go; the gatehouse is one. */
 export interface ArrivalHandler {
-  handle(exchange: Exchange, response: ServerResponse): void;
+  handle(exchange: Exchange, response: Answer): void;
   /** The head is refused: no route is looked at. */
-  turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void;
+  turnAway(arrival: Arrival, response: Answer, refusal: Refusal): void;
   /** There is not even a request: the refusal goes straight to the socket. */
   turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
 }
@@ -42,7 +46,7 @@ export type ListenPhase = 'open' | 'closing' | 'refusing';
 
 interface Latest {
   readonly response: ServerResponse;
-  body?: IncomingBody;
+  readonly body: IncomingBody;
 }
 
 /** The listening data port. */
@@ -52,6 +56,7 @@ export class ListenServer {
   readonly #resolveClient: ClientResolver;
   readonly #bodies: BodyWatch;
   readonly #heap: HeapGuard;
+  readonly #http2: Http2Sessions;
   /** What each connection was last asked: an error in its later bytes must not be answered into the middle of that answer, nor after the last one. */
   readonly #latest = new WeakMap<Duplex, Latest>();
   #phase: ListenPhase = 'open';
@@ -65,6 +70,11 @@ export class ListenServer {
     this.#server = createStrictServer(limits, tls, {
       shouldUpgradeCallback: ({ method, headers }) => isRelayedUpgrade(method, headers.upgrade),
     });
+    this.#http2 = new Http2Sessions(limits, clock, (request) => this.#onHttp2Request(request));
+    divert<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
+      if (socket.alpnProtocol === 'h2') this.#http2.open(socket);
+      else proceed();
+    });
     this.#bind();
   }
 
@@ -77,13 +87,16 @@ export class ListenServer {
   enter(phase: ListenPhase): void {
     this.#phase = phase;
     if (phase === 'refusing') this.#server.close();
-    if (phase !== 'open') this.#server.closeIdleConnections();
+    if (phase === 'open') return;
+    this.#server.closeIdleConnections();
+    this.#http2.close();
   }
 
   /** Destroys whatever is left. */
   destroy(): void {
     this.#server.close();
     this.#server.closeAllConnections();
+    this.#http2.destroy();
     this.#bodies.close();
     this.#heap.close();
   }
@@ -103,13 +116,18 @@ export class ListenServer {
     this.#server.on('request', (request, response) => this.#onRequest(request, response, false));
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, true));
     this.#server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-      this.#parts.handler.turnAway(this.#toArrival(request), response, refuse('expectation_failed', 'expectation_failed'));
+      this.#parts.handler.turnAway(
+        this.#toArrival(toIncomingHead(request)),
+        response,
+        refuse('expectation_failed', 'expectation_failed'),
+      );
     });
     this.#server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onUpgrade(request, socket, head),
     );
     this.#server.on('connect', (request: IncomingMessage, socket: Duplex) => {
-      this.#parts.handler.turnAwaySocket(this.#toArrival(request), socket, refuse('malformed_request', 'malformed', 'CONNECT'));
+      const arrival = this.#toArrival(toIncomingHead(request));
+      this.#parts.handler.turnAwaySocket(arrival, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#onClientError(error, socket));
     this.#server.on('connection', (socket: Socket) => {
@@ -130,41 +148,56 @@ export class ListenServer {
   }
 
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, upgrade?: SocketUpgrade): void {
-    const { handler, limits, onLimit } = this.#parts;
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
-    const latest: Latest = { response };
-    this.#latest.set(request.socket, latest);
-    const headers = new HeaderFields(request.rawHeaders);
-    const arrival = this.#toArrival(request, headers);
+    const body = new IncomingBody(new RequestOrigin(request, response, expectsContinue), this.#bodies);
+    this.#latest.set(request.socket, { response, body });
+    this.#accept(toIncomingHead(request), body, response, upgrade);
+  }
+
+  #onHttp2Request({ head, headBytes, origin, stream }: Http2Request): void {
+    const { handler, limits, onLimit } = this.#parts;
+    const response = new Http2Answer(stream, head.headers.get('te'));
+    if (headBytes > limits.maxHeaderBytes) {
+      onLimit('header_bytes');
+      return handler.turnAway(this.#toArrival(head), response, refuse('header_too_large', 'header_too_large'));
+    }
+    if (head.headers.get('expect') !== undefined && !origin.expectsContinue) {
+      const refusal = refuse('expectation_failed', 'expectation_failed');
+      return handler.turnAway(this.#toArrival(head), response, refusal);
+    }
+    this.#accept(head, new IncomingBody(origin, this.#bodies), response);
+  }
+
+  /** One request, whatever version of HTTP it came by. */
+  #accept(head: IncomingHead, body: IncomingBody, response: Answer, upgrade?: SocketUpgrade): void {
+    const { handler, limits, onLimit } = this.#parts;
+    const arrival = this.#toArrival(head);
     if (this.#phase !== 'open') {
       response.shouldKeepAlive = false;
       if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
     }
-    const target = checkHead(request, headers, limits, onLimit);
+    const target = checkHead(head, limits, onLimit);
     if ('code' in target) return handler.turnAway(arrival, response, target);
     if (this.#heap.isFull) {
       onLimit('heap');
       return handler.turnAway(arrival, response, refuse('overloaded', 'heap_full'));
     }
-    const body = new IncomingBody(request, response, this.#bodies, expectsContinue);
-    latest.body = body;
     // Content before the new protocol would be read as part of it.
     if (upgrade !== undefined && body.declaredLength !== 0)
       return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with an upgrade'));
-    const exchange = { ...arrival, target, headers, body, facts: {} };
+    const exchange = { ...arrival, target, headers: head.headers, body, facts: {} };
     handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);
   }
 
-  #toArrival(request: IncomingMessage, headers?: HeaderFields): Arrival {
+  #toArrival({ method, headers, socket }: IncomingHead): Arrival {
     const { clock } = this.#parts;
-    const { socket } = request;
     // The address is gone once the peer is.
     const peer = socket.remoteAddress ?? 'unknown';
-    const client = this.#resolveClient(peer, 'encrypted' in socket, headers ?? new HeaderFields(request.rawHeaders));
+    const client = this.#resolveClient(peer, 'encrypted' in socket, headers);
     return {
       requestId: randomUUID(),
-      method: request.method ?? '',
+      method,
       client,
       receivedAt: clock.now(),
       startedAt: clock.monotonic(),
@@ -207,5 +240,5 @@ function endLatest({ response, body }: Latest, socket: Duplex, error: NodeJS.Err
   if (response.writableFinished) return;
   response.shouldKeepAlive = false;
   response.once('finish', () => socket.end());
-  body?.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
+  body.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
 }

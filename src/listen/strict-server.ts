@@ -1,7 +1,7 @@
 /** node:http made strict, the same for every port that strangers reach. */
 import { createServer, type Server, type ServerOptions } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { LimitsConfig } from '../config/config.ts';
 import type { SocketAddress } from '../config/scalars.ts';
 import type { TlsContexts } from './tls.ts';
@@ -31,6 +31,24 @@ export function createStrictServer(limits: LimitsConfig, tls: TlsContexts | unde
   server.maxHeadersCount = 0;
   server.maxConnections = limits.maxConnections;
   return server;
+}
+
+/**
+ * Puts `take` before what Node itself does with a new connection; whoever is not called on by `proceed` never reaches the
+ * parser. To be called before listeners of our own are added: those hear of every connection, as before.
+ */
+export function divert<S extends Socket>(
+  server: Server | TlsServer,
+  event: 'connection' | 'secureConnection',
+  take: (socket: S, proceed: () => void) => void,
+): void {
+  const own = server.listeners(event);
+  server.removeAllListeners(event);
+  server.on(event, (socket: S) => {
+    take(socket, () => {
+      for (const listener of own) Reflect.apply(listener, server, [socket]);
+    });
+  });
 }
 
 /** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */

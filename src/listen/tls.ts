@@ -19,6 +19,8 @@ export interface TlsSettings {
   readonly clientCa: Buffer | undefined;
   readonly clientCertificate: 'require' | 'request';
   readonly minVersion: '1.2' | '1.3';
+  /** Offers HTTP/2. */
+  readonly http2: boolean;
 }
 
 /** What is wrong with a pair or the authorities. */
@@ -60,7 +62,7 @@ export class TlsContexts {
     const { clientCa, clientCertificate } = this.#settings;
     return {
       ...toContextOptions(this.#settings, 0),
-      ALPNProtocols: ['http/1.1'],
+      ALPNProtocols: this.#settings.http2 ? ['h2', 'http/1.1'] : ['http/1.1'],
       requestCert: clientCa !== undefined,
       rejectUnauthorized: clientCa !== undefined && clientCertificate === 'require',
       // Never throws: an odd name must not end the process (CVE-2026-21637).
