@@ -239,6 +239,15 @@ export const ConfigSchema = z.strictObject({
     .strictObject({
       address: listenAddress().prefault('0.0.0.0:8080').describe('Where requests come in.'),
       trustedProxies: z.array(addressRange()).default([]).describe('Whose X-Forwarded-* is believed.'),
+      proxyProtocol: z
+        .strictObject({
+          from: z
+            .array(addressRange())
+            .min(1)
+            .describe('Balancers whose connections begin with its header; nobody else may send one.'),
+        })
+        .optional()
+        .describe('PROXY protocol, versions 1 and 2: takes the address of the client from a balancer that speaks TCP only.'),
       tls: listenTls.optional().describe('TLS on the data port; rotated files are taken up without a restart.'),
     })
     .prefault({}),

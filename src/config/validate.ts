@@ -27,15 +27,16 @@ function checkAddresses({ listen, admin }: Config): Rating[] {
   if (listen.address.port !== 0 && isSame(listen.address, admin.address)) {
     found.push(error(['admin', 'address'], 'the admin port is the data port', 'metrics and health need a port of their own'));
   }
-  for (const [index, range] of listen.trustedProxies.entries()) {
-    if (EVERYBODY.has(range))
-      found.push(
-        warning(
-          ['listen', 'trustedProxies', index],
-          'everybody is a trusted proxy, so anybody can claim to be any client',
-          'name the ranges your proxies are in',
-        ),
-      );
+  const trusted: readonly (readonly [Path, readonly string[]])[] = [
+    [['listen', 'trustedProxies'], listen.trustedProxies],
+    [['listen', 'proxyProtocol', 'from'], listen.proxyProtocol?.from ?? []],
+  ];
+  for (const [path, ranges] of trusted) {
+    for (const [index, range] of ranges.entries()) {
+      if (!EVERYBODY.has(range)) continue;
+      const message = 'everybody is a trusted proxy, so anybody can claim to be any client';
+      found.push(warning([...path, index], message, 'name the ranges your proxies are in'));
+    }
   }
   return found;
 }

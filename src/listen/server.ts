@@ -10,6 +10,8 @@ import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
+import { AddressRanges } from './address-ranges.ts';
+import { AnnouncedPeers } from './announced-peers.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { RequestOrigin } from './content-origin.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
@@ -57,6 +59,7 @@ export class ListenServer {
   readonly #bodies: BodyWatch;
   readonly #heap: HeapGuard;
   readonly #http2: Http2Sessions;
+  readonly #announced: AnnouncedPeers;
   /** What each connection was last asked: an error in its later bytes must not be answered into the middle of that answer, nor after the last one. */
   readonly #latest = new WeakMap<Duplex, Latest>();
   #phase: ListenPhase = 'open';
@@ -70,10 +73,20 @@ export class ListenServer {
     this.#server = createStrictServer(limits, tls, {
       shouldUpgradeCallback: ({ method, headers }) => isRelayedUpgrade(method, headers.upgrade),
     });
+    this.#announced = new AnnouncedPeers({
+      from: new AddressRanges(parts.listen.proxyProtocol?.from ?? []),
+      isTls: tls !== undefined,
+      timeout: limits.headTimeout,
+      clock,
+    });
     this.#http2 = new Http2Sessions(limits, clock, (request) => this.#onHttp2Request(request));
     divert<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
-      if (socket.alpnProtocol === 'h2') this.#http2.open(socket);
+      if (!this.#announced.adopt(socket)) socket.destroy();
+      else if (socket.alpnProtocol === 'h2') this.#http2.open(socket);
       else proceed();
+    });
+    divert(this.#server, 'connection', (socket, proceed) => {
+      this.#announced.take(socket, { onReady: proceed, onBad: (detail) => this.#onBadPreamble(socket, detail) });
     });
     this.#bind();
   }
@@ -193,7 +206,7 @@ export class ListenServer {
   #toArrival({ method, headers, socket }: IncomingHead): Arrival {
     const { clock } = this.#parts;
     // The address is gone once the peer is.
-    const peer = socket.remoteAddress ?? 'unknown';
+    const peer = this.#announced.find(socket) ?? socket.remoteAddress ?? 'unknown';
     const client = this.#resolveClient(peer, 'encrypted' in socket, headers);
     return {
       requestId: randomUUID(),
@@ -205,7 +218,6 @@ export class ListenServer {
   }
 
   #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
-    const { clock, handler } = this.#parts;
     // A reset connection has nobody to answer.
     if (error.code === 'ECONNRESET' || !socket.writable) {
       socket.destroy();
@@ -214,10 +226,22 @@ export class ListenServer {
     const latest = this.#latest.get(socket);
     if (latest !== undefined && !(latest.response.writableFinished && latest.response.shouldKeepAlive))
       return endLatest(latest, socket, error);
-    const peer = (socket as Socket).remoteAddress ?? 'unknown';
+    this.#turnAwaySocket(socket as Socket, this.#toRefusal(error));
+  }
+
+  /** The end of a connection whose bytes are not what it should carry. */
+  #turnAwaySocket(socket: Socket, refusal: Refusal): void {
+    const { clock, handler } = this.#parts;
+    const peer = this.#announced.find(socket) ?? socket.remoteAddress ?? 'unknown';
     const client = { address: peer, peer, viaTrustedProxy: false, scheme: 'http' } as const;
     const arrival = { requestId: randomUUID(), method: '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };
-    handler.turnAwaySocket(arrival, socket, this.#toRefusal(error));
+    handler.turnAwaySocket(arrival, socket, refusal);
+  }
+
+  #onBadPreamble(socket: Socket, detail: string): void {
+    socket.on('error', () => socket.destroy());
+    socket.once('finish', () => socket.destroy());
+    this.#turnAwaySocket(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
   }
 
   #toRefusal(error: NodeJS.ErrnoException): Refusal {
