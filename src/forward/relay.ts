@@ -152,12 +152,9 @@ export class Relay implements AnswerListener {
       this.#upgrade.end();
       return this.#onClosed();
     }
-    if (this.#canWrite()) {
-      if (trailers.length > 0 && this.#takesTrailers())
-        this.#response.addTrailers(this.#parts.answerPolicy.toSenderTrailers(trailers));
-      if (this.#whole === undefined) this.#response.end();
-      else this.#response.end(this.#whole.toString('latin1'), 'latin1');
-    }
+    // For node:http an answer that was ended is over, and its connection idle: one of these is closed at once when the gate stops.
+    if (this.#isWaiting) this.#response.once('drain', () => this.#end(trailers));
+    else this.#end(trailers);
     this.#resolve({ kind: 'answered', status: this.#status, upstreamMs: this.#elapsed() });
   }
 
@@ -173,6 +170,14 @@ export class Relay implements AnswerListener {
     }
     const [code, reason] = REFUSAL_OF[failure.kind];
     this.#resolve({ kind: 'failed', refusal: refuse(code, reason, failure.detail), failure, upstreamMs });
+  }
+
+  #end(trailers: RawHeaders): void {
+    if (!this.#canWrite()) return;
+    if (trailers.length > 0 && this.#takesTrailers())
+      this.#response.addTrailers(this.#parts.answerPolicy.toSenderTrailers(trailers));
+    if (this.#whole === undefined) this.#response.end();
+    else this.#response.end(this.#whole.toString('latin1'), 'latin1');
   }
 
   #passOn(upgrade: UpgradeWish, chunk: Buffer): boolean {
