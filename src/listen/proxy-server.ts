@@ -12,9 +12,11 @@ import { HeaderFields } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../core/target.ts';
 import { type Destination, parseDestination } from '../tunnel/destination.ts';
+import { ClientErrors, type Latest } from './client-errors.ts';
 import { findFramingProblem } from './head-check.ts';
 import { BodyWatch, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
+import type { ListenPhase } from './server.ts';
 import { createStrictServer, startListening } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { SocketUpgrade } from './upgrade.ts';
@@ -51,19 +53,31 @@ export class ProxyServer {
   readonly #parts: ProxyServerParts;
   readonly #server: Server | TlsServer;
   readonly #bodies: BodyWatch;
+  readonly #clientErrors: ClientErrors;
+  /** The last answer that each open connection was asked for. */
+  readonly #answers = new Map<Socket, ServerResponse>();
+  #phase: ListenPhase = 'open';
 
   constructor(parts: ProxyServerParts) {
-    const { limits, tls, clock, onLimit, onConnections } = parts;
+    const { limits, tls, clock, handler, onLimit, onConnections } = parts;
     this.#parts = parts;
     this.#bodies = new BodyWatch(limits, clock, onLimit);
+    this.#clientErrors = new ClientErrors({
+      clock,
+      onLimit,
+      turnAwaySocket: (arrival, socket, refusal) => handler.turnAwaySocket(arrival, socket, refusal),
+    });
     // An upgrade through the proxy goes by CONNECT; in absolute form it is served as if it had not been asked for.
     this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: () => false });
     this.#server.on('request', (request, response) => this.#onRequest(request, response, false));
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, true));
+    this.#server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+      handler.turnAway(this.#toArrival(request), response, refuse('expectation_failed', 'expectation_failed'));
+    });
     this.#server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onConnect(request, socket, head),
     );
-    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#onClientError(error, socket));
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#clientErrors.handle(error, socket));
     this.#server.on('connection', (socket: Socket) => {
       onConnections(1);
       socket.once('close', () => onConnections(-1));
@@ -81,26 +95,36 @@ export class ProxyServer {
     if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
   }
 
-  /** Takes no more connections; those that are open go on. */
-  close(): void {
-    this.#server.close();
+  /** Moves on in shutting down; answers under way are finished, and their connections close behind them. */
+  enter(phase: ListenPhase): void {
+    this.#phase = phase;
+    if (phase === 'refusing') this.#server.close();
+    if (phase === 'open') return;
+    for (const response of this.#answers.values()) response.shouldKeepAlive = false;
     this.#server.closeIdleConnections();
   }
 
-  /** Destroys what node:http knows of; tunnels end with their other side. */
+  /** Destroys what node:http knows of; tunnels are the house's to end. */
   destroy(): void {
-    this.close();
+    this.#server.close();
     this.#server.closeAllConnections();
     this.#bodies.close();
   }
 
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { handler } = this.#parts;
+    // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
+    if (!request.socket.writable) return;
+    const latest: Latest = { response };
+    this.#clientErrors.follow(request.socket, latest);
     const headers = new HeaderFields(request.rawHeaders);
     const arrival = this.#toArrival(request);
+    this.#watchEnd(response, request.socket);
+    if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
     const aim = this.#checkHead(request, headers, toAbsoluteAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
     const body = new IncomingBody(request, response, this.#bodies, expectsContinue);
+    latest.body = body;
     handler.handle({ ...arrival, ...aim, headers, body, facts: {} }, response);
   }
 
@@ -113,6 +137,7 @@ export class ProxyServer {
     socket.on('error', () => socket.destroy());
     const headers = new HeaderFields(request.rawHeaders);
     const arrival = this.#toArrival(request);
+    if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
     const aim = this.#checkHead(request, headers, toConnectAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
     const body = new IncomingBody(request, response, this.#bodies, false);
@@ -121,6 +146,16 @@ export class ProxyServer {
       return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
     const upgrade = new SocketUpgrade('', socket, response, head);
     handler.handle({ ...arrival, ...aim, headers, body, upgrade, facts: {} }, response);
+  }
+
+  /** Its head may have promised to keep the connection, before the gate began to shut down. */
+  #watchEnd(response: ServerResponse, socket: Socket): void {
+    if (this.#phase !== 'open') response.shouldKeepAlive = false;
+    if (!this.#answers.has(socket)) socket.once('close', () => this.#answers.delete(socket));
+    this.#answers.set(socket, response);
+    response.once('finish', () => {
+      if (this.#phase !== 'open' && this.#answers.get(socket) === response) socket.end();
+    });
   }
 
   #checkHead(request: IncomingMessage, headers: HeaderFields, toAim: (url: string) => Aim | undefined): Aim | Refusal {
@@ -151,18 +186,6 @@ export class ProxyServer {
       receivedAt: clock.now(),
       startedAt: clock.monotonic(),
     };
-  }
-
-  #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
-    if (error.code === 'ECONNRESET' || !socket.writable) {
-      socket.destroy();
-      return;
-    }
-    const { clock, handler } = this.#parts;
-    const peer = (socket as Socket).remoteAddress ?? 'unknown';
-    const client = { address: peer, peer, viaTrustedProxy: false, scheme: 'http' } as const;
-    const arrival = { requestId: randomUUID(), method: '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };
-    handler.turnAwaySocket(arrival, socket, refuse('malformed_request', 'framing', error.code ?? 'unreadable'));
   }
 }
 

@@ -10,6 +10,7 @@ import type { Arrival, Exchange } from '../core/exchange.ts';
 import { HeaderFields } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
+import { ClientErrors, type Latest } from './client-errors.ts';
 import { checkHead } from './head-check.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
@@ -40,11 +41,6 @@ export interface ListenParts {
 /** How far shutting down has come: `closing` still serves but keeps no connection, `refusing` answers 503. */
 export type ListenPhase = 'open' | 'closing' | 'refusing';
 
-interface Latest {
-  readonly response: ServerResponse;
-  body?: IncomingBody;
-}
-
 /** The listening data port. */
 export class ListenServer {
   readonly #parts: ListenParts;
@@ -52,14 +48,18 @@ export class ListenServer {
   readonly #resolveClient: ClientResolver;
   readonly #bodies: BodyWatch;
   readonly #heap: HeapGuard;
-  /** What each connection was last asked: an error in its later bytes must not be answered into the middle of that answer, nor after the last one. */
-  readonly #latest = new WeakMap<Duplex, Latest>();
+  readonly #clientErrors: ClientErrors;
   #phase: ListenPhase = 'open';
 
   constructor(parts: ListenParts) {
     const { limits, clock, tls } = parts;
     this.#parts = parts;
     this.#resolveClient = createClientResolver(parts.listen.trustedProxies);
+    this.#clientErrors = new ClientErrors({
+      clock,
+      onLimit: parts.onLimit,
+      turnAwaySocket: (arrival, socket, refusal) => parts.handler.turnAwaySocket(arrival, socket, refusal),
+    });
     this.#bodies = new BodyWatch(limits, clock, parts.onLimit);
     this.#heap = new HeapGuard(limits.heapShed, clock);
     this.#server = createStrictServer(limits, tls, {
@@ -111,7 +111,7 @@ export class ListenServer {
     this.#server.on('connect', (request: IncomingMessage, socket: Duplex) => {
       this.#parts.handler.turnAwaySocket(this.#toArrival(request), socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
-    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#onClientError(error, socket));
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#clientErrors.handle(error, socket));
     this.#server.on('connection', (socket: Socket) => {
       onConnections(1);
       socket.once('close', () => onConnections(-1));
@@ -134,7 +134,7 @@ export class ListenServer {
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
     const latest: Latest = { response };
-    this.#latest.set(request.socket, latest);
+    this.#clientErrors.follow(request.socket, latest);
     const headers = new HeaderFields(request.rawHeaders);
     const arrival = this.#toArrival(request, headers);
     if (this.#phase !== 'open') {
@@ -170,42 +170,4 @@ export class ListenServer {
       startedAt: clock.monotonic(),
     };
   }
-
-  #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
-    const { clock, handler } = this.#parts;
-    // A reset connection has nobody to answer.
-    if (error.code === 'ECONNRESET' || !socket.writable) {
-      socket.destroy();
-      return;
-    }
-    const latest = this.#latest.get(socket);
-    if (latest !== undefined && !(latest.response.writableFinished && latest.response.shouldKeepAlive))
-      return endLatest(latest, socket, error);
-    const peer = (socket as Socket).remoteAddress ?? 'unknown';
-    const client = { address: peer, peer, viaTrustedProxy: false, scheme: 'http' } as const;
-    const arrival = { requestId: randomUUID(), method: '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };
-    handler.turnAwaySocket(arrival, socket, this.#toRefusal(error));
-  }
-
-  #toRefusal(error: NodeJS.ErrnoException): Refusal {
-    const { onLimit } = this.#parts;
-    switch (error.code) {
-      case 'HPE_HEADER_OVERFLOW':
-        onLimit('header_bytes');
-        return refuse('header_too_large', 'header_too_large');
-      case 'ERR_HTTP_REQUEST_TIMEOUT':
-        onLimit('head_timeout');
-        return refuse('request_timeout', 'head_timeout');
-      default:
-        return refuse('malformed_request', 'framing', error.code ?? 'unreadable');
-    }
-  }
-}
-
-/** Bad bytes behind a request that is still at work: its own answer comes first and whole, then the connection ends. */
-function endLatest({ response, body }: Latest, socket: Duplex, error: NodeJS.ErrnoException): void {
-  if (response.writableFinished) return;
-  response.shouldKeepAlive = false;
-  response.once('finish', () => socket.end());
-  body?.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
 }
