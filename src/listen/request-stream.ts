@@ -17,6 +17,7 @@ export class IncomingStream implements ContentStream, BodyInProgress {
   readonly #onStart: () => void;
   #consumer: ContentConsumer | undefined;
   #pausedAt: Milliseconds | undefined;
+  #brokenBy: Reason | undefined;
 
   constructor(request: IncomingMessage, length: number | undefined, watch: BodyWatch, onStart: () => void) {
     this.#request = request;
@@ -32,7 +33,8 @@ export class IncomingStream implements ContentStream, BodyInProgress {
   start(consumer: ContentConsumer): void {
     const request = this.#request;
     this.#consumer = consumer;
-    if (request.destroyed && !request.readableEnded) return this.fail('body_aborted');
+    if (request.destroyed && !request.readableEnded) this.#brokenBy ??= 'body_aborted';
+    if (this.#brokenBy !== undefined) return this.fail(this.#brokenBy);
     this.#onStart();
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
@@ -58,7 +60,9 @@ export class IncomingStream implements ContentStream, BodyInProgress {
     this.#request.resume();
   }
 
+  /** Breaks it off; before `start`, it breaks then. */
   fail(reason: Reason): void {
+    this.#brokenBy ??= reason;
     this.#finish()?.fail(reason);
   }
 
