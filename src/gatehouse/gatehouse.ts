@@ -74,7 +74,7 @@ export class Gatehouse {
 
   /** Answers bytes that are no request. */
   turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void {
-    writeSocketRefusal(socket, refusal, arrival.requestId);
+    writeSocketRefusal(socket, refusal, arrival.requestId, this.#parts.clock);
     record({ arrival, refusal }, this.#unmatched, this.#parts);
   }
 

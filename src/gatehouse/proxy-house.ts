@@ -68,7 +68,7 @@ export class ProxyHouse {
 
   /** Answers bytes that are no request. */
   turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void {
-    writeSocketRefusal(socket, refusal, arrival.requestId);
+    writeSocketRefusal(socket, refusal, arrival.requestId, this.#parts.clock);
     record({ arrival, refusal }, this.#parts.routeMetrics, this.#parts);
   }
 

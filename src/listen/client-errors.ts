@@ -6,6 +6,7 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival } from '../core/exchange.ts';
 import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
+import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import type { OnLimit } from './limits.ts';
 
 /** What a connection was last asked. */
@@ -26,6 +27,8 @@ export class ClientErrors {
   readonly #parts: ClientErrorParts;
   /** An error in later bytes must not be answered into the middle of that answer, nor after the last one. */
   readonly #latest = new WeakMap<Duplex, Latest>();
+  /** Their last answer is on its way; whatever still comes on them is thrown away. */
+  readonly #ending = new WeakSet<Duplex>();
 
   constructor(parts: ClientErrorParts) {
     this.#parts = parts;
@@ -38,6 +41,7 @@ export class ClientErrors {
 
   /** Deals with node:http's `clientError`. */
   handle(error: NodeJS.ErrnoException, socket: Duplex): void {
+    if (this.#ending.has(socket)) return;
     // A reset connection has nobody to answer.
     if (error.code === 'ECONNRESET' || !socket.writable) {
       socket.destroy();
@@ -45,7 +49,8 @@ export class ClientErrors {
     }
     const latest = this.#latest.get(socket);
     if (latest !== undefined && !(latest.response.writableFinished && latest.response.shouldKeepAlive))
-      return endLatest(latest, socket, error);
+      return this.#endLatest(latest, socket, error);
+    this.#ending.add(socket);
     const { clock, turnAwaySocket } = this.#parts;
     const peer = (socket as Socket).remoteAddress ?? 'unknown';
     const scheme = 'encrypted' in socket ? 'https' : 'http';
@@ -67,12 +72,12 @@ export class ClientErrors {
         return refuse('malformed_request', 'framing', error.code ?? 'unreadable');
     }
   }
-}
-
-/** Bad bytes behind a request that is still at work: its own answer comes first and whole, then the connection ends. */
-function endLatest({ response, body }: Latest, socket: Duplex, error: NodeJS.ErrnoException): void {
-  if (response.writableFinished) return;
-  response.shouldKeepAlive = false;
-  response.once('finish', () => socket.end());
-  body?.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
+  /** Bad bytes behind a request that is still at work: its own answer comes first and whole, then the connection ends. */
+  #endLatest({ response, body }: Latest, socket: Duplex, error: NodeJS.ErrnoException): void {
+    if (response.writableFinished) return;
+    this.#ending.add(socket);
+    response.shouldKeepAlive = false;
+    response.once('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
+    body?.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
+  }
 }

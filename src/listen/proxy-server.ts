@@ -11,6 +11,7 @@ import type { Arrival, Exchange } from '../core/exchange.ts';
 import { HeaderFields } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../core/target.ts';
+import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import { type Destination, parseDestination } from '../tunnel/destination.ts';
 import { ClientErrors, type Latest } from './client-errors.ts';
 import { findFramingProblem } from './head-check.ts';
@@ -133,7 +134,7 @@ export class ProxyServer {
     const response = new ServerResponse(request);
     response.assignSocket(socket as Socket);
     response.shouldKeepAlive = false;
-    response.on('finish', () => socket.end());
+    response.on('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
     socket.on('error', () => socket.destroy());
     const headers = new HeaderFields(request.rawHeaders);
     const arrival = this.#toArrival(request);

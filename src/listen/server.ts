@@ -9,6 +9,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { HeaderFields } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
+import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { ClientErrors, type Latest } from './client-errors.ts';
 import { checkHead } from './head-check.ts';
@@ -124,7 +125,7 @@ export class ListenServer {
     const response = new ServerResponse(request);
     response.assignSocket(socket as Socket);
     response.shouldKeepAlive = false;
-    response.on('finish', () => socket.end());
+    response.on('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
     socket.on('error', () => socket.destroy());
     this.#onRequest(request, response, false, new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head));
   }

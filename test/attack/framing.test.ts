@@ -3,6 +3,7 @@ import { startApp, type TestApp } from '../support/app.ts';
 import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import type { TestGate } from '../support/gate.ts';
 import { DOOR_NAMES, DOORS, startDoor, toDoorRoute, toLines } from './doors.ts';
+import { FRAMING_CASES, SMUGGLED } from './framing-cases.ts';
 
 let app: TestApp;
 let gate: TestGate;
@@ -16,74 +17,9 @@ beforeEach(() => {
 });
 
 const LINE = 'POST /hooks/billing HTTP/1.1';
-const SMUGGLED = 'GET /admin HTTP/1.1\r\nHost: a\r\n\r\n';
 
 /** Says for a content which field lines let a request pass. */
 type ToCredentials = (body: string) => string[];
-
-/** Heads (after the request line) with a body that must all be 400 and the connection closed. */
-const CASES: readonly (readonly [string, (credentials: string[]) => readonly string[], string])[] = [
-  [
-    'Content-Length beside Transfer-Encoding (CL.TE)',
-    () => [LINE, 'Host: a', 'Content-Length: 5', 'Transfer-Encoding: chunked'],
-    `0\r\n\r\n${SMUGGLED}`,
-  ],
-  [
-    'Transfer-Encoding beside Content-Length (TE.CL)',
-    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', 'Content-Length: 3'],
-    `8\r\nSMUGGLED\r\n0\r\n\r\n`,
-  ],
-  ['a coding other than chunked', () => [LINE, 'Host: a', 'Transfer-Encoding: gzip, chunked'], '0\r\n\r\n'],
-  ['chunked that is not last', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked, identity'], '0\r\n\r\n'],
-  ['chunked twice', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', 'Transfer-Encoding: chunked'], '0\r\n\r\n'],
-  ['an obfuscated coding name', () => [LINE, 'Host: a', 'Transfer-Encoding: xchunked'], '0\r\n\r\n'],
-  ['Transfer-Encoding on HTTP/1.0', () => ['POST /hooks/billing HTTP/1.0', 'Host: a', 'Transfer-Encoding: chunked'], '0\r\n\r\n'],
-  ['two Content-Length that differ', () => [LINE, 'Host: a', 'Content-Length: 5', 'Content-Length: 6'], 'hello'],
-  ['two Content-Length that agree', () => [LINE, 'Host: a', 'Content-Length: 5', 'Content-Length: 5'], 'hello'],
-  ['a Content-Length list', () => [LINE, 'Host: a', 'Content-Length: 5, 5'], 'hello'],
-  ['a signed Content-Length', () => [LINE, 'Host: a', 'Content-Length: +5'], 'hello'],
-  ['a hexadecimal Content-Length', () => [LINE, 'Host: a', 'Content-Length: 0x5'], 'hello'],
-  ['a negative Content-Length', () => [LINE, 'Host: a', 'Content-Length: -1'], 'hello'],
-  ['an underscore in Content-Length', () => [LINE, 'Host: a', 'Content-Length: 1_0'], 'hello'],
-  ['a folded header line (obs-fold)', () => [LINE, 'Host: a', 'X-Folded: a\r\n b', 'Content-Length: 0'], ''],
-  ['a space before the colon', () => [LINE, 'Host : a', 'Content-Length: 0'], ''],
-  ['a header line without a colon', () => [LINE, 'Host: a', 'nonsense'], ''],
-  ['an empty header name', () => [LINE, 'Host: a', ': x'], ''],
-  ['a NUL in a header value', () => [LINE, 'Host: a', 'X-A: a\0b'], ''],
-  ['a bare CR in a header value', () => [LINE, 'Host: a', 'X-A: a\rb'], ''],
-  ['two Host lines', () => [LINE, 'Host: a', 'Host: b', 'Content-Length: 0'], ''],
-  ['no Host', () => [LINE, 'Content-Length: 0'], ''],
-  ['an empty Host', () => [LINE, 'Host:', 'Content-Length: 0'], ''],
-  ['a Host with a user part', () => [LINE, 'Host: u:p@a', 'Content-Length: 0'], ''],
-  ['a Host with a path', () => [LINE, 'Host: a/b', 'Content-Length: 0'], ''],
-  [
-    'a chunk size with a sign',
-    (credentials) => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...credentials],
-    '+5\r\nhello\r\n0\r\n\r\n',
-  ],
-  [
-    'a chunk size with 0x',
-    (credentials) => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...credentials],
-    '0x5\r\nhello\r\n0\r\n\r\n',
-  ],
-  [
-    'a chunk size that overflows',
-    (credentials) => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...credentials],
-    'fffffffffffffffff\r\nhello\r\n0\r\n\r\n',
-  ],
-  [
-    'a bare LF behind a chunk size',
-    (credentials) => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...credentials],
-    '5\nhello\r\n0\r\n\r\n',
-  ],
-  [
-    'a chunk that is longer than its size',
-    (credentials) => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...credentials],
-    '5\r\nhello!\r\n0\r\n\r\n',
-  ],
-  ['an unknown HTTP version', () => ['POST /hooks/billing HTTP/3.7', 'Host: a', 'Content-Length: 0'], ''],
-  ['CONNECT', () => ['CONNECT a:443 HTTP/1.1', 'Host: a'], ''],
-];
 
 describe.each(DOOR_NAMES)('at a route with %s', (name) => {
   const signedLines: ToCredentials = (body) => toLines(DOORS[name].credentials(Buffer.from(body)));
@@ -93,12 +29,16 @@ describe.each(DOOR_NAMES)('at a route with %s', (name) => {
   afterAll(() => gate.stop());
 
   describe('bad framing', () => {
-    test.each(CASES)('is 400 and the connection closed: %s', async (_title, toHead, body) => {
-      const text = await sendRaw(gate.port, toRequestText(toHead(signedLines('hello')), body), SMUGGLED);
+    test.each(FRAMING_CASES)('is 400 and the connection closed: %s', async (_title, toHead, body) => {
+      const text = await sendRaw(gate.port, toRequestText(toHead(LINE, signedLines('hello')), body), SMUGGLED);
       expect(toStatuses(text)).toEqual([400]);
       expect(text.toLowerCase()).toContain('connection: close');
       expect(text).toContain('"code":"malformed_request"');
       expect(app.received).toHaveLength(0);
+    });
+
+    test('is CONNECT, on this port', async () => {
+      expect(toStatuses(await sendRaw(gate.port, 'CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n'))).toEqual([400]);
     });
 
     test('with bare LF line ends never gives two requests', async () => {
