@@ -64,7 +64,9 @@ export class ListenServer {
     this.#bodies = new BodyWatch(limits, clock, parts.onLimit);
     this.#heap = new HeapGuard(limits.heapShed, clock);
     this.#server = createStrictServer(limits, tls, {
-      shouldUpgradeCallback: ({ method, headers }) => isRelayedUpgrade(method, headers.upgrade),
+      // RFC 9110 §7.8: not for HTTP/1.0.
+      shouldUpgradeCallback: ({ method, headers, httpVersionMinor }) =>
+        httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade),
     });
     this.#bind();
   }
