@@ -7,6 +7,8 @@ import type { SocketAddress } from '../config/scalars.ts';
 import type { TlsContexts } from './tls.ts';
 
 const CHECK_INTERVAL_MS = 1_000;
+/** Old clients offer the second alone (curl -0), and without it are refused in the handshake (RFC 7301 §3.2). */
+const PROTOCOLS = ['http/1.1', 'http/1.0'];
 
 /** Builds it, not listening yet. */
 export function createStrictServer(limits: LimitsConfig, tls: TlsContexts | undefined, more: ServerOptions): Server | TlsServer {
@@ -26,7 +28,7 @@ export function createStrictServer(limits: LimitsConfig, tls: TlsContexts | unde
   const server =
     tls === undefined
       ? createServer(options)
-      : createTlsServer({ ...options, ...tls.toServerOptions(), handshakeTimeout: limits.headTimeout });
+      : createTlsServer({ ...options, ...tls.toServerOptions(), ALPNProtocols: PROTOCOLS, handshakeTimeout: limits.headTimeout });
   // 0 is "no limit": a positive one makes Node drop the fields beyond it silently, a signature's among them. We count and refuse.
   server.maxHeadersCount = 0;
   server.maxConnections = limits.maxConnections;
