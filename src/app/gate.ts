@@ -142,11 +142,11 @@ export class Gate {
   async stop(): Promise<boolean> {
     const { clock, logger } = this.#surroundings;
     this.#notReadyBecause = 'draining';
-    this.#proxy?.close();
     const isFinished = await drain({
       clock,
       logger,
       listen: this.#listen,
+      proxy: this.#proxy,
       gatehouse: this.#gatehouse,
       capacity: this.#capacity,
       settlements: this.#settlements,

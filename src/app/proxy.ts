@@ -19,6 +19,7 @@ import type { Attempts } from '../store/attempts.ts';
 import { type DestinationRule, parseRule } from '../tunnel/destination.ts';
 import { type Resolve, systemResolve } from '../tunnel/dial.ts';
 import type { Realms } from './realms.ts';
+import type { DrainedProxy } from './shutdown.ts';
 
 /** What the proxy shares with the rest of the gate. */
 export interface ProxyParts {
@@ -40,13 +41,9 @@ const MAX_HEAD_BYTES = 64 * 1024;
 const ALLOWED_RESPONSE_HEADERS: ReadonlySet<string> = new Set(['webhook-delivery', 'x-slack-no-retry']);
 
 /** A forward proxy that listens, or will. */
-export interface ForwardProxy {
+export interface ForwardProxy extends DrainedProxy {
   listen(): Promise<AddressInfo>;
   refreshTls(): void;
-  /** Takes no more connections. */
-  close(): void;
-  /** Ends all that is left. */
-  destroy(): void;
 }
 
 /** What the proxy counts before its first request. */
@@ -106,7 +103,14 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   return {
     listen: () => server.listen(),
     refreshTls: () => server.refreshTls(),
-    close: () => server.close(),
+    enter: (phase) => server.enter(phase),
+    idle: () => house.idle(),
+    get underWay() {
+      return house.underWay;
+    },
+    get tunnels() {
+      return house.tunnels;
+    },
     destroy() {
       server.destroy();
       house.destroy();

@@ -4,7 +4,7 @@ import type { Clock, Milliseconds } from '../core/clock.ts';
 import type { Capacity } from '../gatehouse/capacity.ts';
 import type { Gatehouse } from '../gatehouse/gatehouse.ts';
 import type { Settlements } from '../gates/settlements.ts';
-import type { ListenServer } from '../listen/server.ts';
+import type { ListenPhase, ListenServer } from '../listen/server.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 
@@ -13,6 +13,8 @@ export interface ShutdownParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly listen: ListenServer;
+  /** The forward proxy, where there is one. */
+  readonly proxy: DrainedProxy | undefined;
   readonly gatehouse: Gatehouse;
   readonly capacity: Capacity;
   readonly settlements: Settlements;
@@ -20,27 +22,44 @@ export interface ShutdownParts {
   readonly times: Config['shutdown'];
 }
 
+/** The forward proxy as it is stopped: its port keeps step with the data port, its tunnels with the requests. */
+export interface DrainedProxy {
+  enter(phase: ListenPhase): void;
+  idle(): Promise<void>;
+  readonly underWay: number;
+  readonly tunnels: number;
+  destroy(): void;
+}
+
 /** What the last settlements get: the store may be slow, but the pod's end is near. */
 const SETTLE_AT_MOST_MS: Milliseconds = 2_000;
+const TELL_AT_MOST_MS: Milliseconds = 500;
 
 /** Drains; resolves when all is closed. True when every request under way was finished. */
 export async function drain(parts: ShutdownParts): Promise<boolean> {
-  const { clock, gatehouse, listen, times } = parts;
+  const { clock, gatehouse, listen, proxy, times } = parts;
   // Endpoints are removed after readiness falls, not at once: who still comes meanwhile is served, but keeps no connection.
   listen.enter('closing');
+  proxy?.enter('closing');
   await pause(clock, times.grace);
   listen.enter('refusing');
-  const isFinished = await within(clock, times.drain, gatehouse.idle());
+  proxy?.enter('refusing');
+  const isFinished = await within(clock, times.drain, Promise.all([gatehouse.idle(), proxy?.idle()]));
   if (!isFinished) await giveUp(parts);
   await parts.settlements.drain(SETTLE_AT_MOST_MS);
   listen.destroy();
+  proxy?.destroy();
+  // What was cut just now is still to be told.
+  await within(clock, TELL_AT_MOST_MS, Promise.all([proxy?.idle()]));
   await parts.store.close();
   return isFinished;
 }
 
 /** The time is over: what waits for a place is released, what is with the app is left to its lease. */
 async function giveUp(parts: ShutdownParts): Promise<void> {
-  parts.logger.warn('drain_incomplete', { requests: parts.gatehouse.underWay });
+  const { gatehouse, proxy } = parts;
+  const tunnels = proxy?.tunnels ?? 0;
+  parts.logger.warn('drain_incomplete', { requests: gatehouse.underWay + (proxy?.underWay ?? 0) - tunnels, tunnels });
   parts.capacity.close();
   // One turn of the loop lets the released ones reach the settlements.
   await pause(parts.clock, 0);
@@ -52,7 +71,7 @@ function pause(clock: Clock, delay: Milliseconds): Promise<void> {
   });
 }
 
-async function within(clock: Clock, atMost: Milliseconds, work: Promise<void>): Promise<boolean> {
+async function within(clock: Clock, atMost: Milliseconds, work: Promise<unknown>): Promise<boolean> {
   let cancel = (): void => undefined;
   const late = new Promise<false>((resolve) => {
     cancel = clock.after(atMost, () => resolve(false));

@@ -50,7 +50,9 @@ export const basic = z.strictObject({
   forwardUser: z
     .boolean()
     .default(true)
-    .describe('Tell the app who it is, by Sidegate-User and X-Forwarded-User; percent-encoded beyond visible ASCII.'),
+    .describe(
+      'Tell the app who it is, by Sidegate-User and X-Forwarded-User; percent-encoded where it is not plain visible ASCII.',
+    ),
   forwardAuthorization: z.boolean().default(false).describe('Hand the password on to the app.'),
   latin1: z.boolean().default(false).describe('Read credentials that are not UTF-8 as Latin-1, for old clients.'),
   allowPlainTextPasswords: z.boolean().default(false).describe('Take users files that hold passwords as they are.'),

@@ -1,6 +1,9 @@
 /** What an answer is written through: node:http's ServerResponse, or an HTTP/2 stream that behaves like one. */
 import type { Socket } from 'node:net';
 
+/** Its events; `finish`: all of it is with the system. */
+export type AnswerEvent = 'drain' | 'finish' | 'close';
+
 /** What both have in common, by the names that node:http gives. */
 export interface Answer {
   readonly req: {
@@ -11,6 +14,8 @@ export interface Answer {
   };
   readonly headersSent: boolean;
   readonly writableEnded: boolean;
+  /** Bytes that are still held in this process. */
+  readonly writableLength: number;
   /** The client is gone, or the answer was cut off. */
   readonly destroyed: boolean;
   /** The answer's end is marked by its framing, which can carry trailers. */
@@ -30,7 +35,7 @@ export interface Answer {
   end(last: string | undefined, encoding: 'latin1'): unknown;
   /** Cuts the answer off, so that the client cannot mistake the part for the whole. */
   destroy(): unknown;
-  on(event: 'drain' | 'close', listener: () => void): unknown;
-  once(event: 'drain' | 'close', listener: () => void): unknown;
-  off(event: 'drain' | 'close', listener: () => void): unknown;
+  on(event: AnswerEvent, listener: () => void): unknown;
+  once(event: AnswerEvent, listener: () => void): unknown;
+  off(event: AnswerEvent, listener: () => void): unknown;
 }

@@ -102,9 +102,11 @@ export class Relay implements AnswerListener {
     }
   }
 
-  onUpgrade(headers: RawHeaders): ContentStream {
+  onUpgrade(headers: RawHeaders): ContentStream | undefined {
     const { answerPolicy, admitted } = this.#parts;
     const upgrade = admitted.exchange.upgrade as UpgradeWish;
+    const protocol = toGranted(headers, upgrade.protocol);
+    if (protocol === undefined) return undefined;
     const { fields } = answerPolicy.toSenderHead(SWITCHING_PROTOCOLS, headers);
     this.#upgrade = upgrade;
     this.#response.off('close', this.#onSenderGone);
@@ -112,9 +114,7 @@ export class Relay implements AnswerListener {
       this.#onClosed = resolve;
     });
     this.#resolve({ kind: 'upgraded', status: SWITCHING_PROTOCOLS, closed, upstreamMs: this.#elapsed() });
-    return this.watch(
-      upgrade.grant('101 Switching Protocols', [...fields, 'Connection', 'Upgrade', 'Upgrade', upgrade.protocol]),
-    );
+    return this.watch(upgrade.grant('101 Switching Protocols', [...fields, 'Connection', 'Upgrade', 'Upgrade', protocol]));
   }
 
   onHead(status: number, statusText: string, headers: RawHeaders): void {
@@ -152,12 +152,9 @@ export class Relay implements AnswerListener {
       this.#upgrade.end();
       return this.#onClosed();
     }
-    if (this.#canWrite()) {
-      if (trailers.length > 0 && this.#takesTrailers())
-        this.#response.addTrailers(this.#parts.answerPolicy.toSenderTrailers(trailers));
-      if (this.#whole === undefined) this.#response.end();
-      else this.#response.end(this.#whole.toString('latin1'), 'latin1');
-    }
+    // For node:http an answer that was ended is over, and its connection idle: one of these is closed at once when the gate stops.
+    if (this.#isWaiting) this.#response.once('drain', () => this.#end(trailers));
+    else this.#end(trailers);
     this.#resolve({ kind: 'answered', status: this.#status, upstreamMs: this.#elapsed() });
   }
 
@@ -173,6 +170,14 @@ export class Relay implements AnswerListener {
     }
     const [code, reason] = REFUSAL_OF[failure.kind];
     this.#resolve({ kind: 'failed', refusal: refuse(code, reason, failure.detail), failure, upstreamMs });
+  }
+
+  #end(trailers: RawHeaders): void {
+    if (!this.#canWrite()) return;
+    if (trailers.length > 0 && this.#takesTrailers())
+      this.#response.addTrailers(this.#parts.answerPolicy.toSenderTrailers(trailers));
+    if (this.#whole === undefined) this.#response.end();
+    else this.#response.end(this.#whole.toString('latin1'), 'latin1');
   }
 
   #passOn(upgrade: UpgradeWish, chunk: Buffer): boolean {
@@ -244,4 +249,12 @@ export class Relay implements AnswerListener {
 
 function toSenderRefusal(reason: Reason): Refusal {
   return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
+}
+
+/** RFC 9110 §7.8: one that the client asked for, and said. Anything else would be read by the client as what it is not. */
+function toGranted(headers: RawHeaders, asked: string): string | undefined {
+  const granted = headers.filter((_, i) => i % 2 === 1 && headers[i - 1]?.toLowerCase() === 'upgrade');
+  const names = asked.toLowerCase().split(',');
+  const [protocol] = granted;
+  return granted.length === 1 && names.some((name) => name.trim() === protocol?.toLowerCase()) ? protocol : undefined;
 }

@@ -138,9 +138,12 @@ export function expectsContent(method: string): boolean {
   return method === 'POST' || method === 'PUT' || method === 'PATCH';
 }
 
-/** A user's name as header text: beyond visible ASCII percent-encoded UTF-8, and so is `%`, so that it can be undone. */
+/** All but visible ASCII, `%`, and what a list, its parameters or a quoted text is made of (RFC 9110 §5.6): one name stays one name. */
+const NOT_PLAIN = /[^\x21-\x7e]|[",;%\\]/gu;
+
+/** A user's name as header text; percent-encoded UTF-8 where it is not plain, so that it can be undone. */
 function toFieldText(user: string): string {
-  return user.replace(/[^\x21-\x24\x26-\x7e]/gu, (character) =>
+  return user.replace(NOT_PLAIN, (character) =>
     [...Buffer.from(character)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join(''),
   );
 }

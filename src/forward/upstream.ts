@@ -33,8 +33,8 @@ export interface AnswerListener {
   /** A 1xx other than 100 and 101. */
   onInformation(status: number, headers: RawHeaders): void;
   onHead(status: number, statusText: string, headers: RawHeaders): void;
-  /** Another protocol is granted: onData and onEnd tell what comes in it, and what is returned is sent in it. */
-  onUpgrade?(headers: RawHeaders): ContentStream;
+  /** Another protocol is granted: onData and onEnd tell what comes in it, and what is returned is sent in it; undefined where it may not be. */
+  onUpgrade?(headers: RawHeaders): ContentStream | undefined;
   /** The chunk is the listener's to keep. False asks for a pause until `resume` is called; what is read already still comes. */
   onData(chunk: Buffer): boolean;
   onEnd(trailers: RawHeaders): void;

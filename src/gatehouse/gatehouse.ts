@@ -18,6 +18,7 @@ import { type Departure, record } from './record.ts';
 import { writeRefusal, writeSocketRefusal } from './respond.ts';
 import { type Routable, RouteTable } from './router.ts';
 import { settle } from './settle.ts';
+import { UnderWay } from './under-way.ts';
 
 /** A route, compiled and ready. */
 export interface HouseRoute extends GuardedRoute, Routable {
@@ -46,8 +47,7 @@ export class Gatehouse {
   readonly #parts: GatehouseParts;
   readonly #unmatched: RouteMetrics;
   #table: RouteTable<HouseRoute> = new RouteTable<HouseRoute>([]);
-  #underWay = 0;
-  #onIdle: (() => void)[] = [];
+  readonly #underWay = new UnderWay();
 
   constructor(parts: GatehouseParts) {
     this.#parts = parts;
@@ -74,25 +74,22 @@ export class Gatehouse {
 
   /** Answers bytes that are no request. */
   turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void {
-    writeSocketRefusal(socket, refusal, arrival.requestId);
+    writeSocketRefusal(socket, refusal, arrival.requestId, this.#parts.clock);
     record({ arrival, refusal }, this.#unmatched, this.#parts);
   }
 
   /** Resolves when no request is under way. */
   idle(): Promise<void> {
-    if (this.#underWay === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#onIdle.push(resolve);
-    });
+    return this.#underWay.idle();
   }
 
   /** How many requests are under way. */
   get underWay(): number {
-    return this.#underWay;
+    return this.#underWay.count;
   }
 
   async #take(route: HouseRoute, exchange: Exchange, response: Answer): Promise<void> {
-    this.#underWay++;
+    this.#underWay.enter();
     const passage = await this.#pass(route, exchange, response);
     // Without a place in the house: such a connection lives as long as its client likes.
     if (passage.outcome?.kind === 'upgraded') await passage.outcome.closed;
@@ -103,8 +100,7 @@ export class Gatehouse {
       response.destroy();
       this.#parts.logger.error('internal_error', { requestId: exchange.requestId, error: toErrorText(thrown) });
     }
-    this.#underWay--;
-    if (this.#underWay === 0) for (const tell of this.#onIdle.splice(0)) tell();
+    this.#underWay.leave(response);
   }
 
   async #pass(route: HouseRoute, exchange: Exchange, response: Answer): Promise<Passage> {

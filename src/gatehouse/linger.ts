@@ -16,3 +16,9 @@ export function lingerOnClose(socket: Socket | undefined, clock: Clock): void {
     socket.resume();
   };
 }
+
+/** Closes a connection behind the last answer on it, whose client may never close its side. */
+export function closeBehindAnswer(socket: Socket, clock: Clock): void {
+  lingerOnClose(socket, clock);
+  socket.destroySoon();
+}

@@ -14,9 +14,11 @@ import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
 import { DialFailure, dial } from '../tunnel/dial.ts';
 import { joinTunnel, type TunnelLimits } from '../tunnel/tunnel.ts';
+import { lingerOnClose } from './linger.ts';
 import { type GuardedRoute, runGates } from './pipeline.ts';
 import { type Departure, record } from './record.ts';
 import { writeRefusal, writeSocketRefusal } from './respond.ts';
+import { UnderWay } from './under-way.ts';
 
 /** What the proxy stands on. */
 export interface ProxyHouseParts {
@@ -46,7 +48,9 @@ const TRACE_REFUSAL: Refusal = {
 /** The house of the forward proxy. */
 export class ProxyHouse {
   readonly #parts: ProxyHouseParts;
-  readonly #tunnels = new Set<() => void>();
+  readonly #underWay = new UnderWay();
+  /** The client's side of each: it takes the other with it. */
+  readonly #tunnels = new Set<UpgradeWish>();
 
   constructor(parts: ProxyHouseParts) {
     this.#parts = parts;
@@ -64,16 +68,32 @@ export class ProxyHouse {
 
   /** Answers bytes that are no request. */
   turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void {
-    writeSocketRefusal(socket, refusal, arrival.requestId);
+    writeSocketRefusal(socket, refusal, arrival.requestId, this.#parts.clock);
     record({ arrival, refusal }, this.#parts.routeMetrics, this.#parts);
+  }
+
+  /** Resolves when neither a request nor a tunnel is under way. */
+  idle(): Promise<void> {
+    return this.#underWay.idle();
+  }
+
+  /** How many requests are under way, tunnels among them. */
+  get underWay(): number {
+    return this.#underWay.count;
+  }
+
+  /** How many tunnels there are. */
+  get tunnels(): number {
+    return this.#tunnels.size;
   }
 
   /** Ends all tunnels. */
   destroy(): void {
-    for (const end of this.#tunnels) end();
+    for (const client of this.#tunnels) client.destroy();
   }
 
   async #take(exchange: Exchange, response: Answer): Promise<void> {
+    this.#underWay.enter();
     const passage = await this.#pass(exchange, response);
     try {
       this.#leave({ arrival: exchange, exchange, route: this.#parts.guard.name, ...passage }, response);
@@ -81,6 +101,7 @@ export class ProxyHouse {
       response.destroy();
       this.#parts.logger.error('internal_error', { requestId: exchange.requestId, error: toErrorText(thrown) });
     }
+    this.#underWay.leave(response);
   }
 
   async #pass(exchange: Exchange, response: Answer): Promise<Passage> {
@@ -127,14 +148,12 @@ export class ProxyHouse {
     const { destination, facts } = exchange;
     const startedAt = clock.monotonic();
     const { rule = '', addresses = [] } = facts.way ?? {};
+    this.#tunnels.add(client);
     try {
       const server = await dial(addresses, destination?.port ?? 0, limits.connectTimeout, clock);
-      const end = (): void => void server.destroy();
-      this.#tunnels.add(end);
       // RFC 9110 §9.3.6: neither Content-Length nor Transfer-Encoding; the tunnel begins behind the blank line.
       const content = client.grant('200 Connection established', []);
       const totals = await joinTunnel(client, content, server, limits, clock);
-      this.#tunnels.delete(end);
       metrics.proxyBytes(rule, totals);
       return { outcome: { kind: 'answered', status: 200, upstreamMs: clock.monotonic() - startedAt } };
     } catch (thrown) {
@@ -143,6 +162,8 @@ export class ProxyHouse {
         ? (['upstream_timeout', 'upstream_timeout'] as const)
         : (['upstream_unreachable', 'upstream_connect'] as const);
       return { refusal: refuse(code, reason, thrown.message) };
+    } finally {
+      this.#tunnels.delete(client);
     }
   }
 
@@ -151,6 +172,7 @@ export class ProxyHouse {
     if (refusal !== undefined) {
       const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;
       const challenges = [this.#parts.challenge];
+      if (mustClose) lingerOnClose(response.req.socket, this.#parts.clock);
       writeRefusal(response, refusal, { requestId: arrival.requestId, challenges, isHead: arrival.method === 'HEAD', mustClose });
     }
     exchange?.body.free();

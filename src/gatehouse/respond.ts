@@ -1,7 +1,10 @@
 /** Writes a refusal to the sender, in the one form there is: problem details (RFC 9457) that tell an attacker nothing. */
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Answer } from '../core/answer.ts';
+import type { Clock } from '../core/clock.ts';
 import { REFUSALS, type Refusal, type RefusalEntry } from '../core/refusal.ts';
+import { closeBehindAnswer } from './linger.ts';
 
 /** What a refusal needs beside itself. */
 export interface AnswerContext {
@@ -40,14 +43,15 @@ export function writeRefusal(response: Answer, refusal: Refusal, context: Answer
 }
 
 /** Answers a connection whose bytes are not a request; always the last thing on it. */
-export function writeSocketRefusal(socket: Duplex, refusal: Refusal, requestId: string): void {
+export function writeSocketRefusal(socket: Duplex, refusal: Refusal, requestId: string, clock: Clock): void {
   const entry = REFUSALS[refusal.code];
   const body = toProblemDetails(refusal, entry, requestId);
   const head = toHead(refusal, entry, { challenges: [] });
   head.push('Content-Length', String(Buffer.byteLength(body)), 'Connection', 'close');
   let text = `HTTP/1.1 ${entry.status} ${REASON_PHRASES[entry.status] ?? entry.title}\r\n`;
   for (let i = 0; i < head.length; i += 2) text += `${head[i]}: ${head[i + 1]}\r\n`;
-  socket.end(`${text}\r\n${body}`);
+  socket.write(`${text}\r\n${body}`);
+  closeBehindAnswer(socket as Socket, clock);
 }
 
 function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: string): string {

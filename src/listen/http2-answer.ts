@@ -1,6 +1,6 @@
 /** One HTTP/2 stream, made to look like node:http's answer. */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
-import type { Answer } from '../core/answer.ts';
+import type { Answer, AnswerEvent } from '../core/answer.ts';
 
 /** RFC 8297. */
 const EARLY_HINTS = 103;
@@ -36,6 +36,10 @@ export class Http2Answer implements Answer {
 
   get writableEnded(): boolean {
     return this.#isEnded;
+  }
+
+  get writableLength(): number {
+    return this.#stream.writableLength;
   }
 
   get destroyed(): boolean {
@@ -85,15 +89,15 @@ export class Http2Answer implements Answer {
     this.#stream.destroy(new Error('the answer was cut off'));
   }
 
-  on(event: 'drain' | 'close', listener: () => void): void {
+  on(event: AnswerEvent, listener: () => void): void {
     this.#stream.on(event, listener);
   }
 
-  once(event: 'drain' | 'close', listener: () => void): void {
+  once(event: AnswerEvent, listener: () => void): void {
     this.#stream.once(event, listener);
   }
 
-  off(event: 'drain' | 'close', listener: () => void): void {
+  off(event: AnswerEvent, listener: () => void): void {
     this.#stream.off(event, listener);
   }
 

@@ -10,11 +10,14 @@ import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../core/target.ts';
+import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import { type Destination, parseDestination } from '../tunnel/destination.ts';
+import { ClientErrors } from './client-errors.ts';
 import { RequestOrigin } from './content-origin.ts';
 import { findUnsound, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { BodyWatch, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
+import type { ListenPhase } from './server.ts';
 import { createStrictServer, startListening } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { SocketUpgrade } from './upgrade.ts';
@@ -51,19 +54,32 @@ export class ProxyServer {
   readonly #parts: ProxyServerParts;
   readonly #server: Server | TlsServer;
   readonly #bodies: BodyWatch;
+  readonly #clientErrors: ClientErrors;
+  /** The last answer that each open connection was asked for. */
+  readonly #answers = new Map<Socket, ServerResponse>();
+  #phase: ListenPhase = 'open';
 
   constructor(parts: ProxyServerParts) {
-    const { limits, tls, clock, onLimit, onConnections } = parts;
+    const { limits, tls, clock, handler, onLimit, onConnections } = parts;
     this.#parts = parts;
     this.#bodies = new BodyWatch(limits, clock, onLimit);
+    this.#clientErrors = new ClientErrors({
+      clock,
+      onLimit,
+      toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
+      turnAwaySocket: (arrival, socket, refusal) => handler.turnAwaySocket(arrival, socket, refusal),
+    });
     // An upgrade through the proxy goes by CONNECT; in absolute form it is served as if it had not been asked for.
     this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: () => false });
     this.#server.on('request', (request, response) => this.#onRequest(request, response, false));
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, true));
+    this.#server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+      handler.turnAway(this.#toArrival(request), response, refuse('expectation_failed', 'expectation_failed'));
+    });
     this.#server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onConnect(request, socket, head),
     );
-    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#onClientError(error, socket));
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#clientErrors.handle(error, socket));
     this.#server.on('connection', (socket: Socket) => {
       onConnections(1);
       socket.once('close', () => onConnections(-1));
@@ -81,27 +97,35 @@ export class ProxyServer {
     if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
   }
 
-  /** Takes no more connections; those that are open go on. */
-  close(): void {
-    this.#server.close();
+  /** Moves on in shutting down; answers under way are finished, and their connections close behind them. */
+  enter(phase: ListenPhase): void {
+    this.#phase = phase;
+    if (phase === 'refusing') this.#server.close();
+    if (phase === 'open') return;
+    for (const response of this.#answers.values()) response.shouldKeepAlive = false;
     this.#server.closeIdleConnections();
   }
 
-  /** Destroys what node:http knows of; tunnels end with their other side. */
+  /** Destroys what node:http knows of; tunnels are the house's to end. */
   destroy(): void {
-    this.close();
+    this.#server.close();
     this.#server.closeAllConnections();
     this.#bodies.close();
   }
 
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { handler } = this.#parts;
+    // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
+    if (!request.socket.writable) return;
+    const body = new IncomingBody(new RequestOrigin(request, response, expectsContinue), this.#bodies);
+    this.#clientErrors.follow(request.socket, { response, body });
     const head = toIncomingHead(request);
-    const { headers } = head;
     const arrival = this.#toArrival(request);
+    this.#watchEnd(response, request.socket);
+    if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
     const aim = this.#checkHead(head, toAbsoluteAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
-    const body = new IncomingBody(new RequestOrigin(request, response, expectsContinue), this.#bodies);
+    const { headers } = head;
     handler.handle({ ...arrival, ...aim, headers, body, facts: {} }, response);
   }
 
@@ -110,11 +134,12 @@ export class ProxyServer {
     const response = new ServerResponse(request);
     response.assignSocket(socket as Socket);
     response.shouldKeepAlive = false;
-    response.on('finish', () => socket.end());
+    response.on('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
     socket.on('error', () => socket.destroy());
     const head = toIncomingHead(request);
     const { headers } = head;
     const arrival = this.#toArrival(request);
+    if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
     const aim = this.#checkHead(head, toConnectAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
     const body = new IncomingBody(new RequestOrigin(request, response, false), this.#bodies);
@@ -123,6 +148,16 @@ export class ProxyServer {
       return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
     const upgrade = new SocketUpgrade('', socket, response, early);
     handler.handle({ ...arrival, ...aim, headers, body, upgrade, facts: {} }, response);
+  }
+
+  /** Its head may have promised to keep the connection, before the gate began to shut down. */
+  #watchEnd(response: ServerResponse, socket: Socket): void {
+    if (this.#phase !== 'open') response.shouldKeepAlive = false;
+    if (!this.#answers.has(socket)) socket.once('close', () => this.#answers.delete(socket));
+    this.#answers.set(socket, response);
+    response.once('finish', () => {
+      if (this.#phase !== 'open' && this.#answers.get(socket) === response) socket.end();
+    });
   }
 
   #checkHead(head: IncomingHead, toAim: (url: string) => Aim | undefined): Aim | Refusal {
@@ -145,18 +180,6 @@ export class ProxyServer {
       receivedAt: clock.now(),
       startedAt: clock.monotonic(),
     };
-  }
-
-  #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
-    if (error.code === 'ECONNRESET' || !socket.writable) {
-      socket.destroy();
-      return;
-    }
-    const { clock, handler } = this.#parts;
-    const peer = (socket as Socket).remoteAddress ?? 'unknown';
-    const client = { address: peer, peer, viaTrustedProxy: false, scheme: 'http' } as const;
-    const arrival = { requestId: randomUUID(), method: '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };
-    handler.turnAwaySocket(arrival, socket, refuse('malformed_request', 'framing', error.code ?? 'unreadable'));
   }
 }
 

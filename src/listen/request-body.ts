@@ -19,6 +19,8 @@ export class IncomingBody implements RequestBody, BodyInProgress {
   readonly isPaused = false;
   #received = 0;
   #stream: IncomingStream | undefined;
+  /** It may break while the gates are still at work, before anybody reads it. */
+  #brokenBy: Reason | undefined;
   readonly #origin: ContentOrigin;
   readonly #watch: BodyWatch;
   #chunks: Buffer[] = [];
@@ -52,6 +54,7 @@ export class IncomingBody implements RequestBody, BodyInProgress {
   open(): Buffer | ContentStream {
     if (this.declaredLength === 0) return EMPTY;
     this.#stream = new IncomingStream(this.#origin, this.#watch);
+    if (this.#brokenBy !== undefined) this.#stream.fail(this.#brokenBy);
     return this.#stream;
   }
 
@@ -62,11 +65,13 @@ export class IncomingBody implements RequestBody, BodyInProgress {
   }
 
   fail(reason: Reason): void {
+    this.#brokenBy ??= reason;
     this.#stream?.fail(reason);
-    this.#finish(refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason));
+    this.#finish(toRefusal(reason));
   }
 
   async #start(maxBytes: number): Promise<Buffer | Refusal> {
+    if (this.#brokenBy !== undefined) return toRefusal(this.#brokenBy);
     if (this.declaredLength === 0) return EMPTY;
     if (this.declaredLength !== undefined && this.declaredLength > maxBytes) return refuse('body_too_large', 'body_too_large');
     // A sender that waits for 100 is told to go on only now, after the gates that judge the header alone (RFC 9110 §10.1.1).
@@ -110,4 +115,8 @@ export class IncomingBody implements RequestBody, BodyInProgress {
     this.#watch.remove(this);
     settle(result);
   }
+}
+
+function toRefusal(reason: Reason): Refusal {
+  return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
 }

@@ -16,6 +16,7 @@ export class IncomingStream implements ContentStream, BodyInProgress {
   readonly #watch: BodyWatch;
   #consumer: ContentConsumer | undefined;
   #pausedAt: Milliseconds | undefined;
+  #brokenBy: Reason | undefined;
 
   constructor(origin: ContentOrigin, watch: BodyWatch) {
     this.#origin = origin;
@@ -30,7 +31,8 @@ export class IncomingStream implements ContentStream, BodyInProgress {
   start(consumer: ContentConsumer): void {
     const { stream, expectsContinue } = this.#origin;
     this.#consumer = consumer;
-    if (stream.destroyed && !stream.readableEnded) return this.fail('body_aborted');
+    if (stream.destroyed && !stream.readableEnded) this.#brokenBy ??= 'body_aborted';
+    if (this.#brokenBy !== undefined) return this.fail(this.#brokenBy);
     if (expectsContinue) this.#origin.sendContinue();
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
@@ -56,7 +58,9 @@ export class IncomingStream implements ContentStream, BodyInProgress {
     this.#origin.stream.resume();
   }
 
+  /** Breaks it off; before `start`, it breaks then. */
   fail(reason: Reason): void {
+    this.#brokenBy ??= reason;
     this.#finish()?.fail(reason);
   }
 

@@ -10,9 +10,11 @@ import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
+import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import { AddressRanges } from './address-ranges.ts';
 import { AnnouncedPeers } from './announced-peers.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
+import { ClientErrors } from './client-errors.ts';
 import { RequestOrigin } from './content-origin.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type Http2Request, Http2Sessions } from './http2.ts';
@@ -46,11 +48,6 @@ export interface ListenParts {
 /** How far shutting down has come: `closing` still serves but keeps no connection, `refusing` answers 503. */
 export type ListenPhase = 'open' | 'closing' | 'refusing';
 
-interface Latest {
-  readonly response: ServerResponse;
-  readonly body: IncomingBody;
-}
-
 /** The listening data port. */
 export class ListenServer {
   readonly #parts: ListenParts;
@@ -60,18 +57,25 @@ export class ListenServer {
   readonly #heap: HeapGuard;
   readonly #http2: Http2Sessions;
   readonly #announced: AnnouncedPeers;
-  /** What each connection was last asked: an error in its later bytes must not be answered into the middle of that answer, nor after the last one. */
-  readonly #latest = new WeakMap<Duplex, Latest>();
+  readonly #clientErrors: ClientErrors;
   #phase: ListenPhase = 'open';
 
   constructor(parts: ListenParts) {
     const { limits, clock, tls } = parts;
     this.#parts = parts;
     this.#resolveClient = createClientResolver(parts.listen.trustedProxies);
+    this.#clientErrors = new ClientErrors({
+      clock,
+      onLimit: parts.onLimit,
+      toPeer: (socket) => this.#toPeer(socket),
+      turnAwaySocket: (arrival, socket, refusal) => parts.handler.turnAwaySocket(arrival, socket, refusal),
+    });
     this.#bodies = new BodyWatch(limits, clock, parts.onLimit);
     this.#heap = new HeapGuard(limits.heapShed, clock);
     this.#server = createStrictServer(limits, tls, {
-      shouldUpgradeCallback: ({ method, headers }) => isRelayedUpgrade(method, headers.upgrade),
+      // RFC 9110 §7.8: not for HTTP/1.0.
+      shouldUpgradeCallback: ({ method, headers, httpVersionMinor }) =>
+        httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade),
     });
     this.#announced = new AnnouncedPeers({
       from: new AddressRanges(parts.listen.proxyProtocol?.from ?? []),
@@ -86,7 +90,10 @@ export class ListenServer {
       else proceed();
     });
     divert(this.#server, 'connection', (socket, proceed) => {
-      this.#announced.take(socket, { onReady: proceed, onBad: (detail) => this.#onBadPreamble(socket, detail) });
+      const onBad = (detail: string): void => {
+        this.#clientErrors.turnAway(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
+      };
+      this.#announced.take(socket, { onReady: proceed, onBad });
     });
     this.#bind();
   }
@@ -142,7 +149,7 @@ export class ListenServer {
       const arrival = this.#toArrival(toIncomingHead(request));
       this.#parts.handler.turnAwaySocket(arrival, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
-    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#onClientError(error, socket));
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#clientErrors.handle(error, socket));
     this.#server.on('connection', (socket: Socket) => {
       onConnections(1);
       socket.once('close', () => onConnections(-1));
@@ -155,7 +162,7 @@ export class ListenServer {
     const response = new ServerResponse(request);
     response.assignSocket(socket as Socket);
     response.shouldKeepAlive = false;
-    response.on('finish', () => socket.end());
+    response.on('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
     socket.on('error', () => socket.destroy());
     this.#onRequest(request, response, false, new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head));
   }
@@ -164,7 +171,7 @@ export class ListenServer {
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
     const body = new IncomingBody(new RequestOrigin(request, response, expectsContinue), this.#bodies);
-    this.#latest.set(request.socket, { response, body });
+    this.#clientErrors.follow(request.socket, { response, body });
     this.#accept(toIncomingHead(request), body, response, upgrade);
   }
 
@@ -203,11 +210,14 @@ export class ListenServer {
     handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);
   }
 
+  #toPeer(socket: Socket): string {
+    // The address is gone once the peer is.
+    return this.#announced.find(socket) ?? socket.remoteAddress ?? 'unknown';
+  }
+
   #toArrival({ method, headers, socket }: IncomingHead): Arrival {
     const { clock } = this.#parts;
-    // The address is gone once the peer is.
-    const peer = this.#announced.find(socket) ?? socket.remoteAddress ?? 'unknown';
-    const client = this.#resolveClient(peer, 'encrypted' in socket, headers);
+    const client = this.#resolveClient(this.#toPeer(socket), 'encrypted' in socket, headers);
     return {
       requestId: randomUUID(),
       method,
@@ -216,53 +226,4 @@ export class ListenServer {
       startedAt: clock.monotonic(),
     };
   }
-
-  #onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
-    // A reset connection has nobody to answer.
-    if (error.code === 'ECONNRESET' || !socket.writable) {
-      socket.destroy();
-      return;
-    }
-    const latest = this.#latest.get(socket);
-    if (latest !== undefined && !(latest.response.writableFinished && latest.response.shouldKeepAlive))
-      return endLatest(latest, socket, error);
-    this.#turnAwaySocket(socket as Socket, this.#toRefusal(error));
-  }
-
-  /** The end of a connection whose bytes are not what it should carry. */
-  #turnAwaySocket(socket: Socket, refusal: Refusal): void {
-    const { clock, handler } = this.#parts;
-    const peer = this.#announced.find(socket) ?? socket.remoteAddress ?? 'unknown';
-    const client = { address: peer, peer, viaTrustedProxy: false, scheme: 'http' } as const;
-    const arrival = { requestId: randomUUID(), method: '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };
-    handler.turnAwaySocket(arrival, socket, refusal);
-  }
-
-  #onBadPreamble(socket: Socket, detail: string): void {
-    socket.on('error', () => socket.destroy());
-    socket.once('finish', () => socket.destroy());
-    this.#turnAwaySocket(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
-  }
-
-  #toRefusal(error: NodeJS.ErrnoException): Refusal {
-    const { onLimit } = this.#parts;
-    switch (error.code) {
-      case 'HPE_HEADER_OVERFLOW':
-        onLimit('header_bytes');
-        return refuse('header_too_large', 'header_too_large');
-      case 'ERR_HTTP_REQUEST_TIMEOUT':
-        onLimit('head_timeout');
-        return refuse('request_timeout', 'head_timeout');
-      default:
-        return refuse('malformed_request', 'framing', error.code ?? 'unreadable');
-    }
-  }
-}
-
-/** Bad bytes behind a request that is still at work: its own answer comes first and whole, then the connection ends. */
-function endLatest({ response, body }: Latest, socket: Duplex, error: NodeJS.ErrnoException): void {
-  if (response.writableFinished) return;
-  response.shouldKeepAlive = false;
-  response.once('finish', () => socket.end());
-  body.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
 }

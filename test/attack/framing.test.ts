@@ -1,214 +1,153 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../support/app.ts';
-import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
-import { makeDelivery } from '../support/deliveries.ts';
-import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
+import type { TestGate } from '../support/gate.ts';
+import { DOOR_NAMES, DOORS, startDoor, toDoorRoute, toLines } from './doors.ts';
+import { FRAMING_CASES, SMUGGLED } from './framing-cases.ts';
 
 let app: TestApp;
 let gate: TestGate;
 
 beforeAll(async () => {
   app = await startApp();
-  gate = await startGate({ routes: [toRoute(app.port)] });
 });
-afterAll(async () => {
-  await gate.stop();
-  await app.close();
-});
+afterAll(() => app.close());
 beforeEach(() => {
   app.received.length = 0;
 });
 
 const LINE = 'POST /hooks/billing HTTP/1.1';
-const SMUGGLED = 'GET /admin HTTP/1.1\r\nHost: a\r\n\r\n';
 
-function signedLines(body: string | Buffer): string[] {
-  return Object.entries(makeDelivery({ body: Buffer.from(body) }).headers).map(([name, value]) => `${name}: ${value}`);
-}
+/** Says for a content which field lines let a request pass. */
+type ToCredentials = (body: string) => string[];
 
-/** Heads (after the request line) with a body that must all be 400 and the connection closed. */
-const CASES: readonly (readonly [string, (body: string) => readonly string[], string])[] = [
-  [
-    'Content-Length beside Transfer-Encoding (CL.TE)',
-    () => [LINE, 'Host: a', 'Content-Length: 5', 'Transfer-Encoding: chunked'],
-    `0\r\n\r\n${SMUGGLED}`,
-  ],
-  [
-    'Transfer-Encoding beside Content-Length (TE.CL)',
-    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', 'Content-Length: 3'],
-    `8\r\nSMUGGLED\r\n0\r\n\r\n`,
-  ],
-  ['a coding other than chunked', () => [LINE, 'Host: a', 'Transfer-Encoding: gzip, chunked'], '0\r\n\r\n'],
-  ['chunked that is not last', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked, identity'], '0\r\n\r\n'],
-  ['chunked twice', () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', 'Transfer-Encoding: chunked'], '0\r\n\r\n'],
-  ['an obfuscated coding name', () => [LINE, 'Host: a', 'Transfer-Encoding: xchunked'], '0\r\n\r\n'],
-  ['Transfer-Encoding on HTTP/1.0', () => ['POST /hooks/billing HTTP/1.0', 'Host: a', 'Transfer-Encoding: chunked'], '0\r\n\r\n'],
-  ['two Content-Length that differ', () => [LINE, 'Host: a', 'Content-Length: 5', 'Content-Length: 6'], 'hello'],
-  ['two Content-Length that agree', () => [LINE, 'Host: a', 'Content-Length: 5', 'Content-Length: 5'], 'hello'],
-  ['a Content-Length list', () => [LINE, 'Host: a', 'Content-Length: 5, 5'], 'hello'],
-  ['a signed Content-Length', () => [LINE, 'Host: a', 'Content-Length: +5'], 'hello'],
-  ['a hexadecimal Content-Length', () => [LINE, 'Host: a', 'Content-Length: 0x5'], 'hello'],
-  ['a negative Content-Length', () => [LINE, 'Host: a', 'Content-Length: -1'], 'hello'],
-  ['an underscore in Content-Length', () => [LINE, 'Host: a', 'Content-Length: 1_0'], 'hello'],
-  ['a folded header line (obs-fold)', () => [LINE, 'Host: a', 'X-Folded: a\r\n b', 'Content-Length: 0'], ''],
-  ['a space before the colon', () => [LINE, 'Host : a', 'Content-Length: 0'], ''],
-  ['a header line without a colon', () => [LINE, 'Host: a', 'nonsense'], ''],
-  ['an empty header name', () => [LINE, 'Host: a', ': x'], ''],
-  ['a NUL in a header value', () => [LINE, 'Host: a', 'X-A: a\0b'], ''],
-  ['a bare CR in a header value', () => [LINE, 'Host: a', 'X-A: a\rb'], ''],
-  ['two Host lines', () => [LINE, 'Host: a', 'Host: b', 'Content-Length: 0'], ''],
-  ['no Host', () => [LINE, 'Content-Length: 0'], ''],
-  ['an empty Host', () => [LINE, 'Host:', 'Content-Length: 0'], ''],
-  ['a Host with a user part', () => [LINE, 'Host: u:p@a', 'Content-Length: 0'], ''],
-  ['a Host with a path', () => [LINE, 'Host: a/b', 'Content-Length: 0'], ''],
-  [
-    'a chunk size with a sign',
-    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')],
-    '+5\r\nhello\r\n0\r\n\r\n',
-  ],
-  [
-    'a chunk size with 0x',
-    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')],
-    '0x5\r\nhello\r\n0\r\n\r\n',
-  ],
-  [
-    'a chunk size that overflows',
-    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')],
-    'fffffffffffffffff\r\nhello\r\n0\r\n\r\n',
-  ],
-  [
-    'a bare LF behind a chunk size',
-    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')],
-    '5\nhello\r\n0\r\n\r\n',
-  ],
-  [
-    'a chunk that is longer than its size',
-    () => [LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')],
-    '5\r\nhello!\r\n0\r\n\r\n',
-  ],
-  ['an unknown HTTP version', () => ['POST /hooks/billing HTTP/3.7', 'Host: a', 'Content-Length: 0'], ''],
-  ['CONNECT', () => ['CONNECT a:443 HTTP/1.1', 'Host: a'], ''],
-];
+describe.each(DOOR_NAMES)('at a route with %s', (name) => {
+  const signedLines: ToCredentials = (body) => toLines(DOORS[name].credentials(Buffer.from(body)));
+  beforeAll(async () => {
+    gate = await startDoor({ routes: [toDoorRoute(DOORS[name], app.port)] });
+  });
+  afterAll(() => gate.stop());
 
-describe('bad framing', () => {
-  test.each(CASES)('is 400 and the connection closed: %s', async (_title, toLines, body) => {
-    const text = await sendRaw(gate.port, toRequestText(toLines(body), body), SMUGGLED);
-    expect(toStatuses(text)).toEqual([400]);
-    expect(text.toLowerCase()).toContain('connection: close');
-    expect(text).toContain('"code":"malformed_request"');
-    expect(app.received).toHaveLength(0);
+  describe('bad framing', () => {
+    test.each(FRAMING_CASES)('is 400 and the connection closed: %s', async (_title, toHead, body) => {
+      const text = await sendRaw(gate.port, toRequestText(toHead(LINE, signedLines('hello')), body), SMUGGLED);
+      expect(toStatuses(text)).toEqual([400]);
+      expect(text.toLowerCase()).toContain('connection: close');
+      expect(text).toContain('"code":"malformed_request"');
+      expect(app.received).toHaveLength(0);
+    });
+
+    test('is CONNECT, on this port', async () => {
+      expect(toStatuses(await sendRaw(gate.port, 'CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n'))).toEqual([400]);
+    });
+
+    test('with bare LF line ends never gives two requests', async () => {
+      const text = await sendRaw(gate.port, `POST /hooks/billing HTTP/1.1\nHost: a\nContent-Length: 0\n\n${SMUGGLED}`);
+      expect(toStatuses(text)).toEqual([400]);
+      expect(app.received).toHaveLength(0);
+    });
+
+    test('as chunk extensions beyond a bound ends the request', async () => {
+      const head = toRequestText([LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')]);
+      const text = await sendRaw(gate.port, head, `5;${'x'.repeat(40_000)}\r\nhello\r\n0\r\n\r\n`);
+      expect(toStatuses(text)).toEqual([400]);
+      expect(app.received).toHaveLength(0);
+    });
   });
 
-  test('with bare LF line ends never gives two requests', async () => {
-    const text = await sendRaw(gate.port, `POST /hooks/billing HTTP/1.1\nHost: a\nContent-Length: 0\n\n${SMUGGLED}`);
-    expect(toStatuses(text)).toEqual([400]);
-    expect(app.received).toHaveLength(0);
-  });
-
-  test('as chunk extensions beyond a bound ends the request', async () => {
-    const head = toRequestText([LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')]);
-    const text = await sendRaw(gate.port, head, `5;${'x'.repeat(40_000)}\r\nhello\r\n0\r\n\r\n`);
-    expect(toStatuses(text)).toEqual([400]);
-    expect(app.received).toHaveLength(0);
-  });
-});
-
-describe('good framing', () => {
-  test('with one-byte chunks and extensions gives the app the signed bytes with a length of ours', async () => {
-    const body = '{"a":1}';
-    const chunks = [...body].map((byte) => `1;ext=1\r\n${byte}\r\n`).join('');
-    const text = await sendRaw(
-      gate.port,
-      toRequestText(
-        [LINE, 'Host: a', 'Connection: close', 'Transfer-Encoding: chunked', ...signedLines(body)],
-        `${chunks}0\r\nX-Trailer: 1\r\n\r\n`,
-      ),
-    );
-    expect(toStatuses(text)).toEqual([200]);
-    expect(app.received[0]?.body.toString()).toBe(body);
-    expect(app.received[0]?.headers).toMatchObject({ 'content-length': '7' });
-    expect(app.received[0]?.headers).not.toHaveProperty('transfer-encoding');
-    expect(app.received[0]?.headers).not.toHaveProperty('x-trailer');
-  });
-
-  test('of two pipelined requests gives two answers in order', async () => {
-    const first = toRequestText([LINE, 'Host: a', 'Content-Length: 2', ...signedLines('{}')], '{}');
-    const second = toRequestText(['GET /none HTTP/1.1', 'Host: a', 'Connection: close']);
-    expect(toStatuses(await sendRaw(gate.port, first + second))).toEqual([200, 404]);
-  });
-});
-
-describe('no single request ends the process', () => {
-  const names = [
-    'Trailer',
-    'TE',
-    'Upgrade',
-    'Keep-Alive',
-    'Proxy-Connection',
-    'Proxy-Authorization',
-    'Proxy-Authenticate',
-    'Connection',
-    'Expect',
-    '__proto__',
-    'constructor',
-    'toString',
-    'HTTP2-Settings',
-  ];
-  const pairs = names.flatMap((a) => names.map((b) => [a, b] as const));
-
-  test('whatever hop-by-hop and odd names it has, alone and in pairs', async () => {
-    for (const [a, b] of pairs) {
-      const delivery = makeDelivery();
-      const extra = a === b ? [`${a}: x-a`] : [`${a}: x-a`, `${b}: ${a}`];
-      const lines = Object.entries(delivery.headers).map(([name, value]) => `${name}: ${value}`);
+  describe('good framing', () => {
+    test('with one-byte chunks and extensions gives the app the bytes that were sent, framed by us', async () => {
+      const body = '{"a":1}';
+      const chunks = [...body].map((byte) => `1;ext=1\r\n${byte}\r\n`).join('');
       const text = await sendRaw(
         gate.port,
         toRequestText(
-          [LINE, 'Host: a', ...lines, `Content-Length: ${delivery.body.length}`, ...extra, 'Connection: close'],
-          delivery.body.toString(),
+          [LINE, 'Host: a', 'Connection: close', 'Transfer-Encoding: chunked', ...signedLines(body)],
+          `${chunks}0\r\nX-Trailer: 1\r\n\r\n`,
         ),
       );
-      expect([200, 400, 417]).toContain(toStatuses(text)[0]);
-    }
-    expect((await send(gate.port, makeDelivery())).status).toBe(200);
-  });
-});
+      expect(toStatuses(text)).toEqual([200]);
+      expect(app.received[0]?.body.toString()).toBe(body);
+      // Content that was read whole has a length; what is passed on as it comes has chunks, ours.
+      const { 'content-length': length, 'transfer-encoding': coding } = app.received[0]?.headers ?? {};
+      expect([length, coding]).toEqual(name === 'webhook' ? ['7', undefined] : [undefined, 'chunked']);
+      expect(app.received[0]?.headers).not.toHaveProperty('x-trailer');
+    });
 
-describe('limits of the head', () => {
-  test('refuse more than 100 fields with 431', async () => {
-    const many = Array.from({ length: 101 }, (_, i) => `X-${i}: 1`);
-    expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', ...many])))).toEqual([431]);
-  });
-
-  test('refuse more than 16 KiB with 431', async () => {
-    expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', `X-Long: ${'x'.repeat(17_000)}`])))).toEqual([
-      431,
-    ]);
+    test('of two pipelined requests gives two answers in order', async () => {
+      const first = toRequestText([LINE, 'Host: a', 'Content-Length: 2', ...signedLines('{}')], '{}');
+      const second = toRequestText(['GET /none HTTP/1.1', 'Host: a', 'Connection: close']);
+      expect(toStatuses(await sendRaw(gate.port, first + second))).toEqual([200, 404]);
+    });
   });
 
-  test('refuse a target above 8 KiB with 414', async () => {
-    expect(toStatuses(await sendRaw(gate.port, toRequestText([`POST /${'x'.repeat(8_192)} HTTP/1.1`, 'Host: a'])))).toEqual([
-      414,
-    ]);
+  describe('no single request ends the process', () => {
+    const names = [
+      'Trailer',
+      'TE',
+      'Upgrade',
+      'Keep-Alive',
+      'Proxy-Connection',
+      'Proxy-Authorization',
+      'Proxy-Authenticate',
+      'Connection',
+      'Expect',
+      '__proto__',
+      'constructor',
+      'toString',
+      'HTTP2-Settings',
+    ];
+    const pairs = names.flatMap((a) => names.map((b) => [a, b] as const));
+
+    test('whatever hop-by-hop and odd names it has, alone and in pairs', async () => {
+      for (const [a, b] of pairs) {
+        const body = '{"a":1}';
+        const extra = a === b ? [`${a}: x-a`] : [`${a}: x-a`, `${b}: ${a}`];
+        const head = [LINE, 'Host: a', ...signedLines(body), `Content-Length: ${body.length}`, ...extra, 'Connection: close'];
+        const text = await sendRaw(gate.port, toRequestText(head, body));
+        expect([200, 400, 417]).toContain(toStatuses(text)[0]);
+      }
+      const last = toRequestText([LINE, 'Host: a', 'Connection: close', ...signedLines(''), 'Content-Length: 0']);
+      expect(toStatuses(await sendRaw(gate.port, last))).toEqual([200]);
+    });
   });
 
-  test('refuse an unknown expectation with 417', async () => {
-    expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', 'Expect: tea'])))).toEqual([417]);
-  });
-});
+  describe('limits of the head', () => {
+    test('refuse more than 100 fields with 431', async () => {
+      const many = Array.from({ length: 101 }, (_, i) => `X-${i}: 1`);
+      expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', ...many])))).toEqual([431]);
+    });
 
-describe('Expect: 100-continue', () => {
-  test('gets 100 only after the head was accepted', async () => {
-    const body = '{}';
-    const good = toRequestText(
-      [LINE, 'Host: a', 'Connection: close', 'Expect: 100-continue', 'Content-Length: 2', ...signedLines(body)],
-      body,
-    );
-    expect(toStatuses(await sendRaw(gate.port, good))).toEqual([100, 200]);
-    const bad = toRequestText(
-      [LINE, 'Host: a', 'Expect: 100-continue', 'Content-Type: application/json', 'Content-Length: 2'],
-      body,
-    );
-    expect(toStatuses(await sendRaw(gate.port, bad))).toEqual([401]);
+    test('refuse more than 16 KiB with 431', async () => {
+      expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', `X-Long: ${'x'.repeat(17_000)}`])))).toEqual([
+        431,
+      ]);
+    });
+
+    test('refuse a target above 8 KiB with 414', async () => {
+      expect(toStatuses(await sendRaw(gate.port, toRequestText([`POST /${'x'.repeat(8_192)} HTTP/1.1`, 'Host: a'])))).toEqual([
+        414,
+      ]);
+    });
+
+    test('refuse an unknown expectation with 417', async () => {
+      expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', 'Expect: tea'])))).toEqual([417]);
+    });
+  });
+
+  describe('Expect: 100-continue', () => {
+    test('gets 100 only after the head was accepted', async () => {
+      const body = '{}';
+      const good = toRequestText(
+        [LINE, 'Host: a', 'Connection: close', 'Expect: 100-continue', 'Content-Length: 2', ...signedLines(body)],
+        body,
+      );
+      expect(toStatuses(await sendRaw(gate.port, good))).toEqual([100, 200]);
+      const bad = toRequestText(
+        [LINE, 'Host: a', 'Expect: 100-continue', 'Content-Type: application/json', 'Content-Length: 2'],
+        body,
+      );
+      expect(toStatuses(await sendRaw(gate.port, bad))).toEqual([401]);
+    });
   });
 });

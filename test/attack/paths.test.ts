@@ -1,40 +1,18 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../support/app.ts';
 import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
-import { makeDelivery } from '../support/deliveries.ts';
-import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import type { TestGate } from '../support/gate.ts';
+import { DOOR_NAMES, DOORS, startDoor, toDoorRoute, toLines } from './doors.ts';
 
 let app: TestApp;
-let gate: TestGate;
 
 beforeAll(async () => {
   app = await startApp();
-  const open = {
-    ...toRoute(app.port, { match: { pathPrefix: '/open', allowInPath: ['semicolon', 'encodedSlash'] } }),
-    name: 'open',
-  };
-  gate = await startGate({ routes: [toRoute(app.port, { match: { pathPrefix: '/hooks' } }), open] });
 });
-afterAll(async () => {
-  await gate.stop();
-  await app.close();
-});
+afterAll(() => app.close());
 beforeEach(() => {
   app.received.length = 0;
 });
-
-async function post(target: string): Promise<number | undefined> {
-  const { headers, body } = makeDelivery();
-  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
-  const text = await sendRaw(
-    gate.port,
-    toRequestText(
-      [`POST ${target} HTTP/1.1`, 'Host: a', 'Connection: close', ...lines, `Content-Length: ${body.length}`],
-      body.toString(),
-    ),
-  );
-  return toStatuses(text)[0];
-}
 
 const REFUSED = [
   '/hooks/../admin',
@@ -89,11 +67,6 @@ const REFUSED = [
   '/hooks/é',
 ];
 
-test.each(REFUSED)('refuses the target %j with 400', async (target) => {
-  expect(await post(target)).toBe(400);
-  expect(app.received).toHaveLength(0);
-});
-
 const PASSED = [
   '/hooks',
   '/hooks/',
@@ -108,23 +81,49 @@ const PASSED = [
   '/hooks/%41',
 ];
 
-test.each(PASSED)('forwards %j byte for byte', async (target) => {
-  expect(await post(target)).toBe(200);
-  expect(app.received[0]?.url).toBe(target);
-});
+describe.each(DOOR_NAMES)('a route with %s', (name) => {
+  let gate: TestGate;
+  beforeAll(async () => {
+    const open = { pathPrefix: '/open', allowInPath: ['semicolon', 'encodedSlash'] };
+    gate = await startDoor({
+      routes: [
+        toDoorRoute(DOORS[name], app.port, { pathPrefix: '/hooks', methods: ['POST'] }),
+        toDoorRoute(DOORS[name], app.port, { ...open, methods: ['POST'] }, 'open'),
+      ],
+    });
+  });
+  afterAll(() => gate.stop());
 
-test.each(['/hooksx', '/hook', '/HOOKS', '/', '/%68ooks'])('finds no route for %j', async (target) => {
-  expect(await post(target)).toBe(404);
-});
+  const post = async (target: string): Promise<number | undefined> => {
+    const body = '{"a":1}';
+    const lines = toLines(DOORS[name].credentials(Buffer.from(body)));
+    const head = [`POST ${target} HTTP/1.1`, 'Host: a', 'Connection: close', ...lines, `Content-Length: ${body.length}`];
+    return toStatuses(await sendRaw(gate.port, toRequestText(head, body)))[0];
+  };
 
-test.each(['/open/a;b=1', '/open/a%2fb'])('forwards %j as it is where the route opens it', async (target) => {
-  expect(await post(target)).toBe(200);
-  expect(app.received[0]?.url).toBe(target);
-});
-
-test.each(['/open/..;/admin', '/open/a;/../b', '/open/%2e%2e%2fadmin', '/open/..%2fadmin', '/open/%5c'])(
-  'refuses %j even where the route opens some forms',
-  async (target) => {
+  test.each(REFUSED)('refuses the target %j with 400', async (target) => {
     expect(await post(target)).toBe(400);
-  },
-);
+    expect(app.received).toHaveLength(0);
+  });
+
+  test.each(PASSED)('forwards %j byte for byte', async (target) => {
+    expect(await post(target)).toBe(200);
+    expect(app.received[0]?.url).toBe(target);
+  });
+
+  test.each(['/hooksx', '/hook', '/HOOKS', '/', '/%68ooks'])('finds no route for %j', async (target) => {
+    expect(await post(target)).toBe(404);
+  });
+
+  test.each(['/open/a;b=1', '/open/a%2fb'])('forwards %j as it is where the route opens it', async (target) => {
+    expect(await post(target)).toBe(200);
+    expect(app.received[0]?.url).toBe(target);
+  });
+
+  test.each(['/open/..;/admin', '/open/a;/../b', '/open/%2e%2e%2fadmin', '/open/..%2fadmin', '/open/%5c'])(
+    'refuses %j even where the route opens some forms',
+    async (target) => {
+      expect(await post(target)).toBe(400);
+    },
+  );
+});

@@ -325,6 +325,28 @@ describe('a sender', () => {
     expect(relay.outcomes).toMatchObject([{ kind: 'answered' }]);
   });
 
+  test('that is slow has an answer under way as long as some of it is not sent, though the app has said all', async () => {
+    const send: Upstream['send'] = (_request, listener) => {
+      listener.onHead(200, 'OK', ['Content-Length', String(LARGE)]);
+      listener.onData(Buffer.alloc(LARGE));
+      listener.onEnd([]);
+      return { resume: () => undefined, abort: () => undefined };
+    };
+    const relay = await startRelay({ send, close: () => undefined, destroy: () => undefined });
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    sender.pause();
+    await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'answered' }]);
+    // Else node:http takes the connection for idle, and closes it when it is told to close those.
+    expect(relay.responses[0]?.writableEnded).toBe(false);
+    let received = 0;
+    sender.on('data', (chunk: Buffer) => {
+      received += chunk.length;
+    });
+    sender.resume();
+    await new Promise((resolve) => sender.once('close', resolve));
+    expect(received).toBeGreaterThan(LARGE);
+  });
+
   test('that takes nothing for 30 s is cut off, and the answer read to its end', async () => {
     const clock = new FakeClock();
     const relay = await startRelayTo(serveLarge, clock);

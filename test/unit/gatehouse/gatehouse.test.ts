@@ -1,3 +1,4 @@
+import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ConfigSchema } from '../../../src/config/schema.ts';
 import { systemClock } from '../../../src/core/clock.ts';
@@ -58,7 +59,8 @@ beforeEach(async () => {
     onConnections: nothing,
   });
   port = (await server.listen()).port;
-  const forwarder: HouseRoute['forwarder'] = { forward: () => Promise.reject(new Error('must not be reached')) };
+  forward = () => Promise.reject(new Error('must not be reached'));
+  const forwarder: HouseRoute['forwarder'] = { forward: (admitted, response) => forward(admitted, response) };
   const open = (gates: readonly Gate[]): void =>
     house.swap([
       {
@@ -74,6 +76,7 @@ beforeEach(async () => {
   openWith = open;
 });
 afterEach(() => server.destroy());
+let forward: HouseRoute['forwarder']['forward'];
 let openWith: (gates: readonly Gate[]) => void;
 
 const toGate = (check: Gate['check']): Gate => ({ name: 'test', check });
@@ -123,5 +126,52 @@ test('a log that fails ends neither the process nor the next request', async () 
   isLogBroken = false;
   expect((await send(port)).status).toBe(404);
   expect(lines.join('')).toContain('internal_error');
+  await house.idle();
+});
+
+test('a request is under way until its answer has left the process', async () => {
+  const length = 30_000_000;
+  forward = async (_admitted, response) => {
+    response.writeHead(200, undefined, ['Content-Length', String(length), 'Connection', 'close']);
+    response.write(Buffer.alloc(length));
+    response.end();
+    return { kind: 'answered', status: 200, upstreamMs: 0 };
+  };
+  openWith([
+    toGate(({ facts }: Exchange) => {
+      facts.user = 'a';
+      return undefined;
+    }),
+  ]);
+  const socket = connect(port, '127.0.0.1', () => socket.write('POST /hooks/billing HTTP/1.1\r\nHost: a\r\n\r\n'));
+  await new Promise((resolve) => socket.once('readable', resolve));
+  await expect.poll(() => lines.length).toBe(1);
+  expect(house.underWay).toBe(1);
+  let received = 0;
+  for await (const chunk of socket) received += (chunk as Buffer).length;
+  expect(received).toBeGreaterThan(length);
+  await house.idle();
+  expect(house.underWay).toBe(0);
+});
+
+test('a sender that leaves before its answer has left the process holds nobody up', async () => {
+  forward = async (_admitted, response) => {
+    response.writeHead(200, undefined, []);
+    response.write(Buffer.alloc(30_000_000));
+    response.end();
+    return { kind: 'answered', status: 200, upstreamMs: 0 };
+  };
+  openWith([
+    toGate(({ facts }: Exchange) => {
+      facts.user = 'a';
+      return undefined;
+    }),
+  ]);
+  // Two at once: the second's answer waits behind the first's.
+  const head = 'POST /hooks/billing HTTP/1.1\r\nHost: a\r\n\r\n';
+  const socket = connect(port, '127.0.0.1', () => socket.write(`${head}${head}`));
+  await expect.poll(() => lines.length).toBe(2);
+  expect(house.underWay).toBe(2);
+  socket.destroy();
   await house.idle();
 });

@@ -1,0 +1,48 @@
+/** Counts the requests under way, and tells when there are none. */
+import type { Answer } from '../core/answer.ts';
+
+/** The requests of one house that are not over yet. */
+export class UnderWay {
+  #count = 0;
+  #onIdle: (() => void)[] = [];
+
+  /** How many there are. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** One comes in. */
+  enter(): void {
+    this.#count++;
+  }
+
+  /** One is answered. It is over once the answer is with the system: what is still held here would be lost with the connection. */
+  leave(response: Answer): void {
+    const { socket } = response.req;
+    const isOut = !response.headersSent || (response.writableEnded && response.writableLength === 0);
+    if (isOut || response.destroyed || socket?.destroyed === true) return this.#leave();
+    const leave = (): void => {
+      response.off('finish', leave);
+      response.off('close', leave);
+      socket?.off('close', leave);
+      this.#leave();
+    };
+    response.on('finish', leave);
+    response.on('close', leave);
+    // Answers that wait behind another on the same connection never hear of its end themselves.
+    socket?.on('close', leave);
+  }
+
+  /** Resolves when there are none. */
+  idle(): Promise<void> {
+    if (this.#count === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#onIdle.push(resolve);
+    });
+  }
+
+  #leave(): void {
+    this.#count--;
+    if (this.#count === 0) for (const tell of this.#onIdle.splice(0)) tell();
+  }
+}

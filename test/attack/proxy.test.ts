@@ -1,0 +1,370 @@
+import { type AddressInfo, createServer, type Server } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { toRequestText, toStatuses } from '../support/client.ts';
+import { type Sections, type TestGate, until } from '../support/gate.ts';
+import { exchangeRaw, openSocket, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
+import { toBasic } from '../support/users.ts';
+import { FRAMING_CASES, SMUGGLED } from './framing-cases.ts';
+
+let app: TestApp;
+let echo: Server;
+let gate: TestGate;
+let echoPort: number;
+
+beforeAll(async () => {
+  app = await startApp();
+  echo = createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => undefined).pipe(socket));
+  await new Promise<void>((resolve) => echo.listen(0, '127.0.0.1', resolve));
+  echoPort = (echo.address() as AddressInfo).port;
+});
+afterAll(async () => {
+  await app.close();
+  echo.close();
+});
+beforeEach(() => {
+  app.received.length = 0;
+  app.handler = (_request, response) => response.end('handled');
+});
+
+const NAMES = { 'app.example': ['127.0.0.1'], 'echo.example': ['127.0.0.1'] };
+const start = async (proxy: Sections = {}, sections: Sections = {}, names: Record<string, readonly string[]> = NAMES) => {
+  gate = await startProxyGate({
+    allow: [`app.example:${app.port}`, `echo.example:${echoPort}`],
+    names,
+    proxy,
+    sections,
+  });
+};
+const url = (path = '/x'): string => `http://app.example:${app.port}${path}`;
+const authLine = PROXY_AUTH.trim();
+/** The statuses of all that comes, until the gate ends the connection; the client never does. */
+const ask = async (...parts: readonly string[]): Promise<number[]> => toStatuses(await exchangeRaw(gate.proxyPort, ...parts));
+const get = (target: string, fields = PROXY_AUTH, method = 'GET'): string =>
+  `${method} ${target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${fields}\r\n`;
+const connectTo = (target: string, fields = PROXY_AUTH): string => `CONNECT ${target} HTTP/1.1\r\nHost: x\r\n${fields}\r\n`;
+
+describe('on the proxy port', () => {
+  beforeAll(() => start());
+  afterAll(() => gate.stop());
+
+  test.each(FRAMING_CASES)('bad framing is 400 and the connection closed: %s', async (_title, toHead, body) => {
+    const head = toHead(`POST ${url()} HTTP/1.1`, [authLine]);
+    const text = await exchangeRaw(gate.proxyPort, toRequestText(head, body), SMUGGLED);
+    expect(toStatuses(text)).toEqual([400]);
+    expect(text.toLowerCase()).toContain('connection: close');
+    expect(app.received).toHaveLength(0);
+  });
+
+  test.each([
+    ['a user and a password', 'http://user:pass@app.example/x'],
+    ['a user', 'http://user@app.example/x'],
+    ['an empty user', 'http://@app.example/x'],
+    ['a backslash before the user', 'http://evil\\@app.example/x'],
+    ['no host', 'http:///x'],
+    ['a port without a host', 'http://:80/x'],
+    ['port 0', 'http://app.example:0/x'],
+    ['port 65536', 'http://app.example:65536/x'],
+    ['a port with a sign', 'http://app.example:+80/x'],
+    ['an empty port', 'http://app.example:/x'],
+    ['two ports', 'http://app.example:80:80/x'],
+    ['an IPv6 address without brackets', 'http://::1/x'],
+    ['a zone', 'http://[fe80::1%25eth0]/x'],
+    ['an escaped host', 'http://%61pp.example/x'],
+    ['fullwidth digits', 'http://１２７.0.0.1/x'],
+    ['an ideographic full stop', 'http://127。0。0。1/x'],
+    ['a host beyond ASCII', 'http://äpp.example/x'],
+    ['a space', 'http://app.example/a b'],
+    ['a scheme without slashes', 'http:app.example/x'],
+    ['an authority', 'app.example:80'],
+    ['a path', '/x'],
+    ['an asterisk', '*'],
+    ['https', 'https://app.example/x'],
+    ['another scheme', 'gopher://app.example:80/x'],
+    ['a file', 'file:///etc/passwd'],
+    ['a tab in the host', 'http://app\t.example/x'],
+  ])('a target with %s is 400', async (_, target) => {
+    expect(await ask(get(target))).toEqual([400]);
+    expect(app.received).toHaveLength(0);
+  });
+
+  test.each([
+    'app.example',
+    'app.example:',
+    'app.example:0',
+    'app.example:99999',
+    ':443',
+    'user@app.example:443',
+    'user:pass@app.example:443',
+    'http://app.example:443',
+    'app.example:443/x',
+    'app.example:443?x',
+    '/app.example:443',
+    '*:443',
+    'app.example:443,evil:443',
+    '１２７.0.0.1:443',
+    '127.1:443',
+    '2130706433:443',
+    '0x7f000001:443',
+    '0177.0.0.1:443',
+    '127.0.0.0x1:443',
+    '[::1:443',
+    '[::1]',
+    '::1:443',
+  ])('CONNECT %s is 400', async (target) => {
+    expect(await ask(connectTo(target))).toEqual([400]);
+  });
+
+  test.each([
+    ['a length', 'Content-Length: 5\r\n', 'hello'],
+    ['chunks', 'Transfer-Encoding: chunked\r\n', '5\r\nhello\r\n0\r\n\r\n'],
+  ])('CONNECT with content that has %s is 400', async (_, fields, content) => {
+    expect(await ask(connectTo(`echo.example:${echoPort}`, PROXY_AUTH + fields), content)).toEqual([400]);
+  });
+
+  test('what is pipelined behind a CONNECT that is refused is never read as a request', async () => {
+    expect(await ask(connectTo('evil.example:443'), get(url()))).toEqual([403]);
+    expect(await ask(connectTo(`echo.example:${echoPort}`, ''), get(url()))).toEqual([407]);
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('a refused CONNECT does not keep its connection, even where the client leaves it open', async () => {
+    await until(async () => (await gate.metric('sidegate_connections')) === 0);
+    await Promise.all(Array.from({ length: 5 }, () => ask(connectTo('evil.example:443'), 'x'.repeat(1_000))));
+    const sockets = Array.from({ length: 5 }, () => openSocket(gate.proxyPort));
+    const closed = sockets.map((socket) => {
+      socket.write(connectTo('evil.example:443'));
+      // Its end is read, and not answered by ours.
+      socket.resume();
+      return new Promise((resolve) => socket.once('end', resolve));
+    });
+    await Promise.all(closed);
+    await until(async () => (await gate.metric('sidegate_connections')) === 0);
+    for (const socket of sockets) socket.destroy();
+  });
+
+  test('a head above 16 KiB is 431, and so are too many fields; a target above 8 KiB is 414', async () => {
+    expect(await ask(get(url(), `${PROXY_AUTH}X-Long: ${'x'.repeat(17_000)}\r\n`))).toEqual([431]);
+    expect(await ask(connectTo(`echo.example:${echoPort}`, `X-Long: ${'x'.repeat(17_000)}\r\n`))).toEqual([431]);
+    expect(await ask(get(url(), PROXY_AUTH + 'X-A: 1\r\n'.repeat(101)))).toEqual([431]);
+    expect(await ask(get(url(`/${'x'.repeat(8_192)}`)))).toEqual([414]);
+    expect(await gate.metric('sidegate_limit_hits_total{limit="header_bytes"}')).toBe(2);
+  });
+
+  test('an unknown expectation is 417, recorded like any refusal', async () => {
+    expect(await ask(get(url(), `${PROXY_AUTH}Expect: tea\r\n`))).toEqual([417]);
+    await until(() => gate.log().some(({ code }) => code === 'expectation_failed'));
+  });
+
+  test('TRACE shows nobody a password, whatever its Max-Forwards', async () => {
+    for (const fields of ['', 'Max-Forwards: 0\r\n', 'Max-Forwards: 5\r\n', 'Max-Forwards: x\r\n']) {
+      const text = await exchangeRaw(gate.proxyPort, get(url(), `${PROXY_AUTH}Cookie: secret=1\r\n${fields}`, 'TRACE'));
+      expect(toStatuses(text)).toEqual([405]);
+      expect(text).not.toMatch(/secret|Basic|QWxhZGRpb/);
+    }
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('two passwords are 400, whichever is right', async () => {
+    const good = PROXY_AUTH;
+    const bad = `Proxy-Authorization: ${toBasic('Aladdin', 'wrong').Authorization}\r\n`;
+    for (const fields of [good + bad, bad + good, good + good]) {
+      expect(await ask(get(url(), fields))).toEqual([400]);
+      expect(await ask(connectTo(`echo.example:${echoPort}`, fields))).toEqual([400]);
+    }
+  });
+
+  test('a password for the app is none for the proxy, and none in another spelling of the field', async () => {
+    const value = toBasic('Aladdin', 'open sesame').Authorization;
+    for (const name of ['Authorization', 'Proxy_Authorization', 'X-Proxy-Authorization'])
+      expect(await ask(get(url(), `${name}: ${value}\r\n`))).toEqual([407]);
+  });
+
+  test('a password never goes on in a request, in whatever spelling the field is', async () => {
+    const value = toBasic('Aladdin', 'open sesame').Authorization;
+    expect(await ask(get(url(), `pRoXy-AuThOrIzAtIoN: ${value}\r\nProxy_Authorization: ${value}\r\n`))).toEqual([200]);
+    expect(JSON.stringify(app.received[0]?.rawHeaders)).not.toContain('QWxhZGRpb');
+  });
+
+  test('a password never goes on in a tunnel', async () => {
+    const socket = await openTunnel(gate.proxyPort, `echo.example:${echoPort}`);
+    socket.end('only this');
+    expect(await readToEnd(socket)).toBe('only this');
+  });
+
+  test('a password is neither in the log nor in an answer', async () => {
+    const secret = 'canary-9f1c';
+    const value = toBasic('Aladdin', secret).Authorization;
+    const text = await exchangeRaw(gate.proxyPort, get(url(), `Proxy-Authorization: ${value}\r\n`));
+    expect(toStatuses(text)).toEqual([407]);
+    for (const place of [text, gate.logText(), await gate.metrics()]) {
+      expect(place).not.toContain(secret);
+      expect(place).not.toContain(value.slice('Basic '.length));
+    }
+  });
+
+  test('a redirect is the client’s to follow, not the proxy’s', async () => {
+    app.handler = (_request, response) => response.writeHead(302, { Location: 'http://169.254.169.254/latest/meta-data/' }).end();
+    expect(await ask(get(url()))).toEqual([302]);
+    expect(app.received).toHaveLength(1);
+  });
+
+  test.each(['Host', 'Via', 'Content-Length', 'Authorization', 'Proxy-Authorization\r\nX: y'])(
+    'a Connection option that names %s never has it removed on the way',
+    async (option) => {
+      const text = await exchangeRaw(gate.proxyPort, get(url(), `${PROXY_AUTH}Connection: ${option}\r\n`));
+      if (toStatuses(text)[0] === 200) expect(app.received[0]?.headers.host).toBe(`app.example:${app.port}`);
+      else expect(toStatuses(text)).toEqual([400]);
+    },
+  );
+
+  test('answers come in the order of what was asked, and bad bytes never into the middle of one', async () => {
+    app.handler = ({ url: path }, response) => {
+      response.writeHead(200, { 'Content-Length': 10 }).write('12345');
+      setImmediate(() => response.end(path === '/first' ? 'first' : 'other'));
+    };
+    const pipelined = get(url('/first')).replace('Connection: close\r\n', '');
+    const text = await exchangeRaw(gate.proxyPort, `${pipelined}\x01\x02 nonsense\r\n\r\n`);
+    expect(toStatuses(text)).toEqual([200]);
+    expect(text.endsWith('12345first')).toBe(true);
+  });
+});
+
+describe('time', () => {
+  afterEach(() => gate.stop());
+
+  test('for a head is bounded: 408', async () => {
+    await start({}, { limits: { headTimeout: '1s' } });
+    expect(await ask(`GET ${url()} HTTP/1.1\r\nHost:`)).toEqual([408]);
+    expect(await gate.metric('sidegate_limit_hits_total{limit="head_timeout"}')).toBe(1);
+  });
+
+  test('for content is bounded, too', async () => {
+    await start({}, { limits: { bodyIdleTimeout: '1s' } });
+    expect(await ask(get(url(), `${PROXY_AUTH}Content-Length: 5\r\n`, 'POST'), 'he')).toEqual([408]);
+  });
+});
+
+describe('what is not public', () => {
+  const HOSTS = [
+    '127.0.0.1',
+    '127.255.255.254',
+    '0.0.0.0',
+    '10.0.0.1',
+    '172.16.0.1',
+    '192.168.1.1',
+    '100.64.0.1',
+    '100.100.100.200',
+    '169.254.169.254',
+    '169.254.170.2',
+    '192.0.0.192',
+    '198.18.0.1',
+    '224.0.0.1',
+    '255.255.255.255',
+    'localhost',
+    '[::]',
+    '[::1]',
+    '[::ffff:127.0.0.1]',
+    '[::ffff:7f00:1]',
+    '[::ffff:a9fe:a9fe]',
+    '[::127.0.0.1]',
+    '[64:ff9b::7f00:1]',
+    '[64:ff9b:1::a9fe:a9fe]',
+    '[2002:7f00:1::]',
+    '[2002:a9fe:a9fe::1]',
+    '[2001:0:7f00:1::]',
+    '[fd00:ec2::254]',
+    '[fe80::1]',
+    '[fec0::1]',
+    '[ff02::1]',
+    '[2001:db8::1]',
+    '[5f00::1]',
+    '[100::1]',
+  ];
+
+  beforeAll(() =>
+    start(
+      { denyPrivate: true, allow: [...HOSTS.map((host) => `${host}:${app.port}`), `*.ssrf.example:${app.port}`] },
+      {},
+      {
+        localhost: ['127.0.0.1', '::1'],
+        'inner.ssrf.example': ['10.1.2.3'],
+        'mixed.ssrf.example': ['93.184.215.14', '127.0.0.1'],
+        'behind.ssrf.example': ['2606:4700::1111', '::ffff:169.254.169.254'],
+        'odd.ssrf.example': ['0177.0.0.1'],
+      },
+    ),
+  );
+  afterAll(() => gate.stop());
+
+  test.each([
+    ...HOSTS,
+    'localhost.',
+    'LOCALHOST',
+    'inner.ssrf.example',
+    'mixed.ssrf.example',
+    'behind.ssrf.example',
+    'odd.ssrf.example',
+    'Inner.SSRF.example.',
+  ])('is not reached as %s, though it is listed', async (host) => {
+    expect(await ask(connectTo(`${host}:${app.port}`))).toEqual([403]);
+    expect(await ask(get(`http://${host}:${app.port}/x`))).toEqual([403]);
+    expect(gate.log().at(-1)).toMatchObject({ code: 'destination_denied', reason: 'destination_not_public' });
+    expect(app.received).toHaveLength(0);
+  });
+});
+
+describe('names', () => {
+  afterEach(() => gate.stop());
+
+  test('are looked up once for each request: a second answer, which nobody checked, is never asked for', async () => {
+    let lookUps = 0;
+    const names = {
+      get 'app.example'(): readonly string[] {
+        lookUps++;
+        return [lookUps % 2 === 1 ? '127.0.0.1' : '127.0.0.9'];
+      },
+    };
+    await start({}, {}, names);
+    expect(await ask(get(url()))).toEqual([200]);
+    expect(lookUps).toBe(1);
+    lookUps = 0;
+    const socket = await openTunnel(gate.proxyPort, `app.example:${app.port}`);
+    socket.write('GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+    expect(toStatuses(await readToEnd(socket))).toEqual([200]);
+    expect(lookUps).toBe(1);
+  });
+
+  test('are not looked up for strangers, nor for what is not listed', async () => {
+    let lookUps = 0;
+    const names = {
+      get 'app.example'(): readonly string[] {
+        lookUps++;
+        return ['127.0.0.1'];
+      },
+    };
+    await start({}, {}, names);
+    expect(await ask(get(url(), ''))).toEqual([407]);
+    expect(await ask(connectTo('app.example:22'))).toEqual([403]);
+    expect(lookUps).toBe(0);
+  });
+
+  test('that lead nowhere are 502, and the answer does not say what was tried', async () => {
+    await start();
+    await gate.stop();
+    await start({ allow: ['gone.example:80'] });
+    const text = await exchangeRaw(gate.proxyPort, connectTo('gone.example:80'));
+    expect(toStatuses(text)).toEqual([502]);
+    expect(text).not.toContain('gone.example');
+  });
+});
+
+test('the gate’s own ports are not reached through it, unless they are listed in so many words', async () => {
+  await start({ denyPrivate: true, allow: ['*.example:443'] });
+  for (const port of [gate.port, gate.adminPort, gate.proxyPort])
+    for (const host of ['127.0.0.1', 'localhost', '[::1]', '0.0.0.0']) {
+      expect(await ask(connectTo(`${host}:${port}`))).toEqual([403]);
+      expect(await ask(get(`http://${host}:${port}/metrics`))).toEqual([403]);
+    }
+  await gate.stop();
+});

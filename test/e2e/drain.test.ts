@@ -1,0 +1,146 @@
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { FakeClock, settle } from '../support/fake-clock.ts';
+import { type TestGate, until } from '../support/gate.ts';
+import { exchangeRaw, openSocket, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
+
+let app: TestApp;
+let echo: Server;
+let clock: FakeClock;
+let gate: TestGate;
+const target = (): string => `a.example:${(echo.address() as AddressInfo).port}`;
+
+beforeAll(async () => {
+  app = await startApp();
+  echo = createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => undefined).pipe(socket));
+  await new Promise<void>((resolve) => echo.listen(0, '127.0.0.1', resolve));
+});
+afterAll(async () => {
+  await app.close();
+  echo.close();
+});
+beforeEach(() => {
+  app.received.length = 0;
+  app.handler = (_request, response) => response.end('handled');
+});
+
+const start = async (grace = '0ms'): Promise<void> => {
+  clock = new FakeClock();
+  gate = await startProxyGate({
+    allow: [target(), `b.example:${app.port}`],
+    names: { 'a.example': ['127.0.0.1'], 'b.example': ['127.0.0.1'] },
+    sections: { shutdown: { grace, drain: '25s' } },
+    clock,
+  });
+};
+const toGet = (path = '/x', fields = ''): string =>
+  `GET http://b.example:${app.port}${path} HTTP/1.1\r\nHost: b\r\n${PROXY_AUTH}${fields}\r\n`;
+const next = async (socket: Socket): Promise<string> => String(await new Promise((resolve) => socket.once('data', resolve)));
+const isRefused = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = openSocket(port);
+    socket.once('connect', () => resolve(false));
+    socket.once('close', () => resolve(true));
+  });
+
+describe('a tunnel under way when the gate stops', () => {
+  test('is waited for, while nobody else comes in', async () => {
+    await start();
+    const tunnel = await openTunnel(gate.proxyPort, target());
+    const stopped = gate.stop();
+    await clock.advance(0);
+    expect(await isRefused(gate.proxyPort)).toBe(true);
+    await clock.advance(24_000);
+    tunnel.write('still here');
+    expect(await next(tunnel)).toBe('still here');
+    tunnel.end();
+    expect(await stopped).toBe(true);
+    expect(gate.logText()).not.toContain('drain_incomplete');
+    expect(gate.log().at(-1)).toMatchObject({ method: 'CONNECT', status: 200 });
+  });
+
+  test('is cut when the time is over, and the log says so', async () => {
+    await start();
+    const tunnel = await openTunnel(gate.proxyPort, target());
+    const ended = readToEnd(tunnel);
+    const stopped = gate.stop();
+    await clock.advance(25_000);
+    expect(await stopped).toBe(false);
+    await ended;
+    expect(gate.log().find(({ msg }) => msg === 'drain_incomplete')).toMatchObject({ requests: 0, tunnels: 1 });
+    expect(gate.log().at(-1)).toMatchObject({ method: 'CONNECT', status: 200, user: 'Aladdin' });
+  });
+});
+
+describe('a request on the proxy port when the gate stops', () => {
+  test('is finished, told that the connection ends, and the connection ends', async () => {
+    await start();
+    let finish = (): void => undefined;
+    app.handler = (_request, response) => {
+      finish = () => void response.end('late but whole');
+    };
+    const answer = exchangeRaw(gate.proxyPort, toGet());
+    await until(() => app.received.length === 1);
+    const stopped = gate.stop();
+    await clock.advance(5_000);
+    finish();
+    expect(await answer).toMatch(/^HTTP\/1\.1 200 [^]*\r\nConnection: close\r\n[^]*late but whole$/i);
+    expect(await stopped).toBe(true);
+  });
+
+  test('whose answer promised to keep the connection is finished, and the connection ends', async () => {
+    await start();
+    let finish = (): void => undefined;
+    app.handler = (_request, response) => {
+      response.writeHead(200, { 'Content-Length': 10 }).write('first');
+      finish = () => void response.end('later');
+    };
+    const tunnel = await openTunnel(gate.proxyPort, target());
+    const socket = openSocket(gate.proxyPort);
+    socket.write(toGet());
+    expect(await next(socket)).toMatch(/keep-alive[^]*first$/i);
+    const rest = readToEnd(socket);
+    const stopped = gate.stop();
+    await clock.advance(0);
+    finish();
+    // While another still goes on.
+    expect(await rest).toBe('later');
+    tunnel.end();
+    expect(await stopped).toBe(true);
+  });
+
+  test('is served during the grace, and its connection not kept', async () => {
+    await start('5s');
+    const open = openSocket(gate.proxyPort);
+    open.write(toGet());
+    expect(await next(open)).toMatch(/\r\nConnection: keep-alive\r\n/i);
+    const idle = readToEnd(open);
+    const stopped = gate.stop();
+    expect(await idle).toBe('');
+    expect(await exchangeRaw(gate.proxyPort, toGet())).toMatch(/^HTTP\/1\.1 200 [^]*\r\nConnection: close\r\n/i);
+    await clock.advance(5_000);
+    expect(await stopped).toBe(true);
+  });
+
+  test.each([
+    ['a request', () => toGet()],
+    ['CONNECT', () => `CONNECT ${target()} HTTP/1.1\r\nHost: a\r\n${PROXY_AUTH}\r\n`],
+  ])('whose head comes to its end too late is 503: %s', async (_, toHead) => {
+    await start();
+    const tunnel = await openTunnel(gate.proxyPort, target());
+    const socket = openSocket(gate.proxyPort);
+    const head = toHead();
+    socket.write(head.slice(0, 20));
+    await new Promise((resolve) => socket.once('connect', resolve));
+    await settle();
+    const stopped = gate.stop();
+    await clock.advance(0);
+    const answer = readToEnd(socket);
+    socket.write(head.slice(20));
+    expect(await answer).toMatch(/^HTTP\/1\.1 503 [^]*"code":"draining"/);
+    expect(app.received).toHaveLength(0);
+    tunnel.end();
+    expect(await stopped).toBe(true);
+  });
+});
