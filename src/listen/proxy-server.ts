@@ -15,7 +15,7 @@ import { type Destination, parseDestination } from '../tunnel/destination.ts';
 import { findFramingProblem } from './head-check.ts';
 import { BodyWatch, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
-import { createStrictServer, startListening } from './strict-server.ts';
+import { createStrictServer, endAfterUpgradeWish, isAnswered, startListening } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { SocketUpgrade } from './upgrade.ts';
 
@@ -51,6 +51,8 @@ export class ProxyServer {
   readonly #parts: ProxyServerParts;
   readonly #server: Server | TlsServer;
   readonly #bodies: BodyWatch;
+  /** What each connection was last asked. */
+  readonly #latest = new WeakMap<Duplex, ServerResponse>();
 
   constructor(parts: ProxyServerParts) {
     const { limits, tls, clock, onLimit, onConnections } = parts;
@@ -96,6 +98,8 @@ export class ProxyServer {
 
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { handler } = this.#parts;
+    this.#latest.set(request.socket, response);
+    endAfterUpgradeWish(request, response);
     const headers = new HeaderFields(request.rawHeaders);
     const arrival = this.#toArrival(request);
     const aim = this.#checkHead(request, headers, toAbsoluteAim);
@@ -106,11 +110,14 @@ export class ProxyServer {
 
   #onConnect(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const { handler } = this.#parts;
+    socket.on('error', () => socket.destroy());
+    const latest = this.#latest.get(socket);
+    // The answers that are due would come out of the tunnel.
+    if (latest !== undefined && !isAnswered(latest)) return void socket.destroy();
     const response = new ServerResponse(request);
     response.assignSocket(socket as Socket);
     response.shouldKeepAlive = false;
     response.on('finish', () => socket.end());
-    socket.on('error', () => socket.destroy());
     const headers = new HeaderFields(request.rawHeaders);
     const arrival = this.#toArrival(request);
     const aim = this.#checkHead(request, headers, toConnectAim);

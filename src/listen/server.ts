@@ -13,7 +13,7 @@ import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { checkHead } from './head-check.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
-import { createStrictServer, startListening } from './strict-server.ts';
+import { createStrictServer, endAfterUpgradeWish, isAnswered, startListening } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
 
@@ -63,7 +63,9 @@ export class ListenServer {
     this.#bodies = new BodyWatch(limits, clock, parts.onLimit);
     this.#heap = new HeapGuard(limits.heapShed, clock);
     this.#server = createStrictServer(limits, tls, {
-      shouldUpgradeCallback: ({ method, headers }) => isRelayedUpgrade(method, headers.upgrade),
+      // Behind a request still at work it is served in its turn, as if it had not been said: the connection is not free (RFC 9110 §7.8).
+      shouldUpgradeCallback: ({ method, headers, socket }) =>
+        isRelayedUpgrade(method, headers.upgrade) && !this.#isAtWork(socket),
     });
     this.#bind();
   }
@@ -109,7 +111,11 @@ export class ListenServer {
       this.#onUpgrade(request, socket, head),
     );
     this.#server.on('connect', (request: IncomingMessage, socket: Duplex) => {
-      this.#parts.handler.turnAwaySocket(this.#toArrival(request), socket, refuse('malformed_request', 'malformed', 'CONNECT'));
+      socket.on('error', () => socket.destroy());
+      // An answer now would come before those that are due, and be taken for one of them.
+      if (this.#isAtWork(socket)) socket.destroy();
+      else
+        this.#parts.handler.turnAwaySocket(this.#toArrival(request), socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#onClientError(error, socket));
     this.#server.on('connection', (socket: Socket) => {
@@ -135,6 +141,7 @@ export class ListenServer {
     if (!request.socket.writable) return;
     const latest: Latest = { response };
     this.#latest.set(request.socket, latest);
+    endAfterUpgradeWish(request, response);
     const headers = new HeaderFields(request.rawHeaders);
     const arrival = this.#toArrival(request, headers);
     if (this.#phase !== 'open') {
@@ -154,6 +161,11 @@ export class ListenServer {
       return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with an upgrade'));
     const exchange = { ...arrival, target, headers, body, facts: {} };
     handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);
+  }
+
+  #isAtWork(socket: Duplex): boolean {
+    const latest = this.#latest.get(socket);
+    return latest !== undefined && !isAnswered(latest.response);
   }
 
   #toArrival(request: IncomingMessage, headers?: HeaderFields): Arrival {
