@@ -7,12 +7,14 @@ import type { Settlements } from '../gates/settlements.ts';
 import type { ListenServer } from '../listen/server.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
+import type { AuthzEndpoint } from './authz.ts';
 
 /** What is stopped. */
 export interface ShutdownParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly listen: ListenServer;
+  readonly authz: AuthzEndpoint | undefined;
   readonly gatehouse: Gatehouse;
   readonly capacity: Capacity;
   readonly settlements: Settlements;
@@ -25,12 +27,14 @@ const SETTLE_AT_MOST_MS: Milliseconds = 2_000;
 
 /** Drains; resolves when all is closed. True when every request under way was finished. */
 export async function drain(parts: ShutdownParts): Promise<boolean> {
-  const { clock, gatehouse, listen, times } = parts;
+  const { clock, gatehouse, listen, authz, times } = parts;
   // Endpoints are removed after readiness falls, not at once: who still comes meanwhile is served, but keeps no connection.
   listen.enter('closing');
+  authz?.enter('closing');
   await pause(clock, times.grace);
   listen.enter('refusing');
-  const isFinished = await within(clock, times.drain, gatehouse.idle());
+  authz?.enter('refusing');
+  const isFinished = await within(clock, times.drain, Promise.all([gatehouse.idle(), authz?.idle()]));
   if (!isFinished) await giveUp(parts);
   await parts.settlements.drain(SETTLE_AT_MOST_MS);
   listen.destroy();
@@ -52,7 +56,7 @@ function pause(clock: Clock, delay: Milliseconds): Promise<void> {
   });
 }
 
-async function within(clock: Clock, atMost: Milliseconds, work: Promise<void>): Promise<boolean> {
+async function within(clock: Clock, atMost: Milliseconds, work: Promise<unknown>): Promise<boolean> {
   let cancel = (): void => undefined;
   const late = new Promise<false>((resolve) => {
     cancel = clock.after(atMost, () => resolve(false));

@@ -7,6 +7,7 @@ import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Forwarder } from '../forward/forwarder.ts';
+import type { IdentityContext } from '../forward/identity.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -14,6 +15,7 @@ import type { RouteMetrics } from '../observe/route-metrics.ts';
 import type { Capacity, CapacityResult } from './capacity.ts';
 import { lingerOnClose } from './linger.ts';
 import { type GuardedRoute, runGates } from './pipeline.ts';
+import { Presence } from './presence.ts';
 import { type Departure, record } from './record.ts';
 import { writeRefusal, writeSocketRefusal } from './respond.ts';
 import { type Routable, RouteTable } from './router.ts';
@@ -24,6 +26,9 @@ export interface HouseRoute extends GuardedRoute, Routable {
   /** WWW-Authenticate for every 401, a field line each. */
   readonly challenges: readonly string[];
   readonly forwarder: Forwarder;
+  /** Some gate verifies the content, so the head alone cannot be judged. */
+  readonly verifiesContent: boolean;
+  readonly identity: IdentityContext;
   readonly metrics: RouteMetrics;
 }
 
@@ -46,8 +51,7 @@ export class Gatehouse {
   readonly #parts: GatehouseParts;
   readonly #unmatched: RouteMetrics;
   #table: RouteTable<HouseRoute> = new RouteTable<HouseRoute>([]);
-  #underWay = 0;
-  #onIdle: (() => void)[] = [];
+  readonly #presence = new Presence();
 
   constructor(parts: GatehouseParts) {
     this.#parts = parts;
@@ -59,10 +63,14 @@ export class Gatehouse {
     this.#table = new RouteTable(routes);
   }
 
+  /** The route that serves now, or why there is none. */
+  find({ method, target, headers }: Exchange): HouseRoute | Refusal {
+    return this.#table.find({ method, host: headers.get('host'), target });
+  }
+
   /** Takes one request through; never throws. */
   handle(exchange: Exchange, response: ServerResponse): void {
-    const { method, target, headers } = exchange;
-    const found = this.#table.find({ method, host: headers.get('host'), target });
+    const found = this.find(exchange);
     if ('code' in found) this.#leave({ arrival: exchange, exchange, refusal: found }, this.#unmatched, response, []);
     else void this.#take(found, exchange, response);
   }
@@ -80,19 +88,16 @@ export class Gatehouse {
 
   /** Resolves when no request is under way. */
   idle(): Promise<void> {
-    if (this.#underWay === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#onIdle.push(resolve);
-    });
+    return this.#presence.idle();
   }
 
   /** How many requests are under way. */
   get underWay(): number {
-    return this.#underWay;
+    return this.#presence.count;
   }
 
   async #take(route: HouseRoute, exchange: Exchange, response: ServerResponse): Promise<void> {
-    this.#underWay++;
+    this.#presence.enter();
     const passage = await this.#pass(route, exchange, response);
     // Without a place in the house: such a connection lives as long as its client likes.
     if (passage.outcome?.kind === 'upgraded') await passage.outcome.closed;
@@ -103,8 +108,7 @@ export class Gatehouse {
       response.destroy();
       this.#parts.logger.error('internal_error', { requestId: exchange.requestId, error: toErrorText(thrown) });
     }
-    this.#underWay--;
-    if (this.#underWay === 0) for (const tell of this.#onIdle.splice(0)) tell();
+    this.#presence.leave();
   }
 
   async #pass(route: HouseRoute, exchange: Exchange, response: ServerResponse): Promise<Passage> {

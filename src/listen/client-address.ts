@@ -14,7 +14,7 @@ export function createClientResolver(trustedProxies: readonly string[]): ClientR
   return (rawPeer, isEncrypted, headers) => {
     const peer = toPlainAddress(rawPeer);
     const scheme = isEncrypted ? 'https' : 'http';
-    if (trusted === undefined || !isTrusted(trusted, peer)) return { address: peer, peer, viaTrustedProxy: false, scheme };
+    if (!isTrusted(trusted, peer)) return { address: peer, peer, viaTrustedProxy: false, scheme };
     return {
       address: findClientAddress(headers.all('x-forwarded-for'), peer, trusted),
       peer,
@@ -24,9 +24,21 @@ export function createClientResolver(trustedProxies: readonly string[]): ClientR
   };
 }
 
+/** Finds the client in a caller's X-Forwarded-For, or gives undefined where the caller says nothing that can be read. */
+export function createForwardedForReader(trustedProxies: readonly string[]): (lines: readonly string[]) => string | undefined {
+  const trusted = toBlockList(trustedProxies);
+  return (lines) => findClientAddress(lines, undefined, trusted);
+}
+
+/** Says whether an address is in one of the ranges. */
+export function createAddressCheck(ranges: readonly string[]): (address: string) => boolean {
+  const list = toBlockList(ranges);
+  return (address) => isTrusted(list, toPlainAddress(address));
+}
+
 /** Walks from the nearest hop outwards: the first address that is no trusted proxy is the client; what stands before it is hearsay. */
-function findClientAddress(lines: readonly string[], peer: string, trusted: BlockList): string {
-  let client = peer;
+function findClientAddress<Peer>(lines: readonly string[], peer: Peer, trusted: BlockList | undefined): string | Peer {
+  let client: string | Peer = peer;
   for (let line = lines.length - 1; line >= 0; line--) {
     const hops = (lines[line] as string).split(',');
     for (let hop = hops.length - 1; hop >= 0; hop--) {
@@ -57,8 +69,8 @@ function toBlockList(ranges: readonly string[]): BlockList | undefined {
   return list;
 }
 
-function isTrusted(trusted: BlockList, address: string): boolean {
-  return trusted.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
+function isTrusted(trusted: BlockList | undefined, address: string): boolean {
+  return trusted?.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4') ?? false;
 }
 
 /** A dual-stack socket shows IPv4 peers as `::ffff:1.2.3.4`; brackets and a zone are spelling only. */

@@ -38,6 +38,11 @@ export function checkHead(
   return 'problem' in target ? refuse('malformed_request', 'path_ambiguous', target.problem) : target;
 }
 
+/** A host with an optional port, and nothing else. */
+export function isAuthority(text: string): boolean {
+  return HOST.test(text);
+}
+
 /** What makes the request's end, or whom it is for, uncertain. */
 export function findFramingProblem(request: IncomingMessage, headers: HeaderFields): string | undefined {
   const isOld = request.httpVersionMinor === 0;
@@ -45,7 +50,7 @@ export function findFramingProblem(request: IncomingMessage, headers: HeaderFiel
   const hosts = headers.count('host');
   if (hosts > 1) return 'repeated Host';
   if (hosts === 0 && !isOld) return 'no Host';
-  if (hosts === 1 && !HOST.test(headers.get('host') as string)) return 'Host is not a valid authority';
+  if (hosts === 1 && !isAuthority(headers.get('host') as string)) return 'Host is not a valid authority';
   const codings = headers.count('transfer-encoding');
   if (codings > 0) {
     // RFC 9112 §6.1: faulty framing; a 1.0 hop before us may have read another request out of the same bytes.
