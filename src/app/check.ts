@@ -14,6 +14,7 @@ export interface Ready {
   readonly realms: readonly RealmRead[];
   readonly tls: TlsRead | undefined;
   readonly proxyTls: TlsRead | undefined;
+  readonly authzTls: TlsRead | undefined;
   readonly store: StoreSettings;
   /** Warnings only. */
   readonly problems: readonly Problem[];
@@ -36,12 +37,13 @@ export async function prepare(file: string, clock: Clock): Promise<Readiness> {
   for (const { severity, path, message, hint } of realms.flatMap((read) => read.troubles)) place(severity, path, message, hint);
   const tls = await readTls(loaded.config.listen.tls, 'listen.tls', clock);
   const proxyTls = await readTls(loaded.config.proxy?.tls, 'proxy.tls', clock);
-  for (const read of [tls, proxyTls])
+  const authzTls = await readTls(loaded.config.authz?.tls, 'authz.tls', clock);
+  for (const read of [tls, proxyTls, authzTls])
     for (const { severity, path, message, hint } of read?.troubles ?? []) place(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, problems };
-  return { loaded, keys, realms, tls, proxyTls, store, problems };
+  return { loaded, keys, realms, tls, proxyTls, authzTls, store, problems };
 }
 
 /** All problems of a config file, errors and warnings, in the order of the file. */

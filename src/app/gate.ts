@@ -2,7 +2,7 @@
 import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { AdminServer } from '../admin/server.ts';
-import { type ListenTlsConfig, methodsOf, type RouteConfig, realmsOf } from '../config/config.ts';
+import { type ListenTlsConfig, realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
 import { toTlsFiles } from '../config/tls-files.ts';
 import { type Watch, watchFiles } from '../config/watch.ts';
@@ -15,18 +15,19 @@ import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
 import { ListenServer } from '../listen/server.ts';
 import { TlsContexts } from '../listen/tls.ts';
-import type { RouteLabels } from '../observe/families.ts';
 import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import type { Resolve } from '../tunnel/dial.ts';
+import { type AuthzEndpoint, buildAuthz } from './authz.ts';
 import { prepare, type Ready } from './check.ts';
+import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toSecretFiles } from './keys.ts';
 import { buildProxy, type ForwardProxy, toProxyLabels } from './proxy.ts';
 import { Realms } from './realms.ts';
 import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
-import { buildRoute } from './routes.ts';
+import { buildRoute, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { openStore } from './store.ts';
 import { Upstreams } from './upstreams.ts';
@@ -46,11 +47,10 @@ export interface GateAddresses {
   readonly data: AddressInfo;
   readonly admin: AddressInfo;
   readonly proxy?: AddressInfo;
+  readonly authz?: AddressInfo;
 }
 
 const FLUSH_INTERVAL_MS = 1_000;
-/** What a reload cannot change: these are built once, into sockets and shared stores. */
-const FIXED_SECTIONS = ['listen', 'proxy', 'admin', 'store', 'limits', 'shutdown', 'log'] as const;
 
 /** A gate from start to stop. */
 export class Gate {
@@ -68,6 +68,7 @@ export class Gate {
   readonly #attempts: Attempts;
   readonly #ports: TlsPort[] = [];
   #proxy: ForwardProxy | undefined;
+  #authz: AuthzEndpoint | undefined;
   readonly #cancelFlush: CancelTimer;
   #rings = new Map<string, KeyRing>();
   #ready: Ready;
@@ -127,8 +128,9 @@ export class Gate {
       const admin = await this.#admin.listen();
       const data = await this.#listen.listen();
       const proxy = await this.#openProxy();
+      const authz = await this.#openAuthz();
       this.#notReadyBecause = undefined;
-      return proxy === undefined ? { data, admin } : { data, admin, proxy };
+      return { data, admin, ...(proxy && { proxy }), ...(authz && { authz }) };
     } catch (thrown) {
       this.#listen.destroy();
       await this.#store.close();
@@ -147,6 +149,7 @@ export class Gate {
       logger,
       listen: this.#listen,
       proxy: this.#proxy,
+      authz: this.#authz,
       gatehouse: this.#gatehouse,
       capacity: this.#capacity,
       settlements: this.#settlements,
@@ -160,6 +163,7 @@ export class Gate {
 
   #close(): void {
     this.#proxy?.destroy();
+    this.#authz?.destroy();
     this.#watch?.close();
     this.#upstreams.destroy();
     this.#cancelFlush();
@@ -193,6 +197,18 @@ export class Gate {
     return this.#proxy.listen();
   }
 
+  async #openAuthz(): Promise<AddressInfo | undefined> {
+    const { clock, logger } = this.#surroundings;
+    const { authz, limits, listen } = this.#ready.loaded.config;
+    if (authz === undefined) return undefined;
+    const tls = this.#ready.authzTls === undefined ? undefined : new TlsContexts(this.#ready.authzTls.settings);
+    const find = this.#gatehouse.find.bind(this.#gatehouse);
+    const { trustedProxies } = listen;
+    this.#authz = buildAuthz(authz, { clock, logger, metrics: this.#metrics, limits, tls, find, trustedProxies });
+    this.#addPort('authz.tls', authz.tls, tls, this.#authz);
+    return this.#authz.listen();
+  }
+
   #onStore(isUp: boolean, message?: string): void {
     const { logger } = this.#surroundings;
     this.#metrics.storeUp(isUp);
@@ -206,7 +222,7 @@ export class Gate {
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
     const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
-    this.#metrics.setRoutes([...config.routes.map(toLabels), ...proxies]);
+    this.#metrics.setRoutes([...config.routes.map((route) => toRouteLabels(config, route)), ...proxies]);
     const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
     this.#realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     const rings = new Map<string, KeyRing>();
@@ -236,13 +252,8 @@ export class Gate {
     try {
       const next = await prepare(file, clock);
       if (next.loaded === undefined) return this.#reject(next.problems);
-      const changed = this.#findFixedChange(next);
-      if (changed.length > 0) {
-        const message = `a change of ${changed.join(', ')} takes a restart`;
-        return this.#reject([
-          { severity: 'error', file, path: changed[0] ?? '', message, hint: 'restart the gate, or undo the change' },
-        ]);
-      }
+      const fixed = findFixedChange(this.#ready.loaded.config, next.loaded.config, file);
+      if (fixed !== undefined) return this.#reject([fixed]);
       this.#take(next);
       await this.#rewatch();
       logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });
@@ -250,11 +261,6 @@ export class Gate {
     } catch (thrown) {
       this.#reject([{ severity: 'error', file, path: '', message: toErrorText(thrown) }]);
     }
-  }
-
-  #findFixedChange(next: Ready): string[] {
-    const [before, after] = [this.#ready.loaded.config, next.loaded.config];
-    return FIXED_SECTIONS.filter((section) => JSON.stringify(before[section]) !== JSON.stringify(after[section]));
   }
 
   #reject(problems: readonly Problem[]): void {
@@ -266,10 +272,10 @@ export class Gate {
   async #rewatch(): Promise<void> {
     const { file, clock, logger } = this.#surroundings;
     this.#watch?.close();
-    const { routes, listen, proxy } = this.#ready.loaded.config;
+    const { routes, listen, proxy, authz } = this.#ready.loaded.config;
     const users = this.#ready.realms.flatMap(({ files }) => files);
     this.#watch = await watchFiles(
-      [file, ...routes.flatMap(toSecretFiles), ...users, ...toTlsFiles(listen.tls), ...toTlsFiles(proxy?.tls)],
+      [file, ...routes.flatMap(toSecretFiles), ...users, ...[listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls))],
       clock,
       {
         onChange: (changed) => void this.#onFiles(changed),
@@ -290,11 +296,4 @@ export class Gate {
     this.#reloading = this.#reloading.then(() => reloadFiles(changed, this.#toReloadParts()));
     return this.#reloading;
   }
-}
-
-function toLabels(route: RouteConfig): RouteLabels {
-  const { name, webhook, basic } = route;
-  const sources = basic?.users?.map((source, index) => source.name ?? String(index + 1)) ?? [];
-  const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
-  return { name, scheme, keys: [...(webhook?.keys.map((key) => key.name) ?? []), ...sources], methods: methodsOf(route) };
 }

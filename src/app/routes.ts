@@ -1,8 +1,9 @@
 /** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
-import { type BasicConfig, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
+import { type BasicConfig, type Config, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
+import type { IdentityContext } from '../forward/identity.ts';
 import { HeaderPolicy } from '../forward/request-headers.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { HouseRoute } from '../gatehouse/gatehouse.ts';
@@ -15,6 +16,7 @@ import type { KeyRing } from '../gates/key-ring.ts';
 import type { Settlements } from '../gates/settlements.ts';
 import { createSignatureGate } from '../gates/signature.ts';
 import { createTimestampGate } from '../gates/timestamp.ts';
+import type { RouteLabels } from '../observe/families.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
 import { SCHEMES } from '../schemes/catalogue.ts';
@@ -33,10 +35,23 @@ export interface RouteParts {
   readonly attempts: Attempts;
 }
 
+/** What a route counts before its first request. */
+export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabels {
+  const { name, webhook, basic } = route;
+  const sources = basic?.users?.map((source, index) => source.name ?? String(index + 1)) ?? [];
+  const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
+  const keys = [...(webhook?.keys.map((key) => key.name) ?? []), ...sources];
+  return { name, scheme, keys, methods: methodsOf(route), authz: authz !== undefined };
+}
+
 /** Compiles one route. */
 export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstream, parts: RouteParts): HouseRoute {
   const metrics = parts.metrics.route(config.name);
   const { name, resend, basic, webhook } = config;
+  const identity: IdentityContext = {
+    route: name,
+    ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
+  };
   return {
     name,
     match: { ...config.match, methods: methodsOf(config) },
@@ -49,17 +64,15 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     challenges: toChallenges(config),
     forwarder: createForwarder(
       {
-        policy: new HeaderPolicy({
-          route: name,
-          forwardAuthorization: basic?.forwardAuthorization ?? true,
-          ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
-        }),
+        policy: new HeaderPolicy({ ...identity, forwardAuthorization: basic?.forwardAuthorization ?? true }),
         resend,
         allowResponseHeaders: new Set(config.allowResponseHeaders),
       },
       upstream,
       parts.clock,
     ),
+    verifiesContent: webhook !== undefined,
+    identity,
     metrics,
   };
 }

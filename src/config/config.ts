@@ -24,6 +24,7 @@ export type LimitsConfig = Config['limits'];
 export type StoreConfig = Config['store'];
 export type RedisConfig = NonNullable<StoreConfig['redis']>;
 export type SocketListen = Config['listen'];
+export type AuthzConfig = NonNullable<Config['authz']>;
 export type ProxyConfig = NonNullable<Config['proxy']>;
 /** Of any port; only the data port says whether it speaks HTTP/2. */
 export type ListenTlsConfig = NonNullable<ProxyConfig['tls']> & { readonly http2?: boolean };

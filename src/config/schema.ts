@@ -1,6 +1,7 @@
 /** The config's schema: types, defaults, error texts and the editors' JSON Schema all derive from it. */
 import { z } from 'zod';
 import { AMBIGUOUS_FORMS } from '../core/target.ts';
+import { authz } from './authz-schema.ts';
 import { basic } from './basic-schema.ts';
 import { proxy } from './proxy-schema.ts';
 import { addressRange, count, duration, filePath, instant, listenAddress, NAME, nodeAddress, size, upstream } from './scalars.ts';
@@ -252,6 +253,7 @@ export const ConfigSchema = z.strictObject({
     })
     .prefault({}),
   proxy: proxy.optional().describe('A forward proxy on a port of its own. Left out: none.'),
+  authz: authz.optional().describe('A forward-auth endpoint on a port of its own. Left out: none.'),
   admin: z
     .strictObject({
       address: listenAddress().prefault('0.0.0.0:9090').describe('/metrics, /healthz, /readyz.'),

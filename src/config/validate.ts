@@ -4,11 +4,11 @@ import { parseTarget } from '../core/target.ts';
 import { type Config, type MatchConfig, methodsOf, type RouteConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import type { SocketAddress } from './scalars.ts';
+import { checkAuthz } from './validate-authz.ts';
 import { checkBasic, checkRealms } from './validate-basic.ts';
 import { checkProxy } from './validate-proxy.ts';
+import { checkTrustedRanges } from './validate-ranges.ts';
 import { checkWebhook } from './validate-webhook.ts';
-
-const EVERYBODY = new Set(['0.0.0.0/0', '::/0']);
 
 /** Everything wrong or risky in a config whose parts are well-formed. */
 export function validate(config: Config, now: EpochMilliseconds): Rating[] {
@@ -17,6 +17,7 @@ export function validate(config: Config, now: EpochMilliseconds): Rating[] {
     ...checkStore(config),
     ...config.routes.flatMap((route, index) => checkRoute(route, ['routes', index], config, now)),
     ...checkProxy(config, now),
+    ...checkAuthz(config),
     ...checkRealms(config),
     ...checkOverlaps(config.routes),
   ];
@@ -27,17 +28,9 @@ function checkAddresses({ listen, admin }: Config): Rating[] {
   if (listen.address.port !== 0 && isSame(listen.address, admin.address)) {
     found.push(error(['admin', 'address'], 'the admin port is the data port', 'metrics and health need a port of their own'));
   }
-  const trusted: readonly (readonly [Path, readonly string[]])[] = [
-    [['listen', 'trustedProxies'], listen.trustedProxies],
-    [['listen', 'proxyProtocol', 'from'], listen.proxyProtocol?.from ?? []],
-  ];
-  for (const [path, ranges] of trusted) {
-    for (const [index, range] of ranges.entries()) {
-      if (!EVERYBODY.has(range)) continue;
-      const message = 'everybody is a trusted proxy, so anybody can claim to be any client';
-      found.push(warning([...path, index], message, 'name the ranges your proxies are in'));
-    }
-  }
+  const message = 'everybody is a trusted proxy, so anybody can claim to be any client';
+  found.push(...checkTrustedRanges(listen.trustedProxies, ['listen', 'trustedProxies'], message));
+  found.push(...checkTrustedRanges(listen.proxyProtocol?.from ?? [], ['listen', 'proxyProtocol', 'from'], message));
   return found;
 }
 

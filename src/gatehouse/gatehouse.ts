@@ -7,6 +7,7 @@ import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Forwarder } from '../forward/forwarder.ts';
+import type { IdentityContext } from '../forward/identity.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -25,6 +26,9 @@ export interface HouseRoute extends GuardedRoute, Routable {
   /** WWW-Authenticate for every 401, a field line each. */
   readonly challenges: readonly string[];
   readonly forwarder: Forwarder;
+  /** Some gate verifies the content, so the head alone cannot be judged. */
+  readonly verifiesContent: boolean;
+  readonly identity: IdentityContext;
   readonly metrics: RouteMetrics;
 }
 
@@ -59,10 +63,14 @@ export class Gatehouse {
     this.#table = new RouteTable(routes);
   }
 
+  /** The route that serves now, or why there is none. */
+  find({ method, target, headers }: Exchange): HouseRoute | Refusal {
+    return this.#table.find({ method, host: headers.get('host'), target });
+  }
+
   /** Takes one request through; never throws. */
   handle(exchange: Exchange, response: Answer): void {
-    const { method, target, headers } = exchange;
-    const found = this.#table.find({ method, host: headers.get('host'), target });
+    const found = this.find(exchange);
     if ('code' in found) this.#leave({ arrival: exchange, exchange, refusal: found }, this.#unmatched, response, []);
     else void this.#take(found, exchange, response);
   }

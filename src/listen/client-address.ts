@@ -23,9 +23,15 @@ export function createClientResolver(trustedProxies: readonly string[]): ClientR
   };
 }
 
+/** Finds the client in a caller's X-Forwarded-For, or gives undefined where the caller says nothing that can be read. */
+export function createForwardedForReader(trustedProxies: readonly string[]): (lines: readonly string[]) => string | undefined {
+  const trusted = new AddressRanges(trustedProxies);
+  return (lines) => findClientAddress(lines, undefined, trusted);
+}
+
 /** Walks from the nearest hop outwards: the first address that is no trusted proxy is the client; what stands before it is hearsay. */
-function findClientAddress(lines: readonly string[], peer: string, trusted: AddressRanges): string {
-  let client = peer;
+function findClientAddress<Peer>(lines: readonly string[], peer: Peer, trusted: AddressRanges): string | Peer {
+  let client: string | Peer = peer;
   for (let line = lines.length - 1; line >= 0; line--) {
     const hops = (lines[line] as string).split(',');
     for (let hop = hops.length - 1; hop >= 0; hop--) {

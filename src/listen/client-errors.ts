@@ -8,6 +8,7 @@ import type { Arrival } from '../core/exchange.ts';
 import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
 import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import type { OnLimit } from './limits.ts';
+import { isAnswered } from './strict-server.ts';
 
 /** What a connection was last asked. */
 export interface Latest {
@@ -39,6 +40,12 @@ export class ClientErrors {
   /** Remembers what the connection is asked now. */
   follow(socket: Duplex, latest: Latest): void {
     this.#latest.set(socket, latest);
+  }
+
+  /** An answer is still due on it. */
+  isAtWork(socket: Duplex): boolean {
+    const latest = this.#latest.get(socket);
+    return latest !== undefined && !isAnswered(latest.response);
   }
 
   /** Deals with node:http's `clientError`. */

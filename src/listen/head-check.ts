@@ -61,13 +61,18 @@ export function findUnsound(head: IncomingHead, limits: HeadLimits, onLimit: OnL
   return framing === undefined ? undefined : refuse('malformed_request', 'framing', framing);
 }
 
+/** A host with an optional port, and nothing else. */
+export function isAuthority(text: string): boolean {
+  return HOST.test(text);
+}
+
 /** What makes the request's end, or whom it is for, uncertain. */
 function findFramingProblem({ headers, isOld }: IncomingHead): string | undefined {
   // Node's parser only sees to it that HTTP/1.1 has some Host; RFC 9112 §3.2 wants exactly one, and a valid one.
   const hosts = headers.count('host');
   if (hosts > 1) return 'repeated Host';
   if (hosts === 0 && !isOld) return 'no Host';
-  if (hosts === 1 && !HOST.test(headers.get('host') as string)) return 'Host is not a valid authority';
+  if (hosts === 1 && !isAuthority(headers.get('host') as string)) return 'Host is not a valid authority';
   const codings = headers.count('transfer-encoding');
   if (codings > 0) {
     // RFC 9112 §6.1: faulty framing; a 1.0 hop before us may have read another request out of the same bytes.

@@ -18,7 +18,7 @@ import { findUnsound, type IncomingHead, toIncomingHead } from './head-check.ts'
 import { BodyWatch, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import type { ListenPhase } from './server.ts';
-import { createStrictServer, startListening } from './strict-server.ts';
+import { createStrictServer, endAfterUpgradeWish, startListening } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { SocketUpgrade } from './upgrade.ts';
 
@@ -117,6 +117,7 @@ export class ProxyServer {
     const { handler } = this.#parts;
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
+    endAfterUpgradeWish(request, response);
     const body = new IncomingBody(new RequestOrigin(request, response, expectsContinue), this.#bodies);
     this.#clientErrors.follow(request.socket, { response, body });
     const head = toIncomingHead(request);
@@ -131,11 +132,13 @@ export class ProxyServer {
 
   #onConnect(request: IncomingMessage, socket: Duplex, early: Buffer): void {
     const { handler } = this.#parts;
+    socket.on('error', () => socket.destroy());
+    // The answers that are due would come out of the tunnel.
+    if (this.#clientErrors.isAtWork(socket)) return void socket.destroy();
     const response = new ServerResponse(request);
     response.assignSocket(socket as Socket);
     response.shouldKeepAlive = false;
     response.on('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
-    socket.on('error', () => socket.destroy());
     const head = toIncomingHead(request);
     const { headers } = head;
     const arrival = this.#toArrival(request);

@@ -21,7 +21,7 @@ import { type Http2Request, Http2Sessions } from './http2.ts';
 import { Http2Answer } from './http2-answer.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
-import { createStrictServer, divert, startListening } from './strict-server.ts';
+import { createStrictServer, divert, endAfterUpgradeWish, startListening } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
 
@@ -73,9 +73,9 @@ export class ListenServer {
     this.#bodies = new BodyWatch(limits, clock, parts.onLimit);
     this.#heap = new HeapGuard(limits.heapShed, clock);
     this.#server = createStrictServer(limits, tls, {
-      // RFC 9110 §7.8: not for HTTP/1.0.
-      shouldUpgradeCallback: ({ method, headers, httpVersionMinor }) =>
-        httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade),
+      // RFC 9110 §7.8: not for HTTP/1.0; behind a request still at work it is served in its turn, as if it had not been said: the connection is not free.
+      shouldUpgradeCallback: ({ method, headers, httpVersionMinor, socket }) =>
+        httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade) && !this.#clientErrors.isAtWork(socket),
     });
     this.#announced = new AnnouncedPeers({
       from: new AddressRanges(parts.listen.proxyProtocol?.from ?? []),
@@ -146,6 +146,9 @@ export class ListenServer {
       this.#onUpgrade(request, socket, head),
     );
     this.#server.on('connect', (request: IncomingMessage, socket: Duplex) => {
+      socket.on('error', () => socket.destroy());
+      // An answer now would come before those that are due, and be taken for one of them.
+      if (this.#clientErrors.isAtWork(socket)) return void socket.destroy();
       const arrival = this.#toArrival(toIncomingHead(request));
       this.#parts.handler.turnAwaySocket(arrival, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
@@ -170,6 +173,7 @@ export class ListenServer {
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, upgrade?: SocketUpgrade): void {
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
+    endAfterUpgradeWish(request, response);
     const body = new IncomingBody(new RequestOrigin(request, response, expectsContinue), this.#bodies);
     this.#clientErrors.follow(request.socket, { response, body });
     this.#accept(toIncomingHead(request), body, response, upgrade);

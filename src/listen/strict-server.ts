@@ -1,11 +1,12 @@
 /** node:http made strict, the same for every port that strangers reach. */
-import { createServer, type Server, type ServerOptions } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { LimitsConfig } from '../config/config.ts';
 import type { SocketAddress } from '../config/scalars.ts';
 import type { TlsContexts } from './tls.ts';
 
+const UPGRADE_OPTION = /(?:^|,)[\t ]*upgrade[\t ]*(?:,|$)/i;
 const CHECK_INTERVAL_MS = 1_000;
 
 /** Builds it, not listening yet. */
@@ -49,6 +50,19 @@ export function divert<S extends Socket>(
       for (const listener of own) Reflect.apply(listener, server, [socket]);
     });
   });
+}
+
+/**
+ * Ends the connection with this answer if another protocol was asked for: node:http drops what it read behind a wish that it does
+ * not grant, so what comes next may be the middle of a request that nobody saw.
+ */
+export function endAfterUpgradeWish({ headers }: IncomingMessage, response: ServerResponse): void {
+  if (headers.upgrade !== undefined && UPGRADE_OPTION.test(headers.connection ?? '')) response.shouldKeepAlive = false;
+}
+
+/** Has it left, and its connection to the next one? Finished alone is too early: the connection is let go a turn later. */
+export function isAnswered(response: ServerResponse): boolean {
+  return response.writableFinished && response.socket === null;
 }
 
 /** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */

@@ -6,11 +6,13 @@ import { LogBatches } from './log-batches.ts';
 
 /** The one line of a request. */
 export interface RequestLine {
+  /** Where it came in, where that is not the data port. */
+  readonly port?: 'authz';
   readonly requestId: string;
   readonly route: string | undefined;
   readonly method: string;
   readonly status: number;
-  readonly code: RefusalCode | 'forwarded';
+  readonly code: RefusalCode | 'forwarded' | 'allowed';
   readonly reason: Reason;
   readonly level: RefusalLogLevel;
   /** Name of the key that verified. */

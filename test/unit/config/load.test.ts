@@ -88,6 +88,7 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
   expect(Object.keys(schema.properties ?? {})).toEqual([
     'listen',
     'proxy',
+    'authz',
     'admin',
     'store',
     'limits',

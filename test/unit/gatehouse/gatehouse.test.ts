@@ -70,6 +70,8 @@ beforeEach(async () => {
         challenges: ['C'],
         isOpen: false,
         forwarder,
+        verifiesContent: false,
+        identity: { route: 'a' },
         metrics: metrics.route('a'),
       },
     ]);
