@@ -8,6 +8,7 @@ import { HeaderPolicy } from '../forward/request-headers.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { HouseRoute } from '../gatehouse/gatehouse.ts';
 import { createBasicAuthGate } from '../gates/basic-auth.ts';
+import { createClientCertificateGate } from '../gates/client-certificate.ts';
 import { createContentGate } from '../gates/content.ts';
 import { createDedupGate, type WaitingRoom } from '../gates/dedup.ts';
 import { createEnvelopeGate } from '../gates/envelope.ts';
@@ -47,7 +48,7 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabel
 /** Compiles one route. */
 export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstream, parts: RouteParts): HouseRoute {
   const metrics = parts.metrics.route(config.name);
-  const { name, resend, basic, webhook } = config;
+  const { name, resend, basic, webhook, clientCertificate } = config;
   const identity: IdentityContext = {
     route: name,
     ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
@@ -56,6 +57,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     name,
     match: { ...config.match, methods: methodsOf(config) },
     gates: [
+      ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
       ...(webhook === undefined ? [] : [createContentGate(webhook)]),
       ...(basic === undefined ? [] : [buildBasicGate(basic, metrics, parts)]),
       ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
@@ -64,7 +66,11 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     challenges: toChallenges(config),
     forwarder: createForwarder(
       {
-        policy: new HeaderPolicy({ ...identity, forwardAuthorization: basic?.forwardAuthorization ?? true }),
+        policy: new HeaderPolicy({
+          ...identity,
+          forwardAuthorization: basic?.forwardAuthorization ?? true,
+          ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
+        }),
         resend,
         allowResponseHeaders: new Set(config.allowResponseHeaders),
       },

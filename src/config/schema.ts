@@ -5,7 +5,7 @@ import { authz } from './authz-schema.ts';
 import { basic } from './basic-schema.ts';
 import { proxy } from './proxy-schema.ts';
 import { addressRange, count, duration, filePath, instant, listenAddress, NAME, nodeAddress, size, upstream } from './scalars.ts';
-import { listenTls } from './tls-schema.ts';
+import { clientCertificate, listenTls } from './tls-schema.ts';
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
@@ -151,6 +151,11 @@ const route = z.strictObject({
     .describe('Longest gap within an answer that is passed on as it comes, and in an upgraded connection.'),
   webhook: webhook.optional().describe('Only signed webhooks are let through.'),
   basic: basic.optional().describe('Only users with a password are let through (RFC 7617).'),
+  clientCertificate: clientCertificate
+    .optional()
+    .describe(
+      'Only clients with a certificate of listen.tls.clientCaFile are let through (mTLS), beside what else the route asks for.',
+    ),
   allow: z.literal('anyone').optional().describe('Lets everybody through, where a route asks for nothing else.'),
 });
 

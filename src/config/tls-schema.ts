@@ -26,3 +26,19 @@ export const portTls = z.strictObject({
 export const listenTls = portTls.extend({
   http2: z.boolean().default(true).describe('Offer HTTP/2 beside HTTP/1.1 (ALPN).'),
 });
+
+/** What a route asks of a client's certificate. */
+export const clientCertificate = z.strictObject({
+  names: z
+    .array(
+      z
+        .string()
+        .regex(/^(?:DNS|URI|email|IP Address|CN):.+$/, 'a name is written with its kind: DNS:, URI:, email:, IP Address: or CN:'),
+    )
+    .min(1)
+    .optional()
+    .describe(
+      'The certificate must hold one of these, such as URI:spiffe://prod/billing or DNS:client.example. Left out: any name.',
+    ),
+  forward: z.boolean().default(false).describe('Hand the certificate to the app, by Client-Cert (RFC 9440).'),
+});

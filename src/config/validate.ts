@@ -64,15 +64,25 @@ function isRedisUrl(text: string): boolean {
 }
 
 function checkRoute(route: RouteConfig, path: Path, config: Config, now: EpochMilliseconds): Rating[] {
-  const { webhook, basic, allow } = route;
+  const { webhook, basic, clientCertificate, allow } = route;
   const found = checkMatch(route.match, [...path, 'match']);
   if (isSame(route.upstream, config.listen.address))
     found.push(error([...path, 'upstream'], 'the app is the gate itself', 'name the port the app listens on'));
   if (webhook !== undefined) found.push(...checkWebhook(webhook, route, [...path, 'webhook'], now));
   if (basic !== undefined) found.push(...checkBasic(basic, config, [...path, 'basic'], now));
-  const asks = webhook !== undefined || basic !== undefined;
+  if (clientCertificate !== undefined && config.listen.tls?.clientCaFile === undefined) {
+    const message = 'nobody vouches for client certificates, so each request would be refused';
+    found.push(error([...path, 'clientCertificate'], message, 'give listen.tls.clientCaFile'));
+  }
+  const asks = [webhook, basic, clientCertificate].some((section) => section !== undefined);
   if (!asks && allow === undefined)
-    found.push(error(path, 'the route asks for nothing', 'give webhook or basic; a route open to everybody says allow: anyone'));
+    found.push(
+      error(
+        path,
+        'the route asks for nothing',
+        'give webhook, basic or clientCertificate; a route open to everybody says allow: anyone',
+      ),
+    );
   if (asks && allow !== undefined)
     found.push(error([...path, 'allow'], 'the route asks for proof and is open to anyone', 'remove one of the two'));
   return found;

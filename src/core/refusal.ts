@@ -20,6 +20,7 @@ export type RefusalCode =
   | 'destination_denied'
   | 'loop_detected'
   | 'tls_required'
+  | 'certificate_required'
   | 'caller_denied'
   | 'original_request_unclear'
   | 'content_needed'
@@ -66,6 +67,8 @@ export type Reason =
   | 'banned'
   | 'hash_queue_full'
   | 'tls_required'
+  | 'no_certificate'
+  | 'certificate_not_allowed'
   | 'caller_not_trusted'
   | 'original_request'
   | 'content_needed'
@@ -174,6 +177,12 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     logLevel: 'warn',
   },
   content_needed: { status: 403, title: 'Content needed', proxyError: 'http_request_denied', logLevel: 'info' },
+  certificate_required: {
+    status: 403,
+    title: 'Client certificate required',
+    proxyError: 'http_request_denied',
+    logLevel: 'info',
+  },
   too_many_attempts: {
     status: 429,
     title: 'Too many attempts',

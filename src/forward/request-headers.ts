@@ -17,6 +17,8 @@ const MOST_FATES = 1_000;
 export interface HeaderContext extends IdentityContext {
   /** Hands the client's credentials on; a gate before the app acts as its origin, so it may keep them (RFC 9110 §11.6.2). */
   readonly forwardAuthorization: boolean;
+  /** What becomes of the client's certificate; left out: the route asks for none. */
+  readonly certificate?: 'forward' | 'hide';
 }
 
 /**
@@ -66,6 +68,9 @@ export class HeaderPolicy {
     addForwarded(out, admitted);
     out.push('Via', toVia(headers));
     addIdentity(out, admitted, this.#context);
+    // A byte sequence of structured fields (RFC 9440 §2.1).
+    if (this.#context.certificate === 'forward' && client.certificate !== undefined)
+      out.push('Client-Cert', `:${client.certificate.raw.toString('base64')}:`);
     // Always framed by us, whatever the method: content without a length is the next request to the app (CVE-2026-29057).
     if (body.length === undefined) out.push('Transfer-Encoding', 'chunked');
     else if (body.length > 0 || expectsContent(exchange.method)) out.push('Content-Length', String(body.length));
@@ -83,11 +88,12 @@ export class HeaderPolicy {
   }
 }
 
-function decideFate(name: string, { forwardAuthorization, user }: HeaderContext): Fate {
+function decideFate(name: string, { forwardAuthorization, user, certificate }: HeaderContext): Fate {
   const folded = toFoldedName(name);
   if (folded === 'authorization' && !forwardAuthorization) return 'drop';
   // Ours to say here, even where a trusted proxy says it too.
   if (folded === 'x-forwarded-user' && user !== undefined) return 'drop';
+  if (folded.startsWith('client-cert') && certificate !== undefined) return 'drop';
   if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || isOwn(folded)) return 'drop';
   // Another spelling of a managed name: an app may read it as the real thing, and nobody honest writes one.
   if (folded !== name && isProtected(folded)) return 'drop';

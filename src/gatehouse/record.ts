@@ -63,6 +63,7 @@ function toFacts(departure: Departure, durationMs: number): Omit<RequestLine, ke
     durationMs,
     ...(delivery === undefined ? undefined : { key: delivery.keyName, webhookId: delivery.id }),
     ...(exchange?.facts.user === undefined ? undefined : { user: exchange.facts.user }),
+    ...(exchange?.facts.certificateName === undefined ? undefined : { certificate: exchange.facts.certificateName }),
     ...(outcome === undefined ? undefined : { upstreamMs: outcome.upstreamMs }),
   };
 }

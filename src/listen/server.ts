@@ -14,6 +14,7 @@ import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import { AddressRanges } from './address-ranges.ts';
 import { AnnouncedPeers } from './announced-peers.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
+import { ClientCertificates } from './client-certificates.ts';
 import { ClientErrors } from './client-errors.ts';
 import { RequestOrigin } from './content-origin.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
@@ -55,6 +56,7 @@ export class ListenServer {
   readonly #resolveClient: ClientResolver;
   readonly #bodies: BodyWatch;
   readonly #heap: HeapGuard;
+  readonly #certificates: ClientCertificates | undefined;
   readonly #http2: Http2Sessions;
   readonly #announced: AnnouncedPeers;
   readonly #clientErrors: ClientErrors;
@@ -64,6 +66,7 @@ export class ListenServer {
     const { limits, clock, tls } = parts;
     this.#parts = parts;
     this.#resolveClient = createClientResolver(parts.listen.trustedProxies);
+    this.#certificates = parts.listen.tls?.clientCaFile === undefined ? undefined : new ClientCertificates();
     this.#clientErrors = new ClientErrors({
       clock,
       onLimit: parts.onLimit,
@@ -221,7 +224,9 @@ export class ListenServer {
 
   #toArrival({ method, headers, socket }: IncomingHead): Arrival {
     const { clock } = this.#parts;
-    const client = this.#resolveClient(this.#toPeer(socket), 'encrypted' in socket, headers);
+    const seen = this.#resolveClient(this.#toPeer(socket), 'encrypted' in socket, headers);
+    const certificate = this.#certificates?.find(socket);
+    const client = certificate === undefined ? seen : { ...seen, certificate };
     return {
       requestId: randomUUID(),
       method,

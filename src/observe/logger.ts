@@ -21,6 +21,7 @@ export interface RequestLine {
   readonly webhookId?: string;
   /** Who a password proved it to be. */
   readonly user?: string;
+  readonly certificate?: string;
   readonly client: string;
   readonly durationMs: Milliseconds;
   readonly upstreamMs?: Milliseconds;
