@@ -2,33 +2,34 @@
 import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { AdminServer } from '../admin/server.ts';
-import { type ListenTlsConfig, realmsOf } from '../config/config.ts';
+import { realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
 import { toTlsFiles } from '../config/tls-files.ts';
 import { type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer, Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { IdentitySigner } from '../forward/identity-token.ts';
 import { Capacity } from '../gatehouse/capacity.ts';
 import { Gatehouse } from '../gatehouse/gatehouse.ts';
 import { WaitingRoom } from '../gates/dedup.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
 import { ListenServer } from '../listen/server.ts';
-import { TlsContexts } from '../listen/tls.ts';
 import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import type { Resolve } from '../tunnel/dial.ts';
-import { type AuthzEndpoint, buildAuthz } from './authz.ts';
 import { prepare, type Ready } from './check.ts';
 import { findFixedChange } from './fixed-sections.ts';
+import { toIdentityFiles } from './identity.ts';
 import { type KeysRead, toSecretFiles } from './keys.ts';
-import { buildProxy, type ForwardProxy, toProxyLabels } from './proxy.ts';
+import { toProxyLabels } from './proxy.ts';
 import { Realms } from './realms.ts';
 import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
 import { buildRoute, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
+import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
 import { openStore } from './store.ts';
 import { Upstreams } from './upstreams.ts';
 
@@ -66,9 +67,9 @@ export class Gate {
   readonly #upstreams: Upstreams;
   readonly #realms: Realms;
   readonly #attempts: Attempts;
-  readonly #ports: TlsPort[] = [];
-  #proxy: ForwardProxy | undefined;
-  #authz: AuthzEndpoint | undefined;
+  readonly #signer: IdentitySigner;
+  readonly #sidePorts: SidePorts;
+  readonly #tlsPorts: readonly TlsPort[];
   readonly #cancelFlush: CancelTimer;
   #rings = new Map<string, KeyRing>();
   #ready: Ready;
@@ -99,7 +100,8 @@ export class Gate {
     const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
     this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
     this.#metrics.watchPendingPasswords(() => this.#realms.pending);
-    const tls = ready.tls === undefined ? undefined : new TlsContexts(ready.tls.settings);
+    this.#signer = new IdentitySigner(clock);
+    const tls = toContexts(ready.tls);
     this.#listen = new ListenServer({
       listen,
       tls,
@@ -109,12 +111,22 @@ export class Gate {
       onLimit: this.#metrics.limitHit,
       onConnections: this.#metrics.connections,
     });
-    this.#addPort('listen.tls', listen.tls, tls, this.#listen);
+    this.#sidePorts = buildSidePorts(ready, {
+      clock,
+      logger,
+      metrics: this.#metrics,
+      realms: this.#realms,
+      attempts: this.#attempts,
+      gatehouse: this.#gatehouse,
+      resolve: surroundings.resolve,
+    });
+    this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
     this.#metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
     this.#upstreams = new Upstreams(clock, limits.maxInFlight);
     this.#admin = new AdminServer({
       address: admin.address,
       metrics: this.#metrics,
+      toKeySet: () => this.#signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
     });
     this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => logger.flush());
@@ -127,8 +139,8 @@ export class Gate {
     try {
       const admin = await this.#admin.listen();
       const data = await this.#listen.listen();
-      const proxy = await this.#openProxy();
-      const authz = await this.#openAuthz();
+      const proxy = await this.#sidePorts.proxy?.listen();
+      const authz = await this.#sidePorts.authz?.listen();
       this.#notReadyBecause = undefined;
       return { data, admin, ...(proxy && { proxy }), ...(authz && { authz }) };
     } catch (thrown) {
@@ -148,8 +160,8 @@ export class Gate {
       clock,
       logger,
       listen: this.#listen,
-      proxy: this.#proxy,
-      authz: this.#authz,
+      proxy: this.#sidePorts.proxy,
+      authz: this.#sidePorts.authz,
       gatehouse: this.#gatehouse,
       capacity: this.#capacity,
       settlements: this.#settlements,
@@ -162,8 +174,8 @@ export class Gate {
   }
 
   #close(): void {
-    this.#proxy?.destroy();
-    this.#authz?.destroy();
+    this.#sidePorts.proxy?.destroy();
+    this.#sidePorts.authz?.destroy();
     this.#watch?.close();
     this.#upstreams.destroy();
     this.#cancelFlush();
@@ -174,39 +186,6 @@ export class Gate {
   reload(): Promise<void> {
     this.#reloading = this.#reloading.then(() => this.#reload());
     return this.#reloading;
-  }
-
-  #addPort(
-    section: string,
-    config: ListenTlsConfig | undefined,
-    contexts: TlsContexts | undefined,
-    port: { refreshTls(): void },
-  ): void {
-    if (config === undefined || contexts === undefined) return;
-    this.#ports.push({ section, config, contexts, refreshTls: () => port.refreshTls() });
-  }
-
-  async #openProxy(): Promise<AddressInfo | undefined> {
-    const { clock, logger, resolve } = this.#surroundings;
-    const { proxy, limits } = this.#ready.loaded.config;
-    if (proxy === undefined) return undefined;
-    const tls = this.#ready.proxyTls === undefined ? undefined : new TlsContexts(this.#ready.proxyTls.settings);
-    const shared = { clock, logger, metrics: this.#metrics, limits, realms: this.#realms, attempts: this.#attempts, tls };
-    this.#proxy = buildProxy(proxy, resolve === undefined ? shared : { ...shared, resolve });
-    this.#addPort('proxy.tls', proxy.tls, tls, this.#proxy);
-    return this.#proxy.listen();
-  }
-
-  async #openAuthz(): Promise<AddressInfo | undefined> {
-    const { clock, logger } = this.#surroundings;
-    const { authz, limits, listen } = this.#ready.loaded.config;
-    if (authz === undefined) return undefined;
-    const tls = this.#ready.authzTls === undefined ? undefined : new TlsContexts(this.#ready.authzTls.settings);
-    const find = this.#gatehouse.find.bind(this.#gatehouse);
-    const { trustedProxies } = listen;
-    this.#authz = buildAuthz(authz, { clock, logger, metrics: this.#metrics, limits, tls, find, trustedProxies });
-    this.#addPort('authz.tls', authz.tls, tls, this.#authz);
-    return this.#authz.listen();
   }
 
   #onStore(isUp: boolean, message?: string): void {
@@ -225,6 +204,7 @@ export class Gate {
     this.#metrics.setRoutes([...config.routes.map((route) => toRouteLabels(config, route)), ...proxies]);
     const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
     this.#realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
+    this.#signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
     const rings = new Map<string, KeyRing>();
     const parts = {
       clock,
@@ -234,6 +214,7 @@ export class Gate {
       waitingRoom: this.#waitingRoom,
       realms: this.#realms,
       attempts: this.#attempts,
+      signer: this.#signer,
     };
     const routes = config.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
@@ -272,10 +253,16 @@ export class Gate {
   async #rewatch(): Promise<void> {
     const { file, clock, logger } = this.#surroundings;
     this.#watch?.close();
-    const { routes, listen, proxy, authz } = this.#ready.loaded.config;
+    const { routes, listen, proxy, authz, identity } = this.#ready.loaded.config;
     const users = this.#ready.realms.flatMap(({ files }) => files);
     this.#watch = await watchFiles(
-      [file, ...routes.flatMap(toSecretFiles), ...users, ...[listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls))],
+      [
+        file,
+        ...routes.flatMap(toSecretFiles),
+        ...users,
+        ...toIdentityFiles(identity),
+        ...[listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls)),
+      ],
       clock,
       {
         onChange: (changed) => void this.#onFiles(changed),
@@ -286,9 +273,16 @@ export class Gate {
 
   #toReloadParts(): ReloadParts {
     const { clock, logger } = this.#surroundings;
-    const { config } = this.#ready.loaded;
-    const rings = this.#rings;
-    return { config, clock, logger, metrics: this.#metrics, rings, realms: this.#realms, ports: this.#ports };
+    return {
+      config: this.#ready.loaded.config,
+      clock,
+      logger,
+      metrics: this.#metrics,
+      rings: this.#rings,
+      realms: this.#realms,
+      signer: this.#signer,
+      ports: this.#tlsPorts,
+    };
   }
 
   async #onFiles(changed: readonly string[]): Promise<void> {

@@ -4,6 +4,7 @@ import type { Clock } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
 import type { IdentityContext } from '../forward/identity.ts';
+import type { IdentitySigner } from '../forward/identity-token.ts';
 import { HeaderPolicy } from '../forward/request-headers.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { HouseRoute } from '../gatehouse/gatehouse.ts';
@@ -33,6 +34,7 @@ export interface RouteParts {
   readonly settlements: Settlements;
   readonly waitingRoom: WaitingRoom;
   readonly realms: Realms;
+  readonly signer: IdentitySigner;
   readonly attempts: Attempts;
 }
 
@@ -52,6 +54,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
   const identity: IdentityContext = {
     route: name,
     ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
+    signer: parts.signer,
   };
   return {
     name,

@@ -23,6 +23,7 @@ export type DedupConfig = Exclude<WebhookConfig['dedup'], 'off'>;
 export type LimitsConfig = Config['limits'];
 export type StoreConfig = Config['store'];
 export type RedisConfig = NonNullable<StoreConfig['redis']>;
+export type IdentityConfig = NonNullable<Config['identity']>;
 export type SocketListen = Config['listen'];
 export type AuthzConfig = NonNullable<Config['authz']>;
 export type ProxyConfig = NonNullable<Config['proxy']>;

@@ -23,6 +23,8 @@ export interface Answer {
   /** Set to false where nothing may follow on the connection. */
   shouldKeepAlive: boolean;
   statusMessage: string;
+  /** A field for whatever head is written; one of the head's own takes its place. */
+  setHeader(name: string, value: string): unknown;
   /** `fields`: raw pairs. Throws what cannot be sent. */
   writeHead(status: number, statusText: string | undefined, fields: string[]): unknown;
   flushHeaders(): void;

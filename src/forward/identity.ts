@@ -1,5 +1,6 @@
 /** Writes who came in and by which route: for the app, and for a proxy that asks on its behalf. */
 import type { Admitted } from '../core/admitted.ts';
+import type { IdentitySigner } from './identity-token.ts';
 
 /** What a route tells of who came in. */
 export interface IdentityContext {
@@ -7,6 +8,8 @@ export interface IdentityContext {
   readonly route: string;
   /** `forward` tells who it is, `hide` sees to it that nobody does; left out: the route asks nobody who he is. */
   readonly user?: 'forward' | 'hide';
+  /** Signs all of it; left out: nothing is signed. */
+  readonly signer?: IdentitySigner;
 }
 
 const USER_FIELDS: readonly string[] = ['Sidegate-User', 'X-Forwarded-User'];
@@ -21,6 +24,8 @@ export function addIdentity(out: string[], { exchange }: Admitted, context: Iden
     for (const name of [...USER_FIELDS, ...more]) out.push(name, text);
   }
   out.push('Sidegate-Request-Id', exchange.requestId);
+  const token = context.signer?.sign(exchange, context.route);
+  if (token !== undefined) out.push('Sidegate-Identity', token);
 }
 
 /** All but visible ASCII, `%`, and what a list, its parameters or a quoted text is made of (RFC 9110 §5.6): one name stays one name. */

@@ -17,6 +17,7 @@ export class Http2Answer implements Answer {
   readonly #takesTrailers: boolean;
   #hasLength = false;
   #trailers: OutgoingHttpHeaders = {};
+  readonly #preset: OutgoingHttpHeaders = {};
   #isEnded = false;
 
   /** `te`: the request's TE field, the one place that asks for trailers (RFC 9110 §10.1.4). */
@@ -50,8 +51,12 @@ export class Http2Answer implements Answer {
     return !this.#hasLength;
   }
 
+  setHeader(name: string, value: string): void {
+    this.#preset[name.toLowerCase()] = value;
+  }
+
   writeHead(status: number, _statusText: string | undefined, fields: string[]): void {
-    const headers = toHeaders(fields);
+    const headers: OutgoingHttpHeaders = { ...this.#preset, ...toHeaders(fields) };
     this.#hasLength = headers['content-length'] !== undefined;
     headers[':status'] = status;
     if (!this.destroyed) this.#stream.respond(headers, { waitForTrailers: this.#takesTrailers });

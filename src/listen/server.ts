@@ -60,12 +60,14 @@ export class ListenServer {
   readonly #http2: Http2Sessions;
   readonly #announced: AnnouncedPeers;
   readonly #clientErrors: ClientErrors;
+  readonly #hsts: string | undefined;
   #phase: ListenPhase = 'open';
 
   constructor(parts: ListenParts) {
     const { limits, clock, tls } = parts;
     this.#parts = parts;
     this.#resolveClient = createClientResolver(parts.listen.trustedProxies);
+    this.#hsts = toHsts(parts.listen.hsts);
     this.#certificates = parts.listen.tls?.clientCaFile === undefined ? undefined : new ClientCertificates();
     this.#clientErrors = new ClientErrors({
       clock,
@@ -200,6 +202,9 @@ export class ListenServer {
   #accept(head: IncomingHead, body: IncomingBody, response: Answer, upgrade?: SocketUpgrade): void {
     const { handler, limits, onLimit } = this.#parts;
     const arrival = this.#toArrival(head);
+    // Never in clear text, where anybody could have written it (RFC 6797 §7.2).
+    if (this.#hsts !== undefined && arrival.client.scheme === 'https')
+      response.setHeader('Strict-Transport-Security', this.#hsts);
     if (this.#phase !== 'open') {
       response.shouldKeepAlive = false;
       if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
@@ -235,4 +240,14 @@ export class ListenServer {
       startedAt: clock.monotonic(),
     };
   }
+}
+
+/** RFC 6797 §6.1. */
+function toHsts(hsts: SocketListen['hsts']): string | undefined {
+  if (hsts === undefined) return undefined;
+  const { maxAge, includeSubDomains, preload } = hsts;
+  const directives = [`max-age=${Math.floor(maxAge / 1_000)}`];
+  if (includeSubDomains) directives.push('includeSubDomains');
+  if (preload) directives.push('preload');
+  return directives.join('; ');
 }

@@ -39,6 +39,8 @@ export type LogEvent =
   | 'secret_reloaded'
   | 'secret_unavailable'
   | 'users_reloaded'
+  | 'identity_reloaded'
+  | 'identity_reload_failed'
   | 'users_reload_failed'
   | 'tls_reloaded'
   | 'tls_reload_failed'

@@ -89,6 +89,7 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
     'listen',
     'proxy',
     'authz',
+    'identity',
     'admin',
     'store',
     'limits',
