@@ -51,17 +51,20 @@ export async function answerPrompts(context: BrowserContext, page: Page): Promis
   const asked: string[] = [];
   const answers: Typed[] = [];
   const session = await context.newCDPSession(page);
+  // A page that was closed meanwhile needs no answer.
+  const gone = (): void => undefined;
   session.on('Fetch.authRequired', ({ requestId, authChallenge }) => {
     asked.push(`${authChallenge.source} ${authChallenge.scheme} ${authChallenge.realm}`);
     const typed = answers.shift();
-    const response =
-      typed === undefined ? 'CancelAuth' : { response: 'ProvideCredentials', username: typed[0], password: typed[1] };
-    void session.send('Fetch.continueWithAuth', {
-      requestId,
-      authChallengeResponse: typeof response === 'string' ? { response } : (response as never),
-    });
+    const authChallengeResponse =
+      typed === undefined
+        ? { response: 'CancelAuth' as const }
+        : { response: 'ProvideCredentials' as const, username: typed[0], password: typed[1] };
+    session.send('Fetch.continueWithAuth', { requestId, authChallengeResponse }).catch(gone);
   });
-  session.on('Fetch.requestPaused', ({ requestId }) => void session.send('Fetch.continueRequest', { requestId }));
+  session.on('Fetch.requestPaused', ({ requestId }) => {
+    session.send('Fetch.continueRequest', { requestId }).catch(gone);
+  });
   await session.send('Fetch.enable', { handleAuthRequests: true });
   return { asked, answers };
 }
