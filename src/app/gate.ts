@@ -126,7 +126,7 @@ export class Gate {
     try {
       const admin = await this.#admin.listen();
       const data = await this.#listen.listen();
-      const proxy = await this.#openProxy();
+      const proxy = await this.#openProxy([admin.port, data.port]);
       this.#notReadyBecause = undefined;
       return proxy === undefined ? { data, admin } : { data, admin, proxy };
     } catch (thrown) {
@@ -182,12 +182,12 @@ export class Gate {
     this.#ports.push({ section, config, contexts, refreshTls: () => port.refreshTls() });
   }
 
-  async #openProxy(): Promise<AddressInfo | undefined> {
+  async #openProxy(ports: readonly number[]): Promise<AddressInfo | undefined> {
     const { clock, logger, resolve } = this.#surroundings;
     const { proxy, limits } = this.#ready.loaded.config;
     if (proxy === undefined) return undefined;
     const tls = this.#ready.proxyTls === undefined ? undefined : new TlsContexts(this.#ready.proxyTls.settings);
-    const shared = { clock, logger, metrics: this.#metrics, limits, realms: this.#realms, attempts: this.#attempts, tls };
+    const shared = { clock, logger, metrics: this.#metrics, limits, realms: this.#realms, attempts: this.#attempts, tls, ports };
     this.#proxy = buildProxy(proxy, resolve === undefined ? shared : { ...shared, resolve });
     this.#addPort('proxy.tls', proxy.tls, tls, this.#proxy);
     return this.#proxy.listen();

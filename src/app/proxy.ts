@@ -18,6 +18,7 @@ import type { Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
 import { type DestinationRule, parseRule } from '../tunnel/destination.ts';
 import { type Resolve, systemResolve } from '../tunnel/dial.ts';
+import { OwnPorts } from '../tunnel/own-ports.ts';
 import type { Realms } from './realms.ts';
 import type { DrainedProxy } from './shutdown.ts';
 
@@ -30,6 +31,8 @@ export interface ProxyParts {
   readonly realms: Realms;
   readonly attempts: Attempts;
   readonly tls: TlsContexts | undefined;
+  /** What the gate listens on beside. */
+  readonly ports: readonly number[];
   /** For tests: what names lead to. */
   readonly resolve?: Resolve;
 }
@@ -61,6 +64,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   const policy = new ProxyHeaderPolicy(pseudonym);
   const rules = config.allow.map((text) => parseRule(text) as DestinationRule);
   const { realm, latin1, limit } = basic;
+  const own = new OwnPorts(parts.ports);
   const house = new ProxyHouse({
     clock,
     logger,
@@ -81,7 +85,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
             onUsed: ({ source }) => routeMetrics.keyUsed(source, clock.now()),
           },
         ),
-        createDestinationGate({ rules, denyPrivate: config.denyPrivate, resolve: parts.resolve ?? systemResolve }),
+        createDestinationGate({ rules, denyPrivate: config.denyPrivate, resolve: parts.resolve ?? systemResolve, own }),
       ],
     },
     openForwarder(address, port) {
@@ -101,7 +105,11 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     onConnections: metrics.connections,
   });
   return {
-    listen: () => server.listen(),
+    async listen() {
+      const address = await server.listen();
+      own.add(address.port);
+      return address;
+    },
     refreshTls: () => server.refreshTls(),
     enter: (phase) => server.enter(phase),
     idle: () => house.idle(),
