@@ -1,11 +1,23 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Server } from 'node:net';
-import { networkInterfaces } from 'node:os';
+import { networkInterfaces, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../support/app.ts';
 import { toRequestText, toStatuses } from '../support/client.ts';
 import { type Sections, type TestGate, until } from '../support/gate.ts';
-import { exchangeRaw, openSocket, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
-import { toBasic } from '../support/users.ts';
+import { startGateProcess } from '../support/process.ts';
+import {
+  exchangeRaw,
+  openSocket,
+  openTunnel,
+  PROXY_AUTH,
+  PROXY_PASSWORD,
+  PROXY_USER,
+  readToEnd,
+  startProxyGate,
+} from '../support/proxy.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
 import { FRAMING_CASES, SMUGGLED } from './framing-cases.ts';
 
 let app: TestApp;
@@ -244,6 +256,32 @@ describe('time', () => {
     await start({}, { limits: { bodyIdleTimeout: '1s' } });
     expect(await ask(get(url(), `${PROXY_AUTH}Content-Length: 5\r\n`, 'POST'), 'he')).toEqual([408]);
   });
+});
+
+test('a heap that is too full takes nobody else on: 503', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-heap-'));
+  writeFileSync(join(folder, 'users'), makeEntry(PROXY_USER, PROXY_PASSWORD));
+  // A tenth of so little is full from the start.
+  process.env['NODE_OPTIONS'] = '--max-old-space-size=64';
+  const child = await startGateProcess({
+    limits: { heapShed: 0.1 },
+    shutdown: { grace: '0ms', drain: '0ms' },
+    routes: [{ name: 'a', match: { path: '/' }, upstream: 'http://127.0.0.1:1', allow: 'anyone' }],
+    proxy: {
+      address: '127.0.0.1:0',
+      requireTls: false,
+      basic: { realm: 'egress', users: { file: join(folder, 'users') } },
+      allow: ['app.example:443'],
+    },
+  }).finally(() => {
+    delete process.env['NODE_OPTIONS'];
+  });
+  const port = Number(child.log().find(({ msg }) => msg === 'listening')?.['proxyPort']);
+  await until(async () => toStatuses(await exchangeRaw(port, connectTo('evil.example:443')))[0] === 503);
+  expect(toStatuses(await exchangeRaw(port, get('http://evil.example/')))).toEqual([503]);
+  child.child.kill('SIGTERM');
+  expect(await child.exit).toBe(0);
+  rmSync(folder, { recursive: true });
 });
 
 describe('what is not public', () => {
