@@ -1,6 +1,6 @@
 /** Sees to it that what the tests run against is on the machine: installs it where that is possible, or says in one line what is missing. */
 import { spawnSync } from 'node:child_process';
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 
 /** Command → Debian and Ubuntu package. */
 const NEEDED: Readonly<Record<string, string>> = {
@@ -13,13 +13,18 @@ const NEEDED: Readonly<Record<string, string>> = {
   wget: 'wget',
   python3: 'python3',
   nginx: 'nginx',
+  git: 'git',
+};
+/** What one suite alone needs, by its name. */
+const NEEDED_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  browser: { chromium: 'chromium' },
 };
 /** The same for what not every release has: without it some tests say that they are skipped. */
 const WELCOME: Readonly<Record<string, string>> = { caddy: 'caddy' };
 /** Asked by Debian's packages whether they may start their services; 101 is no. */
 const POLICY = '/usr/sbin/policy-rc.d';
 const VENV = '.cache/python';
-const PYTHON_SIGNER = 'standardwebhooks==1.1.0';
+const PYTHON_PACKAGES = ['standardwebhooks==1.1.0', 'requests==2.32.5'];
 
 function isInstalled(command: string): boolean {
   return spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
@@ -50,19 +55,22 @@ function findMissing(needed: Readonly<Record<string, string>>): string[] {
   return Object.keys(needed).filter((command) => !isInstalled(command));
 }
 
-/** The Python signer proves interoperability; without it that one test says that it is skipped. */
+/** A signer and a client in Python prove interoperability; without them their tests say that they are skipped. */
 function preparePython(): void {
-  if (existsSync(`${VENV}/ready`)) return;
+  const marker = `${VENV}/ready`;
+  const wanted = PYTHON_PACKAGES.join('\n');
+  if (existsSync(marker) && readFileSync(marker, 'utf8') === wanted) return;
   const quiet = { stdio: 'ignore' } as const;
   const isMade =
     spawnSync('python3', ['-m', 'venv', VENV], quiet).status === 0 &&
-    spawnSync(`${VENV}/bin/pip`, ['install', '--quiet', '--disable-pip-version-check', PYTHON_SIGNER], quiet).status === 0 &&
-    spawnSync('touch', [`${VENV}/ready`], quiet).status === 0;
-  if (!isMade) console.log(`the Python signer (${PYTHON_SIGNER}) could not be installed: its test is skipped`);
+    spawnSync(`${VENV}/bin/pip`, ['install', '--quiet', '--disable-pip-version-check', ...PYTHON_PACKAGES], quiet).status === 0;
+  if (isMade) writeFileSync(marker, wanted);
+  else console.log(`Python's ${PYTHON_PACKAGES.join(' and ')} could not be installed: their tests are skipped`);
 }
 
-const missing = findMissing(NEEDED);
-const packages = [...new Set(missing.map((command) => NEEDED[command] as string))];
+const needed = { ...NEEDED, ...NEEDED_BY_SUITE[process.argv[2] ?? ''] };
+const missing = findMissing(needed);
+const packages = [...new Set(missing.map((command) => needed[command] as string))];
 if (packages.length > 0 && !install(packages)) {
   console.error(`the tests need ${missing.join(', ')}: run apt-get install ${packages.join(' ')}`);
   process.exit(1);

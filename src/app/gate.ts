@@ -139,8 +139,9 @@ export class Gate {
     try {
       const admin = await this.#admin.listen();
       const data = await this.#listen.listen();
-      const proxy = await this.#sidePorts.proxy?.listen();
       const authz = await this.#sidePorts.authz?.listen();
+      const others = [admin, data, authz].flatMap((address) => (address === undefined ? [] : [address.port]));
+      const proxy = await this.#sidePorts.proxy?.listen(others);
       this.#notReadyBecause = undefined;
       return { data, admin, ...(proxy && { proxy }), ...(authz && { authz }) };
     } catch (thrown) {

@@ -18,6 +18,7 @@ import type { Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
 import { type DestinationRule, parseRule } from '../tunnel/destination.ts';
 import { type Resolve, systemResolve } from '../tunnel/dial.ts';
+import { OwnPorts } from '../tunnel/own-ports.ts';
 import type { Realms } from './realms.ts';
 import type { DrainedProxy } from './shutdown.ts';
 
@@ -42,7 +43,8 @@ const ALLOWED_RESPONSE_HEADERS: ReadonlySet<string> = new Set(['webhook-delivery
 
 /** A forward proxy that listens, or will. */
 export interface ForwardProxy extends DrainedProxy {
-  listen(): Promise<AddressInfo>;
+  /** `others`: what the gate listens on beside. */
+  listen(others: readonly number[]): Promise<AddressInfo>;
   refreshTls(): void;
 }
 
@@ -61,6 +63,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   const policy = new ProxyHeaderPolicy(pseudonym);
   const rules = config.allow.map((text) => parseRule(text) as DestinationRule);
   const { realm, latin1, limit } = basic;
+  const own = new OwnPorts();
   const house = new ProxyHouse({
     clock,
     logger,
@@ -81,7 +84,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
             onUsed: ({ source }) => routeMetrics.keyUsed(source, clock.now()),
           },
         ),
-        createDestinationGate({ rules, denyPrivate: config.denyPrivate, resolve: parts.resolve ?? systemResolve }),
+        createDestinationGate({ rules, denyPrivate: config.denyPrivate, resolve: parts.resolve ?? systemResolve, own }),
       ],
     },
     openForwarder(address, port) {
@@ -101,7 +104,11 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     onConnections: metrics.connections,
   });
   return {
-    listen: () => server.listen(),
+    async listen(others) {
+      const address = await server.listen();
+      own.add(...others, address.port);
+      return address;
+    },
     refreshTls: () => server.refreshTls(),
     enter: (phase) => server.enter(phase),
     idle: () => house.idle(),

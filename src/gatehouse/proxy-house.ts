@@ -133,11 +133,21 @@ export class ProxyHouse {
 
   async #forward(admitted: Admitted, response: Answer): Promise<Passage> {
     const { destination, facts } = admitted.exchange;
-    const { forwarder, close } = this.#parts.openForwarder(facts.way?.addresses[0] ?? '', destination?.port ?? 0);
+    let outcome: ForwardOutcome | undefined;
+    for (const address of facts.way?.addresses ?? []) {
+      outcome = await this.#forwardTo(address, destination?.port ?? 0, admitted, response);
+      // The next address, as for tunnels: nothing was sent to this one, nor taken of the content.
+      if (outcome.kind !== 'failed' || outcome.failure.kind !== 'connect') break;
+    }
+    if (outcome === undefined) throw new Error('the destination has no address');
+    const refusal = 'refusal' in outcome ? outcome.refusal : undefined;
+    return refusal === undefined ? { outcome } : { outcome, refusal };
+  }
+
+  async #forwardTo(address: string, port: number, admitted: Admitted, response: Answer): Promise<ForwardOutcome> {
+    const { forwarder, close } = this.#parts.openForwarder(address, port);
     try {
-      const outcome = await forwarder.forward(admitted, response);
-      const refusal = 'refusal' in outcome ? outcome.refusal : undefined;
-      return refusal === undefined ? { outcome } : { outcome, refusal };
+      return await forwarder.forward(admitted, response);
     } finally {
       close();
     }

@@ -4,6 +4,7 @@ import { refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { type DestinationRule, findRule } from '../tunnel/destination.ts';
 import { type Resolve, resolveDestination } from '../tunnel/dial.ts';
+import type { OwnPorts } from '../tunnel/own-ports.ts';
 import type { Gate } from './gate.ts';
 
 /** What may be reached. */
@@ -12,6 +13,8 @@ export interface DestinationOptions {
   /** Refuses addresses that are not of the public internet. */
   readonly denyPrivate: boolean;
   readonly resolve: Resolve;
+  /** Whatever the list says, these are not reached. */
+  readonly own: OwnPorts;
 }
 
 /** Builds the gate; it writes `facts.route`, the checked addresses. It stands behind the password: strangers cause no look-up. */
@@ -25,6 +28,8 @@ export function createDestinationGate(options: DestinationOptions): Gate {
       if (rule === undefined) return refuse('destination_denied', 'destination_not_allowed');
       const found = await resolveDestination(destination, options);
       if ('addresses' in found) {
+        if (found.addresses.some((address) => options.own.has(address, destination.port)))
+          return refuse('destination_denied', 'destination_not_allowed', 'it is a port of the gate itself');
         exchange.facts.way = { rule: rule.text, addresses: found.addresses };
         return undefined;
       }

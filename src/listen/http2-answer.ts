@@ -25,7 +25,7 @@ export class Http2Answer implements Answer {
     this.#stream = stream;
     this.#takesTrailers = TAKES_TRAILERS.test(te ?? '');
     stream.once('wantTrailers', () => stream.sendTrailers(this.#trailers));
-    // What is left of the request would be paid for by the flow control of all streams (RFC 9113 §8.1).
+    // The rest of the request is not wanted (RFC 9113 §8.1), and would be paid for by the flow control of all streams.
     stream.once('finish', () => {
       if (!stream.endAfterHeaders && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
     });

@@ -15,7 +15,7 @@ import { type Destination, parseDestination } from '../tunnel/destination.ts';
 import { ClientErrors } from './client-errors.ts';
 import { RequestOrigin } from './content-origin.ts';
 import { findUnsound, type IncomingHead, toIncomingHead } from './head-check.ts';
-import { BodyWatch, type OnLimit } from './limits.ts';
+import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import type { ListenPhase } from './server.ts';
 import { createStrictServer, endAfterUpgradeWish, startListening } from './strict-server.ts';
@@ -54,6 +54,7 @@ export class ProxyServer {
   readonly #parts: ProxyServerParts;
   readonly #server: Server | TlsServer;
   readonly #bodies: BodyWatch;
+  readonly #heap: HeapGuard;
   readonly #clientErrors: ClientErrors;
   /** The last answer that each open connection was asked for. */
   readonly #answers = new Map<Socket, ServerResponse>();
@@ -63,6 +64,7 @@ export class ProxyServer {
     const { limits, tls, clock, handler, onLimit, onConnections } = parts;
     this.#parts = parts;
     this.#bodies = new BodyWatch(limits, clock, onLimit);
+    this.#heap = new HeapGuard(limits.heapShed, clock);
     this.#clientErrors = new ClientErrors({
       clock,
       onLimit,
@@ -111,6 +113,7 @@ export class ProxyServer {
     this.#server.close();
     this.#server.closeAllConnections();
     this.#bodies.close();
+    this.#heap.close();
   }
 
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
@@ -123,7 +126,8 @@ export class ProxyServer {
     const head = toIncomingHead(request);
     const arrival = this.#toArrival(request);
     this.#watchEnd(response, request.socket);
-    if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
+    const trouble = this.#findTrouble();
+    if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
     const aim = this.#checkHead(head, toAbsoluteAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
     const { headers } = head;
@@ -142,7 +146,8 @@ export class ProxyServer {
     const head = toIncomingHead(request);
     const { headers } = head;
     const arrival = this.#toArrival(request);
-    if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
+    const trouble = this.#findTrouble();
+    if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
     const aim = this.#checkHead(head, toConnectAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
     const body = new IncomingBody(new RequestOrigin(request, response, false), this.#bodies);
@@ -161,6 +166,14 @@ export class ProxyServer {
     response.once('finish', () => {
       if (this.#phase !== 'open' && this.#answers.get(socket) === response) socket.end();
     });
+  }
+
+  /** What of our own keeps us from taking anything on. */
+  #findTrouble(): Refusal | undefined {
+    if (this.#phase === 'refusing') return refuse('draining', 'draining');
+    if (!this.#heap.isFull) return undefined;
+    this.#parts.onLimit('heap');
+    return refuse('overloaded', 'heap_full');
   }
 
   #checkHead(head: IncomingHead, toAim: (url: string) => Aim | undefined): Aim | Refusal {

@@ -31,14 +31,15 @@ const NAMES = [
 
 let app: TestApp;
 let gate: TestGate;
+let users: string;
 
 beforeAll(async () => {
   app = await startApp();
+  users = NAMES.map((name) => makeEntry(name.normalize('NFC'), 'x')).join('\n');
 });
 afterAll(() => app.close());
 beforeEach(async () => {
   app.received.length = 0;
-  const users = NAMES.map((name) => makeEntry(name.normalize('NFC'), 'x')).join('\n');
   gate = await startGate({ routes: [toDoorRoute(DOORS.basic, app.port, { pathPrefix: '/' })] }, undefined, { users });
 });
 afterEach(() => gate.stop());

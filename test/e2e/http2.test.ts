@@ -248,13 +248,18 @@ describe('a request by HTTP/2', () => {
     expect(await ask({ ':path': '/open', expect: 'miracles' })).toMatchObject({ status: 417 });
   });
 
-  test('is answered before all of its content came, and the connection goes on', async () => {
+  test('is answered before all of its content came, which is not wanted then, and the connection goes on', async () => {
     await start();
-    const stream = openSession().request({ ':path': '/admin', ':method': 'POST' });
-    const reply = read(stream);
-    stream.write('never ended');
-    expect(await reply).toMatchObject({ status: 401, code: constants.NGHTTP2_NO_ERROR });
-    expect(await ask({ ':path': '/open' })).toMatchObject({ status: 200 });
+    const client = await openFrames(gate.port, authority.ca);
+    const head = [[':method', 'POST'], ...toHead('/admin').slice(1)] as const;
+    client.socket.write(toFrame(FRAME.headers, FLAG.endHeaders, 1, toBlock(head)));
+    client.socket.write(toFrame(FRAME.data, 0, 1, Buffer.alloc(15_000)));
+    await client.next(({ type, flags, stream }) => type === FRAME.data && flags === FLAG.endStream && stream === 1);
+    const ended = await client.next(({ type, stream }) => type === FRAME.rstStream && stream === 1);
+    expect(ended.payload.readUInt32BE()).toBe(constants.NGHTTP2_NO_ERROR);
+    client.socket.write(toHeaders(3, '/open'));
+    await client.next(({ type, stream }) => type === FRAME.headers && stream === 3);
+    client.socket.destroy();
   });
 
   test('from curl is let in', async () => {

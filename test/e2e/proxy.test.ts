@@ -50,7 +50,13 @@ const start = async (proxy: Sections = {}, sections: Sections = {}): Promise<voi
         requireTls: false,
         denyPrivate: false,
         basic: { realm: 'egress', users: { file: 'users' } },
-        allow: [`app.example:${app.port}`, `secure.example:${port(secure)}`, `*.echo.example:${port(echo)}`, 'away.example:1'],
+        allow: [
+          `app.example:${app.port}`,
+          `secure.example:${port(secure)}`,
+          `*.echo.example:${port(echo)}`,
+          'away.example:1',
+          `twice.example:${app.port}`,
+        ],
         ...proxy,
       },
       ...sections,
@@ -62,6 +68,8 @@ const start = async (proxy: Sections = {}, sections: Sections = {}): Promise<voi
       'secure.example': ['127.0.0.1'],
       'a.echo.example': ['127.0.0.1'],
       'away.example': ['127.0.0.1'],
+      // Nobody listens at the first.
+      'twice.example': ['127.0.0.9', '127.0.0.1'],
     },
   );
 };
@@ -152,6 +160,16 @@ describe('a request in absolute form', () => {
     expect(got?.headers['x-forwarded-for']).toBe('1.2.3.4');
     for (const name of ['proxy-authorization', 'proxy-connection', 'x-hop', 'sidegate-route', 'sidegate-user'])
       expect(got?.headers[name]).toBeUndefined();
+  });
+
+  test('is tried at the next address where nobody listens at the first, with its content', async () => {
+    await start();
+    const head = `POST http://twice.example:${app.port}/x HTTP/1.1\r\nHost: x\r\n${AUTH}Connection: close\r\nContent-Length: 5\r\n\r\n`;
+    expect(await raw(head, 'hello')).toMatch(/^HTTP\/1\.1 200 /);
+    expect(app.received.map(({ body }) => String(body))).toEqual(['hello']);
+    expect(await raw(`CONNECT twice.example:${app.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\nGET / HTTP/1.0\r\n\r\n`)).toMatch(
+      / 200 /,
+    );
   });
 
   test('counts Max-Forwards down, and ends where it is spent', async () => {

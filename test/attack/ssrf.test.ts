@@ -1,0 +1,166 @@
+import { type AddressInfo, createServer } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { toStatuses } from '../support/client.ts';
+import type { Sections, TestGate } from '../support/gate.ts';
+import { exchangeRaw, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
+
+let app: TestApp;
+let gate: TestGate;
+
+beforeAll(async () => {
+  app = await startApp();
+});
+afterAll(() => app.close());
+beforeEach(() => {
+  app.received.length = 0;
+});
+
+const NAMES = { 'app.example': ['127.0.0.1'] };
+const start = async (proxy: Sections = {}, sections: Sections = {}, names: Record<string, readonly string[]> = NAMES) => {
+  gate = await startProxyGate({ allow: [`app.example:${app.port}`], names, proxy, sections });
+};
+const ask = async (...parts: readonly string[]): Promise<number[]> => toStatuses(await exchangeRaw(gate.proxyPort, ...parts));
+const url = (path = '/x'): string => `http://app.example:${app.port}${path}`;
+const get = (target: string, fields = PROXY_AUTH): string =>
+  `GET ${target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${fields}\r\n`;
+const connectTo = (target: string): string => `CONNECT ${target} HTTP/1.1\r\nHost: x\r\n${PROXY_AUTH}\r\n`;
+
+describe('what is not public', () => {
+  const HOSTS = [
+    '127.0.0.1',
+    '127.255.255.254',
+    '0.0.0.0',
+    '10.0.0.1',
+    '172.16.0.1',
+    '192.168.1.1',
+    '100.64.0.1',
+    '100.100.100.200',
+    '169.254.169.254',
+    '169.254.170.2',
+    '192.0.0.192',
+    '198.18.0.1',
+    '224.0.0.1',
+    '255.255.255.255',
+    'localhost',
+    '[::]',
+    '[::1]',
+    '[::ffff:127.0.0.1]',
+    '[::ffff:7f00:1]',
+    '[::ffff:a9fe:a9fe]',
+    '[::127.0.0.1]',
+    '[64:ff9b::7f00:1]',
+    '[64:ff9b:1::a9fe:a9fe]',
+    '[2002:7f00:1::]',
+    '[2002:a9fe:a9fe::1]',
+    '[2001:0:7f00:1::]',
+    '[fd00:ec2::254]',
+    '[fe80::1]',
+    '[fec0::1]',
+    '[ff02::1]',
+    '[2001:db8::1]',
+    '[5f00::1]',
+    '[100::1]',
+  ];
+
+  beforeAll(() =>
+    start(
+      { denyPrivate: true, allow: [...HOSTS.map((host) => `${host}:${app.port}`), `*.ssrf.example:${app.port}`] },
+      {},
+      {
+        localhost: ['127.0.0.1', '::1'],
+        'inner.ssrf.example': ['10.1.2.3'],
+        'mixed.ssrf.example': ['93.184.215.14', '127.0.0.1'],
+        'behind.ssrf.example': ['2606:4700::1111', '::ffff:169.254.169.254'],
+        'odd.ssrf.example': ['0177.0.0.1'],
+      },
+    ),
+  );
+  afterAll(() => gate.stop());
+
+  test.each([
+    ...HOSTS,
+    'localhost.',
+    'LOCALHOST',
+    'inner.ssrf.example',
+    'mixed.ssrf.example',
+    'behind.ssrf.example',
+    'odd.ssrf.example',
+    'Inner.SSRF.example.',
+  ])('is not reached as %s, though it is listed', async (host) => {
+    expect(await ask(connectTo(`${host}:${app.port}`))).toEqual([403]);
+    expect(await ask(get(`http://${host}:${app.port}/x`))).toEqual([403]);
+    expect(gate.log().at(-1)).toMatchObject({ code: 'destination_denied', reason: 'destination_not_public' });
+    expect(app.received).toHaveLength(0);
+  });
+});
+
+describe('names', () => {
+  afterEach(() => gate.stop());
+
+  test('are looked up once for each request: a second answer, which nobody checked, is never asked for', async () => {
+    let lookUps = 0;
+    const names = {
+      get 'app.example'(): readonly string[] {
+        lookUps++;
+        return [lookUps % 2 === 1 ? '127.0.0.1' : '127.0.0.9'];
+      },
+    };
+    await start({}, {}, names);
+    expect(await ask(get(url()))).toEqual([200]);
+    expect(lookUps).toBe(1);
+    lookUps = 0;
+    const socket = await openTunnel(gate.proxyPort, `app.example:${app.port}`);
+    socket.write('GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+    expect(toStatuses(await readToEnd(socket))).toEqual([200]);
+    expect(lookUps).toBe(1);
+  });
+
+  test('are not looked up for strangers, nor for what is not listed', async () => {
+    let lookUps = 0;
+    const names = {
+      get 'app.example'(): readonly string[] {
+        lookUps++;
+        return ['127.0.0.1'];
+      },
+    };
+    await start({}, {}, names);
+    expect(await ask(get(url(), ''))).toEqual([407]);
+    expect(await ask(connectTo('app.example:22'))).toEqual([403]);
+    expect(lookUps).toBe(0);
+  });
+
+  test('that lead nowhere are 502, and the answer does not say what was tried', async () => {
+    await start({ allow: ['gone.example:80'] });
+    const text = await exchangeRaw(gate.proxyPort, connectTo('gone.example:80'));
+    expect(toStatuses(text)).toEqual([502]);
+    expect(text).not.toContain('gone.example');
+  });
+});
+
+test('the gate’s own ports are never reached through it, not even where the list has them', async () => {
+  // Free a moment ago: the list must name them before the gate has them.
+  const ports = await Promise.all([freePort(), freePort(), freePort()]);
+  const [data, admin, proxy] = ports.map((port) => `127.0.0.1:${port}`);
+  const hosts = ['127.0.0.1', '127.1.2.3', 'localhost', 'name.example', '[::1]', '[::ffff:127.0.0.1]', '0.0.0.0', '[::]'];
+  await start(
+    { address: proxy, allow: ports.flatMap((port) => hosts.map((host) => `${host}:${port}`)) },
+    { listen: { address: data }, admin: { address: admin } },
+    { localhost: ['127.0.0.1'], 'name.example': [Object.values(networkInterfaces()).flat()[0]?.address ?? '127.0.0.1'] },
+  );
+  for (const port of ports)
+    for (const host of hosts) {
+      expect(await ask(connectTo(`${host}:${port}`))).toEqual([403]);
+      expect(await ask(get(`http://${host}:${port}/metrics`))).toEqual([403]);
+    }
+  await gate.stop();
+});
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
