@@ -1,6 +1,6 @@
 /** Sees to it that what the tests run against is on the machine: installs it where that is possible, or says in one line what is missing. */
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 
 /** Command → Debian and Ubuntu package. */
 const NEEDED: Readonly<Record<string, string>> = {
@@ -13,11 +13,16 @@ const NEEDED: Readonly<Record<string, string>> = {
   wget: 'wget',
   python3: 'python3',
   git: 'git',
+  nginx: 'nginx',
 };
 /** What one suite alone needs, by its name. */
 const NEEDED_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   browser: { chromium: 'chromium' },
 };
+/** The same for what not every release has: without it some tests say that they are skipped. */
+const WELCOME: Readonly<Record<string, string>> = { caddy: 'caddy' };
+/** Asked by Debian's packages whether they may start their services; 101 is no. */
+const POLICY = '/usr/sbin/policy-rc.d';
 const VENV = '.cache/python';
 const PYTHON_PACKAGES = ['standardwebhooks==1.1.0', 'requests==2.32.5'];
 
@@ -30,10 +35,24 @@ function install(packages: readonly string[]): boolean {
   if (!isRoot || !isInstalled('apt-get')) return false;
   console.log(`installing for the tests: ${packages.join(' ')}`);
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  // A package's own service must not start: the tests run servers of theirs.
   const apt = (...args: string[]): boolean =>
     spawnSync('apt-get', ['-qq', ...args], { env, stdio: ['ignore', 'ignore', 'inherit'] }).status === 0;
-  return apt('update') && apt('install', '-y', '--no-install-recommends', ...packages);
+  return apt('update') && withoutServices(() => apt('install', '-y', '--no-install-recommends', ...packages));
+}
+
+/** A package's own service must not start: the tests run servers of theirs. */
+function withoutServices(action: () => boolean): boolean {
+  if (existsSync(POLICY)) return action();
+  writeFileSync(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
+  try {
+    return action();
+  } finally {
+    rmSync(POLICY);
+  }
+}
+
+function findMissing(needed: Readonly<Record<string, string>>): string[] {
+  return Object.keys(needed).filter((command) => !isInstalled(command));
 }
 
 /** A signer and a client in Python prove interoperability; without them their tests say that they are skipped. */
@@ -50,10 +69,12 @@ function preparePython(): void {
 }
 
 const needed = { ...NEEDED, ...NEEDED_BY_SUITE[process.argv[2] ?? ''] };
-const missing = Object.keys(needed).filter((command) => !isInstalled(command));
+const missing = findMissing(needed);
 const packages = [...new Set(missing.map((command) => needed[command] as string))];
 if (packages.length > 0 && !install(packages)) {
   console.error(`the tests need ${missing.join(', ')}: run apt-get install ${packages.join(' ')}`);
   process.exit(1);
 }
+for (const command of findMissing(WELCOME))
+  if (!install([WELCOME[command] as string])) console.log(`${command} could not be installed: the tests behind it are skipped`);
 preparePython();

@@ -1,4 +1,4 @@
-/** The admin port: metrics, liveness and readiness. It never shares a route table with the data port. */
+/** The admin port: metrics, liveness, readiness and public keys. It never shares a route table with the data port. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { SocketAddress } from '../config/scalars.ts';
@@ -8,6 +8,8 @@ import type { Metrics } from '../observe/metrics.ts';
 export interface AdminParts {
   readonly address: SocketAddress;
   readonly metrics: Metrics;
+  /** The public keys that Sidegate-Identity is checked by, as a JWK Set. */
+  readonly toKeySet: () => object;
   /** Why the gate should get no traffic now, or undefined when it is ready. */
   readonly notReadyBecause: () => string | undefined;
 }
@@ -69,6 +71,8 @@ export class AdminServer {
     switch (path) {
       case '/metrics':
         return this.#metrics();
+      case '/identity/jwks.json':
+        return { status: 200, contentType: 'application/jwk-set+json', text: JSON.stringify(this.#parts.toKeySet()) };
       case '/healthz':
         return { status: 200, contentType: PLAIN, text: 'ok\n' };
       case '/readyz': {
@@ -78,7 +82,7 @@ export class AdminServer {
           : { status: 503, contentType: PLAIN, text: `not ready: ${reason}\n` };
       }
       default:
-        return { status: 404, contentType: PLAIN, text: 'try /metrics, /healthz or /readyz\n' };
+        return { status: 404, contentType: PLAIN, text: 'try /metrics, /healthz, /readyz or /identity/jwks.json\n' };
     }
   }
 

@@ -2,6 +2,7 @@
 import { type LoadedConfig, loadConfig } from '../config/load.ts';
 import type { Problem } from '../config/problem.ts';
 import type { Clock } from '../core/clock.ts';
+import { type IdentityRead, readIdentity } from './identity.ts';
 import { type KeysRead, readKeys } from './keys.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
 import { readTls, type TlsRead } from './tls.ts';
@@ -12,8 +13,10 @@ export interface Ready {
   readonly loaded: LoadedConfig;
   readonly keys: readonly KeysRead[];
   readonly realms: readonly RealmRead[];
+  readonly identity: IdentityRead | undefined;
   readonly tls: TlsRead | undefined;
   readonly proxyTls: TlsRead | undefined;
+  readonly authzTls: TlsRead | undefined;
   readonly store: StoreSettings;
   /** Warnings only. */
   readonly problems: readonly Problem[];
@@ -31,17 +34,17 @@ export async function prepare(file: string, clock: Clock): Promise<Readiness> {
     problems.push({ severity, file, ...loaded.locate(path), path, message, ...(hint === undefined ? undefined : { hint }) });
   };
   const keys = await Promise.all(loaded.config.routes.map((route, index) => readKeys(route, index)));
-  for (const { severity, path, message, hint } of keys.flatMap((read) => read.troubles)) place(severity, path, message, hint);
   const realms = await readRealms(loaded.config);
-  for (const { severity, path, message, hint } of realms.flatMap((read) => read.troubles)) place(severity, path, message, hint);
+  const identity = await readIdentity(loaded.config.identity);
   const tls = await readTls(loaded.config.listen.tls, 'listen.tls', clock);
   const proxyTls = await readTls(loaded.config.proxy?.tls, 'proxy.tls', clock);
-  for (const read of [tls, proxyTls])
+  const authzTls = await readTls(loaded.config.authz?.tls, 'authz.tls', clock);
+  for (const read of [...keys, ...realms, identity, tls, proxyTls, authzTls])
     for (const { severity, path, message, hint } of read?.troubles ?? []) place(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, problems };
-  return { loaded, keys, realms, tls, proxyTls, store, problems };
+  return { loaded, keys, realms, identity, tls, proxyTls, authzTls, store, problems };
 }
 
 /** All problems of a config file, errors and warnings, in the order of the file. */

@@ -2,32 +2,34 @@
 import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { AdminServer } from '../admin/server.ts';
-import { type ListenTlsConfig, methodsOf, type RouteConfig, realmsOf } from '../config/config.ts';
+import { realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
 import { toTlsFiles } from '../config/tls-files.ts';
 import { type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer, Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { IdentitySigner } from '../forward/identity-token.ts';
 import { Capacity } from '../gatehouse/capacity.ts';
 import { Gatehouse } from '../gatehouse/gatehouse.ts';
 import { WaitingRoom } from '../gates/dedup.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
 import { ListenServer } from '../listen/server.ts';
-import { TlsContexts } from '../listen/tls.ts';
-import type { RouteLabels } from '../observe/families.ts';
 import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import type { Resolve } from '../tunnel/dial.ts';
 import { prepare, type Ready } from './check.ts';
+import { findFixedChange } from './fixed-sections.ts';
+import { toIdentityFiles } from './identity.ts';
 import { type KeysRead, toSecretFiles } from './keys.ts';
-import { buildProxy, type ForwardProxy, toProxyLabels } from './proxy.ts';
+import { toProxyLabels } from './proxy.ts';
 import { Realms } from './realms.ts';
 import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
-import { buildRoute } from './routes.ts';
+import { buildRoute, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
+import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
 import { openStore } from './store.ts';
 import { Upstreams } from './upstreams.ts';
 
@@ -46,11 +48,10 @@ export interface GateAddresses {
   readonly data: AddressInfo;
   readonly admin: AddressInfo;
   readonly proxy?: AddressInfo;
+  readonly authz?: AddressInfo;
 }
 
 const FLUSH_INTERVAL_MS = 1_000;
-/** What a reload cannot change: these are built once, into sockets and shared stores. */
-const FIXED_SECTIONS = ['listen', 'proxy', 'admin', 'store', 'limits', 'shutdown', 'log'] as const;
 
 /** A gate from start to stop. */
 export class Gate {
@@ -66,8 +67,9 @@ export class Gate {
   readonly #upstreams: Upstreams;
   readonly #realms: Realms;
   readonly #attempts: Attempts;
-  readonly #ports: TlsPort[] = [];
-  #proxy: ForwardProxy | undefined;
+  readonly #signer: IdentitySigner;
+  readonly #sidePorts: SidePorts;
+  readonly #tlsPorts: readonly TlsPort[];
   readonly #cancelFlush: CancelTimer;
   #rings = new Map<string, KeyRing>();
   #ready: Ready;
@@ -98,7 +100,8 @@ export class Gate {
     const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
     this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
     this.#metrics.watchPendingPasswords(() => this.#realms.pending);
-    const tls = ready.tls === undefined ? undefined : new TlsContexts(ready.tls.settings);
+    this.#signer = new IdentitySigner(clock);
+    const tls = toContexts(ready.tls);
     this.#listen = new ListenServer({
       listen,
       tls,
@@ -108,12 +111,22 @@ export class Gate {
       onLimit: this.#metrics.limitHit,
       onConnections: this.#metrics.connections,
     });
-    this.#addPort('listen.tls', listen.tls, tls, this.#listen);
+    this.#sidePorts = buildSidePorts(ready, {
+      clock,
+      logger,
+      metrics: this.#metrics,
+      realms: this.#realms,
+      attempts: this.#attempts,
+      gatehouse: this.#gatehouse,
+      resolve: surroundings.resolve,
+    });
+    this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
     this.#metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
     this.#upstreams = new Upstreams(clock, limits.maxInFlight);
     this.#admin = new AdminServer({
       address: admin.address,
       metrics: this.#metrics,
+      toKeySet: () => this.#signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
     });
     this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => logger.flush());
@@ -126,9 +139,11 @@ export class Gate {
     try {
       const admin = await this.#admin.listen();
       const data = await this.#listen.listen();
-      const proxy = await this.#openProxy([admin.port, data.port]);
+      const authz = await this.#sidePorts.authz?.listen();
+      const own = [admin, data, ...(authz === undefined ? [] : [authz])].map(({ port }) => port);
+      const proxy = await this.#sidePorts.proxy?.listen(own);
       this.#notReadyBecause = undefined;
-      return proxy === undefined ? { data, admin } : { data, admin, proxy };
+      return { data, admin, ...(proxy && { proxy }), ...(authz && { authz }) };
     } catch (thrown) {
       this.#listen.destroy();
       await this.#store.close();
@@ -146,7 +161,8 @@ export class Gate {
       clock,
       logger,
       listen: this.#listen,
-      proxy: this.#proxy,
+      proxy: this.#sidePorts.proxy,
+      authz: this.#sidePorts.authz,
       gatehouse: this.#gatehouse,
       capacity: this.#capacity,
       settlements: this.#settlements,
@@ -159,7 +175,8 @@ export class Gate {
   }
 
   #close(): void {
-    this.#proxy?.destroy();
+    this.#sidePorts.proxy?.destroy();
+    this.#sidePorts.authz?.destroy();
     this.#watch?.close();
     this.#upstreams.destroy();
     this.#cancelFlush();
@@ -170,27 +187,6 @@ export class Gate {
   reload(): Promise<void> {
     this.#reloading = this.#reloading.then(() => this.#reload());
     return this.#reloading;
-  }
-
-  #addPort(
-    section: string,
-    config: ListenTlsConfig | undefined,
-    contexts: TlsContexts | undefined,
-    port: { refreshTls(): void },
-  ): void {
-    if (config === undefined || contexts === undefined) return;
-    this.#ports.push({ section, config, contexts, refreshTls: () => port.refreshTls() });
-  }
-
-  async #openProxy(ports: readonly number[]): Promise<AddressInfo | undefined> {
-    const { clock, logger, resolve } = this.#surroundings;
-    const { proxy, limits } = this.#ready.loaded.config;
-    if (proxy === undefined) return undefined;
-    const tls = this.#ready.proxyTls === undefined ? undefined : new TlsContexts(this.#ready.proxyTls.settings);
-    const shared = { clock, logger, metrics: this.#metrics, limits, realms: this.#realms, attempts: this.#attempts, tls, ports };
-    this.#proxy = buildProxy(proxy, resolve === undefined ? shared : { ...shared, resolve });
-    this.#addPort('proxy.tls', proxy.tls, tls, this.#proxy);
-    return this.#proxy.listen();
   }
 
   #onStore(isUp: boolean, message?: string): void {
@@ -206,9 +202,10 @@ export class Gate {
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
     const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
-    this.#metrics.setRoutes([...config.routes.map(toLabels), ...proxies]);
+    this.#metrics.setRoutes([...config.routes.map((route) => toRouteLabels(config, route)), ...proxies]);
     const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
     this.#realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
+    this.#signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
     const rings = new Map<string, KeyRing>();
     const parts = {
       clock,
@@ -218,6 +215,7 @@ export class Gate {
       waitingRoom: this.#waitingRoom,
       realms: this.#realms,
       attempts: this.#attempts,
+      signer: this.#signer,
     };
     const routes = config.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
@@ -236,13 +234,8 @@ export class Gate {
     try {
       const next = await prepare(file, clock);
       if (next.loaded === undefined) return this.#reject(next.problems);
-      const changed = this.#findFixedChange(next);
-      if (changed.length > 0) {
-        const message = `a change of ${changed.join(', ')} takes a restart`;
-        return this.#reject([
-          { severity: 'error', file, path: changed[0] ?? '', message, hint: 'restart the gate, or undo the change' },
-        ]);
-      }
+      const fixed = findFixedChange(this.#ready.loaded.config, next.loaded.config, file);
+      if (fixed !== undefined) return this.#reject([fixed]);
       this.#take(next);
       await this.#rewatch();
       logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });
@@ -250,11 +243,6 @@ export class Gate {
     } catch (thrown) {
       this.#reject([{ severity: 'error', file, path: '', message: toErrorText(thrown) }]);
     }
-  }
-
-  #findFixedChange(next: Ready): string[] {
-    const [before, after] = [this.#ready.loaded.config, next.loaded.config];
-    return FIXED_SECTIONS.filter((section) => JSON.stringify(before[section]) !== JSON.stringify(after[section]));
   }
 
   #reject(problems: readonly Problem[]): void {
@@ -266,10 +254,16 @@ export class Gate {
   async #rewatch(): Promise<void> {
     const { file, clock, logger } = this.#surroundings;
     this.#watch?.close();
-    const { routes, listen, proxy } = this.#ready.loaded.config;
+    const { routes, listen, proxy, authz, identity } = this.#ready.loaded.config;
     const users = this.#ready.realms.flatMap(({ files }) => files);
     this.#watch = await watchFiles(
-      [file, ...routes.flatMap(toSecretFiles), ...users, ...toTlsFiles(listen.tls), ...toTlsFiles(proxy?.tls)],
+      [
+        file,
+        ...routes.flatMap(toSecretFiles),
+        ...users,
+        ...toIdentityFiles(identity),
+        ...[listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls)),
+      ],
       clock,
       {
         onChange: (changed) => void this.#onFiles(changed),
@@ -280,9 +274,16 @@ export class Gate {
 
   #toReloadParts(): ReloadParts {
     const { clock, logger } = this.#surroundings;
-    const { config } = this.#ready.loaded;
-    const rings = this.#rings;
-    return { config, clock, logger, metrics: this.#metrics, rings, realms: this.#realms, ports: this.#ports };
+    return {
+      config: this.#ready.loaded.config,
+      clock,
+      logger,
+      metrics: this.#metrics,
+      rings: this.#rings,
+      realms: this.#realms,
+      signer: this.#signer,
+      ports: this.#tlsPorts,
+    };
   }
 
   async #onFiles(changed: readonly string[]): Promise<void> {
@@ -290,11 +291,4 @@ export class Gate {
     this.#reloading = this.#reloading.then(() => reloadFiles(changed, this.#toReloadParts()));
     return this.#reloading;
   }
-}
-
-function toLabels(route: RouteConfig): RouteLabels {
-  const { name, webhook, basic } = route;
-  const sources = basic?.users?.map((source, index) => source.name ?? String(index + 1)) ?? [];
-  const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
-  return { name, scheme, keys: [...(webhook?.keys.map((key) => key.name) ?? []), ...sources], methods: methodsOf(route) };
 }

@@ -31,8 +31,6 @@ export interface ProxyParts {
   readonly realms: Realms;
   readonly attempts: Attempts;
   readonly tls: TlsContexts | undefined;
-  /** What the gate listens on beside. */
-  readonly ports: readonly number[];
   /** For tests: what names lead to. */
   readonly resolve?: Resolve;
 }
@@ -45,7 +43,8 @@ const ALLOWED_RESPONSE_HEADERS: ReadonlySet<string> = new Set(['webhook-delivery
 
 /** A forward proxy that listens, or will. */
 export interface ForwardProxy extends DrainedProxy {
-  listen(): Promise<AddressInfo>;
+  /** `ports`: what the gate listens on beside. */
+  listen(ports: readonly number[]): Promise<AddressInfo>;
   refreshTls(): void;
 }
 
@@ -64,7 +63,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   const policy = new ProxyHeaderPolicy(pseudonym);
   const rules = config.allow.map((text) => parseRule(text) as DestinationRule);
   const { realm, latin1, limit } = basic;
-  const own = new OwnPorts(parts.ports);
+  const own = new OwnPorts();
   const house = new ProxyHouse({
     clock,
     logger,
@@ -105,9 +104,9 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     onConnections: metrics.connections,
   });
   return {
-    async listen() {
+    async listen(ports) {
       const address = await server.listen();
-      own.add(address.port);
+      own.add(address.port, ...ports);
       return address;
     },
     refreshTls: () => server.refreshTls(),

@@ -2,10 +2,12 @@
 import type { Config, ListenTlsConfig } from '../config/config.ts';
 import { toTlsFiles } from '../config/tls-files.ts';
 import type { Clock } from '../core/clock.ts';
+import type { IdentitySigner } from '../forward/identity-token.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
 import type { TlsContexts } from '../listen/tls.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import { readIdentity, toIdentityFiles } from './identity.ts';
 import { readKeys, toSecretFiles } from './keys.ts';
 import type { Realms } from './realms.ts';
 import { readTls } from './tls.ts';
@@ -28,6 +30,7 @@ export interface ReloadParts {
   readonly metrics: Metrics;
   readonly rings: ReadonlyMap<string, KeyRing>;
   readonly realms: Realms;
+  readonly signer: IdentitySigner;
   /** Each port with TLS. */
   readonly ports: readonly TlsPort[];
 }
@@ -36,6 +39,7 @@ export interface ReloadParts {
 export async function reloadFiles(changed: readonly string[], parts: ReloadParts): Promise<void> {
   await reloadKeys(changed, parts);
   await reloadUsers(changed, parts);
+  await reloadIdentity(changed, parts);
   await reloadTls(changed, parts);
 }
 
@@ -62,6 +66,18 @@ async function reloadUsers(changed: readonly string[], { config, logger, metrics
     realms.replace(read);
     logger.info('users_reloaded', { realm: read.realm, users: read.set.size });
   }
+}
+
+/** A broken key leaves the one before it in use: an app that checks would refuse what is not signed. */
+async function reloadIdentity(changed: readonly string[], { config, logger, signer }: ReloadParts): Promise<void> {
+  const { identity } = config;
+  if (identity === undefined || !toIdentityFiles(identity).some((file) => changed.includes(file))) return;
+  const read = await readIdentity(identity);
+  for (const { severity, message } of read?.troubles ?? [])
+    if (severity === 'error') logger.error('identity_reload_failed', { message });
+  if (read?.key === undefined) return;
+  signer.replace(read.key, identity.ttl);
+  logger.info('identity_reloaded', { key: read.key.name });
 }
 
 async function reloadTls(changed: readonly string[], { clock, logger, ports }: ReloadParts): Promise<void> {

@@ -1,12 +1,15 @@
 /** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
-import { type BasicConfig, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
+import { type BasicConfig, type Config, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
+import type { IdentityContext } from '../forward/identity.ts';
+import type { IdentitySigner } from '../forward/identity-token.ts';
 import { HeaderPolicy } from '../forward/request-headers.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { HouseRoute } from '../gatehouse/gatehouse.ts';
 import { createBasicAuthGate } from '../gates/basic-auth.ts';
+import { createClientCertificateGate } from '../gates/client-certificate.ts';
 import { createContentGate } from '../gates/content.ts';
 import { createDedupGate, type WaitingRoom } from '../gates/dedup.ts';
 import { createEnvelopeGate } from '../gates/envelope.ts';
@@ -15,6 +18,7 @@ import type { KeyRing } from '../gates/key-ring.ts';
 import type { Settlements } from '../gates/settlements.ts';
 import { createSignatureGate } from '../gates/signature.ts';
 import { createTimestampGate } from '../gates/timestamp.ts';
+import type { RouteLabels } from '../observe/families.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
 import { SCHEMES } from '../schemes/catalogue.ts';
@@ -30,17 +34,33 @@ export interface RouteParts {
   readonly settlements: Settlements;
   readonly waitingRoom: WaitingRoom;
   readonly realms: Realms;
+  readonly signer: IdentitySigner;
   readonly attempts: Attempts;
+}
+
+/** What a route counts before its first request. */
+export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabels {
+  const { name, webhook, basic } = route;
+  const sources = basic?.users?.map((source, index) => source.name ?? String(index + 1)) ?? [];
+  const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
+  const keys = [...(webhook?.keys.map((key) => key.name) ?? []), ...sources];
+  return { name, scheme, keys, methods: methodsOf(route), authz: authz !== undefined };
 }
 
 /** Compiles one route. */
 export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstream, parts: RouteParts): HouseRoute {
   const metrics = parts.metrics.route(config.name);
-  const { name, resend, basic, webhook } = config;
+  const { name, resend, basic, webhook, clientCertificate } = config;
+  const identity: IdentityContext = {
+    route: name,
+    ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
+    signer: parts.signer,
+  };
   return {
     name,
     match: { ...config.match, methods: methodsOf(config) },
     gates: [
+      ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
       ...(webhook === undefined ? [] : [createContentGate(webhook)]),
       ...(basic === undefined ? [] : [buildBasicGate(basic, metrics, parts)]),
       ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
@@ -50,9 +70,9 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     forwarder: createForwarder(
       {
         policy: new HeaderPolicy({
-          route: name,
+          ...identity,
           forwardAuthorization: basic?.forwardAuthorization ?? true,
-          ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
+          ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
         }),
         resend,
         allowResponseHeaders: new Set(config.allowResponseHeaders),
@@ -60,6 +80,8 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
       upstream,
       parts.clock,
     ),
+    verifiesContent: webhook !== undefined,
+    identity,
     metrics,
   };
 }

@@ -7,6 +7,7 @@ import type { Settlements } from '../gates/settlements.ts';
 import type { ListenPhase, ListenServer } from '../listen/server.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
+import type { AuthzEndpoint } from './authz.ts';
 
 /** What is stopped. */
 export interface ShutdownParts {
@@ -15,6 +16,7 @@ export interface ShutdownParts {
   readonly listen: ListenServer;
   /** The forward proxy, where there is one. */
   readonly proxy: DrainedProxy | undefined;
+  readonly authz: AuthzEndpoint | undefined;
   readonly gatehouse: Gatehouse;
   readonly capacity: Capacity;
   readonly settlements: Settlements;
@@ -37,14 +39,15 @@ const TELL_AT_MOST_MS: Milliseconds = 500;
 
 /** Drains; resolves when all is closed. True when every request under way was finished. */
 export async function drain(parts: ShutdownParts): Promise<boolean> {
-  const { clock, gatehouse, listen, proxy, times } = parts;
+  const { clock, gatehouse, listen, authz, proxy, times } = parts;
+  const enter = (phase: ListenPhase): void => {
+    for (const port of [listen, authz, proxy]) port?.enter(phase);
+  };
   // Endpoints are removed after readiness falls, not at once: who still comes meanwhile is served, but keeps no connection.
-  listen.enter('closing');
-  proxy?.enter('closing');
+  enter('closing');
   await pause(clock, times.grace);
-  listen.enter('refusing');
-  proxy?.enter('refusing');
-  const isFinished = await within(clock, times.drain, Promise.all([gatehouse.idle(), proxy?.idle()]));
+  enter('refusing');
+  const isFinished = await within(clock, times.drain, Promise.all([gatehouse.idle(), authz?.idle(), proxy?.idle()]));
   if (!isFinished) await giveUp(parts);
   await parts.settlements.drain(SETTLE_AT_MOST_MS);
   listen.destroy();

@@ -22,7 +22,8 @@ export interface TlsRead {
 export async function readTls(config: ListenTlsConfig | undefined, section: string, clock: Clock): Promise<TlsRead | undefined> {
   if (config === undefined) return undefined;
   const { pairs, clientCa, troubles } = await readTlsFiles(config);
-  const settings = { pairs, clientCa, clientCertificate: config.clientCertificate, minVersion: config.minVersion };
+  const { clientCertificate, minVersion } = config;
+  const settings = { pairs, clientCa, clientCertificate, minVersion, http2: config.http2 ?? false };
   const unread = troubles.map(({ path, message }) => ({ severity: 'error' as const, path: `${section}.${path}`, message }));
   // Without its files nothing more can be said of a pair.
   if (unread.length > 0) return { settings, troubles: unread };

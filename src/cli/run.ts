@@ -43,7 +43,7 @@ async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
     const place = `${address}:${port}`;
     if (code === 'EADDRINUSE')
       io.stderr(
-        `sidegate: ${place} is in use by another process; stop it, or change listen.address, admin.address or proxy.address\n`,
+        `sidegate: ${place} is in use by another process; stop it, or change the address of listen, admin, proxy or authz\n`,
       );
     else if (code === 'EACCES') io.stderr(`sidegate: this user may not listen on ${place}; choose a port from 1024 up\n`);
     else io.stderr(`sidegate: cannot start: ${message}\n`);
@@ -51,13 +51,14 @@ async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
   }
 }
 
-function tellAddresses(logger: Logger, { data, admin, proxy }: GateAddresses): void {
+function tellAddresses(logger: Logger, { data, admin, proxy, authz }: GateAddresses): void {
   logger.info('listening', {
     address: data.address,
     port: data.port,
     adminAddress: admin.address,
     adminPort: admin.port,
     ...(proxy === undefined ? undefined : { proxyAddress: proxy.address, proxyPort: proxy.port }),
+    ...(authz === undefined ? undefined : { authzAddress: authz.address, authzPort: authz.port }),
   });
   logger.flushNow();
 }

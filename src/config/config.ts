@@ -23,9 +23,12 @@ export type DedupConfig = Exclude<WebhookConfig['dedup'], 'off'>;
 export type LimitsConfig = Config['limits'];
 export type StoreConfig = Config['store'];
 export type RedisConfig = NonNullable<StoreConfig['redis']>;
+export type IdentityConfig = NonNullable<Config['identity']>;
 export type SocketListen = Config['listen'];
+export type AuthzConfig = NonNullable<Config['authz']>;
 export type ProxyConfig = NonNullable<Config['proxy']>;
-export type ListenTlsConfig = NonNullable<SocketListen['tls']>;
+/** Of any port; only the data port says whether it speaks HTTP/2. */
+export type ListenTlsConfig = NonNullable<ProxyConfig['tls']> & { readonly http2?: boolean };
 
 const WEBHOOK_METHODS = ['POST'];
 /** Not TRACE, which shows a request's credentials to whoever made it (RFC 9110 §9.3.8). */

@@ -2,12 +2,12 @@
 import { z } from 'zod';
 import { basic } from './basic-schema.ts';
 import { duration, listenAddress } from './scalars.ts';
-import { listenTls } from './tls-schema.ts';
+import { portTls } from './tls-schema.ts';
 
 /** A forward proxy with passwords (407) and a list of what may be reached. */
 export const proxy = z.strictObject({
   address: listenAddress().describe('Where clients of the forward proxy come in.'),
-  tls: listenTls.optional().describe('TLS on that port: an https proxy.'),
+  tls: portTls.optional().describe('TLS on that port: an https proxy.'),
   requireTls: z.boolean().default(true).describe('Refuse clients that come in clear text before a password is read.'),
   basic: basic
     .omit({ requireTls: true, forwardUser: true, forwardAuthorization: true })

@@ -5,6 +5,8 @@ import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 
 /** Names of keys and of sources: they become metric labels and header values. */
 export const NAME = /^[A-Za-z0-9._-]{1,64}$/;
+/** Of an environment variable. */
+export const envName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'an environment variable is letters, digits and _');
 export const filePath = z.string().min(1, 'a file path cannot be empty');
 /** How many of something there may be. */
 export const count = z.int().min(1).max(1_000_000);

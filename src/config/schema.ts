@@ -1,18 +1,18 @@
 /** The config's schema: types, defaults, error texts and the editors' JSON Schema all derive from it. */
 import { z } from 'zod';
 import { AMBIGUOUS_FORMS } from '../core/target.ts';
+import { authz } from './authz-schema.ts';
 import { basic } from './basic-schema.ts';
 import { proxy } from './proxy-schema.ts';
-import { addressRange, count, duration, filePath, instant, listenAddress, NAME, nodeAddress, size, upstream } from './scalars.ts';
-import { listenTls } from './tls-schema.ts';
+import { addressRange, count, duration, envName, filePath, instant, listenAddress, NAME, size, upstream } from './scalars.ts';
+import { store } from './store-schema.ts';
+import { clientCertificate, listenTls } from './tls-schema.ts';
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** Route names become header values, metric labels, challenge realms and store keys. */
 const ROUTE_NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
 const MEDIA_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/;
-
-const envName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'an environment variable is letters, digits and _');
 
 const encoding = z
   .enum(['utf8', 'base64', 'hex'])
@@ -150,45 +150,12 @@ const route = z.strictObject({
     .describe('Longest gap within an answer that is passed on as it comes, and in an upgraded connection.'),
   webhook: webhook.optional().describe('Only signed webhooks are let through.'),
   basic: basic.optional().describe('Only users with a password are let through (RFC 7617).'),
+  clientCertificate: clientCertificate
+    .optional()
+    .describe(
+      'Only clients with a certificate of listen.tls.clientCaFile are let through (mTLS), beside what else the route asks for.',
+    ),
   allow: z.literal('anyone').optional().describe('Lets everybody through, where a route asks for nothing else.'),
-});
-
-const tls = z
-  .union([
-    z.literal(true).transform(() => ({})),
-    z.strictObject({
-      caFile: filePath.optional().describe('Authorities that Redis is trusted by, PEM.'),
-      certFile: filePath.optional().describe('Our certificate, PEM, where Redis asks for one.'),
-      keyFile: filePath.optional().describe('Its key, PEM.'),
-      serverName: z.string().min(1).optional().describe('The name in the certificate of Redis, where it is not the host.'),
-    }),
-  ])
-  .describe('TLS to Redis; true trusts the authorities of the system.');
-
-const redis = z.strictObject({
-  url: z.string().optional().describe('redis://[user:password@]host[:port][/db], or rediss:// for TLS.'),
-  urlFile: filePath.optional().describe('File that holds the URL, for one with a password.'),
-  sentinel: z
-    .strictObject({
-      name: z.string().min(1).describe('Name of the master the sentinels watch.'),
-      nodes: z.array(nodeAddress()).min(1).describe('Addresses of the sentinels.'),
-      username: z.string().min(1).optional().describe('ACL user of the sentinels.'),
-      passwordFile: filePath.optional().describe('File that holds the password of the sentinels.'),
-    })
-    .optional()
-    .describe('A Sentinel group: its master name and the sentinels.'),
-  cluster: z
-    .strictObject({ nodes: z.array(nodeAddress()).min(1).describe('Addresses of some of its nodes.') })
-    .optional()
-    .describe('Some nodes of a Cluster; the others are found.'),
-  username: z.string().min(1).optional().describe('ACL user.'),
-  passwordFile: filePath.optional().describe('File that holds the password.'),
-  passwordEnv: envName.optional().describe('Environment variable that holds the password.'),
-  db: z.int().min(0).max(1023).optional().describe('Database number; a Cluster has none.'),
-  tls: tls.optional(),
-  keyPrefix: z.string().max(64).default('sidegate:').describe('Stands before every key.'),
-  connectTimeout: duration().prefault('1s').describe('How long connecting to Redis may take.'),
-  commandTimeout: duration().prefault('1s').describe('How long Redis may take before it counts as down.'),
 });
 
 const limits = z
@@ -239,25 +206,49 @@ export const ConfigSchema = z.strictObject({
     .strictObject({
       address: listenAddress().prefault('0.0.0.0:8080').describe('Where requests come in.'),
       trustedProxies: z.array(addressRange()).default([]).describe('Whose X-Forwarded-* is believed.'),
+      hsts: z
+        .strictObject({
+          maxAge: duration().prefault('365d').describe('How long browsers ask for this host by https only.'),
+          includeSubDomains: z.boolean().default(false).describe('All hosts below it, too.'),
+          preload: z.boolean().default(false).describe('Agrees to a place in the lists that browsers ship.'),
+        })
+        .optional()
+        .describe('Strict-Transport-Security on answers to clients that came by https (RFC 6797). Left out: not said.'),
+      proxyProtocol: z
+        .strictObject({
+          from: z
+            .array(addressRange())
+            .min(1)
+            .describe('Balancers whose connections begin with its header; nobody else may send one.'),
+        })
+        .optional()
+        .describe('PROXY protocol, versions 1 and 2: takes the address of the client from a balancer that speaks TCP only.'),
       tls: listenTls.optional().describe('TLS on the data port; rotated files are taken up without a restart.'),
     })
     .prefault({}),
   proxy: proxy.optional().describe('A forward proxy on a port of its own. Left out: none.'),
+  authz: authz.optional().describe('A forward-auth endpoint on a port of its own. Left out: none.'),
+  identity: z
+    .strictObject({
+      algorithm: z
+        .enum(['hmac-sha256', 'ed25519'])
+        .default('hmac-sha256')
+        .describe(
+          'A secret that gate and app share, or a private key whose public half /identity/jwks.json on the admin port gives out.',
+        ),
+      key: key.omit({ notAfter: true }).describe('What signs; a file is watched, and taken up when it changes.'),
+      ttl: duration().prefault('60s').describe('How long a token is good.'),
+    })
+    .optional()
+    .describe(
+      'Sign each forwarded request by Sidegate-Identity, so that the app can check that it passed the gate. Left out: not signed.',
+    ),
   admin: z
     .strictObject({
-      address: listenAddress().prefault('0.0.0.0:9090').describe('/metrics, /healthz, /readyz.'),
+      address: listenAddress().prefault('0.0.0.0:9090').describe('/metrics, /healthz, /readyz, /identity/jwks.json.'),
     })
     .prefault({}),
-  store: z
-    .strictObject({
-      redis: redis.optional().describe('Shared by all replicas. Left out: in memory, for one process.'),
-      memory: z
-        .strictObject({
-          maxIds: z.int().min(1).max(10_000_000).default(250_000).describe('Most ids held; beyond them deliveries are refused.'),
-        })
-        .prefault({}),
-    })
-    .prefault({}),
+  store,
   limits,
   shutdown: z
     .strictObject({

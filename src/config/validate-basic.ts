@@ -4,9 +4,9 @@ import { type BasicConfig, type Config, type RealmConfig, realmsOf } from './con
 import { error, type Path, type Rating, warning } from './rating.ts';
 
 /** Everything wrong or risky in a route's basic section. */
-export function checkBasic(basic: BasicConfig, { listen }: Config, path: Path, now: EpochMilliseconds): Rating[] {
+export function checkBasic(basic: BasicConfig, { listen, authz }: Config, path: Path, now: EpochMilliseconds): Rating[] {
   const found: Rating[] = [];
-  const comesByTls = listen.tls !== undefined || listen.trustedProxies.length > 0;
+  const comesByTls = listen.tls !== undefined || listen.trustedProxies.length > 0 || authz !== undefined;
   if (basic.requireTls && !comesByTls) {
     found.push(
       error(

@@ -4,11 +4,11 @@ import { parseTarget } from '../core/target.ts';
 import { type Config, type MatchConfig, methodsOf, type RouteConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import type { SocketAddress } from './scalars.ts';
+import { checkAuthz } from './validate-authz.ts';
 import { checkBasic, checkRealms } from './validate-basic.ts';
 import { checkProxy } from './validate-proxy.ts';
+import { checkTrustedRanges } from './validate-ranges.ts';
 import { checkWebhook } from './validate-webhook.ts';
-
-const EVERYBODY = new Set(['0.0.0.0/0', '::/0']);
 
 /** Everything wrong or risky in a config whose parts are well-formed. */
 export function validate(config: Config, now: EpochMilliseconds): Rating[] {
@@ -17,6 +17,7 @@ export function validate(config: Config, now: EpochMilliseconds): Rating[] {
     ...checkStore(config),
     ...config.routes.flatMap((route, index) => checkRoute(route, ['routes', index], config, now)),
     ...checkProxy(config, now),
+    ...checkAuthz(config),
     ...checkRealms(config),
     ...checkOverlaps(config.routes),
   ];
@@ -27,16 +28,9 @@ function checkAddresses({ listen, admin }: Config): Rating[] {
   if (listen.address.port !== 0 && isSame(listen.address, admin.address)) {
     found.push(error(['admin', 'address'], 'the admin port is the data port', 'metrics and health need a port of their own'));
   }
-  for (const [index, range] of listen.trustedProxies.entries()) {
-    if (EVERYBODY.has(range))
-      found.push(
-        warning(
-          ['listen', 'trustedProxies', index],
-          'everybody is a trusted proxy, so anybody can claim to be any client',
-          'name the ranges your proxies are in',
-        ),
-      );
-  }
+  const message = 'everybody is a trusted proxy, so anybody can claim to be any client';
+  found.push(...checkTrustedRanges(listen.trustedProxies, ['listen', 'trustedProxies'], message));
+  found.push(...checkTrustedRanges(listen.proxyProtocol?.from ?? [], ['listen', 'proxyProtocol', 'from'], message));
   return found;
 }
 
@@ -70,15 +64,25 @@ function isRedisUrl(text: string): boolean {
 }
 
 function checkRoute(route: RouteConfig, path: Path, config: Config, now: EpochMilliseconds): Rating[] {
-  const { webhook, basic, allow } = route;
+  const { webhook, basic, clientCertificate, allow } = route;
   const found = checkMatch(route.match, [...path, 'match']);
   if (isSame(route.upstream, config.listen.address))
     found.push(error([...path, 'upstream'], 'the app is the gate itself', 'name the port the app listens on'));
   if (webhook !== undefined) found.push(...checkWebhook(webhook, route, [...path, 'webhook'], now));
   if (basic !== undefined) found.push(...checkBasic(basic, config, [...path, 'basic'], now));
-  const asks = webhook !== undefined || basic !== undefined;
+  if (clientCertificate !== undefined && config.listen.tls?.clientCaFile === undefined) {
+    const message = 'nobody vouches for client certificates, so each request would be refused';
+    found.push(error([...path, 'clientCertificate'], message, 'give listen.tls.clientCaFile'));
+  }
+  const asks = [webhook, basic, clientCertificate].some((section) => section !== undefined);
   if (!asks && allow === undefined)
-    found.push(error(path, 'the route asks for nothing', 'give webhook or basic; a route open to everybody says allow: anyone'));
+    found.push(
+      error(
+        path,
+        'the route asks for nothing',
+        'give webhook, basic or clientCertificate; a route open to everybody says allow: anyone',
+      ),
+    );
   if (asks && allow !== undefined)
     found.push(error([...path, 'allow'], 'the route asks for proof and is open to anyone', 'remove one of the two'));
   return found;

@@ -4,6 +4,14 @@ import type { HeaderFields, RawHeaders } from './headers.ts';
 import type { Reason, Refusal } from './refusal.ts';
 import type { RequestTarget } from './target.ts';
 
+/** A certificate that a client showed in its TLS handshake, vouched for by the authorities of the port. */
+export interface ClientCertificate {
+  /** `DNS:…`, `URI:…`, `email:…`, `IP Address:…` of its alternative names, and `CN:…` of its subject. */
+  readonly names: readonly string[];
+  /** DER. */
+  readonly raw: Buffer;
+}
+
 /** Who sent the request, after the trusted proxies were taken into account. */
 export interface Client {
   /** The address that limits and logs go by. */
@@ -14,6 +22,8 @@ export interface Client {
   readonly viaTrustedProxy: boolean;
   /** How the client came, as far as it can be believed. */
   readonly scheme: 'http' | 'https';
+  /** Of the connection itself. */
+  readonly certificate?: ClientCertificate;
 }
 
 /** Takes content as it comes: write*, then exactly one of end and fail. */
@@ -96,6 +106,8 @@ export interface Facts {
   delivery?: VerifiedDelivery;
   /** Who proved by a password who they are. */
   user?: string;
+  /** The name of the client certificate that the route lets in. */
+  certificateName?: string;
   claim?: Claim;
   /** How a destination of the forward proxy is reached: addresses that were checked, by a rule of its list. */
   way?: { readonly rule: string; readonly addresses: readonly string[] };

@@ -20,6 +20,10 @@ export type RefusalCode =
   | 'destination_denied'
   | 'loop_detected'
   | 'tls_required'
+  | 'certificate_required'
+  | 'caller_denied'
+  | 'original_request_unclear'
+  | 'content_needed'
   | 'too_many_attempts'
   | 'duplicate'
   | 'in_progress'
@@ -63,6 +67,11 @@ export type Reason =
   | 'banned'
   | 'hash_queue_full'
   | 'tls_required'
+  | 'no_certificate'
+  | 'certificate_not_allowed'
+  | 'caller_not_trusted'
+  | 'original_request'
+  | 'content_needed'
   | 'destination_not_allowed'
   | 'destination_not_public'
   | 'loop'
@@ -160,6 +169,20 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   destination_denied: { status: 403, title: 'Destination denied', proxyError: 'http_request_denied', logLevel: 'info' },
   loop_detected: { status: 508, title: 'Loop detected', proxyError: 'proxy_loop_detected', logLevel: 'error' },
   tls_required: { status: 403, title: 'TLS required', proxyError: 'http_request_denied', logLevel: 'info' },
+  caller_denied: { status: 403, title: 'Caller denied', proxyError: 'http_request_denied', logLevel: 'warn' },
+  original_request_unclear: {
+    status: 403,
+    title: 'Original request unclear',
+    proxyError: 'http_request_denied',
+    logLevel: 'warn',
+  },
+  content_needed: { status: 403, title: 'Content needed', proxyError: 'http_request_denied', logLevel: 'info' },
+  certificate_required: {
+    status: 403,
+    title: 'Client certificate required',
+    proxyError: 'http_request_denied',
+    logLevel: 'info',
+  },
   too_many_attempts: {
     status: 429,
     title: 'Too many attempts',

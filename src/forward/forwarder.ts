@@ -1,6 +1,6 @@
 /** Takes an admitted request to the app and the app's answer back to the sender, and says how it ended. */
-import type { ServerResponse } from 'node:http';
 import type { Admitted } from '../core/admitted.ts';
+import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { ForwardOutcome } from './outcome.ts';
 import { Relay } from './relay.ts';
@@ -26,7 +26,7 @@ export interface ForwardRoute {
 /** Forwards for one route. */
 export interface Forwarder {
   /** Never rejects. */
-  forward(admitted: Admitted, response: ServerResponse): Promise<ForwardOutcome>;
+  forward(admitted: Admitted, response: Answer): Promise<ForwardOutcome>;
 }
 
 /** RFC 9110 §9.2.2. */

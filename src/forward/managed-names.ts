@@ -69,6 +69,8 @@ const CLAIMS = new Set([
   'front-end-https',
   'x-rewrite-url',
   'x-client-cert',
+  'client-cert',
+  'client-cert-chain',
   'x-arr-clientcert',
   'x-arr-ssl',
   'remote-user',

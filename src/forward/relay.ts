@@ -1,6 +1,6 @@
 /** Carries one answer from the app to the sender. */
-import type { ServerResponse } from 'node:http';
 import type { Admitted } from '../core/admitted.ts';
+import type { Answer } from '../core/answer.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { ContentStream, UpgradeWish } from '../core/exchange.ts';
@@ -29,7 +29,7 @@ const SMALL_CONTENT = 8_192;
 export interface RelayParts {
   readonly answerPolicy: AnswerPolicy;
   readonly admitted: Admitted;
-  readonly response: ServerResponse;
+  readonly response: Answer;
   readonly clock: Clock;
   readonly resolve: (outcome: ForwardOutcome) => void;
 }
@@ -37,7 +37,7 @@ export interface RelayParts {
 /** From the request's leaving to the answer's end. */
 export class Relay implements AnswerListener {
   readonly #parts: RelayParts;
-  readonly #response: ServerResponse;
+  readonly #response: Answer;
   readonly #startedAt: Milliseconds;
   #exchange: UpstreamExchange | undefined;
   #status = 0;

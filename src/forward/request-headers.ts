@@ -1,6 +1,7 @@
 /** Writes the header the app gets: first everything a client must not say is removed, then the gate's own fields are added. */
 import type { Admitted } from '../core/admitted.ts';
 import { type HeaderFields, toFoldedName } from '../core/headers.ts';
+import { addIdentity, type IdentityContext } from './identity.ts';
 import { HOP_BY_HOP, isClaim, isOwn, isProtected } from './managed-names.ts';
 
 /** What becomes of a client's field. */
@@ -13,13 +14,11 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const MOST_FATES = 1_000;
 
 /** What the header tells of its route, and what the route keeps from the app. */
-export interface HeaderContext {
-  /** The route's name. */
-  readonly route: string;
+export interface HeaderContext extends IdentityContext {
   /** Hands the client's credentials on; a gate before the app acts as its origin, so it may keep them (RFC 9110 §11.6.2). */
   readonly forwardAuthorization: boolean;
-  /** `forward` tells the app who it is, `hide` sees to it that nobody does; left out: the route asks nobody who he is. */
-  readonly user?: 'forward' | 'hide';
+  /** What becomes of the client's certificate; left out: the route asks for none. */
+  readonly certificate?: 'forward' | 'hide';
 }
 
 /**
@@ -53,7 +52,7 @@ export class HeaderPolicy {
   /** The field lines for the app, raw pairs in the order they are sent. */
   toUpstreamHeaders(admitted: Admitted): string[] {
     const { exchange, body } = admitted;
-    const { client, headers, facts } = exchange;
+    const { client, headers } = exchange;
     // Removed before ours are added: the other order lets a client remove ours (CVE-2026-33805).
     const named = toNamedByConnection(headers);
     const out: string[] = [];
@@ -67,13 +66,11 @@ export class HeaderPolicy {
     }
     addHost(out, headers);
     addForwarded(out, admitted);
-    out.push('Via', toVia(headers), 'Sidegate-Route', this.#context.route);
-    if (facts.delivery !== undefined) out.push('Sidegate-Key', facts.delivery.keyName);
-    if (facts.user !== undefined && this.#context.user === 'forward') {
-      const user = toFieldText(facts.user);
-      out.push('Sidegate-User', user, 'X-Forwarded-User', user);
-    }
-    out.push('Sidegate-Request-Id', exchange.requestId);
+    out.push('Via', toVia(headers));
+    addIdentity(out, admitted, this.#context);
+    // A byte sequence of structured fields (RFC 9440 §2.1).
+    if (this.#context.certificate === 'forward' && client.certificate !== undefined)
+      out.push('Client-Cert', `:${client.certificate.raw.toString('base64')}:`);
     // Always framed by us, whatever the method: content without a length is the next request to the app (CVE-2026-29057).
     if (body.length === undefined) out.push('Transfer-Encoding', 'chunked');
     else if (body.length > 0 || expectsContent(exchange.method)) out.push('Content-Length', String(body.length));
@@ -91,11 +88,12 @@ export class HeaderPolicy {
   }
 }
 
-function decideFate(name: string, { forwardAuthorization, user }: HeaderContext): Fate {
+function decideFate(name: string, { forwardAuthorization, user, certificate }: HeaderContext): Fate {
   const folded = toFoldedName(name);
   if (folded === 'authorization' && !forwardAuthorization) return 'drop';
   // Ours to say here, even where a trusted proxy says it too.
   if (folded === 'x-forwarded-user' && user !== undefined) return 'drop';
+  if (folded.startsWith('client-cert') && certificate !== undefined) return 'drop';
   if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || isOwn(folded)) return 'drop';
   // Another spelling of a managed name: an app may read it as the real thing, and nobody honest writes one.
   if (folded !== name && isProtected(folded)) return 'drop';
@@ -136,14 +134,4 @@ function toVia(headers: HeaderFields): string {
 /** Methods whose requests carry content by definition: 0 is said, not left open (RFC 9110 §8.6). */
 export function expectsContent(method: string): boolean {
   return method === 'POST' || method === 'PUT' || method === 'PATCH';
-}
-
-/** All but visible ASCII, `%`, and what a list, its parameters or a quoted text is made of (RFC 9110 §5.6): one name stays one name. */
-const NOT_PLAIN = /[^\x21-\x7e]|[",;%\\]/gu;
-
-/** A user's name as header text; percent-encoded UTF-8 where it is not plain, so that it can be undone. */
-function toFieldText(user: string): string {
-  return user.replace(NOT_PLAIN, (character) =>
-    [...Buffer.from(character)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join(''),
-  );
 }

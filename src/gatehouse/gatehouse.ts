@@ -1,12 +1,13 @@
 /** Takes a request from its route through the gates to the app, and sees to it that every exit is answered, settled and recorded once. */
-import type { ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Admitted } from '../core/admitted.ts';
+import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Forwarder } from '../forward/forwarder.ts';
+import type { IdentityContext } from '../forward/identity.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -25,6 +26,9 @@ export interface HouseRoute extends GuardedRoute, Routable {
   /** WWW-Authenticate for every 401, a field line each. */
   readonly challenges: readonly string[];
   readonly forwarder: Forwarder;
+  /** Some gate verifies the content, so the head alone cannot be judged. */
+  readonly verifiesContent: boolean;
+  readonly identity: IdentityContext;
   readonly metrics: RouteMetrics;
 }
 
@@ -59,16 +63,20 @@ export class Gatehouse {
     this.#table = new RouteTable(routes);
   }
 
+  /** The route that serves now, or why there is none. */
+  find({ method, target, headers }: Exchange): HouseRoute | Refusal {
+    return this.#table.find({ method, host: headers.get('host'), target });
+  }
+
   /** Takes one request through; never throws. */
-  handle(exchange: Exchange, response: ServerResponse): void {
-    const { method, target, headers } = exchange;
-    const found = this.#table.find({ method, host: headers.get('host'), target });
+  handle(exchange: Exchange, response: Answer): void {
+    const found = this.find(exchange);
     if ('code' in found) this.#leave({ arrival: exchange, exchange, refusal: found }, this.#unmatched, response, []);
     else void this.#take(found, exchange, response);
   }
 
   /** Answers a request whose head is refused. */
-  turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void {
+  turnAway(arrival: Arrival, response: Answer, refusal: Refusal): void {
     this.#leave({ arrival, refusal }, this.#unmatched, response, []);
   }
 
@@ -88,7 +96,7 @@ export class Gatehouse {
     return this.#underWay.count;
   }
 
-  async #take(route: HouseRoute, exchange: Exchange, response: ServerResponse): Promise<void> {
+  async #take(route: HouseRoute, exchange: Exchange, response: Answer): Promise<void> {
     this.#underWay.enter();
     const passage = await this.#pass(route, exchange, response);
     // Without a place in the house: such a connection lives as long as its client likes.
@@ -103,7 +111,7 @@ export class Gatehouse {
     this.#underWay.leave(response);
   }
 
-  async #pass(route: HouseRoute, exchange: Exchange, response: ServerResponse): Promise<Passage> {
+  async #pass(route: HouseRoute, exchange: Exchange, response: Answer): Promise<Passage> {
     try {
       const admitted = await runGates(route, exchange);
       if ('code' in admitted) {
@@ -120,7 +128,7 @@ export class Gatehouse {
     }
   }
 
-  async #admit(route: HouseRoute, admitted: Admitted, response: ServerResponse): Promise<Passage> {
+  async #admit(route: HouseRoute, admitted: Admitted, response: Answer): Promise<Passage> {
     const { capacity } = this.#parts;
     const { claim } = admitted.exchange.facts;
     const entering = capacity.enter();
@@ -146,7 +154,7 @@ export class Gatehouse {
     return refuse('overloaded', result);
   }
 
-  #leave(departure: Departure, metrics: RouteMetrics, response: ServerResponse, challenges: readonly string[]): void {
+  #leave(departure: Departure, metrics: RouteMetrics, response: Answer, challenges: readonly string[]): void {
     const { arrival, exchange, refusal } = departure;
     if (refusal !== undefined) {
       if (refusal.code === 'body_too_large') this.#parts.metrics.limitHit('body_size');

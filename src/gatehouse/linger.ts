@@ -5,8 +5,9 @@ import type { Clock, Milliseconds } from '../core/clock.ts';
 /** How long the rest of the content is read and thrown away. */
 const LINGER_MS: Milliseconds = 1_000;
 
-/** Makes the close that follows the answer half-close first, and wait for the sender to finish, but not for long (RFC 9112 §9.6). */
-export function lingerOnClose(socket: Socket, clock: Clock): void {
+/** Makes the close that follows the answer half-close first, and wait for the sender to finish, but not for long (RFC 9112 §9.6). HTTP/2 ends streams, not connections. */
+export function lingerOnClose(socket: Socket | undefined, clock: Clock): void {
+  if (socket === undefined) return;
   socket.destroySoon = () => {
     socket.end();
     const cancel = clock.after(LINGER_MS, () => socket.destroy());

@@ -1,7 +1,7 @@
 /** Takes the forward proxy's requests through its gates and to their destinations; every exit is answered and recorded once. */
-import type { ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Admitted } from '../core/admitted.ts';
+import type { Answer } from '../core/answer.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange, UpgradeWish } from '../core/exchange.ts';
@@ -57,12 +57,12 @@ export class ProxyHouse {
   }
 
   /** Takes one request through; never throws. */
-  handle(exchange: Exchange, response: ServerResponse): void {
+  handle(exchange: Exchange, response: Answer): void {
     void this.#take(exchange, response);
   }
 
   /** Answers a request whose head is refused. */
-  turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void {
+  turnAway(arrival: Arrival, response: Answer, refusal: Refusal): void {
     this.#leave({ arrival, refusal }, response);
   }
 
@@ -92,7 +92,7 @@ export class ProxyHouse {
     for (const client of this.#tunnels) client.destroy();
   }
 
-  async #take(exchange: Exchange, response: ServerResponse): Promise<void> {
+  async #take(exchange: Exchange, response: Answer): Promise<void> {
     this.#underWay.enter();
     const passage = await this.#pass(exchange, response);
     try {
@@ -104,7 +104,7 @@ export class ProxyHouse {
     this.#underWay.leave(response);
   }
 
-  async #pass(exchange: Exchange, response: ServerResponse): Promise<Passage> {
+  async #pass(exchange: Exchange, response: Answer): Promise<Passage> {
     const { guard, routeMetrics } = this.#parts;
     try {
       const admitted = await runGates(guard, exchange);
@@ -131,7 +131,7 @@ export class ProxyHouse {
     return undefined;
   }
 
-  async #forward(admitted: Admitted, response: ServerResponse): Promise<Passage> {
+  async #forward(admitted: Admitted, response: Answer): Promise<Passage> {
     const { destination, facts } = admitted.exchange;
     let outcome: ForwardOutcome | undefined;
     for (const address of facts.way?.addresses ?? []) {
@@ -144,7 +144,7 @@ export class ProxyHouse {
     return refusal === undefined ? { outcome } : { outcome, refusal };
   }
 
-  async #forwardTo(address: string, port: number, admitted: Admitted, response: ServerResponse): Promise<ForwardOutcome> {
+  async #forwardTo(address: string, port: number, admitted: Admitted, response: Answer): Promise<ForwardOutcome> {
     const { forwarder, close } = this.#parts.openForwarder(address, port);
     try {
       return await forwarder.forward(admitted, response);
@@ -177,7 +177,7 @@ export class ProxyHouse {
     }
   }
 
-  #leave(departure: Departure, response: ServerResponse): void {
+  #leave(departure: Departure, response: Answer): void {
     const { arrival, exchange, refusal } = departure;
     if (refusal !== undefined) {
       const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;

@@ -38,8 +38,21 @@ export function record(departure: Departure, metrics: RouteMetrics, parts: Recor
   parts.logger.request(line);
 }
 
+/** The same for a question of the forward-auth endpoint; `status` is what its caller was answered. */
+export function recordQuestion(departure: Departure, status: number, metrics: RouteMetrics, parts: RecordParts): void {
+  const { arrival, refusal } = departure;
+  const durationMs = parts.clock.monotonic() - arrival.startedAt;
+  const result = refusal === undefined ? ALLOWED : toRefused(refusal);
+  metrics.authz({ method: arrival.method, status, reason: result.reason }, durationMs);
+  parts.logger.request({ port: 'authz', ...toFacts(departure, durationMs), ...result, status });
+}
+
 function toLine(departure: Departure, durationMs: number): RequestLine {
-  const { arrival, exchange, outcome, refusal } = departure;
+  return { ...toFacts(departure, durationMs), ...toResult(departure.refusal, departure.outcome) };
+}
+
+function toFacts(departure: Departure, durationMs: number): Omit<RequestLine, keyof Result> {
+  const { arrival, exchange, outcome } = departure;
   const delivery = exchange?.facts.delivery;
   return {
     requestId: arrival.requestId,
@@ -48,9 +61,9 @@ function toLine(departure: Departure, durationMs: number): RequestLine {
     client: arrival.client.address,
     bytesIn: exchange?.body.received ?? 0,
     durationMs,
-    ...toResult(refusal, outcome),
     ...(delivery === undefined ? undefined : { key: delivery.keyName, webhookId: delivery.id }),
     ...(exchange?.facts.user === undefined ? undefined : { user: exchange.facts.user }),
+    ...(exchange?.facts.certificateName === undefined ? undefined : { certificate: exchange.facts.certificateName }),
     ...(outcome === undefined ? undefined : { upstreamMs: outcome.upstreamMs }),
   };
 }
@@ -63,12 +76,16 @@ interface Result {
   readonly detail?: string;
 }
 
+const ALLOWED: Result = { status: 200, code: 'allowed', reason: 'ok', level: 'info' };
+
+function toRefused({ code, reason, detail }: Refusal): Result {
+  const { status, logLevel } = REFUSALS[code];
+  const result: Result = { status, code, reason, level: logLevel };
+  return detail === undefined ? result : { ...result, detail };
+}
+
 function toResult(refusal: Refusal | undefined, outcome: ForwardOutcome | undefined): Result {
-  if (refusal !== undefined) {
-    const { status, logLevel } = REFUSALS[refusal.code];
-    const result: Result = { status, code: refusal.code, reason: refusal.reason, level: logLevel };
-    return refusal.detail === undefined ? result : { ...result, detail: refusal.detail };
-  }
+  if (refusal !== undefined) return toRefused(refusal);
   if (outcome?.kind === 'answered' || outcome?.kind === 'upgraded')
     return { status: outcome.status, code: 'forwarded', reason: 'ok', level: 'info' };
   if (outcome?.kind === 'broken') {

@@ -1,7 +1,7 @@
 /** Writes a refusal to the sender, in the one form there is: problem details (RFC 9457) that tell an attacker nothing. */
-import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import { REFUSALS, type Refusal, type RefusalEntry } from '../core/refusal.ts';
 import { closeBehindAnswer } from './linger.ts';
@@ -15,6 +15,8 @@ export interface AnswerContext {
   readonly isHead: boolean;
   /** Content is left unread on the connection. */
   readonly mustClose: boolean;
+  /** Stands in for the catalogue's entry, which the receiver would not understand; a field then tells the code. */
+  readonly as?: RefusalEntry;
 }
 
 /** RFC 9110 §11.6.1 and §11.7.1. */
@@ -30,15 +32,16 @@ const REASON_PHRASES: Readonly<Record<number, string>> = {
 };
 
 /** Answers through node:http. Nothing happens where a head went out already or the sender is gone. */
-export function writeRefusal(response: ServerResponse, refusal: Refusal, context: AnswerContext): void {
+export function writeRefusal(response: Answer, refusal: Refusal, context: AnswerContext): void {
   if (response.headersSent || response.destroyed) return;
-  const entry = REFUSALS[refusal.code];
+  const entry = context.as ?? REFUSALS[refusal.code];
   const body = toProblemDetails(refusal, entry, context.requestId);
   const head = toHead(refusal, entry, context);
+  if (context.as !== undefined) head.push('Sidegate-Refusal', refusal.code);
   head.push('Content-Length', String(Buffer.byteLength(body)));
   // RFC 9112 §9.3: what is left of an unread body would be read as the next request.
   if (entry.close === true || context.mustClose) response.shouldKeepAlive = false;
-  response.writeHead(entry.status, head);
+  response.writeHead(entry.status, undefined, head);
   response.end(context.isHead ? undefined : body, 'latin1');
 }
 

@@ -1,5 +1,5 @@
 /** Counts the requests under way, and tells when there are none. */
-import type { ServerResponse } from 'node:http';
+import type { Answer } from '../core/answer.ts';
 
 /** The requests of one house that are not over yet. */
 export class UnderWay {
@@ -17,18 +17,20 @@ export class UnderWay {
   }
 
   /** One is answered. It is over once the answer is with the system: what is still held here would be lost with the connection. */
-  leave(response: ServerResponse): void {
+  leave(response: Answer): void {
     const { socket } = response.req;
     const isOut = !response.headersSent || (response.writableEnded && response.writableLength === 0);
-    if (isOut || response.destroyed || socket.destroyed) return this.#leave();
+    if (isOut || response.destroyed || socket?.destroyed === true) return this.#leave();
     const leave = (): void => {
       response.off('finish', leave);
-      socket.off('close', leave);
+      response.off('close', leave);
+      socket?.off('close', leave);
       this.#leave();
     };
     response.on('finish', leave);
+    response.on('close', leave);
     // Answers that wait behind another on the same connection never hear of its end themselves.
-    socket.on('close', leave);
+    socket?.on('close', leave);
   }
 
   /** Resolves when there are none. */

@@ -1,20 +1,19 @@
 /** Who the client is: the socket's peer, or what trusted proxies say about who stood before them. */
-import { BlockList, isIP } from 'node:net';
+import { isIP } from 'node:net';
 import type { Client } from '../core/exchange.ts';
 import type { HeaderFields } from '../core/headers.ts';
+import { AddressRanges, toPlainAddress } from './address-ranges.ts';
 
 /** Finds the client of a request from its peer address and header. */
 export type ClientResolver = (peer: string, isEncrypted: boolean, headers: HeaderFields) => Client;
 
-const MAPPED_IPV4 = /^::ffff:(?=\d+\.\d+\.\d+\.\d+$)/i;
-
 /** Builds the resolver for a list of CIDR ranges and single addresses; with none, nobody's X-Forwarded-* is believed. */
 export function createClientResolver(trustedProxies: readonly string[]): ClientResolver {
-  const trusted = toBlockList(trustedProxies);
+  const trusted = new AddressRanges(trustedProxies);
   return (rawPeer, isEncrypted, headers) => {
     const peer = toPlainAddress(rawPeer);
     const scheme = isEncrypted ? 'https' : 'http';
-    if (trusted === undefined || !isTrusted(trusted, peer)) return { address: peer, peer, viaTrustedProxy: false, scheme };
+    if (!trusted.has(peer)) return { address: peer, peer, viaTrustedProxy: false, scheme };
     return {
       address: findClientAddress(headers.all('x-forwarded-for'), peer, trusted),
       peer,
@@ -24,16 +23,22 @@ export function createClientResolver(trustedProxies: readonly string[]): ClientR
   };
 }
 
+/** Finds the client in a caller's X-Forwarded-For, or gives undefined where the caller says nothing that can be read. */
+export function createForwardedForReader(trustedProxies: readonly string[]): (lines: readonly string[]) => string | undefined {
+  const trusted = new AddressRanges(trustedProxies);
+  return (lines) => findClientAddress(lines, undefined, trusted);
+}
+
 /** Walks from the nearest hop outwards: the first address that is no trusted proxy is the client; what stands before it is hearsay. */
-function findClientAddress(lines: readonly string[], peer: string, trusted: BlockList): string {
-  let client = peer;
+function findClientAddress<Peer>(lines: readonly string[], peer: Peer, trusted: AddressRanges): string | Peer {
+  let client: string | Peer = peer;
   for (let line = lines.length - 1; line >= 0; line--) {
     const hops = (lines[line] as string).split(',');
     for (let hop = hops.length - 1; hop >= 0; hop--) {
       const address = toPlainAddress((hops[hop] as string).trim());
       if (isIP(address) === 0) return client;
       client = address;
-      if (!isTrusted(trusted, address)) return client;
+      if (!trusted.has(address)) return client;
     }
   }
   return client;
@@ -43,26 +48,4 @@ function findClientAddress(lines: readonly string[], peer: string, trusted: Bloc
 function toScheme(lines: readonly string[]): 'http' | 'https' | undefined {
   const last = lines.at(-1)?.split(',').at(-1)?.trim().toLowerCase();
   return last === 'http' || last === 'https' ? last : undefined;
-}
-
-function toBlockList(ranges: readonly string[]): BlockList | undefined {
-  if (ranges.length === 0) return undefined;
-  const list = new BlockList();
-  for (const range of ranges) {
-    const [address = '', prefix] = range.split('/');
-    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4';
-    if (prefix === undefined) list.addAddress(address, family);
-    else list.addSubnet(address, Number(prefix), family);
-  }
-  return list;
-}
-
-function isTrusted(trusted: BlockList, address: string): boolean {
-  return trusted.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
-}
-
-/** A dual-stack socket shows IPv4 peers as `::ffff:1.2.3.4`; brackets and a zone are spelling only. */
-function toPlainAddress(address: string): string {
-  const bare = address.startsWith('[') && address.endsWith(']') ? address.slice(1, -1) : address;
-  return bare.replace(MAPPED_IPV4, '');
 }

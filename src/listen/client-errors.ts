@@ -8,17 +8,20 @@ import type { Arrival } from '../core/exchange.ts';
 import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
 import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import type { OnLimit } from './limits.ts';
+import { isAnswered } from './strict-server.ts';
 
 /** What a connection was last asked. */
 export interface Latest {
   readonly response: ServerResponse;
-  body?: { fail(reason: Reason): void };
+  readonly body: { fail(reason: Reason): void };
 }
 
 /** What it needs of its port. */
 export interface ClientErrorParts {
   readonly clock: Clock;
   readonly onLimit: OnLimit;
+  /** Who stands at the connection's other end. */
+  toPeer(socket: Socket): string;
   turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
 }
 
@@ -39,6 +42,12 @@ export class ClientErrors {
     this.#latest.set(socket, latest);
   }
 
+  /** An answer is still due on it. */
+  isAtWork(socket: Duplex): boolean {
+    const latest = this.#latest.get(socket);
+    return latest !== undefined && !isAnswered(latest.response);
+  }
+
   /** Deals with node:http's `clientError`. */
   handle(error: NodeJS.ErrnoException, socket: Duplex): void {
     if (this.#ending.has(socket)) return;
@@ -50,13 +59,18 @@ export class ClientErrors {
     const latest = this.#latest.get(socket);
     if (latest !== undefined && !(latest.response.writableFinished && latest.response.shouldKeepAlive))
       return this.#endLatest(latest, socket, error);
+    this.turnAway(socket as Socket, this.#toRefusal(error));
+  }
+
+  /** Answers a connection whose bytes are not what it should carry; nothing more is read of it. */
+  turnAway(socket: Socket, refusal: Refusal): void {
     this.#ending.add(socket);
-    const { clock, turnAwaySocket } = this.#parts;
-    const peer = (socket as Socket).remoteAddress ?? 'unknown';
+    const { clock, toPeer, turnAwaySocket } = this.#parts;
+    const peer = toPeer(socket);
     const scheme = 'encrypted' in socket ? 'https' : 'http';
     const client = { address: peer, peer, viaTrustedProxy: false, scheme } as const;
     const arrival = { requestId: randomUUID(), method: '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };
-    turnAwaySocket(arrival, socket, this.#toRefusal(error));
+    turnAwaySocket(arrival, socket, refusal);
   }
 
   #toRefusal(error: NodeJS.ErrnoException): Refusal {
@@ -78,6 +92,6 @@ export class ClientErrors {
     this.#ending.add(socket);
     response.shouldKeepAlive = false;
     response.once('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
-    body?.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
+    body.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
   }
 }

@@ -8,17 +8,17 @@ import type { LimitsConfig } from '../config/config.ts';
 import type { SocketAddress } from '../config/scalars.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
-import { HeaderFields } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../core/target.ts';
 import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import { type Destination, parseDestination } from '../tunnel/destination.ts';
-import { ClientErrors, type Latest } from './client-errors.ts';
-import { findFramingProblem } from './head-check.ts';
+import { ClientErrors } from './client-errors.ts';
+import { RequestOrigin } from './content-origin.ts';
+import { findUnsound, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import type { ListenPhase } from './server.ts';
-import { createStrictServer, startListening } from './strict-server.ts';
+import { createStrictServer, endAfterUpgradeWish, startListening } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { SocketUpgrade } from './upgrade.ts';
 
@@ -68,6 +68,7 @@ export class ProxyServer {
     this.#clientErrors = new ClientErrors({
       clock,
       onLimit,
+      toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
       turnAwaySocket: (arrival, socket, refusal) => handler.turnAwaySocket(arrival, socket, refusal),
     });
     // An upgrade through the proxy goes by CONNECT; in absolute form it is served as if it had not been asked for.
@@ -119,38 +120,41 @@ export class ProxyServer {
     const { handler } = this.#parts;
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
-    const latest: Latest = { response };
-    this.#clientErrors.follow(request.socket, latest);
-    const headers = new HeaderFields(request.rawHeaders);
+    endAfterUpgradeWish(request, response);
+    const body = new IncomingBody(new RequestOrigin(request, response, expectsContinue), this.#bodies);
+    this.#clientErrors.follow(request.socket, { response, body });
+    const head = toIncomingHead(request);
     const arrival = this.#toArrival(request);
     this.#watchEnd(response, request.socket);
     const trouble = this.#findTrouble();
     if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
-    const aim = this.#checkHead(request, headers, toAbsoluteAim);
+    const aim = this.#checkHead(head, toAbsoluteAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
-    const body = new IncomingBody(request, response, this.#bodies, expectsContinue);
-    latest.body = body;
+    const { headers } = head;
     handler.handle({ ...arrival, ...aim, headers, body, facts: {} }, response);
   }
 
-  #onConnect(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+  #onConnect(request: IncomingMessage, socket: Duplex, early: Buffer): void {
     const { handler } = this.#parts;
+    socket.on('error', () => socket.destroy());
+    // The answers that are due would come out of the tunnel.
+    if (this.#clientErrors.isAtWork(socket)) return void socket.destroy();
     const response = new ServerResponse(request);
     response.assignSocket(socket as Socket);
     response.shouldKeepAlive = false;
     response.on('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
-    socket.on('error', () => socket.destroy());
-    const headers = new HeaderFields(request.rawHeaders);
+    const head = toIncomingHead(request);
+    const { headers } = head;
     const arrival = this.#toArrival(request);
     const trouble = this.#findTrouble();
     if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
-    const aim = this.#checkHead(request, headers, toConnectAim);
+    const aim = this.#checkHead(head, toConnectAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
-    const body = new IncomingBody(request, response, this.#bodies, false);
+    const body = new IncomingBody(new RequestOrigin(request, response, false), this.#bodies);
     // Bytes of it would be taken for the tunnel's.
     if (body.declaredLength !== 0)
       return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
-    const upgrade = new SocketUpgrade('', socket, response, head);
+    const upgrade = new SocketUpgrade('', socket, response, early);
     handler.handle({ ...arrival, ...aim, headers, body, upgrade, facts: {} }, response);
   }
 
@@ -172,20 +176,12 @@ export class ProxyServer {
     return refuse('overloaded', 'heap_full');
   }
 
-  #checkHead(request: IncomingMessage, headers: HeaderFields, toAim: (url: string) => Aim | undefined): Aim | Refusal {
+  #checkHead(head: IncomingHead, toAim: (url: string) => Aim | undefined): Aim | Refusal {
     const { limits, onLimit } = this.#parts;
-    const url = request.url ?? '';
-    if (headers.size > limits.maxHeaderFields) {
-      onLimit('header_fields');
-      return refuse('header_too_large', 'header_too_large', `${headers.size} header fields`);
-    }
-    if (url.length > limits.maxTarget) {
-      onLimit('target');
-      return refuse('target_too_long', 'target_too_long', `${url.length} bytes`);
-    }
-    const framing = findFramingProblem(request, headers);
-    if (framing !== undefined) return refuse('malformed_request', 'framing', framing);
-    return toAim(url) ?? refuse('malformed_request', 'malformed', 'neither http://host/path nor CONNECT host:port');
+    const unsound = findUnsound(head, limits, onLimit);
+    return (
+      unsound ?? toAim(head.url) ?? refuse('malformed_request', 'malformed', 'neither http://host/path nor CONNECT host:port')
+    );
   }
 
   #toArrival(request: IncomingMessage): Arrival {

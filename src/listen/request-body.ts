@@ -1,8 +1,8 @@
 /** Reads a request's content once, into one Buffer: bounded in size, pace and in what all requests hold together. */
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Milliseconds } from '../core/clock.ts';
 import type { ContentStream, RequestBody } from '../core/exchange.ts';
 import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
+import type { ContentOrigin } from './content-origin.ts';
 import type { BodyInProgress, BodyWatch } from './limits.ts';
 import { IncomingStream } from './request-stream.ts';
 
@@ -10,7 +10,7 @@ import { IncomingStream } from './request-stream.ts';
 const CHEAP_TO_DRAIN = 64 * 1024;
 const EMPTY = Buffer.alloc(0);
 
-/** The content of a node:http request. */
+/** The content of a request. */
 export class IncomingBody implements RequestBody, BodyInProgress {
   readonly declaredLength: number | undefined;
   startedAt: Milliseconds = 0;
@@ -21,22 +21,18 @@ export class IncomingBody implements RequestBody, BodyInProgress {
   #stream: IncomingStream | undefined;
   /** It may break while the gates are still at work, before anybody reads it. */
   #brokenBy: Reason | undefined;
-  readonly #request: IncomingMessage;
-  readonly #response: ServerResponse;
+  readonly #origin: ContentOrigin;
   readonly #watch: BodyWatch;
-  readonly #expectsContinue: boolean;
   #chunks: Buffer[] = [];
   #maxBytes = 0;
   #reserved = 0;
   #settle: ((result: Buffer | Refusal) => void) | undefined;
   #result: Promise<Buffer | Refusal> | undefined;
 
-  constructor(request: IncomingMessage, response: ServerResponse, watch: BodyWatch, expectsContinue: boolean) {
-    this.#request = request;
-    this.#response = response;
+  constructor(origin: ContentOrigin, watch: BodyWatch) {
+    this.#origin = origin;
     this.#watch = watch;
-    this.#expectsContinue = expectsContinue;
-    this.declaredLength = toDeclaredLength(request);
+    this.declaredLength = origin.declaredLength;
   }
 
   get received(): number {
@@ -44,9 +40,10 @@ export class IncomingBody implements RequestBody, BodyInProgress {
   }
 
   get isCheapToDrain(): boolean {
-    if (this.#request.complete) return true;
+    const { isComplete, isSeparate, expectsContinue } = this.#origin;
+    if (isComplete || isSeparate) return true;
     // Whoever waits for 100 may send the content or not: only closing is unambiguous (RFC 9110 §10.1.1).
-    return !this.#expectsContinue && this.declaredLength !== undefined && this.declaredLength <= CHEAP_TO_DRAIN;
+    return !expectsContinue && this.declaredLength !== undefined && this.declaredLength <= CHEAP_TO_DRAIN;
   }
 
   read(maxBytes: number): Promise<Buffer | Refusal> {
@@ -56,9 +53,7 @@ export class IncomingBody implements RequestBody, BodyInProgress {
 
   open(): Buffer | ContentStream {
     if (this.declaredLength === 0) return EMPTY;
-    this.#stream = new IncomingStream(this.#request, this.declaredLength, this.#watch, () => {
-      if (this.#expectsContinue) this.#response.writeContinue();
-    });
+    this.#stream = new IncomingStream(this.#origin, this.#watch);
     if (this.#brokenBy !== undefined) this.#stream.fail(this.#brokenBy);
     return this.#stream;
   }
@@ -80,17 +75,18 @@ export class IncomingBody implements RequestBody, BodyInProgress {
     if (this.declaredLength === 0) return EMPTY;
     if (this.declaredLength !== undefined && this.declaredLength > maxBytes) return refuse('body_too_large', 'body_too_large');
     // A sender that waits for 100 is told to go on only now, after the gates that judge the header alone (RFC 9110 §10.1.1).
-    if (this.#expectsContinue) this.#response.writeContinue();
+    if (this.#origin.expectsContinue) this.#origin.sendContinue();
     this.#maxBytes = maxBytes;
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
     this.#watch.add(this);
     return new Promise((resolve) => {
       this.#settle = resolve;
-      this.#request.on('data', (chunk: Buffer) => this.#onData(chunk));
-      this.#request.on('end', () => this.#onEnd());
-      this.#request.on('error', () => this.fail('body_aborted'));
-      this.#request.on('close', () => this.fail('body_aborted'));
+      const { stream } = this.#origin;
+      stream.on('data', (chunk: Buffer) => this.#onData(chunk));
+      stream.on('end', () => this.#onEnd());
+      stream.on('error', () => this.fail('body_aborted'));
+      stream.on('close', () => this.fail('body_aborted'));
     });
   }
 
@@ -105,6 +101,7 @@ export class IncomingBody implements RequestBody, BodyInProgress {
   }
 
   #onEnd(): void {
+    if (!this.#origin.isComplete) return this.fail('body_aborted');
     const [first] = this.#chunks;
     if (first === undefined) this.#finish(EMPTY);
     else this.#finish(this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks, this.#received));
@@ -122,12 +119,4 @@ export class IncomingBody implements RequestBody, BodyInProgress {
 
 function toRefusal(reason: Reason): Refusal {
   return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
-}
-
-/** Node's parser has proven the field to be one run of digits that fits (RFC 9112 §6.2). */
-function toDeclaredLength(request: IncomingMessage): number | undefined {
-  const { headers } = request;
-  if (headers['transfer-encoding'] !== undefined) return undefined;
-  const length = headers['content-length'];
-  return length === undefined ? 0 : Number(length);
 }

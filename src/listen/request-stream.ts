@@ -1,29 +1,27 @@
 /** Passes a request's content on as it comes: bounded in pace, not in size, and never more in memory than a few chunks. */
-import type { IncomingMessage } from 'node:http';
 import type { Milliseconds } from '../core/clock.ts';
 import type { ContentConsumer, ContentStream } from '../core/exchange.ts';
 import type { Reason } from '../core/refusal.ts';
+import type { ContentOrigin } from './content-origin.ts';
 import type { BodyInProgress, BodyWatch } from './limits.ts';
 
-/** The content of a node:http request, as a stream. */
+/** The content of a request, as a stream. */
 export class IncomingStream implements ContentStream, BodyInProgress {
   readonly length: number | undefined;
   readonly hasCeiling = false;
   startedAt: Milliseconds = 0;
   lastByteAt: Milliseconds = 0;
   received = 0;
-  readonly #request: IncomingMessage;
+  readonly #origin: ContentOrigin;
   readonly #watch: BodyWatch;
-  readonly #onStart: () => void;
   #consumer: ContentConsumer | undefined;
   #pausedAt: Milliseconds | undefined;
   #brokenBy: Reason | undefined;
 
-  constructor(request: IncomingMessage, length: number | undefined, watch: BodyWatch, onStart: () => void) {
-    this.#request = request;
-    this.length = length;
+  constructor(origin: ContentOrigin, watch: BodyWatch) {
+    this.#origin = origin;
+    this.length = origin.declaredLength;
     this.#watch = watch;
-    this.#onStart = onStart;
   }
 
   get isPaused(): boolean {
@@ -31,18 +29,18 @@ export class IncomingStream implements ContentStream, BodyInProgress {
   }
 
   start(consumer: ContentConsumer): void {
-    const request = this.#request;
+    const { stream, expectsContinue } = this.#origin;
     this.#consumer = consumer;
-    if (request.destroyed && !request.readableEnded) this.#brokenBy ??= 'body_aborted';
+    if (stream.destroyed && !stream.readableEnded) this.#brokenBy ??= 'body_aborted';
     if (this.#brokenBy !== undefined) return this.fail(this.#brokenBy);
-    this.#onStart();
+    if (expectsContinue) this.#origin.sendContinue();
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
     this.#watch.add(this);
-    request.on('data', (chunk: Buffer) => this.#onData(chunk));
-    request.on('end', () => this.#finish()?.end());
-    request.on('error', () => this.fail('body_aborted'));
-    request.on('close', () => this.fail('body_aborted'));
+    stream.on('data', (chunk: Buffer) => this.#onData(chunk));
+    stream.on('end', () => this.#onEnd());
+    stream.on('error', () => this.fail('body_aborted'));
+    stream.on('close', () => this.fail('body_aborted'));
   }
 
   resume(): void {
@@ -52,12 +50,12 @@ export class IncomingStream implements ContentStream, BodyInProgress {
     this.startedAt += now - this.#pausedAt;
     this.lastByteAt = now;
     this.#pausedAt = undefined;
-    this.#request.resume();
+    this.#origin.stream.resume();
   }
 
   stop(): void {
     this.#finish();
-    this.#request.resume();
+    this.#origin.stream.resume();
   }
 
   /** Breaks it off; before `start`, it breaks then. */
@@ -73,7 +71,12 @@ export class IncomingStream implements ContentStream, BodyInProgress {
     this.lastByteAt = this.#watch.now();
     if (consumer.write(chunk) || this.#consumer === undefined) return;
     this.#pausedAt = this.lastByteAt;
-    this.#request.pause();
+    this.#origin.stream.pause();
+  }
+
+  #onEnd(): void {
+    if (this.#origin.isComplete) this.#finish()?.end();
+    else this.fail('body_aborted');
   }
 
   #finish(): ContentConsumer | undefined {

@@ -4,26 +4,33 @@ import { type IncomingMessage, type Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig, SocketListen } from '../config/config.ts';
+import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
-import { HeaderFields } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { closeBehindAnswer } from '../gatehouse/linger.ts';
+import { AddressRanges } from './address-ranges.ts';
+import { AnnouncedPeers } from './announced-peers.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
-import { ClientErrors, type Latest } from './client-errors.ts';
-import { checkHead } from './head-check.ts';
+import { ClientCertificates } from './client-certificates.ts';
+import { ClientErrors } from './client-errors.ts';
+import { RequestOrigin } from './content-origin.ts';
+import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
+import { type Http2Request, Http2Sessions } from './http2.ts';
+import { Http2Answer } from './http2-answer.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
-import { createStrictServer, startListening } from './strict-server.ts';
+import { createStrictServer, divert, endAfterUpgradeWish, startListening } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
 
 /** Where arrivals go; the gatehouse is one. */
 export interface ArrivalHandler {
-  handle(exchange: Exchange, response: ServerResponse): void;
+  handle(exchange: Exchange, response: Answer): void;
   /** The head is refused: no route is looked at. */
-  turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void;
+  turnAway(arrival: Arrival, response: Answer, refusal: Refusal): void;
   /** There is not even a request: the refusal goes straight to the socket. */
   turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
 }
@@ -49,24 +56,49 @@ export class ListenServer {
   readonly #resolveClient: ClientResolver;
   readonly #bodies: BodyWatch;
   readonly #heap: HeapGuard;
+  readonly #certificates: ClientCertificates | undefined;
+  readonly #http2: Http2Sessions;
+  readonly #announced: AnnouncedPeers;
   readonly #clientErrors: ClientErrors;
+  readonly #hsts: string | undefined;
   #phase: ListenPhase = 'open';
 
   constructor(parts: ListenParts) {
     const { limits, clock, tls } = parts;
     this.#parts = parts;
     this.#resolveClient = createClientResolver(parts.listen.trustedProxies);
+    this.#hsts = toHsts(parts.listen.hsts);
+    this.#certificates = parts.listen.tls?.clientCaFile === undefined ? undefined : new ClientCertificates();
     this.#clientErrors = new ClientErrors({
       clock,
       onLimit: parts.onLimit,
+      toPeer: (socket) => this.#toPeer(socket),
       turnAwaySocket: (arrival, socket, refusal) => parts.handler.turnAwaySocket(arrival, socket, refusal),
     });
     this.#bodies = new BodyWatch(limits, clock, parts.onLimit);
     this.#heap = new HeapGuard(limits.heapShed, clock);
     this.#server = createStrictServer(limits, tls, {
-      // RFC 9110 §7.8: not for HTTP/1.0.
-      shouldUpgradeCallback: ({ method, headers, httpVersionMinor }) =>
-        httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade),
+      // RFC 9110 §7.8: not for HTTP/1.0; behind a request still at work it is served in its turn, as if it had not been said: the connection is not free.
+      shouldUpgradeCallback: ({ method, headers, httpVersionMinor, socket }) =>
+        httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade) && !this.#clientErrors.isAtWork(socket),
+    });
+    this.#announced = new AnnouncedPeers({
+      from: new AddressRanges(parts.listen.proxyProtocol?.from ?? []),
+      isTls: tls !== undefined,
+      timeout: limits.headTimeout,
+      clock,
+    });
+    this.#http2 = new Http2Sessions(limits, clock, (request) => this.#onHttp2Request(request));
+    divert<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
+      if (!this.#announced.adopt(socket)) socket.destroy();
+      else if (socket.alpnProtocol === 'h2') this.#http2.open(socket);
+      else proceed();
+    });
+    divert(this.#server, 'connection', (socket, proceed) => {
+      const onBad = (detail: string): void => {
+        this.#clientErrors.turnAway(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
+      };
+      this.#announced.take(socket, { onReady: proceed, onBad });
     });
     this.#bind();
   }
@@ -80,13 +112,16 @@ export class ListenServer {
   enter(phase: ListenPhase): void {
     this.#phase = phase;
     if (phase === 'refusing') this.#server.close();
-    if (phase !== 'open') this.#server.closeIdleConnections();
+    if (phase === 'open') return;
+    this.#server.closeIdleConnections();
+    this.#http2.close();
   }
 
   /** Destroys whatever is left. */
   destroy(): void {
     this.#server.close();
     this.#server.closeAllConnections();
+    this.#http2.destroy();
     this.#bodies.close();
     this.#heap.close();
   }
@@ -106,13 +141,21 @@ export class ListenServer {
     this.#server.on('request', (request, response) => this.#onRequest(request, response, false));
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, true));
     this.#server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-      this.#parts.handler.turnAway(this.#toArrival(request), response, refuse('expectation_failed', 'expectation_failed'));
+      this.#parts.handler.turnAway(
+        this.#toArrival(toIncomingHead(request)),
+        response,
+        refuse('expectation_failed', 'expectation_failed'),
+      );
     });
     this.#server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onUpgrade(request, socket, head),
     );
     this.#server.on('connect', (request: IncomingMessage, socket: Duplex) => {
-      this.#parts.handler.turnAwaySocket(this.#toArrival(request), socket, refuse('malformed_request', 'malformed', 'CONNECT'));
+      socket.on('error', () => socket.destroy());
+      // An answer now would come before those that are due, and be taken for one of them.
+      if (this.#clientErrors.isAtWork(socket)) return void socket.destroy();
+      const arrival = this.#toArrival(toIncomingHead(request));
+      this.#parts.handler.turnAwaySocket(arrival, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#clientErrors.handle(error, socket));
     this.#server.on('connection', (socket: Socket) => {
@@ -133,44 +176,78 @@ export class ListenServer {
   }
 
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, upgrade?: SocketUpgrade): void {
-    const { handler, limits, onLimit } = this.#parts;
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
-    const latest: Latest = { response };
-    this.#clientErrors.follow(request.socket, latest);
-    const headers = new HeaderFields(request.rawHeaders);
-    const arrival = this.#toArrival(request, headers);
+    endAfterUpgradeWish(request, response);
+    const body = new IncomingBody(new RequestOrigin(request, response, expectsContinue), this.#bodies);
+    this.#clientErrors.follow(request.socket, { response, body });
+    this.#accept(toIncomingHead(request), body, response, upgrade);
+  }
+
+  #onHttp2Request({ head, headBytes, origin, stream }: Http2Request): void {
+    const { handler, limits, onLimit } = this.#parts;
+    const response = new Http2Answer(stream, head.headers.get('te'));
+    if (headBytes > limits.maxHeaderBytes) {
+      onLimit('header_bytes');
+      return handler.turnAway(this.#toArrival(head), response, refuse('header_too_large', 'header_too_large'));
+    }
+    if (head.headers.get('expect') !== undefined && !origin.expectsContinue) {
+      const refusal = refuse('expectation_failed', 'expectation_failed');
+      return handler.turnAway(this.#toArrival(head), response, refusal);
+    }
+    this.#accept(head, new IncomingBody(origin, this.#bodies), response);
+  }
+
+  /** One request, whatever version of HTTP it came by. */
+  #accept(head: IncomingHead, body: IncomingBody, response: Answer, upgrade?: SocketUpgrade): void {
+    const { handler, limits, onLimit } = this.#parts;
+    const arrival = this.#toArrival(head);
+    // Never in clear text, where anybody could have written it (RFC 6797 §7.2).
+    if (this.#hsts !== undefined && arrival.client.scheme === 'https')
+      response.setHeader('Strict-Transport-Security', this.#hsts);
     if (this.#phase !== 'open') {
       response.shouldKeepAlive = false;
       if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
     }
-    const target = checkHead(request, headers, limits, onLimit);
+    const target = checkHead(head, limits, onLimit);
     if ('code' in target) return handler.turnAway(arrival, response, target);
     if (this.#heap.isFull) {
       onLimit('heap');
       return handler.turnAway(arrival, response, refuse('overloaded', 'heap_full'));
     }
-    const body = new IncomingBody(request, response, this.#bodies, expectsContinue);
-    latest.body = body;
     // Content before the new protocol would be read as part of it.
     if (upgrade !== undefined && body.declaredLength !== 0)
       return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with an upgrade'));
-    const exchange = { ...arrival, target, headers, body, facts: {} };
+    const exchange = { ...arrival, target, headers: head.headers, body, facts: {} };
     handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);
   }
 
-  #toArrival(request: IncomingMessage, headers?: HeaderFields): Arrival {
-    const { clock } = this.#parts;
-    const { socket } = request;
+  #toPeer(socket: Socket): string {
     // The address is gone once the peer is.
-    const peer = socket.remoteAddress ?? 'unknown';
-    const client = this.#resolveClient(peer, 'encrypted' in socket, headers ?? new HeaderFields(request.rawHeaders));
+    return this.#announced.find(socket) ?? socket.remoteAddress ?? 'unknown';
+  }
+
+  #toArrival({ method, headers, socket }: IncomingHead): Arrival {
+    const { clock } = this.#parts;
+    const seen = this.#resolveClient(this.#toPeer(socket), 'encrypted' in socket, headers);
+    const certificate = this.#certificates?.find(socket);
+    const client = certificate === undefined ? seen : { ...seen, certificate };
     return {
       requestId: randomUUID(),
-      method: request.method ?? '',
+      method,
       client,
       receivedAt: clock.now(),
       startedAt: clock.monotonic(),
     };
   }
+}
+
+/** RFC 6797 §6.1. */
+function toHsts(hsts: SocketListen['hsts']): string | undefined {
+  if (hsts === undefined) return undefined;
+  const { maxAge, includeSubDomains, preload } = hsts;
+  const directives = [`max-age=${Math.floor(maxAge / 1_000)}`];
+  if (includeSubDomains) directives.push('includeSubDomains');
+  if (preload) directives.push('preload');
+  return directives.join('; ');
 }

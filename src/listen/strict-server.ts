@@ -1,14 +1,13 @@
 /** node:http made strict, the same for every port that strangers reach. */
-import { createServer, type Server, type ServerOptions } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { LimitsConfig } from '../config/config.ts';
 import type { SocketAddress } from '../config/scalars.ts';
 import type { TlsContexts } from './tls.ts';
 
+const UPGRADE_OPTION = /(?:^|,)[\t ]*upgrade[\t ]*(?:,|$)/i;
 const CHECK_INTERVAL_MS = 1_000;
-/** Old clients offer the second alone (curl -0), and without it are refused in the handshake (RFC 7301 §3.2). */
-const PROTOCOLS = ['http/1.1', 'http/1.0'];
 
 /** Builds it, not listening yet. */
 export function createStrictServer(limits: LimitsConfig, tls: TlsContexts | undefined, more: ServerOptions): Server | TlsServer {
@@ -28,11 +27,42 @@ export function createStrictServer(limits: LimitsConfig, tls: TlsContexts | unde
   const server =
     tls === undefined
       ? createServer(options)
-      : createTlsServer({ ...options, ...tls.toServerOptions(), ALPNProtocols: PROTOCOLS, handshakeTimeout: limits.headTimeout });
+      : createTlsServer({ ...options, ...tls.toServerOptions(), handshakeTimeout: limits.headTimeout });
   // 0 is "no limit": a positive one makes Node drop the fields beyond it silently, a signature's among them. We count and refuse.
   server.maxHeadersCount = 0;
   server.maxConnections = limits.maxConnections;
   return server;
+}
+
+/**
+ * Puts `take` before what Node itself does with a new connection; whoever is not called on by `proceed` never reaches the
+ * parser. To be called before listeners of our own are added: those hear of every connection, as before.
+ */
+export function divert<S extends Socket>(
+  server: Server | TlsServer,
+  event: 'connection' | 'secureConnection',
+  take: (socket: S, proceed: () => void) => void,
+): void {
+  const own = server.listeners(event);
+  server.removeAllListeners(event);
+  server.on(event, (socket: S) => {
+    take(socket, () => {
+      for (const listener of own) Reflect.apply(listener, server, [socket]);
+    });
+  });
+}
+
+/**
+ * Ends the connection with this answer if another protocol was asked for: node:http drops what it read behind a wish that it does
+ * not grant, so what comes next may be the middle of a request that nobody saw.
+ */
+export function endAfterUpgradeWish({ headers }: IncomingMessage, response: ServerResponse): void {
+  if (headers.upgrade !== undefined && UPGRADE_OPTION.test(headers.connection ?? '')) response.shouldKeepAlive = false;
+}
+
+/** Has it left, and its connection to the next one? Finished alone is too early: the connection is let go a turn later. */
+export function isAnswered(response: ServerResponse): boolean {
+  return response.writableFinished && response.socket === null;
 }
 
 /** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */

@@ -19,6 +19,8 @@ export interface TlsSettings {
   readonly clientCa: Buffer | undefined;
   readonly clientCertificate: 'require' | 'request';
   readonly minVersion: '1.2' | '1.3';
+  /** Offers HTTP/2. */
+  readonly http2: boolean;
 }
 
 /** What is wrong with a pair or the authorities. */
@@ -30,6 +32,8 @@ export interface TlsProblem {
   readonly hint?: string;
 }
 
+/** Old clients offer the second alone (curl -0), and without it are refused in the handshake (RFC 7301 §3.2). */
+const HTTP_1 = ['http/1.1', 'http/1.0'];
 const DAY_MS = 86_400_000;
 const EXPIRES_SOON_MS = 14 * DAY_MS;
 
@@ -60,7 +64,7 @@ export class TlsContexts {
     const { clientCa, clientCertificate } = this.#settings;
     return {
       ...toContextOptions(this.#settings, 0),
-      ALPNProtocols: ['http/1.1'],
+      ALPNProtocols: this.#settings.http2 ? ['h2', ...HTTP_1] : HTTP_1,
       requestCert: clientCa !== undefined,
       rejectUnauthorized: clientCa !== undefined && clientCertificate === 'require',
       // Never throws: an odd name must not end the process (CVE-2026-21637).

@@ -8,6 +8,8 @@ export interface RouteLabels {
   readonly scheme: string;
   readonly keys: readonly string[];
   readonly methods: readonly string[];
+  /** Other proxies may ask about it. */
+  readonly authz?: boolean;
 }
 
 /** OTel's advice for the duration of HTTP requests, in seconds. */
@@ -33,6 +35,7 @@ export function createFamilies(registers: Registry[]) {
       labelNames: ['route', 'scheme', 'decision', 'reason'],
       registers,
     }),
+    ...createAuthzFamilies(registers),
     upstreamErrors: new Counter({
       name: 'sidegate_upstream_errors_total',
       help: 'Exchanges with the app that failed.',
@@ -77,6 +80,25 @@ export function createFamilies(registers: Registry[]) {
       name: 'sidegate_route_ready',
       help: '1 while all secrets of the route are usable.',
       labelNames: route,
+      registers,
+    }),
+  };
+}
+
+/** The same for the forward-auth endpoint: its questions are no requests of the data port. */
+function createAuthzFamilies(registers: Registry[]) {
+  return {
+    authzRequests: new CounterFamily({
+      name: 'sidegate_authz_requests_total',
+      help: 'Questions of the forward-auth endpoint answered, by the route, method and reason of the request in question, and the status that the caller got.',
+      labelNames: ['route', 'method', 'code', 'reason'],
+      registers,
+    }),
+    authzDuration: new HistogramFamily({
+      name: 'sidegate_authz_request_duration_seconds',
+      help: 'From the head of a question to the end of the answer.',
+      labelNames: ['route'],
+      buckets: HTTP_BUCKETS,
       registers,
     }),
   };

@@ -6,11 +6,13 @@ import { LogBatches } from './log-batches.ts';
 
 /** The one line of a request. */
 export interface RequestLine {
+  /** Where it came in, where that is not the data port. */
+  readonly port?: 'authz';
   readonly requestId: string;
   readonly route: string | undefined;
   readonly method: string;
   readonly status: number;
-  readonly code: RefusalCode | 'forwarded';
+  readonly code: RefusalCode | 'forwarded' | 'allowed';
   readonly reason: Reason;
   readonly level: RefusalLogLevel;
   /** Name of the key that verified. */
@@ -19,6 +21,7 @@ export interface RequestLine {
   readonly webhookId?: string;
   /** Who a password proved it to be. */
   readonly user?: string;
+  readonly certificate?: string;
   readonly client: string;
   readonly durationMs: Milliseconds;
   readonly upstreamMs?: Milliseconds;
@@ -36,6 +39,8 @@ export type LogEvent =
   | 'secret_reloaded'
   | 'secret_unavailable'
   | 'users_reloaded'
+  | 'identity_reloaded'
+  | 'identity_reload_failed'
   | 'users_reload_failed'
   | 'tls_reloaded'
   | 'tls_reload_failed'

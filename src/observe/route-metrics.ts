@@ -5,10 +5,19 @@ import type { Families, RouteLabels } from './families.ts';
 import { toCodeLabel, toMethodLabel, UNMATCHED, UPSTREAM_ERRORS, type UpstreamErrorLabel } from './labels.ts';
 import type { Distribution, Tally } from './series.ts';
 
+/** What the caller of the forward-auth endpoint was told about a request. */
+export interface AuthzAnswer {
+  readonly method: string;
+  readonly status: number;
+  readonly reason: Reason;
+}
+
 /** What is counted of a route's requests. */
 export interface RouteMetrics {
   /** One finished request. */
   request(method: string, status: number, duration: Milliseconds): void;
+  /** One question of the forward-auth endpoint, answered. */
+  authz(answer: AuthzAnswer, duration: Milliseconds): void;
   decision(decision: 'allow' | 'deny', reason: Reason): void;
   /** Time spent with the app, and the rest of the request's time, which is our own. */
   upstream(upstream: Milliseconds, overhead: Milliseconds): void;
@@ -35,6 +44,7 @@ export class RouteSeries implements RouteMetrics {
   readonly #route: string;
   readonly #scheme: string;
   readonly #requests = new Map<string, Tally>();
+  readonly #authz = new Map<string, Tally>();
   readonly #decisions = new Map<string, Tally>();
   readonly #keys = new Map<string, Tally>();
   readonly #duration: Distribution;
@@ -56,6 +66,7 @@ export class RouteSeries implements RouteMetrics {
   initialise(labels: RouteLabels): void {
     for (const [decision, reason] of ALERTED) this.#toDecision(decision, reason);
     for (const method of labels.methods) this.#toRequest(method, 200);
+    if (labels.authz === true) this.#toAuthz({ method: 'GET', status: 200, reason: 'ok' });
     for (const kind of UPSTREAM_ERRORS) this.#families.upstreamErrors.inc({ route: this.#route, kind }, 0);
     for (const key of labels.keys) this.#toKey(key);
     this.ready(true);
@@ -72,18 +83,25 @@ export class RouteSeries implements RouteMetrics {
 
   /** Drops all series of the route. */
   remove(): void {
-    const { requests, decisions, upstreamErrors, duration, upstream, overhead, skew, ready } = this.#families;
+    const { requests, authzRequests, authzDuration, decisions, upstreamErrors, duration, upstream, overhead, skew, ready } =
+      this.#families;
     const route = this.#route;
     for (const id of this.#requests.keys()) requests.remove(route, ...id.split(' '));
+    for (const id of this.#authz.keys()) authzRequests.remove(route, ...id.split(' '));
     for (const id of this.#decisions.keys()) decisions.remove(route, this.#scheme, ...id.split(' '));
     for (const kind of UPSTREAM_ERRORS) upstreamErrors.remove(route, kind);
-    for (const family of [duration, upstream, overhead, skew, ready]) family.remove(route);
+    for (const family of [duration, authzDuration, upstream, overhead, skew, ready]) family.remove(route);
     this.forgetKeys([]);
   }
 
   request(method: string, status: number, duration: Milliseconds): void {
     this.#toRequest(method, status).add();
     this.#duration.observe(duration / 1000);
+  }
+
+  authz(answer: AuthzAnswer, duration: Milliseconds): void {
+    this.#toAuthz(answer).add();
+    this.#families.authzDuration.series(this.#route).observe(duration / 1000);
   }
 
   decision(decision: 'allow' | 'deny', reason: Reason): void {
@@ -120,6 +138,12 @@ export class RouteSeries implements RouteMetrics {
   #toDecision(decision: 'allow' | 'deny', reason: Reason): Tally {
     return toSeries(this.#decisions, `${decision} ${reason}`, (id) =>
       this.#families.decisions.series(this.#route, this.#scheme, ...id.split(' ')),
+    );
+  }
+
+  #toAuthz({ method, status, reason }: AuthzAnswer): Tally {
+    return toSeries(this.#authz, `${toMethodLabel(method)} ${toCodeLabel(status)} ${reason}`, (id) =>
+      this.#families.authzRequests.series(this.#route, ...id.split(' ')),
     );
   }
 

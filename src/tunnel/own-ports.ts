@@ -4,15 +4,11 @@ import { networkInterfaces } from 'node:os';
 
 /** Which they are. */
 export class OwnPorts {
-  readonly #ports: Set<number>;
+  readonly #ports = new Set<number>();
 
-  constructor(ports: readonly number[]) {
-    this.#ports = new Set(ports);
-  }
-
-  /** One more. */
-  add(port: number): void {
-    this.#ports.add(port);
+  /** Some more. */
+  add(...ports: readonly number[]): void {
+    for (const port of ports) this.#ports.add(port);
   }
 
   /** Would a connection to it come out here? */

@@ -92,12 +92,13 @@ describe('curl', () => {
 
   test('takes the password from the URL, and for HEAD', async () => {
     expect(await curl(url('/x', 'Aladdin:open%20sesame@'))).toBe('handled 0 200');
-    expect(await curl('-I', ...USER, url())).toMatch(/^HTTP\/1\.1 200 /);
+    expect(await curl('-I', ...USER, url())).toMatch(/^HTTP\/[\d.]+ 200 /);
   });
 
   test.each([
     ['at once', ['--basic']],
-    ['after it was asked for it, which takes the content twice', ['--anyauth']],
+    // By HTTP/2 curl 7.88 waits for ever when a stream is closed (NO_ERROR) behind the 401 while it sends.
+    ['after it was asked for it, which takes the content twice', ['--anyauth', '--http1.1']],
     ['in chunks', ['-H', 'Transfer-Encoding: chunked']],
     ['without waiting for 100', ['-H', 'Expect:']],
   ])('uploads with the password %s', async (_, args) => {

@@ -19,6 +19,8 @@ export interface TestGate {
   readonly adminPort: number;
   /** 0 where there is none. */
   readonly proxyPort: number;
+  /** 0 where there is none. */
+  readonly authzPort: number;
   readonly folder: string;
   readonly file: string;
   readonly gate: Gate;
@@ -66,12 +68,13 @@ export async function startGate(
   });
   const resolve = async (host: string): Promise<readonly string[]> => names[host] ?? [];
   const gate = new Gate(ready, { file, clock, logger, version: 'test', resolve });
-  const { data, admin, proxy } = await gate.start();
+  const { data, admin, proxy, authz } = await gate.start();
   const metrics = async (): Promise<string> => (await fetch(`http://127.0.0.1:${admin.port}/metrics`)).text();
   return {
     port: data.port,
     adminPort: admin.port,
     proxyPort: proxy?.port ?? 0,
+    authzPort: authz?.port ?? 0,
     folder,
     file,
     gate,

@@ -88,6 +88,8 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
   expect(Object.keys(schema.properties ?? {})).toEqual([
     'listen',
     'proxy',
+    'authz',
+    'identity',
     'admin',
     'store',
     'limits',

@@ -93,7 +93,10 @@ test('an attempt is paid for before the hash, once for all who send the same, an
   const { verifier, outcomes } = start();
   const log: string[] = [];
   const budget: AttemptBudget = {
-    take: async () => (log.push('take'), 0),
+    take: async () => {
+      log.push('take');
+      return 0;
+    },
     refund: async () => void log.push('refund'),
   };
   await Promise.all([verifier.verify(of('ann', 'x'), budget), verifier.verify(of('ann', 'x'), budget)]);

@@ -70,6 +70,8 @@ beforeEach(async () => {
         challenges: ['C'],
         isOpen: false,
         forwarder,
+        verifiesContent: false,
+        identity: { route: 'a' },
         metrics: metrics.route('a'),
       },
     ]);
@@ -132,7 +134,9 @@ test('a log that fails ends neither the process nor the next request', async () 
 test('a request is under way until its answer has left the process', async () => {
   const length = 30_000_000;
   forward = async (_admitted, response) => {
-    response.writeHead(200, { 'Content-Length': length, Connection: 'close' }).end(Buffer.alloc(length));
+    response.writeHead(200, undefined, ['Content-Length', String(length), 'Connection', 'close']);
+    response.write(Buffer.alloc(length));
+    response.end();
     return { kind: 'answered', status: 200, upstreamMs: 0 };
   };
   openWith([
@@ -154,7 +158,9 @@ test('a request is under way until its answer has left the process', async () =>
 
 test('a sender that leaves before its answer has left the process holds nobody up', async () => {
   forward = async (_admitted, response) => {
-    response.writeHead(200).end(Buffer.alloc(30_000_000));
+    response.writeHead(200, undefined, []);
+    response.write(Buffer.alloc(30_000_000));
+    response.end();
     return { kind: 'answered', status: 200, upstreamMs: 0 };
   };
   openWith([

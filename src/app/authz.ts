@@ -1,0 +1,52 @@
+/** Builds the forward-auth endpoint from its config: house, door, port. */
+import type { AddressInfo } from 'node:net';
+import type { AuthzConfig, LimitsConfig } from '../config/config.ts';
+import type { Clock } from '../core/clock.ts';
+import { AuthzHouse, type AuthzHouseParts } from '../gatehouse/authz-house.ts';
+import { createAuthzDoor } from '../listen/authz-door.ts';
+import { type ListenPhase, ListenServer } from '../listen/server.ts';
+import type { TlsContexts } from '../listen/tls.ts';
+
+/** What the endpoint shares with the rest of the gate. */
+export interface AuthzParts extends AuthzHouseParts {
+  readonly clock: Clock;
+  readonly limits: LimitsConfig;
+  readonly tls: TlsContexts | undefined;
+  readonly trustedProxies: readonly string[];
+}
+
+/** An endpoint that listens, or will. */
+export interface AuthzEndpoint {
+  listen(): Promise<AddressInfo>;
+  refreshTls(): void;
+  /** Moves on in shutting down, as the data port does: the proxies in front go on asking while they still send it requests. */
+  enter(phase: ListenPhase): void;
+  /** Resolves when no question is under way. */
+  idle(): Promise<void>;
+  /** Ends all that is left. */
+  destroy(): void;
+}
+
+/** Builds it. */
+export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoint {
+  const { clock, limits, metrics, tls, trustedProxies } = parts;
+  const house = new AuthzHouse(parts);
+  const { address, trustedCallers } = config;
+  const server = new ListenServer({
+    // Nobody speaks for a caller: its own address is what is trusted.
+    listen: { address, trustedProxies: [] },
+    tls,
+    limits,
+    clock,
+    handler: createAuthzDoor({ trustedCallers, trustedProxies, maxTarget: limits.maxTarget }, house),
+    onLimit: metrics.limitHit,
+    onConnections: metrics.connections,
+  });
+  return {
+    listen: () => server.listen(),
+    refreshTls: () => server.refreshTls(),
+    enter: (phase) => server.enter(phase),
+    idle: () => house.idle(),
+    destroy: () => server.destroy(),
+  };
+}

@@ -1,0 +1,73 @@
+/** Builds the ports beside the data port that a config may ask for: the forward proxy's and the forward-auth endpoint's. */
+import type { ListenTlsConfig } from '../config/config.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Gatehouse } from '../gatehouse/gatehouse.ts';
+import { TlsContexts } from '../listen/tls.ts';
+import type { Logger } from '../observe/logger.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import type { Attempts } from '../store/attempts.ts';
+import type { Resolve } from '../tunnel/dial.ts';
+import { type AuthzEndpoint, buildAuthz } from './authz.ts';
+import type { Ready } from './check.ts';
+import { buildProxy, type ForwardProxy } from './proxy.ts';
+import type { Realms } from './realms.ts';
+import type { TlsPort } from './reload-files.ts';
+import type { TlsRead } from './tls.ts';
+
+/** What the ports share with the rest of the gate. */
+export interface SidePortParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly realms: Realms;
+  readonly attempts: Attempts;
+  readonly gatehouse: Gatehouse;
+  /** For tests: what names lead to. */
+  readonly resolve?: Resolve | undefined;
+}
+
+/** Those that the config asks for. */
+export interface SidePorts {
+  readonly proxy: ForwardProxy | undefined;
+  readonly authz: AuthzEndpoint | undefined;
+  /** What of them has TLS. */
+  readonly tlsPorts: readonly TlsPort[];
+}
+
+/** Builds them, not listening yet. */
+export function buildSidePorts({ loaded, proxyTls, authzTls }: Ready, parts: SidePortParts): SidePorts {
+  const { proxy: proxyConfig, authz: authzConfig, limits, listen } = loaded.config;
+  const { clock, logger, metrics, realms, attempts, gatehouse, resolve } = parts;
+  const proxyContexts = toContexts(proxyTls);
+  const shared = { clock, logger, metrics, limits, realms, attempts, tls: proxyContexts };
+  const proxy =
+    proxyConfig === undefined ? undefined : buildProxy(proxyConfig, resolve === undefined ? shared : { ...shared, resolve });
+  const authzContexts = toContexts(authzTls);
+  const { trustedProxies } = listen;
+  const find = gatehouse.find.bind(gatehouse);
+  const authz =
+    authzConfig === undefined
+      ? undefined
+      : buildAuthz(authzConfig, { clock, logger, metrics, limits, tls: authzContexts, find, trustedProxies });
+  const tlsPorts = [
+    ...toTlsPorts('proxy.tls', proxyConfig?.tls, proxyContexts, proxy),
+    ...toTlsPorts('authz.tls', authzConfig?.tls, authzContexts, authz),
+  ];
+  return { proxy, authz, tlsPorts };
+}
+
+/** The contexts of a port's certificates, where it has any. */
+export function toContexts(read: TlsRead | undefined): TlsContexts | undefined {
+  return read === undefined ? undefined : new TlsContexts(read.settings);
+}
+
+/** The port in a list, where it has TLS; `section`: its config path. */
+export function toTlsPorts(
+  section: string,
+  config: ListenTlsConfig | undefined,
+  contexts: TlsContexts | undefined,
+  port: { refreshTls(): void } | undefined,
+): TlsPort[] {
+  if (config === undefined || contexts === undefined || port === undefined) return [];
+  return [{ section, config, contexts, refreshTls: () => port.refreshTls() }];
+}

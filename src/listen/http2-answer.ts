@@ -1,0 +1,125 @@
+/** One HTTP/2 stream, made to look like node:http's answer. */
+import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import type { Answer, AnswerEvent } from '../core/answer.ts';
+
+/** RFC 8297. */
+const EARLY_HINTS = 103;
+const TAKES_TRAILERS = /(?:^|,)[\t ]*trailers[\t ]*(?:,|$)/i;
+
+/** What the rest of the gate writes its answer through. */
+export class Http2Answer implements Answer {
+  readonly req = { httpVersionMinor: 1 };
+  /** Of no meaning for a stream: the connection is not its own. */
+  shouldKeepAlive = true;
+  /** HTTP/2 has no reason phrase (RFC 9113 §8.3.2). */
+  statusMessage = '';
+  readonly #stream: ServerHttp2Stream;
+  readonly #takesTrailers: boolean;
+  #hasLength = false;
+  #trailers: OutgoingHttpHeaders = {};
+  readonly #preset: OutgoingHttpHeaders = {};
+  #isEnded = false;
+
+  /** `te`: the request's TE field, the one place that asks for trailers (RFC 9110 §10.1.4). */
+  constructor(stream: ServerHttp2Stream, te: string | undefined) {
+    this.#stream = stream;
+    this.#takesTrailers = TAKES_TRAILERS.test(te ?? '');
+    stream.once('wantTrailers', () => stream.sendTrailers(this.#trailers));
+    // What is left of the request would be paid for by the flow control of all streams (RFC 9113 §8.1).
+    stream.once('finish', () => {
+      if (!stream.endAfterHeaders && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
+    });
+  }
+
+  get headersSent(): boolean {
+    return this.#stream.headersSent;
+  }
+
+  get writableEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  get writableLength(): number {
+    return this.#stream.writableLength;
+  }
+
+  get destroyed(): boolean {
+    return this.#stream.destroyed || this.#stream.closed;
+  }
+
+  get chunkedEncoding(): boolean {
+    return !this.#hasLength;
+  }
+
+  setHeader(name: string, value: string): void {
+    this.#preset[name.toLowerCase()] = value;
+  }
+
+  writeHead(status: number, _statusText: string | undefined, fields: string[]): void {
+    const headers: OutgoingHttpHeaders = { ...this.#preset, ...toHeaders(fields) };
+    this.#hasLength = headers['content-length'] !== undefined;
+    headers[':status'] = status;
+    if (!this.destroyed) this.#stream.respond(headers, { waitForTrailers: this.#takesTrailers });
+  }
+
+  flushHeaders(): void {
+    // Heads go out at once.
+  }
+
+  writeContinue(): void {
+    this.#interim({ ':status': constants.HTTP_STATUS_CONTINUE });
+  }
+
+  writeEarlyHints({ link }: { link: string[] }): void {
+    this.#interim({ ':status': EARLY_HINTS, link });
+  }
+
+  write(chunk: Buffer): boolean {
+    return this.destroyed || this.#stream.write(chunk);
+  }
+
+  addTrailers(trailers: readonly [string, string][]): void {
+    this.#trailers = toHeaders(trailers.flat());
+  }
+
+  end(last?: string, encoding: 'latin1' = 'latin1'): void {
+    this.#isEnded = true;
+    if (this.destroyed) return;
+    if (last === undefined) this.#stream.end();
+    else this.#stream.end(last, encoding);
+  }
+
+  /** An error, not a mere end, so that the client does not take the part for the whole. */
+  destroy(): void {
+    this.#stream.destroy(new Error('the answer was cut off'));
+  }
+
+  on(event: AnswerEvent, listener: () => void): void {
+    this.#stream.on(event, listener);
+  }
+
+  once(event: AnswerEvent, listener: () => void): void {
+    this.#stream.once(event, listener);
+  }
+
+  off(event: AnswerEvent, listener: () => void): void {
+    this.#stream.off(event, listener);
+  }
+
+  #interim(headers: OutgoingHttpHeaders): void {
+    if (!this.destroyed && !this.headersSent) this.#stream.additionalHeaders(headers);
+  }
+}
+
+/** Lower-cased names, repeated fields as lists. */
+function toHeaders(fields: readonly string[]): OutgoingHttpHeaders {
+  const headers: Record<string, string | string[]> = Object.create(null);
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = (fields[i] as string).toLowerCase();
+    const value = fields[i + 1] as string;
+    const before = headers[name];
+    if (before === undefined) headers[name] = value;
+    else headers[name] = Array.isArray(before) ? [...before, value] : [before, value];
+  }
+  return headers;
+}

@@ -1,0 +1,94 @@
+import { connect } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
+import { startGate, type TestGate } from '../support/gate.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
+
+let gate: TestGate;
+let app: TestApp;
+
+beforeAll(async () => {
+  app = await startApp();
+});
+afterAll(() => app.close());
+beforeEach(async () => {
+  app.received.length = 0;
+  // Long after the next request was read.
+  app.handler = ({ url }, response) => void setImmediate(() => setImmediate(() => response.end(`answer to ${url}`)));
+  gate = await startGate(
+    {
+      routes: [{ name: 'a', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' }],
+      proxy: {
+        address: '127.0.0.1:0',
+        requireTls: false,
+        denyPrivate: false,
+        basic: { realm: 'egress', users: { file: 'users' } },
+        allow: [`127.0.0.1:${app.port}`],
+      },
+    },
+    undefined,
+    { users: makeEntry('Aladdin', 'open sesame') },
+  );
+});
+// What is asked for here once ended the process: an error that nobody catches fails the run.
+afterEach(async () => {
+  expect((await send(gate.port, { method: 'GET', path: '/still-there' })).status).toBe(200);
+  await gate.stop();
+});
+
+const FIRST = toRequestText(['GET /first HTTP/1.1', 'Host: a']);
+const toUpgrade = (path: string): string =>
+  toRequestText([`GET ${path} HTTP/1.1`, 'Host: a', 'Connection: Upgrade', 'Upgrade: websocket']);
+
+describe('behind a request that is still at work', () => {
+  test('the wish for another protocol is served in its turn, as any request, and is the last', async () => {
+    const text = await sendRaw(gate.port, FIRST + toUpgrade('/second') + toUpgrade('/third') + FIRST);
+    expect(toStatuses(text)).toEqual([200, 200]);
+    expect([...text.matchAll(/answer to (\S+?)(?:HTTP|$)/g)].map(([, path]) => path)).toEqual(['/first', '/second']);
+    expect(app.received.map(({ url, headers }) => [url, headers.upgrade])).toEqual([
+      ['/first', undefined],
+      ['/second', undefined],
+    ]);
+  });
+
+  test('that wish is so even where the answer is out, but the connection not free yet', async () => {
+    const text = await sendRaw(gate.port, toRequestText(['TRACE /first HTTP/1.1', 'Host: a']) + toUpgrade('/second'));
+    expect(toStatuses(text)).toEqual([405, 200]);
+  });
+
+  test('content that follows a wish that is not granted is never read as a request', async () => {
+    const wish = toRequestText(['GET /first HTTP/1.1', 'Host: a', 'Connection: Upgrade', 'Upgrade: h2c']);
+    const lost = toRequestText(['POST /lost HTTP/1.1', 'Host: a', 'Content-Length: 1000']);
+    const socket = connect(gate.port, '127.0.0.1').on('error', () => undefined);
+    const closed = new Promise((resolve) => socket.on('close', resolve));
+    socket.once('data', () => socket.write(toRequestText(['GET /smuggled HTTP/1.1', 'Host: a'])));
+    socket.resume().write(wish + lost);
+    await closed;
+    expect(app.received.map(({ url }) => url)).toEqual(['/first']);
+  });
+
+  test('CONNECT ends the connection, and is not answered before its turn', async () => {
+    const text = await sendRaw(gate.port, FIRST + toRequestText(['CONNECT a:443 HTTP/1.1', 'Host: a']));
+    expect(text).not.toContain('400');
+  });
+
+  test('CONNECT through the proxy ends the connection, and opens no tunnel', async () => {
+    const { Authorization } = toBasic('Aladdin', 'open sesame');
+    const proof = `Proxy-Authorization: ${Authorization}`;
+    const first = toRequestText([`GET http://127.0.0.1:${app.port}/first HTTP/1.1`, 'Host: a', proof]);
+    const tunnel = toRequestText([`CONNECT 127.0.0.1:${app.port} HTTP/1.1`, 'Host: a', proof]);
+    expect(await sendRaw(gate.proxyPort, first + tunnel)).not.toContain('Connection established');
+  });
+});
+
+test('behind a request that is answered, the wish for another protocol is passed on', async () => {
+  const socket = connect(gate.port, '127.0.0.1');
+  const answer = (): Promise<string> => new Promise((resolve) => socket.once('data', (chunk) => resolve(String(chunk))));
+  socket.write(FIRST);
+  expect(await answer()).toContain('answer to /first');
+  socket.write(toUpgrade('/second'));
+  expect(await answer()).toContain('answer to /second');
+  expect(app.received.at(-1)?.headers.upgrade).toBe('websocket');
+  socket.destroy();
+});

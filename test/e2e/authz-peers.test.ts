@@ -1,0 +1,180 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Answer, send } from '../support/client.ts';
+import { startGate, type TestGate } from '../support/gate.ts';
+import { isInstalled, type Peer, readShownConfig, startCaddy, startNginx } from '../support/peers.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
+
+const ALADDIN = toBasic('Aladdin', 'open sesame');
+const PEERS = [
+  { name: 'nginx', language: 'nginx', start: startNginx },
+  { name: 'caddy', language: 'caddyfile', start: startCaddy },
+] as const;
+/** What a client may say to be judged for another request, or as another client. */
+const SPOOFS = [
+  { 'X-Original-URI': '/healthz' },
+  { 'X-Original-URL': 'https://app.example/healthz' },
+  { 'X-Forwarded-Uri': '/healthz' },
+  { 'X-Original-Method': 'OPTIONS' },
+  { 'X-Forwarded-Method': 'OPTIONS' },
+  { 'X-Original-Host': 'open.example' },
+  { 'X-Forwarded-Host': 'open.example' },
+  { 'X-Original-Proto': 'https' },
+  { 'X-Forwarded-Proto': 'https' },
+  { 'X-Forwarded-For': '203.0.113.9' },
+  { Connection: 'close, X-Original-URI, X-Forwarded-Uri' },
+  { 'X-Original-URI': '/healthz', 'X-Forwarded-Uri': '/healthz', 'X-Forwarded-Method': 'GET', 'X-Original-Method': 'GET' },
+];
+
+let app: TestApp;
+let gate: TestGate;
+
+beforeAll(async () => {
+  app = await startApp();
+  const upstream = `http://127.0.0.1:${app.port}`;
+  const basic = { realm: 'admin', users: { file: 'users' }, requireTls: false, limit: 'off' };
+  gate = await startGate(
+    {
+      authz: { address: '127.0.0.1:0' },
+      routes: [
+        { name: 'admin', match: { pathPrefix: '/admin' }, upstream, basic },
+        { name: 'open-host', match: { pathPrefix: '/admin', host: 'open.example' }, upstream, allow: 'anyone' },
+        { name: 'preflight', match: { path: '/admin/x', methods: ['PROPFIND'] }, upstream, allow: 'anyone' },
+        { name: 'tls', match: { path: '/tls' }, upstream, basic: { realm: 'admin' } },
+        { name: 'health', match: { path: '/healthz' }, upstream, allow: 'anyone' },
+      ],
+    },
+    undefined,
+    { users: makeEntry('Aladdin', 'open sesame') },
+  );
+});
+afterAll(async () => {
+  await gate.stop();
+  await app.close();
+});
+beforeEach(() => {
+  app.received.length = 0;
+});
+
+describe.each(PEERS)('behind $name, with the config that the docs show,', ({ name, language, start }) => {
+  if (!isInstalled(name)) {
+    test.skip(`${name} is not on this machine (apt-get install ${name})`);
+    return;
+  }
+  let peer: Peer;
+  beforeAll(async () => {
+    peer = await start(readShownConfig(language), { authzPort: gate.authzPort, appPort: app.port });
+  });
+  afterAll(() => peer.stop());
+  const ask = (path: string, headers: Record<string, string> = {}, method = 'GET', body?: string): Promise<Answer> =>
+    send(peer.port, {
+      method,
+      path,
+      headers: { Host: 'app.example', ...headers },
+      ...(body === undefined ? undefined : { body }),
+    });
+
+  test('a user gets in, and the app learns who it is and not the password', async () => {
+    const answer = await ask('/admin/x?y=1&z=%2F', ALADDIN);
+    expect([answer.status, answer.text]).toEqual([200, 'handled']);
+    const [got] = app.received;
+    expect(got?.url).toBe('/admin/x?y=1&z=%2F');
+    expect(got?.headers).toMatchObject({
+      'sidegate-user': 'Aladdin',
+      'x-forwarded-user': 'Aladdin',
+      'remote-user': 'Aladdin',
+    });
+    expect(got?.headers.authorization).toBeUndefined();
+    expect(gate.log().at(-1)).toMatchObject({ port: 'authz', route: 'admin', method: 'GET', client: '127.0.0.1' });
+  });
+
+  test('content reaches the app whole, and the method is the one that is judged', async () => {
+    const answer = await ask('/admin/x', ALADDIN, 'POST', 'x'.repeat(100_000));
+    expect([answer.status, app.received[0]?.method, app.received[0]?.body.length]).toEqual([200, 'POST', 100_000]);
+    expect(gate.log().at(-1)).toMatchObject({ port: 'authz', method: 'POST' });
+    expect((await ask('/admin/x', {}, 'PROPFIND')).status).toBe(200);
+    expect((await ask('/admin/x', ALADDIN, 'MKCOL')).status).toBe(403);
+  });
+
+  test('whoever has no password, or a wrong one, is asked for it', async () => {
+    for (const headers of [{}, toBasic('Aladdin', 'wrong')]) {
+      const answer = await ask('/admin', headers);
+      expect(answer.status).toBe(401);
+      expect(answer.headers['www-authenticate']).toBe('Basic realm="admin", charset="UTF-8"');
+    }
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('what no route takes, and what may be read in two ways, is refused', async () => {
+    for (const path of ['/nowhere', '/healthz/%2e%2e/admin', '/healthz%2f..%2fadmin', '/admin;x'])
+      expect([path, (await ask(path, ALADDIN)).status]).toEqual([path, 403]);
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('plain HTTP is refused where the route asks for TLS, whatever the client says', async () => {
+    for (const headers of [{}, { 'X-Forwarded-Proto': 'https' }, { 'X-Original-Proto': 'https' }])
+      expect((await ask('/tls', { ...ALADDIN, ...headers })).status).toBe(403);
+  });
+
+  test.each(SPOOFS)('no client is judged for another request by saying %j', async (spoof) => {
+    const answer = await ask('/admin/x', { ...spoof });
+    expect(answer.status).toBe(401);
+    expect(app.received).toHaveLength(0);
+    expect((await ask('/admin/x', { ...spoof, ...ALADDIN })).status).toBe(200);
+    expect(gate.log().at(-1)).toMatchObject({ route: 'admin', client: '127.0.0.1', method: 'GET' });
+  });
+
+  test('no client writes the name that the app reads, not even where nobody is asked for one', async () => {
+    const evil = { 'Sidegate-User': 'evil', 'X-Forwarded-User': 'evil', 'Remote-User': 'evil', Sidegate_User: 'evil' };
+    expect((await ask('/healthz', evil)).status).toBe(200);
+    expect((await ask('/admin', { ...evil, ...ALADDIN })).status).toBe(200);
+    expect(JSON.stringify(app.received.map(({ rawHeaders }) => rawHeaders))).not.toContain('evil');
+  });
+});
+
+/** What the controller's template sets of the fields in question. */
+const INGRESS = `
+server {
+    listen 127.0.0.1:8000;
+    location / {
+        auth_request /_external-auth;
+        proxy_set_header Host $host;
+        proxy_pass http://127.0.0.1:3000;
+    }
+    location = /_external-auth {
+        internal;
+        proxy_pass_request_body off;
+        proxy_set_header Content-Length "";
+        proxy_set_header X-Forwarded-Proto "";
+        proxy_set_header Host sidegate.example;
+        proxy_set_header X-Original-URL $scheme://$http_host$request_uri;
+        proxy_set_header X-Original-Method $request_method;
+        proxy_set_header X-Sent-From nginx-ingress-controller;
+        proxy_set_header X-Real-IP $remote_addr;
+        proxy_set_header X-Forwarded-For $remote_addr;
+        proxy_set_header X-Auth-Request-Redirect $request_uri;
+        proxy_pass http://127.0.0.1:9091/;
+    }
+}`;
+
+describe.runIf(isInstalled('nginx'))('behind nginx, with the fields that ingress-nginx sets,', () => {
+  let peer: Peer;
+  beforeAll(async () => {
+    peer = await startNginx(INGRESS, { authzPort: gate.authzPort, appPort: app.port });
+  });
+  afterAll(() => peer.stop());
+  const ask = async (headers: Record<string, string>): Promise<number> =>
+    (await send(peer.port, { method: 'GET', path: '/admin/x?y=1', headers: { Host: 'app.example:8443', ...headers } })).status;
+
+  test('a user gets in, and nobody else', async () => {
+    expect(await ask(ALADDIN)).toBe(200);
+    expect(gate.log().at(-1)).toMatchObject({ port: 'authz', route: 'admin', client: '127.0.0.1', method: 'GET' });
+    expect(await ask({})).toBe(401);
+    expect(await ask({ ...ALADDIN, 'X-Forwarded-Host': 'app.example:8443' })).toBe(200);
+  });
+
+  test.each(SPOOFS)('no client is judged for another request by saying %j', async (spoof) => {
+    expect([401, 403]).toContain(await ask({ ...spoof }));
+    expect(app.received).toHaveLength(0);
+  });
+});

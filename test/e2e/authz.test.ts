@@ -1,0 +1,341 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { request as openTlsRequest } from 'node:https';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
+import { makeAuthority } from '../support/certificates.ts';
+import { type Answer, send, sendRaw, toRequestText } from '../support/client.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { type Sections, startGate, type TestGate } from '../support/gate.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
+
+const APP = 'http://127.0.0.1:1';
+const ALADDIN = toBasic('Aladdin', 'open sesame');
+const USERS = [makeEntry('Aladdin', 'open sesame'), makeEntry('Amélie 100%', 'x')].join('\n');
+const ROUTES = [
+  { name: 'admin', match: { pathPrefix: '/admin' }, upstream: APP, basic: { realm: 'admin', users: { file: 'users' } } },
+  {
+    name: 'quiet',
+    match: { path: '/quiet', methods: ['GET'] },
+    upstream: APP,
+    basic: { realm: 'admin', forwardUser: false, requireTls: false },
+  },
+  { name: 'other-host', match: { pathPrefix: '/admin', host: 'open.example' }, upstream: APP, allow: 'anyone' },
+  { name: 'health', match: { path: '/healthz' }, upstream: APP, allow: 'anyone' },
+  {
+    name: 'hook',
+    match: { path: '/hook' },
+    upstream: APP,
+    basic: { realm: 'admin' },
+    webhook: { keys: [{ name: 'k', secret: { file: 'secret' } }] },
+  },
+];
+
+let gate: TestGate;
+let isStopped = false;
+afterEach(async () => {
+  if (!isStopped) await gate.stop();
+});
+beforeEach(() => {
+  isStopped = false;
+});
+
+const start = async (authz: Sections = {}, sections: Sections = {}, clock: Clock = systemClock): Promise<void> => {
+  gate = await startGate({ authz: { address: '127.0.0.1:0', ...authz }, routes: ROUTES, ...sections }, clock, { users: USERS });
+};
+/** As Caddy and Traefik ask. */
+const toFields = (uri: string, over: Sections = {}): Record<string, string> => ({
+  'X-Forwarded-Method': 'GET',
+  'X-Forwarded-Proto': 'https',
+  'X-Forwarded-Host': 'app.example',
+  'X-Forwarded-Uri': uri,
+  'X-Forwarded-For': '203.0.113.7',
+  ...over,
+});
+const ask = (uri: string, over: Sections = {}): Promise<Answer> =>
+  send(gate.authzPort, { method: 'GET', path: '/', headers: toFields(uri, over) });
+const toAnswer = ({ status, headers }: Answer): unknown[] => [status, headers['sidegate-refusal']];
+
+describe('a proxy that asks about a request is told', () => {
+  test('who sent it, where the password is right', async () => {
+    await start();
+    const answer = await ask('/admin/x?y=1', ALADDIN);
+    expect([answer.status, answer.text]).toEqual([200, '']);
+    expect(answer.headers).toMatchObject({
+      'sidegate-user': 'Aladdin',
+      'x-forwarded-user': 'Aladdin',
+      'remote-user': 'Aladdin',
+      'sidegate-route': 'admin',
+      'cache-control': 'no-store',
+      'content-length': '0',
+    });
+    expect(gate.log().at(-1)).toMatchObject({
+      port: 'authz',
+      route: 'admin',
+      method: 'GET',
+      status: 200,
+      code: 'allowed',
+      client: '203.0.113.7',
+      user: 'Aladdin',
+      requestId: answer.headers['sidegate-request-id'],
+    });
+    expect(gate.logText()).not.toContain('sesame');
+  });
+
+  test('names beyond ASCII percent-encoded', async () => {
+    await start();
+    expect((await ask('/admin', toBasic('Amélie 100%', 'x'))).headers['remote-user']).toBe('Am%C3%A9lie%20100%25');
+  });
+
+  test('401 with the challenge of the data port, the same whatever was wrong', async () => {
+    await start({}, { listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.1'] } });
+    const toBytes = ({ status, rawHeaders, text }: Answer): unknown => [
+      status,
+      rawHeaders.filter((_, i) => rawHeaders[i - (i % 2)] !== 'Date'),
+      text.replace(/[0-9a-f-]{36}/, ''),
+    ];
+    const [none, wrong] = await Promise.all([ask('/admin'), ask('/admin', toBasic('nobody', 'x'))]);
+    const data = await send(gate.port, { method: 'GET', path: '/admin', headers: { 'X-Forwarded-Proto': 'https' } });
+    expect(none.status).toBe(401);
+    expect(none.headers['www-authenticate']).toBe('Basic realm="admin", charset="UTF-8"');
+    expect(none.headers['www-authenticate']).toBe(data.headers['www-authenticate']);
+    expect(toBytes(wrong)).toEqual(toBytes(none));
+    expect(none.code).toBe(data.code);
+  });
+
+  test('the route and nobody, where anyone may pass or the route keeps its users to itself', async () => {
+    await start();
+    const [open, quiet] = [await ask('/healthz'), await ask('/quiet', ALADDIN)];
+    for (const { status, headers } of [open, quiet]) {
+      expect(status).toBe(200);
+      expect([headers['sidegate-user'], headers['x-forwarded-user'], headers['remote-user']]).toEqual(Array(3).fill(undefined));
+    }
+    expect(open.headers['sidegate-route']).toBe('health');
+  });
+
+  test.each([
+    ['no route takes the path', '/nowhere', {}, 'route_not_found'],
+    ['no route takes the method', '/quiet', { 'X-Forwarded-Method': 'DELETE' }, 'method_not_allowed'],
+    ['the path can be read in two ways', '/healthz//x', {}, 'malformed_request'],
+    ['the path climbs', '/healthz/../admin', {}, 'malformed_request'],
+    ['the client came by plain http', '/admin', { ...ALADDIN, 'X-Forwarded-Proto': 'http' }, 'tls_required'],
+    ['the route verifies content', '/hook', { ...ALADDIN, 'X-Forwarded-Method': 'POST' }, 'content_needed'],
+    ['two values contradict each other', '/admin', { ...ALADDIN, 'X-Original-URI': '/healthz' }, 'original_request_unclear'],
+    ['nothing tells the client', '/healthz', { 'X-Forwarded-For': undefined }, 'original_request_unclear'],
+    ['what tells the client is no address', '/healthz', { 'X-Forwarded-For': '1.2.3.4, unknown' }, 'original_request_unclear'],
+    ['the URI is too long', `/healthz?${'x'.repeat(9_000)}`, {}, 'target_too_long'],
+    ['the password comes twice', '/admin', { Authorization: ['Basic YTpi', 'Basic YTpi'] }, 'malformed_request'],
+  ])('403 and the reason, where %s', async (_, uri, over, code) => {
+    await start();
+    const fields = Object.fromEntries(Object.entries(toFields(uri, over)).filter(([, value]) => value !== undefined));
+    const answer = await send(gate.authzPort, { method: 'GET', path: '/', headers: fields });
+    expect(toAnswer(answer)).toEqual([403, code]);
+    expect(JSON.parse(answer.text)).toMatchObject({ status: 403, code });
+    expect(answer.headers['www-authenticate']).toBeUndefined();
+    expect(gate.log().at(-1)).toMatchObject({ port: 'authz', status: 403, code });
+  });
+
+  test('403 with Retry-After, where there were too many wrong passwords: by the same count as on the data port', async () => {
+    const limit = { failures: 3, by: ['user'] };
+    const [first] = ROUTES;
+    const routes = [{ ...first, basic: { realm: 'admin', users: { file: 'users' }, requireTls: false, limit } }];
+    await start({}, { routes });
+    const wrong = toBasic('Aladdin', 'wrong');
+    for (const client of ['203.0.113.1', '203.0.113.2'])
+      expect((await ask('/admin', { ...wrong, 'X-Forwarded-For': client })).status).toBe(401);
+    expect((await send(gate.port, { method: 'GET', path: '/admin', headers: wrong })).status).toBe(401);
+    const banned = await ask('/admin', ALADDIN);
+    expect(toAnswer(banned)).toEqual([403, 'too_many_attempts']);
+    expect(Number(banned.headers['retry-after'])).toBeGreaterThan(0);
+    expect((await send(gate.port, { method: 'GET', path: '/admin', headers: ALADDIN })).status).toBe(429);
+  });
+});
+
+describe('the client in question', () => {
+  const limit = { failures: 1, by: ['client'] };
+  const routes = [{ ...ROUTES[0], basic: { realm: 'admin', users: { file: 'users' }, limit } }];
+  const guess = async (forwardedFor: string): Promise<unknown[]> =>
+    toAnswer(await ask('/admin', { ...toBasic('Aladdin', 'wrong'), 'X-Forwarded-For': forwardedFor }));
+  const REFUSED = [401, 'credentials_required'];
+  const BANNED = [403, 'too_many_attempts'];
+
+  test('is the hop before the caller, whatever it says of others, and even where it could be a caller itself', async () => {
+    await start({ trustedCallers: ['127.0.0.1', '10.0.0.0/8'] }, { routes });
+    expect(await guess('6.6.6.6, 10.0.0.1')).toEqual(REFUSED);
+    expect(await guess('7.7.7.7, 10.0.0.1')).toEqual(BANNED);
+    expect(await guess('8.8.8.8')).toEqual(REFUSED);
+  });
+
+  test('stands before the trusted proxies of the data port', async () => {
+    await start({}, { routes, listen: { address: '127.0.0.1:0', trustedProxies: ['10.0.0.0/8'] } });
+    expect(await guess('6.6.6.6, 10.0.0.1')).toEqual(REFUSED);
+    expect(await guess('7.7.7.7, 10.0.0.1')).toEqual(REFUSED);
+    expect(await guess('6.6.6.6, 10.0.0.2')).toEqual(BANNED);
+  });
+});
+
+test('shares the hash of a password with the data port', async () => {
+  await start({}, { listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.1'] } });
+  await ask('/admin', ALADDIN);
+  await send(gate.port, { method: 'GET', path: '/admin', headers: { ...ALADDIN, 'X-Forwarded-Proto': 'https' } });
+  expect(await gate.metric('sidegate_password_checks_total{outcome="miss"}')).toBe(1);
+  expect(await gate.metric('sidegate_password_checks_total{outcome="hit"}')).toBe(1);
+});
+
+test('goes by the host in question, not by its own', async () => {
+  await start();
+  expect((await ask('/admin', { Host: 'open.example' })).status).toBe(401);
+  expect((await ask('/admin', { 'X-Forwarded-Host': 'open.example:8443', Host: 'app.example' })).status).toBe(200);
+});
+
+test('hears nobody who is not among trustedCallers, and counts it', async () => {
+  await start({ trustedCallers: ['192.0.2.1'] });
+  const answer = await ask('/healthz');
+  expect(toAnswer(answer)).toEqual([403, 'caller_denied']);
+  expect(await gate.metric(toSeries('_unmatched', 403, 'caller_not_trusted'))).toBe(1);
+});
+
+test('counts apart from the data port', async () => {
+  await start();
+  expect(await gate.metrics()).toContain(toSeries('admin', 200, 'ok'));
+  await ask('/admin', ALADDIN);
+  await ask('/admin');
+  await ask('/nowhere');
+  expect(await gate.metric(toSeries('admin', 200, 'ok'))).toBe(1);
+  expect(await gate.metric(toSeries('admin', 401, 'no_credentials'))).toBe(1);
+  expect(await gate.metric(toSeries('_unmatched', 403, 'route_not_found'))).toBe(1);
+  expect(await gate.metric('sidegate_authz_request_duration_seconds_count{route="admin"}')).toBe(2);
+  expect(await gate.metric('sidegate_http_requests_total{route="admin",method="GET",code="200"}')).toBe(0);
+  gate.writeConfig({ authz: { address: '127.0.0.1:0' }, routes: ROUTES.slice(1, 2).map(withUsers) });
+  await gate.gate.reload();
+  expect(await gate.metrics()).not.toContain('route="admin"');
+  expect((await ask('/quiet', ALADDIN)).status).toBe(200);
+});
+
+test('answers by the routes of a reloaded config, and itself changes by a restart only', async () => {
+  await start();
+  expect((await ask('/new')).status).toBe(403);
+  const routes = [...ROUTES, { name: 'new', match: { path: '/new' }, upstream: APP, allow: 'anyone' }];
+  gate.writeConfig({ authz: { address: '127.0.0.1:0' }, routes });
+  await gate.gate.reload();
+  expect((await ask('/new')).status).toBe(200);
+  gate.writeConfig({ authz: { address: '127.0.0.1:0', trustedCallers: ['10.0.0.1'] }, routes: ROUTES });
+  await gate.gate.reload();
+  expect((await ask('/new')).status).toBe(200);
+  expect(gate.logText()).toContain('a change of authz takes a restart');
+});
+
+describe('a question that is no sound request', () => {
+  test.each([
+    ['names its Host twice', ['GET / HTTP/1.1', 'Host: a', 'Host: a']],
+    ['hides its length', ['GET / HTTP/1.1', 'Host: a', 'Content-Length: 1', 'Transfer-Encoding: chunked']],
+    ['lets a field be removed', ['GET / HTTP/1.1', 'Host: a', 'Connection: X-Forwarded-Uri']],
+  ])('that %s is refused, and the connection with it', async (_, lines) => {
+    await start();
+    const fields = Object.entries(toFields('/healthz')).map(([name, value]) => `${name}: ${value}`);
+    const text = await sendRaw(gate.authzPort, toRequestText([...lines, ...fields]));
+    expect(text).toMatch(/^HTTP\/1\.1 40[03] /);
+    expect(text).toContain('"code":"malformed_request"');
+  });
+
+  test('that is no HTTP is told so', async () => {
+    await start();
+    expect(await sendRaw(gate.authzPort, 'hello\r\n\r\n')).toContain('HTTP/1.1 400');
+    expect(
+      await gate.metric('sidegate_authz_requests_total{route="_unmatched",method="_OTHER",code="400",reason="framing"}'),
+    ).toBe(1);
+  });
+});
+
+test('keeps the connection of a caller through refusals, and answers a question with content and a handshake alike', async () => {
+  await start();
+  const toText = (line: string, uri: string, more: readonly string[] = [], body = ''): string =>
+    toRequestText([line, 'Host: a', ...Object.entries(toFields(uri)).map(([name, value]) => `${name}: ${value}`), ...more], body);
+  const text = await sendRaw(
+    gate.authzPort,
+    toText('GET / HTTP/1.1', '/a/../b'),
+    toText('GET / HTTP/1.1', '/admin'),
+    toText('POST / HTTP/1.1', '/healthz', ['Content-Length: 5'], 'hello'),
+    toText('HEAD / HTTP/1.1', '/healthz'),
+    toText('GET / HTTP/1.1', '/healthz', ['Connection: Upgrade', 'Upgrade: websocket']),
+  );
+  expect([...text.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, status]) => status)).toEqual(['403', '401', '200', '200', '200']);
+});
+
+test('closes the connection where content is left unread', async () => {
+  await start();
+  const fields = Object.entries(toFields('/healthz')).map(([name, value]) => `${name}: ${value}`);
+  const text = await sendRaw(
+    gate.authzPort,
+    toRequestText(['POST / HTTP/1.1', 'Host: a', 'Content-Length: 1000000', ...fields], 'x'),
+  );
+  expect(text).toMatch(/^HTTP\/1\.1 200 /);
+  expect(text).toContain('Connection: close');
+});
+
+test('answers while the gate drains, on connections that it does not keep, and is gone after it', async () => {
+  const clock = new FakeClock();
+  await start({}, { shutdown: { grace: '5s', drain: '2s' } }, clock);
+  const port = gate.authzPort;
+  isStopped = true;
+  const stopped = gate.stop();
+  const answer = await ask('/healthz');
+  expect([answer.status, answer.headers.connection]).toEqual([200, 'close']);
+  await clock.advance(5_000);
+  await stopped;
+  await expect(openSocket(port)).rejects.toThrow('ECONNREFUSED');
+});
+
+test('is asked by TLS where it has a certificate', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-authz-'));
+  const authority = makeAuthority(folder, 'ca');
+  const pair = authority.issue('authz', 'DNS:localhost');
+  gate = await startGate(
+    { authz: { address: '127.0.0.1:0', tls: { certFile: pair.cert, keyFile: pair.key } }, routes: ROUTES },
+    undefined,
+    { users: USERS },
+  );
+  const status = await new Promise<number | undefined>((resolve, reject) => {
+    const options = { host: 'localhost', port: gate.authzPort, ca: readFileSync(authority.ca), headers: toFields('/healthz') };
+    openTlsRequest({ ...options, agent: false }, (answer) => {
+      answer.resume();
+      resolve(answer.statusCode);
+    })
+      .on('error', reject)
+      .end();
+  });
+  expect(status).toBe(200);
+  rmSync(folder, { recursive: true });
+});
+
+describe('the config', () => {
+  test.each([
+    [{ address: '127.0.0.1:0', trustedCallers: [] }, 'nobody could ask'],
+    [{ address: '127.0.0.1:18080' }, 'another port of the gate has this number'],
+    [{ address: '127.0.0.1:0', trustedCallers: ['app.example'] }, 'is no address range'],
+    [{ address: '127.0.0.1:0', tls: { certFile: 'none.crt', keyFile: 'none.key' } }, 'cannot be read (ENOENT)'],
+  ])('with %j is refused: %s', async (authz, message) => {
+    const sections = { authz, routes: ROUTES, admin: { address: '127.0.0.1:18080' } };
+    await expect(startGate(sections, undefined, { users: USERS })).rejects.toThrow(message);
+  });
+});
+
+function toSeries(route: string, code: number, reason: string): string {
+  return `sidegate_authz_requests_total{route="${route}",method="GET",code="${code}",reason="${reason}"}`;
+}
+
+function withUsers(route: Sections): Sections {
+  return { ...route, basic: { realm: 'admin', users: { file: 'users' }, requireTls: false } };
+}
+
+function openSocket(port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const socket: Socket = connect(port, '127.0.0.1', () => {
+      socket.destroy();
+      resolve();
+    });
+    socket.on('error', reject);
+  });
+}

@@ -1,0 +1,175 @@
+import { X509Certificate } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { checkConfig } from '../../src/app/check.ts';
+import { systemClock } from '../../src/core/clock.ts';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
+import { startGate, type TestGate, until } from '../support/gate.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-mtls-'));
+let authority: Authority;
+let local: Pair;
+let billing: Pair;
+let other: Pair;
+let forged: Pair;
+let expired: Pair;
+let app: TestApp;
+let gate: TestGate;
+
+beforeAll(async () => {
+  authority = makeAuthority(folder, 'ca');
+  local = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+  billing = authority.issue('billing', 'URI:spiffe://prod/billing,DNS:billing.example');
+  // Its common name is what another's alternative name is.
+  other = authority.issue('billing.example', 'DNS:other.example');
+  expired = authority.issue('expired', 'URI:spiffe://prod/billing', -1);
+  forged = makeAuthority(folder, 'stranger').issue('forged', 'URI:spiffe://prod/billing');
+  app = await startApp();
+});
+afterAll(async () => {
+  await app.close();
+  rmSync(folder, { recursive: true });
+});
+beforeEach(async () => {
+  app.received.length = 0;
+  const upstream = `http://127.0.0.1:${app.port}`;
+  const clientCertificate = { names: ['URI:spiffe://prod/billing', 'DNS:billing.example'], forward: true };
+  gate = await startGate(
+    {
+      listen: {
+        address: '127.0.0.1:0',
+        trustedProxies: ['127.0.0.1'],
+        tls: { certFile: 'tls.crt', keyFile: 'tls.key', clientCaFile: authority.ca, clientCertificate: 'request' },
+      },
+      routes: [
+        { name: 'partner', match: { pathPrefix: '/partner' }, upstream, clientCertificate },
+        { name: 'staff', match: { pathPrefix: '/staff' }, upstream, clientCertificate: {} },
+        {
+          name: 'both',
+          match: { pathPrefix: '/both' },
+          upstream,
+          clientCertificate: {},
+          basic: { realm: 'admin', users: { file: 'users' } },
+        },
+        { name: 'open', match: { pathPrefix: '/open' }, upstream, allow: 'anyone' },
+      ],
+    },
+    undefined,
+    {
+      users: makeEntry('Aladdin', 'open sesame'),
+      'tls.crt': readFileSync(local.cert, 'utf8'),
+      'tls.key': readFileSync(local.key, 'utf8'),
+    },
+  );
+});
+afterEach(() => gate.stop());
+
+const shown = ({ cert, key }: Pair): ConnectionOptions => ({ cert: readFileSync(cert), key: readFileSync(key) });
+const shake = (options: ConnectionOptions): Promise<TLSSocket> =>
+  new Promise((resolve, reject) => {
+    const base = { port: gate.port, host: '127.0.0.1', ca: readFileSync(authority.ca), servername: 'localhost' };
+    const socket = connect({ ...base, ...options }, () => resolve(socket));
+    socket.once('error', reject);
+  });
+const ask = async (path: string, options: ConnectionOptions = {}, more = ''): Promise<string> => {
+  const socket = await shake(options);
+  socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n${more}\r\n`);
+  let text = '';
+  for await (const chunk of socket) text += String(chunk);
+  return text;
+};
+const lastLine = (): Promise<Record<string, unknown>> =>
+  until(() =>
+    gate
+      .log()
+      .filter(({ msg }) => msg === 'request')
+      .at(-1),
+  );
+
+test('a certificate with one of the names is let in, and the app gets it', async () => {
+  const forgery = 'Client-Cert: :Zm9yZ2Vk:\r\nClient_Cert: :Zm9yZ2Vk:\r\nClient-Cert-Chain: :Zm9yZ2Vk:\r\n';
+  expect(await ask('/partner', shown(billing), forgery)).toContain('200 OK');
+  const { headers } = app.received[0] as (typeof app.received)[number];
+  const der = new X509Certificate(readFileSync(billing.cert)).raw;
+  expect(headers['client-cert']).toBe(`:${der.toString('base64')}:`);
+  expect(Object.keys(headers).filter((name) => /client.cert/.test(name))).toEqual(['client-cert']);
+  expect(await lastLine()).toMatchObject({ route: 'partner', certificate: 'URI:spiffe://prod/billing' });
+});
+
+test.each([
+  ['none', {}, 'no_certificate'],
+  ['one of another authority', () => shown(forged), 'no_certificate'],
+  ['one that expired', () => shown(expired), 'no_certificate'],
+  ['one whose common name is another’s alternative name', () => shown(other), 'certificate_not_allowed'],
+])('%s is refused', async (_what, options, reason) => {
+  expect(await ask('/partner', typeof options === 'function' ? options() : options)).toContain('403 Forbidden');
+  expect(app.received).toHaveLength(0);
+  expect(await lastLine()).toMatchObject({ status: 403, code: 'certificate_required', reason });
+});
+
+test('a route without names takes every certificate of the authority, and keeps it to itself', async () => {
+  expect(await ask('/staff', shown(other), 'Client-Cert: :Zm9yZ2Vk:\r\n')).toContain('200 OK');
+  expect(app.received[0]?.headers['client-cert']).toBeUndefined();
+  expect(await ask('/staff')).toContain('403 Forbidden');
+});
+
+test('a route that asks for both wants the certificate and the password', async () => {
+  const { Authorization } = toBasic('Aladdin', 'open sesame');
+  expect(await ask('/both', shown(other))).toContain('401 Unauthorized');
+  expect(await ask('/both', {}, `Authorization: ${Authorization}\r\n`)).toContain('403 Forbidden');
+  expect(await ask('/both', shown(other), `Authorization: ${Authorization}\r\n`)).toContain('200 OK');
+});
+
+test('other routes ask for none', async () => {
+  expect(await ask('/open')).toContain('200 OK');
+  expect(await ask('/open', shown(forged))).toContain('200 OK');
+});
+
+test('a resumed session is known by the certificate it began with', async () => {
+  const first = await shake({ ...shown(billing), maxVersion: 'TLSv1.2' });
+  const session = first.getSession();
+  first.destroy();
+  const again = await shake({ session, maxVersion: 'TLSv1.2' });
+  expect(again.isSessionReused()).toBe(true);
+  again.destroy();
+  expect(await ask('/partner', { session, maxVersion: 'TLSv1.2' })).toContain('200 OK');
+});
+
+test('HTTP/2 shows it as well', async () => {
+  const get = (session: ClientHttp2Session): Promise<number> =>
+    new Promise((resolve, reject) => {
+      session.once('error', reject);
+      const stream = session.request({ ':path': '/partner' });
+      stream.once('response', (headers) => {
+        stream.resume();
+        resolve(Number(headers[':status']));
+        session.close();
+      });
+    });
+  const options = { ca: readFileSync(authority.ca) };
+  expect(await get(connectHttp2(`https://localhost:${gate.port}`, { ...options, ...shown(billing) }))).toBe(200);
+  expect(await get(connectHttp2(`https://localhost:${gate.port}`, options))).toBe(403);
+});
+
+test('a route that asks for certificates nobody vouches for is told of before the gate starts', async () => {
+  gate.writeConfig({
+    routes: [
+      { name: 'staff', match: { path: '/staff' }, upstream: 'http://127.0.0.1:3000', clientCertificate: { names: ['billing'] } },
+    ],
+  });
+  expect(await checkConfig(gate.file, systemClock)).toMatchObject([
+    { path: 'routes.0.clientCertificate.names.0', message: expect.stringContaining('with its kind') },
+  ]);
+  gate.writeConfig({
+    routes: [{ name: 'staff', match: { path: '/staff' }, upstream: 'http://127.0.0.1:3000', clientCertificate: {} }],
+  });
+  expect(await checkConfig(gate.file, systemClock)).toMatchObject([
+    { path: 'routes.0.clientCertificate', severity: 'error', hint: 'give listen.tls.clientCaFile' },
+  ]);
+});

@@ -1,0 +1,89 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { connect } from 'node:http2';
+import { request } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
+import { send } from '../support/client.ts';
+import { type Sections, startGate, type TestGate } from '../support/gate.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-hsts-'));
+let authority: Authority;
+let pair: Pair;
+let app: TestApp;
+let gate: TestGate;
+
+beforeAll(async () => {
+  authority = makeAuthority(folder, 'ca');
+  pair = authority.issue('local', 'DNS:localhost');
+  app = await startApp();
+});
+afterAll(async () => {
+  await app.close();
+  rmSync(folder, { recursive: true });
+});
+beforeEach(() => {
+  app.handler = (_request, response) => response.end('handled');
+});
+afterEach(() => gate.stop());
+
+const start = async (listen: Sections): Promise<void> => {
+  const upstream = `http://127.0.0.1:${app.port}`;
+  gate = await startGate({
+    listen: { address: '127.0.0.1:0', ...listen },
+    routes: [{ name: 'open', match: { path: '/open' }, upstream, allow: 'anyone' }],
+  });
+};
+const tls = (): Sections => ({ tls: { certFile: pair.cert, keyFile: pair.key } });
+const ask = (path: string): Promise<string | undefined> =>
+  new Promise((resolve, reject) => {
+    const ca = readFileSync(authority.ca);
+    const outgoing = request({ host: 'localhost', port: gate.port, path, ca, agent: false }, (incoming) => {
+      incoming.resume();
+      resolve(incoming.headers['strict-transport-security']);
+    });
+    outgoing.on('error', reject);
+    outgoing.end();
+  });
+
+test('stands on every answer over TLS, refusals among them', async () => {
+  await start({ ...tls(), hsts: {} });
+  expect(await ask('/open')).toBe('max-age=31536000');
+  expect(await ask('/nowhere')).toBe('max-age=31536000');
+});
+
+test('says what the config says, by HTTP/2 as well', async () => {
+  await start({ ...tls(), hsts: { maxAge: '1d', includeSubDomains: true, preload: true } });
+  expect(await ask('/open')).toBe('max-age=86400; includeSubDomains; preload');
+  const session = connect(`https://localhost:${gate.port}`, { ca: readFileSync(authority.ca) });
+  const stream = session.request({ ':path': '/open' });
+  const headers = await new Promise<Record<string, unknown>>((resolve) => stream.once('response', resolve));
+  expect(headers['strict-transport-security']).toBe('max-age=86400; includeSubDomains; preload');
+  stream.resume();
+  session.close();
+});
+
+test('leaves what the app says, and other fields as they were', async () => {
+  await start({ ...tls(), hsts: {} });
+  app.handler = (_request, response) => {
+    response.setHeader('Strict-Transport-Security', 'max-age=1');
+    response.setHeader('Set-Cookie', ['a=1', 'b=2']);
+    response.end();
+  };
+  expect(await ask('/open')).toBe('max-age=1');
+});
+
+test('is not said in clear text, but behind a trusted proxy that ended TLS', async () => {
+  await start({ hsts: {}, trustedProxies: ['127.0.0.1'] });
+  const plain = await send(gate.port, { method: 'GET', path: '/open' });
+  expect(plain.headers['strict-transport-security']).toBeUndefined();
+  const proxied = await send(gate.port, { method: 'GET', path: '/open', headers: { 'X-Forwarded-Proto': 'https' } });
+  expect(proxied.headers['strict-transport-security']).toBe('max-age=31536000');
+});
+
+test('is off by default', async () => {
+  await start(tls());
+  expect(await ask('/open')).toBeUndefined();
+});

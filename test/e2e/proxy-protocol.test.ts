@@ -1,0 +1,164 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { Clock } from '../../src/core/clock.ts';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
+import { toV2 } from '../support/proxy-protocol.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-proxy-protocol-'));
+const V1 = 'PROXY TCP4 192.0.2.7 10.0.0.1 56324 443\r\n';
+const REQUEST = 'GET /open HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 198.51.100.9\r\nConnection: close\r\n\r\n';
+let authority: Authority;
+let pair: Pair;
+let app: TestApp;
+let gate: TestGate;
+let fakeClock: FakeClock | undefined;
+const sockets: Socket[] = [];
+
+beforeAll(async () => {
+  authority = makeAuthority(folder, 'ca');
+  pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+  app = await startApp();
+});
+afterAll(async () => {
+  await app.close();
+  rmSync(folder, { recursive: true });
+});
+beforeEach(() => {
+  app.received.length = 0;
+});
+afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  const stopped = gate.stop();
+  await fakeClock?.advance(1);
+  fakeClock = undefined;
+  await stopped;
+});
+
+const start = async (listen: Sections = {}, clock?: Clock): Promise<void> => {
+  const upstream = `http://127.0.0.1:${app.port}`;
+  gate = await startGate(
+    {
+      listen: { address: '127.0.0.1:0', proxyProtocol: { from: ['127.0.0.1'] }, ...listen },
+      routes: [{ name: 'open', match: { pathPrefix: '/' }, upstream, allow: 'anyone' }],
+    },
+    clock,
+    { 'tls.crt': readFileSync(pair.cert, 'utf8'), 'tls.key': readFileSync(pair.key, 'utf8') },
+  );
+};
+const TLS = { tls: { certFile: 'tls.crt', keyFile: 'tls.key' } };
+
+const open = async (): Promise<Socket> => {
+  const socket = connect(gate.port, '127.0.0.1');
+  socket.on('error', () => undefined);
+  sockets.push(socket);
+  await new Promise<void>((resolve) => socket.once('connect', resolve));
+  return socket;
+};
+const toText = async (socket: Socket): Promise<string> => {
+  let text = '';
+  for await (const chunk of socket) text += String(chunk);
+  return text;
+};
+const speak = async (...pieces: (string | Buffer)[]): Promise<string> => {
+  const socket = await open();
+  const text = toText(socket);
+  for (const piece of pieces) {
+    socket.write(piece);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return text;
+};
+const forwardedFor = (): unknown => app.received.map(({ headers }) => headers['x-forwarded-for']);
+const run = async (command: string, ...args: string[]): Promise<string> => {
+  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  let text = '';
+  for await (const chunk of child.stdout) text += String(chunk);
+  return text;
+};
+
+test.each([
+  ['version 1', [V1, REQUEST]],
+  ['version 1 in one packet with the request', [V1 + REQUEST]],
+  ['version 1, byte by byte', [...V1, REQUEST]],
+  ['version 2', [toV2({ source: '192.0.2.7' }), REQUEST]],
+  ['version 2 in one packet with the request', [Buffer.concat([toV2({ source: '192.0.2.7' }), Buffer.from(REQUEST)])]],
+])('%s names the client, whose own word of it counts for nothing', async (_what, pieces) => {
+  await start();
+  expect(await speak(...pieces)).toContain('200 OK');
+  expect(forwardedFor()).toEqual(['192.0.2.7']);
+  expect(gate.log().find(({ msg }) => msg === 'request')).toMatchObject({ client: '192.0.2.7' });
+});
+
+test('the announced client may be a trusted proxy itself, whose word counts', async () => {
+  await start({ trustedProxies: ['192.0.2.7'] });
+  expect(await speak(V1, REQUEST)).toContain('200 OK');
+  expect(gate.log().find(({ msg }) => msg === 'request')).toMatchObject({ client: '198.51.100.9' });
+});
+
+test('a balancer that speaks for itself is the client', async () => {
+  await start();
+  expect(await speak(toV2({ command: 0x20, family: 0 }), REQUEST)).toContain('200 OK');
+  expect(forwardedFor()).toEqual(['127.0.0.1']);
+});
+
+test.each([
+  ['HTTP/1.1', '--http1.1'],
+  ['HTTP/2', '--http2'],
+])('curl behind it is known over TLS by %s, with one connection for several requests', async (_what, version) => {
+  await start(TLS);
+  const url = `https://localhost:${gate.port}/a`;
+  const args = ['-sS', version, '--haproxy-protocol', '--cacert', authority.ca, '-w', ' %{http_code} %{num_connects}\n'];
+  // curl announces its own address.
+  expect(await run('curl', ...args, url, url)).toBe('handled 200 1\nhandled 200 0\n');
+  expect(forwardedFor()).toEqual(['127.0.0.1', '127.0.0.1']);
+});
+
+test('an announced client is known over TLS', async () => {
+  await start(TLS);
+  const socket = await open();
+  socket.write(V1);
+  const wrapped = connectTls({ socket, servername: 'localhost', ca: readFileSync(authority.ca) });
+  wrapped.write(REQUEST);
+  expect(await toText(wrapped)).toContain('200 OK');
+  expect(forwardedFor()).toEqual(['192.0.2.7']);
+});
+
+test.each([
+  ['that sends none', REQUEST],
+  ['whose header is malformed', `PROXY TCP4 nobody 10.0.0.1 1 2\r\n${REQUEST}`],
+])('a connection from a balancer %s is refused, and told of', async (_what, bytes) => {
+  await start();
+  expect(await speak(bytes)).toContain('400 Bad Request');
+  expect(app.received).toHaveLength(0);
+  const line = await until(() => gate.log().find(({ msg }) => msg === 'request'));
+  expect(line).toMatchObject({ status: 400, client: '127.0.0.1', detail: expect.stringContaining('PROXY protocol') });
+});
+
+test.each([
+  ['a header', V1 + REQUEST],
+  ['a second header', V1 + V1 + REQUEST],
+])('%s of somebody else is no request', async (what, bytes) => {
+  await start(what === 'a header' ? { proxyProtocol: { from: ['192.0.2.0/24'] } } : {});
+  expect(await speak(bytes)).toContain('400 Bad Request');
+  expect(app.received).toHaveLength(0);
+});
+
+test('a header that does not come in time is waited for no longer', async () => {
+  const clock = new FakeClock();
+  fakeClock = clock;
+  await start({}, clock);
+  const socket = await open();
+  const text = toText(socket);
+  socket.write('PROXY TCP4 ');
+  await until(async () => (await gate.metrics()).includes('sidegate_connections 1'));
+  await clock.advance(10_001);
+  expect(await text).toContain('400 Bad Request');
+});

@@ -1,0 +1,99 @@
+/** Real proxies in front of a gate, started with the configs that the docs show. */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { until } from './gate.ts';
+
+/** A proxy that listens. */
+export interface Peer {
+  readonly port: number;
+  stop(): Promise<void>;
+}
+
+/** Where a shown config leads instead. */
+export interface Leads {
+  readonly authzPort: number;
+  readonly appPort: number;
+}
+
+const PAGE = resolve(import.meta.dirname, '..', '..', 'docs', 'forward-auth.md');
+const SHOWN_PORTS = { listen: ':8000', authz: ':9091', app: ':3000' };
+
+/** Whether the command is on this machine. */
+export function isInstalled(command: string): boolean {
+  return spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
+}
+
+/** The page's first block in `language`. */
+export function readShownConfig(language: string): string {
+  const [, block] = new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\``, 'm').exec(readFileSync(PAGE, 'utf8')) ?? [];
+  if (block === undefined) throw new Error(`${PAGE} shows nothing in ${language}`);
+  return block;
+}
+
+/** Starts nginx with server blocks as they stand in an `http` section. */
+export function startNginx(config: string, leads: Leads): Promise<Peer> {
+  return startPeer(config, leads, (folder, shown) => {
+    const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((what) => `${what}_temp_path ${folder}/${what};`);
+    // One process, as whoever runs the tests: workers of another user could not reach the folder.
+    const main = ['daemon off;', 'master_process off;', `pid ${folder}/pid;`, 'error_log stderr crit;', 'events {}'];
+    const file = join(folder, 'nginx.conf');
+    writeFileSync(file, `${main.join('\n')}\nhttp {\naccess_log off;\n${temporary.join('\n')}\n${shown}\n}\n`);
+    return spawn('nginx', ['-p', folder, '-c', file, '-e', 'stderr'], { stdio: ['ignore', 'ignore', 'inherit'] });
+  });
+}
+
+/** Starts Caddy with sites as they stand in a Caddyfile. */
+export function startCaddy(config: string, leads: Leads): Promise<Peer> {
+  return startPeer(config, leads, (folder, shown) => {
+    const file = join(folder, 'Caddyfile');
+    writeFileSync(file, `{\n\tadmin off\n\tauto_https off\n}\n${shown}`);
+    const env = { ...process.env, HOME: folder, XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder };
+    return spawn('caddy', ['run', '--config', file, '--adapter', 'caddyfile'], { env, stdio: 'ignore' });
+  });
+}
+
+async function startPeer(config: string, leads: Leads, run: (folder: string, shown: string) => ChildProcess): Promise<Peer> {
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-peer-'));
+  const port = await findFreePort();
+  const shown = config
+    .replaceAll(SHOWN_PORTS.listen, `:${port}`)
+    .replaceAll(SHOWN_PORTS.authz, `:${leads.authzPort}`)
+    .replaceAll(SHOWN_PORTS.app, `:${leads.appPort}`);
+  const child = run(folder, shown);
+  const exit = new Promise<void>((done) => child.once('exit', () => done()));
+  const kill = (): void => void child.kill('SIGKILL');
+  process.once('exit', kill);
+  await until(async () => {
+    if (child.exitCode !== null) throw new Error(`the proxy ended with ${child.exitCode} before it listened`);
+    return isListening(port);
+  });
+  return {
+    port,
+    stop: async () => {
+      process.off('exit', kill);
+      kill();
+      await exit;
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** These proxies do not tell which port they got for 0. */
+function findFreePort(): Promise<number> {
+  return new Promise((done) => {
+    const server = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as AddressInfo;
+      server.close(() => done(port));
+    });
+  });
+}
+
+function isListening(port: number): Promise<boolean> {
+  return new Promise((done) => {
+    const socket = connect(port, '127.0.0.1', () => done(true)).on('error', () => done(false));
+    socket.once('connect', () => socket.destroy());
+  });
+}
