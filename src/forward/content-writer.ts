@@ -38,7 +38,9 @@ export class ContentWriter implements ContentConsumer {
   }
 
   write(chunk: Buffer): boolean {
-    const isTaken = this.#isChunked ? this.#writeChunk(chunk) : this.#socket.write(chunk);
+    const isRoomy = this.#isChunked ? this.#writeChunk(chunk) : this.#socket.write(chunk);
+    // A chunk may be as large as what Node would hold back: what the system has taken already is no reason to wait.
+    const isTaken = isRoomy || this.#socket.writableLength === 0;
     this.#events.onProgress(!isTaken);
     return isTaken;
   }
@@ -67,9 +69,9 @@ export class ContentWriter implements ContentConsumer {
     this.#socket.cork();
     this.#socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
     this.#socket.write(chunk);
-    const isTaken = this.#socket.write('\r\n', 'latin1');
+    const isRoomy = this.#socket.write('\r\n', 'latin1');
     this.#socket.uncork();
-    return isTaken;
+    return isRoomy;
   }
 
   #finish(): void {
