@@ -16,20 +16,22 @@ export interface BenchOptions {
 export interface BenchDefaults {
   /** What `--only` knows. */
   readonly names: readonly string[];
+  readonly seconds: number;
   readonly warmUpSeconds: number;
   /** Where the report of a whole run goes. */
   readonly out: string;
 }
 
+const QUICK_SECONDS = 2;
 const QUICK_WARM_UP_SECONDS = 3;
 
 /** The help on all options; `name` is the script's. */
-export function toHelp(name: string, { names, warmUpSeconds, out }: BenchDefaults): string {
+export function toHelp(name: string, { names, seconds, warmUpSeconds, out }: BenchDefaults): string {
   const file = out.slice(out.lastIndexOf('/') + 1);
   return `Usage: npm run ${name} -- [options]
 
   --rounds N      rounds, each with fresh processes (default 5)
-  --seconds N     length of each load (default 4)
+  --seconds N     length of each load (default ${seconds})
   --warm-up N     seconds of requests that come before (default ${warmUpSeconds})
   --quick         one round of 2 s, hardly warmed up, for a first look; ${file} stays as it is
   --only LIST     scenarios and rivals to take part, with commas between:
@@ -56,7 +58,7 @@ export function readOptions(defaults: BenchDefaults): BenchOptions | undefined {
   const only = readOnly(values.only, defaults.names);
   return {
     rounds: readCount('--rounds', values.rounds ?? (quick ? '1' : '5')),
-    seconds: readCount('--seconds', values.seconds ?? (quick ? '2' : '4')),
+    seconds: readCount('--seconds', values.seconds ?? String(quick ? QUICK_SECONDS : defaults.seconds)),
     warmUpSeconds: readCount('--warm-up', values['warm-up'] ?? String(quick ? QUICK_WARM_UP_SECONDS : defaults.warmUpSeconds)),
     only,
     out: values.out ?? (quick || only.length > 0 ? undefined : defaults.out),

@@ -11,6 +11,7 @@ import { openStage, type Stage } from './stage.ts';
 
 const DEFAULTS: BenchDefaults = {
   names: [...SCENARIOS.map(({ name }) => name), ...RIVALS],
+  seconds: 4,
   // Some 100,000 deliveries: a gate serves for weeks, and V8 is still compiling during the first ones.
   warmUpSeconds: 25,
   out: join(import.meta.dirname, 'RESULTS.md'),

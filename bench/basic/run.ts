@@ -26,6 +26,7 @@ const SCENARIOS: readonly Scenario[] = [
 ];
 const DEFAULTS: BenchDefaults = {
   names: [...SCENARIOS.map(({ name }) => name), ...GATES],
+  seconds: 3,
   warmUpSeconds: 12,
   out: join(import.meta.dirname, '..', 'RESULTS-basic.md'),
 };
