@@ -14,6 +14,7 @@ export interface PacedResult {
   readonly statuses: Readonly<Record<string, number>>;
   /** Requests without a whole answer at the end. */
   readonly failed: number;
+  /** Whoever got no answer counts with the time that he has waited: at least so long it would have taken. */
   readonly p50: number;
   readonly p99: number;
   readonly worst: number;
@@ -48,6 +49,11 @@ class Connection {
     return this.#onAnswer;
   }
 
+  /** When the request under way was due. */
+  get due(): bigint | undefined {
+    return this.#due;
+  }
+
   send(request: Buffer, due: bigint): void {
     this.#due = due;
     this.#text = '';
@@ -75,7 +81,11 @@ function isWhole(text: string): boolean {
   return length === undefined ? text.endsWith(LAST_CHUNK) : text.length >= end + HEAD_END.length + Number(length);
 }
 
-/** Sends all deliveries at `rate` a second. */
+/** Sends the requests at `rate` a second, each once and as it is, and resolves when all are answered or given up. */
+export function sendAtRate(port: number, requests: readonly Buffer[], rate: number): Promise<PacedResult> {
+  return new Sender(port, requests).run(rate);
+}
+
 class Sender {
   readonly #port: number;
   readonly #requests: readonly Buffer[];
@@ -85,6 +95,8 @@ class Sender {
   readonly #idle: Connection[] = [];
   readonly #queue: { request: Buffer; due: bigint }[] = [];
   readonly #all = new Set<Connection>();
+  /** When those were due whose connection broke. */
+  readonly #lost: (bigint | undefined)[] = [];
   #sent = 0;
 
   constructor(port: number, requests: readonly Buffer[]) {
@@ -102,8 +114,8 @@ class Sender {
     const pacer = new Worker(new URL('./pacer.ts', import.meta.url), { workerData: options });
     return new Promise((resolve, reject) => {
       const finish = (): void => {
-        for (const connection of this.#all) connection.close();
         resolve(this.#sumUp());
+        for (const connection of this.#all) connection.close();
       };
       const total = perBeat * options.beats;
       const check = setInterval(() => {
@@ -154,16 +166,20 @@ class Sender {
 
   #onLost(connection: Connection): void {
     this.#all.delete(connection);
+    this.#lost.push(connection.due);
     const at = this.#idle.indexOf(connection);
     if (at !== -1) this.#idle.splice(at, 1);
   }
 
   #sumUp(): PacedResult {
-    const sorted = this.#latencies.toSorted((a, b) => a - b);
+    const now = hrtime.bigint();
+    const unanswered = [...this.#lost, ...[...this.#all, ...this.#queue].map(({ due }) => due)];
+    const waits = unanswered.filter((due) => due !== undefined).map((due) => toMilliseconds(now - due));
+    const sorted = [...this.#latencies, ...waits].sort((a, b) => a - b);
     return {
       sent: this.#sent,
       statuses: this.#statuses,
-      failed: this.#sent - sorted.length,
+      failed: this.#sent - this.#latencies.length,
       p50: pick(sorted, 0.5),
       p99: pick(sorted, 0.99),
       worst: pick(sorted, 1),
@@ -197,6 +213,6 @@ function toRequests(listFile: string, body: Buffer): Buffer[] {
 
 if (import.meta.main) {
   const [port, listFile, bodyFile, rate] = argv.slice(2);
-  const sender = new Sender(Number(port), toRequests(listFile ?? '', readFileSync(bodyFile ?? '')));
-  stdout.write(JSON.stringify(await sender.run(Number(rate))));
+  const requests = toRequests(listFile ?? '', readFileSync(bodyFile ?? ''));
+  stdout.write(JSON.stringify(await sendAtRate(Number(port), requests, Number(rate))));
 }

@@ -2,67 +2,136 @@
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { startGate } from './basic/rivals.ts';
+import { type BasicStage, openBasicStage } from './basic/stage.ts';
+import { sendSteadily } from './basic/steady.ts';
+import { transfer } from './basic/streaming.ts';
 import { readCpuMicroseconds } from './machine.ts';
 import { type Origins, type Profile, readOrigins, sumUp, type Times } from './profile-sums.ts';
 import { startRival } from './rivals.ts';
-import { findMissingPackages } from './setup.ts';
+import { checkSetUp, WEBHOOK_TOOLS } from './setup.ts';
 import { writeDeliveries } from './sign.ts';
 import { openStage, type Stage } from './stage.ts';
-import { runWrk } from './wrk.ts';
+import { replay } from './wrk.ts';
 
 const BUNDLE = join(import.meta.dirname, '..', 'dist', 'sidegate.mjs');
 const CONNECTIONS = 32;
 const WARM_UP_SECONDS = 3;
 const MOST_PER_SECOND = 25_000;
 const SAMPLE_EVERY_MICROSECONDS = 500;
+/** Others end with the number of another thread. */
+const MAIN_THREAD = /\.0\.\d+\.cpuprofile$/;
 
-/** Runs the load and gives the profile of the part after the warm-up, with the requests it covers. */
-async function record(stage: Stage, seconds: number, bodyBytes: number): Promise<{ profile: Profile; cpu: number; all: number }> {
-  const folder = join(stage.folder, 'profile');
-  mkdirSync(folder);
-  const flags = ['--cpu-prof', `--cpu-prof-dir=${folder}`, `--cpu-prof-interval=${SAMPLE_EVERY_MICROSECONDS}`];
+/** A gate under a load. */
+interface Subject {
+  readonly pids: readonly number[];
+  /** What the load counts. */
+  readonly unit: string;
+  readonly load: (seconds: number) => Promise<number>;
+  readonly stop: () => Promise<void>;
+}
+
+/** What is profiled: how its subject is put up in a stage of its own, with flags for Node. */
+type Starter = (bodyBytes: number) => Promise<{
+  readonly folder: string;
+  readonly start: (flags: readonly string[]) => Promise<Subject>;
+  readonly close: () => Promise<void>;
+}>;
+
+const STARTERS: Readonly<Record<string, Starter>> = {
+  webhook: async (bodyBytes) => {
+    const stage = await openStage();
+    return { ...stage, start: (flags) => startWebhook(stage, bodyBytes, flags) };
+  },
+  basic: onBasic('request', (stage, seconds, gate) => countRequests(sendSteadily({ stage, seconds }, { area: 'steady' }, gate))),
+  open: onBasic('request', (stage, seconds, gate) => countRequests(sendSteadily({ stage, seconds }, { area: 'open' }, gate))),
+  down: onBasic('MiB', (stage, _, gate) => countMebibytes(transfer(stage, gate, 'steady', 'down'))),
+  up: onBasic('MiB', (stage, _, gate) => countMebibytes(transfer(stage, gate, 'steady', 'up'))),
+};
+
+async function startWebhook(stage: Stage, bodyBytes: number, flags: readonly string[]): Promise<Subject> {
   const gate = await startRival('sidegate', stage, flags);
+  const load = async (seconds: number): Promise<number> => {
+    const options = { folder: stage.folder, name: 'profile', count: MOST_PER_SECOND * seconds, bodyBytes };
+    const deliveries = writeDeliveries(options, stage.secret);
+    const { requests } = await replay({ port: gate.port, deliveries, seconds, connections: CONNECTIONS, order: 'once' });
+    return requests;
+  };
+  return { ...gate, unit: 'request', load };
+}
+
+type BasicGate = NonNullable<Awaited<ReturnType<typeof startGate>>>;
+
+function onBasic(unit: string, load: (stage: BasicStage, seconds: number, gate: BasicGate) => Promise<number>): Starter {
+  return async () => {
+    const stage = await openBasicStage();
+    const start = async (flags: readonly string[]): Promise<Subject> => {
+      const gate = (await startGate('sidegate', stage, flags)) as BasicGate;
+      return { ...gate, unit, load: (seconds) => load(stage, seconds, gate) };
+    };
+    return { ...stage, start };
+  };
+}
+
+async function countRequests(load: Promise<{ requests: number }>): Promise<number> {
+  return (await load).requests;
+}
+
+async function countMebibytes(load: ReturnType<typeof transfer>): Promise<number> {
+  return (await load).mebibytes;
+}
+
+/** Runs the load and gives the profile, with the units it covers; the CPU is that of the part after the warm-up. */
+async function record(
+  folder: string,
+  seconds: number,
+  start: (flags: readonly string[]) => Promise<Subject>,
+): Promise<{ profile: Profile; cpu: number; all: number; unit: string }> {
+  const profiles = join(folder, 'profile');
+  mkdirSync(profiles);
+  const flags = ['--cpu-prof', `--cpu-prof-dir=${profiles}`, `--cpu-prof-interval=${SAMPLE_EVERY_MICROSECONDS}`];
+  const subject = await start(flags);
   let all = 0;
   const load = async (duration: number): Promise<number> => {
-    const options = { folder: stage.folder, name: 'profile', count: MOST_PER_SECOND * duration, bodyBytes };
-    const deliveries = writeDeliveries(options, stage.secret);
-    const before = readCpuMicroseconds(gate.pids);
-    const result = await runWrk({ port: gate.port, deliveries, seconds: duration, connections: CONNECTIONS, order: 'once' });
-    all += result.requests;
-    return (readCpuMicroseconds(gate.pids) - before) / result.requests;
+    const before = readCpuMicroseconds(subject.pids);
+    const count = await subject.load(duration);
+    all += count;
+    return (readCpuMicroseconds(subject.pids) - before) / count;
   };
   let cpu: number;
   try {
     await load(WARM_UP_SECONDS);
     cpu = await load(seconds);
   } finally {
-    await gate.stop();
+    await subject.stop();
   }
-  const file = readdirSync(folder).find((name) => name.endsWith('.cpuprofile'));
+  const file = readdirSync(profiles).find((name) => MAIN_THREAD.test(name));
   if (file === undefined) throw new Error('Node wrote no profile');
-  return { profile: JSON.parse(readFileSync(join(folder, file), 'utf8')) as Profile, cpu, all };
+  return { profile: JSON.parse(readFileSync(join(profiles, file), 'utf8')) as Profile, cpu, all, unit: subject.unit };
 }
 
-function print(title: string, times: Times, requests: number, most: number): void {
-  console.log(`\n${title} (microseconds of each request)`);
+function print(title: string, times: Times, count: number, most: number): void {
+  console.log(`\n${title} (microseconds of each)`);
   const sorted = [...times].toSorted(([, a], [, b]) => b - a).slice(0, most);
-  for (const [label, microseconds] of sorted) console.log(`${(microseconds / requests).toFixed(2).padStart(8)}  ${label}`);
+  for (const [label, microseconds] of sorted) console.log(`${(microseconds / count).toFixed(2).padStart(8)}  ${label}`);
 }
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
+      load: { type: 'string', default: 'webhook' },
       seconds: { type: 'string', default: '6' },
       body: { type: 'string', default: '1024' },
       top: { type: 'string', default: '45' },
     },
   });
-  const missing = findMissingPackages();
-  if (missing.length > 0) throw new Error(`install first: ${missing.join(' ')}`);
-  const stage = await openStage();
+  const starter = STARTERS[values.load];
+  if (starter === undefined) throw new Error(`--load knows ${Object.keys(STARTERS).join(', ')}; not ${values.load}`);
+  checkSetUp(WEBHOOK_TOOLS);
+  const stage = await starter(Number(values.body));
   try {
-    const { profile, cpu, all } = await record(stage, Number(values.seconds), Number(values.body));
-    console.log(`${all} accepted deliveries, ${cpu.toFixed(1)} µs of CPU for each with the profiler on`);
+    const { profile, cpu, all, unit } = await record(stage.folder, Number(values.seconds), stage.start);
+    console.log(`${Math.round(all)} × ${unit} (${values.load}), ${cpu.toFixed(1)} µs of CPU for each with the profiler on`);
     const origins: Origins = readOrigins(readFileSync(BUNDLE, 'utf8'));
     const { own, total, byOrigin } = sumUp(profile, origins);
     print('By where it was written, what it has the system do included', byOrigin, all, Number(values.top));

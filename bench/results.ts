@@ -1,4 +1,5 @@
 /** Writes the report: medians, ratios, and where the gate stands against its goals. */
+import { describeNoise, type RunFacts, toFixed, toSpread } from './figures.ts';
 import { describeMachine } from './machine.ts';
 import type { RivalName } from './rivals.ts';
 import type { Measurement, Scenario, ScenarioName } from './scenarios.ts';
@@ -12,16 +13,6 @@ export interface Series {
   readonly rounds: readonly Measurement[];
 }
 
-/** What the report says of the run itself. */
-export interface RunFacts {
-  readonly rounds: number;
-  readonly seconds: number;
-  readonly warmUpSeconds: number;
-  readonly date: string;
-  /** Share of all cores that others took just before the run. */
-  readonly busyBefore: number;
-}
-
 const LABELS: Readonly<Record<RivalName, string>> = {
   'nginx-lua': 'nginx + Lua',
   express: 'express in-app',
@@ -32,7 +23,6 @@ const GOALS: readonly { readonly rival: RivalName; readonly most: number }[] = [
   { rival: 'nginx-lua', most: 1.0 },
   { rival: 'express', most: 0.9 },
 ];
-const QUIET_SHARE = 0.05;
 
 /** The whole report in Markdown. */
 export function toReport(series: readonly Series[], facts: RunFacts): string {
@@ -58,14 +48,14 @@ export function toReport(series: readonly Series[], facts: RunFacts): string {
   ].join('\n');
 }
 
-function describeRun({ rounds, seconds, warmUpSeconds, date, busyBefore }: RunFacts): string[] {
-  const noise = busyBefore > QUIET_SHARE ? ' **The machine was not quiet: take ratios only, and with care.**' : '';
+function describeRun(facts: RunFacts): string[] {
+  const { rounds, seconds, warmUpSeconds, date } = facts;
   return [
     `${date}; ${[...describeMachine(), ...describeTools()].join('; ')}.`,
     `${rounds} rounds of ${seconds} s for each scenario and rival, in turns (nginx, express, sidegate, nginx, …), each round with fresh`,
     `processes that served ${warmUpSeconds} s of deliveries first: until then V8 still compiles, and costs up to twice as much. The gate`,
     'has one core to itself; Redis, the app and the load share the other.',
-    `Just before the run other work took ${toPercent(busyBefore)} of the machine.${noise}`,
+    describeNoise(facts),
   ];
 }
 
@@ -126,19 +116,6 @@ function toRatio(own: Series | undefined, other: Series): string {
 function valuesOf(series: readonly Series[], scenario: ScenarioName, rival: RivalName, field: 'cpuMicroseconds'): number[] {
   const found = series.find((one) => one.scenario.name === scenario && one.rival === rival);
   return found?.rounds.map((round) => round[field]) ?? [];
-}
-
-function toSpread(values: readonly number[]): string {
-  if (values.length < 2) return toFixed(median(values), 1);
-  return `${toFixed(median(values), 1)} (${toFixed(Math.min(...values), 1)}–${toFixed(Math.max(...values), 1)})`;
-}
-
-function toFixed(value: number, digits: number): string {
-  return value.toFixed(digits);
-}
-
-function toPercent(share: number): string {
-  return `${(share * 100).toFixed(0)} %`;
 }
 
 function describeRivals(): string[] {

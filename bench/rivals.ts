@@ -2,10 +2,10 @@
 import type { ChildProcess } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { end, findFreePort, GATE_CORE, launch, untilListening } from './children.ts';
+import { end, findFreePort, GATE_CORE, type Launch, launch, untilListening } from './children.ts';
 import { listFamily } from './machine.ts';
 import { installImageNode } from './setup.ts';
-import { type Stage, toNginxHead, toNginxSpools } from './stage.ts';
+import { type Stage, toNginx, toNginxHead, toNginxSpools } from './stage.ts';
 
 /** A rival's short name. */
 export type RivalName = 'nginx-lua' | 'express' | 'sidegate';
@@ -55,9 +55,7 @@ const LAUNCHERS: Readonly<Record<RivalName, Launcher>> = {
 };
 
 function launchNginx(stage: Stage, port: number): ChildProcess {
-  const config = writeNginxConfig(stage, port);
-  const args = ['-e', join(stage.folder, 'nginx-errors.log'), '-c', config];
-  return launch({ core: GATE_CORE, command: 'nginx', args });
+  return launch(toNginx(stage.folder, 'nginx', GATE_CORE, writeNginxConfig(stage, port)));
 }
 
 function launchExpress(stage: Stage, port: number): ChildProcess {
@@ -68,9 +66,17 @@ function launchExpress(stage: Stage, port: number): ChildProcess {
 
 async function launchSidegate(stage: Stage, port: number, nodeArgs: readonly string[]): Promise<ChildProcess> {
   const config = writeSidegateConfig(stage, port, await findFreePort());
-  const env = { NODE_ENV: 'production', BENCH_SECRET: stage.secret };
+  return launch(toSidegate(config, { nodeArgs, env: { BENCH_SECRET: stage.secret } }));
+}
+
+/** How the bundle is started, its log beside its config; `nodeArgs` go to its Node. */
+export function toSidegate(
+  config: string,
+  { nodeArgs = [], env = {} }: { readonly nodeArgs?: readonly string[]; readonly env?: NodeJS.ProcessEnv },
+): Launch {
   const args = [...nodeArgs, BUNDLE, 'run', '--config', config];
-  return launch({ core: GATE_CORE, command: installImageNode(), args, env, log: join(stage.folder, 'sidegate.log') });
+  const log = config.replace(/\.yaml$/, '.log');
+  return { core: GATE_CORE, command: installImageNode(), args, env: { NODE_ENV: 'production', ...env }, log };
 }
 
 /** As a user would write it; all that is not said is sidegate's default. */

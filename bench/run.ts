@@ -1,83 +1,25 @@
 /** The benchmark: sidegate beside its rivals, scenario by scenario, in turns. `node bench/run.ts --help` tells the options. */
-import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
+import { runBench } from './command.ts';
 import { HandledLog } from './handled.ts';
-import { BusyMeter } from './machine.ts';
-import { type RunFacts, type Series, toReport } from './results.ts';
+import { type BenchDefaults, type BenchOptions, pickNamed } from './options.ts';
+import { type Series, toReport } from './results.ts';
 import { type Contestant, RIVALS, type RivalName, startRival } from './rivals.ts';
 import { type Measurement, play, SCENARIOS, type Scenario } from './scenarios.ts';
-import { findMissingPackages } from './setup.ts';
+import { checkSetUp, WEBHOOK_TOOLS } from './setup.ts';
 import { openStage, type Stage } from './stage.ts';
 
-const HELP = `Usage: npm run bench -- [options]
+const DEFAULTS: BenchDefaults = {
+  names: [...SCENARIOS.map(({ name }) => name), ...RIVALS],
+  seconds: 4,
+  // Some 100,000 deliveries: a gate serves for weeks, and V8 is still compiling during the first ones.
+  warmUpSeconds: 25,
+  out: join(import.meta.dirname, 'RESULTS.md'),
+};
 
-  --rounds N      rounds, each with fresh processes (default 5)
-  --seconds N     length of each load (default 4)
-  --quick         one round of 2 s, for a first look; RESULTS.md stays as it is
-  --only LIST     scenarios and rivals to take part, with commas between:
-                  ${[...SCENARIOS.map(({ name }) => name), ...RIVALS].join(', ')}
-  --out FILE      where the report goes (default bench/RESULTS.md, for a whole run only)
-`;
-const ROOT = join(import.meta.dirname, '..');
-/** Some 100,000 deliveries: a gate serves for weeks, and V8 is still compiling during the first ones. */
-const WARM_UP_SECONDS = 25;
-const QUICK_WARM_UP_SECONDS = 3;
-const LOOK_AROUND_MS = 1_000;
-
-interface Plan {
-  readonly rounds: number;
-  readonly seconds: number;
-  readonly warmUpSeconds: number;
+interface Plan extends BenchOptions {
   readonly scenarios: readonly Scenario[];
   readonly rivals: readonly RivalName[];
-  /** Undefined: shown only. */
-  readonly out: string | undefined;
-}
-
-function readPlan(): Plan | undefined {
-  const { values } = parseArgs({
-    options: {
-      rounds: { type: 'string' },
-      seconds: { type: 'string' },
-      quick: { type: 'boolean', default: false },
-      only: { type: 'string', default: '' },
-      out: { type: 'string' },
-      help: { type: 'boolean', default: false },
-    },
-  });
-  if (values.help) return undefined;
-  const only = values.only.split(',').filter(Boolean);
-  const known: readonly string[] = [...SCENARIOS.map(({ name }) => name), ...RIVALS];
-  const unknown = only.filter((name) => !known.includes(name));
-  if (unknown.length > 0) throw new Error(`--only knows ${known.join(', ')}; not ${unknown.join(', ')}`);
-  const pick = <T>(all: readonly T[], nameOf: (item: T) => string): readonly T[] => {
-    const picked = all.filter((item) => only.includes(nameOf(item)));
-    return picked.length === 0 ? all : picked;
-  };
-  const isWhole = !values.quick && only.length === 0;
-  return {
-    rounds: readCount('--rounds', values.rounds ?? (values.quick ? '1' : '5')),
-    seconds: readCount('--seconds', values.seconds ?? (values.quick ? '2' : '4')),
-    warmUpSeconds: values.quick ? QUICK_WARM_UP_SECONDS : WARM_UP_SECONDS,
-    scenarios: pick(SCENARIOS, ({ name }) => name),
-    rivals: pick(RIVALS, (name) => name),
-    out: values.out ?? (isWhole ? join(import.meta.dirname, 'RESULTS.md') : undefined),
-  };
-}
-
-function readCount(option: string, text: string): number {
-  const count = Number(text);
-  if (!Number.isInteger(count) || count < 1 || count > 100) throw new Error(`${option} takes a whole number from 1 to 100`);
-  return count;
-}
-
-/** The tools and the bundle, or an error that tells what to do. */
-function checkSetUp(): void {
-  const missing = findMissingPackages();
-  if (missing.length > 0) throw new Error(`install first: apt-get install ${missing.join(' ')}`);
-  if (!existsSync(join(ROOT, 'dist', 'sidegate.mjs'))) throw new Error('build first: npm run build');
 }
 
 /** Starts the rivals, warms them up, plays every scenario with each in turn, and ends them. */
@@ -137,27 +79,14 @@ function toLine({ scenario, rival, rounds }: Series): string {
   return [scenario.title.padEnd(26), rival.padEnd(10), ...figures, ...one.wrong].join('  ');
 }
 
-async function main(): Promise<void> {
-  const plan = readPlan();
-  if (plan === undefined) {
-    console.log(HELP);
-    return;
-  }
-  checkSetUp();
-  const meter = new BusyMeter();
-  await pause(LOOK_AROUND_MS);
-  const busyBefore = meter.lap();
-  const series = await playAll(plan);
-  const facts: RunFacts = { ...plan, busyBefore, date: new Date().toISOString().slice(0, 10) };
-  const report = toReport(series, facts);
-  if (plan.out === undefined) console.log(`\n${report}`);
-  else writeFileSync(plan.out, report);
-  if (series.some(({ rounds }) => rounds.some(({ wrong }) => wrong.length > 0))) process.exitCode = 1;
-}
-
-try {
-  await main();
-} catch (thrown) {
-  console.error(thrown instanceof Error ? thrown.message : thrown);
-  process.exitCode = 1;
-}
+await runBench({
+  name: 'bench',
+  defaults: DEFAULTS,
+  prepare: () => checkSetUp(WEBHOOK_TOOLS),
+  play: async (options) => {
+    const scenarios = pickNamed(SCENARIOS, options.only, ({ name }) => name);
+    const series = await playAll({ ...options, scenarios, rivals: pickNamed(RIVALS, options.only, (name) => name) });
+    const isWrong = series.some(({ rounds }) => rounds.some(({ wrong }) => wrong.length > 0));
+    return { isWrong, toReport: (facts) => toReport(series, facts) };
+  },
+});

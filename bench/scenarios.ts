@@ -7,7 +7,7 @@ import type { PacedResult } from './open-loop.ts';
 import type { Contestant } from './rivals.ts';
 import { type Deliveries, writeDeliveries } from './sign.ts';
 import type { Stage } from './stage.ts';
-import { type LoadResult, runWrk } from './wrk.ts';
+import { type LoadResult, replay } from './wrk.ts';
 
 /** A scenario's short name. */
 export type ScenarioName = 'accepted' | 'duplicate' | 'forged' | 'large' | 'paced';
@@ -146,7 +146,7 @@ async function sendFast(
   deliveries: Deliveries,
 ) {
   const options = { port: contestant.port, deliveries, seconds, connections: CONNECTIONS, order: scenario.order };
-  return runWrk(options);
+  return replay(options);
 }
 
 async function sendPaced(

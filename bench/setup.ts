@@ -3,25 +3,47 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-const PROGRAMS: Readonly<Record<string, string>> = {
-  nginx: 'nginx-light',
-  'redis-server': 'redis-server',
-  wrk: 'wrk',
-  taskset: 'util-linux',
+/** What a benchmark needs of the machine. */
+export interface Tools {
+  /** Command → Debian and Ubuntu package. */
+  readonly programs: Readonly<Record<string, string>>;
+  readonly luaModule: boolean;
+  /** The Redis client for nginx's Lua. */
+  readonly luaRedis: boolean;
+}
+
+/** For the benchmark of webhooks. */
+export const WEBHOOK_TOOLS: Tools = {
+  programs: { nginx: 'nginx-light', 'redis-server': 'redis-server', wrk: 'wrk', taskset: 'util-linux' },
+  luaModule: true,
+  luaRedis: true,
+};
+/** For the benchmark of Basic. */
+export const BASIC_TOOLS: Tools = {
+  programs: { nginx: 'nginx-light', wrk: 'wrk', curl: 'curl', openssl: 'openssl', taskset: 'util-linux' },
+  luaModule: true,
+  luaRedis: false,
 };
 const ROOT = join(import.meta.dirname, '..');
 const NODE_FOLDER = join(ROOT, '.cache', 'bench', 'node');
 const LUA_MODULE = 'ngx_http_lua_module.so';
 const LUA_REDIS = '/usr/share/lua/5.1/nginx/redis.lua';
 
+/** The tools and the bundle are here, or an error tells what to do. */
+export function checkSetUp(tools: Tools): void {
+  const missing = findMissingPackages(tools);
+  if (missing.length > 0) throw new Error(`install first: apt-get install ${missing.join(' ')}`);
+  if (!existsSync(join(ROOT, 'dist', 'sidegate.mjs'))) throw new Error('build first: npm run build');
+}
+
 /** The packages that are missing; empty when the benchmark can run. */
-export function findMissingPackages(): string[] {
-  const missing = Object.entries(PROGRAMS).filter(([program]) => !isInPath(program));
+function findMissingPackages({ programs, luaModule, luaRedis }: Tools): string[] {
+  const missing = Object.entries(programs).filter(([program]) => !isInPath(program));
   const packages = missing.map(([, name]) => name);
-  if (packages.includes('nginx-light') || !existsSync(join(nginxModulesFolder(), LUA_MODULE))) {
+  if (luaModule && (packages.includes('nginx-light') || !existsSync(join(nginxModulesFolder(), LUA_MODULE)))) {
     packages.push('libnginx-mod-http-lua');
   }
-  if (!existsSync(LUA_REDIS)) packages.push('lua-nginx-redis');
+  if (luaRedis && !existsSync(LUA_REDIS)) packages.push('lua-nginx-redis');
   return packages;
 }
 
@@ -37,10 +59,6 @@ export function installImageNode(): string {
   return binary;
 }
 
-function readVersion(binary: string): string {
-  return execFileSync(binary, ['--version'], { encoding: 'utf8' }).trim();
-}
-
 /** Where this nginx was built to find its modules. */
 export function nginxModulesFolder(): string {
   return /--modules-path=(\S+)/.exec(describeNginx())?.[1] ?? '';
@@ -48,9 +66,18 @@ export function nginxModulesFolder(): string {
 
 /** Version numbers of the tools, for the report. */
 export function describeTools(): string[] {
-  const nginx = /nginx\/(\S+)/.exec(describeNginx())?.[1];
   const redis = /v=(\S+)/.exec(execFileSync('redis-server', ['--version'], { encoding: 'utf8' }))?.[1];
-  return [`Node ${readVersion(installImageNode())}`, `nginx ${nginx} with LuaJIT`, `Redis ${redis}`];
+  return [`Node ${readVersion(installImageNode())}`, `nginx ${readNginxVersion()} with LuaJIT`, `Redis ${redis}`];
+}
+
+/** The version of Debian's nginx. */
+export function readNginxVersion(): string {
+  return /nginx\/(\S+)/.exec(describeNginx())?.[1] ?? '';
+}
+
+/** What a binary says to `--version`. */
+export function readVersion(binary: string): string {
+  return execFileSync(binary, ['--version'], { encoding: 'utf8' }).trim();
 }
 
 /** `nginx -V` writes to standard error. */
@@ -63,7 +90,6 @@ function isInPath(program: string): boolean {
 }
 
 if (import.meta.main) {
-  const missing = findMissingPackages();
-  console.log(missing.length === 0 ? 'everything is here' : `missing: apt-get install ${missing.join(' ')}`);
-  process.exitCode = missing.length === 0 ? 0 : 1;
+  checkSetUp(WEBHOOK_TOOLS);
+  console.log('everything is here');
 }

@@ -1,9 +1,9 @@
 /** What all rivals share for one benchmark: a folder, a secret, Redis and the app, each on loopback and gone afterwards. */
-import type { ChildProcess } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir, userInfo } from 'node:os';
+import { writeFileSync } from 'node:fs';
+import { userInfo } from 'node:os';
 import { join } from 'node:path';
-import { end, findFreePort, launch, OTHER_CORE, untilListening } from './children.ts';
+import { findFreePort, type Launch, OTHER_CORE } from './children.ts';
+import { onGround } from './ground.ts';
 import { nginxModulesFolder } from './setup.ts';
 import { makeSecret } from './sign.ts';
 
@@ -19,28 +19,22 @@ export interface Stage {
 }
 
 /** Starts Redis and the app. */
-export async function openStage(): Promise<Stage> {
-  const folder = mkdtempSync(join(tmpdir(), 'sidegate-bench-'));
-  const children: ChildProcess[] = [];
-  const close = async (): Promise<void> => {
-    await Promise.all(children.map(end));
-    rmSync(folder, { recursive: true, force: true });
-  };
-  try {
+export function openStage(): Promise<Stage> {
+  return onGround(async (ground) => {
+    const { folder } = ground;
     const redisPort = await findFreePort();
     const redisArgs = ['--bind', '127.0.0.1', '--port', String(redisPort), '--dir', folder, '--save', '', '--appendonly', 'no'];
-    children.push(launch({ core: OTHER_CORE, command: 'redis-server', args: redisArgs }));
+    await ground.start({ core: OTHER_CORE, command: 'redis-server', args: redisArgs }, redisPort);
     const appPort = await findFreePort();
     const appLog = join(folder, 'app.log');
-    const appArgs = ['-e', join(folder, 'app-errors.log'), '-c', writeAppConfig(folder, appPort, appLog)];
-    children.push(launch({ core: OTHER_CORE, command: 'nginx', args: appArgs }));
-    await untilListening(children[0] as ChildProcess, redisPort);
-    await untilListening(children[1] as ChildProcess, appPort);
-    return { folder, secret: makeSecret(), redisPort, appPort, appLog, close };
-  } catch (thrown) {
-    await close();
-    throw thrown;
-  }
+    await ground.start(toNginx(folder, 'app', OTHER_CORE, writeAppConfig(folder, appPort, appLog)), appPort);
+    return { folder, secret: makeSecret(), redisPort, appPort, appLog, close: () => ground.close() };
+  });
+}
+
+/** How an nginx is started on one core. */
+export function toNginx(folder: string, name: string, core: number, config: string): Launch {
+  return { core, command: 'nginx', args: ['-e', join(folder, `${name}-errors.log`), '-c', config] };
 }
 
 /** The lines that every nginx of the benchmark begins with: nothing outside `folder` is written. */

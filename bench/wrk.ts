@@ -17,12 +17,22 @@ export interface LoadResult {
   readonly paced?: PacedResult;
 }
 
-/** How wrk is to send. */
+/** What wrk is to do. */
 export interface WrkOptions {
   readonly port: number;
-  readonly deliveries: Deliveries;
+  readonly path: string;
+  /** The Lua file that makes the requests, and what it is told. */
+  readonly script: string;
+  readonly args: readonly string[];
   readonly seconds: number;
   readonly connections: number;
+  /** Gives way to whatever else runs on its core. */
+  readonly isNice?: boolean;
+}
+
+/** How deliveries are replayed. */
+export interface ReplayOptions extends Pick<WrkOptions, 'port' | 'seconds' | 'connections'> {
+  readonly deliveries: Deliveries;
   /** `once`: running out of deliveries is an error; `again`: they are sent round and round. */
   readonly order: 'once' | 'again';
 }
@@ -35,18 +45,27 @@ interface Report {
   readonly statuses: Readonly<Record<string, number>>;
 }
 
-const SCRIPT = join(import.meta.dirname, 'replay.lua');
+const REPLAY = join(import.meta.dirname, 'replay.lua');
 const EXTRA_MS = 20_000;
+/** A tenth of the share of others. */
+const NICENESS = '10';
+
+/** Sends deliveries for `seconds` on kept-alive connections. */
+export function replay({ deliveries, order, ...load }: ReplayOptions): Promise<LoadResult> {
+  const args = [deliveries.file, deliveries.bodyFile, order];
+  return runWrk({ ...load, path: '/hooks/billing', script: REPLAY, args });
+}
 
 /** Sends for `seconds` on kept-alive connections. */
-export async function runWrk({ port, deliveries, seconds, connections, order }: WrkOptions): Promise<LoadResult> {
-  const args = ['-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--timeout', '10s', '-s', SCRIPT];
-  const url = `http://127.0.0.1:${port}/hooks/billing`;
-  const list = ['--', deliveries.file, deliveries.bodyFile, order];
-  const text = await run({ core: OTHER_CORE, command: 'wrk', args: [...args, url, ...list] }, seconds * 1000 + EXTRA_MS);
+export async function runWrk(options: WrkOptions): Promise<LoadResult> {
+  const { port, path, script, seconds, connections, isNice = false } = options;
+  const wrk = ['wrk', '-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--timeout', '10s', '-s', script];
+  const args = [...wrk, `http://127.0.0.1:${port}${path}`, '--', ...options.args];
+  const launch = { core: OTHER_CORE, command: 'nice', args: ['-n', isNice ? NICENESS : '0', ...args] };
+  const text = await run(launch, seconds * 1000 + EXTRA_MS);
   const found = /^RESULT (.*)$/m.exec(text)?.[1];
   if (found === undefined) throw new Error(`wrk gave no result:\n${text}`);
   const report = JSON.parse(found) as Report;
-  if (report.ranOut > 0) throw new Error(`the list of ${deliveries.count} deliveries was too short`);
+  if (report.ranOut > 0) throw new Error(`${report.ranOut} requests more were wanted than there are`);
   return { requests: report.requests, seconds: report.microseconds / 1e6, statuses: report.statuses, failed: report.failed };
 }

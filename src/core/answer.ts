@@ -30,8 +30,8 @@ export interface Answer {
   flushHeaders(): void;
   writeContinue(): void;
   writeEarlyHints(hints: { link: string[] }): void;
-  /** False asks to wait for `drain`. */
-  write(chunk: Buffer): boolean;
+  /** False asks to wait for `drain`. `onWritten`, where it is called, says that the chunk's memory is free, or what kept it from being written. */
+  write(chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean;
   addTrailers(trailers: readonly [string, string][]): void;
   end(): unknown;
   end(last: string | undefined, encoding: 'latin1'): unknown;

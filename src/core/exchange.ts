@@ -28,7 +28,7 @@ export interface Client {
 
 /** Takes content as it comes: write*, then exactly one of end and fail. */
 export interface ContentConsumer {
-  /** The chunk is the consumer's to keep. False asks for a pause until `resume` is called; what is read already still comes. */
+  /** The chunk is the consumer's, to keep or to free. False asks for a pause until `resume` is called; what is read already still comes. */
   write(chunk: Buffer): boolean;
   end(): void;
   /** The content broke off, or came too slowly. */

@@ -7,6 +7,7 @@ import type { RawHeaders } from '../core/headers.ts';
 import type { AnswerHead } from './answer-head.ts';
 import { type AnswerEvents, AnswerParser } from './answer-parser.ts';
 import { ContentWriter } from './content-writer.ts';
+import { type ReadBuffers, Reading } from './read-buffers.ts';
 import type { AnswerListener, UpstreamFailure, UpstreamOptions, UpstreamRequest } from './upstream.ts';
 
 /** A request on its way, with who hears the answer. */
@@ -20,8 +21,8 @@ export interface Job {
 /** The pool, as a connection sees it. */
 export interface ConnectionOwner {
   readonly options: UpstreamOptions;
-  /** What all connections read into, one after the other. */
-  readonly readBuffer: Buffer;
+  /** What its connections read into. */
+  readonly buffers: ReadBuffers;
   now(): Milliseconds;
   /** The exchange is over and the connection can take another. */
   onFree(connection: Connection): void;
@@ -44,6 +45,7 @@ export class Connection implements AnswerEvents {
   readonly #owner: ConnectionOwner;
   readonly #socket: Socket;
   readonly #parser: AnswerParser;
+  readonly #reading: Reading;
   #job: Job | undefined;
   /** Content that is still being sent. */
   #content: ContentWriter | undefined;
@@ -58,8 +60,9 @@ export class Connection implements AnswerEvents {
   #deadline: Milliseconds;
 
   constructor(owner: ConnectionOwner, job: Job) {
-    const { options, readBuffer } = owner;
+    const { options } = owner;
     this.#owner = owner;
+    this.#reading = new Reading(owner.buffers);
     this.#parser = new AnswerParser(this, options.maxHeadBytes);
     this.#job = job;
     job.connection = this;
@@ -71,7 +74,7 @@ export class Connection implements AnswerEvents {
       noDelay: true,
       keepAlive: true,
       // One buffer for all instead of 64 KiB allocated for each read: a tenth of an exchange's cost (bench/forward-micro.ts).
-      onread: { buffer: readBuffer, callback: (count) => this.#onRead(readBuffer.subarray(0, count)) },
+      onread: { buffer: () => this.#reading.next(), callback: (count) => this.#onRead(this.#reading.view(count)) },
     });
     this.#socket.on('connect', () => this.#onConnect());
     this.#socket.on('end', () => this.#onEnd());
@@ -147,7 +150,10 @@ export class Connection implements AnswerEvents {
 
   /** From the parser, in bytes that the next read overwrites. */
   onContent(chunk: Buffer): void {
-    if (this.#job === undefined || this.#job.listener.onData(Buffer.from(chunk)) || this.#isPaused || this.#isGone) return;
+    if (this.#job === undefined) return;
+    const giveBack = this.#reading.lend(chunk);
+    const kept = giveBack === undefined ? Buffer.from(chunk) : chunk;
+    if (this.#job.listener.onData(kept, giveBack) || this.#isPaused || this.#isGone) return;
     this.#isPaused = true;
     // The sender is slow, not the app.
     this.#deadline = NEVER;
@@ -231,6 +237,7 @@ export class Connection implements AnswerEvents {
   /** Free only now that all bytes were looked at: what is beyond the answer would be taken for the next one (response desync). */
   #complete(isClean: boolean): void {
     const job = this.#takeJob();
+    this.#reading.rest();
     job?.listener.onEnd(this.#parser.trailers);
     // What the app has not read of the request would stand before the next one.
     if (!isClean || !this.#keepsAlive || this.#content !== undefined || this.#socket.writableLength > 0) return this.destroy();

@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import type { ContentConsumer, ContentStream } from '../core/exchange.ts';
 import type { Reason } from '../core/refusal.ts';
+import { freeSpent } from '../core/spent.ts';
 
 /** What the connection wants to know of its content. */
 export interface ContentEvents {
@@ -38,7 +39,11 @@ export class ContentWriter implements ContentConsumer {
   }
 
   write(chunk: Buffer): boolean {
-    const isTaken = this.#isChunked ? this.#writeChunk(chunk) : this.#socket.write(chunk);
+    // What a broken connection may still hold is left to the garbage collector.
+    const onWritten = (error?: Error | null): void => void (error ?? freeSpent(chunk));
+    const isRoomy = this.#isChunked ? this.#writeChunk(chunk, onWritten) : this.#socket.write(chunk, onWritten);
+    // A chunk may be as large as what Node would hold back: what the system has taken already is no reason to wait.
+    const isTaken = isRoomy || this.#socket.writableLength === 0;
     this.#events.onProgress(!isTaken);
     return isTaken;
   }
@@ -61,15 +66,15 @@ export class ContentWriter implements ContentConsumer {
     this.#content.stop();
   }
 
-  #writeChunk(chunk: Buffer): boolean {
+  #writeChunk(chunk: Buffer, onWritten: (error?: Error | null) => void): boolean {
     // An empty chunk would be the last one (RFC 9112 §7.1).
     if (chunk.length === 0) return true;
     this.#socket.cork();
     this.#socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
-    this.#socket.write(chunk);
-    const isTaken = this.#socket.write('\r\n', 'latin1');
+    this.#socket.write(chunk, onWritten);
+    const isRoomy = this.#socket.write('\r\n', 'latin1');
     this.#socket.uncork();
-    return isTaken;
+    return isRoomy;
   }
 
   #finish(): void {

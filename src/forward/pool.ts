@@ -1,11 +1,11 @@
 /** The pool of kept-alive connections to one app. */
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
 import { Connection, type ConnectionOwner, type Job } from './connection.ts';
+import { ReadBuffers } from './read-buffers.ts';
 import type { AnswerListener, Upstream, UpstreamExchange, UpstreamOptions, UpstreamRequest } from './upstream.ts';
 
 /** How exactly times are kept: one timer for all connections, none for each request. */
 const SWEEP_MS: Milliseconds = 50;
-const READ_BYTES = 65_536;
 
 /** Builds the pool. */
 export function createUpstream(options: UpstreamOptions, clock: Clock): Upstream {
@@ -14,7 +14,7 @@ export function createUpstream(options: UpstreamOptions, clock: Clock): Upstream
 
 class Pool implements Upstream, ConnectionOwner {
   readonly options: UpstreamOptions;
-  readonly readBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
+  readonly buffers = new ReadBuffers();
   readonly #clock: Clock;
   readonly #connections = new Set<Connection>();
   /** Of these there may be as many as there are clients: they do not count among the pool's. */

@@ -7,6 +7,7 @@ import type { ContentStream, UpgradeWish } from '../core/exchange.ts';
 import type { RawHeaders } from '../core/headers.ts';
 import { type Reason, type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
 import type { ForwardOutcome } from './outcome.ts';
+import type { GiveBack } from './read-buffers.ts';
 import type { AnswerPolicy } from './response-headers.ts';
 import type { AnswerListener, UpstreamExchange, UpstreamFailure, UpstreamFailureKind } from './upstream.ts';
 
@@ -133,7 +134,7 @@ export class Relay implements AnswerListener {
     }
   }
 
-  onData(chunk: Buffer): boolean {
+  onData(chunk: Buffer, giveBack?: GiveBack): boolean {
     if (this.#upgrade !== undefined) return this.#passOn(this.#upgrade, chunk);
     // A sender that left does not abort the app's work: the rest of the answer is read and thrown away.
     if (!this.#canWrite()) return true;
@@ -142,7 +143,10 @@ export class Relay implements AnswerListener {
       this.#whole = chunk;
       return true;
     }
-    if (this.#response.write(chunk)) return true;
+    // Memory that a broken connection may still hold is left to the garbage collector.
+    const onWritten = giveBack && ((error?: Error | null) => void (error ?? giveBack()));
+    // A chunk is as large as what Node would hold back before it asks for a pause: what the system has taken already needs none.
+    if (this.#response.write(chunk, onWritten) || this.#response.writableLength === 0) return true;
     this.#waitForSender();
     return false;
   }

@@ -2,6 +2,7 @@
 import type { Milliseconds } from '../core/clock.ts';
 import type { ContentStream } from '../core/exchange.ts';
 import type { RawHeaders } from '../core/headers.ts';
+import type { GiveBack } from './read-buffers.ts';
 
 /** A request to the app, complete: the framing header is among `headers`, which are sent as they are, in order. */
 export interface UpstreamRequest {
@@ -35,8 +36,11 @@ export interface AnswerListener {
   onHead(status: number, statusText: string, headers: RawHeaders): void;
   /** Another protocol is granted: onData and onEnd tell what comes in it, and what is returned is sent in it; undefined where it may not be. */
   onUpgrade?(headers: RawHeaders): ContentStream | undefined;
-  /** The chunk is the listener's to keep. False asks for a pause until `resume` is called; what is read already still comes. */
-  onData(chunk: Buffer): boolean;
+  /**
+   * The chunk is the listener's to keep; where there is `giveBack`, its memory is used again once that is called. False asks for
+   * a pause until `resume` is called; what is read already still comes.
+   */
+  onData(chunk: Buffer, giveBack?: GiveBack): boolean;
   onEnd(trailers: RawHeaders): void;
   onFailure(failure: UpstreamFailure): void;
 }

@@ -47,6 +47,21 @@ describe('a password that fitted', () => {
     expect(await verifier.verify(of('ann', 'x'), FREE)).toBeUndefined();
   });
 
+  test("is no other user's, even where their hash is the same and a character moves from the name to the password", async () => {
+    const entry = makeEntry('ab', 'c');
+    const { verifier } = start([toSource('one', `${entry}\na${entry.slice(2)}`)]);
+    await verifier.verify(of('ab', 'c'), FREE);
+    expect(verifier.recall(of('ab', 'c'))).toBeDefined();
+    for (const other of [of('a', 'bc'), of('a', 'c'), of('ab', '')]) expect(verifier.recall(other)).toBeUndefined();
+  });
+
+  test('may be of any bytes, and is told from all others', async () => {
+    const { verifier } = start([toSource('one', makeEntry('ann', 'é\u{1f511}'))]);
+    await verifier.verify(of('ann', 'é\u{1f511}'), FREE);
+    expect(verifier.recall(of('ann', 'é\u{1f511}'))).toBeDefined();
+    for (const other of ['Ã©\u{1f511}', 'é', 'è\u{1f511}']) expect(verifier.recall(of('ann', other))).toBeUndefined();
+  });
+
   test('makes room for others: the one that was used longest ago goes', async () => {
     const text = ['a', 'b', 'c'].map((user) => makeEntry(user, 'x')).join('\n');
     const { verifier } = start([toSource('one', text)]);

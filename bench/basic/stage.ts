@@ -1,0 +1,118 @@
+/** What the rivals in Basic share: the users' files, the requests to send, and an app with something to load down and up. */
+import { truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { findFreePort, OTHER_CORE } from '../children.ts';
+import { onGround } from '../ground.ts';
+import { toNginx, toNginxHead, toNginxSpools } from '../stage.ts';
+import { makePassword, makeUsers, toAuthorization, type Users, writeRequests, writeUsers } from './users.ts';
+
+/** The common ground. */
+export interface BasicStage {
+  readonly folder: string;
+  readonly appPort: number;
+  readonly users: Users;
+  /** What is loaded down and up. */
+  readonly transfer: { readonly file: string; readonly bytes: number };
+  /** Files of requests. */
+  readonly requests: {
+    /** Each user in turn. */
+    readonly known: string;
+    readonly nobody: string;
+    /** Wrong passwords of one user, from one address. */
+    readonly guessesOfOne: string;
+    /** The same, each from an address of its own. */
+    readonly guessesOfMany: string;
+  };
+  readonly close: () => Promise<void>;
+}
+
+/** What the app says of all that is no transfer. */
+export const APP_ANSWER = '{"ok":true}';
+
+const TRANSFER_BYTES = 256 * 2 ** 20;
+/** More than anyone hashes in one run, so that each guess is a new one to whoever hashes it. */
+const GUESSES = 20_000;
+/** TEST-NET-2 and the benchmarks' own network: addresses that nobody has. */
+const ONE_ADDRESS = '198.51.100.7';
+const MANY_ADDRESSES = '198.18';
+
+/** Makes the users and starts the app. */
+export function openBasicStage(): Promise<BasicStage> {
+  return onGround(async (ground) => {
+    const { folder } = ground;
+    const users = await makeUsers();
+    const appPort = await findFreePort();
+    const file = join(folder, 'transfer.bin');
+    writeFileSync(file, '');
+    truncateSync(file, TRANSFER_BYTES);
+    await ground.start(toNginx(folder, 'app', OTHER_CORE, writeAppConfig(folder, appPort, file)), appPort);
+    return {
+      folder,
+      appPort,
+      users,
+      transfer: { file, bytes: TRANSFER_BYTES },
+      requests: writeAllRequests(folder, users),
+      close: () => ground.close(),
+    };
+  });
+}
+
+/** Where a rival finds its users. */
+export function writeUsersFiles({ folder, users }: BasicStage): Record<'steady' | 'storm' | 'mixed', string> {
+  return {
+    steady: writeUsers(folder, 'steady.users', users.steady),
+    storm: writeUsers(folder, 'storm.users', users.storm),
+    mixed: writeUsers(folder, 'mixed.users', users.mixed),
+  };
+}
+
+function writeAllRequests(folder: string, users: Users): BasicStage['requests'] {
+  const { name } = users.storm[0];
+  const guesses = Array.from({ length: GUESSES }, () => toAuthorization({ name, password: makePassword() }));
+  const fromMany = guesses.map((guess, i) => [guess, `X-Forwarded-For: ${MANY_ADDRESSES}.${i >> 8}.${i & 255}`]);
+  const fromOne = guesses.map((guess) => [guess, `X-Forwarded-For: ${ONE_ADDRESS}`]);
+  return {
+    known: writeRequests(
+      folder,
+      'known.requests',
+      users.steady.map((user) => [toAuthorization(user)]),
+    ),
+    nobody: writeRequests(folder, 'nobody.requests', [[]]),
+    guessesOfOne: writeRequests(folder, 'guesses-of-one.requests', fromOne),
+    guessesOfMany: writeRequests(folder, 'guesses-of-many.requests', fromMany),
+  };
+}
+
+/** An app that costs next to nothing: it answers a line of JSON, sends a file, or takes in what comes and then answers. */
+function writeAppConfig(folder: string, port: number, transfer: string): string {
+  const file = join(folder, 'app.conf');
+  const config = `${toNginxHead(folder, 'app', ['ndk_http_module.so', 'ngx_http_lua_module.so'])}
+http {
+  ${toNginxSpools(folder, 'app')}
+  access_log off;
+  client_max_body_size 0;
+  keepalive_requests 100000000;
+  keepalive_timeout 300s;
+  sendfile on;
+  server {
+    listen 127.0.0.1:${port};
+    location / { default_type application/json; return 200 '${APP_ANSWER}'; }
+    location ~ /download$ { default_type application/octet-stream; alias ${transfer}; }
+    location ~ /upload$ {
+      default_type application/json;
+      content_by_lua_block {
+        local content, left = ngx.req.socket(), tonumber(ngx.var.content_length)
+        while left > 0 do
+          local part, problem = content:receiveany(262144)
+          if not part then return ngx.exit(400) end
+          left = left - #part
+        end
+        ngx.print '${APP_ANSWER}'
+      }
+    }
+  }
+}
+`;
+  writeFileSync(file, config);
+  return file;
+}

@@ -1,0 +1,85 @@
+/** Reads what the benchmarks' command lines have in common. */
+import { parseArgs } from 'node:util';
+
+/** What is asked for. */
+export interface BenchOptions {
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly warmUpSeconds: number;
+  /** Names of what is to take part; empty: all. */
+  readonly only: readonly string[];
+  /** Where the report goes; undefined: it is shown only. */
+  readonly out: string | undefined;
+}
+
+/** What differs between the benchmarks. */
+export interface BenchDefaults {
+  /** What `--only` knows. */
+  readonly names: readonly string[];
+  readonly seconds: number;
+  readonly warmUpSeconds: number;
+  /** Where the report of a whole run goes. */
+  readonly out: string;
+}
+
+const QUICK_SECONDS = 2;
+const QUICK_WARM_UP_SECONDS = 3;
+
+/** The help on all options; `name` is the script's. */
+export function toHelp(name: string, { names, seconds, warmUpSeconds, out }: BenchDefaults): string {
+  const file = out.slice(out.lastIndexOf('/') + 1);
+  return `Usage: npm run ${name} -- [options]
+
+  --rounds N      rounds, each with fresh processes (default 5)
+  --seconds N     length of each load (default ${seconds})
+  --warm-up N     seconds of requests that come before (default ${warmUpSeconds})
+  --quick         one round of 2 s, hardly warmed up, for a first look; ${file} stays as it is
+  --only LIST     scenarios and rivals to take part, with commas between:
+                  ${names.join(', ')}
+  --out FILE      where the report goes (default bench/${file}, for a whole run only)
+`;
+}
+
+/** The command line's wish; undefined where it asks for help. Throws where it cannot be understood. */
+export function readOptions(defaults: BenchDefaults): BenchOptions | undefined {
+  const { values } = parseArgs({
+    options: {
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      'warm-up': { type: 'string' },
+      quick: { type: 'boolean', default: false },
+      only: { type: 'string', default: '' },
+      out: { type: 'string' },
+      help: { type: 'boolean', default: false },
+    },
+  });
+  if (values.help) return undefined;
+  const { quick } = values;
+  const only = readOnly(values.only, defaults.names);
+  return {
+    rounds: readCount('--rounds', values.rounds ?? (quick ? '1' : '5')),
+    seconds: readCount('--seconds', values.seconds ?? String(quick ? QUICK_SECONDS : defaults.seconds)),
+    warmUpSeconds: readCount('--warm-up', values['warm-up'] ?? String(quick ? QUICK_WARM_UP_SECONDS : defaults.warmUpSeconds)),
+    only,
+    out: values.out ?? (quick || only.length > 0 ? undefined : defaults.out),
+  };
+}
+
+/** Those of `all` that are named; all of them where none is. */
+export function pickNamed<Item>(all: readonly Item[], only: readonly string[], nameOf: (item: Item) => string): readonly Item[] {
+  const picked = all.filter((item) => only.includes(nameOf(item)));
+  return picked.length === 0 ? all : picked;
+}
+
+function readCount(option: string, text: string): number {
+  const count = Number(text);
+  if (!Number.isInteger(count) || count < 1 || count > 100) throw new Error(`${option} takes a whole number from 1 to 100`);
+  return count;
+}
+
+function readOnly(text: string, known: readonly string[]): readonly string[] {
+  const only = text.split(',').filter(Boolean);
+  const unknown = only.filter((name) => !known.includes(name));
+  if (unknown.length > 0) throw new Error(`--only knows ${known.join(', ')}; not ${unknown.join(', ')}`);
+  return only;
+}

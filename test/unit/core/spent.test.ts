@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import { freeSpent } from '../../../src/core/spent.ts';
+
+test('frees the memory of a chunk that has it for itself', () => {
+  const chunk = Buffer.allocUnsafeSlow(65_536);
+  freeSpent(chunk);
+  expect([chunk.length, chunk.buffer.byteLength]).toEqual([0, 0]);
+});
+
+test.each([
+  ['a part of something larger', () => Buffer.allocUnsafeSlow(65_536).subarray(1)],
+  ['its beginning', () => Buffer.allocUnsafeSlow(65_536).subarray(0, 65_535)],
+  ['small', () => Buffer.allocUnsafeSlow(16_383)],
+  ['of the pool that all small buffers share', () => Buffer.allocUnsafe(100)],
+  ['in memory that threads share', () => Buffer.from(new SharedArrayBuffer(65_536))],
+])('leaves alone what is %s', (_, make) => {
+  const chunk = make();
+  const { length } = chunk;
+  freeSpent(chunk);
+  expect(chunk.length).toBe(length);
+  expect(chunk.buffer.byteLength).toBeGreaterThan(0);
+});
