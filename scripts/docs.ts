@@ -11,8 +11,8 @@ One YAML file, \`sidegate run --config FILE\`. Unknown keys are errors. \`sidega
 \`sidegate schema\` prints the JSON Schema for editors. This page is written from the same schema (\`npm run docs\`).
 
 Durations are a number and \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`; sizes are bytes, or a number and \`k\`, \`M\`, \`G\`, \`Ki\`, \`Mi\` or \`Gi\`.
-File paths count from the config file. A change of \`routes\` takes effect without a restart (also on SIGHUP); a change of anything
-else takes one, and is refused with the reason until then. Files with secrets, users and certificates are watched, too.
+File paths count from the config file. A change of \`routes\` or \`identity\` takes effect without a restart (also on SIGHUP); a change of
+anything else takes one, and is refused with the reason until then. Files with secrets, users and certificates are watched, too.
 
 | key | value | default | meaning |
 | --- | --- | --- | --- |
@@ -32,15 +32,25 @@ export function renderConfigPage(): string {
 }
 
 function toRows(schema: JsonSchema, path: string): Row[] {
-  const variants = schema.anyOf ?? [schema];
-  return variants.flatMap((variant) =>
+  const variants = toVariants(schema);
+  // What may be one or a list of them is shown as the list.
+  const lists = variants.flatMap(({ items }) => (items === undefined ? [] : [items]));
+  if (lists.length > 0) return lists.flatMap((items) => toRows(items, `${path}[]`));
+  const rows = variants.flatMap((variant) =>
     Object.entries(variant.properties ?? {}).flatMap(([name, property]) => {
       const key = path === '' ? name : `${path}.${name}`;
-      const inner = [...toRows(property, key), ...(property.items === undefined ? [] : toRows(property.items, `${key}[]`))];
+      const inner = toRows(property, key);
       const isBareSection = inner.length > 0 && property['description'] === undefined;
-      return isBareSection ? inner : [toRow(key, property, variant), ...inner];
+      const isOneOfSeveral = variants.some(({ properties }) => properties !== undefined && !(name in properties));
+      return isBareSection ? inner : [toRow(key, property, isOneOfSeveral ? {} : variant), ...inner];
     }),
   );
+  // Variants may share some of their keys.
+  return rows.filter(({ key }, index) => rows.findIndex((row) => row.key === key) === index);
+}
+
+function toVariants(schema: JsonSchema): readonly JsonSchema[] {
+  return schema.anyOf === undefined ? [schema] : schema.anyOf.flatMap(toVariants);
 }
 
 function toRow(key: string, schema: JsonSchema, parent: JsonSchema): Row {

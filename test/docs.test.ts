@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
+import { parseConfig } from '../src/config/load.ts';
+import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
 import { DEDUP_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
@@ -41,6 +43,17 @@ describe('the docs', () => {
   test('show the config as the schema has it', () => {
     expect(read('docs/config.md')).toBe(renderConfigPage());
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
+  });
+
+  test.each(['README.md', 'docs/forward-auth.md'])('show configs in %s that the gate takes', (page) => {
+    const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
+    const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity):/m.test(text));
+    expect(configs.length).toBeGreaterThan(0);
+    for (const text of configs) {
+      const route = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';
+      const { problems } = parseConfig('gate.yaml', text.includes('routes:') ? text : text + route, systemClock);
+      expect(problems.filter(({ severity }) => severity === 'error')).toEqual([]);
+    }
   });
 
   test('name only files and npm scripts that exist', () => {

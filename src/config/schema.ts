@@ -3,8 +3,9 @@ import { z } from 'zod';
 import { AMBIGUOUS_FORMS } from '../core/target.ts';
 import { authz } from './authz-schema.ts';
 import { basic } from './basic-schema.ts';
+import { identity, webhookKey } from './key-schema.ts';
 import { proxy } from './proxy-schema.ts';
-import { addressRange, count, duration, envName, filePath, instant, listenAddress, NAME, size, upstream } from './scalars.ts';
+import { addressRange, count, duration, listenAddress, size, upstream } from './scalars.ts';
 import { store } from './store-schema.ts';
 import { clientCertificate, listenTls } from './tls-schema.ts';
 
@@ -13,32 +14,6 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** Route names become header values, metric labels, challenge realms and store keys. */
 const ROUTE_NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
 const MEDIA_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/;
-
-const encoding = z
-  .enum(['utf8', 'base64', 'hex'])
-  .optional()
-  .describe('How the secret is written. Left out: whsec_ and base64, or whpk_ and base64 for a public key.');
-const secretSource = z
-  .union(
-    [
-      z.strictObject({ env: envName.describe('Environment variable that holds the secret.'), encoding }),
-      z.strictObject({
-        file: filePath.describe('File that holds the secret, watched for changes. Relative paths count from the config file.'),
-        encoding,
-      }),
-    ],
-    { error: 'expected { env: NAME } or { file: PATH }; a secret never stands in the config itself' },
-  )
-  .describe('Where the secret comes from: { env: NAME } or { file: PATH }.');
-
-const key = z.strictObject({
-  name: z
-    .string()
-    .regex(NAME, 'a key name is 1 to 64 letters, digits, dots, dashes and underscores')
-    .describe('Shown in logs, metrics and the Sidegate-Key header.'),
-  secret: secretSource,
-  notAfter: instant().optional().describe('The key is not accepted from this instant on.'),
-});
 
 const dedup = z
   .strictObject({
@@ -63,7 +38,7 @@ const dedup = z
 const webhook = z.strictObject({
   scheme: z.literal('standard-webhooks').default('standard-webhooks').describe('Signature scheme.'),
   keys: z
-    .array(key)
+    .array(webhookKey)
     .min(1, 'a webhook route needs a key')
     .describe('Tried in order; for a rotation list the new and the old one.'),
   tolerance: duration().prefault('5m').describe('How far the timestamp may lie in the past or the future.'),
@@ -168,7 +143,7 @@ const limits = z
     maxHeaderBytes: size().prefault('16Ki').describe('Largest request head.'),
     maxHeaderFields: count.default(100).describe('Most header fields of a request.'),
     maxTarget: size().prefault('8Ki').describe('Longest request target.'),
-    maxConnections: count.default(1_024).describe('Open connections on the data port; further ones are closed.'),
+    maxConnections: count.default(1_024).describe('Open connections on each port but the admin port; further ones are closed.'),
     maxInFlight: count.default(256).describe('Requests with the apps at once.'),
     maxQueued: z.int().min(0).max(1_000_000).default(256).describe('Verified requests that may wait for a place.'),
     queueTimeout: duration().prefault('5s').describe('How long a request may wait for a place.'),
@@ -228,17 +203,7 @@ export const ConfigSchema = z.strictObject({
     .prefault({}),
   proxy: proxy.optional().describe('A forward proxy on a port of its own. Left out: none.'),
   authz: authz.optional().describe('A forward-auth endpoint on a port of its own. Left out: none.'),
-  identity: z
-    .strictObject({
-      algorithm: z
-        .enum(['hmac-sha256', 'ed25519'])
-        .default('hmac-sha256')
-        .describe(
-          'A secret that gate and app share, or a private key whose public half /identity/jwks.json on the admin port gives out.',
-        ),
-      key: key.omit({ notAfter: true }).describe('What signs; a file is watched, and taken up when it changes.'),
-      ttl: duration().prefault('60s').describe('How long a token is good.'),
-    })
+  identity: identity
     .optional()
     .describe(
       'Sign each forwarded request by Sidegate-Identity, so that the app can check that it passed the gate. Left out: not signed.',

@@ -129,7 +129,11 @@ export function createGateFamilies(registers: Registry[]) {
       help: 'Verified requests that wait for a place.',
       registers,
     }),
-    connections: new GaugeFamily({ name: 'sidegate_connections', help: 'Open connections on the data port.', registers }),
+    connections: new GaugeFamily({
+      name: 'sidegate_connections',
+      help: 'Open connections on all ports but the admin port.',
+      registers,
+    }),
     passwordChecks: new CounterFamily({
       name: 'sidegate_password_checks_total',
       help: 'Credentials judged: known from before (hit), by a hash (miss), or by the hash of a request that sent the same (joined).',

@@ -1,0 +1,46 @@
+/** The schema of keys: those that senders sign with, and the one that the gate signs with. */
+import { z } from 'zod';
+import { duration, envName, filePath, instant, NAME } from './scalars.ts';
+
+const keyName = z.string().regex(NAME, 'a key name is 1 to 64 letters, digits, dots, dashes and underscores');
+
+/** `leftOut`: what a secret is whose encoding is not told. */
+function secretSource(leftOut: string) {
+  const encoding = z.enum(['utf8', 'base64', 'hex']).optional().describe(`How the secret is written. Left out: ${leftOut}`);
+  return z
+    .union(
+      [
+        z.strictObject({ env: envName.describe('Environment variable that holds the secret.'), encoding }),
+        z.strictObject({
+          file: filePath.describe('File that holds the secret, watched for changes. Relative paths count from the config file.'),
+          encoding,
+        }),
+      ],
+      { error: 'expected { env: NAME } or { file: PATH }; a secret never stands in the config itself' },
+    )
+    .describe('Where the secret comes from: { env: NAME } or { file: PATH }.');
+}
+
+/** A key that deliveries are verified by. */
+export const webhookKey = z.strictObject({
+  name: keyName.describe('Shown in logs, metrics and the Sidegate-Key header.'),
+  secret: secretSource('whsec_ and base64, or whpk_ and base64 for a public key.'),
+  notAfter: instant().optional().describe('The key is not accepted from this instant on.'),
+});
+
+/** How forwarded requests are signed. */
+export const identity = z.strictObject({
+  algorithm: z
+    .enum(['hmac-sha256', 'ed25519'])
+    .default('hmac-sha256')
+    .describe(
+      'A secret that gate and app share, or a private key whose public half /identity/jwks.json on the admin port gives out.',
+    ),
+  key: z
+    .strictObject({
+      name: keyName.describe('The `kid` of tokens by a shared secret; those of a private key have its thumbprint there.'),
+      secret: secretSource('for HMAC its bytes as they are; Ed25519 takes a private key in PEM.'),
+    })
+    .describe('What signs; a file is watched, and taken up when it changes.'),
+  ttl: duration().prefault('60s').describe('How long a token is good.'),
+});
