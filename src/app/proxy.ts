@@ -79,6 +79,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
         createBasicAuthGate(
           { realm, as: 'proxy', requireTls, latin1, limit: limit === 'off' ? undefined : limit },
           {
+            clock,
             verifier: () => realms.verifier(realm),
             attempts,
             onUsed: ({ source }) => routeMetrics.keyUsed(source, clock.now()),

@@ -100,6 +100,7 @@ function buildBasicGate(basic: BasicConfig, metrics: RouteMetrics, parts: RouteP
   return createBasicAuthGate(
     { realm, as: 'origin', requireTls, latin1, limit: limit === 'off' ? undefined : limit },
     {
+      clock: parts.clock,
       verifier: () => parts.realms.verifier(realm),
       attempts: parts.attempts,
       onUsed: ({ source }) => metrics.keyUsed(source, parts.clock.now()),

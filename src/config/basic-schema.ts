@@ -69,7 +69,7 @@ export const basic = z.strictObject({
             .min(1)
             .default(['client', 'user'])
             .describe('Whose attempts are counted: those of one client address, those at one user name.'),
-          ban: duration().prefault('5m').describe('How long no further attempt is looked at (429).'),
+          ban: duration().prefault('5m').describe('How long no further attempt is looked at (429, a tenth of a second late).'),
         })
         .prefault({}),
     ])

@@ -1,5 +1,6 @@
 /** Did the client prove by HTTP Basic who it is? (RFC 7617) */
 import { hash } from 'node:crypto';
+import type { Clock, Milliseconds } from '../core/clock.ts';
 import type { Exchange } from '../core/exchange.ts';
 import { type Reason, refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
@@ -27,6 +28,7 @@ export interface BasicAuthOptions extends BasicOptions {
 
 /** What the gate stands on. */
 export interface BasicAuthParts {
+  readonly clock: Clock;
   /** Who knows the realm's users now. */
   readonly verifier: () => Verifier;
   readonly attempts: Attempts;
@@ -42,12 +44,20 @@ const REASONS: Readonly<Record<CredentialsProblem, Reason>> = {
   too_long: 'malformed_credentials',
 };
 const UNLIMITED: AttemptBudget = { take: async () => 0, refund: async () => undefined };
+/**
+ * How long who is banned waits for the answer: whoever guesses on as fast as answers come would otherwise take the event loop from
+ * everybody else, at 0.2 ms for each (bench/RESULTS-basic.md).
+ */
+const HELD_MS: Milliseconds = 100;
+/** So many may be held; beyond them the answer comes at once. */
+const MOST_HELD = 1_000;
 /** The network that one subscriber gets: an attacker has all of its addresses. */
 const IPV6_GROUPS = 4;
 
 /** Builds the gate; it writes `facts.user`. Whatever is wrong with a credential, the sender gets the same answer. */
 export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthParts): Gate {
-  const { verifier, attempts, onUsed } = parts;
+  const { clock, verifier, attempts, onUsed } = parts;
+  let held = 0;
   const isProxy = options.as === 'proxy';
   const field = isProxy ? 'proxy-authorization' : 'authorization';
   const code = isProxy ? 'proxy_credentials_required' : 'credentials_required';
@@ -64,11 +74,21 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
     return { take: () => attempts.take(keys, limit), refund: () => attempts.refund(keys, limit) };
   };
 
+  const hold = async (): Promise<void> => {
+    if (held >= MOST_HELD) return;
+    held++;
+    await new Promise<void>((resolve) => {
+      clock.after(HELD_MS, resolve);
+    });
+    held--;
+  };
+
   const verify = async (exchange: Exchange, credentials: BasicCredentials): Promise<Verdict> => {
     const fit = await verifier().verify(credentials, toBudget(exchange, credentials.user));
     if (fit === undefined) return refuse(code, 'bad_credentials');
     if (!('notChecked' in fit)) return pass(exchange, credentials.user, fit);
     if (fit.notChecked === 'busy') return refuse('too_many_attempts', 'hash_queue_full');
+    await hold();
     return { code: 'too_many_attempts', reason: 'banned', retryAfterSeconds: Math.ceil(fit.left / 1000) };
   };
 
