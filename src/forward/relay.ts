@@ -46,6 +46,7 @@ export class Relay implements AnswerListener {
   /** All of the content, where it is small and came at once. */
   #whole: Buffer | undefined;
   #hasContent = false;
+  #contentBytes = 0;
   /** Where another protocol was granted. */
   #upgrade: UpgradeWish | undefined;
   #onClosed: () => void = () => undefined;
@@ -136,6 +137,7 @@ export class Relay implements AnswerListener {
 
   onData(chunk: Buffer, giveBack?: GiveBack): boolean {
     if (this.#upgrade !== undefined) return this.#passOn(this.#upgrade, chunk);
+    this.#contentBytes += chunk.length;
     // A sender that left does not abort the app's work: the rest of the answer is read and thrown away.
     if (!this.#canWrite()) return true;
     this.#hasContent = true;
@@ -159,7 +161,7 @@ export class Relay implements AnswerListener {
     // For node:http an answer that was ended is over, and its connection idle: one of these is closed at once when the gate stops.
     if (this.#isWaiting) this.#response.once('drain', () => this.#end(trailers));
     else this.#end(trailers);
-    this.#resolve({ kind: 'answered', status: this.#status, upstreamMs: this.#elapsed() });
+    this.#resolve({ kind: 'answered', status: this.#status, contentBytes: this.#contentBytes, upstreamMs: this.#elapsed() });
   }
 
   onFailure(failure: UpstreamFailure): void {
@@ -170,7 +172,7 @@ export class Relay implements AnswerListener {
     const upstreamMs = this.#elapsed();
     if (this.#status !== 0) {
       this.#response.destroy();
-      return this.#resolve({ kind: 'broken', status: this.#status, failure, upstreamMs });
+      return this.#resolve({ kind: 'broken', status: this.#status, contentBytes: this.#contentBytes, failure, upstreamMs });
     }
     const [code, reason] = REFUSAL_OF[failure.kind];
     this.#resolve({ kind: 'failed', refusal: refuse(code, reason, failure.detail), failure, upstreamMs });
@@ -228,7 +230,7 @@ export class Relay implements AnswerListener {
     // Half an answer cannot be followed by a refusal.
     if (status !== 0) this.#response.destroy();
     const refusal = status !== 0 || this.#response.destroyed ? undefined : toSenderRefusal(reason);
-    this.#resolve({ kind: 'aborted', status, refusal, upstreamMs: this.#elapsed() });
+    this.#resolve({ kind: 'aborted', status, contentBytes: this.#contentBytes, refusal, upstreamMs: this.#elapsed() });
   }
 
   #resolve(outcome: ForwardOutcome): void {

@@ -140,6 +140,8 @@ export class ProxyHouse {
       if (outcome.kind !== 'failed' || outcome.failure.kind !== 'connect') break;
     }
     if (outcome === undefined) throw new Error('the destination has no address');
+    const bytesReceived = 'contentBytes' in outcome ? (outcome.contentBytes ?? 0) : 0;
+    this.#parts.metrics.proxyBytes(facts.way?.rule ?? '', { bytesSent: admitted.exchange.body.received, bytesReceived });
     const refusal = 'refusal' in outcome ? outcome.refusal : undefined;
     return refusal === undefined ? { outcome } : { outcome, refusal };
   }

@@ -142,7 +142,7 @@ export function createGateFamilies(registers: Registry[]) {
     }),
     proxyBytes: new CounterFamily({
       name: 'sidegate_proxy_bytes_total',
-      help: 'Bytes through tunnels of the forward proxy, by the rule that allowed the destination.',
+      help: 'Bytes through the forward proxy: of tunnels, and the content of other requests and answers; by the rule that let them through.',
       labelNames: ['rule', 'direction'],
       registers,
     }),

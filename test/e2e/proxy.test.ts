@@ -119,6 +119,15 @@ describe('curl', () => {
     expect(app.received).toHaveLength(1);
   });
 
+  test('has the content of both ways counted by the rule that let it through', async () => {
+    await start();
+    expect(await curl(...USER, '-d', 'hello', appUrl())).toBe('handled 200 000');
+    const rule = `app.example:${app.port}`;
+    await until(() => gate.log().some((line) => line['status'] === 200));
+    expect(await gate.metric(`sidegate_proxy_bytes_total{rule="${rule}",direction="sent"}`)).toBe(5);
+    expect(await gate.metric(`sidegate_proxy_bytes_total{rule="${rule}",direction="received"}`)).toBe('handled'.length);
+  });
+
   test('tunnels TLS by CONNECT, end to end', async () => {
     await start();
     const url = `https://secure.example:${port(secure)}/`;
