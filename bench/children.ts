@@ -89,7 +89,8 @@ export async function findFreePort(): Promise<number> {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
-function isOpen(port: number): Promise<boolean> {
+/** Does something take connections there? */
+export function isOpen(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1');
     socket.once('connect', () => {

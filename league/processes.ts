@@ -1,8 +1,7 @@
 /** Starts the servers of the league, waits until they serve, and ends each by its own handle. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { connect } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
-import { end } from '../bench/children.ts';
+import { end, isOpen } from '../bench/children.ts';
 
 const START_WITHIN_MS = 15_000;
 const LOOK_EVERY_MS = 20;
@@ -46,15 +45,4 @@ export async function startServer(
     await pause(LOOK_EVERY_MS);
   }
   return { isAlive, stop: () => end(child) };
-}
-
-function isOpen(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1');
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once('error', () => resolve(false));
-  });
 }

@@ -2,19 +2,12 @@
 import type { IdentityConfig } from '../config/config.ts';
 import { readSecret } from '../config/secrets.ts';
 import { type IdentityKey, parseIdentityKey } from '../forward/identity-token.ts';
-
-/** Trouble with the key; never holds it. */
-export interface IdentityTrouble {
-  readonly severity: 'error' | 'warning';
-  readonly path: string;
-  readonly message: string;
-  readonly hint?: string;
-}
+import type { Trouble } from './trouble.ts';
 
 /** What reading gave; with an error among the troubles there is no key. */
 export interface IdentityRead {
   readonly key: IdentityKey | undefined;
-  readonly troubles: readonly IdentityTrouble[];
+  readonly troubles: readonly Trouble[];
 }
 
 const PATH = 'identity.key.secret';

@@ -4,16 +4,12 @@ import { readSecret } from '../config/secrets.ts';
 import type { KeySet } from '../gates/key-ring.ts';
 import { SCHEMES } from '../schemes/catalogue.ts';
 import type { VerifyKey } from '../schemes/scheme.ts';
+import type { Trouble } from './trouble.ts';
 
 /** Trouble with one key's secret; never holds the secret. */
-export interface KeyTrouble {
-  readonly severity: 'error' | 'warning';
-  /** Config path, for example `routes.0.webhook.keys.1.secret`. */
-  readonly path: string;
+export interface KeyTrouble extends Trouble {
   readonly route: string;
   readonly key: string;
-  readonly message: string;
-  readonly hint?: string;
 }
 
 /** What reading a route's secrets gave. */

@@ -8,7 +8,6 @@ import { createForwarder } from '../forward/forwarder.ts';
 import { createUpstream } from '../forward/pool.ts';
 import { ProxyHeaderPolicy } from '../forward/proxy-headers.ts';
 import { ProxyHouse } from '../gatehouse/proxy-house.ts';
-import { createBasicAuthGate } from '../gates/basic-auth.ts';
 import { createDestinationGate } from '../gates/destination.ts';
 import { ProxyServer } from '../listen/proxy-server.ts';
 import type { TlsContexts } from '../listen/tls.ts';
@@ -19,6 +18,7 @@ import type { Attempts } from '../store/attempts.ts';
 import { type DestinationRule, parseRule } from '../tunnel/destination.ts';
 import { type Resolve, systemResolve } from '../tunnel/dial.ts';
 import { OwnPorts } from '../tunnel/own-ports.ts';
+import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { Realms } from './realms.ts';
 import type { DrainedProxy } from './shutdown.ts';
 
@@ -50,19 +50,17 @@ export interface ForwardProxy extends DrainedProxy {
 
 /** What the proxy counts before its first request. */
 export function toProxyLabels({ basic }: ProxyConfig): RouteLabels {
-  const keys = basic.users?.map((source, index) => source.name ?? String(index + 1)) ?? [];
-  return { name: NAME, scheme: 'basic', keys, methods: ['CONNECT', 'GET', 'POST'] };
+  return { name: NAME, scheme: 'basic', keys: toSourceLabels(basic), methods: ['CONNECT', 'GET', 'POST'] };
 }
 
 /** Builds it; its realm must be among those that were taken over, and its labels among the metrics'. */
 export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy {
-  const { clock, logger, metrics, limits, realms, attempts, tls } = parts;
+  const { clock, logger, metrics, limits, tls } = parts;
   const { basic, requireTls, timeout, idleTimeout, maxDuration, connectTimeout } = config;
   const routeMetrics = metrics.route(NAME);
   const pseudonym = `sidegate-${randomBytes(6).toString('hex')}`;
   const policy = new ProxyHeaderPolicy(pseudonym);
   const rules = config.allow.map((text) => parseRule(text) as DestinationRule);
-  const { realm, latin1, limit } = basic;
   const own = new OwnPorts();
   const house = new ProxyHouse({
     clock,
@@ -70,21 +68,13 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     metrics,
     routeMetrics,
     pseudonym,
-    challenge: toBasicChallenge(realm),
+    challenge: toBasicChallenge(basic.realm),
     limits: { idleTimeout, maxDuration, connectTimeout },
     guard: {
       name: NAME,
       isOpen: false,
       gates: [
-        createBasicAuthGate(
-          { realm, as: 'proxy', requireTls, latin1, limit: limit === 'off' ? undefined : limit },
-          {
-            clock,
-            verifier: () => realms.verifier(realm),
-            attempts,
-            onUsed: ({ source }) => routeMetrics.keyUsed(source, clock.now()),
-          },
-        ),
+        buildBasicGate({ ...basic, requireTls }, 'proxy', routeMetrics, parts),
         createDestinationGate({ rules, denyPrivate: config.denyPrivate, resolve: parts.resolve ?? systemResolve, own }),
       ],
     },

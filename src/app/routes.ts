@@ -1,5 +1,5 @@
 /** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
-import { type BasicConfig, type Config, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
+import { type Config, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
@@ -8,7 +8,6 @@ import type { IdentitySigner } from '../forward/identity-token.ts';
 import { HeaderPolicy } from '../forward/request-headers.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { HouseRoute } from '../gatehouse/gatehouse.ts';
-import { createBasicAuthGate } from '../gates/basic-auth.ts';
 import { createClientCertificateGate } from '../gates/client-certificate.ts';
 import { createContentGate } from '../gates/content.ts';
 import { createDedupGate, type WaitingRoom } from '../gates/dedup.ts';
@@ -24,6 +23,7 @@ import type { RouteMetrics } from '../observe/route-metrics.ts';
 import { SCHEMES } from '../schemes/catalogue.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
+import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { Realms } from './realms.ts';
 
 /** What routes share, across reloads. */
@@ -41,7 +41,7 @@ export interface RouteParts {
 /** What a route counts before its first request. */
 export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabels {
   const { name, webhook, basic } = route;
-  const sources = basic?.users?.map((source, index) => source.name ?? String(index + 1)) ?? [];
+  const sources = basic === undefined ? [] : toSourceLabels(basic);
   const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
   const keys = [...(webhook?.keys.map((key) => key.name) ?? []), ...sources];
   return { name, scheme, keys, methods: methodsOf(route), authz: authz !== undefined };
@@ -62,7 +62,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     gates: [
       ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
       ...(webhook === undefined ? [] : [createContentGate(webhook)]),
-      ...(basic === undefined ? [] : [buildBasicGate(basic, metrics, parts)]),
+      ...(basic === undefined ? [] : [buildBasicGate(basic, 'origin', metrics, parts)]),
       ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
     ],
     isOpen: config.allow === 'anyone',
@@ -93,19 +93,6 @@ function toChallenges({ name, basic, webhook }: RouteConfig): string[] {
     // Config admits only names that need no escaping in a quoted-string (RFC 9110 §5.6.4).
     ...(webhook === undefined ? [] : [`Webhook-Signature realm="${name}"`]),
   ];
-}
-
-function buildBasicGate(basic: BasicConfig, metrics: RouteMetrics, parts: RouteParts): Gate {
-  const { realm, requireTls, latin1, limit } = basic;
-  return createBasicAuthGate(
-    { realm, as: 'origin', requireTls, latin1, limit: limit === 'off' ? undefined : limit },
-    {
-      clock: parts.clock,
-      verifier: () => parts.realms.verifier(realm),
-      attempts: parts.attempts,
-      onUsed: ({ source }) => metrics.keyUsed(source, parts.clock.now()),
-    },
-  );
 }
 
 /** Cheap and header-only first; nothing touches the store before the signature holds. */

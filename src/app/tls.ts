@@ -3,19 +3,12 @@ import type { ListenTlsConfig } from '../config/config.ts';
 import { readTlsFiles } from '../config/tls-files.ts';
 import type { Clock } from '../core/clock.ts';
 import { findTlsProblems, type TlsSettings } from '../listen/tls.ts';
-
-/** Trouble with a file. */
-export interface TlsTrouble {
-  readonly severity: 'error' | 'warning';
-  readonly path: string;
-  readonly message: string;
-  readonly hint?: string;
-}
+import type { Trouble } from './trouble.ts';
 
 /** What the files gave; not to be used with an error among the troubles. */
 export interface TlsRead {
   readonly settings: TlsSettings;
-  readonly troubles: readonly TlsTrouble[];
+  readonly troubles: readonly Trouble[];
 }
 
 /** Undefined where the section is left out. `section`: its config path. */

@@ -1,18 +1,14 @@
 /** Turns the config's sources of users into sets of users, realm by realm. */
-import { type Config, realmsOf, type UserSourceConfig } from '../config/config.ts';
+import { type Config, realmsOf, toSourceName, type UserSourceConfig } from '../config/config.ts';
 import { readUserSource, toUserFiles, type UserText } from '../config/user-sources.ts';
 import { type HashOptions, type PasswordHash, parsePasswordHash } from '../credentials/password-hash.ts';
 import { UserSet, type UserSource } from '../credentials/user-set.ts';
 import { parseHtpasswd, type UserEntry } from '../credentials/users.ts';
+import type { Trouble } from './trouble.ts';
 
 /** Trouble with a source; never holds a hash or a password. */
-export interface UsersTrouble {
-  readonly severity: 'error' | 'warning';
-  /** Config path, for example `routes.0.basic.users.0`. */
-  readonly path: string;
+export interface UsersTrouble extends Trouble {
   readonly realm: string;
-  readonly message: string;
-  readonly hint?: string;
 }
 
 /** What reading a realm's sources gave; with an error among the troubles the set is not to be used. */
@@ -57,7 +53,7 @@ async function readRealm(
     // A file that was emptied by accident must not lock everybody out in silence.
     if (entries.length === 0) tell('error', `${text.where} names no user`, 'nobody could come in');
     for (const entry of entries) grade(entry, text.where, tell);
-    read.push({ name: source.name ?? String(index + 1), notAfter: source.notAfter, entries });
+    read.push({ name: toSourceName(source, index), notAfter: source.notAfter, entries });
   }
   return { realm, set: new UserSet(read), troubles, files: sources.flatMap(toUserFiles) };
 }

@@ -30,6 +30,11 @@ export type ProxyConfig = NonNullable<Config['proxy']>;
 /** Of any port; only the data port says whether it speaks HTTP/2. */
 export type ListenTlsConfig = NonNullable<ProxyConfig['tls']> & { readonly http2?: boolean };
 
+/** What a source of users is called in logs and metrics. */
+export function toSourceName({ name }: UserSourceConfig, index: number): string {
+  return name ?? String(index + 1);
+}
+
 const WEBHOOK_METHODS = ['POST'];
 /** Not TRACE, which shows a request's credentials to whoever made it (RFC 9110 §9.3.8). */
 const USUAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];

@@ -48,6 +48,13 @@ export class HeaderFields {
   }
 }
 
+const TRAILERS = /(?:^|,)[\t ]*trailers[\t ]*(?:,|$)/i;
+
+/** The client takes trailers: TE is the one place that says so (RFC 9110 §6.5.1, §10.1.4). */
+export function takesTrailers(headers: HeaderFields): boolean {
+  return headers.all('te').some((line) => TRAILERS.test(line));
+}
+
 const NEITHER_LETTER_NOR_DIGIT = /[^a-z0-9]/g;
 
 /**

@@ -2,7 +2,7 @@
 import type { Admitted } from '../core/admitted.ts';
 import { toFoldedName } from '../core/headers.ts';
 import { HOP_BY_HOP } from './managed-names.ts';
-import { expectsContent, toNamedByConnection } from './request-headers.ts';
+import { addFraming, toNamedByConnection } from './request-headers.ts';
 
 /** Fields written anew; Expect was answered by us. */
 const REWRITTEN = new Set(['host', 'via', 'content-length', 'expect', 'max-forwards']);
@@ -17,8 +17,8 @@ export class ProxyHeaderPolicy {
     this.#pseudonym = pseudonym;
   }
 
-  toUpstreamHeaders({ exchange, body }: Admitted): string[] {
-    const { headers, destination, method } = exchange;
+  toUpstreamHeaders(admitted: Admitted): string[] {
+    const { headers, destination, method } = admitted.exchange;
     const { host, port } = destination as NonNullable<typeof destination>;
     const named = toNamedByConnection(headers);
     const name = host.includes(':') ? `[${host}]` : host;
@@ -32,8 +32,7 @@ export class ProxyHeaderPolicy {
     out.push('Via', [...headers.all('via'), `1.1 ${this.#pseudonym}`].join(', '));
     const forwards = toForwardsLeft(method, headers.get('max-forwards'));
     if (forwards !== undefined && forwards > 0) out.push('Max-Forwards', String(forwards - 1));
-    if (body.length === undefined) out.push('Transfer-Encoding', 'chunked');
-    else if (body.length > 0 || expectsContent(method)) out.push('Content-Length', String(body.length));
+    addFraming(out, admitted);
     out.push('Connection', 'close');
     return out;
   }

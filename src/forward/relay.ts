@@ -4,7 +4,7 @@ import type { Answer } from '../core/answer.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { ContentStream, UpgradeWish } from '../core/exchange.ts';
-import type { RawHeaders } from '../core/headers.ts';
+import { type RawHeaders, takesTrailers } from '../core/headers.ts';
 import { type Reason, type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
 import type { ForwardOutcome } from './outcome.ts';
 import type { GiveBack } from './read-buffers.ts';
@@ -19,7 +19,6 @@ const REFUSAL_OF: Readonly<Record<UpstreamFailureKind, readonly [RefusalCode, Re
 };
 const SWITCHING_PROTOCOLS = 101;
 const EARLY_HINTS = 103;
-const TAKES_TRAILERS = /(?:^|,)[\t ]*trailers[\t ]*(?:,|$)/i;
 /** How long a sender may take none of the answer. */
 const SENDER_STALL_MS = 30_000;
 
@@ -244,8 +243,7 @@ export class Relay implements AnswerListener {
 
   /** RFC 9110 §6.5.1: only to whoever says that it takes them, and only where chunks carry them. */
   #takesTrailers(): boolean {
-    const { headers } = this.#parts.admitted.exchange;
-    return this.#response.chunkedEncoding && headers.all('te').some((line) => TAKES_TRAILERS.test(line));
+    return this.#response.chunkedEncoding && takesTrailers(this.#parts.admitted.exchange.headers);
   }
 
   #elapsed(): Milliseconds {

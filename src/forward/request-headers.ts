@@ -51,7 +51,7 @@ export class HeaderPolicy {
 
   /** The field lines for the app, raw pairs in the order they are sent. */
   toUpstreamHeaders(admitted: Admitted): string[] {
-    const { exchange, body } = admitted;
+    const { exchange } = admitted;
     const { client, headers } = exchange;
     // Removed before ours are added: the other order lets a client remove ours (CVE-2026-33805).
     const named = toNamedByConnection(headers);
@@ -71,9 +71,7 @@ export class HeaderPolicy {
     // A byte sequence of structured fields (RFC 9440 §2.1).
     if (this.#context.certificate === 'forward' && client.certificate !== undefined)
       out.push('Client-Cert', `:${client.certificate.raw.toString('base64')}:`);
-    // Always framed by us, whatever the method: content without a length is the next request to the app (CVE-2026-29057).
-    if (body.length === undefined) out.push('Transfer-Encoding', 'chunked');
-    else if (body.length > 0 || expectsContent(exchange.method)) out.push('Content-Length', String(body.length));
+    addFraming(out, admitted);
     if (exchange.upgrade === undefined) out.push('Connection', 'keep-alive');
     else out.push('Connection', 'Upgrade', 'Upgrade', exchange.upgrade.protocol);
     return out;
@@ -131,7 +129,13 @@ function toVia(headers: HeaderFields): string {
   return headers.get('via') === undefined ? '1.1 sidegate' : `${headers.all('via').join(', ')}, 1.1 sidegate`;
 }
 
+/** Always by us, whatever the method: content without a length is the next request to whoever gets it (CVE-2026-29057). */
+export function addFraming(out: string[], { exchange, body }: Admitted): void {
+  if (body.length === undefined) out.push('Transfer-Encoding', 'chunked');
+  else if (body.length > 0 || expectsContent(exchange.method)) out.push('Content-Length', String(body.length));
+}
+
 /** Methods whose requests carry content by definition: 0 is said, not left open (RFC 9110 §8.6). */
-export function expectsContent(method: string): boolean {
+function expectsContent(method: string): boolean {
   return method === 'POST' || method === 'PUT' || method === 'PATCH';
 }

@@ -1,5 +1,4 @@
 /** Answers bytes that node:http cannot read as a request, and never into the middle of an answer that is under way. */
-import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -7,6 +6,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Arrival } from '../core/exchange.ts';
 import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
 import { closeBehindAnswer } from '../gatehouse/linger.ts';
+import { toArrival, toDirectClient } from './arrival.ts';
 import type { OnLimit } from './limits.ts';
 import { isAnswered } from './strict-server.ts';
 
@@ -66,11 +66,7 @@ export class ClientErrors {
   turnAway(socket: Socket, refusal: Refusal): void {
     this.#ending.add(socket);
     const { clock, toPeer, turnAwaySocket } = this.#parts;
-    const peer = toPeer(socket);
-    const scheme = 'encrypted' in socket ? 'https' : 'http';
-    const client = { address: peer, peer, viaTrustedProxy: false, scheme } as const;
-    const arrival = { requestId: randomUUID(), method: '', client, receivedAt: clock.now(), startedAt: clock.monotonic() };
-    turnAwaySocket(arrival, socket, refusal);
+    turnAwaySocket(toArrival('', toDirectClient(toPeer(socket), 'encrypted' in socket), clock), socket, refusal);
   }
 
   #toRefusal(error: NodeJS.ErrnoException): Refusal {
@@ -86,6 +82,7 @@ export class ClientErrors {
         return refuse('malformed_request', 'framing', error.code ?? 'unreadable');
     }
   }
+
   /** Bad bytes behind a request that is still at work: its own answer comes first and whole, then the connection ends. */
   #endLatest({ response, body }: Latest, socket: Duplex, error: NodeJS.ErrnoException): void {
     if (response.writableFinished) return;

@@ -1,10 +1,10 @@
 /** One HTTP/2 stream, made to look like node:http's answer. */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Answer, AnswerEvent } from '../core/answer.ts';
+import { type HeaderFields, takesTrailers } from '../core/headers.ts';
 
 /** RFC 8297. */
 const EARLY_HINTS = 103;
-const TAKES_TRAILERS = /(?:^|,)[\t ]*trailers[\t ]*(?:,|$)/i;
 
 /** What the rest of the gate writes its answer through. */
 export class Http2Answer implements Answer {
@@ -20,10 +20,10 @@ export class Http2Answer implements Answer {
   readonly #preset: OutgoingHttpHeaders = {};
   #isEnded = false;
 
-  /** `te`: the request's TE field, the one place that asks for trailers (RFC 9110 §10.1.4). */
-  constructor(stream: ServerHttp2Stream, te: string | undefined) {
+  /** `headers`: the request's. */
+  constructor(stream: ServerHttp2Stream, headers: HeaderFields) {
     this.#stream = stream;
-    this.#takesTrailers = TAKES_TRAILERS.test(te ?? '');
+    this.#takesTrailers = takesTrailers(headers);
     stream.once('wantTrailers', () => stream.sendTrailers(this.#trailers));
     // The rest of the request is not wanted (RFC 9113 §8.1), and would be paid for by the flow control of all streams.
     stream.once('finish', () => {

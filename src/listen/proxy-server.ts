@@ -1,6 +1,5 @@
 /** The forward proxy's port: CONNECT and absolute-form requests, handed on as Exchanges with a destination. */
-import { randomUUID } from 'node:crypto';
-import { type IncomingMessage, type Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -10,17 +9,17 @@ import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../core/target.ts';
-import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import { type Destination, parseDestination } from '../tunnel/destination.ts';
+import { toArrival, toDirectClient } from './arrival.ts';
 import { ClientErrors } from './client-errors.ts';
 import { RequestOrigin } from './content-origin.ts';
 import { findUnsound, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import type { ListenPhase } from './server.ts';
-import { createStrictServer, endAfterUpgradeWish, startListening } from './strict-server.ts';
+import { createStrictServer, endAfterUpgradeWish, startListening, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
-import { SocketUpgrade } from './upgrade.ts';
+import { openLastAnswer, SocketUpgrade } from './upgrade.ts';
 
 /** Where the proxy's requests go. */
 export interface ProxyHandler {
@@ -82,11 +81,7 @@ export class ProxyServer {
       this.#onConnect(request, socket, head),
     );
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#clientErrors.handle(error, socket));
-    this.#server.on('connection', (socket: Socket) => {
-      onConnections(1);
-      socket.once('close', () => onConnections(-1));
-    });
-    this.#server.on('drop', () => onLimit('connections'));
+    watchConnections(this.#server, onConnections, onLimit);
   }
 
   /** Starts to listen; rejects with the system's error. */
@@ -139,10 +134,7 @@ export class ProxyServer {
     socket.on('error', () => socket.destroy());
     // The answers that are due would come out of the tunnel.
     if (this.#clientErrors.isAtWork(socket)) return void socket.destroy();
-    const response = new ServerResponse(request);
-    response.assignSocket(socket as Socket);
-    response.shouldKeepAlive = false;
-    response.on('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
+    const response = openLastAnswer(request, socket, this.#parts.clock);
     const head = toIncomingHead(request);
     const { headers } = head;
     const arrival = this.#toArrival(request);
@@ -184,18 +176,8 @@ export class ProxyServer {
     );
   }
 
-  #toArrival(request: IncomingMessage): Arrival {
-    const { clock } = this.#parts;
-    const { socket } = request;
-    const peer = socket.remoteAddress ?? 'unknown';
-    return {
-      requestId: randomUUID(),
-      method: request.method ?? '',
-      // Nobody stands before a forward proxy whose word would count.
-      client: { address: peer, peer, viaTrustedProxy: false, scheme: 'encrypted' in socket ? 'https' : 'http' },
-      receivedAt: clock.now(),
-      startedAt: clock.monotonic(),
-    };
+  #toArrival({ method = '', socket }: IncomingMessage): Arrival {
+    return toArrival(method, toDirectClient(socket.remoteAddress ?? 'unknown', 'encrypted' in socket), this.#parts.clock);
   }
 }
 

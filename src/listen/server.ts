@@ -1,6 +1,5 @@
 /** The data port: node:http made strict, its limits set, every arrival handed to the gatehouse as an Exchange or a refusal. */
-import { randomUUID } from 'node:crypto';
-import { type IncomingMessage, type Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -10,9 +9,9 @@ import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
-import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import { AddressRanges } from './address-ranges.ts';
 import { AnnouncedPeers } from './announced-peers.ts';
+import { toArrival } from './arrival.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { ClientCertificates } from './client-certificates.ts';
 import { ClientErrors } from './client-errors.ts';
@@ -22,9 +21,9 @@ import { type Http2Request, Http2Sessions } from './http2.ts';
 import { Http2Answer } from './http2-answer.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
-import { createStrictServer, divert, endAfterUpgradeWish, startListening } from './strict-server.ts';
+import { createStrictServer, divert, endAfterUpgradeWish, startListening, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
-import { isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
+import { isRelayedUpgrade, openLastAnswer, SocketUpgrade } from './upgrade.ts';
 
 /** Where arrivals go; the gatehouse is one. */
 export interface ArrivalHandler {
@@ -158,19 +157,12 @@ export class ListenServer {
       this.#parts.handler.turnAwaySocket(arrival, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
     this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#clientErrors.handle(error, socket));
-    this.#server.on('connection', (socket: Socket) => {
-      onConnections(1);
-      socket.once('close', () => onConnections(-1));
-    });
-    this.#server.on('drop', () => onLimit('connections'));
+    watchConnections(this.#server, onConnections, onLimit);
   }
 
   /** Node hands over the bare socket; what is not granted is answered on it like any request, and is the last thing on it. */
   #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const response = new ServerResponse(request);
-    response.assignSocket(socket as Socket);
-    response.shouldKeepAlive = false;
-    response.on('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
+    const response = openLastAnswer(request, socket, this.#parts.clock);
     socket.on('error', () => socket.destroy());
     this.#onRequest(request, response, false, new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head));
   }
@@ -186,7 +178,7 @@ export class ListenServer {
 
   #onHttp2Request({ head, headBytes, origin, stream }: Http2Request): void {
     const { handler, limits, onLimit } = this.#parts;
-    const response = new Http2Answer(stream, head.headers.get('te'));
+    const response = new Http2Answer(stream, head.headers);
     if (headBytes > limits.maxHeaderBytes) {
       onLimit('header_bytes');
       return handler.turnAway(this.#toArrival(head), response, refuse('header_too_large', 'header_too_large'));
@@ -228,17 +220,10 @@ export class ListenServer {
   }
 
   #toArrival({ method, headers, socket }: IncomingHead): Arrival {
-    const { clock } = this.#parts;
     const seen = this.#resolveClient(this.#toPeer(socket), 'encrypted' in socket, headers);
     const certificate = this.#certificates?.find(socket);
     const client = certificate === undefined ? seen : { ...seen, certificate };
-    return {
-      requestId: randomUUID(),
-      method,
-      client,
-      receivedAt: clock.now(),
-      startedAt: clock.monotonic(),
-    };
+    return toArrival(method, client, this.#parts.clock);
   }
 }
 

@@ -4,6 +4,7 @@ import { createServer as createTlsServer, type Server as TlsServer } from 'node:
 import type { AddressInfo, Socket } from 'node:net';
 import type { LimitsConfig } from '../config/config.ts';
 import type { SocketAddress } from '../config/scalars.ts';
+import type { OnLimit } from './limits.ts';
 import type { TlsContexts } from './tls.ts';
 
 const UPGRADE_OPTION = /(?:^|,)[\t ]*upgrade[\t ]*(?:,|$)/i;
@@ -50,6 +51,15 @@ export function divert<S extends Socket>(
       for (const listener of own) Reflect.apply(listener, server, [socket]);
     });
   });
+}
+
+/** Tells of each connection that opens or closes, and of those that are too many. */
+export function watchConnections(server: Server | TlsServer, onConnections: (delta: 1 | -1) => void, onLimit: OnLimit): void {
+  server.on('connection', (socket: Socket) => {
+    onConnections(1);
+    socket.once('close', () => onConnections(-1));
+  });
+  server.on('drop', () => onLimit('connections'));
 }
 
 /**

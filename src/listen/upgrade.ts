@@ -1,8 +1,11 @@
 /** A connection that asks for another protocol, most often WebSocket: held until the app grants it. */
-import type { ServerResponse } from 'node:http';
+import { type IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { Clock } from '../core/clock.ts';
 import type { ContentConsumer, ContentStream, UpgradeWish } from '../core/exchange.ts';
 import type { RawHeaders } from '../core/headers.ts';
+import { closeBehindAnswer } from '../gatehouse/linger.ts';
 
 /** HTTP/2 in clear text, which is not spoken here: the request goes on as it is, as the RFC allows. */
 const NOT_RELAYED = /(?:^|,)[\t ]*h2c?[\t ]*(?:,|$)/i;
@@ -10,6 +13,15 @@ const NOT_RELAYED = /(?:^|,)[\t ]*h2c?[\t ]*(?:,|$)/i;
 /** Is this a wish that can be passed on? Others are served as if it had not been said (RFC 9110 §7.8). */
 export function isRelayedUpgrade(method: string | undefined, protocol: string | undefined): boolean {
   return method === 'GET' && protocol !== undefined && !NOT_RELAYED.test(protocol);
+}
+
+/** An answer on a connection that node:http has let go of: the last thing on it, unless the wish is granted instead. */
+export function openLastAnswer(request: IncomingMessage, socket: Duplex, clock: Clock): ServerResponse {
+  const response = new ServerResponse(request);
+  response.assignSocket(socket as Socket);
+  response.shouldKeepAlive = false;
+  response.on('finish', () => closeBehindAnswer(socket as Socket, clock));
+  return response;
 }
 
 /** The wish behind a node:http upgrade event. */
