@@ -1,6 +1,6 @@
 /** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
 import { type Config, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
-import type { Clock } from '../core/clock.ts';
+import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
 import type { IdentityContext } from '../forward/identity.ts';
@@ -20,7 +20,7 @@ import { createTimestampGate } from '../gates/timestamp.ts';
 import type { RouteLabels } from '../observe/families.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
-import { SCHEMES } from '../schemes/catalogue.ts';
+import { compileScheme } from '../schemes/compile.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
@@ -61,7 +61,9 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     match: { ...config.match, methods: methodsOf(config) },
     gates: [
       ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
-      ...(webhook === undefined ? [] : [createContentGate(webhook)]),
+      ...(webhook === undefined
+        ? []
+        : [createContentGate({ ...webhook, allowQuery: webhook.allowQuery || webhook.description.signed.includes('url') })]),
       ...(basic === undefined ? [] : [buildBasicGate(basic, 'origin', metrics, parts)]),
       ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
     ],
@@ -103,11 +105,12 @@ function buildWebhookGates(
   metrics: RouteMetrics,
   parts: RouteParts,
 ): Gate[] {
-  const scheme = SCHEMES[webhook.scheme];
-  const { maxBody, tolerance, allowDotInId } = webhook;
+  const scheme = compileScheme(webhook.description);
+  const { maxBody, tolerance, allowDotInId, publicUrl = '' } = webhook;
+  const recency = { tolerance, onSkew: (skew: Milliseconds) => metrics.skew(skew) };
   const gates = [
-    createTimestampGate(scheme, { tolerance, allowDotInId, onSkew: (skew) => metrics.skew(skew) }),
-    createSignatureGate(scheme, ring, { maxBody, onKeyUsed: (key, at) => metrics.keyUsed(key, at) }),
+    createTimestampGate(scheme, { ...recency, allowDotInId }),
+    createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed: (key, at) => metrics.keyUsed(key, at) }),
   ];
   if (webhook.envelope.requireMatchingId) gates.push(createEnvelopeGate());
   if (webhook.dedup !== 'off') {

@@ -64,26 +64,38 @@ export interface RequestBody {
 
 /** One signature of the header's list, decoded. */
 export interface ParsedSignature {
-  readonly version: string;
+  readonly algorithm: string;
   readonly bytes: Buffer;
 }
 
 /** What the signature headers say, before anything is verified. */
 export interface SignedHead {
-  /** The delivery's id as signed. */
-  readonly id: string;
-  /** The timestamp's own text, which is what was signed. */
-  readonly timestampText: string;
-  readonly timestamp: EpochMilliseconds;
+  /** The delivery's id; undefined where no header has one. */
+  readonly id: string | undefined;
+  /** The timestamp's own text, which is what was signed; undefined where no header has one. */
+  readonly timestampText: string | undefined;
+  readonly timestamp: EpochMilliseconds | undefined;
   /** The signatures to check, already decoded and counted. */
   readonly signatures: readonly ParsedSignature[];
 }
 
+/** Which event a verified delivery is. */
+export interface EventIdentity {
+  /** Shown to operators, and what `forget` takes; undefined where the sender gives none and signs nothing. */
+  readonly id: string | undefined;
+  /** Of all that was signed, where the signature does not cover the id: whoever holds one delivery could give it another. */
+  readonly digest?: string;
+  /** Undefined where the sender signs none. */
+  readonly timestamp: EpochMilliseconds | undefined;
+}
+
+/** What stands for an id where the sender gives none. */
+export function toDigestId(digest: string): string {
+  return `sha256-${digest}`;
+}
+
 /** A delivery whose signature held. */
-export interface VerifiedDelivery {
-  /** The verified id, the only one that dedup may go by. */
-  readonly id: string;
-  readonly timestamp: EpochMilliseconds;
+export interface VerifiedDelivery extends EventIdentity {
   /** The configured name of the key that matched. */
   readonly keyName: string;
   /** The raw bytes that were signed. */

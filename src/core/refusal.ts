@@ -76,6 +76,7 @@ export type Reason =
   | 'destination_not_public'
   | 'loop'
   | 'duplicate'
+  | 'replayed_under_new_id'
   | 'in_progress'
   | 'waiters_full'
   | 'envelope_mismatch'

@@ -61,7 +61,9 @@ function toFacts(departure: Departure, durationMs: number): Omit<RequestLine, ke
     client: arrival.client.address,
     bytesIn: exchange?.body.received ?? 0,
     durationMs,
-    ...(delivery === undefined ? undefined : { key: delivery.keyName, webhookId: delivery.id }),
+    ...(delivery === undefined
+      ? undefined
+      : { key: delivery.keyName, ...(delivery.id === undefined ? undefined : { webhookId: delivery.id }) }),
     ...(exchange?.facts.user === undefined ? undefined : { user: exchange.facts.user }),
     ...(exchange?.facts.certificateName === undefined ? undefined : { certificate: exchange.facts.certificateName }),
     ...(outcome === undefined ? undefined : { upstreamMs: outcome.upstreamMs }),
