@@ -52,6 +52,7 @@ export interface GateAddresses {
 }
 
 const FLUSH_INTERVAL_MS = 1_000;
+const OBSERVED = 'this route lets everything through, and only tells what it would have refused; mode: enforce ends that';
 
 /** A gate from start to stop. */
 export class Gate {
@@ -198,7 +199,7 @@ export class Gate {
 
   /** Makes a config the one that serves: in one turn, so no request sees half of it. */
   #take(ready: Ready): void {
-    const { clock } = this.#surroundings;
+    const { clock, logger } = this.#surroundings;
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
     const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
@@ -223,6 +224,8 @@ export class Gate {
       return buildRoute(route, ring, pools[index] as (typeof pools)[number], parts);
     });
     this.#gatehouse.swap(routes);
+    for (const { name, mode } of config.routes)
+      if (mode === 'observe') logger.warn('route_observed', { route: name, hint: OBSERVED });
     retire();
     this.#rings = rings;
     this.#ready = ready;

@@ -21,6 +21,7 @@ import type { RouteLabels } from '../observe/families.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
 import { compileScheme } from '../schemes/compile.ts';
+import { toStatuses } from '../schemes/senders.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
@@ -40,11 +41,11 @@ export interface RouteParts {
 
 /** What a route counts before its first request. */
 export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabels {
-  const { name, webhook, basic } = route;
+  const { name, webhook, basic, mode } = route;
   const sources = basic === undefined ? [] : toSourceLabels(basic);
   const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
   const keys = [...(webhook?.keys.map((key) => key.name) ?? []), ...sources];
-  return { name, scheme, keys, methods: methodsOf(route), authz: authz !== undefined };
+  return { name, scheme, keys, methods: methodsOf(route), isObserved: mode === 'observe', authz: authz !== undefined };
 }
 
 /** Compiles one route. */
@@ -68,6 +69,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
       ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
     ],
     isOpen: config.allow === 'anyone',
+    mode: config.mode,
     challenges: toChallenges(config),
     forwarder: createForwarder(
       {
@@ -83,6 +85,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
       parts.clock,
     ),
     verifiesContent: webhook !== undefined,
+    ...(webhook === undefined ? undefined : { statuses: toStatuses(webhook.scheme) }),
     identity,
     metrics,
   };

@@ -40,8 +40,8 @@ const WEBHOOK_METHODS = ['POST'];
 const USUAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
 /** The methods a route takes. */
-export function methodsOf({ match, webhook }: RouteConfig): readonly string[] {
-  return match.methods ?? (webhook === undefined ? USUAL_METHODS : WEBHOOK_METHODS);
+export function methodsOf({ match, webhook, mode }: RouteConfig): readonly string[] {
+  return match.methods ?? (webhook === undefined || mode === 'observe' ? USUAL_METHODS : WEBHOOK_METHODS);
 }
 
 /** Every section that asks for passwords, with its config path. */

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
-import { REFUSALS, type Refusal, type RefusalEntry } from '../core/refusal.ts';
+import { REFUSALS, type Refusal, type RefusalCode, type RefusalEntry } from '../core/refusal.ts';
 import { closeBehindAnswer } from './linger.ts';
 
 /** What a refusal needs beside itself. */
@@ -17,6 +17,13 @@ export interface AnswerContext {
   readonly mustClose: boolean;
   /** Stands in for the catalogue's entry, which the receiver would not understand; a field then tells the code. */
   readonly as?: RefusalEntry;
+  /** Stands in for the catalogue's status alone, as the sender goes by others. */
+  readonly status?: number;
+}
+
+/** The status that a refusal leaves with; `statuses` are those that its sender needs otherwise. */
+export function toStatus({ code, reply }: Refusal, statuses?: ReadonlyMap<RefusalCode, number>): number {
+  return reply?.status ?? statuses?.get(code) ?? REFUSALS[code].status;
 }
 
 /** RFC 9110 §11.6.1 and §11.7.1. */
@@ -34,8 +41,10 @@ const REASON_PHRASES: Readonly<Record<number, string>> = {
 /** Answers through node:http. Nothing happens where a head went out already or the sender is gone. */
 export function writeRefusal(response: Answer, refusal: Refusal, context: AnswerContext): void {
   if (response.headersSent || response.destroyed) return;
-  const entry = context.as ?? REFUSALS[refusal.code];
-  const body = toProblemDetails(refusal, entry, context.requestId);
+  const known = context.as ?? REFUSALS[refusal.code];
+  const { status = known.status } = context;
+  const entry = status === known.status ? known : { ...known, status };
+  const body = refusal.reply?.body ?? toProblemDetails(refusal, entry, context.requestId);
   const head = toHead(refusal, entry, context);
   if (context.as !== undefined) head.push('Sidegate-Refusal', refusal.code);
   head.push('Content-Length', String(Buffer.byteLength(body)));
@@ -63,7 +72,9 @@ function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: stri
 }
 
 function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<AnswerContext, 'challenges'>): string[] {
-  const head = ['Content-Type', 'application/problem+json', 'Cache-Control', 'no-store'];
+  const { reply } = refusal;
+  const head = ['Content-Type', reply?.contentType ?? 'application/problem+json', 'Cache-Control', 'no-store'];
+  for (const [name, value] of reply?.headers ?? []) head.push(name, value);
   if (entry.proxyError !== undefined) head.push('Proxy-Status', `sidegate; error=${entry.proxyError}`);
   const field = CHALLENGE_FIELDS.get(entry.status);
   if (field !== undefined) for (const challenge of context.challenges) head.push(field, challenge);
