@@ -21,6 +21,7 @@ import type { RouteLabels } from '../observe/families.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
 import { compileScheme } from '../schemes/compile.ts';
+import { toHeaderNames } from '../schemes/head.ts';
 import { toStatuses } from '../schemes/senders.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
@@ -75,6 +76,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
       {
         policy: new HeaderPolicy({
           ...identity,
+          ...(webhook === undefined ? undefined : { signatureHeaders: toHeaderNames(webhook.description) }),
           forwardAuthorization: basic?.forwardAuthorization ?? true,
           ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
         }),
