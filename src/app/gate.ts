@@ -11,14 +11,12 @@ import { toErrorText } from '../core/errors.ts';
 import { IdentitySigner } from '../forward/identity-token.ts';
 import { Capacity } from '../gatehouse/capacity.ts';
 import { Gatehouse } from '../gatehouse/gatehouse.ts';
-import { WaitingRoom } from '../gates/dedup.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
+import { WaitingRoom } from '../gates/waiting-room.ts';
 import { ListenServer } from '../listen/server.ts';
 import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
-import type { Attempts } from '../store/attempts.ts';
-import type { SeenIds } from '../store/seen-ids.ts';
 import type { Resolve } from '../tunnel/dial.ts';
 import { prepare, type Ready } from './check.ts';
 import { findFixedChange } from './fixed-sections.ts';
@@ -30,7 +28,7 @@ import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
 import { buildRoute, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
-import { openStore } from './store.ts';
+import { type OpenStore, openStore } from './store.ts';
 import { Upstreams } from './upstreams.ts';
 
 /** What a gate runs in. */
@@ -57,7 +55,7 @@ const FLUSH_INTERVAL_MS = 1_000;
 export class Gate {
   readonly #surroundings: GateSurroundings;
   readonly #metrics: Metrics;
-  readonly #store: SeenIds;
+  readonly #store: OpenStore;
   readonly #settlements: Settlements;
   readonly #waitingRoom: WaitingRoom;
   readonly #capacity: Capacity;
@@ -66,7 +64,6 @@ export class Gate {
   readonly #admin: AdminServer;
   readonly #upstreams: Upstreams;
   readonly #realms: Realms;
-  readonly #attempts: Attempts;
   readonly #signer: IdentitySigner;
   readonly #sidePorts: SidePorts;
   readonly #tlsPorts: readonly TlsPort[];
@@ -83,15 +80,13 @@ export class Gate {
     this.#surroundings = surroundings;
     this.#ready = ready;
     this.#metrics = createMetrics({ version, processMetrics: true });
-    const store = openStore(ready.store, clock, {
+    this.#store = openStore(ready.store, clock, {
       onUp: () => this.#onStore(true),
       onDown: (message) => this.#onStore(false, message),
       onWarning: (message) => logger.warn('store_warning', { message }),
     });
-    this.#store = store.seenIds;
-    this.#attempts = store.attempts;
-    this.#settlements = new Settlements(this.#store, clock, {
-      onOutcome: (outcome) => this.#metrics.dedup(outcome),
+    this.#settlements = new Settlements(this.#store.seenIds, clock, {
+      onOutcome: (outcome, settled) => ('leave' in settled ? this.#metrics.order(outcome) : this.#metrics.dedup(outcome)),
       onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
     });
     this.#waitingRoom = new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters'));
@@ -116,7 +111,7 @@ export class Gate {
       logger,
       metrics: this.#metrics,
       realms: this.#realms,
-      attempts: this.#attempts,
+      attempts: this.#store.attempts,
       gatehouse: this.#gatehouse,
       resolve: surroundings.resolve,
     });
@@ -210,11 +205,12 @@ export class Gate {
     const parts = {
       clock,
       metrics: this.#metrics,
-      store: this.#store,
+      store: this.#store.seenIds,
+      versions: this.#store.versions,
       settlements: this.#settlements,
       waitingRoom: this.#waitingRoom,
       realms: this.#realms,
-      attempts: this.#attempts,
+      attempts: this.#store.attempts,
       signer: this.#signer,
     };
     const routes = config.routes.map((route, index) => {

@@ -20,6 +20,7 @@ export type UserSourceConfig = NonNullable<BasicConfig['users']>[number];
 export type KeyConfig = WebhookConfig['keys'][number];
 export type SecretSource = KeyConfig['secret'];
 export type DedupConfig = Exclude<WebhookConfig['dedup'], 'off'>;
+export type OrderConfig = NonNullable<WebhookConfig['order']>;
 export type LimitsConfig = Config['limits'];
 export type StoreConfig = Config['store'];
 export type RedisConfig = NonNullable<StoreConfig['redis']>;

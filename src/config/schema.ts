@@ -4,6 +4,7 @@ import { AMBIGUOUS_FORMS } from '../core/target.ts';
 import { authz } from './authz-schema.ts';
 import { basic } from './basic-schema.ts';
 import { identity, webhookKey } from './key-schema.ts';
+import { order } from './order-schema.ts';
 import { proxy } from './proxy-schema.ts';
 import { addressRange, count, duration, listenAddress, size, upstream } from './scalars.ts';
 import { store } from './store-schema.ts';
@@ -62,6 +63,11 @@ const webhook = z.strictObject({
     })
     .prefault({})
     .describe('Let each event through once; `off` forwards repeats.'),
+  order: order
+    .optional()
+    .describe(
+      'Keep events that are older than one handled already from the app, by resource. Left out: events pass as they come.',
+    ),
   allowQuery: z.boolean().default(false).describe('Let a query string through, which the signature does not cover.'),
   allowContentEncoding: z
     .boolean()

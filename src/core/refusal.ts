@@ -26,6 +26,7 @@ export type RefusalCode =
   | 'content_needed'
   | 'too_many_attempts'
   | 'duplicate'
+  | 'stale'
   | 'in_progress'
   | 'envelope_mismatch'
   | 'store_unavailable'
@@ -76,10 +77,13 @@ export type Reason =
   | 'destination_not_public'
   | 'loop'
   | 'duplicate'
+  | 'stale'
   | 'in_progress'
+  | 'resource_busy'
   | 'waiters_full'
   | 'envelope_mismatch'
   | 'dedup_unavailable'
+  | 'order_unavailable'
   | 'secret_unavailable'
   | 'queue_full'
   | 'queue_timeout'
@@ -191,6 +195,7 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     retryAfterSeconds: 1,
   },
   duplicate: { status: 200, title: 'Already handled', logLevel: 'info' },
+  stale: { status: 200, title: 'Newer one handled', logLevel: 'info' },
   in_progress: {
     status: 503,
     title: 'Being handled',

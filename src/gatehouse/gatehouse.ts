@@ -18,7 +18,7 @@ import { type GuardedRoute, runGates } from './pipeline.ts';
 import { type Departure, record } from './record.ts';
 import { writeRefusal, writeSocketRefusal } from './respond.ts';
 import { type Routable, RouteTable } from './router.ts';
-import { settle } from './settle.ts';
+import { settle, settleRefused } from './settle.ts';
 import { UnderWay } from './under-way.ts';
 
 /** A route, compiled and ready. */
@@ -115,8 +115,8 @@ export class Gatehouse {
     try {
       const admitted = await runGates(route, exchange);
       if ('code' in admitted) {
-        // A duplicate is no failure to prove oneself: its sender holds the key.
-        route.metrics.decision(admitted.code === 'duplicate' ? 'allow' : 'deny', admitted.reason);
+        settleRefused(exchange.facts.claim, admitted);
+        route.metrics.decision(isProven(admitted) ? 'allow' : 'deny', admitted.reason);
         return { refusal: admitted };
       }
       route.metrics.decision('allow', 'ok');
@@ -165,4 +165,9 @@ export class Gatehouse {
     exchange?.body.free();
     record(departure, metrics, this.#parts);
   }
+}
+
+/** These are no failure to prove oneself: the sender holds the key, and its event is dealt with. */
+function isProven({ code }: Refusal): boolean {
+  return code === 'duplicate' || code === 'stale';
 }

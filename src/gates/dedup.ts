@@ -4,9 +4,11 @@ import type { Clock, Milliseconds } from '../core/clock.ts';
 import type { Claim, Exchange, VerifiedDelivery } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
-import { type ClaimRequest, type ClaimResult, type SeenIds, StoreUnavailable } from '../store/seen-ids.ts';
+import { type ClaimRequest, type ClaimResult, type SeenIds, toStoreUnavailable } from '../store/seen-ids.ts';
 import type { Gate } from './gate.ts';
-import type { Settlement, Settlements } from './settlements.ts';
+import type { IdSettlement, Settlements } from './settlements.ts';
+import { toStoreKey } from './store-key.ts';
+import { comeAgain, type WaitingRoom } from './waiting-room.ts';
 
 /** A route's dedup policy. */
 export interface DedupOptions {
@@ -32,38 +34,7 @@ export interface DedupParts {
   readonly onDuration: (duration: Milliseconds) => void;
 }
 
-/** Bounds how many requests may wait for another's outcome at once, so that replays of one delivery cannot pile up. */
-export class WaitingRoom {
-  readonly #places: number;
-  readonly #onFull: () => void;
-  #taken = 0;
-
-  constructor(places: number, onFull: () => void) {
-    this.#places = places;
-    this.#onFull = onFull;
-  }
-
-  /** False when it is full. */
-  enter(): boolean {
-    if (this.#taken >= this.#places) {
-      this.#onFull();
-      return false;
-    }
-    this.#taken++;
-    return true;
-  }
-
-  leave(): void {
-    this.#taken--;
-  }
-}
-
-const FIRST_POLL_MS = 20;
-const LONGEST_POLL_MS = 250;
-/** Longer ids are hashed, so that a key stays short whatever the sender chooses. */
-const LONGEST_PLAIN_ID = 64;
 const FINGERPRINT_LENGTH = 16;
-const LONGEST_RETRY_AFTER_S = 10;
 
 /** Stands behind the signature: before it, a stranger could burn the ids of genuine deliveries. */
 export function createDedupGate(options: DedupOptions, parts: DedupParts): Gate {
@@ -108,46 +79,43 @@ class DedupGate implements Gate {
   }
 
   async #whileInProgress(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
-    const { onEvent, waitingRoom } = this.#parts;
+    const { onEvent } = this.#parts;
     onEvent('in_progress');
-    if (this.#options.inProgress === 'reject') return inProgress(remaining);
-    if (!waitingRoom.enter()) return { ...inProgress(remaining), reason: 'waiters_full' };
+    if (this.#options.inProgress === 'reject') return comeAgain(remaining, 'in_progress');
     try {
       return await this.#waitForOutcome(remaining, request, exchange);
     } catch (thrown) {
       // Never forward here, whatever the route says: the first run may still be at work.
       onEvent('unavailable');
-      return refuse('store_unavailable', 'dedup_unavailable', toStoreFailure(thrown).message);
-    } finally {
-      waitingRoom.leave();
+      return refuse('store_unavailable', 'dedup_unavailable', toStoreUnavailable(thrown).message);
     }
   }
 
-  /** Asks the store again and again, less and less often, what became of the first run. */
+  /** Asks the store again and again what became of the first run. */
   async #waitForOutcome(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
-    const { store, clock, onEvent } = this.#parts;
-    const until = clock.monotonic() + this.#options.waitAtMost;
-    let pause = FIRST_POLL_MS;
+    const { store, clock, onEvent, waitingRoom } = this.#parts;
     let left = remaining;
-    for (;;) {
-      const budget = until - clock.monotonic();
-      if (budget <= 0) return inProgress(left);
-      await sleep(clock, Math.min(pause, budget));
-      pause = Math.min(pause * 2, LONGEST_POLL_MS);
-      const result = await store.claim(request);
-      if (result.state === 'handled') return this.#duplicate();
-      if (result.state === 'new') {
-        onEvent('taken_over');
-        exchange.facts.claim = this.#createClaim(request, exchange);
+    const outcome = await waitingRoom.wait({
+      clock,
+      atMost: this.#options.waitAtMost,
+      look: async () => {
+        const result = await store.claim(request);
+        if (result.state !== 'in-progress') return result;
+        left = result.remainingMs;
         return undefined;
-      }
-      left = result.remainingMs;
-    }
+      },
+    });
+    if (outcome === 'full') return comeAgain(left, 'waiters_full');
+    if (outcome === 'late') return comeAgain(left, 'in_progress');
+    if (outcome.state === 'handled') return this.#duplicate();
+    onEvent('taken_over');
+    exchange.facts.claim = this.#createClaim(request, exchange);
+    return undefined;
   }
 
   #onStoreDown(thrown: unknown, request: ClaimRequest, exchange: Exchange): Verdict {
     const { onEvent, settlements } = this.#parts;
-    const failure = toStoreFailure(thrown);
+    const failure = toStoreUnavailable(thrown);
     onEvent('unavailable');
     if (this.#options.onStoreError === 'refuse') {
       // A claim that timed out may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
@@ -169,7 +137,7 @@ class DedupGate implements Gate {
     };
   }
 
-  #toSettlement(kind: Settlement['kind'], request: ClaimRequest, exchange: Exchange): Settlement {
+  #toSettlement(kind: IdSettlement['kind'], request: ClaimRequest, exchange: Exchange): IdSettlement {
     const { retention, lease, waitAtMost } = this.#options;
     const { key, token, fingerprint } = request;
     const mootAt = exchange.startedAt + (kind === 'confirm' ? retention : lease + waitAtMost);
@@ -177,33 +145,11 @@ class DedupGate implements Gate {
   }
 }
 
-function sleep(clock: Clock, delay: Milliseconds): Promise<void> {
-  return new Promise((resolve) => {
-    clock.after(delay, resolve);
-  });
-}
-
-/** Anything but a StoreUnavailable is a bug, and goes on to be refused as one. */
-function toStoreFailure(thrown: unknown): StoreUnavailable {
-  if (thrown instanceof StoreUnavailable) return thrown;
-  throw thrown;
-}
-
-function inProgress(remaining: Milliseconds): Refusal {
-  const seconds = Math.min(Math.max(Math.ceil(remaining / 1000), 1), LONGEST_RETRY_AFTER_S);
-  return { code: 'in_progress', reason: 'in_progress', retryAfterSeconds: seconds };
-}
-
 function toClaimRequest(options: DedupOptions, exchange: Exchange, delivery: VerifiedDelivery): ClaimRequest {
   return {
-    key: toKey(options.route, delivery.id),
+    key: toStoreKey(options.route, delivery.id),
     token: exchange.requestId,
     fingerprint: hash('sha256', delivery.body, 'base64url').slice(0, FINGERPRINT_LENGTH),
     leaseMs: options.lease,
   };
-}
-
-/** Short ids stay legible for whoever looks into the store; `i` and `h` keep a plain id from posing as a hashed one. */
-function toKey(route: string, id: string): string {
-  return id.length <= LONGEST_PLAIN_ID ? `${route}:i:${id}` : `${route}:h:${hash('sha256', id, 'base64url')}`;
 }

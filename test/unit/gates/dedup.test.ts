@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { Exchange } from '../../../src/core/exchange.ts';
-import { createDedupGate, type DedupEvent, type DedupOptions, WaitingRoom } from '../../../src/gates/dedup.ts';
+import { createDedupGate, type DedupEvent, type DedupOptions } from '../../../src/gates/dedup.ts';
 import { type Settlement, Settlements } from '../../../src/gates/settlements.ts';
+import { WaitingRoom } from '../../../src/gates/waiting-room.ts';
 import { createMemorySeenIds } from '../../../src/store/memory/memory-seen-ids.ts';
 import { type SeenIds, type StoreFailure, StoreUnavailable } from '../../../src/store/seen-ids.ts';
 import { FakeClock, settle } from '../../support/fake-clock.ts';
