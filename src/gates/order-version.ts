@@ -1,13 +1,5 @@
 /** Turns what senders number their events by (counters, times) into text whose order, byte by byte, is theirs. */
-
-/** A number of a JSON text by its own digits: beyond 2^53, and behind the point, a double would make neighbours equal. */
-export class NumberText {
-  readonly text: string;
-
-  constructor(text: string) {
-    this.text = text;
-  }
-}
+import { NumberText } from './exact-numbers.ts';
 
 const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,5}))?$/;
 const DIGITS = /^\d+$/;
@@ -25,13 +17,6 @@ const MARGIN_S = SECONDS_A_DAY;
 const NUMBER_KIND = '1';
 const TIME_KIND = '2';
 
-/** Parses JSON with its numbers as NumberText; throws what JSON.parse throws. */
-export function parseExactly(text: string): unknown {
-  return JSON.parse(text, (_name: string, value: unknown, context?: { readonly source?: string }) =>
-    typeof value === 'number' ? new NumberText(context?.source ?? String(value)) : value,
-  );
-}
-
 /**
  * A JSON number, a text of digits of any length, or an RFC 3339 time of any fraction, as digits that sort byte by byte as
  * they do among their kind, which the first digit tells. Undefined for anything else: its order is not known (is 1.10 before 1.9?).
@@ -43,29 +28,47 @@ export function toSortable(value: unknown): string | undefined {
   return DIGITS.test(value) ? toSortableNumber(value) : toSortableTime(value);
 }
 
-function toSortableNumber(text: string): string | undefined {
-  const match = NUMBER.exec(text);
-  if (match === null) return undefined;
-  const [, sign, whole = '', fraction = '', exponent = '0'] = match;
-  const shifted = shiftPoint(whole, fraction, Number(exponent));
-  if (shifted === undefined) return undefined;
-  const length = String(shifted.whole.length).padStart(LENGTH_DIGITS, '0');
-  const isNegative = sign === '-' && shifted.whole + shifted.fraction !== '';
-  // The longer whole part is the larger number; behind the point what goes on is larger than what it begins with.
-  if (!isNegative) return `${NUMBER_KIND}1${length}${shifted.whole}${shifted.fraction}`;
-  // The other way round: each digit by its complement, and behind the point what goes on is smaller than what ends (9).
-  const goesOn = [...complement(shifted.fraction)].map((digit) => `0${digit}`).join('');
-  return `${NUMBER_KIND}0${complement(length)}${complement(shifted.whole)}${goesOn}9`;
+/** A text, or a number in one way whatever way it was written in, as the name of something; undefined for anything else. */
+export function toName(value: unknown): string | undefined {
+  if (typeof value === 'string') return value === '' ? undefined : value;
+  if (typeof value !== 'number' && !(value instanceof NumberText)) return undefined;
+  const number = parseNumber(typeof value === 'number' ? String(value) : value.text);
+  if (number === undefined) return undefined;
+  const { isNegative, whole, fraction } = number;
+  return `${isNegative ? '-' : ''}${whole === '' ? '0' : whole}${fraction === '' ? '' : `.${fraction}`}`;
 }
 
-/** The digits before and behind the point, without zeros that say nothing. */
-function shiftPoint(whole: string, fraction: string, exponent: number): { whole: string; fraction: string } | undefined {
-  const digits = whole + fraction;
-  const point = whole.length + exponent;
+function toSortableNumber(text: string): string | undefined {
+  const number = parseNumber(text);
+  if (number === undefined) return undefined;
+  const { isNegative, whole, fraction } = number;
+  const length = String(whole.length).padStart(LENGTH_DIGITS, '0');
+  // The longer whole part is the larger number; behind the point what goes on is larger than what it begins with.
+  if (!isNegative) return `${NUMBER_KIND}1${length}${whole}${fraction}`;
+  // The other way round: each digit by its complement, and behind the point what goes on is smaller than what ends (9).
+  const goesOn = [...complement(fraction)].map((digit) => `0${digit}`).join('');
+  return `${NUMBER_KIND}0${complement(length)}${complement(whole)}${goesOn}9`;
+}
+
+/** A number without exponent, and without zeros that say nothing: the parts before and behind the point. */
+interface PlainNumber {
+  readonly isNegative: boolean;
+  readonly whole: string;
+  readonly fraction: string;
+}
+
+function parseNumber(text: string): PlainNumber | undefined {
+  const match = NUMBER.exec(text);
+  if (match === null) return undefined;
+  const [, sign, before = '', behind = '', exponent = '0'] = match;
+  const digits = before + behind;
+  const point = before.length + Number(exponent);
   if (digits.length > MOST_DIGITS || Math.abs(point) > MOST_DIGITS) return undefined;
   const padded = point < 0 ? '0'.repeat(-point) + digits : digits.padEnd(point, '0');
   const split = Math.max(point, 0);
-  return { whole: padded.slice(0, split).replace(/^0+/, ''), fraction: withoutTrailingZeros(padded.slice(split)) };
+  const whole = padded.slice(0, split).replace(/^0+/, '');
+  const fraction = withoutTrailingZeros(padded.slice(split));
+  return { isNegative: sign === '-' && whole + fraction !== '', whole, fraction };
 }
 
 function toSortableTime(text: string): string | undefined {

@@ -1,14 +1,15 @@
 /** Is this event older than one of the same resource that was handled already? Lets one of a resource's events at a time to the app. */
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import type { Claim, Exchange } from '../core/exchange.ts';
-import { type JsonPath, readJsonPath } from '../core/json-path.ts';
+import type { JsonPath } from '../core/json-path.ts';
 import { refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { EnterRequest, EnterResult, NewestVersions } from '../store/newest-versions.ts';
 import { toStoreUnavailable } from '../store/seen-ids.ts';
 import { joinClaims } from './claims.ts';
+import { readPlaces } from './exact-numbers.ts';
 import type { Gate } from './gate.ts';
-import { NumberText, parseExactly, toSortable } from './order-version.ts';
+import { toName, toSortable } from './order-version.ts';
 import type { PlaceSettlement, Settlements } from './settlements.ts';
 import { toStoreKey } from './store-key.ts';
 import { comeAgain, type WaitingRoom } from './waiting-room.ts';
@@ -162,25 +163,12 @@ class OrderGate implements Gate {
 
   /** Undefined where the content does not say which resource it is about, or how new it is. */
   #toRequest(body: Buffer, token: string): EnterRequest | undefined {
-    const content = parseContent(body);
-    const resource = toResource(readJsonPath(this.#options.key, content));
-    const version = toSortable(readJsonPath(this.#options.version, content));
+    const [named, numbered] = readPlaces(body, [this.#options.key, this.#options.version]);
+    const resource = toName(named);
+    const version = toSortable(numbered);
     if (resource === undefined || version === undefined) return undefined;
     // Versions of two kinds cannot be compared, so each kind has a place of its own.
     const group = `${this.#options.route}:o${version[0]}`;
     return { key: toStoreKey(group, resource), version, token, leaseMs: this.#options.lease };
   }
-}
-
-function parseContent(body: Buffer): unknown {
-  try {
-    return parseExactly(new TextDecoder('utf-8', { fatal: true }).decode(body));
-  } catch {
-    return undefined;
-  }
-}
-
-function toResource(value: unknown): string | undefined {
-  if (value instanceof NumberText) return value.text;
-  return typeof value === 'string' && value !== '' ? value : undefined;
 }

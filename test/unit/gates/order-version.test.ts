@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { NumberText, parseExactly, toSortable } from '../../../src/gates/order-version.ts';
+import { NumberText, readPlaces } from '../../../src/gates/exact-numbers.ts';
+import { toName, toSortable } from '../../../src/gates/order-version.ts';
 
 function sortable(value: unknown): string {
   const text = toSortable(value);
@@ -14,7 +15,7 @@ function compare(a: unknown, b: unknown): number {
 }
 
 /** Of JSON texts: as their numbers are in an event. */
-const json = (text: string): unknown => parseExactly(text);
+const json = (text: string): unknown => readPlaces(Buffer.from(`{"a":${text}}`), [['a']])[0];
 
 describe('of two numbers the smaller sorts first', () => {
   test.each([
@@ -182,18 +183,63 @@ describe('the order holds for any two', () => {
   });
 });
 
-describe('parsing keeps', () => {
-  test('all else as JSON.parse has it', () => {
-    expect(parseExactly('{"a":[true,null,"x",{"b":12345678901234567890}]}')).toEqual({
-      a: [true, null, 'x', { b: new NumberText('12345678901234567890') }],
-    });
+describe('a name', () => {
+  test.each([
+    [json('7'), '7'],
+    [json('7.0'), '7'],
+    [json('70e-1'), '7'],
+    [json('12345678901234567890'), '12345678901234567890'],
+    [json('-0.50'), '-0.5'],
+    [json('-0'), '0'],
+    [json('1e21'), '1000000000000000000000'],
+    [json('1e999'), `1${'0'.repeat(999)}`],
+    ['text', 'text'],
+    ['007', '007'],
+  ])('%j is %s', (value, expected) => {
+    expect(toName(value)).toBe(expected);
   });
 
-  test('the last of two members with one name, as most apps do', () => {
-    expect(parseExactly('{"a":1,"a":2}')).toEqual({ a: new NumberText('2') });
+  test.each([[''], [null], [true], [{}], [[]], [undefined], [Number.POSITIVE_INFINITY]])('is not %j', (value) => {
+    expect(toName(value)).toBeUndefined();
+  });
+});
+
+describe('reading places', () => {
+  const read = (text: string): unknown => readPlaces(Buffer.from(text), [['a'], ['b']]);
+
+  test.each<[string, unknown, unknown]>([
+    ['{"a":1,"b":"x"}', 1, 'x'],
+    ['{"a":123456789012345,"b":null}', 123_456_789_012_345, null],
+    ['{"a":1234567890123456,"b":2}', new NumberText('1234567890123456'), new NumberText('2')],
+    ['{"a":1700000000.000000001,"b":[true]}', new NumberText('1700000000.000000001'), [true]],
+    ['{"a":1e400}', new NumberText('1e400'), undefined],
+    ['{"a":"12345678901234567890","b":{}}', '12345678901234567890', {}],
+    ['{"a":1,"a":2}', 2, undefined],
+    ['\ufeff{"a":1}', 1, undefined],
+    ['[1]', undefined, undefined],
+    ['{"a":1', undefined, undefined],
+  ])('of %s takes digits from the text where a double may lack them', (text, a, b) => {
+    expect(read(text)).toEqual([a, b]);
   });
 
-  test('its head in nests that are too deep: it throws, and nothing else happens', () => {
-    expect(() => parseExactly(`${'['.repeat(400_000)}${']'.repeat(400_000)}`)).toThrow(RangeError);
+  test('of what is no UTF-8 finds nothing', () => {
+    expect(readPlaces(Buffer.from([0x22, 0xff, 0x22]), [['a']])).toEqual([undefined]);
+  });
+
+  test('finds nothing in nests too deep to read digit by digit, and throws nothing', () => {
+    const deep = `${'['.repeat(400_000)}${']'.repeat(400_000)}`;
+    expect(read(`{"a":1,"b":2,"c":${deep}}`)).toEqual([1, 2]);
+    expect(read(`{"a":12345678901234567890,"c":${deep}}`)).toEqual([undefined, undefined]);
+  });
+
+  test('gives every number its own digits, however it is written', () => {
+    const digits = fc.stringMatching(/^(?:0|[1-9]\d{0,24})(?:\.\d{1,24})?(?:[eE][+-]?\d{1,3})?$/);
+    fc.assert(
+      fc.property(digits, (text) => {
+        expect(toSortable(json(text))).toBe(toSortable(new NumberText(text)));
+        expect(toName(json(text))).toBe(toName(new NumberText(text)));
+      }),
+      { numRuns: 2_000 },
+    );
   });
 });
