@@ -86,8 +86,7 @@ class DedupGate implements Gate {
       return await this.#waitForOutcome(remaining, request, exchange);
     } catch (thrown) {
       // Never forward here, whatever the route says: the first run may still be at work.
-      onEvent('unavailable');
-      return refuse('store_unavailable', 'dedup_unavailable', toStoreUnavailable(thrown).message);
+      return this.#refuseForStore(thrown, request, exchange);
     }
   }
 
@@ -114,18 +113,23 @@ class DedupGate implements Gate {
   }
 
   #onStoreDown(thrown: unknown, request: ClaimRequest, exchange: Exchange): Verdict {
-    const { onEvent, settlements } = this.#parts;
-    const failure = toStoreUnavailable(thrown);
+    if (this.#options.onStoreError === 'refuse') return this.#refuseForStore(thrown, request, exchange);
+    const { onEvent } = this.#parts;
+    const { failure } = toStoreUnavailable(thrown);
     onEvent('unavailable');
-    if (this.#options.onStoreError === 'refuse') {
-      // A claim that timed out may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
-      if (failure.failure !== 'full') settlements.settle(this.#toSettlement('release', request, exchange));
-      return refuse('store_unavailable', 'dedup_unavailable', failure.message);
-    }
     onEvent('bypassed');
     // The outcome is still worth recording: a confirm that finds no claim writes `handled` as soon as the store is back.
-    if (failure.failure !== 'full') exchange.facts.claim = this.#createClaim(request, exchange);
+    if (failure !== 'full') exchange.facts.claim = this.#createClaim(request, exchange);
     return undefined;
+  }
+
+  #refuseForStore(thrown: unknown, request: ClaimRequest, exchange: Exchange): Refusal {
+    const { onEvent, settlements } = this.#parts;
+    const { failure, message } = toStoreUnavailable(thrown);
+    onEvent('unavailable');
+    // A claim that timed out may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
+    if (failure !== 'full') settlements.settle(this.#toSettlement('release', request, exchange));
+    return refuse('store_unavailable', 'dedup_unavailable', message);
   }
 
   #createClaim(request: ClaimRequest, exchange: Exchange): Claim {
