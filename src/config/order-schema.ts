@@ -6,7 +6,7 @@ import { duration, jsonPath } from './scalars.ts';
 export const order = z.strictObject({
   key: jsonPath().describe('Where the content names its resource, as a path into the JSON: a text or a number.'),
   version: jsonPath().describe(
-    'Where it says how new it is: a number, a text of digits of any length, or a time (RFC 3339). Events without key or version pass unordered.',
+    'Where it says how new it is: a number or a text of digits, up to 4,096 of them, or a time (RFC 3339). Events without key or version pass unordered.',
   ),
   onStale: z
     .enum(['answer', 'forward'])

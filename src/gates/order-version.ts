@@ -18,8 +18,8 @@ const NUMBER_KIND = '1';
 const TIME_KIND = '2';
 
 /**
- * A JSON number, a text of digits of any length, or an RFC 3339 time of any fraction, as digits that sort byte by byte as
- * they do among their kind, which the first digit tells. Undefined for anything else: its order is not known (is 1.10 before 1.9?).
+ * A JSON number, a text of digits, or an RFC 3339 time of any fraction, as digits that sort byte by byte as
+ * they do among their kind, which the first digit tells. Undefined for anything else, whose order is not known (is 1.10 before 1.9?), and for more than 4,096 digits.
  */
 export function toSortable(value: unknown): string | undefined {
   if (value instanceof NumberText) return toSortableNumber(value.text);

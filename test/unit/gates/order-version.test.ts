@@ -227,7 +227,7 @@ describe('reading places', () => {
   });
 
   test('finds nothing in nests too deep to read digit by digit, and throws nothing', () => {
-    const deep = `${'['.repeat(400_000)}${']'.repeat(400_000)}`;
+    const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
     expect(read(`{"a":1,"b":2,"c":${deep}}`)).toEqual([1, 2]);
     expect(read(`{"a":12345678901234567890,"c":${deep}}`)).toEqual([undefined, undefined]);
   });
