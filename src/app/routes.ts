@@ -1,6 +1,6 @@
 /** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
-import { type Config, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
-import type { Clock } from '../core/clock.ts';
+import { type Config, methodsOf, type RouteConfig, type SnsConfig, type WebhookConfig } from '../config/config.ts';
+import type { Clock, EpochMilliseconds } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
 import type { IdentityContext } from '../forward/identity.ts';
@@ -17,12 +17,16 @@ import type { KeyRing } from '../gates/key-ring.ts';
 import { createOrderGate } from '../gates/order.ts';
 import type { Settlements } from '../gates/settlements.ts';
 import { createSignatureGate } from '../gates/signature.ts';
-import { createTimestampGate } from '../gates/timestamp.ts';
+import { createSnsGate } from '../gates/sns.ts';
+import { createTimestampGate, type RecencyOptions } from '../gates/timestamp.ts';
 import type { WaitingRoom } from '../gates/waiting-room.ts';
 import type { RouteLabels } from '../observe/families.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
-import { SCHEMES } from '../schemes/catalogue.ts';
+import type { RemoteCertificates } from '../remote/certificates.ts';
+import { compileScheme } from '../schemes/compile.ts';
+import { toHeaderNames } from '../schemes/head.ts';
+import { toStatuses } from '../schemes/senders.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { NewestVersions } from '../store/newest-versions.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
@@ -40,15 +44,16 @@ export interface RouteParts {
   readonly realms: Realms;
   readonly signer: IdentitySigner;
   readonly attempts: Attempts;
+  readonly certificates: RemoteCertificates;
 }
 
 /** What a route counts before its first request. */
 export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabels {
-  const { name, webhook, basic } = route;
+  const { name, webhook, basic, mode } = route;
   const sources = basic === undefined ? [] : toSourceLabels(basic);
   const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
-  const keys = [...(webhook?.keys.map((key) => key.name) ?? []), ...sources];
-  return { name, scheme, keys, methods: methodsOf(route), authz: authz !== undefined };
+  const keys = [...(webhook?.keys.map((key) => key.name) ?? []), ...(webhook?.sns?.topics ?? []), ...sources];
+  return { name, scheme, keys, methods: methodsOf(route), isObserved: mode === 'observe', authz: authz !== undefined };
 }
 
 /** Compiles one route. */
@@ -65,16 +70,20 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     match: { ...config.match, methods: methodsOf(config) },
     gates: [
       ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
-      ...(webhook === undefined ? [] : [createContentGate(webhook)]),
+      ...(webhook === undefined
+        ? []
+        : [createContentGate({ ...webhook, allowQuery: webhook.allowQuery || webhook.description.signed.includes('url') })]),
       ...(basic === undefined ? [] : [buildBasicGate(basic, 'origin', metrics, parts)]),
       ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
     ],
     isOpen: config.allow === 'anyone',
+    mode: config.mode,
     challenges: toChallenges(config),
     forwarder: createForwarder(
       {
         policy: new HeaderPolicy({
           ...identity,
+          ...(webhook === undefined ? undefined : { signatureHeaders: toHeaderNames(webhook.description) }),
           forwardAuthorization: basic?.forwardAuthorization ?? true,
           ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
         }),
@@ -85,6 +94,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
       parts.clock,
     ),
     verifiesContent: webhook !== undefined,
+    ...(webhook === undefined ? undefined : { statuses: toStatuses(webhook.scheme) }),
     identity,
     metrics,
   };
@@ -107,12 +117,10 @@ function buildWebhookGates(
   metrics: RouteMetrics,
   parts: RouteParts,
 ): Gate[] {
-  const scheme = SCHEMES[webhook.scheme];
-  const { maxBody, tolerance, allowDotInId } = webhook;
-  const gates = [
-    createTimestampGate(scheme, { tolerance, allowDotInId, onSkew: (skew) => metrics.skew(skew) }),
-    createSignatureGate(scheme, ring, { maxBody, onKeyUsed: (key, at) => metrics.keyUsed(key, at) }),
-  ];
+  const gates =
+    webhook.sns === undefined
+      ? buildSignatureGates(webhook, ring, metrics)
+      : [buildSnsGate(webhook, webhook.sns, metrics, parts)];
   if (webhook.envelope.requireMatchingId) gates.push(createEnvelopeGate());
   if (webhook.dedup !== 'off') {
     const { store, settlements, clock, waitingRoom } = parts;
@@ -125,4 +133,27 @@ function buildWebhookGates(
     gates.push(createOrderGate({ route, ...webhook.order }, { ...parts, onEvent }));
   }
   return gates;
+}
+
+function buildSignatureGates(webhook: WebhookConfig, ring: KeyRing, metrics: RouteMetrics): Gate[] {
+  const scheme = compileScheme(webhook.description);
+  const { maxBody, allowDotInId, publicUrl = '' } = webhook;
+  const recency = toRecency(webhook, metrics);
+  return [
+    createTimestampGate(scheme, { ...recency, allowDotInId }),
+    createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed: (key, at) => metrics.keyUsed(key, at) }),
+  ];
+}
+
+function buildSnsGate(webhook: WebhookConfig, sns: SnsConfig, metrics: RouteMetrics, { certificates }: RouteParts): Gate {
+  const { maxBody } = webhook;
+  const onKeyUsed = (topic: string, at: EpochMilliseconds): void => metrics.keyUsed(topic, at);
+  return createSnsGate(
+    { ...toRecency(webhook, metrics), ...sns, maxBody, onKeyUsed },
+    { toKey: (url) => certificates.key(url), follow: (url) => certificates.follow(url) },
+  );
+}
+
+function toRecency({ tolerance }: WebhookConfig, metrics: RouteMetrics): RecencyOptions {
+  return { tolerance, onSkew: (skew) => metrics.skew(skew) };
 }

@@ -20,6 +20,11 @@ export interface Clock {
   every(interval: Milliseconds, action: () => void): CancelTimer;
 }
 
+/** RFC 3339, in UTC with milliseconds. */
+export function toInstant(at: EpochMilliseconds): string {
+  return new Date(at).toISOString();
+}
+
 /** The machine's own clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),

@@ -1,4 +1,5 @@
 /** The catalogue of refusals: what each one tells the sender, the log and the metrics. */
+import type { RefusalEntry } from './refusal-entry.ts';
 
 /** Every code a sender can be given; stable, public (docs/refusals.md). */
 export type RefusalCode =
@@ -27,6 +28,8 @@ export type RefusalCode =
   | 'too_many_attempts'
   | 'duplicate'
   | 'stale'
+  | 'handshake'
+  | 'handshake_refused'
   | 'in_progress'
   | 'envelope_mismatch'
   | 'store_unavailable'
@@ -78,6 +81,11 @@ export type Reason =
   | 'loop'
   | 'duplicate'
   | 'stale'
+  | 'replayed_under_new_id'
+  | 'handshake'
+  | 'handshake_refused'
+  | 'handshake_unfinished'
+  | 'sender_not_allowed'
   | 'in_progress'
   | 'resource_busy'
   | 'waiters_full'
@@ -95,35 +103,6 @@ export type Reason =
   | 'upstream_timeout'
   | 'upstream_reset'
   | 'upstream_invalid_response';
-
-/** How loudly a refusal is logged: `info` is the sender's trouble, `warn` and `error` are ours. */
-export type RefusalLogLevel = 'info' | 'warn' | 'error';
-
-/** Error types of RFC 9209 §2.3 that a refusal may show. */
-export type ProxyError =
-  | 'http_request_denied'
-  | 'proxy_loop_detected'
-  | 'http_request_error'
-  | 'proxy_internal_response'
-  | 'proxy_internal_error'
-  | 'destination_unavailable'
-  | 'http_response_timeout'
-  | 'http_protocol_error';
-
-/** What one code means to the world outside. */
-export interface RefusalEntry {
-  /** HTTP status (RFC 9110 §15). */
-  readonly status: number;
-  /** Public, constant text: it must tell an attacker nothing that the status does not. */
-  readonly title: string;
-  readonly logLevel: RefusalLogLevel;
-  /** The error type of RFC 9209 §2.3 for `Proxy-Status`: it tells our answers from the app's. Absent on what is no error. */
-  readonly proxyError?: ProxyError;
-  /** `Retry-After` in whole seconds, where trying again makes sense. */
-  readonly retryAfterSeconds?: number;
-  /** The request's end cannot be trusted, or its body is left unread: answer and close (RFC 9112 §6.3). */
-  readonly close?: true;
-}
 
 /** One row for each code; a missing row does not compile. */
 export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
@@ -196,6 +175,8 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   },
   duplicate: { status: 200, title: 'Already handled', logLevel: 'info' },
   stale: { status: 200, title: 'Newer one handled', logLevel: 'info' },
+  handshake: { status: 200, title: 'Answered by the gate', logLevel: 'info' },
+  handshake_refused: { status: 403, title: 'Handshake refused', proxyError: 'http_request_denied', logLevel: 'info' },
   in_progress: {
     status: 503,
     title: 'Being handled',
@@ -265,7 +246,17 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   },
 };
 
-/** A request turned away: expected, counted, cheap. */
+/** What the gate answers in the app's place. */
+export interface Reply {
+  readonly status: number;
+  readonly contentType: string;
+  /** Latin1. */
+  readonly body: string;
+  /** Further field lines, name and value. */
+  readonly headers?: readonly (readonly [string, string])[];
+}
+
+/** A request turned away, or answered by the gate itself: expected, counted, cheap. */
 export interface Refusal {
   readonly code: RefusalCode;
   readonly reason: Reason;
@@ -275,6 +266,8 @@ export interface Refusal {
   readonly allow?: readonly string[];
   /** Overrides the catalogue's `Retry-After`, in whole seconds. */
   readonly retryAfterSeconds?: number;
+  /** Instead of problem details, where the sender waits for something of its own. */
+  readonly reply?: Reply;
 }
 
 /** Builds a refusal; `detail` is for the operator's log only. */

@@ -1,13 +1,12 @@
 /** Was this event handled already, or is it being handled now? Claims the id for this request if not. */
-import { hash } from 'node:crypto';
 import type { Clock, Milliseconds } from '../core/clock.ts';
-import type { Claim, Exchange, VerifiedDelivery } from '../core/exchange.ts';
+import { type Claim, type Exchange, toDigestId, type VerifiedDelivery } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { type ClaimRequest, type ClaimResult, type SeenIds, toStoreUnavailable } from '../store/seen-ids.ts';
+import { toDigestKey, toFingerprint, toIdKey } from './event-keys.ts';
 import type { Gate } from './gate.ts';
 import type { IdSettlement, Settlements } from './settlements.ts';
-import { toStoreKey } from './store-key.ts';
 import { comeAgain, type WaitingRoom } from './waiting-room.ts';
 
 /** A route's dedup policy. */
@@ -19,10 +18,28 @@ export interface DedupOptions {
   readonly inProgress: 'wait' | 'reject';
   readonly waitAtMost: Milliseconds;
   readonly onStoreError: 'refuse' | 'forward';
+  /** What an id counts that the signature does not cover. */
+  readonly unsignedId: 'check' | 'trust';
 }
 
 /** Something worth counting. */
-export type DedupEvent = 'new' | 'duplicate' | 'in_progress' | 'taken_over' | 'held' | 'id_reused' | 'bypassed' | 'unavailable';
+export type DedupEvent =
+  | 'new'
+  | 'duplicate'
+  | 'in_progress'
+  | 'taken_over'
+  | 'held'
+  | 'id_reused'
+  | 'replayed_under_new_id'
+  | 'unidentified'
+  | 'bypassed'
+  | 'unavailable';
+
+/** The claims that one delivery needs, in order: all or none. */
+type Requests = readonly ClaimRequest[];
+
+/** What claiming them found; `isReplay`: these bytes were seen, under another id. */
+type Found = ClaimResult & { readonly isReplay?: boolean };
 
 /** What all routes' dedup gates share. */
 export interface DedupParts {
@@ -33,8 +50,6 @@ export interface DedupParts {
   readonly onEvent: (event: DedupEvent) => void;
   readonly onDuration: (duration: Milliseconds) => void;
 }
-
-const FINGERPRINT_LENGTH = 16;
 
 /** Stands behind the signature: before it, a stranger could burn the ids of genuine deliveries. */
 export function createDedupGate(options: DedupOptions, parts: DedupParts): Gate {
@@ -52,53 +67,69 @@ class DedupGate implements Gate {
   }
 
   async check(exchange: Exchange): Promise<Verdict> {
-    const { store, clock, onEvent, onDuration } = this.#parts;
+    const { clock, onEvent, onDuration } = this.#parts;
     const delivery = exchange.facts.delivery;
     if (delivery === undefined) throw new Error('the dedup gate stands behind the signature gate');
-    const request = toClaimRequest(this.#options, exchange, delivery);
-    let first: ClaimResult;
+    const requests = toClaimRequests(this.#options, exchange, delivery);
+    if (requests.length === 0) {
+      onEvent('unidentified');
+      return undefined;
+    }
+    let first: Found;
     const startedAt = clock.monotonic();
     try {
-      first = await store.claim(request);
+      first = await this.#claim(requests, exchange);
     } catch (thrown) {
-      return this.#onStoreDown(thrown, request, exchange);
+      return this.#onStoreDown(thrown, requests, exchange);
     }
     onDuration(clock.monotonic() - startedAt);
     if (first.state === 'new') {
       onEvent('new');
-      exchange.facts.claim = this.#createClaim(request, exchange);
+      exchange.facts.claim = this.#createClaim(requests, exchange);
       return undefined;
     }
-    if (!first.sameContent) onEvent('id_reused');
-    return first.state === 'handled' ? this.#duplicate() : this.#whileInProgress(first.remainingMs, request, exchange);
+    if (first.isReplay === true) onEvent('replayed_under_new_id');
+    else if (!first.sameContent) onEvent('id_reused');
+    return first.state === 'handled' ? this.#duplicate(first) : this.#whileInProgress(first.remainingMs, requests, exchange);
   }
 
-  #duplicate(): Refusal {
+  /** One after the other, and always in the same order: of two deliveries that share one claim, one gets all of its own. */
+  async #claim(requests: Requests, exchange: Exchange): Promise<Found> {
+    for (const [index, request] of requests.entries()) {
+      const result = await this.#parts.store.claim(request);
+      if (result.state === 'new') continue;
+      for (const held of requests.slice(0, index)) this.#settle('release', held, exchange);
+      return index === 0 && requests.length > 1 ? { ...result, isReplay: !result.sameContent } : result;
+    }
+    return { state: 'new' };
+  }
+
+  #duplicate({ isReplay }: Pick<Found, 'isReplay'>): Refusal {
     this.#parts.onEvent('duplicate');
-    return refuse('duplicate', 'duplicate');
+    return refuse('duplicate', isReplay === true ? 'replayed_under_new_id' : 'duplicate');
   }
 
-  async #whileInProgress(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
+  async #whileInProgress(remaining: Milliseconds, requests: Requests, exchange: Exchange): Promise<Verdict> {
     const { onEvent } = this.#parts;
     onEvent('in_progress');
     if (this.#options.inProgress === 'reject') return comeAgain(remaining, 'in_progress');
     try {
-      return await this.#waitForOutcome(remaining, request, exchange);
+      return await this.#waitForOutcome(remaining, requests, exchange);
     } catch (thrown) {
       // Never forward here, whatever the route says: the first run may still be at work.
-      return this.#refuseForStore(thrown, request, exchange);
+      return this.#refuseForStore(thrown, requests, exchange);
     }
   }
 
   /** Asks the store again and again what became of the first run. */
-  async #waitForOutcome(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
-    const { store, clock, onEvent, waitingRoom } = this.#parts;
+  async #waitForOutcome(remaining: Milliseconds, requests: Requests, exchange: Exchange): Promise<Verdict> {
+    const { clock, onEvent, waitingRoom } = this.#parts;
     let left = remaining;
     const outcome = await waitingRoom.wait({
       clock,
       atMost: this.#options.waitAtMost,
       look: async () => {
-        const result = await store.claim(request);
+        const result = await this.#claim(requests, exchange);
         if (result.state !== 'in-progress') return result;
         left = result.remainingMs;
         return undefined;
@@ -106,39 +137,44 @@ class DedupGate implements Gate {
     });
     if (outcome === 'full') return comeAgain(left, 'waiters_full');
     if (outcome === 'late') return comeAgain(left, 'in_progress');
-    if (outcome.state === 'handled') return this.#duplicate();
+    if (outcome.state === 'handled') return this.#duplicate(outcome);
     onEvent('taken_over');
-    exchange.facts.claim = this.#createClaim(request, exchange);
+    exchange.facts.claim = this.#createClaim(requests, exchange);
     return undefined;
   }
 
-  #onStoreDown(thrown: unknown, request: ClaimRequest, exchange: Exchange): Verdict {
-    if (this.#options.onStoreError === 'refuse') return this.#refuseForStore(thrown, request, exchange);
+  #onStoreDown(thrown: unknown, requests: Requests, exchange: Exchange): Verdict {
+    if (this.#options.onStoreError === 'refuse') return this.#refuseForStore(thrown, requests, exchange);
     const { onEvent } = this.#parts;
     const { failure } = toStoreUnavailable(thrown);
     onEvent('unavailable');
     onEvent('bypassed');
     // The outcome is still worth recording: a confirm that finds no claim writes `handled` as soon as the store is back.
-    if (failure !== 'full') exchange.facts.claim = this.#createClaim(request, exchange);
+    if (failure !== 'full') exchange.facts.claim = this.#createClaim(requests, exchange);
     return undefined;
   }
 
-  #refuseForStore(thrown: unknown, request: ClaimRequest, exchange: Exchange): Refusal {
-    const { onEvent, settlements } = this.#parts;
+  #refuseForStore(thrown: unknown, requests: Requests, exchange: Exchange): Refusal {
     const { failure, message } = toStoreUnavailable(thrown);
-    onEvent('unavailable');
+    this.#parts.onEvent('unavailable');
     // A claim that timed out may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
-    if (failure !== 'full') settlements.settle(this.#toSettlement('release', request, exchange));
+    if (failure !== 'full') for (const request of requests) this.#settle('release', request, exchange);
     return refuse('store_unavailable', 'dedup_unavailable', message);
   }
 
-  #createClaim(request: ClaimRequest, exchange: Exchange): Claim {
-    const { settlements, onEvent } = this.#parts;
-    return {
-      confirm: () => settlements.settle(this.#toSettlement('confirm', request, exchange)),
-      release: () => settlements.settle(this.#toSettlement('release', request, exchange)),
-      hold: () => onEvent('held'),
+  #createClaim(requests: Requests, exchange: Exchange): Claim {
+    const settleAll = (kind: IdSettlement['kind']): void => {
+      for (const request of requests) this.#settle(kind, request, exchange);
     };
+    return {
+      confirm: () => settleAll('confirm'),
+      release: () => settleAll('release'),
+      hold: () => this.#parts.onEvent('held'),
+    };
+  }
+
+  #settle(kind: IdSettlement['kind'], request: ClaimRequest, exchange: Exchange): void {
+    this.#parts.settlements.settle(this.#toSettlement(kind, request, exchange));
   }
 
   #toSettlement(kind: IdSettlement['kind'], request: ClaimRequest, exchange: Exchange): IdSettlement {
@@ -149,11 +185,20 @@ class DedupGate implements Gate {
   }
 }
 
-function toClaimRequest(options: DedupOptions, exchange: Exchange, delivery: VerifiedDelivery): ClaimRequest {
-  return {
-    key: toStoreKey(options.route, delivery.id),
-    token: exchange.requestId,
-    fingerprint: hash('sha256', delivery.body, 'base64url').slice(0, FINGERPRINT_LENGTH),
-    leaseMs: options.lease,
-  };
+/**
+ * By the id, where the signature covers it. Where it does not, by what was signed first: whoever holds a genuine delivery could
+ * give it another id. The entry of the id remembers the digest, so that whoever forgets the id finds both.
+ */
+function toClaimRequests(
+  { route, lease, unsignedId }: DedupOptions,
+  exchange: Exchange,
+  { id, digest, body }: VerifiedDelivery,
+): ClaimRequest[] {
+  const common = { token: exchange.requestId, leaseMs: lease };
+  if (id === undefined) return [];
+  if (digest === undefined) return [{ ...common, key: toIdKey(route, id), fingerprint: toFingerprint(body) }];
+  const byDigest = { ...common, key: toDigestKey(route, digest), fingerprint: toFingerprint(id) };
+  if (id === toDigestId(digest)) return [byDigest];
+  const byId = { ...common, key: toIdKey(route, id), fingerprint: digest };
+  return unsignedId === 'trust' ? [byId] : [byDigest, byId];
 }

@@ -7,11 +7,11 @@ import type { Verdict } from '../core/verdict.ts';
 import type { EnterRequest, EnterResult, NewestVersions } from '../store/newest-versions.ts';
 import { toStoreUnavailable } from '../store/seen-ids.ts';
 import { joinClaims } from './claims.ts';
+import { toResourceKey } from './event-keys.ts';
 import { readPlaces } from './exact-numbers.ts';
 import type { Gate } from './gate.ts';
 import { toName, toSortable } from './order-version.ts';
 import type { PlaceSettlement, Settlements } from './settlements.ts';
-import { toStoreKey } from './store-key.ts';
 import { comeAgain, type WaitingRoom } from './waiting-room.ts';
 
 /** A route's policy for events that overtake each other. */
@@ -168,7 +168,7 @@ class OrderGate implements Gate {
     const version = toSortable(numbered);
     if (resource === undefined || version === undefined) return undefined;
     // Versions of two kinds cannot be compared, so each kind has a place of its own.
-    const group = `${this.#options.route}:o${version[0]}`;
-    return { key: toStoreKey(group, resource), version, token, leaseMs: this.#options.lease };
+    const key = toResourceKey(this.#options.route, version.slice(0, 1), resource);
+    return { key, version, token, leaseMs: this.#options.lease };
   }
 }

@@ -1,7 +1,8 @@
 /** The log: one JSON line for each request and each event of the gate's own life; what may never be shown is fixed here. */
 import { type DestinationStream, pino } from 'pino';
 import type { Milliseconds } from '../core/clock.ts';
-import type { Reason, RefusalCode, RefusalLogLevel } from '../core/refusal.ts';
+import type { Reason, RefusalCode } from '../core/refusal.ts';
+import type { RefusalLogLevel } from '../core/refusal-entry.ts';
 import { LogBatches } from './log-batches.ts';
 
 /** The one line of a request. */
@@ -15,6 +16,8 @@ export interface RequestLine {
   readonly code: RefusalCode | 'forwarded' | 'allowed';
   readonly reason: Reason;
   readonly level: RefusalLogLevel;
+  /** What it would have been refused with, had its route not been told to observe only. */
+  readonly observed?: RefusalCode;
   /** Name of the key that verified. */
   readonly key?: string;
   /** Only once it is verified. */
@@ -36,6 +39,7 @@ export type LogEvent =
   | 'config_warning'
   | 'config_reloaded'
   | 'config_reload_failed'
+  | 'route_observed'
   | 'secret_reloaded'
   | 'secret_unavailable'
   | 'users_reloaded'

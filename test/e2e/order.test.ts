@@ -241,6 +241,16 @@ describe.each([
   });
 });
 
+test('a route that only observes lets an older event through, and tells what it would have been answered', async () => {
+  const { first, metric } = await startInMemory(toSections({}, { route: { mode: 'observe' } }));
+  const resource = makeResource();
+  await send(first, resource(2));
+  expect((await send(first, resource(1))).text).toBe('handled');
+  expect(versionsAtApp()).toEqual([2, 1]);
+  const series = 'sidegate_auth_decisions_total{route="billing",scheme="standard-webhooks",decision="observe",reason="stale"}';
+  expect(await metric(series)).toBe(1);
+});
+
 test('an event that says no resource passes, counted as unordered', async () => {
   const { first, metric } = await startInMemory(toSections());
   expect((await send(first, makeDelivery({ body: '{"data":{}}' }))).text).toBe('handled');

@@ -14,6 +14,7 @@ const OPTIONS: DedupOptions = {
   inProgress: 'wait',
   waitAtMost: 4_000,
   onStoreError: 'refuse',
+  unsignedId: 'check',
 };
 
 function start(over: Partial<DedupOptions> = {}) {

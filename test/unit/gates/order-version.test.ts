@@ -14,8 +14,11 @@ function compare(a: unknown, b: unknown): number {
   return Math.sign(Buffer.compare(Buffer.from(sortable(a)), Buffer.from(sortable(b))));
 }
 
+const A = { text: '$.a', steps: ['a'] };
+const B = { text: '$.b', steps: ['b'] };
+
 /** Of JSON texts: as their numbers are in an event. */
-const json = (text: string): unknown => readPlaces(Buffer.from(`{"a":${text}}`), [['a']])[0];
+const json = (text: string): unknown => readPlaces(Buffer.from(`{"a":${text}}`), [A])[0];
 
 describe('of two numbers the smaller sorts first', () => {
   test.each([
@@ -205,7 +208,7 @@ describe('a name', () => {
 });
 
 describe('reading places', () => {
-  const read = (text: string): unknown => readPlaces(Buffer.from(text), [['a'], ['b']]);
+  const read = (text: string): unknown => readPlaces(Buffer.from(text), [A, B]);
 
   test.each<[string, unknown, unknown]>([
     ['{"a":1,"b":"x"}', 1, 'x'],
@@ -223,7 +226,7 @@ describe('reading places', () => {
   });
 
   test('of what is no UTF-8 finds nothing', () => {
-    expect(readPlaces(Buffer.from([0x22, 0xff, 0x22]), [['a']])).toEqual([undefined]);
+    expect(readPlaces(Buffer.from([0x22, 0xff, 0x22]), [A])).toEqual([undefined]);
   });
 
   test('finds nothing in nests too deep to read digit by digit, and throws nothing', () => {

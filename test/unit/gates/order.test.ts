@@ -12,8 +12,8 @@ import { FakeClock, settle } from '../../support/fake-clock.ts';
 
 const OPTIONS: OrderOptions = {
   route: 'a',
-  key: ['data', 'id'],
-  version: ['data', 'version'],
+  key: { text: '$.data.id', steps: ['data', 'id'] },
+  version: { text: '$.data.version', steps: ['data', 'version'] },
   retention: 259_200_000,
   lease: 60_000,
   waitAtMost: 4_000,
