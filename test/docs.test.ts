@@ -7,7 +7,7 @@ import { renderProbePage } from '../scripts/probe-page.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
-import { DEDUP_OUTCOMES } from '../src/observe/labels.ts';
+import { DEDUP_OUTCOMES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -38,7 +38,7 @@ describe('the docs', () => {
     const { text } = await metrics.exposition();
     const names = [...text.matchAll(/^# TYPE (\S+) /gm)].map((match) => match[1] ?? '');
     expect(firstCells('docs/metrics.md').sort()).toEqual(names.sort());
-    for (const outcome of DEDUP_OUTCOMES) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
+    for (const outcome of [...DEDUP_OUTCOMES, ...ORDER_OUTCOMES]) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
   });
 
   test('show the config as the schema has it', () => {
