@@ -57,5 +57,5 @@ async function readKey(scheme: WebhookConfig['scheme'], config: KeyConfig): Prom
   const parsed = SCHEMES[scheme].parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
   if ('problem' in parsed) return { warnings: read.warnings, problem: { message: parsed.problem, hint: parsed.hint } };
   const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
-  return { key: parsed.key, warnings, problem: NO_PROBLEM };
+  return { key: { ...parsed.key, notBefore: config.notBefore }, warnings, problem: NO_PROBLEM };
 }

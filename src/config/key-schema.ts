@@ -25,6 +25,7 @@ function secretSource(leftOut: string) {
 export const webhookKey = z.strictObject({
   name: keyName.describe('Shown in logs, metrics and the Sidegate-Key header.'),
   secret: secretSource('whsec_ and base64, or whpk_ and base64 for a public key.'),
+  notBefore: instant().optional().describe('The key is accepted from this instant on.'),
   notAfter: instant().optional().describe('The key is not accepted from this instant on.'),
 });
 
