@@ -4,7 +4,6 @@ import { availableParallelism } from 'node:os';
 import { AdminServer } from '../admin/server.ts';
 import { realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
-import { toTlsFiles } from '../config/tls-files.ts';
 import { type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer, Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
@@ -15,6 +14,8 @@ import { WaitingRoom } from '../gates/dedup.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
 import { ListenServer } from '../listen/server.ts';
+import { Journal } from '../observe/journal.ts';
+import { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
@@ -22,11 +23,10 @@ import type { SeenIds } from '../store/seen-ids.ts';
 import type { Resolve } from '../tunnel/dial.ts';
 import { prepare, type Ready } from './check.ts';
 import { findFixedChange } from './fixed-sections.ts';
-import { toIdentityFiles } from './identity.ts';
-import { type KeysRead, toSecretFiles } from './keys.ts';
+import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toProxyLabels } from './proxy.ts';
 import { Realms } from './realms.ts';
-import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
+import { type ReloadParts, reloadFiles, type TlsPort, toFiles } from './reload-files.ts';
 import { buildRoute, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
@@ -69,6 +69,8 @@ export class Gate {
   readonly #attempts: Attempts;
   readonly #signer: IdentitySigner;
   readonly #sidePorts: SidePorts;
+  readonly #journal: Journal;
+  readonly #keyEvidence: KeyEvidence;
   readonly #tlsPorts: readonly TlsPort[];
   readonly #cancelFlush: CancelTimer;
   #rings = new Map<string, KeyRing>();
@@ -96,7 +98,10 @@ export class Gate {
     });
     this.#waitingRoom = new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters'));
     this.#capacity = new Capacity(limits, clock, { onInFlight: this.#metrics.inFlight, onQueued: this.#metrics.queued });
-    this.#gatehouse = new Gatehouse({ clock, logger, metrics: this.#metrics, capacity: this.#capacity });
+    this.#journal = new Journal(ready.loaded.config.journal.size);
+    this.#keyEvidence = new KeyEvidence(clock, logger);
+    const told = { clock, logger, journal: this.#journal, metrics: this.#metrics };
+    this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity });
     const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
     this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
     this.#metrics.watchPendingPasswords(() => this.#realms.pending);
@@ -112,9 +117,7 @@ export class Gate {
       onConnections: this.#metrics.connections,
     });
     this.#sidePorts = buildSidePorts(ready, {
-      clock,
-      logger,
-      metrics: this.#metrics,
+      ...told,
       realms: this.#realms,
       attempts: this.#attempts,
       gatehouse: this.#gatehouse,
@@ -216,7 +219,9 @@ export class Gate {
       realms: this.#realms,
       attempts: this.#attempts,
       signer: this.#signer,
+      keyEvidence: this.#keyEvidence,
     };
+    this.#keyEvidence.take(config.routes.flatMap(toWatchedKeys));
     const routes = config.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
       rings.set(route.name, ring);
@@ -254,22 +259,10 @@ export class Gate {
   async #rewatch(): Promise<void> {
     const { file, clock, logger } = this.#surroundings;
     this.#watch?.close();
-    const { routes, listen, proxy, authz, identity } = this.#ready.loaded.config;
-    const users = this.#ready.realms.flatMap(({ files }) => files);
-    this.#watch = await watchFiles(
-      [
-        file,
-        ...routes.flatMap(toSecretFiles),
-        ...users,
-        ...toIdentityFiles(identity),
-        ...[listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls)),
-      ],
-      clock,
-      {
-        onChange: (changed) => void this.#onFiles(changed),
-        onTrouble: (message) => logger.warn('watch_failed', { message }),
-      },
-    );
+    this.#watch = await watchFiles([file, ...toFiles(this.#ready)], clock, {
+      onChange: (changed) => void this.#onFiles(changed),
+      onTrouble: (message) => logger.warn('watch_failed', { message }),
+    });
   }
 
   #toReloadParts(): ReloadParts {
@@ -280,6 +273,7 @@ export class Gate {
       logger,
       metrics: this.#metrics,
       rings: this.#rings,
+      keyEvidence: this.#keyEvidence,
       realms: this.#realms,
       signer: this.#signer,
       ports: this.#tlsPorts,

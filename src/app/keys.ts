@@ -2,6 +2,7 @@
 import type { KeyConfig, RouteConfig, WebhookConfig } from '../config/config.ts';
 import { readSecret } from '../config/secrets.ts';
 import type { KeySet } from '../gates/key-ring.ts';
+import type { WatchedKey } from '../observe/key-evidence.ts';
 import { SCHEMES } from '../schemes/catalogue.ts';
 import type { VerifyKey } from '../schemes/scheme.ts';
 import type { Trouble } from './trouble.ts';
@@ -41,6 +42,11 @@ export async function readKeys(route: RouteConfig, index: number): Promise<KeysR
 /** The files a route's secrets come from. */
 export function toSecretFiles(route: RouteConfig): string[] {
   return (route.webhook?.keys ?? []).flatMap(({ secret }) => ('file' in secret ? [secret.file] : []));
+}
+
+/** The route's keys, as what is known of them is kept. */
+export function toWatchedKeys({ name, webhook }: RouteConfig): WatchedKey[] {
+  return (webhook?.keys ?? []).map(({ name: key, secret }) => ({ route: name, key, source: JSON.stringify(secret) }));
 }
 
 interface KeyRead {

@@ -5,8 +5,10 @@ import type { Clock } from '../core/clock.ts';
 import type { IdentitySigner } from '../forward/identity-token.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
 import type { TlsContexts } from '../listen/tls.ts';
+import type { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import type { Ready } from './check.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
 import { readKeys, toSecretFiles } from './keys.ts';
 import type { Realms } from './realms.ts';
@@ -29,10 +31,22 @@ export interface ReloadParts {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly rings: ReadonlyMap<string, KeyRing>;
+  readonly keyEvidence: KeyEvidence;
   readonly realms: Realms;
   readonly signer: IdentitySigner;
   /** Each port with TLS. */
   readonly ports: readonly TlsPort[];
+}
+
+/** The files that the config refers to. */
+export function toFiles({ loaded, realms }: Ready): string[] {
+  const { routes, listen, proxy, authz, identity } = loaded.config;
+  return [
+    ...routes.flatMap(toSecretFiles),
+    ...realms.flatMap(({ files }) => files),
+    ...toIdentityFiles(identity),
+    ...[listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls)),
+  ];
 }
 
 /** Replaces what comes from the changed files. */
@@ -44,11 +58,16 @@ export async function reloadFiles(changed: readonly string[], parts: ReloadParts
 }
 
 /** Only the routes whose secrets changed get new keys; a secret that is gone takes its own route down and no other. */
-async function reloadKeys(changed: readonly string[], { config, logger, metrics, rings }: ReloadParts): Promise<void> {
+async function reloadKeys(
+  changed: readonly string[],
+  { config, logger, metrics, rings, keyEvidence }: ReloadParts,
+): Promise<void> {
   for (const [index, route] of config.routes.entries()) {
     if (!toSecretFiles(route).some((file) => changed.includes(file))) continue;
     const { set, troubles } = await readKeys(route, index);
     rings.get(route.name)?.replace(set);
+    for (const { name, secret } of route.webhook?.keys ?? [])
+      if ('file' in secret && changed.includes(secret.file)) keyEvidence.renew(route.name, name);
     metrics.route(route.name).ready(set.unavailable.length === 0);
     for (const { key, message } of troubles) logger.error('secret_unavailable', { route: route.name, key, message });
     logger.info('secret_reloaded', { route: route.name, keys: set.keys.length, unavailable: set.unavailable.length });

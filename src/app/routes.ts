@@ -1,6 +1,6 @@
 /** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
 import { type Config, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
-import type { Clock } from '../core/clock.ts';
+import type { Clock, EpochMilliseconds } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
 import type { IdentityContext } from '../forward/identity.ts';
@@ -18,6 +18,7 @@ import type { Settlements } from '../gates/settlements.ts';
 import { createSignatureGate } from '../gates/signature.ts';
 import { createTimestampGate } from '../gates/timestamp.ts';
 import type { RouteLabels } from '../observe/families.ts';
+import type { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
 import { SCHEMES } from '../schemes/catalogue.ts';
@@ -36,6 +37,7 @@ export interface RouteParts {
   readonly realms: Realms;
   readonly signer: IdentitySigner;
   readonly attempts: Attempts;
+  readonly keyEvidence: KeyEvidence;
 }
 
 /** What a route counts before its first request. */
@@ -105,9 +107,13 @@ function buildWebhookGates(
 ): Gate[] {
   const scheme = SCHEMES[webhook.scheme];
   const { maxBody, tolerance, allowDotInId } = webhook;
+  const onKeyUsed = (key: string, at: EpochMilliseconds, first: string): void => {
+    metrics.keyUsed(key, at);
+    if (key !== first) parts.keyEvidence.oldKeyUsed({ route, key, first, at, matches: metrics.keyUse(key).matches });
+  };
   const gates = [
     createTimestampGate(scheme, { tolerance, allowDotInId, onSkew: (skew) => metrics.skew(skew) }),
-    createSignatureGate(scheme, ring, { maxBody, onKeyUsed: (key, at) => metrics.keyUsed(key, at) }),
+    createSignatureGate(scheme, ring, { maxBody, onKeyUsed }),
   ];
   if (webhook.envelope.requireMatchingId) gates.push(createEnvelopeGate());
   if (webhook.dedup !== 'off') {

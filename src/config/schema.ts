@@ -223,6 +223,16 @@ export const ConfigSchema = z.strictObject({
       drain: duration().prefault('25s').describe('How long requests under way may then take.'),
     })
     .prefault({}),
+  journal: z
+    .strictObject({
+      size: z
+        .int()
+        .min(0)
+        .max(100_000)
+        .default(1_000)
+        .describe('How many of the last verdicts /journal on the admin port shows; 0: none.'),
+    })
+    .prefault({}),
   log: z
     .strictObject({
       level: z.enum(['debug', 'info', 'warn', 'error']).default('info').describe('From which level on lines are written.'),

@@ -20,6 +20,11 @@ export interface Clock {
   every(interval: Milliseconds, action: () => void): CancelTimer;
 }
 
+/** The instant as RFC 3339 writes it, in UTC. */
+export function toInstantText(at: EpochMilliseconds): string {
+  return new Date(at).toISOString();
+}
+
 /** The machine's own clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),

@@ -3,7 +3,7 @@ import type { EpochMilliseconds } from '../core/clock.ts';
 import type { Exchange } from '../core/exchange.ts';
 import { refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
-import type { Scheme } from '../schemes/scheme.ts';
+import type { Scheme, VerifyKey } from '../schemes/scheme.ts';
 import type { Gate } from './gate.ts';
 import type { KeyRing } from './key-ring.ts';
 
@@ -11,8 +11,8 @@ import type { KeyRing } from './key-ring.ts';
 export interface SignatureOptions {
   /** Largest content in bytes. */
   readonly maxBody: number;
-  /** Told which key verified, for its last-used metric. */
-  readonly onKeyUsed: (key: string, at: EpochMilliseconds) => void;
+  /** Told which key verified, and when, and which one is the first of those that are live: another is on its way out. */
+  readonly onKeyUsed: (key: string, at: EpochMilliseconds, first: string) => void;
 }
 
 /** Reads the content, verifies it, and writes `facts.delivery`. */
@@ -33,7 +33,7 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
         if (ring.isIncomplete) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but a key is missing');
         return refuse('signature_mismatch', 'bad_signature');
       }
-      options.onKeyUsed(key.name, exchange.receivedAt);
+      options.onKeyUsed(key.name, exchange.receivedAt, (keys[0] as VerifyKey).name);
       exchange.facts.delivery = { id: head.id, timestamp: head.timestamp, keyName: key.name, body };
       return undefined;
     },

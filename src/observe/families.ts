@@ -76,6 +76,12 @@ export function createFamilies(registers: Registry[]) {
       labelNames: ['route', 'key'],
       registers,
     }),
+    keyMatches: new CounterFamily({
+      name: 'sidegate_key_matches_total',
+      help: 'What this key, or source of users, proved genuine.',
+      labelNames: ['route', 'key'],
+      registers,
+    }),
     ready: new Gauge({
       name: 'sidegate_route_ready',
       help: '1 while all secrets of the route are usable.',

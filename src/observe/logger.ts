@@ -38,6 +38,7 @@ export type LogEvent =
   | 'config_reload_failed'
   | 'secret_reloaded'
   | 'secret_unavailable'
+  | 'key_match_by_old_key'
   | 'users_reloaded'
   | 'identity_reloaded'
   | 'identity_reload_failed'
