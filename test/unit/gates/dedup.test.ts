@@ -27,6 +27,7 @@ function start(over: Partial<DedupOptions> = {}) {
     },
     confirm: (...args) => memory.confirm(...args),
     release: (...args) => memory.release(...args),
+    forget: (key) => memory.forget(key),
     isUp: () => failure === undefined,
     close: () => memory.close(),
   };

@@ -24,6 +24,7 @@ function start(): {
     claim: (request) => guard(() => memory.claim(request)),
     confirm: (...args) => guard(() => memory.confirm(...args)),
     release: (...args) => guard(() => memory.release(...args)),
+    forget: (key) => guard(() => memory.forget(key)),
     isUp: () => !isDown,
     close: () => memory.close(),
   };
