@@ -1,7 +1,8 @@
 /** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
 import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
-import { AdminServer } from '../admin/server.ts';
+import { AdminAccess } from '../admin/access.ts';
+import type { AdminServer } from '../admin/server.ts';
 import { realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
 import { type Watch, watchFiles } from '../config/watch.ts';
@@ -21,6 +22,7 @@ import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import type { Resolve } from '../tunnel/dial.ts';
+import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { prepare, type Ready } from './check.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
@@ -64,6 +66,7 @@ export class Gate {
   readonly #gatehouse: Gatehouse;
   readonly #listen: ListenServer;
   readonly #admin: AdminServer;
+  readonly #adminAccess: AdminAccess;
   readonly #upstreams: Upstreams;
   readonly #realms: Realms;
   readonly #attempts: Attempts;
@@ -126,9 +129,13 @@ export class Gate {
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
     this.#metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
     this.#upstreams = new Upstreams(clock, limits.maxInFlight);
-    this.#admin = new AdminServer({
-      address: admin.address,
-      metrics: this.#metrics,
+    this.#adminAccess = new AdminAccess(ready.adminToken.token);
+    this.#admin = buildAdmin(admin, {
+      ...told,
+      keyEvidence: this.#keyEvidence,
+      store: this.#store,
+      access: this.#adminAccess,
+      routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
       toKeySet: () => this.#signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
     });
@@ -274,6 +281,7 @@ export class Gate {
       metrics: this.#metrics,
       rings: this.#rings,
       keyEvidence: this.#keyEvidence,
+      adminAccess: this.#adminAccess,
       realms: this.#realms,
       signer: this.#signer,
       ports: this.#tlsPorts,

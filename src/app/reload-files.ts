@@ -1,4 +1,5 @@
 /** Takes up what changed in files beside the config: webhook secrets, users, certificates. Requests under way keep what they started with. */
+import type { AdminAccess } from '../admin/access.ts';
 import type { Config, ListenTlsConfig } from '../config/config.ts';
 import { toTlsFiles } from '../config/tls-files.ts';
 import type { Clock } from '../core/clock.ts';
@@ -8,6 +9,7 @@ import type { TlsContexts } from '../listen/tls.ts';
 import type { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import { readAdminToken, toAdminFiles } from './admin.ts';
 import type { Ready } from './check.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
 import { readKeys, toSecretFiles } from './keys.ts';
@@ -32,6 +34,7 @@ export interface ReloadParts {
   readonly metrics: Metrics;
   readonly rings: ReadonlyMap<string, KeyRing>;
   readonly keyEvidence: KeyEvidence;
+  readonly adminAccess: AdminAccess;
   readonly realms: Realms;
   readonly signer: IdentitySigner;
   /** Each port with TLS. */
@@ -40,8 +43,9 @@ export interface ReloadParts {
 
 /** The files that the config refers to. */
 export function toFiles({ loaded, realms }: Ready): string[] {
-  const { routes, listen, proxy, authz, identity } = loaded.config;
+  const { routes, listen, proxy, authz, identity, admin } = loaded.config;
   return [
+    ...toAdminFiles(admin),
     ...routes.flatMap(toSecretFiles),
     ...realms.flatMap(({ files }) => files),
     ...toIdentityFiles(identity),
@@ -55,6 +59,7 @@ export async function reloadFiles(changed: readonly string[], parts: ReloadParts
   await reloadUsers(changed, parts);
   await reloadIdentity(changed, parts);
   await reloadTls(changed, parts);
+  await reloadAdminToken(changed, parts);
 }
 
 /** Only the routes whose secrets changed get new keys; a secret that is gone takes its own route down and no other. */
@@ -97,6 +102,16 @@ async function reloadIdentity(changed: readonly string[], { config, logger, sign
   if (read?.key === undefined) return;
   signer.replace(read.key, identity.ttl);
   logger.info('identity_reloaded', { key: read.key.name });
+}
+
+/** A broken token leaves the one before it in use: without one, whoever is on this machine could ask. */
+async function reloadAdminToken(changed: readonly string[], { config, logger, adminAccess }: ReloadParts): Promise<void> {
+  if (!toAdminFiles(config.admin).some((file) => changed.includes(file))) return;
+  const { token, troubles } = await readAdminToken(config.admin);
+  for (const { message } of troubles) logger.error('admin_token_reload_failed', { message });
+  if (token === undefined) return;
+  adminAccess.replace(token);
+  logger.info('admin_token_reloaded');
 }
 
 async function reloadTls(changed: readonly string[], { clock, logger, ports }: ReloadParts): Promise<void> {

@@ -3,7 +3,8 @@ import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import type { DedupConfig, KeyConfig, RouteConfig, WebhookConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 
-const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
+/** How long senders go on with retries; a few do so longer. */
+export const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
 
 /** Everything wrong or risky in a route's webhook section. */
 export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Rating[] {

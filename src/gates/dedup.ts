@@ -5,6 +5,7 @@ import type { Claim, Exchange, VerifiedDelivery } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { type ClaimRequest, type ClaimResult, type SeenIds, StoreUnavailable } from '../store/seen-ids.ts';
+import { toIdKey } from './event-keys.ts';
 import type { Gate } from './gate.ts';
 import type { Settlement, Settlements } from './settlements.ts';
 
@@ -60,8 +61,6 @@ export class WaitingRoom {
 
 const FIRST_POLL_MS = 20;
 const LONGEST_POLL_MS = 250;
-/** Longer ids are hashed, so that a key stays short whatever the sender chooses. */
-const LONGEST_PLAIN_ID = 64;
 const FINGERPRINT_LENGTH = 16;
 const LONGEST_RETRY_AFTER_S = 10;
 
@@ -196,14 +195,9 @@ function inProgress(remaining: Milliseconds): Refusal {
 
 function toClaimRequest(options: DedupOptions, exchange: Exchange, delivery: VerifiedDelivery): ClaimRequest {
   return {
-    key: toKey(options.route, delivery.id),
+    key: toIdKey(options.route, delivery.id),
     token: exchange.requestId,
     fingerprint: hash('sha256', delivery.body, 'base64url').slice(0, FINGERPRINT_LENGTH),
     leaseMs: options.lease,
   };
-}
-
-/** Short ids stay legible for whoever looks into the store; `i` and `h` keep a plain id from posing as a hashed one. */
-function toKey(route: string, id: string): string {
-  return id.length <= LONGEST_PLAIN_ID ? `${route}:i:${id}` : `${route}:h:${hash('sha256', id, 'base64url')}`;
 }

@@ -10,6 +10,12 @@ export interface KeySet {
   readonly unavailable: readonly string[];
 }
 
+/** From when on, and up to when, a key is accepted. */
+interface KeyDates {
+  readonly notBefore?: EpochMilliseconds | undefined;
+  readonly notAfter?: EpochMilliseconds | undefined;
+}
+
 /** Holds the current KeySet. */
 export class KeyRing {
   #set: KeySet;
@@ -44,10 +50,7 @@ export class KeyRing {
 }
 
 /** Whether `now` lies within what the key's dates allow. */
-export function isWithinTime(
-  { notBefore, notAfter }: Pick<VerifyKey, 'notBefore' | 'notAfter'>,
-  now: EpochMilliseconds,
-): boolean {
+export function isWithinTime({ notBefore, notAfter }: KeyDates, now: EpochMilliseconds): boolean {
   return (notBefore === undefined || notBefore <= now) && (notAfter === undefined || now < notAfter);
 }
 

@@ -157,6 +157,7 @@ export function createGateFamilies(registers: Registry[]) {
       help: '1 if the last attempt to load changed users succeeded.',
       registers,
     }),
+    ...createAdminFamilies(registers),
     limits: new Counter({
       name: 'sidegate_limit_hits_total',
       help: 'Requests and connections that ran into a limit.',
@@ -183,6 +184,24 @@ export function createGateFamilies(registers: Registry[]) {
       name: 'sidegate_build_info',
       help: 'Version of the gate.',
       labelNames: ['version', 'node'],
+      registers,
+    }),
+  };
+}
+
+/** What is done, and not answered, by the admin port. */
+function createAdminFamilies(registers: Registry[]) {
+  return {
+    forgottenIds: new CounterFamily({
+      name: 'sidegate_forgotten_ids_total',
+      help: 'Ids that somebody asked to forget, by what they were.',
+      labelNames: ['was'],
+      registers,
+    }),
+    adminDenials: new CounterFamily({
+      name: 'sidegate_admin_denied_total',
+      help: 'Requests of the admin port whose caller may not ask.',
+      labelNames: ['reason'],
       registers,
     }),
   };

@@ -1,0 +1,41 @@
+/** How an event is called in the store, and how it is forgotten there. */
+import { hash } from 'node:crypto';
+import { type Forgotten, type SeenIds, StoreUnavailable } from '../store/seen-ids.ts';
+
+/** Longer ids are hashed, so that a key stays short whatever the sender chooses. */
+const LONGEST_PLAIN_ID = 64;
+/** The id that is shown of an event which has none but the digest of what was signed. */
+const DIGEST_ID = /^sha256-([A-Za-z0-9_-]{16,43})$/;
+
+/** The key of a delivery's id. Short ids stay legible for whoever looks into the store; `i` and `h` keep a plain id from posing as a hashed one. */
+export function toIdKey(route: string, id: string): string {
+  return id.length <= LONGEST_PLAIN_ID ? `${route}:i:${id}` : `${route}:h:${hash('sha256', id, 'base64url')}`;
+}
+
+/** The key of the digest of what was signed. */
+export function toDigestKey(route: string, digest: string): string {
+  return `${route}:d:${digest}`;
+}
+
+/**
+ * Clears one event, so that its next genuine delivery is let through: the id, and the digest that was recorded with it.
+ * Rejects with StoreUnavailable; where only the digest is left, its text says how to clear that.
+ */
+export async function forgetEvent(store: SeenIds, route: string, id: string): Promise<Forgotten['was']> {
+  const byId = await store.forget(toIdKey(route, id));
+  const digest = byId.fingerprint ?? DIGEST_ID.exec(id)?.[1];
+  if (digest === undefined) return byId.was;
+  const byDigest = await forgetDigest(store, route, digest, byId.was);
+  return byId.was === 'absent' ? byDigest : byId.was;
+}
+
+async function forgetDigest(store: SeenIds, route: string, digest: string, was: Forgotten['was']): Promise<Forgotten['was']> {
+  try {
+    return (await store.forget(toDigestKey(route, digest))).was;
+  } catch (thrown) {
+    if (!(thrown instanceof StoreUnavailable) || was === 'absent') throw thrown;
+    // The id is gone, and with it the way to the digest: without this, nobody could ever finish what was begun.
+    const message = `${thrown.message}; the id is forgotten, its content is not yet: forget the id sha256-${digest}`;
+    throw new StoreUnavailable(thrown.failure, message, { cause: thrown });
+  }
+}
