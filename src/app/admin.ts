@@ -4,7 +4,7 @@ import { createForgetEndpoint, type ForgettingRoute } from '../admin/forget.ts';
 import { createHealthEndpoints, type HealthParts } from '../admin/health.ts';
 import { createJournalEndpoint } from '../admin/journal.ts';
 import { createKeysEndpoint, type KeyedRoute } from '../admin/keys.ts';
-import { AdminRouter } from '../admin/router.ts';
+import { AdminRouter, type Endpoint } from '../admin/router.ts';
 import { AdminServer } from '../admin/server.ts';
 import type { AdminConfig, Config, RouteConfig } from '../config/config.ts';
 import { readSecret } from '../config/secrets.ts';
@@ -70,14 +70,20 @@ export function toAdminRoutes({ routes }: Config, rings: ReadonlyMap<string, Key
 
 /** Builds it, not listening yet. */
 export function buildAdmin({ address }: AdminConfig, parts: AdminParts): AdminServer {
-  const { clock, logger, metrics, journal, keyEvidence, store, access, routes } = parts;
-  const endpoints = [
+  const { access, metrics } = parts;
+  const router = new AdminRouter({ endpoints: createEndpoints(parts), access, onDenied: metrics.adminDenied });
+  return new AdminServer(address, router);
+}
+
+/** Everything that the admin port does (docs/admin.md). */
+export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
+  const { clock, logger, metrics, journal, keyEvidence, store, routes } = parts;
+  return [
     ...createHealthEndpoints(parts),
     createJournalEndpoint(journal),
     createKeysEndpoint({ clock, evidence: keyEvidence, routes: () => routes().flatMap((route) => toKeyedRoute(route, metrics)) }),
     createForgetEndpoint({ store, logger, metrics, routes: () => routes().map(toForgettingRoute) }),
   ];
-  return new AdminServer(address, new AdminRouter({ endpoints, access, onDenied: metrics.adminDenied }));
 }
 
 function toKeyedRoute({ config: { name, webhook }, ring }: AdminRoute, metrics: Metrics): KeyedRoute[] {

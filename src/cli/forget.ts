@@ -25,11 +25,14 @@ interface Answer {
   readonly text: string;
 }
 
-const MEANINGS: Readonly<Record<string, string>> = {
-  handled: 'it was handled; its next genuine delivery is let through',
-  'in-progress': 'it is with the app right now; its next genuine delivery is let through, unless the app succeeds first',
-  absent: 'the gate does not know it: not on this route, forgotten already, or remembered by another replica in its own memory',
-};
+const MEANINGS: ReadonlyMap<unknown, string> = new Map([
+  ['handled', 'it was handled; its next genuine delivery is let through'],
+  ['in-progress', 'it is with the app right now; its next genuine delivery is let through, unless the app succeeds first'],
+  [
+    'absent',
+    'the gate does not know it: not on this route, forgotten already, or remembered by another replica in its own memory',
+  ],
+]);
 const WILDCARDS: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
 const LARGEST_ANSWER = 65_536;
 
@@ -56,7 +59,7 @@ export async function forgetId(options: ForgetOptions, io: Io): Promise<number> 
 
 function tell({ status, text }: Answer, { route, id }: ForgetOptions, io: Io): number {
   const was = status === 200 ? toState(text) : undefined;
-  const meaning = MEANINGS[was ?? ''];
+  const meaning = MEANINGS.get(was);
   if (meaning === undefined) {
     io.stderr(`sidegate forget: ${status} ${text.trimEnd()}\n`);
     return EXIT.failed;
@@ -65,9 +68,9 @@ function tell({ status, text }: Answer, { route, id }: ForgetOptions, io: Io): n
   return was === 'absent' ? EXIT.failed : EXIT.ok;
 }
 
-function toState(text: string): string | undefined {
+function toState(text: string): unknown {
   try {
-    return (JSON.parse(text) as { was?: string }).was;
+    return (JSON.parse(text) as { was?: unknown }).was;
   } catch {
     return undefined;
   }

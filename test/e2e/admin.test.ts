@@ -1,7 +1,7 @@
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { type OutgoingHttpHeaders, request as openRequest } from 'node:http';
 import { networkInterfaces } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { startApp, type TestApp } from '../support/app.ts';
@@ -9,6 +9,7 @@ import { type Answer, send, sendRaw } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
+import { run } from '../support/run.ts';
 
 const TOKEN = '0123456789abcdef0123456789abcdef';
 const OTHER_TOKEN = 'fedcba9876543210fedcba9876543210';
@@ -247,6 +248,27 @@ describe('the admin port', () => {
     await expect(begin({ secret: { file: 'none' } })).rejects.toThrow('is not there');
     await expect(begin({ secret: 'hunter2-hunter2-hunter2' })).rejects.toThrow('a secret never stands in the config itself');
   });
+});
+
+test('the curl lines of docs/admin.md work as they stand', async () => {
+  const lines = readFileSync(resolve('docs/admin.md'), 'utf8').match(/^curl .*$/gm) ?? [];
+  expect(lines).toHaveLength(4);
+  const runLines = async (wanted: readonly string[]): Promise<void> => {
+    for (const line of wanted) {
+      const command = line.replaceAll('127.0.0.1:9090', `127.0.0.1:${gate.adminPort}`);
+      const { code, stdout, stderr } = await run('bash', [
+        '-c',
+        `cd ${gate.folder} && ${command} --fail-with-body --silent --show-error`,
+      ]);
+      expect([code, stderr], command).toEqual([0, '']);
+      expect(() => JSON.parse(stdout) as unknown, stdout).not.toThrow();
+    }
+  };
+  await start();
+  await runLines(lines.filter((line) => !line.includes('Bearer')));
+  await gate.stop();
+  await start({ admin: WITH_TOKEN });
+  await runLines(lines.filter((line) => line.includes('Bearer')));
 });
 
 describe.each(['memory', 'Redis'])('forgetting an id in %s', (kind) => {
