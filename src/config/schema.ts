@@ -235,7 +235,7 @@ export const ConfigSchema = z.strictObject({
       size: z
         .int()
         .min(0)
-        .max(100_000)
+        .max(10_000)
         .default(1_000)
         .describe('How many of the last verdicts /journal on the admin port shows; 0: none.'),
     })

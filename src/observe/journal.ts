@@ -30,7 +30,8 @@ export class Journal {
   readonly size: number;
   readonly #lines: RequestLine[] = [];
   readonly #times: EpochMilliseconds[] = [];
-  readonly #explanations: (readonly string[] | undefined)[] = [];
+  /** They go with their lines. */
+  readonly #explanations = new WeakMap<RequestLine, readonly string[]>();
   #next = 0;
   #recorded = 0;
 
@@ -50,18 +51,17 @@ export class Journal {
     const place = this.#next;
     this.#lines[place] = line;
     this.#times[place] = at;
-    this.#explanations[place] = undefined;
     this.#next = place + 1 === this.size ? 0 : place + 1;
     this.#recorded++;
   }
 
   /** Adds to a verdict why it was so; false where it is no longer kept. */
   explain(requestId: string, explanation: readonly string[]): boolean {
-    for (const place of this.#places()) {
-      if (this.#lines[place]?.requestId !== requestId) continue;
-      this.#explanations[place] = explanation
-        .slice(0, MOST_EXPLANATION_LINES)
-        .map((line) => line.slice(0, LONGEST_EXPLANATION_LINE));
+    for (let age = 1; age <= this.#lines.length; age++) {
+      const line = this.#lines[this.#toPlace(age)] as RequestLine;
+      if (line.requestId !== requestId) continue;
+      const lines = explanation.slice(0, MOST_EXPLANATION_LINES).map((text) => text.slice(0, LONGEST_EXPLANATION_LINE));
+      this.#explanations.set(line, lines);
       return true;
     }
     return false;
@@ -70,18 +70,19 @@ export class Journal {
   /** The entries that fit, newest first. */
   find(query: JournalQuery): JournalEntry[] {
     const found: JournalEntry[] = [];
-    for (const place of this.#places()) {
-      if (found.length >= query.limit) break;
+    for (let age = 1; age <= this.#lines.length && found.length < query.limit; age++) {
+      const place = this.#toPlace(age);
       const line = this.#lines[place] as RequestLine;
-      if (isWanted(line, query)) found.push({ at: this.#times[place] as number, line, explanation: this.#explanations[place] });
+      if (isWanted(line, query))
+        found.push({ at: this.#times[place] as number, line, explanation: this.#explanations.get(line) });
     }
     return found;
   }
 
-  /** The places that are taken, newest first. */
-  *#places(): Generator<number> {
-    const taken = this.#lines.length;
-    for (let i = 1; i <= taken; i++) yield (this.#next - i + taken) % taken;
+  /** 1 is the newest. */
+  #toPlace(age: number): number {
+    const place = this.#next - age;
+    return place < 0 ? place + this.#lines.length : place;
   }
 }
 
