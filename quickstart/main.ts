@@ -10,7 +10,8 @@ import { formatProblem } from '../src/config/problem.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { Secret } from '../src/core/secret.ts';
 import { createLogger } from '../src/observe/logger.ts';
-import { standardWebhooks } from '../src/schemes/standard-webhooks.ts';
+import { compileScheme } from '../src/schemes/compile.ts';
+import { standardWebhooks } from '../src/schemes/presets/standard-webhooks.ts';
 import { type ExampleApp, startExampleApp } from './app.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');
@@ -141,7 +142,11 @@ async function showDeliveries(url: string, secret: Secret, app: ExampleApp): Pro
 
 async function deliver(url: string, one: Try, secret: Secret): Promise<string> {
   const body = toEvent(one.id);
-  const headers = standardWebhooks.sign({ id: one.id, timestamp: systemClock.now() - one.ageMs, body }, secret, undefined);
+  const headers = compileScheme(standardWebhooks).sign(
+    { id: one.id, timestamp: systemClock.now() - one.ageMs, body },
+    secret,
+    undefined,
+  );
   const answer = await fetch(`${url}/hooks/demo`, {
     method: 'POST',
     headers: [['Content-Type', 'application/json'], ...headers.map(([name, value]): [string, string] => [name, value])],

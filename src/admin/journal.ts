@@ -1,5 +1,5 @@
 /** `GET /journal`: the last verdicts as JSON, newest first. */
-import { toInstantText } from '../core/clock.ts';
+import { toInstant } from '../core/clock.ts';
 import { REFUSALS } from '../core/refusal.ts';
 import type { Journal, JournalEntry, JournalQuery } from '../observe/journal.ts';
 import { UNMATCHED } from '../observe/labels.ts';
@@ -47,6 +47,6 @@ function toAnswer(journal: Journal, query: JournalQuery): Answer {
 }
 
 function toEntry({ at, line, explanation }: JournalEntry): object {
-  const entry = { at: toInstantText(at), ...line, route: line.route ?? null };
+  const entry = { at: toInstant(at), ...line, route: line.route ?? null };
   return explanation === undefined ? entry : { ...entry, explanation };
 }

@@ -1,7 +1,7 @@
 /** `GET /keys`: what each route's keys were needed for, so that a rotation can be finished on evidence. */
 import type { KeyConfig } from '../config/config.ts';
 import { SENDER_RETRY_HORIZON_MS } from '../config/validate-webhook.ts';
-import { type Clock, type EpochMilliseconds, toInstantText } from '../core/clock.ts';
+import { type Clock, type EpochMilliseconds, toInstant } from '../core/clock.ts';
 import { isWithinTime, type KeyRing } from '../gates/key-ring.ts';
 import type { KeyEvidence } from '../observe/key-evidence.ts';
 import type { KeyUse } from '../observe/route-metrics.ts';
@@ -98,5 +98,5 @@ function toLatest(keys: readonly Known[]): EpochMilliseconds | undefined {
 }
 
 function toText(at: EpochMilliseconds | undefined): string | null {
-  return at === undefined ? null : toInstantText(at);
+  return at === undefined ? null : toInstant(at);
 }

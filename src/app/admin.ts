@@ -87,7 +87,9 @@ export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
 }
 
 function toKeyedRoute({ config: { name, webhook }, ring }: AdminRoute, metrics: Metrics): KeyedRoute[] {
-  return webhook === undefined ? [] : [{ name, keys: webhook.keys, ring, use: (key) => metrics.route(name).keyUse(key) }];
+  return webhook === undefined || webhook.keys.length === 0
+    ? []
+    : [{ name, keys: webhook.keys, ring, use: (key) => metrics.route(name).keyUse(key) }];
 }
 
 function toForgettingRoute({ config: { name, webhook } }: AdminRoute): ForgettingRoute {

@@ -19,7 +19,8 @@ import { Journal } from '../observe/journal.ts';
 import { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
-import type { Attempts } from '../store/attempts.ts';
+import { RemoteCertificates } from '../remote/certificates.ts';
+import { createHttpsGet, type Detour } from '../remote/https-get.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import type { Resolve } from '../tunnel/dial.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
@@ -29,7 +30,7 @@ import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toProxyLabels } from './proxy.ts';
 import { Realms } from './realms.ts';
 import { type ReloadParts, reloadFiles, type TlsPort, toFiles } from './reload-files.ts';
-import { buildRoute, toRouteLabels } from './routes.ts';
+import { buildRoute, type RouteParts, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
 import { openStore } from './store.ts';
@@ -43,6 +44,8 @@ export interface GateSurroundings {
   readonly version: string;
   /** For tests: what the names of the forward proxy's destinations lead to. */
   readonly resolve?: Resolve;
+  /** For tests: where the hosts of remote keys are found. */
+  readonly detour?: Detour;
 }
 
 /** Where a running gate listens. */
@@ -54,6 +57,7 @@ export interface GateAddresses {
 }
 
 const FLUSH_INTERVAL_MS = 1_000;
+const OBSERVED = 'this route lets everything through, and only tells what it would have refused; mode: enforce ends that';
 
 /** A gate from start to stop. */
 export class Gate {
@@ -61,7 +65,6 @@ export class Gate {
   readonly #metrics: Metrics;
   readonly #store: SeenIds;
   readonly #settlements: Settlements;
-  readonly #waitingRoom: WaitingRoom;
   readonly #capacity: Capacity;
   readonly #gatehouse: Gatehouse;
   readonly #listen: ListenServer;
@@ -69,11 +72,9 @@ export class Gate {
   readonly #adminAccess: AdminAccess;
   readonly #upstreams: Upstreams;
   readonly #realms: Realms;
-  readonly #attempts: Attempts;
   readonly #signer: IdentitySigner;
+  readonly #routeParts: RouteParts;
   readonly #sidePorts: SidePorts;
-  readonly #journal: Journal;
-  readonly #keyEvidence: KeyEvidence;
   readonly #tlsPorts: readonly TlsPort[];
   readonly #cancelFlush: CancelTimer;
   #rings = new Map<string, KeyRing>();
@@ -84,7 +85,7 @@ export class Gate {
 
   constructor(ready: Ready, surroundings: GateSurroundings) {
     const { clock, logger, version } = surroundings;
-    const { limits, listen, admin } = ready.loaded.config;
+    const { limits, listen, admin, journal } = ready.loaded.config;
     this.#surroundings = surroundings;
     this.#ready = ready;
     this.#metrics = createMetrics({ version, processMetrics: true });
@@ -94,21 +95,29 @@ export class Gate {
       onWarning: (message) => logger.warn('store_warning', { message }),
     });
     this.#store = store.seenIds;
-    this.#attempts = store.attempts;
     this.#settlements = new Settlements(this.#store, clock, {
       onOutcome: (outcome) => this.#metrics.dedup(outcome),
       onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
     });
-    this.#waitingRoom = new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters'));
     this.#capacity = new Capacity(limits, clock, { onInFlight: this.#metrics.inFlight, onQueued: this.#metrics.queued });
-    this.#journal = new Journal(ready.loaded.config.journal.size);
-    this.#keyEvidence = new KeyEvidence(clock, logger);
-    const told = { clock, logger, journal: this.#journal, metrics: this.#metrics };
+    const told = { clock, logger, journal: new Journal(journal.size), metrics: this.#metrics };
     this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity });
     const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
     this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
     this.#metrics.watchPendingPasswords(() => this.#realms.pending);
     this.#signer = new IdentitySigner(clock);
+    this.#routeParts = {
+      clock,
+      metrics: this.#metrics,
+      store: this.#store,
+      settlements: this.#settlements,
+      waitingRoom: new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters')),
+      realms: this.#realms,
+      attempts: store.attempts,
+      signer: this.#signer,
+      keyEvidence: new KeyEvidence(clock, logger),
+      certificates: new RemoteCertificates(createHttpsGet(clock, surroundings.detour), clock),
+    };
     const tls = toContexts(ready.tls);
     this.#listen = new ListenServer({
       listen,
@@ -122,7 +131,7 @@ export class Gate {
     this.#sidePorts = buildSidePorts(ready, {
       ...told,
       realms: this.#realms,
-      attempts: this.#attempts,
+      attempts: store.attempts,
       gatehouse: this.#gatehouse,
       resolve: surroundings.resolve,
     });
@@ -132,7 +141,7 @@ export class Gate {
     this.#adminAccess = new AdminAccess(ready.adminToken.token);
     this.#admin = buildAdmin(admin, {
       ...told,
-      keyEvidence: this.#keyEvidence,
+      keyEvidence: this.#routeParts.keyEvidence,
       store: this.#store,
       access: this.#adminAccess,
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
@@ -208,7 +217,7 @@ export class Gate {
 
   /** Makes a config the one that serves: in one turn, so no request sees half of it. */
   #take(ready: Ready): void {
-    const { clock } = this.#surroundings;
+    const { clock, logger } = this.#surroundings;
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
     const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
@@ -217,24 +226,15 @@ export class Gate {
     this.#realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     this.#signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
     const rings = new Map<string, KeyRing>();
-    const parts = {
-      clock,
-      metrics: this.#metrics,
-      store: this.#store,
-      settlements: this.#settlements,
-      waitingRoom: this.#waitingRoom,
-      realms: this.#realms,
-      attempts: this.#attempts,
-      signer: this.#signer,
-      keyEvidence: this.#keyEvidence,
-    };
-    this.#keyEvidence.take(config.routes.flatMap(toWatchedKeys));
+    this.#routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
     const routes = config.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
       rings.set(route.name, ring);
-      return buildRoute(route, ring, pools[index] as (typeof pools)[number], parts);
+      return buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#routeParts);
     });
     this.#gatehouse.swap(routes);
+    for (const { name, mode } of config.routes)
+      if (mode === 'observe') logger.warn('route_observed', { route: name, hint: OBSERVED });
     retire();
     this.#rings = rings;
     this.#ready = ready;
@@ -280,7 +280,7 @@ export class Gate {
       logger,
       metrics: this.#metrics,
       rings: this.#rings,
-      keyEvidence: this.#keyEvidence,
+      keyEvidence: this.#routeParts.keyEvidence,
       adminAccess: this.#adminAccess,
       realms: this.#realms,
       signer: this.#signer,

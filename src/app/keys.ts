@@ -1,10 +1,10 @@
 /** Turns the config's secret references into keys, now and whenever a secret's file changes. */
-import type { KeyConfig, RouteConfig, WebhookConfig } from '../config/config.ts';
+import type { KeyConfig, RouteConfig } from '../config/config.ts';
 import { readSecret } from '../config/secrets.ts';
 import type { KeySet } from '../gates/key-ring.ts';
 import type { WatchedKey } from '../observe/key-evidence.ts';
-import { SCHEMES } from '../schemes/catalogue.ts';
-import type { VerifyKey } from '../schemes/scheme.ts';
+import { compileScheme } from '../schemes/compile.ts';
+import type { Scheme, VerifyKey } from '../schemes/scheme.ts';
 import type { Trouble } from './trouble.ts';
 
 /** Trouble with one key's secret; never holds the secret. */
@@ -21,12 +21,15 @@ export interface KeysRead {
 
 /** Reads all secrets of a route; a secret that cannot be used is listed as unavailable, it never makes the others unusable. */
 export async function readKeys(route: RouteConfig, index: number): Promise<KeysRead> {
+  const { webhook } = route;
+  if (webhook === undefined) return { set: { keys: [], unavailable: [] }, troubles: [] };
+  const scheme = compileScheme(webhook.description);
   const keys: VerifyKey[] = [];
   const unavailable: string[] = [];
   const troubles: KeyTrouble[] = [];
-  for (const [position, config] of (route.webhook?.keys ?? []).entries()) {
+  for (const [position, config] of webhook.keys.entries()) {
     const path = `routes.${index}.webhook.keys.${position}.secret`;
-    const read = await readKey((route.webhook as WebhookConfig).scheme, config);
+    const read = await readKey(scheme, config);
     for (const message of read.warnings)
       troubles.push({ severity: 'warning', path, route: route.name, key: config.name, message });
     if (read.key !== undefined) {
@@ -57,10 +60,10 @@ interface KeyRead {
 
 const NO_PROBLEM = { message: '' };
 
-async function readKey(scheme: WebhookConfig['scheme'], config: KeyConfig): Promise<KeyRead> {
+async function readKey(scheme: Scheme, config: KeyConfig): Promise<KeyRead> {
   const read = await readSecret(config.secret);
   if ('problem' in read) return { warnings: [], problem: { message: read.problem, hint: read.hint } };
-  const parsed = SCHEMES[scheme].parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
+  const parsed = scheme.parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
   if ('problem' in parsed) return { warnings: read.warnings, problem: { message: parsed.problem, hint: parsed.hint } };
   const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
   return { key: { ...parsed.key, notBefore: config.notBefore }, warnings, problem: NO_PROBLEM };

@@ -1,5 +1,5 @@
 /** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
-import { type Config, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
+import { type Config, methodsOf, type RouteConfig, type SnsConfig, type WebhookConfig } from '../config/config.ts';
 import type { Clock, EpochMilliseconds } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
@@ -16,12 +16,16 @@ import type { Gate } from '../gates/gate.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
 import type { Settlements } from '../gates/settlements.ts';
 import { createSignatureGate } from '../gates/signature.ts';
-import { createTimestampGate } from '../gates/timestamp.ts';
+import { createSnsGate } from '../gates/sns.ts';
+import { createTimestampGate, type RecencyOptions } from '../gates/timestamp.ts';
 import type { RouteLabels } from '../observe/families.ts';
 import type { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
-import { SCHEMES } from '../schemes/catalogue.ts';
+import type { RemoteCertificates } from '../remote/certificates.ts';
+import { compileScheme } from '../schemes/compile.ts';
+import { toHeaderNames } from '../schemes/head.ts';
+import { toStatuses } from '../schemes/senders.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
@@ -38,15 +42,16 @@ export interface RouteParts {
   readonly signer: IdentitySigner;
   readonly attempts: Attempts;
   readonly keyEvidence: KeyEvidence;
+  readonly certificates: RemoteCertificates;
 }
 
 /** What a route counts before its first request. */
 export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabels {
-  const { name, webhook, basic } = route;
+  const { name, webhook, basic, mode } = route;
   const sources = basic === undefined ? [] : toSourceLabels(basic);
   const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
-  const keys = [...(webhook?.keys.map((key) => key.name) ?? []), ...sources];
-  return { name, scheme, keys, methods: methodsOf(route), authz: authz !== undefined };
+  const keys = [...(webhook?.keys.map((key) => key.name) ?? []), ...(webhook?.sns?.topics ?? []), ...sources];
+  return { name, scheme, keys, methods: methodsOf(route), isObserved: mode === 'observe', authz: authz !== undefined };
 }
 
 /** Compiles one route. */
@@ -63,16 +68,20 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     match: { ...config.match, methods: methodsOf(config) },
     gates: [
       ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
-      ...(webhook === undefined ? [] : [createContentGate(webhook)]),
+      ...(webhook === undefined
+        ? []
+        : [createContentGate({ ...webhook, allowQuery: webhook.allowQuery || webhook.description.signed.includes('url') })]),
       ...(basic === undefined ? [] : [buildBasicGate(basic, 'origin', metrics, parts)]),
       ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
     ],
     isOpen: config.allow === 'anyone',
+    mode: config.mode,
     challenges: toChallenges(config),
     forwarder: createForwarder(
       {
         policy: new HeaderPolicy({
           ...identity,
+          ...(webhook === undefined ? undefined : { signatureHeaders: toHeaderNames(webhook.description) }),
           forwardAuthorization: basic?.forwardAuthorization ?? true,
           ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
         }),
@@ -83,6 +92,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
       parts.clock,
     ),
     verifiesContent: webhook !== undefined,
+    ...(webhook === undefined ? undefined : { statuses: toStatuses(webhook.scheme) }),
     identity,
     metrics,
   };
@@ -105,16 +115,10 @@ function buildWebhookGates(
   metrics: RouteMetrics,
   parts: RouteParts,
 ): Gate[] {
-  const scheme = SCHEMES[webhook.scheme];
-  const { maxBody, tolerance, allowDotInId } = webhook;
-  const onKeyUsed = (key: string, at: EpochMilliseconds, first: string): void => {
-    metrics.keyUsed(key, at);
-    if (key !== first) parts.keyEvidence.oldKeyUsed({ route, key, first, at, matches: metrics.keyUse(key).matches });
-  };
-  const gates = [
-    createTimestampGate(scheme, { tolerance, allowDotInId, onSkew: (skew) => metrics.skew(skew) }),
-    createSignatureGate(scheme, ring, { maxBody, onKeyUsed }),
-  ];
+  const gates =
+    webhook.sns === undefined
+      ? buildSignatureGates(route, webhook, ring, metrics, parts)
+      : [buildSnsGate(webhook, webhook.sns, metrics, parts)];
   if (webhook.envelope.requireMatchingId) gates.push(createEnvelopeGate());
   if (webhook.dedup !== 'off') {
     const { store, settlements, clock, waitingRoom } = parts;
@@ -123,4 +127,37 @@ function buildWebhookGates(
     gates.push(createDedupGate({ route, ...webhook.dedup }, { store, settlements, clock, waitingRoom, onEvent, onDuration }));
   }
   return gates;
+}
+
+function buildSignatureGates(
+  route: string,
+  webhook: WebhookConfig,
+  ring: KeyRing,
+  metrics: RouteMetrics,
+  { keyEvidence }: RouteParts,
+): Gate[] {
+  const scheme = compileScheme(webhook.description);
+  const { maxBody, allowDotInId, publicUrl = '' } = webhook;
+  const recency = toRecency(webhook, metrics);
+  const onKeyUsed = (key: string, at: EpochMilliseconds, first: string): void => {
+    metrics.keyUsed(key, at);
+    if (key !== first) keyEvidence.oldKeyUsed({ route, key, first, at, matches: metrics.keyUse(key).matches });
+  };
+  return [
+    createTimestampGate(scheme, { ...recency, allowDotInId }),
+    createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed }),
+  ];
+}
+
+function buildSnsGate(webhook: WebhookConfig, sns: SnsConfig, metrics: RouteMetrics, { certificates }: RouteParts): Gate {
+  const { maxBody } = webhook;
+  const onKeyUsed = (topic: string, at: EpochMilliseconds): void => metrics.keyUsed(topic, at);
+  return createSnsGate(
+    { ...toRecency(webhook, metrics), ...sns, maxBody, onKeyUsed },
+    { toKey: (url) => certificates.key(url), follow: (url) => certificates.follow(url) },
+  );
+}
+
+function toRecency({ tolerance }: WebhookConfig, metrics: RouteMetrics): RecencyOptions {
+  return { tolerance, onSkew: (skew) => metrics.skew(skew) };
 }

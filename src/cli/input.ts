@@ -1,9 +1,13 @@
 /** Reads what signing commands are given: a body, a secret, a time. */
 import { readFile } from 'node:fs/promises';
+import { findNearest } from '../config/did-you-mean.ts';
 import { readSecret } from '../config/secrets.ts';
 import { SidegateError } from '../core/errors.ts';
 import type { Secret } from '../core/secret.ts';
-import type { SecretEncoding } from '../schemes/scheme.ts';
+import { findPreset, PRESETS } from '../schemes/catalogue.ts';
+import { compileScheme } from '../schemes/compile.ts';
+import type { SecretEncoding } from '../schemes/description.ts';
+import type { Scheme } from '../schemes/scheme.ts';
 import type { Io } from './io.ts';
 
 /** Options that name a secret. */
@@ -44,6 +48,17 @@ export async function readSecretOption(options: SecretOptions): Promise<Secret> 
   const read = await readSecret(secretEnv === undefined ? { file: secretFile ?? '' } : { env: secretEnv });
   if ('problem' in read) throw usageError(read.problem);
   return read.secret;
+}
+
+/** The scheme of a preset's name. */
+export function toScheme(name: string): Scheme {
+  const preset = findPreset(name);
+  if (preset !== undefined) return compileScheme(preset);
+  const names = PRESETS.map((known) => known.name);
+  const nearest = findNearest(name, names);
+  throw usageError(
+    `--scheme ${name} is not one of ${names.join(', ')}${nearest === undefined ? '' : `; did you mean ${nearest}?`}`,
+  );
 }
 
 /** The secret's encoding, if one is named. */

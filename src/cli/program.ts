@@ -55,8 +55,9 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
   withSecret(program.command('sign'))
     .description('sign a body and print its headers')
     .argument('[file]', 'file with the body; standard input if left out')
-    .option('--id <id>', 'Webhook-Id; random if left out')
-    .option('--timestamp <seconds>', 'Webhook-Timestamp in unix seconds; now if left out')
+    .option('--id <id>', "the delivery's id; random if left out")
+    .option('--timestamp <seconds>', 'its time in unix seconds; now if left out')
+    .option('--public-url <url>', 'the URL that is signed, for schemes that sign it')
     .option('--format <format>', 'headers, curl or json', 'headers')
     .option('--url <url>', 'where the curl line sends to')
     .action(async (file, options) => setExit(await signDelivery(file, options, io)));
@@ -64,14 +65,17 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .description('sign a body and POST it; exit 0 if the answer is 2xx')
     .argument('<url>', 'where to')
     .argument('[file]', 'file with the body; standard input if left out')
-    .option('--id <id>', 'Webhook-Id; random if left out')
-    .option('--timestamp <seconds>', 'Webhook-Timestamp in unix seconds; now if left out')
+    .option('--id <id>', "the delivery's id; random if left out")
+    .option('--timestamp <seconds>', 'its time in unix seconds; now if left out')
+    .option('--public-url <url>', 'the URL that is signed, for schemes that sign it; left out: the one it is sent to')
     .option('--timeout <seconds>', 'how long to wait for the answer', '30')
     .action(async (url, file, options) => setExit(await sendDelivery(url, file, options, io)));
   withSecret(program.command('verify'))
     .description('check a signed body and explain the verdict; exit 0 if it is genuine')
     .argument('[file]', 'file with the body, byte for byte; standard input if left out')
-    .requiredOption('-H, --header <field>', "a header as 'Name: value'; repeat for all three", COLLECT)
+    .requiredOption('-H, --header <field>', "a header as 'Name: value'; repeat for each", COLLECT)
+    .option('--method <method>', 'of the request, for schemes that sign it', 'POST')
+    .option('--url <url>', 'the public URL, for schemes that sign it')
     .option('--tolerance <duration>', 'how far the timestamp may lie off', '5m')
     .option('--at <seconds>', 'judge the timestamp as of this unix time; now if left out')
     .action(async (file, options) => setExit(await verifyDelivery(file, options, io)));
@@ -104,6 +108,7 @@ function addForget(program: Command, io: Io, setExit: (code: number) => void): v
 
 function withSecret(command: Command): Command {
   return command
+    .option('--scheme <name>', 'who signs: a preset of the config', 'standard-webhooks')
     .option('--secret-env <name>', 'environment variable that holds the secret')
     .option('--secret-file <file>', 'file that holds the secret')
     .option('--encoding <encoding>', 'how the secret is written: utf8, base64 or hex; whsec_ needs none');

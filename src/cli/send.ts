@@ -25,7 +25,7 @@ export async function sendDelivery(urlText: string, file: string | undefined, op
   const url = URL.canParse(urlText) ? new URL(urlText) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol)) throw usageError(`${urlText} is no http or https URL`);
   const timeoutMs = toSeconds(options.timeout, '--timeout') * 1000;
-  const delivery = await readSignedDelivery(file, options, io);
+  const delivery = await readSignedDelivery(file, { ...options, publicUrl: options.publicUrl ?? url.href }, io);
   try {
     const answer = await post(url, delivery, timeoutMs);
     io.stdout(`${answer.status}\n`);

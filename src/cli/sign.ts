@@ -1,12 +1,14 @@
 /** `sidegate sign`: the headers of a signed delivery, plain, as JSON, or as a curl line. */
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../core/clock.ts';
-import { SCHEMES } from '../schemes/catalogue.ts';
-import { readBody, readSecretOption, type SecretOptions, toEncoding, toSeconds, usageError } from './input.ts';
+import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds, usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options that describe a delivery. */
 export interface DeliveryOptions extends SecretOptions {
+  readonly scheme: string;
+  /** The public URL, for schemes that sign it. */
+  readonly publicUrl?: string;
   readonly id?: string;
   readonly timestamp?: string;
 }
@@ -27,14 +29,17 @@ const FORMATS = ['headers', 'curl', 'json'];
 
 /** Reads the body and the secret, and signs. */
 export async function readSignedDelivery(file: string | undefined, options: DeliveryOptions, io: Io): Promise<SignedDelivery> {
+  const scheme = toScheme(options.scheme);
   const encoding = toEncoding(options.encoding);
   const id = options.id ?? `msg_${randomBytes(12).toString('base64url')}`;
   if (!/^[\x21-\x7e]{1,256}$/.test(id)) throw usageError('--id is 1 to 256 visible ASCII characters');
   const timestamp = options.timestamp === undefined ? systemClock.now() : toSeconds(options.timestamp, '--timestamp') * 1000;
   const secret = await readSecretOption(options);
   const body = await readBody(file, io);
-  const signature = SCHEMES['standard-webhooks'].sign({ id, timestamp, body }, secret, encoding);
-  return { body, headers: [['Content-Type', 'application/json'], ...signature] };
+  const { publicUrl: url } = options;
+  if (scheme.signsUrl && url === undefined) throw usageError(`${scheme.name} signs the URL: give --public-url`);
+  const signature = scheme.sign({ id, timestamp, body, method: 'POST', url: url ?? '' }, secret, encoding);
+  return { body, headers: [['Content-Type', scheme.description.contentTypes[0] as string], ...signature] };
 }
 
 /** Prints the headers. */

@@ -126,6 +126,19 @@ function parseUpstream(text: string): SocketAddress | { problem: string } {
   return port === 0 ? { problem: 'port 0 cannot be connected to' } : { host, port };
 }
 
+/** What senders call the gate by: scheme and host, and a path before the request's own. */
+export function publicUrl() {
+  return scalar<string>((text) => {
+    const example = 'write for example https://hooks.example.com';
+    if (!URL.canParse(text)) return { problem: `"${text}" is no URL; ${example}` };
+    const url = new URL(text);
+    if (!['http:', 'https:'].includes(url.protocol)) return { problem: `"${text}" is no http or https URL; ${example}` };
+    if (url.search !== '' || url.hash !== '' || url.username !== '' || url.password !== '' || text.endsWith('/'))
+      return { problem: `"${text}" has more than scheme, host and path; ${example}, without / at the end` };
+    return text;
+  }, 'https://hooks.example.com');
+}
+
 /** A CIDR range or a single address. */
 export function addressRange() {
   return z

@@ -3,75 +3,17 @@ import { z } from 'zod';
 import { AMBIGUOUS_FORMS } from '../core/target.ts';
 import { authz } from './authz-schema.ts';
 import { basic } from './basic-schema.ts';
-import { adminToken, identity, webhookKey } from './key-schema.ts';
+import { adminToken, identity } from './key-schema.ts';
 import { proxy } from './proxy-schema.ts';
 import { addressRange, count, duration, listenAddress, size, upstream } from './scalars.ts';
 import { store } from './store-schema.ts';
 import { clientCertificate, listenTls } from './tls-schema.ts';
+import { webhook } from './webhook-schema.ts';
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** Route names become header values, metric labels, challenge realms and store keys. */
 const ROUTE_NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
-const MEDIA_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/;
-
-const dedup = z
-  .strictObject({
-    retention: duration()
-      .prefault('3d')
-      .describe('How long a handled id is remembered: at least twice the tolerance, and as long as the sender may retry.'),
-    lease: duration()
-      .prefault('60s')
-      .describe('How long a claim holds if the gate dies; must be above timeout + connectTimeout.'),
-    inProgress: z
-      .enum(['wait', 'reject'])
-      .default('wait')
-      .describe('What a delivery gets whose id is being handled right now: wait for the outcome, or 503 at once.'),
-    waitAtMost: duration().prefault('4s').describe('How long `wait` waits.'),
-    onStoreError: z
-      .enum(['refuse', 'forward'])
-      .default('refuse')
-      .describe('What happens while the store is down: 503, or let deliveries through unchecked for duplicates.'),
-  })
-  .prefault({});
-
-const webhook = z.strictObject({
-  scheme: z.literal('standard-webhooks').default('standard-webhooks').describe('Signature scheme.'),
-  keys: z
-    .array(webhookKey)
-    .min(1, 'a webhook route needs a key')
-    .describe('Tried in order; for a rotation list the new and the old one.'),
-  tolerance: duration().prefault('5m').describe('How far the timestamp may lie in the past or the future.'),
-  maxBody: size().prefault('1Mi').describe('Largest content.'),
-  contentTypes: z
-    .array(z.string().regex(MEDIA_TYPE, 'a media type is type/subtype in lower case, without parameters'))
-    .min(1)
-    .default(['application/json'])
-    .describe('Media types that are taken.'),
-  envelope: z
-    .strictObject({
-      requireMatchingId: z
-        .boolean()
-        .default(false)
-        .describe('Require JSON content {type, id, created, data} whose id is the Webhook-Id.'),
-    })
-    .prefault({}),
-  dedup: z
-    .union([z.literal('off'), z.literal(false).transform(() => 'off' as const), dedup], {
-      error: 'expected off, or a mapping with retention, lease, inProgress, waitAtMost, onStoreError',
-    })
-    .prefault({})
-    .describe('Let each event through once; `off` forwards repeats.'),
-  allowQuery: z.boolean().default(false).describe('Let a query string through, which the signature does not cover.'),
-  allowContentEncoding: z
-    .boolean()
-    .default(false)
-    .describe('Let a Content-Encoding through, which the signature does not cover.'),
-  allowDotInId: z
-    .boolean()
-    .default(false)
-    .describe('Let a dot stand in the id, which lets bytes move between id, timestamp and body.'),
-});
 
 const match = z.strictObject({
   path: z.string().optional().describe('The exact path.'),
@@ -102,6 +44,12 @@ const route = z.strictObject({
     )
     .describe('Shown in logs and metrics, in the challenge, and in the Sidegate-Route header.'),
   match,
+  mode: z
+    .enum(['enforce', 'observe'])
+    .default('enforce')
+    .describe(
+      '`observe` judges, counts and logs as always, but lets through what it would refuse, with Sidegate-Observed: for the time of a roll-out.',
+    ),
   upstream: upstream().describe('The app: http://host:port.'),
   timeout: duration().prefault('15s').describe('How long the app may take to answer.'),
   connectTimeout: duration().prefault('1s').describe('How long connecting to the app may take.'),

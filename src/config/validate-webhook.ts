@@ -2,13 +2,14 @@
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import type { DedupConfig, KeyConfig, RouteConfig, WebhookConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
+import { checkScheme } from './validate-scheme.ts';
 
 /** How long senders go on with retries; a few do so longer. */
 export const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
 
 /** Everything wrong or risky in a route's webhook section. */
 export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Rating[] {
-  const found = checkKeys(webhook, [...path, 'keys'], now);
+  const found = [...checkScheme(webhook, route, path), ...checkKeys(webhook, [...path, 'keys'], now)];
   if (webhook.dedup === 'off') {
     found.push(
       warning(
@@ -20,8 +21,10 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
   } else {
     found.push(...checkDedup(webhook.dedup, webhook, route, [...path, 'dedup']));
   }
+  const { description } = webhook;
   const unsigned = 'the signature does not cover it, so whoever holds one genuine delivery can vary it';
-  if (webhook.allowQuery) found.push(warning([...path, 'allowQuery'], `a query string is let through: ${unsigned}`));
+  if (webhook.allowQuery && !description.signed.includes('url'))
+    found.push(warning([...path, 'allowQuery'], `a query string is let through: ${unsigned}`));
   if (webhook.allowContentEncoding)
     found.push(warning([...path, 'allowContentEncoding'], `a Content-Encoding is let through: ${unsigned}`));
   if (webhook.allowDotInId)
@@ -36,12 +39,13 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
 
 function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
   const found: Rating[] = [];
-  if (dedup.retention < 2 * webhook.tolerance) {
+  const { past = 0, future = 0 } = webhook.tolerance ?? {};
+  if (dedup.retention < past + future) {
     found.push(
       error(
         [...path, 'retention'],
         'an id is forgotten while its delivery can still be replayed',
-        'at least twice the tolerance: a timestamp that far ahead stays good for as long again',
+        'at least the tolerance of both sides: a timestamp that far ahead stays good for as long again',
       ),
     );
   } else if (dedup.retention < SENDER_RETRY_HORIZON_MS) {
@@ -75,8 +79,12 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConf
   return found;
 }
 
-function checkKeys({ keys }: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
+function checkKeys({ keys, description }: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
   const found: Rating[] = [];
+  const hasSignature = description.signature !== undefined;
+  if (hasSignature && keys.length === 0) found.push(error(path, 'a webhook route needs a key'));
+  if (!hasSignature && keys.length > 0)
+    found.push(error(path, `${description.name} has no signature that a key could check`, 'leave keys out'));
   const seen = new Set<string>();
   const isAhead = ({ notBefore }: KeyConfig): boolean => notBefore !== undefined && now < notBefore;
   const isOver = ({ notAfter }: KeyConfig): boolean => notAfter !== undefined && notAfter <= now;

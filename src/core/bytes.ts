@@ -16,6 +16,12 @@ export function parseBase64(text: string): Buffer | undefined {
   return bytes.toString('base64') === text ? bytes : undefined;
 }
 
+/** The same for base64url without padding (RFC 4648 §5). */
+export function parseBase64Url(text: string): Buffer | undefined {
+  const bytes = Buffer.from(text, 'base64url');
+  return bytes.toString('base64url') === text ? bytes : undefined;
+}
+
 /** Decodes an even number of hex digits of either case, or undefined. Node's own decoder truncates at the first bad digit. */
 export function parseHex(text: string): Buffer | undefined {
   if (text.length % 2 !== 0) return undefined;

@@ -20,8 +20,8 @@ export interface Clock {
   every(interval: Milliseconds, action: () => void): CancelTimer;
 }
 
-/** The instant as RFC 3339 writes it, in UTC. */
-export function toInstantText(at: EpochMilliseconds): string {
+/** RFC 3339, in UTC with milliseconds. */
+export function toInstant(at: EpochMilliseconds): string {
   return new Date(at).toISOString();
 }
 

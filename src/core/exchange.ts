@@ -54,6 +54,8 @@ export interface RequestBody {
   read(maxBytes: number): Promise<Buffer | Refusal>;
   /** Opens it, to be passed on as it comes; a Buffer where nothing comes. Not after `read`. */
   open(): Buffer | ContentStream;
+  /** What `read` gave; undefined as long as it has not. */
+  readonly content?: Buffer | Refusal | undefined;
   /** How many bytes came in so far. */
   readonly received: number;
   /** Nothing is left to read, or so little that the connection is kept and the rest thrown away. */
@@ -64,26 +66,38 @@ export interface RequestBody {
 
 /** One signature of the header's list, decoded. */
 export interface ParsedSignature {
-  readonly version: string;
+  readonly algorithm: string;
   readonly bytes: Buffer;
 }
 
 /** What the signature headers say, before anything is verified. */
 export interface SignedHead {
-  /** The delivery's id as signed. */
-  readonly id: string;
-  /** The timestamp's own text, which is what was signed. */
-  readonly timestampText: string;
-  readonly timestamp: EpochMilliseconds;
+  /** The delivery's id; undefined where no header has one. */
+  readonly id: string | undefined;
+  /** The timestamp's own text, which is what was signed; undefined where no header has one. */
+  readonly timestampText: string | undefined;
+  readonly timestamp: EpochMilliseconds | undefined;
   /** The signatures to check, already decoded and counted. */
   readonly signatures: readonly ParsedSignature[];
 }
 
+/** Which event a verified delivery is. */
+export interface EventIdentity {
+  /** Shown to operators, and what `forget` takes; undefined where the sender gives none and signs nothing. */
+  readonly id: string | undefined;
+  /** Of all that was signed, where the signature does not cover the id: whoever holds one delivery could give it another. */
+  readonly digest?: string;
+  /** Undefined where the sender signs none. */
+  readonly timestamp: EpochMilliseconds | undefined;
+}
+
+/** What stands for an id where the sender gives none. */
+export function toDigestId(digest: string): string {
+  return `sha256-${digest}`;
+}
+
 /** A delivery whose signature held. */
-export interface VerifiedDelivery {
-  /** The verified id, the only one that dedup may go by. */
-  readonly id: string;
-  readonly timestamp: EpochMilliseconds;
+export interface VerifiedDelivery extends EventIdentity {
   /** The configured name of the key that matched. */
   readonly keyName: string;
   /** The raw bytes that were signed. */
@@ -109,6 +123,8 @@ export interface Facts {
   /** The name of the client certificate that the route lets in. */
   certificateName?: string;
   claim?: Claim;
+  /** Why the request would have been turned away, had its route not been told to observe only. */
+  observed?: Refusal;
   /** How a destination of the forward proxy is reached: addresses that were checked, by a rule of its list. */
   way?: { readonly rule: string; readonly addresses: readonly string[] };
 }

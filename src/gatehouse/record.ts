@@ -1,7 +1,7 @@
 /** The one place where a finished request is counted, logged and journalled, whichever way it left. */
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
-import { REFUSALS, type Reason, type Refusal, type RefusalLogLevel } from '../core/refusal.ts';
+import { REFUSALS, type Reason, type Refusal, type RefusalCode, type RefusalLogLevel } from '../core/refusal.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
 import type { Journal } from '../observe/journal.ts';
 import type { Logger, RequestLine } from '../observe/logger.ts';
@@ -15,6 +15,8 @@ export interface Departure {
   /** Absent where no route was found. */
   readonly route?: string;
   readonly refusal?: Refusal;
+  /** What the refusal was answered with, where that is not the catalogue's status. */
+  readonly status?: number;
   readonly outcome?: ForwardOutcome;
 }
 
@@ -44,7 +46,7 @@ export function record(departure: Departure, metrics: RouteMetrics, parts: Recor
 export function recordQuestion(departure: Departure, status: number, metrics: RouteMetrics, parts: RecordParts): void {
   const { arrival, refusal } = departure;
   const durationMs = parts.clock.monotonic() - arrival.startedAt;
-  const result = refusal === undefined ? ALLOWED : toRefused(refusal);
+  const result = refusal === undefined ? toObserved(ALLOWED, departure) : toRefused(refusal);
   metrics.authz({ method: arrival.method, status, reason: result.reason }, durationMs);
   tell({ port: 'authz', ...toFacts(departure, durationMs), ...result, status }, arrival, parts);
 }
@@ -56,7 +58,7 @@ function tell(line: RequestLine, { receivedAt }: Arrival, { journal, logger }: R
 }
 
 function toLine(departure: Departure, durationMs: number): RequestLine {
-  return { ...toFacts(departure, durationMs), ...toResult(departure.refusal, departure.outcome) };
+  return { ...toFacts(departure, durationMs), ...toResult(departure) };
 }
 
 function toFacts(departure: Departure, durationMs: number): Omit<RequestLine, keyof Result> {
@@ -69,7 +71,9 @@ function toFacts(departure: Departure, durationMs: number): Omit<RequestLine, ke
     client: arrival.client.address,
     bytesIn: exchange?.body.received ?? 0,
     durationMs,
-    ...(delivery === undefined ? undefined : { key: delivery.keyName, webhookId: delivery.id }),
+    ...(delivery === undefined
+      ? undefined
+      : { key: delivery.keyName, ...(delivery.id === undefined ? undefined : { webhookId: delivery.id }) }),
     ...(exchange?.facts.user === undefined ? undefined : { user: exchange.facts.user }),
     ...(exchange?.facts.certificateName === undefined ? undefined : { certificate: exchange.facts.certificateName }),
     ...(outcome === undefined ? undefined : { upstreamMs: outcome.upstreamMs }),
@@ -82,18 +86,33 @@ interface Result {
   readonly reason: Reason;
   readonly level: RefusalLogLevel;
   readonly detail?: string;
+  readonly observed?: RefusalCode;
 }
 
 const ALLOWED: Result = { status: 200, code: 'allowed', reason: 'ok', level: 'info' };
 
-function toRefused({ code, reason, detail }: Refusal): Result {
+function toRefused({ code, reason, detail }: Refusal, answered?: number): Result {
   const { status, logLevel } = REFUSALS[code];
-  const result: Result = { status, code, reason, level: logLevel };
+  const result: Result = { status: answered ?? status, code, reason, level: logLevel };
   return detail === undefined ? result : { ...result, detail };
 }
 
-function toResult(refusal: Refusal | undefined, outcome: ForwardOutcome | undefined): Result {
-  if (refusal !== undefined) return toRefused(refusal);
+/** Loud where somebody was let through who had not been, had the route not been told to observe only. */
+function toObserved(result: Result, { exchange }: Departure): Result {
+  const observed = exchange?.facts.observed;
+  if (observed === undefined) return result;
+  const { code, reason, detail } = observed;
+  const level = REFUSALS[code].status < 300 ? 'info' : 'warn';
+  return { ...result, reason, observed: code, level, ...(detail === undefined ? undefined : { detail }) };
+}
+
+function toResult(departure: Departure): Result {
+  const { refusal, status, outcome } = departure;
+  if (refusal !== undefined) return toRefused(refusal, status);
+  return toObserved(toForwarded(outcome), departure);
+}
+
+function toForwarded(outcome: ForwardOutcome | undefined): Result {
   if (outcome?.kind === 'answered' || outcome?.kind === 'upgraded')
     return { status: outcome.status, code: 'forwarded', reason: 'ok', level: 'info' };
   if (outcome?.kind === 'broken') {

@@ -1,11 +1,10 @@
 /** Was this event handled already, or is it being handled now? Claims the id for this request if not. */
-import { hash } from 'node:crypto';
 import type { Clock, Milliseconds } from '../core/clock.ts';
-import type { Claim, Exchange, VerifiedDelivery } from '../core/exchange.ts';
+import { type Claim, type Exchange, toDigestId, type VerifiedDelivery } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { type ClaimRequest, type ClaimResult, type SeenIds, StoreUnavailable } from '../store/seen-ids.ts';
-import { toIdKey } from './event-keys.ts';
+import { toDigestKey, toFingerprint, toIdKey } from './event-keys.ts';
 import type { Gate } from './gate.ts';
 import type { Settlement, Settlements } from './settlements.ts';
 
@@ -18,10 +17,28 @@ export interface DedupOptions {
   readonly inProgress: 'wait' | 'reject';
   readonly waitAtMost: Milliseconds;
   readonly onStoreError: 'refuse' | 'forward';
+  /** What an id counts that the signature does not cover. */
+  readonly unsignedId: 'check' | 'trust';
 }
 
 /** Something worth counting. */
-export type DedupEvent = 'new' | 'duplicate' | 'in_progress' | 'taken_over' | 'held' | 'id_reused' | 'bypassed' | 'unavailable';
+export type DedupEvent =
+  | 'new'
+  | 'duplicate'
+  | 'in_progress'
+  | 'taken_over'
+  | 'held'
+  | 'id_reused'
+  | 'replayed_under_new_id'
+  | 'unidentified'
+  | 'bypassed'
+  | 'unavailable';
+
+/** The claims that one delivery needs, in order: all or none. */
+type Requests = readonly ClaimRequest[];
+
+/** What claiming them found; `isReplay`: these bytes were seen, under another id. */
+type Found = ClaimResult & { readonly isReplay?: boolean };
 
 /** What all routes' dedup gates share. */
 export interface DedupParts {
@@ -61,7 +78,6 @@ export class WaitingRoom {
 
 const FIRST_POLL_MS = 20;
 const LONGEST_POLL_MS = 250;
-const FINGERPRINT_LENGTH = 16;
 const LONGEST_RETRY_AFTER_S = 10;
 
 /** Stands behind the signature: before it, a stranger could burn the ids of genuine deliveries. */
@@ -80,39 +96,61 @@ class DedupGate implements Gate {
   }
 
   async check(exchange: Exchange): Promise<Verdict> {
-    const { store, clock, onEvent, onDuration } = this.#parts;
+    const { clock, onEvent, onDuration } = this.#parts;
     const delivery = exchange.facts.delivery;
     if (delivery === undefined) throw new Error('the dedup gate stands behind the signature gate');
-    const request = toClaimRequest(this.#options, exchange, delivery);
-    let first: ClaimResult;
+    const requests = toClaimRequests(this.#options, exchange, delivery);
+    if (requests.length === 0) {
+      onEvent('unidentified');
+      return undefined;
+    }
+    let first: Found;
     const startedAt = clock.monotonic();
     try {
-      first = await store.claim(request);
+      first = await this.#claim(requests, exchange);
     } catch (thrown) {
-      return this.#onStoreDown(thrown, request, exchange);
+      return this.#onStoreDown(thrown, requests, exchange);
     }
     onDuration(clock.monotonic() - startedAt);
     if (first.state === 'new') {
       onEvent('new');
-      exchange.facts.claim = this.#createClaim(request, exchange);
+      exchange.facts.claim = this.#createClaim(requests, exchange);
       return undefined;
     }
-    if (!first.sameContent) onEvent('id_reused');
-    return first.state === 'handled' ? this.#duplicate() : this.#whileInProgress(first.remainingMs, request, exchange);
+    if (first.isReplay === true) onEvent('replayed_under_new_id');
+    else if (!first.sameContent) onEvent('id_reused');
+    return first.state === 'handled'
+      ? this.#duplicate(first, exchange)
+      : this.#whileInProgress(first.remainingMs, requests, exchange);
   }
 
-  #duplicate(): Refusal {
+  /** One after the other, and always in the same order: of two deliveries that share one claim, one gets all of its own. */
+  async #claim(requests: Requests, exchange: Exchange): Promise<Found> {
+    for (const [index, request] of requests.entries()) {
+      const result = await this.#parts.store.claim(request);
+      if (result.state === 'new') continue;
+      for (const held of requests.slice(0, index)) this.#settle('release', held, exchange);
+      return index === 0 && requests.length > 1 ? { ...result, isReplay: !result.sameContent } : result;
+    }
+    return { state: 'new' };
+  }
+
+  #duplicate({ isReplay }: Pick<Found, 'isReplay'>, { facts }: Exchange): Refusal {
     this.#parts.onEvent('duplicate');
-    return refuse('duplicate', 'duplicate');
+    const digest = facts.delivery?.digest;
+    if (isReplay !== true || digest === undefined) return refuse('duplicate', 'duplicate');
+    // The id that it came under first is not known here, so nothing else tells what to forget where the sender means it.
+    const detail = `handled before under another id; to let it through once more, forget the id ${toDigestId(digest)}`;
+    return refuse('duplicate', 'replayed_under_new_id', detail);
   }
 
-  async #whileInProgress(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
+  async #whileInProgress(remaining: Milliseconds, requests: Requests, exchange: Exchange): Promise<Verdict> {
     const { onEvent, waitingRoom } = this.#parts;
     onEvent('in_progress');
     if (this.#options.inProgress === 'reject') return inProgress(remaining);
     if (!waitingRoom.enter()) return { ...inProgress(remaining), reason: 'waiters_full' };
     try {
-      return await this.#waitForOutcome(remaining, request, exchange);
+      return await this.#waitForOutcome(remaining, requests, exchange);
     } catch (thrown) {
       // Never forward here, whatever the route says: the first run may still be at work.
       onEvent('unavailable');
@@ -123,8 +161,8 @@ class DedupGate implements Gate {
   }
 
   /** Asks the store again and again, less and less often, what became of the first run. */
-  async #waitForOutcome(remaining: Milliseconds, request: ClaimRequest, exchange: Exchange): Promise<Verdict> {
-    const { store, clock, onEvent } = this.#parts;
+  async #waitForOutcome(remaining: Milliseconds, requests: Requests, exchange: Exchange): Promise<Verdict> {
+    const { clock, onEvent } = this.#parts;
     const until = clock.monotonic() + this.#options.waitAtMost;
     let pause = FIRST_POLL_MS;
     let left = remaining;
@@ -133,39 +171,45 @@ class DedupGate implements Gate {
       if (budget <= 0) return inProgress(left);
       await sleep(clock, Math.min(pause, budget));
       pause = Math.min(pause * 2, LONGEST_POLL_MS);
-      const result = await store.claim(request);
-      if (result.state === 'handled') return this.#duplicate();
+      const result = await this.#claim(requests, exchange);
+      if (result.state === 'handled') return this.#duplicate(result, exchange);
       if (result.state === 'new') {
         onEvent('taken_over');
-        exchange.facts.claim = this.#createClaim(request, exchange);
+        exchange.facts.claim = this.#createClaim(requests, exchange);
         return undefined;
       }
       left = result.remainingMs;
     }
   }
 
-  #onStoreDown(thrown: unknown, request: ClaimRequest, exchange: Exchange): Verdict {
-    const { onEvent, settlements } = this.#parts;
+  #onStoreDown(thrown: unknown, requests: Requests, exchange: Exchange): Verdict {
+    const { onEvent } = this.#parts;
     const failure = toStoreFailure(thrown);
     onEvent('unavailable');
     if (this.#options.onStoreError === 'refuse') {
       // A claim that timed out may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
-      if (failure.failure !== 'full') settlements.settle(this.#toSettlement('release', request, exchange));
+      if (failure.failure !== 'full') for (const request of requests) this.#settle('release', request, exchange);
       return refuse('store_unavailable', 'dedup_unavailable', failure.message);
     }
     onEvent('bypassed');
     // The outcome is still worth recording: a confirm that finds no claim writes `handled` as soon as the store is back.
-    if (failure.failure !== 'full') exchange.facts.claim = this.#createClaim(request, exchange);
+    if (failure.failure !== 'full') exchange.facts.claim = this.#createClaim(requests, exchange);
     return undefined;
   }
 
-  #createClaim(request: ClaimRequest, exchange: Exchange): Claim {
-    const { settlements, onEvent } = this.#parts;
-    return {
-      confirm: () => settlements.settle(this.#toSettlement('confirm', request, exchange)),
-      release: () => settlements.settle(this.#toSettlement('release', request, exchange)),
-      hold: () => onEvent('held'),
+  #createClaim(requests: Requests, exchange: Exchange): Claim {
+    const settleAll = (kind: Settlement['kind']): void => {
+      for (const request of requests) this.#settle(kind, request, exchange);
     };
+    return {
+      confirm: () => settleAll('confirm'),
+      release: () => settleAll('release'),
+      hold: () => this.#parts.onEvent('held'),
+    };
+  }
+
+  #settle(kind: Settlement['kind'], request: ClaimRequest, exchange: Exchange): void {
+    this.#parts.settlements.settle(this.#toSettlement(kind, request, exchange));
   }
 
   #toSettlement(kind: Settlement['kind'], request: ClaimRequest, exchange: Exchange): Settlement {
@@ -193,11 +237,20 @@ function inProgress(remaining: Milliseconds): Refusal {
   return { code: 'in_progress', reason: 'in_progress', retryAfterSeconds: seconds };
 }
 
-function toClaimRequest(options: DedupOptions, exchange: Exchange, delivery: VerifiedDelivery): ClaimRequest {
-  return {
-    key: toIdKey(options.route, delivery.id),
-    token: exchange.requestId,
-    fingerprint: hash('sha256', delivery.body, 'base64url').slice(0, FINGERPRINT_LENGTH),
-    leaseMs: options.lease,
-  };
+/**
+ * By the id, where the signature covers it. Where it does not, by what was signed first: whoever holds a genuine delivery could
+ * give it another id. The entry of the id remembers the digest, so that whoever forgets the id finds both.
+ */
+function toClaimRequests(
+  { route, lease, unsignedId }: DedupOptions,
+  exchange: Exchange,
+  { id, digest, body }: VerifiedDelivery,
+): ClaimRequest[] {
+  const common = { token: exchange.requestId, leaseMs: lease };
+  if (id === undefined) return [];
+  if (digest === undefined) return [{ ...common, key: toIdKey(route, id), fingerprint: toFingerprint(body) }];
+  const byDigest = { ...common, key: toDigestKey(route, digest), fingerprint: toFingerprint(id) };
+  if (id === toDigestId(digest)) return [byDigest];
+  const byId = { ...common, key: toIdKey(route, id), fingerprint: digest };
+  return unsignedId === 'trust' ? [byId] : [byDigest, byId];
 }

@@ -17,7 +17,7 @@ export function createEnvelopeGate(): Gate {
   };
 }
 
-function findEnvelopeProblem(body: Buffer, id: string): string | undefined {
+function findEnvelopeProblem(body: Buffer, id: string | undefined): string | undefined {
   const envelope = parseObject(body);
   if (envelope === undefined) return 'the body is not a JSON object in UTF-8';
   if (typeof envelope['type'] !== 'string') return 'type is not a string';

@@ -1,20 +1,27 @@
-/** How an event is called in the store, and how it is forgotten there. */
+/** What an event is called in the store: by its id, and by the digest of what was signed; and how it is forgotten there. */
 import { hash } from 'node:crypto';
+import { toDigestId } from '../core/exchange.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../store/seen-ids.ts';
 
 /** Longer ids are hashed, so that a key stays short whatever the sender chooses. */
 const LONGEST_PLAIN_ID = 64;
-/** The id that is shown of an event which has none but the digest of what was signed. */
+const FINGERPRINT_LENGTH = 16;
+/** What `toDigestId` makes of a digest. */
 const DIGEST_ID = /^sha256-([A-Za-z0-9_-]{16,43})$/;
 
-/** The key of a delivery's id. Short ids stay legible for whoever looks into the store; `i` and `h` keep a plain id from posing as a hashed one. */
+/** Short ids stay legible for whoever looks into the store; `i`, `h` and `d` keep one form from posing as another. */
 export function toIdKey(route: string, id: string): string {
   return id.length <= LONGEST_PLAIN_ID ? `${route}:i:${id}` : `${route}:h:${hash('sha256', id, 'base64url')}`;
 }
 
-/** The key of the digest of what was signed. */
+/** Of what the signature covers, where that is not the id. */
 export function toDigestKey(route: string, digest: string): string {
   return `${route}:d:${digest}`;
+}
+
+/** Tells contents, or ids, apart; without spaces. */
+export function toFingerprint(value: Buffer | string): string {
+  return hash('sha256', value, 'base64url').slice(0, FINGERPRINT_LENGTH);
 }
 
 /**
@@ -35,7 +42,7 @@ async function forgetDigest(store: SeenIds, route: string, digest: string, was: 
   } catch (thrown) {
     if (!(thrown instanceof StoreUnavailable) || was === 'absent') throw thrown;
     // The id is gone, and with it the way to the digest: without this, nobody could ever finish what was begun.
-    const message = `${thrown.message}; the id is forgotten, its content is not yet: forget the id sha256-${digest}`;
+    const message = `${thrown.message}; the id is forgotten, its content is not yet: forget the id ${toDigestId(digest)}`;
     throw new StoreUnavailable(thrown.failure, message, { cause: thrown });
   }
 }

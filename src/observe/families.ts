@@ -8,6 +8,8 @@ export interface RouteLabels {
   readonly scheme: string;
   readonly keys: readonly string[];
   readonly methods: readonly string[];
+  /** It lets everything through, and only tells what it would have refused. */
+  readonly isObserved?: boolean;
   /** Other proxies may ask about it. */
   readonly authz?: boolean;
 }
@@ -31,7 +33,7 @@ export function createFamilies(registers: Registry[]) {
     }),
     decisions: new CounterFamily({
       name: 'sidegate_auth_decisions_total',
-      help: 'What the gates decided. A duplicate is allowed: its sender proved itself.',
+      help: 'What the gates decided. A duplicate is allowed: its sender proved itself. Observe: let through although it would have been refused.',
       labelNames: ['route', 'scheme', 'decision', 'reason'],
       registers,
     }),
@@ -70,6 +72,25 @@ export function createFamilies(registers: Registry[]) {
       buckets: SKEW_BUCKETS,
       registers,
     }),
+    ...createKeyFamilies(registers),
+    observed: new Gauge({
+      name: 'sidegate_route_observed',
+      help: '1 while the route lets everything through and only tells what it would have refused (mode: observe).',
+      labelNames: route,
+      registers,
+    }),
+    ready: new Gauge({
+      name: 'sidegate_route_ready',
+      help: '1 while all secrets of the route are usable.',
+      labelNames: route,
+      registers,
+    }),
+  };
+}
+
+/** What keys, and sources of users, were needed for. */
+function createKeyFamilies(registers: Registry[]) {
+  return {
     keyUsed: new GaugeFamily({
       name: 'sidegate_secret_last_used_timestamp_seconds',
       help: 'When this key, or source of users, last let something in; 0: not since the start.',
@@ -80,12 +101,6 @@ export function createFamilies(registers: Registry[]) {
       name: 'sidegate_key_matches_total',
       help: 'What this key, or source of users, proved genuine.',
       labelNames: ['route', 'key'],
-      registers,
-    }),
-    ready: new Gauge({
-      name: 'sidegate_route_ready',
-      help: '1 while all secrets of the route are usable.',
-      labelNames: route,
       registers,
     }),
   };

@@ -1,5 +1,5 @@
 /** What is known of how long each key was watched, and the log's word on old keys that are still needed: what a rotation is finished on. */
-import { type Clock, type EpochMilliseconds, type Milliseconds, toInstantText } from '../core/clock.ts';
+import { type Clock, type EpochMilliseconds, type Milliseconds, toInstant } from '../core/clock.ts';
 import type { Logger } from './logger.ts';
 
 /** A key as the config names it. */
@@ -71,7 +71,7 @@ export class KeyEvidence {
     const now = this.#clock.monotonic();
     if (known.toldAt !== undefined && now - known.toldAt < TELL_EVERY_MS) return;
     known.toldAt = now;
-    this.#logger.info('key_match_by_old_key', { route, key, first, neededAt: toInstantText(at), matches });
+    this.#logger.info('key_match_by_old_key', { route, key, first, neededAt: toInstant(at), matches });
   }
 }
 

@@ -11,6 +11,8 @@ export const DEDUP_OUTCOMES = [
   'held',
   'fenced',
   'id_reused',
+  'replayed_under_new_id',
+  'unidentified',
   'bypassed',
   'unavailable',
   'settle_retried',

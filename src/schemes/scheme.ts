@@ -1,12 +1,10 @@
-/** What every signature scheme gives: how its headers are read, checked and written. Pure: no time, no files, no network. */
+/** What every compiled signature scheme gives: how its headers are read, checked and written. Pure: no time, no files, no network. */
 import type { EpochMilliseconds } from '../core/clock.ts';
-import type { SignedHead } from '../core/exchange.ts';
+import type { EventIdentity, SignedHead } from '../core/exchange.ts';
 import type { HeaderFields } from '../core/headers.ts';
 import type { Refusal } from '../core/refusal.ts';
 import type { Secret } from '../core/secret.ts';
-
-/** How a secret's text becomes key bytes, where no prefix says it. */
-export type SecretEncoding = 'utf8' | 'base64' | 'hex';
+import type { SchemeDescription, SecretEncoding } from './description.ts';
 
 /** A verification key, prepared once at load: deriving it for each request would cost more than the HMAC. */
 export interface VerifyKey {
@@ -34,23 +32,37 @@ export interface KeyParsed {
 
 /** A route's ways to be laxer than the scheme asks. */
 export interface HeadOptions {
-  /** Accept a `.` in the id, which lets bytes move between id, timestamp and body. */
+  /** Accept the separator in the id, which lets bytes move between id, timestamp and body. */
   readonly allowDotInId: boolean;
 }
 
+/** What a signature may cover beside its own headers. */
+export interface Message {
+  readonly method: string;
+  /** As the sender wrote it, from the scheme on; empty where the scheme does not sign it. */
+  readonly url: string;
+  readonly body: Buffer;
+}
+
 /** What is to be signed. */
-export interface SignRequest {
+export interface SignRequest extends Partial<Message> {
   readonly id: string;
   readonly timestamp: EpochMilliseconds;
   readonly body: Buffer;
 }
 
+/** Which event a verified message is, or why that cannot be told. */
+export type Identified = EventIdentity | { readonly problem: string };
+
 /** A signature scheme. */
 export interface Scheme {
+  readonly description: SchemeDescription;
   /** As written in the config. */
   readonly name: string;
   /** Lower-cased names of the headers that carry the signature; each may come once only. */
   readonly headerNames: readonly string[];
+  /** The URL is signed, so the route must know its public one. */
+  readonly signsUrl: boolean;
   /** Prepares a key for verification from a secret's text. */
   parseKey(
     name: string,
@@ -60,8 +72,10 @@ export interface Scheme {
   ): KeyParsed | KeyProblem;
   /** Reads the signature headers, or refuses: `missing_signature` or `malformed_signature`. */
   readHead(headers: HeaderFields, options: HeadOptions): SignedHead | Refusal;
-  /** The first of `keys`, in order, that signed `head` and `body`; every key and signature is tried, whatever matched before. */
-  verify(head: SignedHead, body: Buffer, keys: readonly VerifyKey[]): VerifyKey | undefined;
+  /** The first of `keys`, in order, that signed `head` and `message`; every key and signature is tried, whatever matched before. */
+  verify(head: SignedHead, message: Message, keys: readonly VerifyKey[]): VerifyKey | undefined;
+  /** Which event it is. Only for what was verified: it may parse the content. */
+  identify(head: SignedHead, message: Message): Identified;
   /** The headers, name and value, that sign the request; throws SidegateError('user') for a secret that cannot sign. */
   sign(request: SignRequest, secret: Secret, encoding: SecretEncoding | undefined): readonly (readonly [string, string])[];
 }

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { type OutgoingHttpHeaders, request as openRequest } from 'node:http';
 import { networkInterfaces } from 'node:os';
@@ -14,6 +15,7 @@ import { run } from '../support/run.ts';
 const TOKEN = '0123456789abcdef0123456789abcdef';
 const OTHER_TOKEN = 'fedcba9876543210fedcba9876543210';
 const OTHER_SECRET = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
+const HUB_SECRET = "It's a Secret to Everybody";
 const WITH_TOKEN = { address: '127.0.0.1:0', token: { secret: { file: 'token' } } };
 const HOUR = 3_600_000;
 const FORGET = '/routes/billing/forget';
@@ -32,7 +34,10 @@ beforeEach(() => {
 afterEach(() => gate.stop());
 
 async function start(sections: Sections = {}): Promise<void> {
-  gate = await startGate({ routes: [toRoute(app.port)], ...sections }, undefined, { token: `${TOKEN}\n` });
+  gate = await startGate({ routes: [toRoute(app.port)], ...sections }, undefined, {
+    token: `${TOKEN}\n`,
+    hub: HUB_SECRET,
+  });
 }
 
 const ask = (path: string, options: { method?: string; headers?: OutgoingHttpHeaders; body?: string } = {}): Promise<Answer> =>
@@ -278,8 +283,9 @@ describe.each(['memory', 'Redis'])('forgetting an id in %s', (kind) => {
   });
   afterAll(() => redis?.stop());
 
-  const begin = async (): Promise<void> => {
-    await start(redis === undefined ? {} : { store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } });
+  const begin = async (webhook: Sections = {}): Promise<void> => {
+    const store = redis === undefined ? {} : { store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } };
+    await start({ routes: [toRoute(app.port, { webhook })], ...store });
     if (redis !== undefined) await until(() => gate.log().some(({ msg }) => msg === 'store_up'));
   };
 
@@ -325,6 +331,37 @@ describe.each(['memory', 'Redis'])('forgetting an id in %s', (kind) => {
     await first;
     await until(async () => (await gate.metric('sidegate_dedup_operations_total{outcome="confirmed"}')) === 1);
     expect((await send(gate.port, delivery)).code).toBe('duplicate');
+  });
+
+  test('that is not signed clears its content, too, and lets that through once', async () => {
+    await begin({ scheme: 'github', keys: [{ name: 'hub', secret: { file: 'hub' } }] });
+    const body = '{"ref":"refs/heads/main"}';
+    const push = async (id?: string): Promise<string | undefined> => {
+      const headers = {
+        'Content-Type': 'application/json',
+        'X-Hub-Signature-256': `sha256=${createHmac('sha256', HUB_SECRET).update(body).digest('hex')}`,
+        ...(id === undefined ? undefined : { 'X-GitHub-Delivery': id }),
+      };
+      const { code, text } = await send(gate.port, { headers, body });
+      return code ?? text;
+    };
+    expect([await push('first'), await push('first'), await push('second')]).toEqual(['handled', 'duplicate', 'duplicate']);
+    expect(JSON.parse((await forget('first')).text)).toEqual({ was: 'handled' });
+    expect([await push('first'), await push('first'), await push('second')]).toEqual(['handled', 'duplicate', 'duplicate']);
+
+    // A sender that redelivers under an id of its own: the verdict says what to forget.
+    const [replay] = (await journal('?reason=replayed_under_new_id&limit=1')).entries;
+    const digestId = /forget the id (sha256-\S+)$/.exec(String(replay?.['detail']))?.[1] ?? '';
+    expect(JSON.parse((await forget('second')).text)).toEqual({ was: 'absent' });
+    expect(JSON.parse((await forget(digestId)).text)).toEqual({ was: 'handled' });
+    expect([await push('second'), await push('second'), await push('third')]).toEqual(['handled', 'duplicate', 'duplicate']);
+
+    // A sender that gives no id at all is shown by the same one.
+    expect(JSON.parse((await forget(digestId)).text)).toEqual({ was: 'handled' });
+    expect([await push(), await push()]).toEqual(['handled', 'duplicate']);
+    expect((await journal('?limit=1')).entries[0]).toMatchObject({ webhookId: digestId });
+    expect(JSON.parse((await forget(digestId)).text)).toEqual({ was: 'handled' });
+    expect(await push()).toBe('handled');
   });
 
   test('of any length and spelling works as the sender wrote it', async () => {

@@ -71,6 +71,7 @@ beforeEach(async () => {
         gates,
         challenges: ['C'],
         isOpen: false,
+        mode: 'enforce',
         forwarder,
         verifiesContent: false,
         identity: { route: 'a' },

@@ -13,6 +13,7 @@ const OPTIONS: DedupOptions = {
   inProgress: 'wait',
   waitAtMost: 4_000,
   onStoreError: 'refuse',
+  unsignedId: 'check',
 };
 
 function start(over: Partial<DedupOptions> = {}) {

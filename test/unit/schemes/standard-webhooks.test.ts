@@ -9,10 +9,13 @@ import { Webhook as SvixWebhook } from 'svix';
 import { describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../../src/core/headers.ts';
 import { Secret } from '../../../src/core/secret.ts';
-import type { SecretEncoding, VerifyKey } from '../../../src/schemes/scheme.ts';
-import { standardWebhooks as scheme } from '../../../src/schemes/standard-webhooks.ts';
+import { compileScheme } from '../../../src/schemes/compile.ts';
+import type { SecretEncoding } from '../../../src/schemes/description.ts';
+import { standardWebhooks } from '../../../src/schemes/presets/standard-webhooks.ts';
+import type { VerifyKey } from '../../../src/schemes/scheme.ts';
 import { SECRET, signV1 } from '../../support/deliveries.ts';
 
+const scheme = compileScheme(standardWebhooks);
 const NOW = 1_800_000_000;
 const OTHER = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
 const PYTHON = join(import.meta.dirname, '..', '..', '..', '.cache', 'python');
@@ -36,7 +39,7 @@ function judge(
 ): string {
   const head = scheme.readHead(headers, { allowDotInId });
   if ('code' in head) return head.code;
-  return scheme.verify(head, Buffer.from(body), keys)?.name ?? 'mismatch';
+  return scheme.verify(head, { method: 'POST', url: '', body: Buffer.from(body) }, keys)?.name ?? 'mismatch';
 }
 
 describe('the published vectors', () => {

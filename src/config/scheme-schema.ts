@@ -1,0 +1,108 @@
+/** The schema of a signature scheme that users describe themselves; the same fields that presets are written in. */
+import { z } from 'zod';
+import { parseJsonPath } from '../core/json-path.ts';
+import type { SchemeDescription } from '../schemes/description.ts';
+import { JSON_ONLY, minutes } from '../schemes/presets/defaults.ts';
+
+/** Header fields are tokens (RFC 9110 §5.6.2). */
+const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'a header name is a token');
+const visible = z.string().regex(/^[\x20-\x7e]{0,32}$/, 'up to 32 visible ASCII characters');
+const ALGORITHMS = ['hmac-sha1', 'hmac-sha256', 'hmac-sha512', 'ed25519', 'ecdsa-p256', 'token'] as const;
+
+const jsonPath = z
+  .string()
+  .meta({ examples: ['$.data.id'] })
+  .superRefine((text, context) => {
+    const path = parseJsonPath(text);
+    if ('problem' in path) context.addIssue({ code: 'custom', message: path.problem });
+  });
+
+const inHeader = z.strictObject({ header: headerName.describe('Name of the header.') });
+const inContent = z.strictObject({ json: jsonPath.describe('Path in the JSON content.') });
+
+/** Where a delivery's id stands. */
+export const idSource = z.union([inHeader, inContent], { error: 'expected { header: NAME } or { json: PATH }' });
+
+const unit = z
+  .enum(['s', 'ms', 'rfc3339'])
+  .default('s')
+  .describe('Unix time in seconds or milliseconds, or an instant in UTC such as 2026-12-31T00:00:00Z.');
+
+const timestamp = z
+  .union(
+    [
+      inHeader.extend({ unit }),
+      z.strictObject({ entry: visible.describe('Prefix of the entry in the signature header, such as `t=`.'), unit }),
+      inContent.extend({ unit }),
+    ],
+    { error: 'expected { header: NAME }, { entry: PREFIX } or { json: PATH }, each with unit: s, ms or rfc3339' },
+  )
+  .transform(({ unit: written, ...from }) => ({ from, unit: written }));
+
+const form = z.strictObject({
+  prefix: visible.default('').describe('What stands before the signature, such as `v1=`.'),
+  algorithm: z
+    .enum(ALGORITHMS)
+    .default('hmac-sha256')
+    .describe('How it is computed; `token`: the header holds the secret itself.'),
+});
+
+const signature = z.strictObject({
+  header: headerName.describe('The header with the signature.'),
+  encoding: z
+    .enum(['hex', 'base64', 'base64url', 'text'])
+    .default('hex')
+    .describe('How the signature is written; `text` is for tokens only.'),
+  list: z.enum([',', ';', ' ']).optional().describe('What separates several entries in the one header.'),
+  forms: z
+    .array(form)
+    .min(1)
+    .max(4)
+    .default([{ prefix: '', algorithm: 'hmac-sha256' }])
+    .describe('Entries of other forms are skipped.'),
+});
+
+const piece = z.union(
+  [z.enum(['id', 'timestamp', 'body', 'method', 'url', 'form']), z.strictObject({ text: visible.describe('This text itself.') })],
+  { error: 'expected id, timestamp, body, method, url, form or { text: … }' },
+);
+
+/** A whole scheme. */
+export const customScheme = z
+  .strictObject({
+    signature: signature.describe('Where signatures stand, and how they are written.'),
+    signed: z.array(piece).max(12).default(['body']).describe('What is signed, in order. For tokens: [].'),
+    separator: visible.default('').describe('What stands between two of them.'),
+    timestamp: timestamp.optional().describe('Where the time stands that is signed. Left out: none.'),
+    id: idSource.optional().describe('Where the id stands. Left out: the digest of what was signed stands for it.'),
+    secret: z
+      .strictObject({
+        encoding: z.enum(['utf8', 'base64', 'hex']).default('utf8').describe('How the sender writes its secrets.'),
+        prefix: visible.optional().describe('What it puts before them.'),
+      })
+      .prefault({}),
+    publicKey: z
+      .strictObject({
+        encoding: z.enum(['hex', 'base64']).default('base64').describe('How it is written, where it is not PEM.'),
+        format: z.enum(['raw', 'spki']).default('spki').describe('Raw bytes (Ed25519), or SubjectPublicKeyInfo in DER.'),
+      })
+      .prefault({})
+      .describe('How public keys are written, for ed25519 and ecdsa-p256.'),
+  })
+  .transform((written): SchemeDescription => {
+    const { timestamp: time, id, secret, ...rest } = written;
+    return {
+      ...rest,
+      name: 'custom',
+      secret: { encoding: secret.encoding, ...(secret.prefix === undefined ? undefined : { prefix: secret.prefix }) },
+      signature: toSignature(written.signature),
+      ...(time === undefined ? undefined : { timestamp: time }),
+      ...(id === undefined ? undefined : { id }),
+      tolerance: minutes(5),
+      contentTypes: JSON_ONLY,
+    };
+  });
+
+function toSignature({ list, ...rest }: z.output<typeof signature>): NonNullable<SchemeDescription['signature']> {
+  return list === undefined ? rest : { ...rest, list };
+}

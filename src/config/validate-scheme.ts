@@ -1,0 +1,103 @@
+/** Whether a route's scheme can be relied on: what is not signed proves nothing. */
+import { ALGORITHMS } from '../schemes/algorithms.ts';
+import type { SchemeDescription } from '../schemes/description.ts';
+import type { RouteConfig, WebhookConfig } from './config.ts';
+import { error, type Path, type Rating, warning } from './rating.ts';
+
+/** Everything wrong with the scheme, or with how the route uses it. */
+export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
+  const { description, scheme } = webhook;
+  return [
+    ...(scheme === 'custom' ? checkDescription(description, [...path, 'custom']) : []),
+    ...checkUrl(webhook, path),
+    ...checkSender(webhook, route, path),
+    ...checkId(webhook, path),
+  ];
+}
+
+function checkUrl({ description, publicUrl, scheme }: WebhookConfig, path: Path): Rating[] {
+  const signsUrl = description.signed.includes('url');
+  if (signsUrl && publicUrl === undefined) {
+    const message = `${scheme} signs the URL, and the gate cannot know by what name the sender called it`;
+    return [error(path, message, 'publicUrl: https://hooks.example.com')];
+  }
+  if (!signsUrl && publicUrl !== undefined)
+    return [warning([...path, 'publicUrl'], `${scheme} does not sign the URL`, 'leave publicUrl out')];
+  return [];
+}
+
+/** Without a signature of the sender's own, something else must tell who it is. */
+function checkSender({ description, scheme, sns }: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
+  if (description.isSignedInContent === true) {
+    const hint = 'name your topics: sns: { topics: [arn:aws:sns:...] }';
+    return sns === undefined ? [error(path, `${scheme} signs for whoever has an account there`, hint)] : [];
+  }
+  const found = sns === undefined ? [] : [error([...path, 'sns'], `${scheme} has no topics`, 'scheme: aws-sns')];
+  if (description.signature === undefined && route.basic === undefined && route.clientCertificate === undefined)
+    found.push(error([...path, 'scheme'], `with ${scheme} anybody could send`, 'give the route basic or clientCertificate'));
+  return found;
+}
+
+function checkId({ description, dedup, scheme }: WebhookConfig, path: Path): Rating[] {
+  const { id, signed } = description;
+  if (signed.includes('id') && (id === undefined || !('header' in id)))
+    return [error([...path, 'id'], 'the id is signed as a header has it', 'id: { header: NAME }')];
+  if (signed.length > 0 || id !== undefined || dedup === 'off') return [];
+  const hint = 'say where it stands, id: { json: $.id } or id: { header: NAME }, or dedup: off';
+  return [error(path, `${scheme} has no id to tell repeats by`, hint)];
+}
+
+function checkDescription(description: SchemeDescription, path: Path): Rating[] {
+  const found: Rating[] = [];
+  const { signed, signature, timestamp } = description;
+  const isToken = signature?.forms.some(({ algorithm }) => algorithm === 'token') === true;
+  const isContentSigned = signed.includes('body') || signed.includes('form');
+  if (isToken !== (signature?.encoding === 'text'))
+    found.push(
+      error([...path, 'signature', 'encoding'], 'a token is text, and only a token is', 'encoding: text, with algorithm: token'),
+    );
+  if (isToken && signed.length > 0) found.push(error([...path, 'signed'], 'a token signs nothing', 'signed: []'));
+  if (!isToken && !isContentSigned)
+    found.push(error([...path, 'signed'], 'the content is not signed, so anybody could change it', 'signed: [..., body]'));
+  if (signed.includes('timestamp') && (timestamp === undefined || 'json' in timestamp.from))
+    found.push(
+      error(
+        [...path, 'signed'],
+        'a timestamp is signed that no header holds',
+        'timestamp: { header: NAME } or { entry: PREFIX }',
+      ),
+    );
+  if (timestamp !== undefined && !('json' in timestamp.from ? isContentSigned : signed.includes('timestamp')))
+    found.push(
+      error([...path, 'timestamp'], 'the timestamp is not signed, so a replay could carry a new one', 'leave timestamp out'),
+    );
+  if (timestamp !== undefined && 'entry' in timestamp.from && signature?.list === undefined)
+    found.push(error([...path, 'signature', 'list'], 'the timestamp is an entry of a header that is no list', 'list: ","'));
+  return [
+    ...found,
+    ...checkBoundaries(description, [...path, 'separator']),
+    ...checkKinds(description, [...path, 'signature', 'forms']),
+  ];
+}
+
+/** Two pieces that both vary in length, and nothing between them: bytes can move from one to the other. */
+function checkBoundaries({ signed, separator, timestamp }: SchemeDescription, path: Path): Rating[] {
+  if (separator !== '') return [];
+  const isLoose = signed.some((piece, index) => {
+    const next = signed[index + 1];
+    return (
+      piece === 'id' && next !== undefined && !(next === 'timestamp' && timestamp?.unit === 'rfc3339') && typeof next === 'string'
+    );
+  });
+  return isLoose
+    ? [warning(path, 'with nothing behind the id, bytes can move between it and what follows under one signature')]
+    : [];
+}
+
+/** Keys are told by what they are, so one scheme has one algorithm for secrets and one for key pairs at most. */
+function checkKinds({ signature }: SchemeDescription, path: Path): Rating[] {
+  const algorithms = new Set(signature?.forms.map(({ algorithm }) => algorithm) ?? []);
+  const asymmetric = [...algorithms].filter((algorithm) => ALGORITHMS[algorithm].isAsymmetric);
+  if (asymmetric.length <= 1 && algorithms.size - asymmetric.length <= 1) return [];
+  return [error(path, 'two algorithms take the same kind of key', 'one for secrets and one for key pairs at most')];
+}

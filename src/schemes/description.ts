@@ -1,0 +1,98 @@
+/** What a signature scheme is, as plain data: presets and the config's `custom` are written in it, and compile.ts makes it run. */
+import type { Milliseconds } from '../core/clock.ts';
+
+/** How a signature is computed; `token` is none: the header carries the secret itself. */
+export type Algorithm = 'hmac-sha1' | 'hmac-sha256' | 'hmac-sha512' | 'ed25519' | 'ecdsa-p256' | 'token';
+
+/** How a secret's text becomes key bytes, where no prefix says it. */
+export type SecretEncoding = 'utf8' | 'base64' | 'hex';
+
+/** How signature bytes are written; `text` only for tokens. */
+export type SignatureEncoding = 'hex' | 'base64' | 'base64url' | 'text';
+
+/** A part of what is signed; `form`: the parameters of form content, sorted, name and value without anything between. */
+export type Piece = 'id' | 'timestamp' | 'body' | 'method' | 'url' | 'form' | { readonly text: string };
+
+/** Where a value stands; `entry`: in the signature header's list, behind this prefix. */
+export type Source = { readonly header: string } | { readonly entry: string } | { readonly json: string };
+
+/** One form of signature that the header may carry. */
+export interface SignatureForm {
+  /** What stands before the encoded bytes; never optional. */
+  readonly prefix: string;
+  readonly algorithm: Algorithm;
+}
+
+/** Where signatures stand and how they are written. */
+export interface SignatureDescription {
+  readonly header: string;
+  readonly encoding: SignatureEncoding;
+  /** Separates entries, where one header carries several. */
+  readonly list?: ',' | ';' | ' ';
+  /** Entries of another form are skipped. */
+  readonly forms: readonly SignatureForm[];
+}
+
+/** How the sender writes its time. */
+export interface TimestampDescription {
+  readonly from: Source;
+  /** `rfc3339`: in UTC, with any fraction. */
+  readonly unit: 's' | 'ms' | 'rfc3339';
+}
+
+/** How a secret's text is read where the config names no encoding. */
+export interface SecretDescription {
+  readonly encoding: SecretEncoding;
+  /** Cut off before decoding; with `encoding` named in the config it may be left out. */
+  readonly prefix?: string;
+}
+
+/** How a public key's text is read; PEM always is. */
+export interface PublicKeyDescription {
+  readonly encoding: 'hex' | 'base64';
+  /** The key's raw bytes (Ed25519), or SubjectPublicKeyInfo in DER (RFC 5280 §4.1). */
+  readonly format: 'raw' | 'spki';
+  /** Tells it from a secret, where a scheme has both. */
+  readonly prefix?: string;
+  /** The prefix of the private half, which only signs. */
+  readonly privatePrefix?: string;
+}
+
+/** How far a timestamp may lie off. */
+export interface Tolerance {
+  readonly past: Milliseconds;
+  readonly future: Milliseconds;
+}
+
+/** A signature scheme. */
+export interface SchemeDescription {
+  /** As written in the config. */
+  readonly name: string;
+  /** Left out: nothing is signed, and another gate of the route must know the sender. */
+  readonly signature?: SignatureDescription;
+  /** The content carries its own signature, and a gate of its own checks it. */
+  readonly isSignedInContent?: true;
+  /** In order; empty for tokens. */
+  readonly signed: readonly Piece[];
+  /** Stands between two pieces. */
+  readonly separator: string;
+  readonly timestamp?: TimestampDescription;
+  /** Left out: the digest of what was signed identifies an event. */
+  readonly id?: Source;
+  readonly secret: SecretDescription;
+  readonly publicKey?: PublicKeyDescription;
+  /** The config's `tolerance`, where it is left out. */
+  readonly tolerance: Tolerance;
+  /** The config's `contentTypes`, where they are left out. */
+  readonly contentTypes: readonly string[];
+  /** The public URL may be signed with its default port written out, or without. */
+  readonly isPortOptional?: true;
+  /** The query parameter that holds the content's SHA-256 in hex, in place of the `form` piece. */
+  readonly contentDigestParameter?: string;
+  /** Escapes of these characters in the URL are signed decoded. */
+  readonly decodedInUrl?: string;
+  /** Fields of another family with the same meaning, which must not say anything else: our name → theirs. */
+  readonly twins?: Readonly<Record<string, string>>;
+  /** The spec's least length of a secret in bytes; shorter ones get a warning. */
+  readonly leastSecretBytes?: number;
+}

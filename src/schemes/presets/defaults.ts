@@ -1,0 +1,15 @@
+/** What most presets have in common. */
+import type { Tolerance } from '../description.ts';
+
+const MINUTE_MS = 60_000;
+
+/** To either side. */
+export function minutes(past: number, future = past): Tolerance {
+  return { past: past * MINUTE_MS, future: future * MINUTE_MS };
+}
+
+/** The tolerance that Standard Webhooks suggests. */
+export const FIVE_MINUTES: Tolerance = minutes(5);
+
+export const JSON_ONLY: readonly string[] = ['application/json'];
+export const JSON_OR_FORM: readonly string[] = ['application/json', 'application/x-www-form-urlencoded'];

@@ -1,0 +1,42 @@
+/** Standard Webhooks (standardwebhooks.com, specification v1), and Svix, which signs alike under names of its own. */
+import type { SchemeDescription } from '../description.ts';
+import { FIVE_MINUTES, JSON_ONLY } from './defaults.ts';
+
+const COMMON = {
+  signed: ['id', 'timestamp', 'body'],
+  separator: '.',
+  secret: { encoding: 'base64', prefix: 'whsec_' },
+  publicKey: { encoding: 'base64', format: 'raw', prefix: 'whpk_', privatePrefix: 'whsk_' },
+  tolerance: FIVE_MINUTES,
+  contentTypes: JSON_ONLY,
+  leastSecretBytes: 24,
+} as const;
+
+const SIGNATURE = {
+  encoding: 'base64',
+  list: ' ',
+  forms: [
+    { prefix: 'v1,', algorithm: 'hmac-sha256' },
+    { prefix: 'v1a,', algorithm: 'ed25519' },
+  ],
+} as const;
+
+/** The specification's own names. */
+export const standardWebhooks: SchemeDescription = {
+  ...COMMON,
+  name: 'standard-webhooks',
+  signature: { ...SIGNATURE, header: 'Webhook-Signature' },
+  timestamp: { from: { header: 'Webhook-Timestamp' }, unit: 's' },
+  id: { header: 'Webhook-Id' },
+  twins: { 'Webhook-Id': 'Svix-Id', 'Webhook-Timestamp': 'Svix-Timestamp', 'Webhook-Signature': 'Svix-Signature' },
+};
+
+/** Svix's own names, where the sender did not rename them. */
+export const svix: SchemeDescription = {
+  ...COMMON,
+  name: 'svix',
+  signature: { ...SIGNATURE, header: 'Svix-Signature' },
+  timestamp: { from: { header: 'Svix-Timestamp' }, unit: 's' },
+  id: { header: 'Svix-Id' },
+  twins: { 'Svix-Id': 'Webhook-Id', 'Svix-Timestamp': 'Webhook-Timestamp', 'Svix-Signature': 'Webhook-Signature' },
+};

@@ -1,0 +1,28 @@
+/** Senders that sign nothing: those that send a token, and those that another gate of the route knows. */
+import type { SchemeDescription } from '../description.ts';
+import { FIVE_MINUTES, JSON_OR_FORM } from './defaults.ts';
+
+const TOKEN = {
+  signed: [],
+  separator: '',
+  secret: { encoding: 'utf8' },
+  tolerance: FIVE_MINUTES,
+  contentTypes: JSON_OR_FORM,
+} as const;
+
+/** `Authorization: Bearer …` (RFC 6750 §2.1). */
+export const bearer: SchemeDescription = {
+  ...TOKEN,
+  name: 'bearer',
+  signature: { header: 'Authorization', encoding: 'text', forms: [{ prefix: 'Bearer ', algorithm: 'token' }] },
+};
+
+/** The usual header of API keys. */
+export const apiKey: SchemeDescription = {
+  ...TOKEN,
+  name: 'api-key',
+  signature: { header: 'X-API-Key', encoding: 'text', forms: [{ prefix: '', algorithm: 'token' }] },
+};
+
+/** The route's `basic` or `clientCertificate` knows the sender; here only content, ids and repeats are seen to. */
+export const unsigned: SchemeDescription = { ...TOKEN, name: 'unsigned' };

@@ -1,0 +1,162 @@
+/** Senders whose signature does not cover the delivery's id: what was signed identifies the event. */
+import { createHmac, randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Answer, send } from '../support/client.ts';
+import { type Sections, startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { type RedisServer, startRedis } from '../support/redis.ts';
+
+const SECRET = "It's a Secret to Everybody";
+
+let app: TestApp;
+let redis: RedisServer;
+
+beforeAll(async () => {
+  app = await startApp();
+  redis = await startRedis();
+});
+afterAll(async () => {
+  await redis.stop();
+  await app.close();
+});
+beforeEach(() => {
+  app.received.length = 0;
+  app.handler = (_request, response) => response.end('handled');
+});
+
+function toGitHubRoute(webhook: Sections = {}): Sections {
+  return toRoute(app.port, { webhook: { scheme: 'github', ...webhook } });
+}
+
+function start(store: 'memory' | 'redis', webhook?: Sections): Promise<TestGate> {
+  const sections = { routes: [toGitHubRoute(webhook)] };
+  const redisSections = { store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } };
+  return startGate(store === 'redis' ? { ...sections, ...redisSections } : sections, undefined, { secret: SECRET });
+}
+
+function push(port: number, body: string, id: string = randomUUID()): Promise<Answer> {
+  const signature = `sha256=${createHmac('sha256', SECRET).update(body).digest('hex')}`;
+  const headers = { 'Content-Type': 'application/json', 'X-GitHub-Delivery': id, 'X-Hub-Signature-256': signature };
+  return send(port, { path: '/hooks/billing', headers, body });
+}
+
+function toBody(): string {
+  return JSON.stringify({ ref: 'refs/heads/main', after: randomUUID() });
+}
+
+describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
+  test('a captured body is a duplicate under any other id, and the log says that it is a replay', async () => {
+    const gate = await start(store);
+    const body = toBody();
+    expect((await push(gate.port, body, 'first')).text).toBe('handled');
+    expect(await push(gate.port, body, 'first')).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(await push(gate.port, body, 'second')).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(await push(gate.port, toBody())).toMatchObject({ status: 200, text: 'handled' });
+    expect(app.received).toHaveLength(2);
+    await gate.stop();
+    const reasons = gate.log().filter(({ code }) => code === 'duplicate');
+    expect(reasons.map(({ reason }) => reason)).toEqual(['duplicate', 'replayed_under_new_id']);
+  });
+
+  test('of many who bring one body under different ids at once, one gets through, over two replicas', async () => {
+    const gates = store === 'redis' ? [await start(store), await start(store)] : [await start(store)];
+    const bodies = Array.from({ length: 10 }, toBody);
+    const answers = await Promise.all(
+      bodies.flatMap((body) => Array.from({ length: 12 }, (_, i) => push(gates[i % gates.length]?.port ?? 0, body))),
+    );
+    expect(answers.filter(({ text }) => text === 'handled')).toHaveLength(bodies.length);
+    expect(answers.every(({ status }) => status === 200)).toBe(true);
+    expect(new Set(app.received.map(({ body }) => body.toString())).size).toBe(bodies.length);
+    expect(app.received).toHaveLength(bodies.length);
+    for (const gate of gates) await gate.stop();
+  });
+
+  test('a delivery that the app failed on may come again, under its id or another', async () => {
+    const gate = await start(store);
+    const body = toBody();
+    app.handler = (_request, response) => {
+      response.statusCode = 500;
+      response.end('failed');
+    };
+    const id = randomUUID();
+    expect((await push(gate.port, body, id)).status).toBe(500);
+    expect((await push(gate.port, body)).status).toBe(500);
+    app.handler = (_request, response) => response.end('handled');
+    expect((await push(gate.port, body, id)).text).toBe('handled');
+    await gate.stop();
+  });
+
+  test('an id that comes again with another body is a duplicate, as a retry may be stamped anew', async () => {
+    const gate = await start(store);
+    const id = randomUUID();
+    expect((await push(gate.port, toBody(), id)).text).toBe('handled');
+    const body = toBody();
+    expect(await push(gate.port, body, id)).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(await gate.metric('sidegate_dedup_operations_total{outcome="id_reused"}')).toBe(1);
+    // What was claimed for the other body is given back.
+    expect((await push(gate.port, body)).text).toBe('handled');
+    await gate.stop();
+  });
+});
+
+test('the id alone counts where the route trusts it', async () => {
+  const gate = await start('memory', { dedup: { unsignedId: 'trust' } });
+  const body = toBody();
+  expect((await push(gate.port, body, 'a')).text).toBe('handled');
+  expect((await push(gate.port, body, 'b')).text).toBe('handled');
+  expect((await push(gate.port, body, 'b')).code).toBe('duplicate');
+  await gate.stop();
+});
+
+test('a sender without any id is known by what it signed', async () => {
+  const gate = await start('memory');
+  const body = toBody();
+  const headers = {
+    'Content-Type': 'application/json',
+    'X-Hub-Signature-256': `sha256=${createHmac('sha256', SECRET).update(body).digest('hex')}`,
+  };
+  expect((await send(gate.port, { path: '/hooks/billing', headers, body })).text).toBe('handled');
+  expect((await send(gate.port, { path: '/hooks/billing', headers, body })).code).toBe('duplicate');
+  await gate.stop();
+  expect(gate.log().find(({ code }) => code === 'duplicate')).toMatchObject({ webhookId: expect.stringMatching(/^sha256-/) });
+});
+
+describe('a sender that signs nothing', () => {
+  const tokenRoute = (webhook: Sections): Sections => toRoute(app.port, { webhook: { scheme: 'bearer', ...webhook } });
+  const toHeaders = (token: string) => ({ 'Content-Type': 'application/json', Authorization: `bearer ${token}` });
+
+  test('is let in by its token, and its events are told apart by the id that the route names', async () => {
+    const gate = await startGate({ routes: [tokenRoute({ id: { json: '$.event.id' } })] }, undefined, {
+      secret: 'a-long-enough-token',
+    });
+    const path = '/hooks/billing';
+    const body = JSON.stringify({ event: { id: 'e1' } });
+    expect(await send(gate.port, { path, headers: toHeaders('wrong'), body })).toMatchObject({ code: 'signature_mismatch' });
+    expect(await send(gate.port, { path, headers: toHeaders('a-long-enough-toke'), body })).toMatchObject({ status: 401 });
+    expect((await send(gate.port, { path, headers: toHeaders('a-long-enough-token'), body })).text).toBe('handled');
+    expect((await send(gate.port, { path, headers: toHeaders('a-long-enough-token'), body })).code).toBe('duplicate');
+    // Without an id a repeat cannot be told from a new event, and none may be lost.
+    for (let i = 0; i < 2; i++)
+      expect((await send(gate.port, { path, headers: toHeaders('a-long-enough-token'), body: '{}' })).text).toBe('handled');
+    expect(await gate.metric('sidegate_dedup_operations_total{outcome="unidentified"}')).toBe(2);
+    await gate.stop();
+  });
+
+  test('is an error in the config where nothing tells its events apart', async () => {
+    await expect(startGate({ routes: [tokenRoute({})] })).rejects.toThrow(/bearer has no id to tell repeats by/);
+  });
+});
+
+test('no field under another spelling, and no Connection option, can come between the gate and the app', async () => {
+  const gate = await start('memory');
+  const body = toBody();
+  const signature = `sha256=${createHmac('sha256', SECRET).update(body).digest('hex')}`;
+  const signed = { 'Content-Type': 'application/json', 'X-GitHub-Delivery': 'a', 'X-Hub-Signature-256': signature };
+  const named = { ...signed, Connection: 'close, X-GitHub-Delivery' };
+  expect(await send(gate.port, { path: '/hooks/billing', headers: named, body })).toMatchObject({ code: 'malformed_signature' });
+  const spelled = { ...signed, X_GitHub_Delivery: 'b', 'X-Hub_Signature-256': 'sha256=00' };
+  expect((await send(gate.port, { path: '/hooks/billing', headers: spelled, body })).text).toBe('handled');
+  const { headers = {} } = app.received[0] ?? {};
+  expect(Object.keys(headers).filter((name) => /github|hub/i.test(name))).toEqual(['x-github-delivery', 'x-hub-signature-256']);
+  await gate.stop();
+});
