@@ -4,10 +4,11 @@ import { describe, expect, test } from 'vitest';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
+import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
-import { DEDUP_OUTCOMES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
+import { ADMIN_DENIALS, DEDUP_OUTCOMES, FORGOTTEN_STATES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -41,6 +42,20 @@ describe('the docs', () => {
     for (const outcome of [...DEDUP_OUTCOMES, ...ORDER_OUTCOMES]) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
   });
 
+  test('name every endpoint of the admin port, who may ask it, and none that does not exist', () => {
+    const endpoints = createEndpoints({} as AdminParts);
+    const names = endpoints.map(({ method, path }) => `${method} ${path.replace('*', '{route}')}`);
+    expect(firstCells('docs/admin.md')).toEqual(names);
+    for (const [i, name] of names.entries()) {
+      const row = read('docs/admin.md')
+        .split('\n')
+        .find((line) => line.startsWith(`| \`${name}\` |`));
+      expect(row, name).toContain(endpoints[i]?.isOpen === true ? '| everybody |' : '| whoever may |');
+    }
+    for (const reason of ADMIN_DENIALS) expect(read('docs/metrics.md')).toContain(`\`${reason}\``);
+    for (const was of FORGOTTEN_STATES) expect(read('docs/admin.md')).toContain(`\`${was}\``);
+  });
+
   test('show the config as the schema has it', () => {
     expect(read('docs/config.md')).toBe(renderConfigPage());
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
@@ -52,9 +67,9 @@ describe('the docs', () => {
     for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
   });
 
-  test.each(['README.md', 'docs/forward-auth.md'])('show configs in %s that the gate takes', (page) => {
+  test.each(['README.md', 'docs/forward-auth.md', 'docs/admin.md'])('show configs in %s that the gate takes', (page) => {
     const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
-    const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity):/m.test(text));
+    const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity|admin|journal):/m.test(text));
     expect(configs.length).toBeGreaterThan(0);
     for (const text of configs) {
       const route = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';

@@ -2,6 +2,7 @@
 import type { KeyConfig, RouteConfig } from '../config/config.ts';
 import { readSecret } from '../config/secrets.ts';
 import type { KeySet } from '../gates/key-ring.ts';
+import type { WatchedKey } from '../observe/key-evidence.ts';
 import { compileScheme } from '../schemes/compile.ts';
 import type { Scheme, VerifyKey } from '../schemes/scheme.ts';
 import type { Trouble } from './trouble.ts';
@@ -46,6 +47,11 @@ export function toSecretFiles(route: RouteConfig): string[] {
   return (route.webhook?.keys ?? []).flatMap(({ secret }) => ('file' in secret ? [secret.file] : []));
 }
 
+/** The route's keys, as what is known of them is kept. */
+export function toWatchedKeys({ name, webhook }: RouteConfig): WatchedKey[] {
+  return (webhook?.keys ?? []).map(({ name: key, secret }) => ({ route: name, key, source: JSON.stringify(secret) }));
+}
+
 interface KeyRead {
   readonly key?: VerifyKey;
   readonly warnings: readonly string[];
@@ -60,5 +66,5 @@ async function readKey(scheme: Scheme, config: KeyConfig): Promise<KeyRead> {
   const parsed = scheme.parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
   if ('problem' in parsed) return { warnings: read.warnings, problem: { message: parsed.problem, hint: parsed.hint } };
   const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
-  return { key: parsed.key, warnings, problem: NO_PROBLEM };
+  return { key: { ...parsed.key, notBefore: config.notBefore }, warnings, problem: NO_PROBLEM };
 }

@@ -21,6 +21,7 @@ import { createSnsGate } from '../gates/sns.ts';
 import { createTimestampGate, type RecencyOptions } from '../gates/timestamp.ts';
 import type { WaitingRoom } from '../gates/waiting-room.ts';
 import type { RouteLabels } from '../observe/families.ts';
+import type { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
 import type { RemoteCertificates } from '../remote/certificates.ts';
@@ -44,6 +45,7 @@ export interface RouteParts {
   readonly realms: Realms;
   readonly signer: IdentitySigner;
   readonly attempts: Attempts;
+  readonly keyEvidence: KeyEvidence;
   readonly certificates: RemoteCertificates;
 }
 
@@ -119,7 +121,7 @@ function buildWebhookGates(
 ): Gate[] {
   const gates =
     webhook.sns === undefined
-      ? buildSignatureGates(webhook, ring, metrics)
+      ? buildSignatureGates(route, webhook, ring, metrics, parts)
       : [buildSnsGate(webhook, webhook.sns, metrics, parts)];
   if (webhook.envelope.requireMatchingId) gates.push(createEnvelopeGate());
   if (webhook.dedup !== 'off') {
@@ -135,13 +137,23 @@ function buildWebhookGates(
   return gates;
 }
 
-function buildSignatureGates(webhook: WebhookConfig, ring: KeyRing, metrics: RouteMetrics): Gate[] {
+function buildSignatureGates(
+  route: string,
+  webhook: WebhookConfig,
+  ring: KeyRing,
+  metrics: RouteMetrics,
+  { keyEvidence }: RouteParts,
+): Gate[] {
   const scheme = compileScheme(webhook.description);
   const { maxBody, allowDotInId, publicUrl = '' } = webhook;
   const recency = toRecency(webhook, metrics);
+  const onKeyUsed = (key: string, at: EpochMilliseconds, first: string): void => {
+    metrics.keyUsed(key, at);
+    if (key !== first) keyEvidence.oldKeyUsed({ route, key, first, at, matches: metrics.keyUse(key).matches });
+  };
   return [
     createTimestampGate(scheme, { ...recency, allowDotInId }),
-    createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed: (key, at) => metrics.keyUsed(key, at) }),
+    createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed }),
   ];
 }
 

@@ -27,6 +27,7 @@ export type StoreConfig = Config['store'];
 export type RedisConfig = NonNullable<StoreConfig['redis']>;
 export type IdentityConfig = NonNullable<Config['identity']>;
 export type SocketListen = Config['listen'];
+export type AdminConfig = Config['admin'];
 export type AuthzConfig = NonNullable<Config['authz']>;
 export type ProxyConfig = NonNullable<Config['proxy']>;
 /** Of any port; only the data port says whether it speaks HTTP/2. */

@@ -10,30 +10,50 @@ export interface KeySet {
   readonly unavailable: readonly string[];
 }
 
+/** From when on, and up to when, a key is accepted. */
+interface KeyDates {
+  readonly notBefore?: EpochMilliseconds | undefined;
+  readonly notAfter?: EpochMilliseconds | undefined;
+}
+
 /** Holds the current KeySet. */
 export class KeyRing {
   #set: KeySet;
-  #expires: boolean;
+  #isTimed: boolean;
 
   constructor(set: KeySet) {
     this.#set = set;
-    this.#expires = set.keys.some((key) => key.notAfter !== undefined);
+    this.#isTimed = set.keys.some(isTimed);
   }
 
   /** Takes over a new set; the next request sees it. */
   replace(set: KeySet): void {
     this.#set = set;
-    this.#expires = set.keys.some((key) => key.notAfter !== undefined);
+    this.#isTimed = set.keys.some(isTimed);
   }
 
   /** The keys that are live at `now`. */
   live(now: EpochMilliseconds): readonly VerifyKey[] {
-    if (!this.#expires) return this.#set.keys;
-    return this.#set.keys.filter((key) => key.notAfter === undefined || now < key.notAfter);
+    if (!this.#isTimed) return this.#set.keys;
+    return this.#set.keys.filter((key) => isWithinTime(key, now));
   }
 
   /** Some key's secret is missing, so a mismatch may be our own fault. */
   get isIncomplete(): boolean {
     return this.#set.unavailable.length > 0;
   }
+
+  /** Whether the key's secret cannot be read right now. */
+  isUnavailable(name: string): boolean {
+    return this.#set.unavailable.includes(name);
+  }
+}
+
+/** Whether `now` lies within what the key's dates allow. */
+export function isWithinTime({ notBefore, notAfter }: KeyDates, now: EpochMilliseconds): boolean {
+  return (notBefore === undefined || notBefore <= now) && (notAfter === undefined || now < notAfter);
+}
+
+function isTimed({ notBefore, notAfter }: VerifyKey): boolean {
+  return notBefore !== undefined || notAfter !== undefined;
 }

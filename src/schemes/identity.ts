@@ -38,11 +38,12 @@ export function compileIdentity(description: SchemeDescription): Identify {
 function compileTime({
   timestamp: time,
 }: SchemeDescription): ((content: unknown) => EpochMilliseconds | { problem: string }) | undefined {
-  const path = toPath(time?.from);
-  if (time === undefined || path === undefined) return undefined;
+  if (time === undefined || !('json' in time.from)) return undefined;
+  const { json } = time.from;
+  const path = toPath(time.from) as JsonPath;
   const format = TIMESTAMP_FORMATS[time.unit];
   return (content) =>
-    format.parse(toText(readJsonPath(path, content)) ?? '') ?? { problem: `${path.text} in the content is not ${format.form}` };
+    format.parse(toText(readJsonPath(path, content)) ?? '') ?? { problem: `${json} in the content is not ${format.form}` };
 }
 
 function toPath(source: Source | undefined): JsonPath | undefined {
