@@ -25,6 +25,7 @@ import { toStatuses } from '../schemes/senders.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
+import { buildOpenHandshake, buildSignedHandshake, isQueryAllowed } from './handshake.ts';
 import type { Realms } from './realms.ts';
 
 /** What routes share, across reloads. */
@@ -62,9 +63,8 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     match: { ...config.match, methods: methodsOf(config) },
     gates: [
       ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
-      ...(webhook === undefined
-        ? []
-        : [createContentGate({ ...webhook, allowQuery: webhook.allowQuery || webhook.description.signed.includes('url') })]),
+      ...buildOpenHandshake(config, ring),
+      ...(webhook === undefined ? [] : [createContentGate({ ...webhook, allowQuery: isQueryAllowed(webhook) })]),
       ...(basic === undefined ? [] : [buildBasicGate(basic, 'origin', metrics, parts)]),
       ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
     ],
@@ -114,6 +114,7 @@ function buildWebhookGates(
   const gates = [
     createTimestampGate(scheme, { ...recency, allowDotInId }),
     createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed: (key, at) => metrics.keyUsed(key, at) }),
+    ...buildSignedHandshake(webhook, ring),
   ];
   if (webhook.envelope.requireMatchingId) gates.push(createEnvelopeGate());
   if (webhook.dedup !== 'off') {

@@ -21,6 +21,11 @@ function secretSource(leftOut: string) {
     .describe('Where the secret comes from: { env: NAME } or { file: PATH }.');
 }
 
+/** Text as it stands. */
+export const tokenSource = z.union([z.strictObject({ env: envName }), z.strictObject({ file: filePath })], {
+  error: 'expected { env: NAME } or { file: PATH }; a secret never stands in the config itself',
+});
+
 /** A key that deliveries are verified by. */
 export const webhookKey = z.strictObject({
   name: keyName.describe('Shown in logs, metrics and the Sidegate-Key header.'),

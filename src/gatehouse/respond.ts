@@ -31,6 +31,7 @@ const CHALLENGE_FIELDS = new Map([
   [401, 'WWW-Authenticate'],
   [407, 'Proxy-Authenticate'],
 ]);
+const NO_CONTENT = 204;
 const REASON_PHRASES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
   408: 'Request Timeout',
@@ -47,7 +48,8 @@ export function writeRefusal(response: Answer, refusal: Refusal, context: Answer
   const body = refusal.reply?.body ?? toProblemDetails(refusal, entry, context.requestId);
   const head = toHead(refusal, entry, context);
   if (context.as !== undefined) head.push('Sidegate-Refusal', refusal.code);
-  head.push('Content-Length', String(Buffer.byteLength(body)));
+  // RFC 9110 §8.6: an answer that cannot have content has no length either.
+  if (status !== NO_CONTENT) head.push('Content-Length', String(Buffer.byteLength(body)));
   // RFC 9112 §9.3: what is left of an unread body would be read as the next request.
   if (entry.close === true || context.mustClose) response.shouldKeepAlive = false;
   response.writeHead(entry.status, undefined, head);
