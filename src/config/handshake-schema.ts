@@ -41,8 +41,9 @@ export type ResolvedHandshake = Omit<z.output<typeof written>, 'type'> & { reado
 /** What the route's handshake is; undefined where there is none. */
 export function resolveHandshake(
   section: z.output<typeof handshake>,
-  { name, handshake: own }: SchemeDescription,
+  { name, handshake: own, isSignedInContent }: SchemeDescription,
 ): ResolvedHandshake | undefined | { readonly problem: string } {
+  if (section !== undefined && isSignedInContent === true) return { problem: `${name} sees to its own; leave handshake out` };
   if (section === 'off') return undefined;
   const type = section?.type ?? own;
   if (type === undefined)

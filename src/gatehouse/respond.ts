@@ -45,11 +45,11 @@ export function writeRefusal(response: Answer, refusal: Refusal, context: Answer
   const known = context.as ?? REFUSALS[refusal.code];
   const { status = known.status } = context;
   const entry = status === known.status ? known : { ...known, status };
-  const body = refusal.reply?.body ?? toProblemDetails(refusal, entry, context.requestId);
   const head = toHead(refusal, entry, context);
   if (context.as !== undefined) head.push('Sidegate-Refusal', refusal.code);
-  // RFC 9110 §8.6: an answer that cannot have content has no length either.
-  if (status !== NO_CONTENT) head.push('Content-Length', String(Buffer.byteLength(body)));
+  // RFC 9110 §8.6 and §15.3.5: neither content nor its length.
+  const body = status === NO_CONTENT ? undefined : (refusal.reply?.body ?? toProblemDetails(refusal, entry, context.requestId));
+  if (body !== undefined) head.push('Content-Length', String(Buffer.byteLength(body, 'latin1')));
   // RFC 9112 §9.3: what is left of an unread body would be read as the next request.
   if (entry.close === true || context.mustClose) response.shouldKeepAlive = false;
   response.writeHead(entry.status, undefined, head);
@@ -75,7 +75,8 @@ function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: stri
 
 function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<AnswerContext, 'challenges'>): string[] {
   const { reply } = refusal;
-  const head = ['Content-Type', reply?.contentType ?? 'application/problem+json', 'Cache-Control', 'no-store'];
+  const head = ['Cache-Control', 'no-store'];
+  if (entry.status !== NO_CONTENT) head.unshift('Content-Type', reply?.contentType ?? 'application/problem+json');
   for (const [name, value] of reply?.headers ?? []) head.push(name, value);
   if (entry.proxyError !== undefined) head.push('Proxy-Status', `sidegate; error=${entry.proxyError}`);
   const field = CHALLENGE_FIELDS.get(entry.status);

@@ -5,7 +5,7 @@ import { REFUSALS, type RefusalCode } from '../core/refusal.ts';
 export interface SenderProfile {
   /** What counts as delivered; left out: any 2xx. */
   readonly acknowledgedBy?: readonly number[];
-  /** What is sent again; left out: whatever is not delivered. */
+  /** What is sent again (429 counts as a server's error); left out: whatever is not delivered. */
   readonly retries?: 'server-errors' | 'nothing';
   /** Never sent again, whatever `retries` says. */
   readonly givesUpOn?: readonly number[];
@@ -21,8 +21,9 @@ export interface SenderProfile {
 export type Meaning = 'done' | 'never' | 'later';
 
 const SERVER_ERROR = 500;
+const TOO_MANY = 429;
 /** Of a client's error, those that time mends: RFC 9110 §15.5.9, RFC 6585 §4. */
-const PASSING = new Set([408, 429]);
+const PASSING = new Set([408, TOO_MANY]);
 /** In the order in which they are tried. */
 const LATER_STATUSES = [503, 500, 502, 504, 429];
 const NEVER_STATUSES = [400, 403, 422];
@@ -37,7 +38,7 @@ export function toMeaning(code: RefusalCode): Meaning {
 /** Whether the sender comes again after such an answer. */
 export function isSentAgain({ retries, givesUpOn = [], disabledBy = [] }: SenderProfile, status: number): boolean {
   if (retries === 'nothing' || givesUpOn.includes(status) || disabledBy.includes(status)) return false;
-  return retries === undefined || status >= SERVER_ERROR;
+  return retries === undefined || status >= SERVER_ERROR || status === TOO_MANY;
 }
 
 /** Where the catalogue's status would tell this sender something else than the refusal means: the status that tells it. */
@@ -68,13 +69,23 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   shopify: { waitsSeconds: 5, schedule: '8 times in 4 hours; then the subscription is deleted' },
   'shopify-events': { waitsSeconds: 5, schedule: '8 times in 4 hours; then the subscription is deleted' },
   twilio: { schedule: 'never, unless the URL asks for it' },
-  pagerduty: { givesUpOn: [400, 403] },
+  pagerduty: {
+    retries: 'server-errors',
+    waitsSeconds: 5,
+    schedule: '4 times in 20 minutes; off for a day after 3 lost in a row',
+  },
   linear: { waitsSeconds: 5, schedule: 'after 1 minute, 1 hour and 6 hours' },
   zoom: { acknowledgedBy: [200, 204], waitsSeconds: 3, schedule: 'after 5, 20 and 60 minutes' },
   paddle: { waitsSeconds: 5, schedule: '60 times in 3 days' },
   square: { schedule: 'for 24 hours; disabled after three weeks of failures' },
   gitlab: { retries: 'nothing', schedule: 'never; turned off for a while after 4 failures in a row, for good after 40' },
-  sanity: { schedule: 'twice, 30 seconds apart' },
+  sanity: { retries: 'server-errors', schedule: 'twice, 30 seconds apart' },
+  discord: { acknowledgedBy: [204], waitsSeconds: 3, schedule: 'for 10 minutes; stopped after too many failures' },
+  hubspot: { retries: 'server-errors' },
+  twitch: { schedule: 'a few times; revoked after too many failures' },
+  line: { schedule: 'only where redelivery is turned on; suspended after long failure' },
+  woocommerce: { retries: 'nothing', schedule: 'never; disabled after 5 failures in a row' },
+  x: { waitsSeconds: 10 },
   'microsoft-graph': { givesUpOn: [400, 401, 403, 413] },
 };
 
