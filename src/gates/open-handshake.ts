@@ -6,6 +6,8 @@ import { decline, type OpenHandshake } from '../handshakes/handshake.ts';
 import type { Gate } from './gate.ts';
 import type { KeyRing } from './key-ring.ts';
 
+const SOME_CONTENT = 'there is content';
+
 /** Stands before the content gate, whose rules are those of deliveries. `methods`: those that the app's requests may have. */
 export function createOpenHandshakeGate(open: OpenHandshake, ring: KeyRing, methods: readonly string[]): Gate {
   return {
@@ -24,7 +26,10 @@ export function createOpenHandshakeGate(open: OpenHandshake, ring: KeyRing, meth
 
 /** No such handshake has content: with any, it is something else. */
 function requireNoContent(verdict: Refusal, { body }: Exchange): Verdict | Promise<Verdict> {
-  if (body.declaredLength === 0) return verdict;
-  if (body.declaredLength !== undefined) return decline('there is content');
-  return body.read(0).then((content) => (Buffer.isBuffer(content) ? verdict : content));
+  const { declaredLength } = body;
+  if (declaredLength !== undefined) return declaredLength === 0 ? verdict : decline(SOME_CONTENT);
+  return body.read(0).then((content) => {
+    if (Buffer.isBuffer(content)) return verdict;
+    return content.code === 'body_too_large' ? decline(SOME_CONTENT) : content;
+  });
 }
