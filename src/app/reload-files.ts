@@ -49,8 +49,11 @@ async function reloadKeys(changed: readonly string[], { config, logger, metrics,
     if (!toSecretFiles(route).some((file) => changed.includes(file))) continue;
     const { set, troubles } = await readKeys(route, index);
     rings.get(route.name)?.replace(set);
-    metrics.route(route.name).ready(set.unavailable.length === 0);
-    for (const { key, message } of troubles) logger.error('secret_unavailable', { route: route.name, key, message });
+    metrics.route(route.name).ready(!troubles.some(({ severity }) => severity === 'error'));
+    for (const { severity, key, message } of troubles) {
+      if (severity === 'error') logger.error('secret_unavailable', { route: route.name, key, message });
+      else logger.warn('secret_warning', { route: route.name, key, message });
+    }
     logger.info('secret_reloaded', { route: route.name, keys: set.keys.length, unavailable: set.unavailable.length });
   }
 }

@@ -41,6 +41,7 @@ export type LogEvent =
   | 'route_observed'
   | 'secret_reloaded'
   | 'secret_unavailable'
+  | 'secret_warning'
   | 'users_reloaded'
   | 'identity_reloaded'
   | 'identity_reload_failed'

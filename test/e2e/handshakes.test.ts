@@ -216,8 +216,15 @@ describe('Meta', () => {
     await until(async () => (await send(gate.port, { method: 'GET', path: ask(TOKEN) })).status === 503);
     const headers = { ...JSON_TYPE, 'X-Signature': `sha256=${mac('{}', 'base64')}` };
     expect((await send(gate.port, { headers, body: '{}' })).text).toBe('handled');
-    writeFileSync(join(gate.folder, 'token'), 'the-next-token-of-many-bytes\n');
-    await until(async () => (await send(gate.port, { method: 'GET', path: ask('the-next-token-of-many-bytes') })).status === 200);
+    const ready = 'sidegate_route_ready{route="billing"}';
+    expect(await gate.metric(ready)).toBe(0);
+    writeFileSync(join(gate.folder, 'token'), 'the-next\n');
+    await until(async () => (await send(gate.port, { method: 'GET', path: ask('the-next') })).status === 200);
+    expect(await gate.metric(ready)).toBe(1);
+    const lines = (msg: string) => gate.log().filter((line) => line['msg'] === msg);
+    expect(lines('secret_unavailable')).toMatchObject([{ level: 'error', key: 'handshake' }]);
+    // A token that works but is weak is no secret that is missing.
+    expect(lines('secret_warning')).toMatchObject([{ level: 'warn', message: expect.stringContaining('has 8 bytes') }]);
     expect((await send(gate.port, { method: 'GET', path: ask(TOKEN) })).status).toBe(403);
   });
 });
