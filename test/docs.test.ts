@@ -6,8 +6,10 @@ import { lintHouse } from '../scripts/lint-house.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
+import { HANDSHAKE_NAMES } from '../src/handshakes/catalogue.ts';
 import { DEDUP_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
+import { PRESETS } from '../src/schemes/catalogue.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
@@ -40,12 +42,18 @@ describe('the docs', () => {
     for (const outcome of DEDUP_OUTCOMES) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
   });
 
+  test('name every handshake, and none that does not exist; a preset of that name has it', () => {
+    expect(firstCells('docs/handshakes.md').sort()).toEqual([...HANDSHAKE_NAMES].sort());
+    const names: ReadonlySet<string> = new Set(HANDSHAKE_NAMES);
+    for (const { name, handshake } of PRESETS) if (names.has(name)) expect([name, handshake]).toEqual([name, name]);
+  });
+
   test('show the config as the schema has it', () => {
     expect(read('docs/config.md')).toBe(renderConfigPage());
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
   });
 
-  test.each(['README.md', 'docs/forward-auth.md'])('show configs in %s that the gate takes', (page) => {
+  test.each(['README.md', 'docs/forward-auth.md', 'docs/handshakes.md'])('show configs in %s that the gate takes', (page) => {
     const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
     const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity):/m.test(text));
     expect(configs.length).toBeGreaterThan(0);
