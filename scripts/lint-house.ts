@@ -9,7 +9,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['handshakes'],
   ['config'],
   ['gates', 'forward'],
-  ['gatehouse', 'admin'],
+  ['gatehouse', 'admin', 'probe'],
   ['listen'],
   ['app'],
   ['cli'],
