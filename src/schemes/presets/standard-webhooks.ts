@@ -25,6 +25,11 @@ const SIGNATURE = {
 export const standardWebhooks: SchemeDescription = {
   ...COMMON,
   name: 'standard-webhooks',
+  from: {
+    title: 'Standard Webhooks',
+    docs: 'https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md',
+    key: 'the secret, whsec_… in base64, or the public key, whpk_…',
+  },
   signature: { ...SIGNATURE, header: 'Webhook-Signature' },
   timestamp: { from: { header: 'Webhook-Timestamp' }, unit: 's' },
   id: { header: 'Webhook-Id' },
@@ -35,6 +40,11 @@ export const standardWebhooks: SchemeDescription = {
 export const svix: SchemeDescription = {
   ...COMMON,
   name: 'svix',
+  from: {
+    title: 'Svix',
+    docs: 'https://docs.svix.com/receiving/verifying-payloads/how-manual',
+    key: "the endpoint's signing secret, whsec_… in base64, or the public key, whpk_…",
+  },
   signature: { ...SIGNATURE, header: 'Svix-Signature' },
   timestamp: { from: { header: 'Svix-Timestamp' }, unit: 's' },
   id: { header: 'Svix-Id' },
