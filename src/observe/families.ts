@@ -8,6 +8,8 @@ export interface RouteLabels {
   readonly scheme: string;
   readonly keys: readonly string[];
   readonly methods: readonly string[];
+  /** It lets everything through, and only tells what it would have refused. */
+  readonly isObserved?: boolean;
   /** Other proxies may ask about it. */
   readonly authz?: boolean;
 }
@@ -31,7 +33,7 @@ export function createFamilies(registers: Registry[]) {
     }),
     decisions: new CounterFamily({
       name: 'sidegate_auth_decisions_total',
-      help: 'What the gates decided. A duplicate is allowed: its sender proved itself.',
+      help: 'What the gates decided. A duplicate is allowed: its sender proved itself. Observe: let through although it would have been refused.',
       labelNames: ['route', 'scheme', 'decision', 'reason'],
       registers,
     }),
@@ -74,6 +76,12 @@ export function createFamilies(registers: Registry[]) {
       name: 'sidegate_secret_last_used_timestamp_seconds',
       help: 'When this key, or source of users, last let something in; 0: not since the start.',
       labelNames: ['route', 'key'],
+      registers,
+    }),
+    observed: new Gauge({
+      name: 'sidegate_route_observed',
+      help: '1 while the route lets everything through and only tells what it would have refused (mode: observe).',
+      labelNames: route,
       registers,
     }),
     ready: new Gauge({

@@ -1,6 +1,8 @@
 /** Every preset by the name it has in the config. */
 import type { SchemeDescription } from './description.ts';
+import { awsSns } from './presets/aws-sns.ts';
 import {
+  adyenPlatforms,
   github,
   line,
   linear,
@@ -14,7 +16,7 @@ import {
 } from './presets/content-hmac.ts';
 import { discord, sendgrid } from './presets/key-pairs.ts';
 import { hubspot, square, twilio } from './presets/signed-url.ts';
-import { standardWebhooks, svix } from './presets/standard-webhooks.ts';
+import { polar, standardWebhooks, svix } from './presets/standard-webhooks.ts';
 import { elevenlabs, paddle, sanity, slack, stripe, twitch, webflow, workos, zoom } from './presets/time-and-content.ts';
 import { apiKey, bearer, gitlab, unsigned } from './presets/unsigned.ts';
 
@@ -22,6 +24,8 @@ import { apiKey, bearer, gitlab, unsigned } from './presets/unsigned.ts';
 export const PRESETS: readonly SchemeDescription[] = [
   standardWebhooks,
   svix,
+  adyenPlatforms,
+  awsSns,
   discord,
   elevenlabs,
   github,
@@ -32,6 +36,7 @@ export const PRESETS: readonly SchemeDescription[] = [
   meta,
   pagerduty,
   paddle,
+  polar,
   sanity,
   sendgrid,
   shopify,

@@ -44,8 +44,7 @@ function toSecrets({ signature, publicKey, secret }: SchemeDescription): { secre
     const text = secret.encoding === 'hex' ? '0123456789abcdef0123456789abcdef' : HMAC_SECRET;
     return { secret: text, signingSecret: text };
   }
-  const pair =
-    algorithm === 'ed25519' ? generateKeyPairSync('ed25519') : generateKeyPairSync('ec', { namedCurve: 'prime256v1' });
+  const pair = algorithm === 'ed25519' ? generateKeyPairSync('ed25519') : generateKeyPairSync('ec', { namedCurve: 'prime256v1' });
   const der = pair.publicKey.export({ format: 'der', type: 'spki' });
   return {
     secret: (publicKey.format === 'raw' ? der.subarray(-32) : der).toString(publicKey.encoding),
@@ -63,7 +62,8 @@ export function toCase(description: SchemeDescription, secrets = toSecrets(descr
 
 /** Content that the sender could send: bytes of any kind where nothing says more. */
 function toBody(description: SchemeDescription): fc.Arbitrary<Buffer> {
-  const json = (value: fc.Arbitrary<unknown>): fc.Arbitrary<Buffer> => value.map((content) => Buffer.from(JSON.stringify(content)));
+  const json = (value: fc.Arbitrary<unknown>): fc.Arbitrary<Buffer> =>
+    value.map((content) => Buffer.from(JSON.stringify(content)));
   const object = fc.dictionary(fc.string({ maxLength: 6 }), fc.jsonValue({ maxDepth: 1 }), { maxKeys: 3 });
   const { timestamp, contentShape, signed } = description;
   if (timestamp !== undefined && 'json' in timestamp.from) {
@@ -93,7 +93,8 @@ export function toDelivery(one: PresetCase): fc.Arbitrary<Parts> {
       const plain = `${PUBLIC_URL}${target}${query === undefined ? '' : `?${query}`}`;
       const parameter = description.contentDigestParameter;
       const digest = createHash('sha256').update(body).digest('hex');
-      const url = parameter === undefined || !isBound ? plain : `${plain}${plain.includes('?') ? '&' : '?'}${parameter}=${digest}`;
+      const url =
+        parameter === undefined || !isBound ? plain : `${plain}${plain.includes('?') ? '&' : '?'}${parameter}=${digest}`;
       return sign(one, { id, method: 'POST', url, body, timestamp: NOW - ago * 1000 });
     });
 }

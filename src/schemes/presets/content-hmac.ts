@@ -140,6 +140,22 @@ export const line: SchemeDescription = {
 };
 
 /**
+ * Adyen's webhooks for platforms, banking and issuing: https://docs.adyen.com/development-resources/webhooks/secure-webhooks/verify-hmac-signatures.
+ * Those for payments carry a signature of some of their fields in the content, and are not of this scheme.
+ */
+export const adyenPlatforms: SchemeDescription = {
+  ...COMMON,
+  name: 'adyen-platforms',
+  from: {
+    title: 'Adyen (platforms, banking, issuing)',
+    docs: 'https://docs.adyen.com/development-resources/webhooks/secure-webhooks/verify-hmac-signatures',
+    key: "the webhook's HMAC key, 64 hex digits",
+  },
+  signature: base64In('HmacSignature'),
+  secret: { encoding: 'hex' },
+};
+
+/**
  * WooCommerce: https://woocommerce.com/document/webhooks. Its delivery id is no identity: it changes with each attempt, and two
  * deliveries in one second share it.
  */

@@ -50,3 +50,21 @@ export const svix: SchemeDescription = {
   id: { header: 'Svix-Id' },
   twins: { 'Svix-Id': 'Webhook-Id', 'Svix-Timestamp': 'Webhook-Timestamp', 'Svix-Signature': 'Webhook-Signature' },
 };
+
+/**
+ * Polar: https://polar.sh/docs/integrate/webhooks/delivery. Standard Webhooks but for the key, which is the secret's own text; where
+ * Polar has moved on to decode what follows `whsec_`, the key's `encoding: base64` does too.
+ */
+export const polar: SchemeDescription = {
+  ...COMMON,
+  name: 'polar',
+  from: {
+    title: 'Polar',
+    docs: 'https://polar.sh/docs/integrate/webhooks/delivery',
+    key: "the endpoint's secret, as it stands; for signatures of the newer kind give it once more with encoding: base64",
+  },
+  signature: { ...SIGNATURE, header: 'Webhook-Signature' },
+  timestamp: { from: { header: 'Webhook-Timestamp' }, unit: 's' },
+  id: { header: 'Webhook-Id' },
+  secret: { encoding: 'utf8', prefix: 'whsec_' },
+};

@@ -3,15 +3,17 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { PRESETS } from '../../../src/schemes/catalogue.ts';
 import type { SchemeDescription } from '../../../src/schemes/description.ts';
-import { getPart, judge, type Parts, toCase, toDelivery, toSignedParts, withPart } from '../../support/preset-cases.ts';
+import { getPart, judge, type Parts, toCase, toDelivery, toFields, toSignedParts, withPart } from '../../support/preset-cases.ts';
 
 const SIGNING = PRESETS.filter(({ signature }) => signature !== undefined);
 const NAMED = SIGNING.map((description) => ({ name: description.name, description }));
 /** Deliveries that every byte of is changed. */
-const WHOLE_RUNS = 6;
+const WHOLE_RUNS = 3;
 
 /** The entries of a signature header as its own definition has them: spaces and empty entries say nothing, nor does the case of hex. */
-function toMeaning({ signature }: SchemeDescription, header: string): string {
+function toMeaning(description: SchemeDescription, parts: Parts): string {
+  const { signature } = description;
+  const header = toFields(description, parts).raw[1] ?? '';
   const entries = signature?.list === undefined ? [header] : header.split(signature.list).map((entry) => entry.trim());
   const text = entries.filter((entry) => entry !== '').join(signature?.list);
   if (signature?.encoding === 'hex') return text.toLowerCase();
@@ -19,26 +21,36 @@ function toMeaning({ signature }: SchemeDescription, header: string): string {
   return signature?.header === 'Authorization' ? text.replace(/^bearer /i, 'bearer ') : text;
 }
 
-/** What Twilio's definition makes of a form, by another decoder than the gate's; more lenient, so it only ever excuses too much. */
+/** What Twilio's definition makes of a form, by another decoder than the gate's, which is led to take each escape for one character. */
 function toFormMeaning(body: Buffer): string {
-  const pairs = new URLSearchParams(body.toString('latin1'));
+  const text = body.toString('latin1').replace(/%[89a-f][0-9a-f]/gi, (escaped) => encodeURIComponent(unescape(escaped)));
+  const pairs = new URLSearchParams(text);
   const names = [...new Set(pairs.keys())].sort();
-  return names.map((name) => [...new Set(pairs.getAll(name))].sort().map((value) => name + value).join('')).join('');
+  return names
+    .map((name) =>
+      [...new Set(pairs.getAll(name))]
+        .sort()
+        .map((value) => name + value)
+        .join(''),
+    )
+    .join('');
 }
 
 /** HubSpot decodes some escapes before it signs, so each of them has two spellings. */
 function toUrlMeaning({ decodedInUrl = '' }: SchemeDescription, url: string): string {
-  return url.replace(/%[0-9a-f]{2}/gi, (escape) => {
-    const character = String.fromCharCode(Number.parseInt(escape.slice(1), 16));
-    return decodedInUrl.includes(character) ? character : escape;
+  return url.replace(/%[0-9a-f]{2}/gi, (escaped) => {
+    const character = String.fromCharCode(Number.parseInt(escaped.slice(1), 16));
+    return decodedInUrl.includes(character) ? character : escaped;
   });
 }
 
 /** Whether the scheme's own definition makes both the same message. */
 function isSameMessage(description: SchemeDescription, a: Parts, b: Parts): boolean {
-  if (a.timestamp !== b.timestamp || (description.signed.includes('id') && a.id !== b.id)) return false;
+  const { signed, timestamp } = description;
+  const isEntry = timestamp !== undefined && 'entry' in timestamp.from;
+  if ((!isEntry && a.timestamp !== b.timestamp) || (signed.includes('id') && a.id !== b.id)) return false;
   if (description.signed.includes('method') && a.method !== b.method) return false;
-  if (toMeaning(description, a.signature) !== toMeaning(description, b.signature)) return false;
+  if (toMeaning(description, a) !== toMeaning(description, b)) return false;
   if (description.signed.includes('url') && toUrlMeaning(description, a.url) !== toUrlMeaning(description, b.url)) return false;
   if (description.signed.length === 0 || a.body.equals(b.body)) return true;
   const parameter = description.contentDigestParameter;
