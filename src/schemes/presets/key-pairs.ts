@@ -47,5 +47,5 @@ export const sendgrid: SchemeDescription = {
   timestamp: { from: { header: 'X-Twilio-Email-Event-Webhook-Timestamp' }, unit: 's' },
   publicKey: { encoding: 'base64', format: 'spki' },
   tolerance: minutes(25 * 60, 5),
-  contentShape: 'json-array',
+  contentShape: 'json-object-or-array',
 };
