@@ -1,9 +1,8 @@
-/** Writes docs/config.md from the config's schema, so that the page cannot say anything else than the code. */
+/** Writes the pages that are made from the code, docs/config.md from the config's schema, so that they cannot say anything else. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type JsonSchema, toJsonSchema } from '../src/config/json-schema.ts';
-
-const PAGE = fileURLToPath(new URL('../docs/config.md', import.meta.url));
+import { renderPresetsPage } from './presets-page.ts';
 
 const INTRO = `# Configuration
 
@@ -90,9 +89,14 @@ function toValueText(schema: JsonSchema): string {
   return words[String(schema['type'])] ?? 'value';
 }
 
+function writePage(name: string, text: string): void {
+  const file = fileURLToPath(new URL(`../docs/${name}`, import.meta.url));
+  const isCurrent = readFileSync(file, { encoding: 'utf8', flag: 'a+' }) === text;
+  writeFileSync(file, text);
+  console.log(`docs/${name} ${isCurrent ? 'is current' : 'written'}`);
+}
+
 if (import.meta.main) {
-  const text = renderConfigPage();
-  const isCurrent = readFileSync(PAGE, { encoding: 'utf8', flag: 'a+' }) === text;
-  writeFileSync(PAGE, text);
-  console.log(`docs/config.md ${isCurrent ? 'is current' : 'written'}`);
+  writePage('config.md', renderConfigPage());
+  writePage('presets.md', renderPresetsPage());
 }

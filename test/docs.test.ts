@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
+import { renderPresetsPage } from '../scripts/presets-page.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
@@ -45,7 +46,12 @@ describe('the docs', () => {
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
   });
 
-  test.each(['README.md', 'docs/forward-auth.md'])('show configs in %s that the gate takes', (page) => {
+  test('show the presets as the catalogue has them', () => {
+    expect(read('docs/presets.md')).toBe(renderPresetsPage());
+    expect(read('docs/presets.md')).not.toMatch(/\| *\| /);
+  });
+
+  test.each(['README.md', 'docs/forward-auth.md', 'docs/presets.md'])('show configs in %s that the gate takes', (page) => {
     const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
     const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity):/m.test(text));
     expect(configs.length).toBeGreaterThan(0);

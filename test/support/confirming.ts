@@ -8,14 +8,16 @@ import { readVectors } from './oracles/vectors.ts';
 const PROVED: Readonly<Record<string, string>> = {
   'aws-sns': "npm sns-validator, AWS's own (test/oracles)",
   discord: 'npm discord-interactions, PyNaCl',
-  elevenlabs: 'PyPI elevenlabs',
+  elevenlabs: 'elevenlabs for Python',
   gitlab: 'nothing is computed: the header is compared with the token',
   linear: 'npm @linear/sdk',
-  polar: 'PyPI polar-sdk',
+  meta: 'the same bytes as GitHub, by its document',
+  polar: 'polar-sdk for Python',
   shopify: 'npm @shopify/shopify-api',
   'shopify-events': 'npm @shopify/shopify-api',
   twitch: "Twitch's own twitch-cli (source), npm tesjs",
   webflow: 'npm webflow-api',
+  whatsapp: 'the same bytes as Meta, by its document',
   woocommerce: "WooCommerce's own sender (source)",
   x: "X's published answer to a CRC, the same HMAC",
   zoom: "npm @zoom/rivet, Zoom's own",
@@ -23,7 +25,9 @@ const PROVED: Readonly<Record<string, string>> = {
 
 /** Titles of all that confirms it, the sender's own values first; empty where nothing does. */
 export function toConfirming(description: SchemeDescription): string[] {
-  const own = readVectors().filter(({ preset, verdict }) => verdict === 'ok' && isAlike(description, findPreset(preset)));
+  const right = readVectors().filter(({ verdict }) => verdict === 'ok');
+  const named = right.filter(({ preset }) => preset === description.name);
+  const own = named.length > 0 ? named : right.filter(({ preset }) => isAlike(description, findPreset(preset)));
   const published = own.filter(({ origin }) => origin === 'published').map(({ source }) => `published: ${source.split(', ')[0]}`);
   const signed = own.filter(({ origin }) => origin === 'sdk').map(({ source }) => source.split('; ')[0] ?? '');
   const proof = PROVED[description.name];

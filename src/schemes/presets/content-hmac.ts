@@ -36,26 +36,26 @@ export const github: SchemeDescription = {
   contentTypes: JSON_OR_FORM,
 };
 
-/** Shopify, webhooks: https://shopify.dev/docs/apps/build/webhooks/subscribe/https. */
+/** Shopify, webhooks: https://shopify.dev/docs/apps/build/webhooks/verify-deliveries. */
 export const shopify: SchemeDescription = {
   ...COMMON,
   name: 'shopify',
   from: {
     title: 'Shopify (webhooks)',
-    docs: 'https://shopify.dev/docs/apps/build/webhooks/subscribe/https',
+    docs: 'https://shopify.dev/docs/apps/build/webhooks/verify-deliveries',
     key: "the app's client secret, as it stands; after a rotation Shopify may sign with the old one for an hour",
   },
   signature: base64In('X-Shopify-Hmac-Sha256'),
   id: { header: 'X-Shopify-Webhook-Id' },
 };
 
-/** Shopify, events: the same under headers without `X-` (https://shopify.dev/docs/apps/build/events). */
+/** Shopify, events: the same under headers without `X-` (https://shopify.dev/docs/apps/build/events/verify-deliveries). */
 export const shopifyEvents: SchemeDescription = {
   ...COMMON,
   name: 'shopify-events',
   from: {
     title: 'Shopify (events)',
-    docs: 'https://shopify.dev/docs/apps/build/events',
+    docs: 'https://shopify.dev/docs/apps/build/events/verify-deliveries',
     key: "the app's client secret, as it stands",
   },
   signature: base64In('Shopify-Hmac-Sha256'),
@@ -170,11 +170,11 @@ export const woocommerce: SchemeDescription = {
   signature: base64In('X-WC-Webhook-Signature'),
 };
 
-/** X: https://docs.x.com/x-api/webhooks. Whoever asks by CRC gets the HMAC of a token, so only JSON objects are events. */
+/** X: https://docs.x.com/x-api/webhooks/quickstart. Whoever asks by CRC gets the HMAC of a token, so only JSON objects are events. */
 export const x: SchemeDescription = {
   ...COMMON,
   name: 'x',
-  from: { title: 'X', docs: 'https://docs.x.com/x-api/webhooks', key: "the app's consumer secret (API key secret)" },
+  from: { title: 'X', docs: 'https://docs.x.com/x-api/webhooks/quickstart', key: "the app's consumer secret (API key secret)" },
   signature: {
     header: 'X-Twitter-Webhooks-Signature',
     encoding: 'base64',

@@ -48,13 +48,13 @@ export const square: SchemeDescription = {
   contentShape: 'json-object',
 };
 
-/** HubSpot, signature v3: https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests. */
+/** HubSpot, signature v3: https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication/request-validation. */
 export const hubspot: SchemeDescription = {
   ...COMMON,
   name: 'hubspot',
   from: {
     title: 'HubSpot (v3)',
-    docs: 'https://developers.hubspot.com/docs/apps/legacy-apps/authentication/validating-requests',
+    docs: 'https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication/request-validation',
     key: "the app's client secret, as it stands",
   },
   signature: { header: 'X-HubSpot-Signature-v3', encoding: 'base64', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] },

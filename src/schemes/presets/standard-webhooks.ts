@@ -56,15 +56,23 @@ export const svix: SchemeDescription = {
  * Polar has moved on to decode what follows `whsec_`, the key's `encoding: base64` does too.
  */
 export const polar: SchemeDescription = {
-  ...COMMON,
   name: 'polar',
   from: {
     title: 'Polar',
     docs: 'https://polar.sh/docs/integrate/webhooks/delivery',
     key: "the endpoint's secret, as it stands; for signatures of the newer kind give it once more with encoding: base64",
   },
-  signature: { ...SIGNATURE, header: 'Webhook-Signature' },
+  signature: {
+    header: 'Webhook-Signature',
+    encoding: 'base64',
+    list: ' ',
+    forms: [{ prefix: 'v1,', algorithm: 'hmac-sha256' }],
+  },
+  signed: ['id', 'timestamp', 'body'],
+  separator: '.',
   timestamp: { from: { header: 'Webhook-Timestamp' }, unit: 's' },
   id: { header: 'Webhook-Id' },
   secret: { encoding: 'utf8', prefix: 'whsec_' },
+  tolerance: FIVE_MINUTES,
+  contentTypes: JSON_ONLY,
 };

@@ -61,13 +61,13 @@ export const sanity: SchemeDescription = {
   tolerance: minutes(60, 5),
 };
 
-/** ElevenLabs: https://elevenlabs.io/docs/product-guides/administration/webhooks, which also says half an hour. */
+/** ElevenLabs: https://elevenlabs.io/docs/eleven-agents/workflows/post-call-webhooks, which also says half an hour. */
 export const elevenlabs: SchemeDescription = {
   ...ENTRIES,
   name: 'elevenlabs',
   from: {
     title: 'ElevenLabs',
-    docs: 'https://elevenlabs.io/docs/product-guides/administration/webhooks',
+    docs: 'https://elevenlabs.io/docs/eleven-agents/workflows/post-call-webhooks',
     key: 'the secret that is shown once, when the webhook is made',
   },
   signature: {

@@ -1,4 +1,6 @@
 /** A custom scheme with a preset's fields is that preset. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
@@ -6,8 +8,12 @@ import type { Config } from '../../../src/config/config.ts';
 import { parseConfig } from '../../../src/config/load.ts';
 import { formatProblem } from '../../../src/config/problem.ts';
 import { systemClock } from '../../../src/core/clock.ts';
+import { HeaderFields } from '../../../src/core/headers.ts';
+import { Secret } from '../../../src/core/secret.ts';
 import { PRESETS } from '../../../src/schemes/catalogue.ts';
+import { compileScheme } from '../../../src/schemes/compile.ts';
 import type { SchemeDescription } from '../../../src/schemes/description.ts';
+import { readVectors } from '../../support/oracles/vectors.ts';
 import { getPart, judge, PUBLIC_URL, toCase, toDelivery, withPart } from '../../support/preset-cases.ts';
 
 const SIGNING = PRESETS.filter(({ signature }) => signature !== undefined);
@@ -81,6 +87,50 @@ describe.each(SIGNING.map((description) => ({ name: description.name, descriptio
       }),
     );
   });
+});
+
+test('what the docs say of Vercel is taken, and judges as its document says', () => {
+  const page = readFileSync(join(import.meta.dirname, '..', '..', '..', 'docs', 'presets.md'), 'utf8');
+  const { config } = parseConfig('gate.yaml', /```yaml\n(.*?)```/s.exec(page)?.[1] ?? '', systemClock);
+  const scheme = compileScheme(config?.routes[0]?.webhook?.description as SchemeDescription);
+  const verdicts = readVectors()
+    .filter(({ preset }) => preset === 'vercel')
+    .map(({ secret, signed, verdict }) => {
+      const parsed = scheme.parseKey('k', new Secret(Buffer.from(secret.text)), secret.encoding);
+      const head = scheme.readHead(new HeaderFields(Object.entries(signed.headers).flat()), { allowDotInId: false });
+      if ('problem' in parsed || 'code' in head) return verdict === 'refused';
+      return (scheme.verify(head, signed, [parsed.key]) !== undefined) === (verdict === 'ok');
+    });
+  expect(verdicts.length).toBeGreaterThan(1);
+  expect(verdicts).not.toContain(false);
+});
+
+describe('the name of a scheme', () => {
+  const toProblem = (scheme: string): string => {
+    const webhook = { scheme, keys: [{ name: 'k', secret: { env: 'SECRET' } }] };
+    const route = { name: 'r', match: { path: '/hook' }, upstream: 'http://127.0.0.1:3000', webhook };
+    return parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock)
+      .problems.map(formatProblem)
+      .join('\n');
+  };
+
+  test.each([
+    ['Github', 'github'],
+    ['STRIPE', 'stripe'],
+    ['shopify-event', 'shopify-events'],
+    ['standard_webhooks', 'standard-webhooks'],
+    ['what-sapp', 'whatsapp'],
+  ])('is told where it is nearly one: %s', (written, meant) => {
+    expect(toProblem(written)).toContain(`did you mean "${meant}"?`);
+  });
+
+  test.each(['facebook', 'vercel', 'twitter', 'mailgun', 'ab'])(
+    'is an error, and nothing is guessed, where it is none: %s',
+    (written) => {
+      expect(toProblem(written)).toMatch(/is not one of/);
+      expect(toProblem(written)).not.toContain('did you mean');
+    },
+  );
 });
 
 describe('a custom scheme', () => {
