@@ -1,8 +1,16 @@
-/** Writes the pages that are made from the code, docs/config.md from the config's schema, so that they cannot say anything else. */
+/** Writes docs/config.md from the config's schema, so that the page cannot say anything else than the code; and the other pages that code writes. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type JsonSchema, toJsonSchema } from '../src/config/json-schema.ts';
 import { renderPresetsPage } from './presets-page.ts';
+import { renderProbePage } from './probe-page.ts';
+
+/** Writers by page. */
+const PAGES: Readonly<Record<string, () => string>> = {
+  'docs/config.md': renderConfigPage,
+  'docs/presets.md': renderPresetsPage,
+  'docs/probe.md': renderProbePage,
+};
 
 const INTRO = `# Configuration
 
@@ -89,14 +97,12 @@ function toValueText(schema: JsonSchema): string {
   return words[String(schema['type'])] ?? 'value';
 }
 
-function writePage(name: string, text: string): void {
-  const file = fileURLToPath(new URL(`../docs/${name}`, import.meta.url));
-  const isCurrent = readFileSync(file, { encoding: 'utf8', flag: 'a+' }) === text;
-  writeFileSync(file, text);
-  console.log(`docs/${name} ${isCurrent ? 'is current' : 'written'}`);
-}
-
 if (import.meta.main) {
-  writePage('config.md', renderConfigPage());
-  writePage('presets.md', renderPresetsPage());
+  for (const [page, render] of Object.entries(PAGES)) {
+    const file = fileURLToPath(new URL(`../${page}`, import.meta.url));
+    const text = render();
+    const isCurrent = readFileSync(file, { encoding: 'utf8', flag: 'a+' }) === text;
+    writeFileSync(file, text);
+    console.log(`${page} ${isCurrent ? 'is current' : 'written'}`);
+  }
 }

@@ -35,21 +35,25 @@ export const twitchOracle: Oracle = {
       'twitch-eventsub-message-signature': `sha256=${hmac('sha256', SECRET.text, [delivery.id, time, delivery.body])}`,
     });
   },
-  verify: async (signed, { text }) => (await askReceiver(signed, text)) === 200,
+  // The type is not signed, and one that the library does not know keeps it from remembering the id for ten minutes.
+  verify: async (signed, { text }) => (await askTwitch(signed, text, 'none')).status === 200,
 };
 
-/** The type is not signed, and one that the library does not know keeps it from remembering the id for ten minutes. */
-async function askReceiver({ headers, body }: SignedDelivery, secret: string): Promise<number> {
+/** What the library answers to a message of that type. */
+export async function askTwitch(
+  { headers, body }: SignedDelivery,
+  secret: string,
+  type: string,
+): Promise<{ readonly status: number; readonly text: string }> {
   const server = createServer(createReceiver(undefined, secret, {}));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   try {
     const response = await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/teswh/event`, {
       method: 'POST',
-      headers: { ...headers, 'twitch-eventsub-message-type': 'none', connection: 'close' },
+      headers: { ...headers, 'twitch-eventsub-message-type': type, connection: 'close' },
       body,
     });
-    await response.arrayBuffer();
-    return response.status;
+    return { status: response.status, text: await response.text() };
   } finally {
     server.close();
   }

@@ -21,7 +21,7 @@ export interface Vector {
 
 /** A handshake and the answer that it must get. */
 export interface Handshake extends Omit<Vector, 'verdict' | 'why'> {
-  readonly answer: { readonly status: number; readonly json: unknown };
+  readonly answer: { readonly status: number; readonly json?: unknown; readonly text?: string };
 }
 
 interface Stored extends Omit<Vector, 'secret' | 'signed'> {
