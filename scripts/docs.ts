@@ -2,10 +2,15 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type JsonSchema, toJsonSchema } from '../src/config/json-schema.ts';
+import { renderPresetsPage } from './presets-page.ts';
 import { renderProbePage } from './probe-page.ts';
 
 /** Writers by page. */
-const PAGES: Readonly<Record<string, () => string>> = { 'docs/config.md': renderConfigPage, 'docs/probe.md': renderProbePage };
+const PAGES: Readonly<Record<string, () => string>> = {
+  'docs/config.md': renderConfigPage,
+  'docs/presets.md': renderPresetsPage,
+  'docs/probe.md': renderProbePage,
+};
 
 const INTRO = `# Configuration
 

@@ -40,7 +40,8 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
         if (ring.isIncomplete) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but a key is missing');
         return refuse('signature_mismatch', 'bad_signature');
       }
-      options.onKeyUsed(keyName, exchange.receivedAt, keys[0]?.name ?? keyName);
+      // Names of users are no keys, and no labels: there may be any number of them.
+      if (isSigned) options.onKeyUsed(keyName, exchange.receivedAt, keys[0]?.name ?? keyName);
       return identify(exchange, head, message, keyName);
     },
   };
