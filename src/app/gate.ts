@@ -11,9 +11,9 @@ import { toErrorText } from '../core/errors.ts';
 import { IdentitySigner } from '../forward/identity-token.ts';
 import { Capacity } from '../gatehouse/capacity.ts';
 import { Gatehouse } from '../gatehouse/gatehouse.ts';
-import { WaitingRoom } from '../gates/dedup.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
+import { WaitingRoom } from '../gates/waiting-room.ts';
 import { ListenServer } from '../listen/server.ts';
 import { Journal } from '../observe/journal.ts';
 import { KeyEvidence } from '../observe/key-evidence.ts';
@@ -21,7 +21,6 @@ import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import { RemoteCertificates } from '../remote/certificates.ts';
 import { createHttpsGet, type Detour } from '../remote/https-get.ts';
-import type { SeenIds } from '../store/seen-ids.ts';
 import type { Resolve } from '../tunnel/dial.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { prepare, type Ready } from './check.ts';
@@ -33,7 +32,7 @@ import { type ReloadParts, reloadFiles, type TlsPort, toFiles } from './reload-f
 import { buildRoute, type RouteParts, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
-import { openStore } from './store.ts';
+import { type OpenStore, openStore } from './store.ts';
 import { Upstreams } from './upstreams.ts';
 
 /** What a gate runs in. */
@@ -63,7 +62,7 @@ const OBSERVED = 'this route lets everything through, and only tells what it wou
 export class Gate {
   readonly #surroundings: GateSurroundings;
   readonly #metrics: Metrics;
-  readonly #store: SeenIds;
+  readonly #store: OpenStore;
   readonly #settlements: Settlements;
   readonly #capacity: Capacity;
   readonly #gatehouse: Gatehouse;
@@ -89,14 +88,13 @@ export class Gate {
     this.#surroundings = surroundings;
     this.#ready = ready;
     this.#metrics = createMetrics({ version, processMetrics: true });
-    const store = openStore(ready.store, clock, {
+    this.#store = openStore(ready.store, clock, {
       onUp: () => this.#onStore(true),
       onDown: (message) => this.#onStore(false, message),
       onWarning: (message) => logger.warn('store_warning', { message }),
     });
-    this.#store = store.seenIds;
-    this.#settlements = new Settlements(this.#store, clock, {
-      onOutcome: (outcome) => this.#metrics.dedup(outcome),
+    this.#settlements = new Settlements(this.#store.seenIds, clock, {
+      onOutcome: (outcome, settled) => ('leave' in settled ? this.#metrics.order(outcome) : this.#metrics.dedup(outcome)),
       onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
     });
     this.#capacity = new Capacity(limits, clock, { onInFlight: this.#metrics.inFlight, onQueued: this.#metrics.queued });
@@ -109,11 +107,12 @@ export class Gate {
     this.#routeParts = {
       clock,
       metrics: this.#metrics,
-      store: this.#store,
+      store: this.#store.seenIds,
+      versions: this.#store.versions,
       settlements: this.#settlements,
       waitingRoom: new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters')),
       realms: this.#realms,
-      attempts: store.attempts,
+      attempts: this.#store.attempts,
       signer: this.#signer,
       keyEvidence: new KeyEvidence(clock, logger),
       certificates: new RemoteCertificates(createHttpsGet(clock, surroundings.detour), clock),
@@ -131,7 +130,7 @@ export class Gate {
     this.#sidePorts = buildSidePorts(ready, {
       ...told,
       realms: this.#realms,
-      attempts: store.attempts,
+      attempts: this.#store.attempts,
       gatehouse: this.#gatehouse,
       resolve: surroundings.resolve,
     });
@@ -142,7 +141,7 @@ export class Gate {
     this.#admin = buildAdmin(admin, {
       ...told,
       keyEvidence: this.#routeParts.keyEvidence,
-      store: this.#store,
+      store: this.#store.seenIds,
       access: this.#adminAccess,
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
       toKeySet: () => this.#signer.toKeySet(),

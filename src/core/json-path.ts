@@ -1,7 +1,12 @@
 /** Paths into JSON in the small form `$.data.items[0].id`: read once when the config is loaded, applied to each value. */
 
-/** Names of members and places in lists, from the top down. */
-export type JsonPath = readonly (string | number)[];
+/** A parsed path. */
+export interface JsonPath {
+  /** As it was written. */
+  readonly text: string;
+  /** Names of members and places in lists, from the top down. */
+  readonly steps: readonly (string | number)[];
+}
 
 /** Why a text is no path. */
 export interface JsonPathProblem {
@@ -29,13 +34,13 @@ export function parseJsonPath(text: string): JsonPath | JsonPathProblem {
     at = STEP.lastIndex;
   }
   if (steps.length === 0) return { problem: `${quoted} names the whole value, not something in it; ${EXAMPLE}` };
-  return steps.length > MOST_STEPS ? { problem: `the path has more than ${MOST_STEPS} steps` } : steps;
+  return steps.length > MOST_STEPS ? { problem: `the path has more than ${MOST_STEPS} steps` } : { text, steps };
 }
 
 /** What stands there; undefined where the value has no such place. Only what the JSON itself holds is found, nothing inherited. */
 export function readJsonPath(path: JsonPath, value: unknown): unknown {
   let found = value;
-  for (const step of path) {
+  for (const step of path.steps) {
     if (typeof found !== 'object' || found === null) return undefined;
     // A number is a place in a list, a name a member of an object: `length` is neither.
     if (Array.isArray(found) !== (typeof step === 'number') || !Object.hasOwn(found, step)) return undefined;

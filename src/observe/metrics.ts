@@ -11,6 +11,8 @@ import {
   type ForgottenLabel,
   LIMITS,
   type LimitLabel,
+  ORDER_OUTCOMES,
+  type OrderOutcome,
   PASSWORD_CHECKS,
   type PasswordCheckLabel,
 } from './labels.ts';
@@ -24,6 +26,7 @@ export interface Metrics {
   route(name: string | undefined): RouteMetrics;
   dedup(outcome: DedupOutcome): void;
   dedupDuration(duration: Milliseconds): void;
+  order(outcome: OrderOutcome): void;
   storeUp(isUp: boolean): void;
   passwordCheck(outcome: PasswordCheckLabel): void;
   /** Passwords that are being checked or wait for it, read when scraped. */
@@ -63,6 +66,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   if (options.processMetrics) collectDefaultMetrics({ register: registry });
 
   const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
+  const order = new Map(ORDER_OUTCOMES.map((outcome) => [outcome, gate.order.series(outcome)]));
   const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, gate.passwordChecks.series(outcome)]));
   for (const was of FORGOTTEN_STATES) gate.forgottenIds.series(was);
   for (const reason of ADMIN_DENIALS) gate.adminDenials.series(reason);
@@ -93,6 +97,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
     route: (name) => (name === undefined ? unmatched : (routes.get(name) ?? unmatched)),
     dedup: (outcome) => dedup.get(outcome)?.add(),
     dedupDuration: (duration) => dedupDuration.observe(duration / 1000),
+    order: (outcome) => order.get(outcome)?.add(),
     storeUp: (isUp) => gate.dedupUp.set(isUp ? 1 : 0),
     idForgotten: (was) => gate.forgottenIds.series(was).add(),
     adminDenied: (reason) => gate.adminDenials.series(reason).add(),

@@ -38,6 +38,12 @@ export class StoreUnavailable extends Error {
   }
 }
 
+/** Gives the failure back; anything else is a bug, and is thrown on to be refused as one. */
+export function toStoreUnavailable(thrown: unknown): StoreUnavailable {
+  if (thrown instanceof StoreUnavailable) return thrown;
+  throw thrown;
+}
+
 /**
  * Ids seen, shared by all replicas where the store is. All methods are atomic, take one round trip, and reject with
  * StoreUnavailable within a bounded time.
