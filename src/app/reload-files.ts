@@ -12,7 +12,7 @@ import type { Metrics } from '../observe/metrics.ts';
 import { readAdminToken, toAdminFiles } from './admin.ts';
 import type { Ready } from './check.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
-import { readKeys, toSecretFiles } from './keys.ts';
+import { type KeyTrouble, readKeys, toSecretFiles } from './keys.ts';
 import type { Realms } from './realms.ts';
 import { readTls } from './tls.ts';
 import { readRealms } from './users.ts';
@@ -73,9 +73,16 @@ async function reloadKeys(
     rings.get(route.name)?.replace(set);
     for (const { name, secret } of route.webhook?.keys ?? [])
       if ('file' in secret && changed.includes(secret.file)) keyEvidence.renew(route.name, name);
-    metrics.route(route.name).ready(set.unavailable.length === 0);
-    for (const { key, message } of troubles) logger.error('secret_unavailable', { route: route.name, key, message });
+    metrics.route(route.name).ready(!troubles.some(({ severity }) => severity === 'error'));
+    tellTroubles(route.name, troubles, logger);
     logger.info('secret_reloaded', { route: route.name, keys: set.keys.length, unavailable: set.unavailable.length });
+  }
+}
+
+function tellTroubles(route: string, troubles: readonly KeyTrouble[], logger: Logger): void {
+  for (const { severity, key, message } of troubles) {
+    if (severity === 'error') logger.error('secret_unavailable', { route, key, message });
+    else logger.warn('secret_warning', { route, key, message });
   }
 }
 

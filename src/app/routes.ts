@@ -32,6 +32,7 @@ import type { Attempts } from '../store/attempts.ts';
 import type { NewestVersions } from '../store/newest-versions.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
+import { buildOpenHandshake, buildSignedHandshake, isQueryAllowed } from './handshake.ts';
 import type { Realms } from './realms.ts';
 
 /** What routes share, across reloads. */
@@ -72,9 +73,8 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     match: { ...config.match, methods: methodsOf(config) },
     gates: [
       ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
-      ...(webhook === undefined
-        ? []
-        : [createContentGate({ ...webhook, allowQuery: webhook.allowQuery || webhook.description.signed.includes('url') })]),
+      ...buildOpenHandshake(config, ring),
+      ...(webhook === undefined ? [] : [createContentGate({ ...webhook, allowQuery: isQueryAllowed(webhook) })]),
       ...(basic === undefined ? [] : [buildBasicGate(basic, 'origin', metrics, parts)]),
       ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
     ],
@@ -154,6 +154,7 @@ function buildSignatureGates(
   return [
     createTimestampGate(scheme, { ...recency, allowDotInId }),
     createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed }),
+    ...buildSignedHandshake(webhook, ring),
   ];
 }
 

@@ -22,6 +22,15 @@ function secretSource(leftOut: string) {
     .describe('Where the secret comes from: { env: NAME } or { file: PATH }.');
 }
 
+/** A secret that is text as it stands. */
+export const tokenSource = z.union(
+  [
+    z.strictObject({ env: envName.describe('Environment variable that holds the token.') }),
+    z.strictObject({ file: filePath.describe('File that holds the token, watched for changes.') }),
+  ],
+  { error: 'expected { env: NAME } or { file: PATH }; a secret never stands in the config itself' },
+);
+
 /** A key that deliveries are verified by. */
 export const webhookKey = z.strictObject({
   name: keyName.describe('Shown in logs, metrics and the Sidegate-Key header.'),

@@ -2,6 +2,7 @@
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import type { DedupConfig, KeyConfig, OrderConfig, RouteConfig, WebhookConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
+import { checkHandshake } from './validate-handshake.ts';
 import { checkScheme } from './validate-scheme.ts';
 
 /** How long senders go on with retries; a few do so longer. */
@@ -9,7 +10,11 @@ export const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
 
 /** Everything wrong or risky in a route's webhook section. */
 export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Rating[] {
-  const found = [...checkScheme(webhook, route, path), ...checkKeys(webhook, [...path, 'keys'], now)];
+  const found = [
+    ...checkScheme(webhook, route, path),
+    ...checkKeys(webhook, [...path, 'keys'], now),
+    ...checkHandshake(webhook, [...path, 'handshake']),
+  ];
   if (webhook.dedup === 'off') {
     found.push(
       warning(

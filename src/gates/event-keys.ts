@@ -1,4 +1,4 @@
-/** What events and their resources are called in the store, short, and legible where that is safe; and how an event is forgotten there. */
+/** What events and their resources are called in the store: short, and legible where that is safe; and how events are forgotten there. */
 import { hash } from 'node:crypto';
 import { toDigestId } from '../core/exchange.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../store/seen-ids.ts';
@@ -29,6 +29,11 @@ export function toFingerprint(value: Buffer | string): string {
   return hash('sha256', value, 'base64url').slice(0, FINGERPRINT_LENGTH);
 }
 
+/** `i`, `h` and `d` keep one form from posing as another. */
+function toKey(group: string, name: string): string {
+  return PLAIN.test(name) ? `${group}:i:${name}` : `${group}:h:${hash('sha256', name, 'base64url')}`;
+}
+
 /**
  * Clears one event, so that its next genuine delivery is let through: the id, and the digest that was recorded with it.
  * Rejects with StoreUnavailable; where only the digest is left, its text says how to clear that.
@@ -50,9 +55,4 @@ async function forgetDigest(store: SeenIds, route: string, digest: string, was: 
     const message = `${thrown.message}; the id is forgotten, its content is not yet: forget the id ${toDigestId(digest)}`;
     throw new StoreUnavailable(thrown.failure, message, { cause: thrown });
   }
-}
-
-/** `i`, `h` and `d` keep one form from posing as another. */
-function toKey(group: string, name: string): string {
-  return PLAIN.test(name) ? `${group}:i:${name}` : `${group}:h:${hash('sha256', name, 'base64url')}`;
 }

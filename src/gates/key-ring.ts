@@ -1,5 +1,6 @@
 /** The keys of one route, replaced as a whole when a secret is rotated; requests under way keep the set they started with. */
 import type { EpochMilliseconds } from '../core/clock.ts';
+import type { Secret } from '../core/secret.ts';
 import type { VerifyKey } from '../schemes/scheme.ts';
 
 /** A route's keys at one moment. */
@@ -8,6 +9,8 @@ export interface KeySet {
   readonly keys: readonly VerifyKey[];
   /** Names of keys whose secret cannot be read right now. */
   readonly unavailable: readonly string[];
+  /** Of the handshake, where it is configured and can be read right now. */
+  readonly handshakeToken?: Secret | undefined;
 }
 
 /** From when on, and up to when, a key is accepted. */
@@ -36,6 +39,11 @@ export class KeyRing {
   live(now: EpochMilliseconds): readonly VerifyKey[] {
     if (!this.#isTimed) return this.#set.keys;
     return this.#set.keys.filter((key) => isWithinTime(key, now));
+  }
+
+  /** The handshake's own token; undefined where there is none, or none right now. */
+  get handshakeToken(): Secret | undefined {
+    return this.#set.handshakeToken;
   }
 
   /** Some key's secret is missing, so a mismatch may be our own fault. */

@@ -46,6 +46,7 @@ export type LogEvent =
   | 'id_forgotten'
   | 'admin_token_reloaded'
   | 'admin_token_reload_failed'
+  | 'secret_warning'
   | 'users_reloaded'
   | 'identity_reloaded'
   | 'identity_reload_failed'
