@@ -9,11 +9,14 @@ import { toJson } from './answer.ts';
 import { adviseOnKey, type KeyFacts } from './key-advice.ts';
 import type { Endpoint } from './router.ts';
 
+/** A key, or a set of them behind a URL. */
+type NamedKey = Pick<KeyConfig, 'name'> & Partial<Pick<KeyConfig, 'notBefore' | 'notAfter'>>;
+
 /** A route with keys, as it serves now. */
 export interface KeyedRoute {
   readonly name: string;
   /** In the configured order: the first is the newest. */
-  readonly keys: readonly KeyConfig[];
+  readonly keys: readonly NamedKey[];
   readonly ring: KeyRing;
   readonly use: (key: string) => KeyUse;
 }
@@ -27,7 +30,7 @@ export interface KeysParts {
 
 /** What is known of one key. */
 interface Known extends KeyUse {
-  readonly config: KeyConfig;
+  readonly config: NamedKey;
   readonly state: KeyFacts['state'];
   readonly since: EpochMilliseconds;
   /** Of the key as it is now, not of another that had its name before. */
@@ -86,7 +89,7 @@ function toKeyReport(key: Known, position: number, all: readonly Known[], now: E
   };
 }
 
-function toState(config: KeyConfig, ring: KeyRing, now: EpochMilliseconds): KeyFacts['state'] {
+function toState(config: NamedKey, ring: KeyRing, now: EpochMilliseconds): KeyFacts['state'] {
   if (config.notAfter !== undefined && config.notAfter <= now) return 'over';
   if (ring.isUnavailable(config.name)) return 'unavailable';
   return isWithinTime(config, now) ? 'live' : 'ahead';

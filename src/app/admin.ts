@@ -87,9 +87,9 @@ export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
 }
 
 function toKeyedRoute({ config: { name, webhook }, ring }: AdminRoute, metrics: Metrics): KeyedRoute[] {
-  return webhook === undefined || webhook.keys.length === 0
+  return webhook === undefined || webhook.keys.length + webhook.jwks.length === 0
     ? []
-    : [{ name, keys: webhook.keys, ring, use: (key) => metrics.route(name).keyUse(key) }];
+    : [{ name, keys: [...webhook.jwks, ...webhook.keys], ring, use: (key) => metrics.route(name).keyUse(key) }];
 }
 
 function toForgettingRoute({ config: { name, webhook } }: AdminRoute): ForgettingRoute {

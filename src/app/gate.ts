@@ -1,59 +1,27 @@
 /** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
-import type { AddressInfo } from 'node:net';
-import { availableParallelism } from 'node:os';
 import { AdminAccess } from '../admin/access.ts';
 import type { AdminServer } from '../admin/server.ts';
 import { realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
 import { type Watch, watchFiles } from '../config/watch.ts';
-import type { CancelTimer, Clock } from '../core/clock.ts';
+import type { CancelTimer } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
-import { IdentitySigner } from '../forward/identity-token.ts';
 import { Capacity } from '../gatehouse/capacity.ts';
 import { Gatehouse } from '../gatehouse/gatehouse.ts';
 import { KeyRing } from '../gates/key-ring.ts';
-import { Settlements } from '../gates/settlements.ts';
-import { WaitingRoom } from '../gates/waiting-room.ts';
 import { ListenServer } from '../listen/server.ts';
-import { Journal } from '../observe/journal.ts';
-import { KeyEvidence } from '../observe/key-evidence.ts';
-import type { Logger } from '../observe/logger.ts';
-import { createMetrics, type Metrics } from '../observe/metrics.ts';
-import { RemoteCertificates } from '../remote/certificates.ts';
-import { createHttpsGet, type Detour } from '../remote/https-get.ts';
-import type { Resolve } from '../tunnel/dial.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { prepare, type Ready } from './check.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toProxyLabels } from './proxy.ts';
-import { Realms } from './realms.ts';
 import { type ReloadParts, reloadFiles, type TlsPort, toFiles } from './reload-files.ts';
-import { buildRoute, type RouteParts, toRouteLabels } from './routes.ts';
+import { buildRoute, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
-import { type OpenStore, openStore } from './store.ts';
+import type { GateAddresses, GateSurroundings } from './surroundings.ts';
 import { Upstreams } from './upstreams.ts';
-
-/** What a gate runs in. */
-export interface GateSurroundings {
-  readonly file: string;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly version: string;
-  /** For tests: what the names of the forward proxy's destinations lead to. */
-  readonly resolve?: Resolve;
-  /** For tests: where the hosts of remote keys are found. */
-  readonly detour?: Detour;
-}
-
-/** Where a running gate listens. */
-export interface GateAddresses {
-  readonly data: AddressInfo;
-  readonly admin: AddressInfo;
-  readonly proxy?: AddressInfo;
-  readonly authz?: AddressInfo;
-}
+import { buildWorks, type Works } from './works.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;
 const OBSERVED = 'this route lets everything through, and only tells what it would have refused; mode: enforce ends that';
@@ -61,18 +29,13 @@ const OBSERVED = 'this route lets everything through, and only tells what it wou
 /** A gate from start to stop. */
 export class Gate {
   readonly #surroundings: GateSurroundings;
-  readonly #metrics: Metrics;
-  readonly #store: OpenStore;
-  readonly #settlements: Settlements;
+  readonly #works: Works;
   readonly #capacity: Capacity;
   readonly #gatehouse: Gatehouse;
   readonly #listen: ListenServer;
   readonly #admin: AdminServer;
   readonly #adminAccess: AdminAccess;
   readonly #upstreams: Upstreams;
-  readonly #realms: Realms;
-  readonly #signer: IdentitySigner;
-  readonly #routeParts: RouteParts;
   readonly #sidePorts: SidePorts;
   readonly #tlsPorts: readonly TlsPort[];
   readonly #cancelFlush: CancelTimer;
@@ -83,40 +46,15 @@ export class Gate {
   #notReadyBecause: string | undefined = 'starting';
 
   constructor(ready: Ready, surroundings: GateSurroundings) {
-    const { clock, logger, version } = surroundings;
-    const { limits, listen, admin, journal } = ready.loaded.config;
+    const { clock, logger } = surroundings;
+    const { limits, listen, admin } = ready.loaded.config;
     this.#surroundings = surroundings;
     this.#ready = ready;
-    this.#metrics = createMetrics({ version, processMetrics: true });
-    this.#store = openStore(ready.store, clock, {
-      onUp: () => this.#onStore(true),
-      onDown: (message) => this.#onStore(false, message),
-      onWarning: (message) => logger.warn('store_warning', { message }),
-    });
-    this.#settlements = new Settlements(this.#store.seenIds, clock, {
-      onOutcome: (outcome, settled) => ('leave' in settled ? this.#metrics.order(outcome) : this.#metrics.dedup(outcome)),
-      onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
-    });
-    this.#capacity = new Capacity(limits, clock, { onInFlight: this.#metrics.inFlight, onQueued: this.#metrics.queued });
-    const told = { clock, logger, journal: new Journal(journal.size), metrics: this.#metrics };
+    const works = buildWorks(ready, surroundings);
+    this.#works = works;
+    const { metrics, told } = works;
+    this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
     this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity });
-    const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
-    this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
-    this.#metrics.watchPendingPasswords(() => this.#realms.pending);
-    this.#signer = new IdentitySigner(clock);
-    this.#routeParts = {
-      clock,
-      metrics: this.#metrics,
-      store: this.#store.seenIds,
-      versions: this.#store.versions,
-      settlements: this.#settlements,
-      waitingRoom: new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters')),
-      realms: this.#realms,
-      attempts: this.#store.attempts,
-      signer: this.#signer,
-      keyEvidence: new KeyEvidence(clock, logger),
-      certificates: new RemoteCertificates(createHttpsGet(clock, surroundings.detour), clock),
-    };
     const tls = toContexts(ready.tls);
     this.#listen = new ListenServer({
       listen,
@@ -124,27 +62,27 @@ export class Gate {
       limits,
       clock,
       handler: this.#gatehouse,
-      onLimit: this.#metrics.limitHit,
-      onConnections: this.#metrics.connections,
+      onLimit: metrics.limitHit,
+      onConnections: metrics.connections,
     });
     this.#sidePorts = buildSidePorts(ready, {
       ...told,
-      realms: this.#realms,
-      attempts: this.#store.attempts,
+      realms: works.realms,
+      attempts: works.store.attempts,
       gatehouse: this.#gatehouse,
       resolve: surroundings.resolve,
     });
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
-    this.#metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
+    metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
     this.#upstreams = new Upstreams(clock, limits.maxInFlight);
     this.#adminAccess = new AdminAccess(ready.adminToken.token);
     this.#admin = buildAdmin(admin, {
       ...told,
-      keyEvidence: this.#routeParts.keyEvidence,
-      store: this.#store.seenIds,
+      keyEvidence: works.routeParts.keyEvidence,
+      store: works.store.seenIds,
       access: this.#adminAccess,
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
-      toKeySet: () => this.#signer.toKeySet(),
+      toKeySet: () => works.signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
     });
     this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => logger.flush());
@@ -164,8 +102,8 @@ export class Gate {
       return { data, admin, ...(proxy && { proxy }), ...(authz && { authz }) };
     } catch (thrown) {
       this.#listen.destroy();
-      await this.#store.close();
-      await this.#realms.close();
+      await this.#works.store.close();
+      await this.#works.realms.close();
       this.#close();
       throw thrown;
     }
@@ -183,12 +121,12 @@ export class Gate {
       authz: this.#sidePorts.authz,
       gatehouse: this.#gatehouse,
       capacity: this.#capacity,
-      settlements: this.#settlements,
-      store: this.#store,
+      settlements: this.#works.settlements,
+      store: this.#works.store,
       times: this.#ready.loaded.config.shutdown,
     });
     this.#close();
-    await this.#realms.close();
+    await this.#works.realms.close();
     return isFinished;
   }
 
@@ -196,6 +134,7 @@ export class Gate {
     this.#sidePorts.proxy?.destroy();
     this.#sidePorts.authz?.destroy();
     this.#watch?.close();
+    this.#works.remoteKeys.close();
     this.#upstreams.destroy();
     this.#cancelFlush();
     this.#admin.close();
@@ -207,37 +146,31 @@ export class Gate {
     return this.#reloading;
   }
 
-  #onStore(isUp: boolean, message?: string): void {
-    const { logger } = this.#surroundings;
-    this.#metrics.storeUp(isUp);
-    if (isUp) logger.info('store_up');
-    else logger.error('store_down', { message });
-  }
-
   /** Makes a config the one that serves: in one turn, so no request sees half of it. */
   #take(ready: Ready): void {
     const { clock, logger } = this.#surroundings;
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
     const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
-    this.#metrics.setRoutes([...config.routes.map((route) => toRouteLabels(config, route)), ...proxies]);
+    this.#works.metrics.setRoutes([...config.routes.map((route) => toRouteLabels(config, route)), ...proxies]);
     const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
-    this.#realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
-    this.#signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
+    this.#works.realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
+    this.#works.signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
     const rings = new Map<string, KeyRing>();
-    this.#routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
+    this.#works.routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
     const routes = config.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
       rings.set(route.name, ring);
-      return buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#routeParts);
+      return buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#works.routeParts);
     });
     this.#gatehouse.swap(routes);
     for (const { name, mode } of config.routes)
       if (mode === 'observe') logger.warn('route_observed', { route: name, hint: OBSERVED });
     retire();
+    this.#works.remoteKeys.take(config, rings);
     this.#rings = rings;
     this.#ready = ready;
-    this.#metrics.reload(true, clock.now(), hash);
+    this.#works.metrics.reload(true, clock.now(), hash);
   }
 
   async #reload(): Promise<void> {
@@ -258,7 +191,7 @@ export class Gate {
 
   #reject(problems: readonly Problem[]): void {
     const { clock, logger } = this.#surroundings;
-    this.#metrics.reload(false, clock.now(), this.#ready.loaded.hash);
+    this.#works.metrics.reload(false, clock.now(), this.#ready.loaded.hash);
     for (const problem of problems) logger.error('config_reload_failed', { problem: formatProblem(problem) });
   }
 
@@ -277,12 +210,12 @@ export class Gate {
       config: this.#ready.loaded.config,
       clock,
       logger,
-      metrics: this.#metrics,
+      metrics: this.#works.metrics,
       rings: this.#rings,
-      keyEvidence: this.#routeParts.keyEvidence,
+      keyEvidence: this.#works.routeParts.keyEvidence,
       adminAccess: this.#adminAccess,
-      realms: this.#realms,
-      signer: this.#signer,
+      realms: this.#works.realms,
+      signer: this.#works.signer,
       ports: this.#tlsPorts,
     };
   }

@@ -72,7 +72,11 @@ export function toSecretFiles(route: RouteConfig): string[] {
 
 /** The route's keys, as what is known of them is kept. */
 export function toWatchedKeys({ name, webhook }: RouteConfig): WatchedKey[] {
-  return (webhook?.keys ?? []).map(({ name: key, secret }) => ({ route: name, key, source: JSON.stringify(secret) }));
+  const { jwks = [], keys = [] } = webhook ?? {};
+  return [
+    ...jwks.map(({ name: key, url }) => ({ route: name, key, source: url })),
+    ...keys.map(({ name: key, secret }) => ({ route: name, key, source: JSON.stringify(secret) })),
+  ];
 }
 
 interface KeyRead {

@@ -1,5 +1,5 @@
 /** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
-import { type Config, methodsOf, type RouteConfig, type SnsConfig, type WebhookConfig } from '../config/config.ts';
+import { type Config, methodsOf, namesOf, type RouteConfig, type SnsConfig, type WebhookConfig } from '../config/config.ts';
 import type { Clock, EpochMilliseconds } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
@@ -55,7 +55,7 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabel
   const { name, webhook, basic, mode } = route;
   const sources = basic === undefined ? [] : toSourceLabels(basic);
   const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
-  const keys = [...(webhook?.keys.map((key) => key.name) ?? []), ...(webhook?.sns?.topics ?? []), ...sources];
+  const keys = [...(webhook === undefined ? [] : namesOf(webhook)), ...(webhook?.sns?.topics ?? []), ...sources];
   return { name, scheme, keys, methods: methodsOf(route), isObserved: mode === 'observe', authz: authz !== undefined };
 }
 

@@ -40,6 +40,11 @@ export function toSourceName({ name }: UserSourceConfig, index: number): string 
   return name ?? String(index + 1);
 }
 
+/** What a webhook's keys are called in logs and metrics. */
+export function namesOf({ jwks, keys }: WebhookConfig): string[] {
+  return [...jwks, ...keys].map(({ name }) => name);
+}
+
 const WEBHOOK_METHODS = ['POST'];
 /** Not TRACE, which shows a request's credentials to whoever made it (RFC 9110 §9.3.8). */
 const USUAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];

@@ -39,6 +39,20 @@ export const webhookKey = z.strictObject({
   notAfter: instant().optional().describe('The key is not accepted from this instant on.'),
 });
 
+/** Public keys that the sender publishes as a JWK Set (RFC 7517 §5). */
+export const remoteKeys = z.strictObject({
+  name: keyName.describe('Shown in logs, metrics and the Sidegate-Key header, whichever of them verified.'),
+  url: z
+    .string()
+    .refine((text) => URL.canParse(text) && new URL(text).protocol === 'https:' && new URL(text).username === '', {
+      error: (issue) => `"${issue.input}" is no https URL; write for example https://keys.example.com/jwks.json`,
+    })
+    .meta({ examples: ['https://keys.example.com/jwks.json'] })
+    .describe('Where they are. Only this host is asked, and no redirect is followed.'),
+  refresh: duration().prefault('1h').describe('How often they are fetched; where no key fits a signature, earlier.'),
+  keepFor: duration().prefault('1d').describe('How long they count when they cannot be fetched anew.'),
+});
+
 /** What callers of the admin port show. */
 export const adminToken = z.strictObject({
   secret: z

@@ -11,6 +11,7 @@ export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Pa
     ...(scheme === 'custom' ? checkDescription(description, [...path, 'custom']) : []),
     ...checkUrl(webhook, path),
     ...checkSender(webhook, route, path),
+    ...checkRemoteKeys(webhook, [...path, 'jwks']),
     ...checkId(webhook, path),
   ];
 }
@@ -35,6 +36,17 @@ function checkSender({ description, scheme, sns }: WebhookConfig, route: RouteCo
   const found = sns === undefined ? [] : [error([...path, 'sns'], `${scheme} has no topics`, 'scheme: aws-sns')];
   if (description.signature === undefined && route.basic === undefined && route.clientCertificate === undefined)
     found.push(error([...path, 'scheme'], `with ${scheme} anybody could send`, 'give the route basic or clientCertificate'));
+  return found;
+}
+
+/** Only public keys may lie where everybody can fetch them. */
+function checkRemoteKeys({ jwks, description, scheme }: WebhookConfig, path: Path): Rating[] {
+  if (jwks.length === 0) return [];
+  const isByKeyPair = description.signature?.forms.some(({ algorithm }) => ALGORITHMS[algorithm].isAsymmetric) === true;
+  const found = isByKeyPair ? [] : [error(path, `${scheme} does not sign by a key pair`, 'give the secret under keys')];
+  for (const [index, { name }] of jwks.entries())
+    if (jwks.findIndex((other) => other.name === name) < index)
+      found.push(error([...path, index, 'name'], `two key sets are named ${name}`, 'names tell them apart in logs and metrics'));
   return found;
 }
 

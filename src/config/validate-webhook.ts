@@ -128,13 +128,13 @@ function checkOrder(order: OrderConfig, route: RouteConfig, path: Path): Rating[
   return found;
 }
 
-function checkKeys({ keys, description }: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
+function checkKeys({ keys, jwks, description }: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
   const found: Rating[] = [];
   const hasSignature = description.signature !== undefined;
-  if (hasSignature && keys.length === 0) found.push(error(path, 'a webhook route needs a key'));
+  if (hasSignature && keys.length + jwks.length === 0) found.push(error(path, 'a webhook route needs a key'));
   if (!hasSignature && keys.length > 0)
     found.push(error(path, `${description.name} has no signature that a key could check`, 'leave keys out'));
-  const seen = new Set<string>();
+  const seen = new Set(jwks.map(({ name }) => name));
   const isAhead = ({ notBefore }: KeyConfig): boolean => notBefore !== undefined && now < notBefore;
   const isOver = ({ notAfter }: KeyConfig): boolean => notAfter !== undefined && notAfter <= now;
   for (const [index, key] of keys.entries()) {
@@ -151,7 +151,7 @@ function checkKeys({ keys, description }: WebhookConfig, path: Path, now: EpochM
         ),
       );
   }
-  if (keys.some(isAhead) && keys.every((key) => isAhead(key) || isOver(key)))
+  if (jwks.length === 0 && keys.some(isAhead) && keys.every((key) => isAhead(key) || isOver(key)))
     found.push(
       warning(
         path,

@@ -4,7 +4,7 @@ import { toTopicRegion } from '../schemes/aws-sns.ts';
 import { findPreset, PRESETS } from '../schemes/catalogue.ts';
 import type { SchemeDescription, Tolerance } from '../schemes/description.ts';
 import { handshake, resolveHandshake } from './handshake-schema.ts';
-import { webhookKey } from './key-schema.ts';
+import { remoteKeys, webhookKey } from './key-schema.ts';
 import { order } from './order-schema.ts';
 import { duration, publicUrl, size } from './scalars.ts';
 import { customScheme, idSource } from './scheme-schema.ts';
@@ -65,6 +65,7 @@ const written = z.strictObject({
   custom: customScheme.optional().describe('The scheme, where no preset has it.'),
   keys: z.array(webhookKey).default([]).describe('Tried in order; for a rotation list the new and the old one.'),
   sns: sns.optional().describe('For the scheme aws-sns.'),
+  jwks: z.array(remoteKeys).max(8).default([]).describe('Public keys behind URLs, for schemes that sign by key pairs.'),
   publicUrl: publicUrl()
     .optional()
     .describe(

@@ -22,23 +22,43 @@ interface KeyDates {
 /** Holds the current KeySet. */
 export class KeyRing {
   #set: KeySet;
-  #isTimed: boolean;
+  /** By the configured name; undefined: none are known right now. */
+  readonly #remote = new Map<string, readonly VerifyKey[] | undefined>();
+  #keys: readonly VerifyKey[] = [];
+  #isTimed = false;
+  #onMiss: () => void = () => undefined;
 
   constructor(set: KeySet) {
     this.#set = set;
-    this.#isTimed = set.keys.some(isTimed);
+    this.#join();
   }
 
   /** Takes over a new set; the next request sees it. */
   replace(set: KeySet): void {
     this.#set = set;
-    this.#isTimed = set.keys.some(isTimed);
+    this.#join();
+  }
+
+  /** Takes over the keys that are behind a URL, under one name. */
+  setRemote(name: string, keys: readonly VerifyKey[] | undefined): void {
+    this.#remote.set(name, keys);
+    this.#join();
+  }
+
+  /** Is told of every signature that no key fits. */
+  watchMisses(action: () => void): void {
+    this.#onMiss = action;
+  }
+
+  /** No key fits a signature. */
+  miss(): void {
+    this.#onMiss();
   }
 
   /** The keys that are live at `now`. */
   live(now: EpochMilliseconds): readonly VerifyKey[] {
-    if (!this.#isTimed) return this.#set.keys;
-    return this.#set.keys.filter((key) => isWithinTime(key, now));
+    if (!this.#isTimed) return this.#keys;
+    return this.#keys.filter((key) => isWithinTime(key, now));
   }
 
   /** The handshake's own token; undefined where there is none, or none right now. */
@@ -48,12 +68,17 @@ export class KeyRing {
 
   /** Some key's secret is missing, so a mismatch may be our own fault. */
   get isIncomplete(): boolean {
-    return this.#set.unavailable.length > 0;
+    return this.#set.unavailable.length > 0 || [...this.#remote.values()].includes(undefined);
   }
 
   /** Whether the key's secret cannot be read right now. */
   isUnavailable(name: string): boolean {
-    return this.#set.unavailable.includes(name);
+    return this.#set.unavailable.includes(name) || (this.#remote.has(name) && this.#remote.get(name) === undefined);
+  }
+
+  #join(): void {
+    this.#keys = [...[...this.#remote.values()].flatMap((keys) => keys ?? []), ...this.#set.keys];
+    this.#isTimed = this.#keys.some(isTimed);
   }
 }
 

@@ -6,8 +6,6 @@ import type { Clock, Milliseconds } from '../core/clock.ts';
 export interface GetOptions {
   readonly maxBytes: number;
   readonly timeout: Milliseconds;
-  /** Authorities to trust instead of the system's, in PEM. */
-  readonly ca?: Buffer | undefined;
 }
 
 /** Fetches a document; rejects with RemoteFailure and nothing else. */
@@ -31,7 +29,7 @@ const OK = 200;
 
 /** Builds the fetch. */
 export function createHttpsGet(clock: Clock, detour?: Detour): HttpsGet {
-  return (url, { maxBytes, timeout, ca }) =>
+  return (url, { maxBytes, timeout }) =>
     new Promise((resolve, reject) => {
       const at = detour?.reach(url.hostname) ?? { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 443) };
       const outgoing = request({
@@ -40,7 +38,7 @@ export function createHttpsGet(clock: Clock, detour?: Detour): HttpsGet {
         method: 'GET',
         path: `${url.pathname}${url.search}`,
         headers: { Host: url.host, Accept: '*/*', 'User-Agent': 'sidegate' },
-        ca: detour?.ca ?? ca,
+        ca: detour?.ca,
         agent: false,
       });
       const fail = (message: string): void => {

@@ -7,7 +7,7 @@ import { compileContentTokens } from './content-token.ts';
 import type { SchemeDescription, SecretEncoding, SignatureEncoding } from './description.ts';
 import { compileHead, toHeaderNames } from './head.ts';
 import { compileIdentity } from './identity.ts';
-import { Material, readMaterial } from './keys.ts';
+import { Material, readJwk, readMaterial } from './keys.ts';
 import { compilePieces } from './pieces.ts';
 import type { KeyParsed, KeyProblem, Message, Scheme, SignRequest, VerifyKey } from './scheme.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
@@ -30,6 +30,10 @@ export function compileScheme(description: SchemeDescription): Scheme {
     headerNames: toHeaderNames(description),
     signsUrl,
     parseKey: (name, secret, encoding, notAfter) => parseKey(description, { name, secret, encoding, notAfter }),
+    parseJwk(name, jwk) {
+      const material = readJwk(jwk, description);
+      return material === undefined ? undefined : { name, material, notAfter: undefined };
+    },
     readHead: compileHead(description),
     verify(head, message, keys) {
       if (verifyContent !== undefined) return verifyContent(message.body, keys);

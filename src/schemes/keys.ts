@@ -1,5 +1,5 @@
 /** Turns the text of secrets and keys into key objects, by what a scheme says of them. */
-import { createPrivateKey, createPublicKey, createSecretKey, type KeyObject } from 'node:crypto';
+import { createPrivateKey, createPublicKey, createSecretKey, type JsonWebKey, type KeyObject } from 'node:crypto';
 import { parseBase64, parseHex } from '../core/bytes.ts';
 import type { Secret } from '../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
@@ -57,6 +57,18 @@ function toMaterial(secret: Secret, { description, encoding, purpose }: KeyUse):
   if (symmetric === undefined) return problem('this scheme has no keys', 'leave keys out');
   const bytes = toSecretBytes(secret, description, encoding);
   return Buffer.isBuffer(bytes) ? new Material(symmetric, createSecretKey(bytes)) : bytes;
+}
+
+/** A public key as a JWK (RFC 7517 §4, RFC 8037 §2); undefined for one that is not for signatures by the scheme's algorithm. */
+export function readJwk(jwk: JsonWebKey & { readonly use?: unknown }, description: SchemeDescription): Material | undefined {
+  const [, algorithm] = toAlgorithms(description);
+  if (algorithm === undefined || (jwk.use !== undefined && jwk.use !== 'sig') || jwk['d'] !== undefined) return undefined;
+  try {
+    const key = createPublicKey({ key: jwk, format: 'jwk' });
+    return isOfKind(key, algorithm) ? new Material(algorithm, key) : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** The scheme's algorithm for secrets, and the one for key pairs. */

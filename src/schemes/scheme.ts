@@ -1,4 +1,5 @@
 /** What every compiled signature scheme gives: how its headers are read, checked and written. Pure: no time, no files, no network. */
+import type { JsonWebKey } from 'node:crypto';
 import type { EpochMilliseconds } from '../core/clock.ts';
 import type { EventIdentity, SignedHead } from '../core/exchange.ts';
 import type { HeaderFields } from '../core/headers.ts';
@@ -70,6 +71,8 @@ export interface Scheme {
     encoding: SecretEncoding | undefined,
     notAfter?: EpochMilliseconds,
   ): KeyParsed | KeyProblem;
+  /** The same from a public key as a JWK (RFC 7517 §4); undefined for one that the scheme's signatures are not made by. */
+  parseJwk(name: string, jwk: JsonWebKey): VerifyKey | undefined;
   /** Reads the signature headers, or refuses: `missing_signature` or `malformed_signature`. */
   readHead(headers: HeaderFields, options: HeadOptions): SignedHead | Refusal;
   /** The first of `keys`, in order, that signed `head` and `message`; every key and signature is tried, whatever matched before. */

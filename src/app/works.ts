@@ -1,0 +1,83 @@
+/** What all routes share, built once for the life of the gate: store, settlements, passwords, keys, what is told. */
+import { availableParallelism } from 'node:os';
+import type { Clock } from '../core/clock.ts';
+import { IdentitySigner } from '../forward/identity-token.ts';
+import { Settlements } from '../gates/settlements.ts';
+import { WaitingRoom } from '../gates/waiting-room.ts';
+import { Journal } from '../observe/journal.ts';
+import { KeyEvidence } from '../observe/key-evidence.ts';
+import type { Logger } from '../observe/logger.ts';
+import { createMetrics, type Metrics } from '../observe/metrics.ts';
+import { RemoteCertificates } from '../remote/certificates.ts';
+import { createHttpsGet } from '../remote/https-get.ts';
+import type { Ready } from './check.ts';
+import { Realms } from './realms.ts';
+import { RemoteKeys } from './remote-keys.ts';
+import type { RouteParts } from './routes.ts';
+import { type OpenStore, openStore } from './store.ts';
+import type { GateSurroundings } from './surroundings.ts';
+
+/** Where everything that happens is told. */
+export interface Told {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly journal: Journal;
+  readonly metrics: Metrics;
+}
+
+/** The works of a gate. */
+export interface Works {
+  readonly told: Told;
+  readonly metrics: Metrics;
+  readonly store: OpenStore;
+  readonly settlements: Settlements;
+  readonly realms: Realms;
+  readonly signer: IdentitySigner;
+  readonly remoteKeys: RemoteKeys;
+  readonly routeParts: RouteParts;
+}
+
+/** Builds them; nothing is fetched or listened to yet, but the store connects. */
+export function buildWorks(ready: Ready, { clock, logger, version, detour }: GateSurroundings): Works {
+  const { limits, journal } = ready.loaded.config;
+  const metrics = createMetrics({ version, processMetrics: true });
+  const told = { clock, logger, journal: new Journal(journal.size), metrics };
+  const store = openStoreAloud(ready, told);
+  const settlements = new Settlements(store.seenIds, clock, {
+    onOutcome: (outcome, settled) => ('leave' in settled ? metrics.order(outcome) : metrics.dedup(outcome)),
+    onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
+  });
+  const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
+  const realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => metrics.passwordCheck(outcome));
+  metrics.watchPendingPasswords(() => realms.pending);
+  const signer = new IdentitySigner(clock);
+  const get = createHttpsGet(clock, detour);
+  const routeParts = {
+    clock,
+    metrics,
+    store: store.seenIds,
+    versions: store.versions,
+    settlements,
+    waitingRoom: new WaitingRoom(limits.maxWaiting, () => metrics.limitHit('waiters')),
+    realms,
+    attempts: store.attempts,
+    signer,
+    keyEvidence: new KeyEvidence(clock, logger),
+    certificates: new RemoteCertificates(get, clock),
+  };
+  return { told, metrics, store, settlements, realms, signer, remoteKeys: new RemoteKeys({ ...told, get }), routeParts };
+}
+
+function openStoreAloud(ready: Ready, { clock, logger, metrics }: Told): OpenStore {
+  return openStore(ready.store, clock, {
+    onUp() {
+      metrics.storeUp(true);
+      logger.info('store_up');
+    },
+    onDown(message) {
+      metrics.storeUp(false);
+      logger.error('store_down', { message });
+    },
+    onWarning: (message) => logger.warn('store_warning', { message }),
+  });
+}

@@ -1,0 +1,116 @@
+/** A sender's public keys behind a URL (RFC 7517 §5): fetched ahead, kept while they are fresh enough, asked for early when none fits. */
+import type { JsonWebKey } from 'node:crypto';
+import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
+import { toErrorText } from '../core/errors.ts';
+import { type HttpsGet, RemoteFailure } from './https-get.ts';
+
+/** Where the keys are, and how often they are looked at. */
+export interface KeySetOptions {
+  readonly url: URL;
+  readonly refresh: Milliseconds;
+  /** How long keys count that could not be fetched anew. */
+  readonly keepFor: Milliseconds;
+}
+
+/** Told what became of each fetch. */
+export interface KeySetEvents {
+  /** Undefined: those that were there are too old to be relied on. */
+  onKeys(keys: readonly JsonWebKey[] | undefined): void;
+  onTrouble(message: string): void;
+}
+
+const LARGEST_BYTES = 65_536;
+const MOST_KEYS = 20;
+const TIMEOUT_MS: Milliseconds = 5_000;
+const FIRST_RETRY_MS: Milliseconds = 5_000;
+/** A signature that no key fits is often a stranger's: asking early must not be his to bring about at will. */
+const LEAST_BETWEEN_MS: Milliseconds = 60_000;
+
+/** Keeps one set up to date until it is closed. */
+export class RemoteKeySet {
+  readonly #options: KeySetOptions;
+  readonly #get: HttpsGet;
+  readonly #clock: Clock;
+  readonly #events: KeySetEvents;
+  #timer: CancelTimer | undefined;
+  #fetchedAt: Milliseconds | undefined;
+  #askedAt: Milliseconds | undefined;
+  #failures = 0;
+  #isFetching = false;
+  #isClosed = false;
+
+  constructor(options: KeySetOptions, get: HttpsGet, clock: Clock, events: KeySetEvents) {
+    this.#options = options;
+    this.#get = get;
+    this.#clock = clock;
+    this.#events = events;
+    void this.#fetch();
+  }
+
+  /** None of the keys fits a signature: there may be new ones. */
+  askEarly(): void {
+    const now = this.#clock.monotonic();
+    if (this.#askedAt !== undefined && now - this.#askedAt < LEAST_BETWEEN_MS) return;
+    void this.#fetch();
+  }
+
+  /** Asks no more. */
+  close(): void {
+    this.#isClosed = true;
+    this.#timer?.();
+  }
+
+  async #fetch(): Promise<void> {
+    if (this.#isFetching || this.#isClosed) return;
+    this.#isFetching = true;
+    this.#timer?.();
+    const { url } = this.#options;
+    this.#askedAt = this.#clock.monotonic();
+    try {
+      const keys = parseKeySet(await this.#get(url, { maxBytes: LARGEST_BYTES, timeout: TIMEOUT_MS }), url);
+      this.#onFetched(keys);
+    } catch (thrown) {
+      this.#onFailed(toErrorText(thrown));
+    } finally {
+      this.#isFetching = false;
+    }
+  }
+
+  #onFetched(keys: readonly JsonWebKey[]): void {
+    if (this.#isClosed) return;
+    this.#failures = 0;
+    this.#fetchedAt = this.#clock.monotonic();
+    this.#events.onKeys(keys);
+    this.#again(this.#options.refresh);
+  }
+
+  #onFailed(message: string): void {
+    if (this.#isClosed) return;
+    this.#events.onTrouble(message);
+    const now = this.#clock.monotonic();
+    if (this.#fetchedAt !== undefined && now - this.#fetchedAt >= this.#options.keepFor) {
+      this.#fetchedAt = undefined;
+      this.#events.onKeys(undefined);
+    }
+    this.#again(Math.min(FIRST_RETRY_MS * 2 ** this.#failures, this.#options.refresh));
+    this.#failures++;
+  }
+
+  #again(delay: Milliseconds): void {
+    this.#timer = this.#clock.after(delay, () => void this.#fetch());
+  }
+}
+
+/** A set without a single key is no answer: it would lock the sender out. */
+function parseKeySet(bytes: Buffer, { host }: URL): readonly JsonWebKey[] {
+  let value: unknown;
+  try {
+    value = JSON.parse(bytes.toString('utf8'));
+  } catch {
+    throw new RemoteFailure(`${host}: the answer is no JSON`);
+  }
+  const keys = (value as { keys?: unknown } | null)?.keys;
+  if (!Array.isArray(keys) || keys.length === 0) throw new RemoteFailure(`${host}: the answer is no JWK Set with keys`);
+  if (keys.length > MOST_KEYS) throw new RemoteFailure(`${host}: more than ${MOST_KEYS} keys`);
+  return keys.filter((key): key is JsonWebKey => typeof key === 'object' && key !== null);
+}

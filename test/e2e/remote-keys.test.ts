@@ -1,0 +1,175 @@
+/** Public keys that the sender publishes: fetched from a real https server, rotated there, and lost. */
+import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer, type Server } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { makeAuthority } from '../support/certificates.ts';
+import { type Answer, send } from '../support/client.ts';
+import { makeDelivery, unixNow } from '../support/deliveries.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+
+const HOST = 'keys.example.com';
+const URL_TEXT = `https://${HOST}/jwks.json`;
+
+interface Pair {
+  readonly publicKey: KeyObject;
+  readonly privateKey: KeyObject;
+}
+
+let app: TestApp;
+let folder: string;
+let server: Server;
+let ca: Buffer;
+let published: object[] = [];
+let answerWith = 200;
+let asked = 0;
+
+beforeAll(async () => {
+  app = await startApp();
+  app.handler = (_request, response) => response.end('handled');
+  folder = mkdtempSync(join(tmpdir(), 'sidegate-jwks-'));
+  const authority = makeAuthority(folder, 'authority');
+  const pair = authority.issue('keys', `DNS:${HOST}`);
+  ca = readFileSync(authority.ca);
+  server = createServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, (_request, response) => {
+    asked++;
+    response.writeHead(answerWith, answerWith === 302 ? { Location: 'https://elsewhere.example/' } : {});
+    response.end(JSON.stringify({ keys: published }));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+});
+afterAll(async () => {
+  await app.close();
+  server.close();
+  server.closeAllConnections();
+  rmSync(folder, { recursive: true });
+});
+beforeEach(() => {
+  published = [];
+  answerWith = 200;
+  asked = 0;
+});
+
+function makePair(): Pair {
+  return generateKeyPairSync('ed25519');
+}
+
+function toJwk({ publicKey }: Pair, more: object = {}): object {
+  return { ...publicKey.export({ format: 'jwk' }), use: 'sig', ...more };
+}
+
+function start(webhook: Sections = {}, clock?: FakeClock): Promise<TestGate> {
+  const { port } = server.address() as AddressInfo;
+  const detour = { ca, reach: () => ({ host: '127.0.0.1', port }) };
+  const route = toRoute(app.port, { webhook: { keys: [], jwks: [{ name: 'sender', url: URL_TEXT }], ...webhook } });
+  return startGate({ routes: [route] }, clock, {}, {}, detour);
+}
+
+/** Signed as `v1a`; `at` in unix seconds. */
+function deliver(gate: TestGate, { privateKey }: Pair, at = unixNow()): Promise<Answer> {
+  const { id, body, headers } = makeDelivery({ timestamp: at });
+  const signed = Buffer.concat([Buffer.from(`${id}.${at}.`), body]);
+  const signature = `v1a,${sign(null, signed, privateKey).toString('base64')}`;
+  return send(gate.port, { headers: { ...headers, 'Webhook-Signature': signature }, body });
+}
+
+const isLoaded = (gate: TestGate) => () => gate.log().some(({ msg }) => msg === 'remote_keys_loaded');
+
+test('a delivery by any of the published keys is let in, under the name of the set', async () => {
+  const [one, other, stranger] = [makePair(), makePair(), makePair()];
+  published = [{ kty: 'oct', k: 'c2VjcmV0' }, toJwk(one), toJwk(makePair(), { use: 'enc' }), toJwk(other), { kty: 'junk' }];
+  const gate = await start();
+  await until(isLoaded(gate));
+  expect((await deliver(gate, one)).text).toBe('handled');
+  expect((await deliver(gate, other)).text).toBe('handled');
+  expect((await deliver(gate, stranger)).code).toBe('signature_mismatch');
+  expect(app.received.at(-1)?.headers['sidegate-key']).toBe('sender');
+  expect(await gate.metric('sidegate_route_ready{route="billing"}')).toBe(1);
+  await gate.stop();
+});
+
+describe('where the keys cannot be had', () => {
+  test.each([
+    ['the server fails', 500, 'answered 500'],
+    ['it sends elsewhere', 302, 'answered 302'],
+    ['there are none', 200, 'no JWK Set with keys'],
+  ])('as %s, the route is 503 and no other way in, and the log says why', async (_title, status, message) => {
+    answerWith = status;
+    const gate = await start();
+    await until(() => gate.log().some(({ msg }) => msg === 'remote_keys_failed'));
+    expect(await deliver(gate, makePair())).toMatchObject({ status: 503, code: 'secret_unavailable' });
+    expect(await gate.metric('sidegate_route_ready{route="billing"}')).toBe(0);
+    await gate.stop();
+    expect(gate.log().find(({ msg }) => msg === 'remote_keys_failed')).toMatchObject({
+      message: expect.stringContaining(message),
+    });
+  });
+
+  test('as none of them is of the scheme, the route says so', async () => {
+    published = [generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' })];
+    const gate = await start();
+    await until(() => gate.log().some(({ msg }) => msg === 'remote_keys_failed'));
+    expect((await deliver(gate, makePair())).code).toBe('secret_unavailable');
+    await gate.stop();
+  });
+});
+
+test('a key that the sender rotates in is found by the first delivery that needs it, and the old one goes', async () => {
+  const clock = new FakeClock(unixNow() * 1000);
+  const [old, fresh] = [makePair(), makePair()];
+  published = [toJwk(old)];
+  const gate = await start({}, clock);
+  await until(isLoaded(gate));
+  const now = (): number => Math.floor(clock.now() / 1000);
+  expect((await deliver(gate, old, now())).text).toBe('handled');
+  published = [toJwk(fresh)];
+  expect((await deliver(gate, fresh, now())).code).toBe('signature_mismatch');
+  expect(asked).toBe(1);
+  await clock.advance(60_000);
+  expect((await deliver(gate, fresh, now())).code).toBe('signature_mismatch');
+  await until(() => gate.log().filter(({ msg }) => msg === 'remote_keys_loaded').length === 2);
+  expect((await deliver(gate, fresh, now())).text).toBe('handled');
+  expect((await deliver(gate, old, now())).code).toBe('signature_mismatch');
+  await Promise.all([gate.stop(), clock.advance(30_000)]);
+});
+
+test('a reload keeps what is known, so that no delivery is lost to it', async () => {
+  const pair = makePair();
+  published = [toJwk(pair)];
+  const gate = await start();
+  await until(isLoaded(gate));
+  answerWith = 500;
+  const route = toRoute(app.port, { webhook: { keys: [], jwks: [{ name: 'renamed', url: URL_TEXT }] } });
+  gate.writeConfig({ routes: [route] });
+  await gate.gate.reload();
+  expect((await deliver(gate, pair)).text).toBe('handled');
+  expect(app.received.at(-1)?.headers['sidegate-key']).toBe('renamed');
+  expect(asked).toBe(1);
+  await gate.stop();
+});
+
+describe('a config', () => {
+  test.each<[string, Sections, RegExp]>([
+    ['of a scheme with secrets', { scheme: 'github' }, /github does not sign by a key pair/],
+    ['with a URL in clear text', { jwks: [{ name: 'a', url: 'http://keys.example.com/' }] }, /is no https URL/],
+    ['with a password in the URL', { jwks: [{ name: 'a', url: 'https://me@keys.example.com/' }] }, /is no https URL/],
+    [
+      'with one name twice',
+      {
+        jwks: [
+          { name: 'a', url: URL_TEXT },
+          { name: 'a', url: URL_TEXT },
+        ],
+      },
+      /two key sets are named a/,
+    ],
+    ['with a key of the same name', { keys: [{ name: 'sender', secret: { file: 'secret' } }] }, /two keys are named sender/],
+  ])('%s is refused', async (_title, webhook, message) => {
+    await expect(start(webhook)).rejects.toThrow(message);
+  });
+});
