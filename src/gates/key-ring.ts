@@ -32,6 +32,11 @@ export class KeyRing {
     return this.#set.keys.filter((key) => key.notAfter === undefined || now < key.notAfter);
   }
 
+  /** All keys, live or not. */
+  get all(): readonly VerifyKey[] {
+    return this.#set.keys;
+  }
+
   /** Some key's secret is missing, so a mismatch may be our own fault. */
   get isIncomplete(): boolean {
     return this.#set.unavailable.length > 0;
