@@ -6,7 +6,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 const FLOORS: readonly (readonly string[])[] = [
   ['core'],
   ['schemes', 'credentials', 'store', 'observe', 'tunnel'],
-  ['config'],
+  ['config', 'explain'],
   ['gates', 'forward'],
   ['gatehouse', 'admin'],
   ['listen'],

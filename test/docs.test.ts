@@ -6,6 +6,7 @@ import { lintHouse } from '../scripts/lint-house.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
+import { CAUSES } from '../src/explain/causes.ts';
 import { DEDUP_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
 
@@ -40,14 +41,19 @@ describe('the docs', () => {
     for (const outcome of DEDUP_OUTCOMES) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
   });
 
+  test('name every cause of a refused signature as the analysis has it, and none that does not exist', () => {
+    const rows = Object.entries(CAUSES).map(([cause, { meaning, mend }]) => `| \`${cause}\` | ${meaning} | ${mend} |`);
+    expect(read('docs/explain.md').match(/^\| `.*$/gm)).toEqual(rows);
+  });
+
   test('show the config as the schema has it', () => {
     expect(read('docs/config.md')).toBe(renderConfigPage());
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
   });
 
-  test.each(['README.md', 'docs/forward-auth.md'])('show configs in %s that the gate takes', (page) => {
+  test.each(['README.md', 'docs/forward-auth.md', 'docs/explain.md'])('show configs in %s that the gate takes', (page) => {
     const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
-    const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity):/m.test(text));
+    const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity|explain):/m.test(text));
     expect(configs.length).toBeGreaterThan(0);
     for (const text of configs) {
       const route = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';

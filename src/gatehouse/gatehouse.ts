@@ -38,6 +38,8 @@ export interface GatehouseParts {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly capacity: Capacity;
+  /** Told of refusals that a route's gates made, after the answer; it neither waits nor throws. */
+  readonly onRefused?: ((route: string, exchange: Exchange, refusal: Refusal) => void) | undefined;
 }
 
 /** How the gates and the app dealt with a request. */
@@ -164,5 +166,7 @@ export class Gatehouse {
     }
     exchange?.body.free();
     record(departure, metrics, this.#parts);
+    const { route } = departure;
+    if (route !== undefined && exchange !== undefined && refusal !== undefined) this.#parts.onRefused?.(route, exchange, refusal);
   }
 }

@@ -76,6 +76,12 @@ export function createFamilies(registers: Registry[]) {
       labelNames: ['route', 'key'],
       registers,
     }),
+    explained: new CounterFamily({
+      name: 'sidegate_explained_total',
+      help: 'Why signatures were refused, as far as an analysis could tell; `skipped`: there was none.',
+      labelNames: ['route', 'cause'],
+      registers,
+    }),
     ready: new Gauge({
       name: 'sidegate_route_ready',
       help: '1 while all secrets of the route are usable.',

@@ -2,7 +2,7 @@
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import type { Reason } from '../core/refusal.ts';
 import type { Families, RouteLabels } from './families.ts';
-import { toCodeLabel, toMethodLabel, UNMATCHED, UPSTREAM_ERRORS, type UpstreamErrorLabel } from './labels.ts';
+import { type ExplainCause, toCodeLabel, toMethodLabel, UNMATCHED, UPSTREAM_ERRORS, type UpstreamErrorLabel } from './labels.ts';
 import type { Distribution, Tally } from './series.ts';
 
 /** What the caller of the forward-auth endpoint was told about a request. */
@@ -25,6 +25,8 @@ export interface RouteMetrics {
   /** Received minus signed time. */
   skew(skew: Milliseconds): void;
   keyUsed(key: string, at: EpochMilliseconds): void;
+  /** What an analysis found out about a refusal. */
+  explained(cause: ExplainCause): void;
   /** All secrets of the route are usable, or not. */
   ready(isReady: boolean): void;
 }
@@ -46,6 +48,7 @@ export class RouteSeries implements RouteMetrics {
   readonly #requests = new Map<string, Tally>();
   readonly #authz = new Map<string, Tally>();
   readonly #decisions = new Map<string, Tally>();
+  readonly #explained = new Map<string, Tally>();
   readonly #keys = new Map<string, Tally>();
   readonly #duration: Distribution;
   readonly #upstream: Distribution;
@@ -90,6 +93,7 @@ export class RouteSeries implements RouteMetrics {
     for (const id of this.#authz.keys()) authzRequests.remove(route, ...id.split(' '));
     for (const id of this.#decisions.keys()) decisions.remove(route, this.#scheme, ...id.split(' '));
     for (const kind of UPSTREAM_ERRORS) upstreamErrors.remove(route, kind);
+    for (const cause of this.#explained.keys()) this.#families.explained.remove(route, cause);
     for (const family of [duration, authzDuration, upstream, overhead, skew, ready]) family.remove(route);
     this.forgetKeys([]);
   }
@@ -123,6 +127,10 @@ export class RouteSeries implements RouteMetrics {
 
   keyUsed(key: string, at: EpochMilliseconds): void {
     this.#toKey(key).value = at / 1000;
+  }
+
+  explained(cause: ExplainCause): void {
+    toSeries(this.#explained, cause, () => this.#families.explained.series(this.#route, cause)).add();
   }
 
   ready(isReady: boolean): void {
