@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
+import { renderProbePage } from '../scripts/probe-page.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
@@ -49,6 +50,12 @@ describe('the docs', () => {
   test('show the config as the schema has it', () => {
     expect(read('docs/config.md')).toBe(renderConfigPage());
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
+  });
+
+  test('show the checks of the probe as they are', () => {
+    expect(read('docs/probe.md')).toBe(renderProbePage());
+    const rows = read('docs/probe.md').match(/^\| `.*$/gm) ?? [];
+    for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
   });
 
   test.each(['README.md', 'docs/forward-auth.md', 'docs/explain.md'])('show configs in %s that the gate takes', (page) => {

@@ -25,11 +25,11 @@ export interface ExplainParts {
   readonly current: () => { readonly config: Config; readonly rings: ReadonlyMap<string, KeyRing> };
 }
 
-/** Undefined where the config switches it off. */
-export function createExplainer({ explain }: Config, parts: ExplainParts): Explainer | undefined {
+/** Takes refusals; undefined where the config switches it off. */
+export function createExplainer({ explain }: Config, parts: ExplainParts): Explainer['offer'] | undefined {
   if (explain === 'off') return undefined;
   const { clock, logger, metrics } = parts;
-  return new Explainer(explain, {
+  const explainer = new Explainer(explain, {
     clock,
     pause: () => new Promise((resolve) => void setImmediate(resolve)),
     find: (route) => toContext(route, parts),
@@ -37,12 +37,14 @@ export function createExplainer({ explain }: Config, parts: ExplainParts): Expla
     onSkipped: (route) => metrics.route(route).explained('skipped'),
     onFailed: (requestId, error) => logger.error('internal_error', { requestId, error: toErrorText(error) }),
   });
+  return explainer.offer.bind(explainer);
 }
 
 function toContext(name: string, { current }: ExplainParts): SuspectContext | undefined {
   const { config, rings } = current();
   const webhook = config.routes.find((route) => route.name === name)?.webhook;
-  if (webhook === undefined) return undefined;
+  // Signatures within the content are judged by certificates, not by keys of the route.
+  if (webhook === undefined || webhook.description.isSignedInContent === true) return undefined;
   const { description, allowDotInId, tolerance, publicUrl = '' } = webhook;
   const keys: SuspectKey[] = [];
   const others: SuspectKey[] = [];

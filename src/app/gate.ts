@@ -17,7 +17,8 @@ import { Settlements } from '../gates/settlements.ts';
 import { ListenServer } from '../listen/server.ts';
 import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
-import type { Attempts } from '../store/attempts.ts';
+import { RemoteCertificates } from '../remote/certificates.ts';
+import { createHttpsGet, type Detour } from '../remote/https-get.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import type { Resolve } from '../tunnel/dial.ts';
 import { prepare, type Ready } from './check.ts';
@@ -28,7 +29,7 @@ import { type KeysRead, toSecretFiles } from './keys.ts';
 import { toProxyLabels } from './proxy.ts';
 import { Realms } from './realms.ts';
 import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
-import { buildRoute, toRouteLabels } from './routes.ts';
+import { buildRoute, type RouteParts, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
 import { openStore } from './store.ts';
@@ -42,6 +43,8 @@ export interface GateSurroundings {
   readonly version: string;
   /** For tests: what the names of the forward proxy's destinations lead to. */
   readonly resolve?: Resolve;
+  /** For tests: where the hosts of remote keys are found. */
+  readonly detour?: Detour;
 }
 
 /** Where a running gate listens. */
@@ -53,6 +56,7 @@ export interface GateAddresses {
 }
 
 const FLUSH_INTERVAL_MS = 1_000;
+const OBSERVED = 'this route lets everything through, and only tells what it would have refused; mode: enforce ends that';
 
 /** A gate from start to stop. */
 export class Gate {
@@ -60,15 +64,14 @@ export class Gate {
   readonly #metrics: Metrics;
   readonly #store: SeenIds;
   readonly #settlements: Settlements;
-  readonly #waitingRoom: WaitingRoom;
   readonly #capacity: Capacity;
   readonly #gatehouse: Gatehouse;
   readonly #listen: ListenServer;
   readonly #admin: AdminServer;
   readonly #upstreams: Upstreams;
   readonly #realms: Realms;
-  readonly #attempts: Attempts;
   readonly #signer: IdentitySigner;
+  readonly #routeParts: RouteParts;
   readonly #sidePorts: SidePorts;
   readonly #tlsPorts: readonly TlsPort[];
   readonly #cancelFlush: CancelTimer;
@@ -90,21 +93,30 @@ export class Gate {
       onWarning: (message) => logger.warn('store_warning', { message }),
     });
     this.#store = store.seenIds;
-    this.#attempts = store.attempts;
     this.#settlements = new Settlements(this.#store, clock, {
       onOutcome: (outcome) => this.#metrics.dedup(outcome),
       onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
     });
-    this.#waitingRoom = new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters'));
     this.#capacity = new Capacity(limits, clock, { onInFlight: this.#metrics.inFlight, onQueued: this.#metrics.queued });
+    const told = { clock, logger, metrics: this.#metrics };
     const current = () => ({ config: this.#ready.loaded.config, rings: this.#rings });
-    const explainer = createExplainer(ready.loaded.config, { clock, logger, metrics: this.#metrics, current });
-    const onRefused = explainer?.offer.bind(explainer);
-    this.#gatehouse = new Gatehouse({ clock, logger, metrics: this.#metrics, capacity: this.#capacity, onRefused });
+    const onRefused = createExplainer(ready.loaded.config, { ...told, current });
+    this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity, onRefused });
     const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
     this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
     this.#metrics.watchPendingPasswords(() => this.#realms.pending);
     this.#signer = new IdentitySigner(clock);
+    this.#routeParts = {
+      clock,
+      metrics: this.#metrics,
+      store: this.#store,
+      settlements: this.#settlements,
+      waitingRoom: new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters')),
+      realms: this.#realms,
+      attempts: store.attempts,
+      signer: this.#signer,
+      certificates: new RemoteCertificates(createHttpsGet(clock, surroundings.detour), clock),
+    };
     const tls = toContexts(ready.tls);
     this.#listen = new ListenServer({
       listen,
@@ -116,11 +128,9 @@ export class Gate {
       onConnections: this.#metrics.connections,
     });
     this.#sidePorts = buildSidePorts(ready, {
-      clock,
-      logger,
-      metrics: this.#metrics,
+      ...told,
       realms: this.#realms,
-      attempts: this.#attempts,
+      attempts: store.attempts,
       gatehouse: this.#gatehouse,
       resolve: surroundings.resolve,
     });
@@ -202,7 +212,7 @@ export class Gate {
 
   /** Makes a config the one that serves: in one turn, so no request sees half of it. */
   #take(ready: Ready): void {
-    const { clock } = this.#surroundings;
+    const { clock, logger } = this.#surroundings;
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
     const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
@@ -211,22 +221,14 @@ export class Gate {
     this.#realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     this.#signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
     const rings = new Map<string, KeyRing>();
-    const parts = {
-      clock,
-      metrics: this.#metrics,
-      store: this.#store,
-      settlements: this.#settlements,
-      waitingRoom: this.#waitingRoom,
-      realms: this.#realms,
-      attempts: this.#attempts,
-      signer: this.#signer,
-    };
     const routes = config.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
       rings.set(route.name, ring);
-      return buildRoute(route, ring, pools[index] as (typeof pools)[number], parts);
+      return buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#routeParts);
     });
     this.#gatehouse.swap(routes);
+    for (const { name, mode } of config.routes)
+      if (mode === 'observe') logger.warn('route_observed', { route: name, hint: OBSERVED });
     retire();
     this.#rings = rings;
     this.#ready = ready;

@@ -73,6 +73,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     guard: {
       name: NAME,
       isOpen: false,
+      mode: 'enforce',
       gates: [
         buildBasicGate({ ...basic, requireTls }, 'proxy', routeMetrics, parts),
         createDestinationGate({ rules, denyPrivate: config.denyPrivate, resolve: parts.resolve ?? systemResolve, own }),

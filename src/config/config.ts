@@ -17,6 +17,7 @@ export type BasicConfig = NonNullable<RouteConfig['basic']>;
 /** What a realm's users are read by. */
 export type RealmConfig = Pick<BasicConfig, 'realm' | 'users' | 'allowPlainTextPasswords' | 'cache'>;
 export type UserSourceConfig = NonNullable<BasicConfig['users']>[number];
+export type SnsConfig = NonNullable<WebhookConfig['sns']>;
 export type KeyConfig = WebhookConfig['keys'][number];
 export type SecretSource = KeyConfig['secret'];
 export type DedupConfig = Exclude<WebhookConfig['dedup'], 'off'>;
@@ -40,8 +41,8 @@ const WEBHOOK_METHODS = ['POST'];
 const USUAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
 /** The methods a route takes. */
-export function methodsOf({ match, webhook }: RouteConfig): readonly string[] {
-  return match.methods ?? (webhook === undefined ? USUAL_METHODS : WEBHOOK_METHODS);
+export function methodsOf({ match, webhook, mode }: RouteConfig): readonly string[] {
+  return match.methods ?? (webhook === undefined || mode === 'observe' ? USUAL_METHODS : WEBHOOK_METHODS);
 }
 
 /** Every section that asks for passwords, with its config path. */

@@ -44,6 +44,12 @@ const route = z.strictObject({
     )
     .describe('Shown in logs and metrics, in the challenge, and in the Sidegate-Route header.'),
   match,
+  mode: z
+    .enum(['enforce', 'observe'])
+    .default('enforce')
+    .describe(
+      '`observe` judges, counts and logs as always, but lets through what it would refuse, with Sidegate-Observed: for the time of a roll-out.',
+    ),
   upstream: upstream().describe('The app: http://host:port.'),
   timeout: duration().prefault('15s').describe('How long the app may take to answer.'),
   connectTimeout: duration().prefault('1s').describe('How long connecting to the app may take.'),

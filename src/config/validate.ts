@@ -83,6 +83,14 @@ function checkRoute(route: RouteConfig, path: Path, config: Config, now: EpochMi
         'give webhook, basic or clientCertificate; a route open to everybody says allow: anyone',
       ),
     );
+  if (route.mode === 'observe')
+    found.push(
+      warning(
+        [...path, 'mode'],
+        'everything is let through: the gate only tells what it would have refused',
+        'mode: enforce, once nothing genuine would be refused',
+      ),
+    );
   if (asks && allow !== undefined)
     found.push(error([...path, 'allow'], 'the route asks for proof and is open to anyone', 'remove one of the two'));
   return found;

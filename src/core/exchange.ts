@@ -54,6 +54,8 @@ export interface RequestBody {
   read(maxBytes: number): Promise<Buffer | Refusal>;
   /** Opens it, to be passed on as it comes; a Buffer where nothing comes. Not after `read`. */
   open(): Buffer | ContentStream;
+  /** What `read` gave; undefined as long as it has not. */
+  readonly content?: Buffer | Refusal | undefined;
   /** How many bytes came in so far. */
   readonly received: number;
   /** Nothing is left to read, or so little that the connection is kept and the rest thrown away. */
@@ -121,6 +123,8 @@ export interface Facts {
   /** The name of the client certificate that the route lets in. */
   certificateName?: string;
   claim?: Claim;
+  /** Why the request would have been turned away, had its route not been told to observe only. */
+  observed?: Refusal;
   /** How a destination of the forward proxy is reached: addresses that were checked, by a rule of its list. */
   way?: { readonly rule: string; readonly addresses: readonly string[] };
 }

@@ -55,6 +55,19 @@ export function takesTrailers(headers: HeaderFields): boolean {
   return headers.all('te').some((line) => TRAILERS.test(line));
 }
 
+/** What nearly every client says, or nothing: it names no field but Keep-Alive, which is dropped anyhow. */
+export function isPlainOption(line: string): boolean {
+  return line === 'keep-alive' || line === 'close' || line === 'Keep-Alive' || line === '';
+}
+
+/** The fields that Connection names, lower case; undefined where there are none that matter. */
+export function toNamedByConnection(headers: HeaderFields): ReadonlySet<string> | undefined {
+  const first = headers.get('connection');
+  if (first === undefined || (isPlainOption(first) && headers.count('connection') === 1)) return undefined;
+  const tokens = headers.all('connection').flatMap((line) => line.toLowerCase().split(','));
+  return new Set(tokens.map((token) => token.trim()));
+}
+
 const NEITHER_LETTER_NOR_DIGIT = /[^a-z0-9]/g;
 
 /**

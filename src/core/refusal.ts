@@ -26,6 +26,8 @@ export type RefusalCode =
   | 'content_needed'
   | 'too_many_attempts'
   | 'duplicate'
+  | 'handshake'
+  | 'handshake_refused'
   | 'in_progress'
   | 'envelope_mismatch'
   | 'store_unavailable'
@@ -77,6 +79,10 @@ export type Reason =
   | 'loop'
   | 'duplicate'
   | 'replayed_under_new_id'
+  | 'handshake'
+  | 'handshake_refused'
+  | 'handshake_unfinished'
+  | 'sender_not_allowed'
   | 'in_progress'
   | 'waiters_full'
   | 'envelope_mismatch'
@@ -192,6 +198,8 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     retryAfterSeconds: 1,
   },
   duplicate: { status: 200, title: 'Already handled', logLevel: 'info' },
+  handshake: { status: 200, title: 'Answered by the gate', logLevel: 'info' },
+  handshake_refused: { status: 403, title: 'Handshake refused', proxyError: 'http_request_denied', logLevel: 'info' },
   in_progress: {
     status: 503,
     title: 'Being handled',
@@ -261,7 +269,17 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   },
 };
 
-/** A request turned away: expected, counted, cheap. */
+/** What the gate answers in the app's place. */
+export interface Reply {
+  readonly status: number;
+  readonly contentType: string;
+  /** Latin1. */
+  readonly body: string;
+  /** Further field lines, name and value. */
+  readonly headers?: readonly (readonly [string, string])[];
+}
+
+/** A request turned away, or answered by the gate itself: expected, counted, cheap. */
 export interface Refusal {
   readonly code: RefusalCode;
   readonly reason: Reason;
@@ -271,6 +289,8 @@ export interface Refusal {
   readonly allow?: readonly string[];
   /** Overrides the catalogue's `Retry-After`, in whole seconds. */
   readonly retryAfterSeconds?: number;
+  /** Instead of problem details, where the sender waits for something of its own. */
+  readonly reply?: Reply;
 }
 
 /** Builds a refusal; `detail` is for the operator's log only. */

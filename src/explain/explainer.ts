@@ -64,8 +64,6 @@ export class Explainer {
   readonly #parts: ExplainerParts;
   readonly #options: ExplainerOptions;
   readonly #queue: Waiting[] = [];
-  /** Places that are promised to requests whose content is still being handed over. */
-  #promised = 0;
   readonly #buckets = new Map<string, Bucket>();
   #working: Promise<void> | undefined;
 
@@ -77,30 +75,22 @@ export class Explainer {
   /** Takes a refusal, if there is a place and the route has not had its share; returns at once, and never throws. */
   offer(route: string, exchange: Exchange, { reason }: Refusal): void {
     if (!EXPLAINED.has(reason)) return;
-    if (this.#queue.length + this.#promised >= MOST_WAITING || !this.#takeToken(route)) return this.#parts.onSkipped(route);
-    this.#promised++;
-    void this.#enqueue(route, exchange);
+    if (this.#queue.length >= MOST_WAITING || !this.#takeToken(route)) return this.#parts.onSkipped(route);
+    const { method, target, headers, receivedAt, requestId } = exchange;
+    const request = { method, target: target.raw, headers, body: this.#toBody(exchange), receivedAt };
+    this.#queue.push({ route, requestId, request });
+    this.#working ??= this.#work();
   }
 
   /** Resolves when nothing waits. */
   async idle(): Promise<void> {
-    while (this.#promised > 0 || this.#working !== undefined) await (this.#working ?? this.#parts.pause());
+    await this.#working;
   }
 
-  async #enqueue(route: string, exchange: Exchange): Promise<void> {
-    const { method, target, headers, receivedAt, requestId } = exchange;
-    const body = await this.#toBody(exchange);
-    this.#promised--;
-    this.#queue.push({ route, requestId, request: { method, target: target.raw, headers, body, receivedAt } });
-    this.#working ??= this.#work();
-  }
-
-  /** Only where a gate has read it: a content that nobody asked for is not read for this. */
-  async #toBody({ facts, body }: Exchange): Promise<Buffer | undefined> {
-    if (facts.head === undefined) return undefined;
-    const read = await body.read(0);
+  /** Only what a gate has read: a content that nobody asked for is not read for this. */
+  #toBody({ body: { content } }: Exchange): Buffer | undefined {
     // A copy: the buffer may be a slice of a larger one, which would be kept with it.
-    return Buffer.isBuffer(read) && read.length <= this.#options.maxBody ? Buffer.from(read) : undefined;
+    return Buffer.isBuffer(content) && content.length <= this.#options.maxBody ? Buffer.from(content) : undefined;
   }
 
   #takeToken(route: string): boolean {
@@ -118,6 +108,7 @@ export class Explainer {
   async #work(): Promise<void> {
     for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
       try {
+        await this.#parts.pause();
         await this.#explain(next);
       } catch (thrown) {
         this.#parts.onFailed(next.requestId, thrown);

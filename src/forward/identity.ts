@@ -24,6 +24,11 @@ export function addIdentity(out: string[], { exchange }: Admitted, context: Iden
     for (const name of [...USER_FIELDS, ...more]) out.push(name, text);
   }
   out.push('Sidegate-Request-Id', exchange.requestId);
+  // Nothing vouches for what was let through unverified.
+  if (exchange.facts.observed !== undefined) {
+    out.push('Sidegate-Observed', exchange.facts.observed.code);
+    return;
+  }
   const token = context.signer?.sign(exchange, context.route);
   if (token !== undefined) out.push('Sidegate-Identity', token);
 }

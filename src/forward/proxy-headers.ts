@@ -1,8 +1,8 @@
 /** Writes the header that a destination gets from the forward proxy: the client's, without what is of its hop. */
 import type { Admitted } from '../core/admitted.ts';
-import { toFoldedName } from '../core/headers.ts';
+import { toFoldedName, toNamedByConnection } from '../core/headers.ts';
 import { HOP_BY_HOP } from './managed-names.ts';
-import { addFraming, toNamedByConnection } from './request-headers.ts';
+import { addFraming } from './request-headers.ts';
 
 /** Fields written anew; Expect was answered by us. */
 const REWRITTEN = new Set(['host', 'via', 'content-length', 'expect', 'max-forwards']);

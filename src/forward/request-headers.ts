@@ -1,6 +1,6 @@
 /** Writes the header the app gets: first everything a client must not say is removed, then the gate's own fields are added. */
 import type { Admitted } from '../core/admitted.ts';
-import { type HeaderFields, toFoldedName } from '../core/headers.ts';
+import { type HeaderFields, isPlainOption, toFoldedName, toNamedByConnection } from '../core/headers.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
 import { HOP_BY_HOP, isClaim, isOwn, isProtected } from './managed-names.ts';
 
@@ -19,6 +19,8 @@ export interface HeaderContext extends IdentityContext {
   readonly forwardAuthorization: boolean;
   /** What becomes of the client's certificate; left out: the route asks for none. */
   readonly certificate?: 'forward' | 'hide';
+  /** Lower-cased names of what the route's signature is read from. */
+  readonly signatureHeaders?: readonly string[];
 }
 
 /**
@@ -86,7 +88,7 @@ export class HeaderPolicy {
   }
 }
 
-function decideFate(name: string, { forwardAuthorization, user, certificate }: HeaderContext): Fate {
+function decideFate(name: string, { forwardAuthorization, user, certificate, signatureHeaders = [] }: HeaderContext): Fate {
   const folded = toFoldedName(name);
   if (folded === 'authorization' && !forwardAuthorization) return 'drop';
   // Ours to say here, even where a trusted proxy says it too.
@@ -95,20 +97,8 @@ function decideFate(name: string, { forwardAuthorization, user, certificate }: H
   if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || isOwn(folded)) return 'drop';
   // Another spelling of a managed name: an app may read it as the real thing, and nobody honest writes one.
   if (folded !== name && isProtected(folded)) return 'drop';
+  if (signatureHeaders.some((signed) => signed !== name && toFoldedName(signed) === folded)) return 'drop';
   return isClaim(folded) ? 'drop-unless-trusted' : 'pass';
-}
-
-/** What nearly every client says, or nothing: it names no field but Keep-Alive, which is dropped anyhow. */
-function isPlainOption(line: string): boolean {
-  return line === 'keep-alive' || line === 'close' || line === 'Keep-Alive' || line === '';
-}
-
-/** The fields that Connection names, lower case; undefined where there are none that matter. */
-export function toNamedByConnection(headers: HeaderFields): ReadonlySet<string> | undefined {
-  const first = headers.get('connection');
-  if (first === undefined || (isPlainOption(first) && headers.count('connection') === 1)) return undefined;
-  const tokens = headers.all('connection').flatMap((line) => line.toLowerCase().split(','));
-  return new Set(tokens.map((token) => token.trim()));
 }
 
 /** HTTP/1.0 may lack it, our HTTP/1.1 must not; empty, as the target has no authority (RFC 9110 §7.2). */

@@ -5,7 +5,7 @@ import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
-import { type Refusal, refuse } from '../core/refusal.ts';
+import { type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
 import type { Forwarder } from '../forward/forwarder.ts';
 import type { IdentityContext } from '../forward/identity.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
@@ -16,7 +16,7 @@ import type { Capacity, CapacityResult } from './capacity.ts';
 import { lingerOnClose } from './linger.ts';
 import { type GuardedRoute, runGates } from './pipeline.ts';
 import { type Departure, record } from './record.ts';
-import { writeRefusal, writeSocketRefusal } from './respond.ts';
+import { toStatus, writeRefusal, writeSocketRefusal } from './respond.ts';
 import { type Routable, RouteTable } from './router.ts';
 import { settle } from './settle.ts';
 import { UnderWay } from './under-way.ts';
@@ -29,6 +29,8 @@ export interface HouseRoute extends GuardedRoute, Routable {
   /** Some gate verifies the content, so the head alone cannot be judged. */
   readonly verifiesContent: boolean;
   readonly identity: IdentityContext;
+  /** Where the route's sender goes by other statuses than the catalogue's. */
+  readonly statuses?: ReadonlyMap<RefusalCode, number>;
   readonly metrics: RouteMetrics;
 }
 
@@ -38,7 +40,7 @@ export interface GatehouseParts {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly capacity: Capacity;
-  /** Told of refusals that a route's gates made, after the answer; it neither waits nor throws. */
+  /** Told of what a route refused, or would have, after the answer; it neither waits nor throws. */
   readonly onRefused?: ((route: string, exchange: Exchange, refusal: Refusal) => void) | undefined;
 }
 
@@ -47,6 +49,9 @@ interface Passage {
   readonly refusal?: Refusal;
   readonly outcome?: ForwardOutcome;
 }
+
+/** No failure to prove oneself: the sender holds the key. */
+const PROVEN: ReadonlySet<RefusalCode> = new Set(['duplicate', 'handshake']);
 
 /** The house that all requests go through. */
 export class Gatehouse {
@@ -73,13 +78,13 @@ export class Gatehouse {
   /** Takes one request through; never throws. */
   handle(exchange: Exchange, response: Answer): void {
     const found = this.find(exchange);
-    if ('code' in found) this.#leave({ arrival: exchange, exchange, refusal: found }, this.#unmatched, response, []);
+    if ('code' in found) this.#leave({ arrival: exchange, exchange, refusal: found }, response);
     else void this.#take(found, exchange, response);
   }
 
   /** Answers a request whose head is refused. */
   turnAway(arrival: Arrival, response: Answer, refusal: Refusal): void {
-    this.#leave({ arrival, refusal }, this.#unmatched, response, []);
+    this.#leave({ arrival, refusal }, response);
   }
 
   /** Answers bytes that are no request. */
@@ -104,7 +109,7 @@ export class Gatehouse {
     // Without a place in the house: such a connection lives as long as its client likes.
     if (passage.outcome?.kind === 'upgraded') await passage.outcome.closed;
     try {
-      this.#leave({ arrival: exchange, exchange, route: route.name, ...passage }, route.metrics, response, route.challenges);
+      this.#leave({ arrival: exchange, exchange, route: route.name, ...passage }, response, route);
     } catch (thrown) {
       // Even a failing log must not leave the sender without an answer, nor end the process.
       response.destroy();
@@ -117,11 +122,12 @@ export class Gatehouse {
     try {
       const admitted = await runGates(route, exchange);
       if ('code' in admitted) {
-        // A duplicate is no failure to prove oneself: its sender holds the key.
-        route.metrics.decision(admitted.code === 'duplicate' ? 'allow' : 'deny', admitted.reason);
+        route.metrics.decision(PROVEN.has(admitted.code) ? 'allow' : 'deny', admitted.reason);
         return { refusal: admitted };
       }
-      route.metrics.decision('allow', 'ok');
+      const { observed } = exchange.facts;
+      if (observed === undefined) route.metrics.decision('allow', 'ok');
+      else route.metrics.decision('observe', observed.reason);
       return await this.#admit(route, admitted, response);
     } catch (thrown) {
       // A throw is a refusal, never a pass. What the app saw is unknown, so the claim is left to its lease.
@@ -156,17 +162,31 @@ export class Gatehouse {
     return refuse('overloaded', result);
   }
 
-  #leave(departure: Departure, metrics: RouteMetrics, response: Answer, challenges: readonly string[]): void {
+  #leave(departure: Departure, response: Answer, route?: HouseRoute): void {
     const { arrival, exchange, refusal } = departure;
-    if (refusal !== undefined) {
-      if (refusal.code === 'body_too_large') this.#parts.metrics.limitHit('body_size');
-      const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;
-      if (mustClose) lingerOnClose(response.req.socket, this.#parts.clock);
-      writeRefusal(response, refusal, { requestId: arrival.requestId, challenges, isHead: arrival.method === 'HEAD', mustClose });
+    const metrics = route?.metrics ?? this.#unmatched;
+    if (refusal === undefined) {
+      exchange?.body.free();
+      record(departure, metrics, this.#parts);
+      const observed = exchange?.facts.observed;
+      if (route !== undefined && exchange !== undefined && observed !== undefined)
+        this.#parts.onRefused?.(route.name, exchange, observed);
+      return;
     }
+    if (refusal.code === 'body_too_large') this.#parts.metrics.limitHit('body_size');
+    const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;
+    if (mustClose) lingerOnClose(response.req.socket, this.#parts.clock);
+    const status = toStatus(refusal, route?.statuses);
+    const { requestId, method } = arrival;
+    writeRefusal(response, refusal, {
+      requestId,
+      challenges: route?.challenges ?? [],
+      isHead: method === 'HEAD',
+      mustClose,
+      status,
+    });
     exchange?.body.free();
-    record(departure, metrics, this.#parts);
-    const { route } = departure;
-    if (route !== undefined && exchange !== undefined && refusal !== undefined) this.#parts.onRefused?.(route, exchange, refusal);
+    record({ ...departure, status }, metrics, this.#parts);
+    if (route !== undefined && exchange !== undefined) this.#parts.onRefused?.(route.name, exchange, refusal);
   }
 }

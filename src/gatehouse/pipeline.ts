@@ -1,7 +1,8 @@
 /** Runs a route's gates in order; the first refusal wins, and only who passes all of them is admitted. */
 import { type Admitted, admit } from '../core/admitted.ts';
+import { toErrorText } from '../core/errors.ts';
 import type { Exchange } from '../core/exchange.ts';
-import type { Refusal } from '../core/refusal.ts';
+import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Gate } from '../gates/gate.ts';
 
 /** The part of a route that decides. */
@@ -11,15 +12,26 @@ export interface GuardedRoute {
   readonly gates: readonly Gate[];
   /** Said in so many words: anyone may pass. */
   readonly isOpen: boolean;
+  /** `observe`: judged like any other, but whoever would be refused is let through, and the app is told. */
+  readonly mode: 'enforce' | 'observe';
 }
 
 /** The proof for the forwarder, or the refusal. A throw in a gate comes out as a rejection: the caller refuses then, too. */
 export async function runGates(route: GuardedRoute, exchange: Exchange): Promise<Admitted | Refusal> {
+  if (route.mode === 'observe') return observe(route, exchange);
+  return (await findRefusal(route, exchange)) ?? admitVerified(route, exchange);
+}
+
+async function findRefusal(route: GuardedRoute, exchange: Exchange): Promise<Refusal | undefined> {
   for (const gate of route.gates) {
     const verdict = gate.check(exchange);
     const refusal = verdict instanceof Promise ? await verdict : verdict;
     if (refusal !== undefined) return refusal;
   }
+  return undefined;
+}
+
+function admitVerified(route: GuardedRoute, exchange: Exchange): Admitted {
   const { delivery, user, certificateName } = exchange.facts;
   // The very bytes that were signed.
   if (delivery !== undefined) return admit(exchange, route.name, delivery.body);
@@ -27,4 +39,16 @@ export async function runGates(route: GuardedRoute, exchange: Exchange): Promise
   if (user === undefined && certificateName === undefined && !route.isOpen)
     throw new Error(`no gate of route ${route.name} verified the request`);
   return admit(exchange, route.name, exchange.body.open());
+}
+
+async function observe(route: GuardedRoute, exchange: Exchange): Promise<Admitted | Refusal> {
+  const refusal = await findRefusal(route, exchange).catch((thrown: unknown) =>
+    refuse('internal_error', 'internal_error', toErrorText(thrown)),
+  );
+  if (refusal === undefined) return admitVerified(route, exchange);
+  const { content } = exchange.body;
+  // What could not be read cannot be passed on either.
+  if (content !== undefined && !Buffer.isBuffer(content)) return content;
+  exchange.facts.observed = refusal;
+  return admit(exchange, route.name, content ?? exchange.body.open());
 }

@@ -1,7 +1,7 @@
 /** The one place where a finished request is counted and logged, whichever way it left. */
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
-import { REFUSALS, type Reason, type Refusal, type RefusalLogLevel } from '../core/refusal.ts';
+import { REFUSALS, type Reason, type Refusal, type RefusalCode, type RefusalLogLevel } from '../core/refusal.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
 import type { Logger, RequestLine } from '../observe/logger.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
@@ -14,6 +14,8 @@ export interface Departure {
   /** Absent where no route was found. */
   readonly route?: string;
   readonly refusal?: Refusal;
+  /** What the refusal was answered with, where that is not the catalogue's status. */
+  readonly status?: number;
   readonly outcome?: ForwardOutcome;
 }
 
@@ -42,13 +44,13 @@ export function record(departure: Departure, metrics: RouteMetrics, parts: Recor
 export function recordQuestion(departure: Departure, status: number, metrics: RouteMetrics, parts: RecordParts): void {
   const { arrival, refusal } = departure;
   const durationMs = parts.clock.monotonic() - arrival.startedAt;
-  const result = refusal === undefined ? ALLOWED : toRefused(refusal);
+  const result = refusal === undefined ? toObserved(ALLOWED, departure) : toRefused(refusal);
   metrics.authz({ method: arrival.method, status, reason: result.reason }, durationMs);
   parts.logger.request({ port: 'authz', ...toFacts(departure, durationMs), ...result, status });
 }
 
 function toLine(departure: Departure, durationMs: number): RequestLine {
-  return { ...toFacts(departure, durationMs), ...toResult(departure.refusal, departure.outcome) };
+  return { ...toFacts(departure, durationMs), ...toResult(departure) };
 }
 
 function toFacts(departure: Departure, durationMs: number): Omit<RequestLine, keyof Result> {
@@ -76,18 +78,33 @@ interface Result {
   readonly reason: Reason;
   readonly level: RefusalLogLevel;
   readonly detail?: string;
+  readonly observed?: RefusalCode;
 }
 
 const ALLOWED: Result = { status: 200, code: 'allowed', reason: 'ok', level: 'info' };
 
-function toRefused({ code, reason, detail }: Refusal): Result {
+function toRefused({ code, reason, detail }: Refusal, answered?: number): Result {
   const { status, logLevel } = REFUSALS[code];
-  const result: Result = { status, code, reason, level: logLevel };
+  const result: Result = { status: answered ?? status, code, reason, level: logLevel };
   return detail === undefined ? result : { ...result, detail };
 }
 
-function toResult(refusal: Refusal | undefined, outcome: ForwardOutcome | undefined): Result {
-  if (refusal !== undefined) return toRefused(refusal);
+/** Loud where somebody was let through who had not been, had the route not been told to observe only. */
+function toObserved(result: Result, { exchange }: Departure): Result {
+  const observed = exchange?.facts.observed;
+  if (observed === undefined) return result;
+  const { code, reason, detail } = observed;
+  const level = REFUSALS[code].status < 300 ? 'info' : 'warn';
+  return { ...result, reason, observed: code, level, ...(detail === undefined ? undefined : { detail }) };
+}
+
+function toResult(departure: Departure): Result {
+  const { refusal, status, outcome } = departure;
+  if (refusal !== undefined) return toRefused(refusal, status);
+  return toObserved(toForwarded(outcome), departure);
+}
+
+function toForwarded(outcome: ForwardOutcome | undefined): Result {
   if (outcome?.kind === 'answered' || outcome?.kind === 'upgraded')
     return { status: outcome.status, code: 'forwarded', reason: 'ok', level: 'info' };
   if (outcome?.kind === 'broken') {

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
-import { REFUSALS, type Refusal, type RefusalEntry } from '../core/refusal.ts';
+import { REFUSALS, type Refusal, type RefusalCode, type RefusalEntry } from '../core/refusal.ts';
 import { closeBehindAnswer } from './linger.ts';
 
 /** What a refusal needs beside itself. */
@@ -17,8 +17,16 @@ export interface AnswerContext {
   readonly mustClose: boolean;
   /** Stands in for the catalogue's entry, which the receiver would not understand; a field then tells the code. */
   readonly as?: RefusalEntry;
+  /** Stands in for the catalogue's status alone, as the sender goes by others. */
+  readonly status?: number;
 }
 
+/** The status that a refusal leaves with; `statuses` are those that its sender needs otherwise. */
+export function toStatus({ code, reply }: Refusal, statuses?: ReadonlyMap<RefusalCode, number>): number {
+  return reply?.status ?? statuses?.get(code) ?? REFUSALS[code].status;
+}
+
+const NO_CONTENT = 204;
 /** RFC 9110 §11.6.1 and §11.7.1. */
 const CHALLENGE_FIELDS = new Map([
   [401, 'WWW-Authenticate'],
@@ -34,11 +42,14 @@ const REASON_PHRASES: Readonly<Record<number, string>> = {
 /** Answers through node:http. Nothing happens where a head went out already or the sender is gone. */
 export function writeRefusal(response: Answer, refusal: Refusal, context: AnswerContext): void {
   if (response.headersSent || response.destroyed) return;
-  const entry = context.as ?? REFUSALS[refusal.code];
-  const body = toProblemDetails(refusal, entry, context.requestId);
+  const known = context.as ?? REFUSALS[refusal.code];
+  const { status = known.status } = context;
+  const entry = status === known.status ? known : { ...known, status };
   const head = toHead(refusal, entry, context);
   if (context.as !== undefined) head.push('Sidegate-Refusal', refusal.code);
-  head.push('Content-Length', String(Buffer.byteLength(body)));
+  // RFC 9110 §8.6 and §15.3.5: neither content nor its length.
+  const body = status === NO_CONTENT ? undefined : (refusal.reply?.body ?? toProblemDetails(refusal, entry, context.requestId));
+  if (body !== undefined) head.push('Content-Length', String(Buffer.byteLength(body, 'latin1')));
   // RFC 9112 §9.3: what is left of an unread body would be read as the next request.
   if (entry.close === true || context.mustClose) response.shouldKeepAlive = false;
   response.writeHead(entry.status, undefined, head);
@@ -63,7 +74,10 @@ function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: stri
 }
 
 function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<AnswerContext, 'challenges'>): string[] {
-  const head = ['Content-Type', 'application/problem+json', 'Cache-Control', 'no-store'];
+  const { reply } = refusal;
+  const head = ['Cache-Control', 'no-store'];
+  if (entry.status !== NO_CONTENT) head.unshift('Content-Type', reply?.contentType ?? 'application/problem+json');
+  for (const [name, value] of reply?.headers ?? []) head.push(name, value);
   if (entry.proxyError !== undefined) head.push('Proxy-Status', `sidegate; error=${entry.proxyError}`);
   const field = CHALLENGE_FIELDS.get(entry.status);
   if (field !== undefined) for (const challenge of context.challenges) head.push(field, challenge);

@@ -1,6 +1,7 @@
 /** Are the signature headers well-formed, and is the delivery recent? Judged before the body is read, where a header tells the time. */
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import type { Exchange } from '../core/exchange.ts';
+import { toNamedByConnection } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { Tolerance } from '../schemes/description.ts';
@@ -22,6 +23,10 @@ export function createTimestampGate(scheme: Scheme, options: HeadOptions & Recen
   return {
     name: 'timestamp',
     check(exchange: Exchange): Verdict {
+      const named = toNamedByConnection(exchange.headers);
+      // Behind us it would be gone, and the app would go by what is left (CVE-2022-31813).
+      if (named !== undefined && scheme.headerNames.some((name) => named.has(name)))
+        return refuse('malformed_signature', 'malformed_signature', 'Connection names a header of the signature');
       const head = scheme.readHead(exchange.headers, options);
       if ('code' in head) return head;
       const refusal = head.timestamp === undefined ? undefined : judgeRecency(head.timestamp, exchange.receivedAt, options);

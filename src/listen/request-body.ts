@@ -28,11 +28,16 @@ export class IncomingBody implements RequestBody, BodyInProgress {
   #reserved = 0;
   #settle: ((result: Buffer | Refusal) => void) | undefined;
   #result: Promise<Buffer | Refusal> | undefined;
+  #content: Buffer | Refusal | undefined;
 
   constructor(origin: ContentOrigin, watch: BodyWatch) {
     this.#origin = origin;
     this.#watch = watch;
     this.declaredLength = origin.declaredLength;
+  }
+
+  get content(): Buffer | Refusal | undefined {
+    return this.#content;
   }
 
   get received(): number {
@@ -113,6 +118,7 @@ export class IncomingBody implements RequestBody, BodyInProgress {
     this.#settle = undefined;
     this.#chunks = [];
     this.#watch.remove(this);
+    this.#content = result;
     settle(result);
   }
 }

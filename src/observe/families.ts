@@ -8,6 +8,8 @@ export interface RouteLabels {
   readonly scheme: string;
   readonly keys: readonly string[];
   readonly methods: readonly string[];
+  /** It lets everything through, and only tells what it would have refused. */
+  readonly isObserved?: boolean;
   /** Other proxies may ask about it. */
   readonly authz?: boolean;
 }
@@ -31,11 +33,12 @@ export function createFamilies(registers: Registry[]) {
     }),
     decisions: new CounterFamily({
       name: 'sidegate_auth_decisions_total',
-      help: 'What the gates decided. A duplicate is allowed: its sender proved itself.',
+      help: 'What the gates decided. A duplicate is allowed: its sender proved itself. Observe: let through although it would have been refused.',
       labelNames: ['route', 'scheme', 'decision', 'reason'],
       registers,
     }),
     ...createAuthzFamilies(registers),
+    ...createExplainFamilies(registers),
     upstreamErrors: new Counter({
       name: 'sidegate_upstream_errors_total',
       help: 'Exchanges with the app that failed.',
@@ -76,10 +79,10 @@ export function createFamilies(registers: Registry[]) {
       labelNames: ['route', 'key'],
       registers,
     }),
-    explained: new CounterFamily({
-      name: 'sidegate_explained_total',
-      help: 'Why signatures were refused, as far as an analysis could tell; `skipped`: there was none.',
-      labelNames: ['route', 'cause'],
+    observed: new Gauge({
+      name: 'sidegate_route_observed',
+      help: '1 while the route lets everything through and only tells what it would have refused (mode: observe).',
+      labelNames: route,
       registers,
     }),
     ready: new Gauge({
@@ -105,6 +108,18 @@ function createAuthzFamilies(registers: Registry[]) {
       help: 'From the head of a question to the end of the answer.',
       labelNames: ['route'],
       buckets: HTTP_BUCKETS,
+      registers,
+    }),
+  };
+}
+
+/** The same for what is found out about refusals. */
+function createExplainFamilies(registers: Registry[]) {
+  return {
+    explained: new CounterFamily({
+      name: 'sidegate_explained_total',
+      help: 'Why signatures were refused, as far as an analysis could tell; `skipped`: there was none.',
+      labelNames: ['route', 'cause'],
       registers,
     }),
   };

@@ -15,6 +15,8 @@ export interface RequestLine {
   readonly code: RefusalCode | 'forwarded' | 'allowed';
   readonly reason: Reason;
   readonly level: RefusalLogLevel;
+  /** What it would have been refused with, had its route not been told to observe only. */
+  readonly observed?: RefusalCode;
   /** Name of the key that verified. */
   readonly key?: string;
   /** Only once it is verified. */
@@ -36,6 +38,7 @@ export type LogEvent =
   | 'config_warning'
   | 'config_reloaded'
   | 'config_reload_failed'
+  | 'route_observed'
   | 'secret_reloaded'
   | 'secret_unavailable'
   | 'users_reloaded'

@@ -12,13 +12,16 @@ export interface AuthzAnswer {
   readonly reason: Reason;
 }
 
+/** `observe`: would have been a `deny`, or a duplicate, had the route not been told to let everything through. */
+export type Decision = 'allow' | 'deny' | 'observe';
+
 /** What is counted of a route's requests. */
 export interface RouteMetrics {
   /** One finished request. */
   request(method: string, status: number, duration: Milliseconds): void;
   /** One question of the forward-auth endpoint, answered. */
   authz(answer: AuthzAnswer, duration: Milliseconds): void;
-  decision(decision: 'allow' | 'deny', reason: Reason): void;
+  decision(decision: Decision, reason: Reason): void;
   /** Time spent with the app, and the rest of the request's time, which is our own. */
   upstream(upstream: Milliseconds, overhead: Milliseconds): void;
   upstreamError(kind: UpstreamErrorLabel): void;
@@ -32,7 +35,7 @@ export interface RouteMetrics {
 }
 
 /** The decisions that alerts divide by: shown as 0 from the start. */
-const ALERTED: readonly (readonly ['allow' | 'deny', Reason])[] = [
+const ALERTED: readonly (readonly [Decision, Reason])[] = [
   ['allow', 'ok'],
   ['allow', 'duplicate'],
   ['deny', 'bad_signature'],
@@ -73,6 +76,7 @@ export class RouteSeries implements RouteMetrics {
     for (const kind of UPSTREAM_ERRORS) this.#families.upstreamErrors.inc({ route: this.#route, kind }, 0);
     for (const key of labels.keys) this.#toKey(key);
     this.ready(true);
+    this.#families.observed.set({ route: this.#route }, labels.isObserved === true ? 1 : 0);
   }
 
   /** Drops the series of keys that are not in `kept`. */
@@ -86,15 +90,26 @@ export class RouteSeries implements RouteMetrics {
 
   /** Drops all series of the route. */
   remove(): void {
-    const { requests, authzRequests, authzDuration, decisions, upstreamErrors, duration, upstream, overhead, skew, ready } =
-      this.#families;
+    const {
+      requests,
+      authzRequests,
+      authzDuration,
+      decisions,
+      upstreamErrors,
+      duration,
+      upstream,
+      overhead,
+      skew,
+      ready,
+      observed,
+    } = this.#families;
     const route = this.#route;
     for (const id of this.#requests.keys()) requests.remove(route, ...id.split(' '));
     for (const id of this.#authz.keys()) authzRequests.remove(route, ...id.split(' '));
     for (const id of this.#decisions.keys()) decisions.remove(route, this.#scheme, ...id.split(' '));
     for (const kind of UPSTREAM_ERRORS) upstreamErrors.remove(route, kind);
     for (const cause of this.#explained.keys()) this.#families.explained.remove(route, cause);
-    for (const family of [duration, authzDuration, upstream, overhead, skew, ready]) family.remove(route);
+    for (const family of [duration, authzDuration, upstream, overhead, skew, ready, observed]) family.remove(route);
     this.forgetKeys([]);
   }
 
@@ -108,7 +123,7 @@ export class RouteSeries implements RouteMetrics {
     this.#families.authzDuration.series(this.#route).observe(duration / 1000);
   }
 
-  decision(decision: 'allow' | 'deny', reason: Reason): void {
+  decision(decision: Decision, reason: Reason): void {
     this.#toDecision(decision, reason).add();
   }
 
@@ -143,7 +158,7 @@ export class RouteSeries implements RouteMetrics {
     );
   }
 
-  #toDecision(decision: 'allow' | 'deny', reason: Reason): Tally {
+  #toDecision(decision: Decision, reason: Reason): Tally {
     return toSeries(this.#decisions, `${decision} ${reason}`, (id) =>
       this.#families.decisions.series(this.#route, this.#scheme, ...id.split(' ')),
     );

@@ -146,3 +146,17 @@ describe('a sender that signs nothing', () => {
     await expect(startGate({ routes: [tokenRoute({})] })).rejects.toThrow(/bearer has no id to tell repeats by/);
   });
 });
+
+test('no field under another spelling, and no Connection option, can come between the gate and the app', async () => {
+  const gate = await start('memory');
+  const body = toBody();
+  const signature = `sha256=${createHmac('sha256', SECRET).update(body).digest('hex')}`;
+  const signed = { 'Content-Type': 'application/json', 'X-GitHub-Delivery': 'a', 'X-Hub-Signature-256': signature };
+  const named = { ...signed, Connection: 'close, X-GitHub-Delivery' };
+  expect(await send(gate.port, { path: '/hooks/billing', headers: named, body })).toMatchObject({ code: 'malformed_signature' });
+  const spelled = { ...signed, X_GitHub_Delivery: 'b', 'X-Hub_Signature-256': 'sha256=00' };
+  expect((await send(gate.port, { path: '/hooks/billing', headers: spelled, body })).text).toBe('handled');
+  const { headers = {} } = app.received[0] ?? {};
+  expect(Object.keys(headers).filter((name) => /github|hub/i.test(name))).toEqual(['x-github-delivery', 'x-hub-signature-256']);
+  await gate.stop();
+});

@@ -69,6 +69,7 @@ beforeEach(async () => {
         gates,
         challenges: ['C'],
         isOpen: false,
+        mode: 'enforce',
         forwarder,
         verifiesContent: false,
         identity: { route: 'a' },
