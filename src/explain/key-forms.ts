@@ -90,7 +90,7 @@ function* toAllReadings(text: string): Generator<Reading> {
 
 const PREFIX = /^wh(?:sec|sk)_/;
 /** Whitespace, quotes and a byte order mark (latin1). */
-const WRAPPING = /^(?:ï»¿)?[\s"'`]+|^ï»¿|[\s"'`]+$/g;
+const WRAPPING = /^(?:ï»¿)?[ \t\r\n"'`]+|^ï»¿|[ \t\r\n"'`]+$/g;
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const HEX = /^(?:[0-9A-Fa-f]{2})+$/;
 
