@@ -10,8 +10,23 @@ import type { Meter } from './meter.ts';
 import { type Reading, toReadings } from './readings.ts';
 import type { Explanation, Finding, Suspect } from './suspect.ts';
 
-/** Three changes at once happen to nobody who has not lost the thread already. */
-const MOST_CHANGES = 2;
+/** What is changed in a combination. */
+interface Shape {
+  readonly reading: boolean;
+  readonly key: boolean;
+  readonly body: boolean;
+}
+
+/** The likely first, and those of the content last, as its forms cost most. Three changes at once would prove little to anybody. */
+const SHAPES: readonly Shape[] = [
+  { reading: false, key: false, body: false },
+  { reading: false, key: true, body: false },
+  { reading: true, key: false, body: false },
+  { reading: false, key: false, body: true },
+  { reading: true, key: true, body: false },
+  { reading: false, key: true, body: true },
+  { reading: true, key: false, body: true },
+];
 /** Of an assembled head, and the fixed cost of a MAC. */
 const CANDIDATE_BYTES = 128;
 
@@ -47,7 +62,7 @@ function toTimes(suspect: Suspect, head: SignedHead | Refusal): Finding[] {
   return 'problem' in identity || identity.timestamp === undefined ? [] : toTimeHints(suspect, identity.timestamp);
 }
 
-/** Tries all combinations of at most two changes, those with fewer first. */
+/** Tries all combinations of at most two changes, in the order of SHAPES. */
 function* search(suspect: Suspect, body: Buffer, meter: Meter): Generator<void, Match | undefined> {
   const asReceived: BodyForm = { cause: undefined, text: '', bytes: body };
   const forms: Forms = {
@@ -55,8 +70,8 @@ function* search(suspect: Suspect, body: Buffer, meter: Meter): Generator<void, 
     bodies: new List(asReceived, toBodyForms(body, meter)),
     keys: new List<KeyForm>(undefined, toKeyForms(suspect)),
   };
-  for (let changes = 0; changes <= MOST_CHANGES; changes++) {
-    for (const candidate of combine(forms, changes)) {
+  for (const shape of SHAPES) {
+    for (const candidate of combine(forms, shape)) {
       const keys = candidate.key.toKeys(candidate.reading.scheme);
       if (keys.length === 0) continue;
       if (!meter.takeCandidate(keys.length * (candidate.body.bytes.length + CANDIDATE_BYTES))) return undefined;
@@ -73,21 +88,13 @@ interface Forms {
   readonly keys: List<KeyForm>;
 }
 
-/** All combinations with so many changes exactly. */
-function* combine({ readings, bodies, keys }: Forms, changes: number): Generator<Match> {
-  for (const reading of readings.all(changes)) {
-    const left = changes - toCount(reading);
+/** All combinations with the changes of one shape. */
+function* combine({ readings, bodies, keys }: Forms, shape: Shape): Generator<Match> {
+  for (const reading of readings.all(shape.reading)) {
     // A token says nothing of the content.
-    const signsContent = reading.scheme.description.signed.length > 0;
-    for (const body of bodies.all(signsContent ? left : 0)) {
-      const wanted = left - toCount(body);
-      for (const key of keys.all(wanted)) if (toCount(key) === wanted) yield { reading, body, key };
-    }
+    if (shape.body && reading.scheme.description.signed.length === 0) continue;
+    for (const body of bodies.all(shape.body)) for (const key of keys.all(shape.key)) yield { reading, body, key };
   }
-}
-
-function toCount({ cause }: { readonly cause: unknown }): number {
-  return cause === undefined ? 0 : 1;
 }
 
 function isMatch({ request: { method } }: Suspect, { reading, body: { bytes } }: Match, keys: readonly VerifyKey[]): boolean {

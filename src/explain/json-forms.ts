@@ -1,6 +1,6 @@
 /** The ways in which serialisers write one JSON content. */
 import { isUtf8 } from 'node:buffer';
-import { type JsonStyle, toTokens, writeJson } from './json-tokens.ts';
+import { type JsonStyle, type Token, toTokens, writeJson } from './json-tokens.ts';
 
 /** One way of writing it. */
 export interface JsonForm {
@@ -11,12 +11,13 @@ export interface JsonForm {
 
 interface Spacing {
   readonly text: string;
-  readonly style: Omit<JsonStyle, 'string'>;
+  readonly style: JsonStyle;
 }
 
 interface Escaping {
   readonly text: string;
-  readonly string: JsonStyle['string'];
+  /** Of one string as it is written, quotes included. */
+  readonly string: (literal: Token) => Token;
 }
 
 const SPACINGS: readonly Spacing[] = [
@@ -27,9 +28,9 @@ const SPACINGS: readonly Spacing[] = [
   { text: 'indented by tabs', style: { item: ',', colon: ': ', indent: '\t' } },
 ];
 
-const minimal = (literal: string): string => JSON.stringify(JSON.parse(literal));
-const ascii = (literal: string): string => minimal(literal).replace(/[\u007f-\uffff]/g, toEscape);
-const slashes = (literal: string): string => literal.replaceAll('/', '\\/');
+const minimal = (literal: Token): Token => (literal.includes('\\') ? JSON.stringify(JSON.parse(literal)) : literal);
+const ascii = (literal: Token): Token => minimal(literal).replace(/[\u007f-\uffff]/g, toEscape);
+const slashes = (literal: Token): Token => literal.replaceAll('/', '\\/');
 
 const AS_IS: Escaping = { text: '', string: (literal) => literal };
 const ESCAPINGS: readonly Escaping[] = [
@@ -56,15 +57,15 @@ export function* toJsonForms(body: Buffer): Generator<JsonForm> {
   const tokens = toTokens(body.toString('utf8').replace(/^\uFEFF/, ''));
   if (tokens === undefined) return;
   const longest = 1_024 + body.length * MOST_GROWTH;
+  const seen: (readonly Token[])[] = [];
   for (const { text: escapes, string } of [AS_IS, ...ESCAPINGS]) {
-    const cause = escapes === '' ? 'body_reserialised' : 'body_escapes';
+    const escaped = tokens.map((token) => (token.startsWith('"') ? string(token) : token));
+    // Most contents have nothing to escape: the forms would be the same ones again.
+    if (seen.some((known) => known.every((token, i) => token === escaped[i]))) continue;
+    seen.push(escaped);
     for (const spacing of SPACINGS) {
-      const written = writeJson(tokens, { ...spacing.style, string }, longest);
-      if (written === undefined) continue;
-      const text = `over JSON ${spacing.text}${escapes === '' ? '' : `, ${escapes}`}`;
-      yield { cause, text, bytes: Buffer.from(written) };
-      // Encoders of streams, and pretty-printers, end the line.
-      yield { cause, text: `${text}, with a line end after it`, bytes: Buffer.from(`${written}\n`) };
+      const written = writeJson(escaped, spacing.style, longest);
+      if (written !== undefined) yield* toForms(written, spacing.text, escapes);
     }
   }
   const inner = toInnerText(tokens);
@@ -74,6 +75,14 @@ export function* toJsonForms(body: Buffer): Generator<JsonForm> {
       text: 'over what is in the JSON string that arrives, as it is JSON of JSON',
       bytes: inner,
     };
+}
+
+function* toForms(written: string, spacing: string, escapes: string): Generator<JsonForm> {
+  const cause = escapes === '' ? 'body_reserialised' : 'body_escapes';
+  const text = `over JSON ${spacing}${escapes === '' ? '' : `, ${escapes}`}`;
+  yield { cause, text, bytes: Buffer.from(written) };
+  // Encoders of streams, and pretty-printers, end the line.
+  yield { cause, text: `${text}, with a line end after it`, bytes: Buffer.from(`${written}\n`) };
 }
 
 function toInnerText(tokens: readonly string[]): Buffer | undefined {

@@ -9,7 +9,6 @@ export interface JsonStyle {
   readonly colon: string;
   /** Of one level; undefined: all on one line. */
   readonly indent?: string;
-  readonly string: (literal: string) => string;
 }
 
 const TOKEN = /[\t\n\r ]*([[\]{},:]|"[^"\\]*(?:\\.[^"\\]*)*"|[-0-9.eE+]+|true|false|null)/y;
@@ -56,8 +55,7 @@ function toGap(before: Token, token: Token, { indent }: JsonStyle, depth: number
   return indent !== undefined && isBroken ? `\n${indent.repeat(depth)}` : '';
 }
 
-function toText(token: Token, style: JsonStyle): string {
-  if (token === ',') return style.item;
-  if (token === ':') return style.colon;
-  return token.startsWith('"') ? style.string(token) : token;
+function toText(token: Token, { item, colon }: JsonStyle): string {
+  if (token === ',') return item;
+  return token === ':' ? colon : token;
 }

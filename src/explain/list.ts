@@ -11,12 +11,12 @@ export class List<T extends { readonly cause: unknown }> {
     this.#source = source;
   }
 
-  /** All where `changes` allows one, or else the unchanged only. */
-  *all(changes: number): Generator<T> {
+  /** The changed ones, or the unchanged. */
+  *all(isChanged: boolean): Generator<T> {
     for (let i = 0; ; i++) {
       const form = this.#at(i);
-      if (form === undefined || (changes < 1 && form.cause !== undefined)) return;
-      yield form;
+      if (form === undefined || (!isChanged && form.cause !== undefined)) return;
+      if (isChanged === (form.cause !== undefined)) yield form;
     }
   }
 

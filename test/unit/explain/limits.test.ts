@@ -181,6 +181,18 @@ describe('the budget', () => {
     expect(meter.isExceeded).toBe(false);
   });
 
+  test('is enough to find what a proxy did to a content as large as is kept', () => {
+    const value = { list: Array.from({ length: 6_000 }, (_, i) => ({ id: i, text: `é/${i}/${'y'.repeat(20)}` })) };
+    const body = Buffer.from(JSON.stringify(value));
+    expect(body.length).toBeGreaterThan(256_000);
+    const secret = 'a secret of mine';
+    for (const indent of [undefined, 2, '\t']) {
+      const signed = Buffer.from(indent === undefined ? `${body}\n` : JSON.stringify(value, null, indent));
+      const suspect = toSuspect('github', github(Buffer.from(secret), signed), body, [toKey(secret)]);
+      expect(explainNow(suspect, new Meter(USUAL_BUDGET)).isProven).toBe(true);
+    }
+  });
+
   test('is not used up by contents that are made to blow up', () => {
     for (const body of [
       Buffer.from('['.repeat(50_000) + ']'.repeat(50_000)),
