@@ -5,22 +5,18 @@ import { toErrorText } from '../core/errors.ts';
 import { type Explained, Explainer, type SuspectContext } from '../explain/explainer.ts';
 import { type SuspectKey, toSuspectKey } from '../explain/suspect.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
+import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { PRESETS } from '../schemes/catalogue.ts';
 import { compileScheme } from '../schemes/compile.ts';
-
-/** Keeps explanations beside the verdicts that they belong to. */
-export interface ExplanationBook {
-  explain(requestId: string, lines: readonly string[]): unknown;
-}
 
 /** What it stands on. */
 export interface ExplainParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
-  readonly journal?: ExplanationBook;
+  readonly journal: Journal;
   /** What serves now. */
   readonly current: () => { readonly config: Config; readonly rings: ReadonlyMap<string, KeyRing> };
 }
@@ -65,5 +61,5 @@ function tell({ route, requestId, findings, isProven }: Explained, { logger, met
   const fields = { requestId, route, causes, text: texts.join('; '), mend: mends.join('; ') };
   if (isProven) logger.warn('signature_explained', fields);
   else logger.info('signature_explained', fields);
-  journal?.explain(requestId, [...texts, ...mends.map((mend) => `to mend it: ${mend}`)]);
+  journal.explain(requestId, [...texts, ...mends.map((mend) => `to mend it: ${mend}`)]);
 }

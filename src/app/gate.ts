@@ -1,38 +1,39 @@
 /** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
 import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
-import { AdminServer } from '../admin/server.ts';
+import { AdminAccess } from '../admin/access.ts';
+import type { AdminServer } from '../admin/server.ts';
 import { realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
-import { toTlsFiles } from '../config/tls-files.ts';
 import { type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer, Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { IdentitySigner } from '../forward/identity-token.ts';
 import { Capacity } from '../gatehouse/capacity.ts';
 import { Gatehouse } from '../gatehouse/gatehouse.ts';
-import { WaitingRoom } from '../gates/dedup.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
+import { WaitingRoom } from '../gates/waiting-room.ts';
 import { ListenServer } from '../listen/server.ts';
+import { Journal } from '../observe/journal.ts';
+import { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import { RemoteCertificates } from '../remote/certificates.ts';
 import { createHttpsGet, type Detour } from '../remote/https-get.ts';
-import type { SeenIds } from '../store/seen-ids.ts';
 import type { Resolve } from '../tunnel/dial.ts';
+import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { prepare, type Ready } from './check.ts';
 import { createExplainer } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
-import { toIdentityFiles } from './identity.ts';
-import { type KeysRead, toSecretFiles } from './keys.ts';
+import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toProxyLabels } from './proxy.ts';
 import { Realms } from './realms.ts';
-import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
+import { type ReloadParts, reloadFiles, type TlsPort, toFiles } from './reload-files.ts';
 import { buildRoute, type RouteParts, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
-import { openStore } from './store.ts';
+import { type OpenStore, openStore } from './store.ts';
 import { Upstreams } from './upstreams.ts';
 
 /** What a gate runs in. */
@@ -62,12 +63,13 @@ const OBSERVED = 'this route lets everything through, and only tells what it wou
 export class Gate {
   readonly #surroundings: GateSurroundings;
   readonly #metrics: Metrics;
-  readonly #store: SeenIds;
+  readonly #store: OpenStore;
   readonly #settlements: Settlements;
   readonly #capacity: Capacity;
   readonly #gatehouse: Gatehouse;
   readonly #listen: ListenServer;
   readonly #admin: AdminServer;
+  readonly #adminAccess: AdminAccess;
   readonly #upstreams: Upstreams;
   readonly #realms: Realms;
   readonly #signer: IdentitySigner;
@@ -83,24 +85,22 @@ export class Gate {
 
   constructor(ready: Ready, surroundings: GateSurroundings) {
     const { clock, logger, version } = surroundings;
-    const { limits, listen, admin } = ready.loaded.config;
+    const { limits, listen, admin, journal } = ready.loaded.config;
     this.#surroundings = surroundings;
     this.#ready = ready;
     this.#metrics = createMetrics({ version, processMetrics: true });
-    const store = openStore(ready.store, clock, {
+    this.#store = openStore(ready.store, clock, {
       onUp: () => this.#onStore(true),
       onDown: (message) => this.#onStore(false, message),
       onWarning: (message) => logger.warn('store_warning', { message }),
     });
-    this.#store = store.seenIds;
-    this.#settlements = new Settlements(this.#store, clock, {
-      onOutcome: (outcome) => this.#metrics.dedup(outcome),
+    this.#settlements = new Settlements(this.#store.seenIds, clock, {
+      onOutcome: (outcome, settled) => ('leave' in settled ? this.#metrics.order(outcome) : this.#metrics.dedup(outcome)),
       onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
     });
     this.#capacity = new Capacity(limits, clock, { onInFlight: this.#metrics.inFlight, onQueued: this.#metrics.queued });
-    const told = { clock, logger, metrics: this.#metrics };
-    const current = () => ({ config: this.#ready.loaded.config, rings: this.#rings });
-    const onRefused = createExplainer(ready.loaded.config, { ...told, current });
+    const told = { clock, logger, journal: new Journal(journal.size), metrics: this.#metrics };
+    const onRefused = createExplainer(ready.loaded.config, { ...told, current: () => this.#toReloadParts() });
     this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity, onRefused });
     const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
     this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
@@ -109,12 +109,14 @@ export class Gate {
     this.#routeParts = {
       clock,
       metrics: this.#metrics,
-      store: this.#store,
+      store: this.#store.seenIds,
+      versions: this.#store.versions,
       settlements: this.#settlements,
       waitingRoom: new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters')),
       realms: this.#realms,
-      attempts: store.attempts,
+      attempts: this.#store.attempts,
       signer: this.#signer,
+      keyEvidence: new KeyEvidence(clock, logger),
       certificates: new RemoteCertificates(createHttpsGet(clock, surroundings.detour), clock),
     };
     const tls = toContexts(ready.tls);
@@ -130,16 +132,20 @@ export class Gate {
     this.#sidePorts = buildSidePorts(ready, {
       ...told,
       realms: this.#realms,
-      attempts: store.attempts,
+      attempts: this.#store.attempts,
       gatehouse: this.#gatehouse,
       resolve: surroundings.resolve,
     });
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
     this.#metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
     this.#upstreams = new Upstreams(clock, limits.maxInFlight);
-    this.#admin = new AdminServer({
-      address: admin.address,
-      metrics: this.#metrics,
+    this.#adminAccess = new AdminAccess(ready.adminToken.token);
+    this.#admin = buildAdmin(admin, {
+      ...told,
+      keyEvidence: this.#routeParts.keyEvidence,
+      store: this.#store.seenIds,
+      access: this.#adminAccess,
+      routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
       toKeySet: () => this.#signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
     });
@@ -221,6 +227,7 @@ export class Gate {
     this.#realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     this.#signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
     const rings = new Map<string, KeyRing>();
+    this.#routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
     const routes = config.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
       rings.set(route.name, ring);
@@ -260,22 +267,10 @@ export class Gate {
   async #rewatch(): Promise<void> {
     const { file, clock, logger } = this.#surroundings;
     this.#watch?.close();
-    const { routes, listen, proxy, authz, identity } = this.#ready.loaded.config;
-    const users = this.#ready.realms.flatMap(({ files }) => files);
-    this.#watch = await watchFiles(
-      [
-        file,
-        ...routes.flatMap(toSecretFiles),
-        ...users,
-        ...toIdentityFiles(identity),
-        ...[listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls)),
-      ],
-      clock,
-      {
-        onChange: (changed) => void this.#onFiles(changed),
-        onTrouble: (message) => logger.warn('watch_failed', { message }),
-      },
-    );
+    this.#watch = await watchFiles([file, ...toFiles(this.#ready)], clock, {
+      onChange: (changed) => void this.#onFiles(changed),
+      onTrouble: (message) => logger.warn('watch_failed', { message }),
+    });
   }
 
   #toReloadParts(): ReloadParts {
@@ -286,6 +281,8 @@ export class Gate {
       logger,
       metrics: this.#metrics,
       rings: this.#rings,
+      keyEvidence: this.#routeParts.keyEvidence,
+      adminAccess: this.#adminAccess,
       realms: this.#realms,
       signer: this.#signer,
       ports: this.#tlsPorts,

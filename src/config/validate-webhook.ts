@@ -1,14 +1,20 @@
 /** The rules of a webhook route, and the warnings about choices that weaken it. */
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
-import type { DedupConfig, RouteConfig, WebhookConfig } from './config.ts';
+import type { DedupConfig, KeyConfig, OrderConfig, RouteConfig, WebhookConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
+import { checkHandshake } from './validate-handshake.ts';
 import { checkScheme } from './validate-scheme.ts';
 
-const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
+/** How long senders go on with retries; a few do so longer. */
+export const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
 
 /** Everything wrong or risky in a route's webhook section. */
 export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Rating[] {
-  const found = [...checkScheme(webhook, route, path), ...checkKeys(webhook, [...path, 'keys'], now)];
+  const found = [
+    ...checkScheme(webhook, route, path),
+    ...checkKeys(webhook, [...path, 'keys'], now),
+    ...checkHandshake(webhook, [...path, 'handshake']),
+  ];
   if (webhook.dedup === 'off') {
     found.push(
       warning(
@@ -20,6 +26,7 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
   } else {
     found.push(...checkDedup(webhook.dedup, webhook, route, [...path, 'dedup']));
   }
+  if (webhook.order !== undefined) found.push(...checkOrder(webhook.order, route, [...path, 'order']));
   const { description } = webhook;
   const unsigned = 'the signature does not cover it, so whoever holds one genuine delivery can vary it';
   if (webhook.allowQuery && !description.signed.includes('url'))
@@ -56,12 +63,14 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConf
       ),
     );
   }
-  if (dedup.lease <= route.timeout + route.connectTimeout) {
+  // The claim holds while the event waits for its place, too.
+  const waitsForPlace = webhook.order?.waitAtMost ?? 0;
+  if (dedup.lease <= route.timeout + route.connectTimeout + waitsForPlace) {
     found.push(
       error(
         [...path, 'lease'],
         'the lease ends while the app may still be at work, so a retry would overlap it',
-        'above timeout + connectTimeout',
+        webhook.order === undefined ? 'above timeout + connectTimeout' : 'above timeout + connectTimeout + order.waitAtMost',
       ),
     );
   }
@@ -78,6 +87,47 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConf
   return found;
 }
 
+function checkOrder(order: OrderConfig, route: RouteConfig, path: Path): Rating[] {
+  const found: Rating[] = [];
+  const { retention, lease, waitAtMost, onStoreError } = order;
+  if (lease <= route.timeout + route.connectTimeout) {
+    found.push(
+      error(
+        [...path, 'lease'],
+        'the lease ends while the app may still be at work, so another event of the resource would overlap it',
+        'above timeout + connectTimeout',
+      ),
+    );
+  }
+  if (waitAtMost >= lease) found.push(warning([...path, 'waitAtMost'], 'waiting outlasts the lease'));
+  if (retention <= lease) {
+    found.push(
+      error(
+        [...path, 'retention'],
+        'the newest version is forgotten while an older event may still wait for its place',
+        'above lease; senders may retry for three days',
+      ),
+    );
+  } else if (retention < SENDER_RETRY_HORIZON_MS) {
+    found.push(
+      warning(
+        [...path, 'retention'],
+        'senders may retry for three days; an older event that comes after the retention reaches the app',
+        'retention: 3d',
+      ),
+    );
+  }
+  if (onStoreError === 'forward')
+    found.push(
+      warning(
+        [...path, 'onStoreError'],
+        'while the store is down, older events reach the app after newer ones',
+        'refuse answers 503, and the sender comes again',
+      ),
+    );
+  return found;
+}
+
 function checkKeys({ keys, description }: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
   const found: Rating[] = [];
   const hasSignature = description.signature !== undefined;
@@ -85,12 +135,29 @@ function checkKeys({ keys, description }: WebhookConfig, path: Path, now: EpochM
   if (!hasSignature && keys.length > 0)
     found.push(error(path, `${description.name} has no signature that a key could check`, 'leave keys out'));
   const seen = new Set<string>();
+  const isAhead = ({ notBefore }: KeyConfig): boolean => notBefore !== undefined && now < notBefore;
+  const isOver = ({ notAfter }: KeyConfig): boolean => notAfter !== undefined && notAfter <= now;
   for (const [index, key] of keys.entries()) {
     if (seen.has(key.name))
       found.push(error([...path, index, 'name'], `two keys are named ${key.name}`, 'names tell them apart in logs and metrics'));
     seen.add(key.name);
-    if (key.notAfter !== undefined && key.notAfter <= now)
-      found.push(warning([...path, index, 'notAfter'], 'the key has expired', 'remove it'));
+    if (isOver(key)) found.push(warning([...path, index, 'notAfter'], 'the key has expired', 'remove it'));
+    if (key.notBefore !== undefined && key.notAfter !== undefined && key.notAfter <= key.notBefore)
+      found.push(
+        error(
+          [...path, index, 'notBefore'],
+          'the key ends before it begins, so it is never accepted',
+          'notBefore below notAfter',
+        ),
+      );
   }
+  if (keys.some(isAhead) && keys.every((key) => isAhead(key) || isOver(key)))
+    found.push(
+      warning(
+        path,
+        'no key is accepted yet, so each delivery gets 503',
+        'give the key that the sender signs with now, or an earlier notBefore',
+      ),
+    );
   return found;
 }

@@ -3,7 +3,9 @@ import { z } from 'zod';
 import { toTopicRegion } from '../schemes/aws-sns.ts';
 import { findPreset, PRESETS } from '../schemes/catalogue.ts';
 import type { SchemeDescription, Tolerance } from '../schemes/description.ts';
+import { handshake, resolveHandshake } from './handshake-schema.ts';
 import { webhookKey } from './key-schema.ts';
+import { order } from './order-schema.ts';
 import { duration, publicUrl, size } from './scalars.ts';
 import { customScheme, idSource } from './scheme-schema.ts';
 
@@ -88,6 +90,7 @@ const written = z.strictObject({
     .min(1)
     .optional()
     .describe('Media types that are taken. Left out: those that the sender sends.'),
+  handshake,
   envelope: z
     .strictObject({
       requireMatchingId: z
@@ -102,6 +105,11 @@ const written = z.strictObject({
     })
     .prefault({})
     .describe('Let each event through once; `off` forwards repeats.'),
+  order: order
+    .optional()
+    .describe(
+      'Keep events that are older than one handled already from the app, by resource. Left out: events pass as they come.',
+    ),
   allowQuery: z
     .boolean()
     .default(false)
@@ -137,8 +145,14 @@ export const webhook = written.transform((values, context) => {
       path: ['tolerance'],
       message: `${base.name} signs no time, so nothing can be too old; repeats are found for as long as dedup.retention says`,
     });
+  const shake = resolveHandshake(rest.handshake, base);
+  if (shake !== undefined && 'problem' in shake) {
+    context.addIssue({ code: 'custom', path: ['handshake'], message: shake.problem });
+    return z.NEVER;
+  }
   return {
     ...rest,
+    handshake: shake,
     description,
     tolerance: base.timestamp === undefined ? undefined : (tolerance ?? base.tolerance),
     contentTypes: contentTypes ?? base.contentTypes,

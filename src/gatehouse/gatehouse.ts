@@ -9,6 +9,7 @@ import { type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
 import type { Forwarder } from '../forward/forwarder.ts';
 import type { IdentityContext } from '../forward/identity.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
+import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
@@ -18,7 +19,7 @@ import { type GuardedRoute, runGates } from './pipeline.ts';
 import { type Departure, record } from './record.ts';
 import { toStatus, writeRefusal, writeSocketRefusal } from './respond.ts';
 import { type Routable, RouteTable } from './router.ts';
-import { settle } from './settle.ts';
+import { settle, settleRefused } from './settle.ts';
 import { UnderWay } from './under-way.ts';
 
 /** A route, compiled and ready. */
@@ -38,6 +39,7 @@ export interface HouseRoute extends GuardedRoute, Routable {
 export interface GatehouseParts {
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly journal: Journal;
   readonly metrics: Metrics;
   readonly capacity: Capacity;
   /** Told of what a route refused, or would have, after the answer; it neither waits nor throws. */
@@ -51,7 +53,7 @@ interface Passage {
 }
 
 /** No failure to prove oneself: the sender holds the key. */
-const PROVEN: ReadonlySet<RefusalCode> = new Set(['duplicate', 'handshake']);
+const PROVEN: ReadonlySet<RefusalCode> = new Set(['duplicate', 'stale', 'handshake']);
 
 /** The house that all requests go through. */
 export class Gatehouse {
@@ -122,6 +124,7 @@ export class Gatehouse {
     try {
       const admitted = await runGates(route, exchange);
       if ('code' in admitted) {
+        settleRefused(exchange.facts.claim, admitted);
         route.metrics.decision(PROVEN.has(admitted.code) ? 'allow' : 'deny', admitted.reason);
         return { refusal: admitted };
       }

@@ -3,7 +3,8 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
-import { REFUSALS, type Refusal, type RefusalCode, type RefusalEntry } from '../core/refusal.ts';
+import { REFUSALS, type Refusal, type RefusalCode } from '../core/refusal.ts';
+import type { RefusalEntry } from '../core/refusal-entry.ts';
 import { closeBehindAnswer } from './linger.ts';
 
 /** What a refusal needs beside itself. */
@@ -26,12 +27,12 @@ export function toStatus({ code, reply }: Refusal, statuses?: ReadonlyMap<Refusa
   return reply?.status ?? statuses?.get(code) ?? REFUSALS[code].status;
 }
 
-const NO_CONTENT = 204;
 /** RFC 9110 §11.6.1 and §11.7.1. */
 const CHALLENGE_FIELDS = new Map([
   [401, 'WWW-Authenticate'],
   [407, 'Proxy-Authenticate'],
 ]);
+const NO_CONTENT = 204;
 const REASON_PHRASES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
   408: 'Request Timeout',

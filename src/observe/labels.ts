@@ -56,6 +56,22 @@ export const EXPLAIN_CAUSES = [
   'skipped',
 ] as const;
 export type ExplainCause = (typeof EXPLAIN_CAUSES)[number];
+/** How an ordered event ended. */
+export const ORDER_OUTCOMES = [
+  'entered',
+  'stale',
+  'busy',
+  'unordered',
+  'confirmed',
+  'released',
+  'held',
+  'fenced',
+  'bypassed',
+  'unavailable',
+  'settle_retried',
+  'settle_lost',
+] as const;
+export type OrderOutcome = (typeof ORDER_OUTCOMES)[number];
 
 /** How credentials were judged: known from before, by a hash, or by the hash of another request that sent the same. */
 export const PASSWORD_CHECKS = ['hit', 'miss', 'joined'] as const;
@@ -83,6 +99,14 @@ export const LIMITS = [
   'heap',
 ] as const;
 export type LimitLabel = (typeof LIMITS)[number];
+
+/** Why the admin port did not answer somebody. */
+export const ADMIN_DENIALS = ['no_token', 'wrong_token', 'not_loopback', 'foreign_host'] as const;
+export type AdminDenialLabel = (typeof ADMIN_DENIALS)[number];
+
+/** What an id was when it was forgotten on demand. */
+export const FORGOTTEN_STATES = ['absent', 'in-progress', 'handled'] as const;
+export type ForgottenLabel = (typeof FORGOTTEN_STATES)[number];
 
 /** The route label of requests that no route took; no configured name can be the same. */
 export const UNMATCHED = '_unmatched';

@@ -95,6 +95,7 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
     'limits',
     'shutdown',
     'explain',
+    'journal',
     'log',
     'routes',
   ]);

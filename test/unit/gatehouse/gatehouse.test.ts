@@ -7,6 +7,7 @@ import { Capacity } from '../../../src/gatehouse/capacity.ts';
 import { Gatehouse, type HouseRoute } from '../../../src/gatehouse/gatehouse.ts';
 import type { Gate } from '../../../src/gates/gate.ts';
 import { ListenServer } from '../../../src/listen/server.ts';
+import { Journal } from '../../../src/observe/journal.ts';
 import { createLogger } from '../../../src/observe/logger.ts';
 import { createMetrics } from '../../../src/observe/metrics.ts';
 import { send } from '../../support/client.ts';
@@ -46,6 +47,7 @@ beforeEach(async () => {
   house = new Gatehouse({
     clock: systemClock,
     logger: { ...logger, request },
+    journal: new Journal(0),
     metrics,
     capacity: new Capacity(CONFIG.limits, systemClock, { onInFlight: nothing, onQueued: nothing }),
   });
@@ -113,6 +115,26 @@ describe('a gate that throws', () => {
     ]);
     expect((await send(port)).status).toBe(500);
     expect(calls).toEqual(['hold']);
+  });
+});
+
+describe('what a gate claimed before a later one refuses', () => {
+  test.each([
+    ['is confirmed where the event is stale: it is dealt with for good', 'stale', 'stale', 'confirm'],
+    ['is released where it was in progress: the retry must get through', 'in_progress', 'resource_busy', 'release'],
+    ['is released where the store was away', 'store_unavailable', 'order_unavailable', 'release'],
+  ] as const)('%s', async (_title, code, reason, expected) => {
+    const calls: string[] = [];
+    const claim = { confirm: () => calls.push('confirm'), release: () => calls.push('release'), hold: () => calls.push('hold') };
+    openWith([
+      toGate(({ facts }: Exchange) => {
+        facts.claim = claim;
+        return undefined;
+      }),
+      toGate(() => ({ code, reason })),
+    ]);
+    expect((await send(port)).code).toBe(code);
+    expect(calls).toEqual([expected]);
   });
 });
 
