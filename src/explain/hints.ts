@@ -50,13 +50,13 @@ function toNeededHeaders({ description: { id, timestamp, signature, signed } }: 
 
 function toPresetHints(suspect: Suspect): Finding[] {
   const twins = toTwins(suspect.scheme.description);
-  return toSeenPresets(suspect).flatMap((preset) => {
+  return toSeenPresets(suspect).flatMap(({ preset, names }) => {
     const name = preset.signature?.header ?? '';
     // Whoever calls with a token may be anybody.
     if (preset.signed.length === 0) return [];
     const isTwin = twins.has(name.toLowerCase());
-    const text = isTwin ? `the headers are those of the family ${name}` : `this looks like ${preset.name}: ${name} is there`;
-    return [toFinding(isTwin ? 'header_family' : 'other_preset', `${text} (scheme: ${preset.name})`)];
+    const text = isTwin ? `the headers are those of the family ${name}` : `this looks like ${names}: ${name} is there`;
+    return [toFinding(isTwin ? 'header_family' : 'other_preset', `${text} (scheme: ${names})`)];
   });
 }
 

@@ -37,14 +37,27 @@ export function* toReadings(suspect: Suspect): Generator<Reading> {
 
 type Base = Omit<Reading, 'cause' | 'text'>;
 
-/** The presets whose headers the request has, and the route's own scheme does not. */
-export function toSeenPresets({ scheme, presets, request: { headers } }: Suspect): readonly SchemeDescription[] {
+/** A preset whose headers a request has. */
+export interface SeenPreset {
+  readonly preset: SchemeDescription;
+  /** Its own, and those of presets that sign alike. */
+  readonly names: string;
+}
+
+/** The presets whose headers the request has, other than the route's own scheme. */
+export function toSeenPresets({ scheme, presets, request: { headers } }: Suspect): readonly SeenPreset[] {
   const own = toShape(scheme.description);
-  return presets.filter((preset) => {
-    const { signature } = preset;
-    if (signature === undefined || preset.name === scheme.name || toShape(preset) === own) return false;
-    return headers.get(signature.header.toLowerCase()) !== undefined;
-  });
+  const byShape = new Map<string, SchemeDescription[]>();
+  for (const preset of presets) {
+    const shape = toShape(preset);
+    if (preset.signature === undefined || preset.name === scheme.name || shape === own) continue;
+    if (headers.get(toSignatureName(preset)) === undefined) continue;
+    byShape.set(shape, [...(byShape.get(shape) ?? []), preset]);
+  }
+  return [...byShape.values()].map((alike) => ({
+    preset: alike[0] as SchemeDescription,
+    names: alike.map(({ name }) => name).join(' or '),
+  }));
 }
 
 /** What two presets share that cannot be told apart by a request. */
@@ -158,11 +171,11 @@ function* toPieceReadings({ scheme: { description } }: Suspect, base: Base): Gen
 function* toPresetReadings(suspect: Suspect): Generator<Reading> {
   const { request, publicUrl, scheme: own } = suspect;
   const twins = toTwins(own.description);
-  for (const preset of toSeenPresets(suspect)) {
+  for (const { preset, names } of toSeenPresets(suspect)) {
     const scheme = compileScheme(preset);
     const isTwin = twins.has(toSignatureName(preset));
     const cause = isTwin ? 'header_family' : 'other_preset';
-    const text = `as scheme: ${preset.name} has it`;
+    const text = `as scheme: ${names} has it`;
     const urls = scheme.signsUrl ? toUrlForms(publicUrl, request) : [{ url: '' }];
     const headers = isTwin ? without(request.headers, (name) => own.headerNames.includes(name)) : request.headers;
     for (const { url } of urls) yield { cause, text, scheme, headers, url };

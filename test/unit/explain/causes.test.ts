@@ -489,6 +489,16 @@ describe('names both of two causes', () => {
   });
 });
 
+test('presets that sign alike are named together, as nothing tells them apart', () => {
+  const suspect = toSuspect({ headers: github(), body: undefined });
+  const alike = { ...(findPreset('github') as SchemeDescription), name: 'alike' };
+  const { findings } = explainNow({ ...suspect, presets: [...PRESETS, alike] }, new Meter(USUAL_BUDGET));
+  expect(findings.map(({ text }) => text)[0]).toMatch(
+    /this looks like github (?:or \S+ )*?or alike: X-Hub-Signature-256 is there/,
+  );
+  expect(findings.filter(({ cause }) => cause === 'other_preset')).toHaveLength(1);
+});
+
 describe('what is genuine', () => {
   test('as it is has no cause of content or secret, and the time alone is told', () => {
     expect(explain({ headers: standard() })).toMatchObject({ findings: [], isProven: true });
