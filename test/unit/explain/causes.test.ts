@@ -289,14 +289,9 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
     'own family alone',
     { headers: { ...standard(), 'Svix-Id': 'other', 'Svix-Signature': 'v1,x' } },
   ],
-  [
-    'other_preset',
-    'GitHub, by its headers alone',
-    'this looks like github: X-Hub-Signature-256 is there',
-    { headers: github(), body: undefined },
-  ],
-  ['other_preset', 'GitHub, and it matches', 'as scheme: github has it', { headers: github(BODY, KEY) }],
-  ['other_preset', 'GitHub, and its secret is as utf8', 'github has it, with the key current', { headers: github(BODY, WHSEC) }],
+  ['other_preset', 'GitHub, by its headers alone', 'X-Hub-Signature-256 is there', { headers: github(), body: undefined }],
+  ['other_preset', 'GitHub, and it matches', 'as scheme: github', { headers: github(BODY, KEY) }],
+  ['other_preset', 'GitHub, and its secret is as utf8', 'has it, with the key current', { headers: github(BODY, WHSEC) }],
   ['other_preset', 'GitHub, by another secret', 'this looks like github', { headers: github(BODY, 'other') }],
   [
     'other_preset',
@@ -487,6 +482,36 @@ describe('names both of two causes', () => {
   ] satisfies [string, ExplainCause[], Case][])('%s', (_title, causes, one) => {
     expect(explain(one).causes).toEqual(causes);
   });
+});
+
+describe('of every preset that signs with a secret', () => {
+  const symmetric = PRESETS.filter(
+    ({ signature, signed }) => signed.length > 0 && signature?.forms.some(({ algorithm }) => algorithm.startsWith('hmac-')),
+  );
+  const toSigned = (preset: SchemeDescription, text: string): Case => {
+    const { prefix = '', encoding } = preset.secret;
+    const bytes = Buffer.from('a secret of thirty-two bytes, 32');
+    const written = prefix + (encoding === 'utf8' ? bytes.toString() : bytes.toString(encoding));
+    const publicUrl = 'https://hooks.example.com';
+    const request = { id: 'msg_1', timestamp: NOW, method: 'POST', url: `${publicUrl}/hooks`, body: Buffer.from(text) };
+    const headers = compileScheme(preset).sign(request, new Secret(Buffer.from(written)), undefined);
+    return { scheme: preset, headers: Object.fromEntries(headers), body: text, publicUrl, keys: [{ text: written }] };
+  };
+  const form = (preset: SchemeDescription): string => (preset.signed.includes('form') ? 'a=b&c=d' : TEXT);
+
+  test.each(symmetric.map((preset) => [preset.name, preset] as const))(
+    '%s: what the content and the secret went through is found',
+    (_name, preset) => {
+      const one = toSigned(preset, form(preset));
+      expect(explain(one).causes.filter((cause) => cause !== 'late')).toEqual([]);
+      expect(explain({ ...one, body: `${one.body}\n` }).causes).toContain('body_whitespace');
+      const quoted = explain({ ...one, keys: [{ text: `"${one.keys?.[0]?.text}"`, encoding: 'utf8' }] });
+      expect(quoted.causes).toContain('secret_whitespace');
+      expect(explain({ ...one, keys: [{ text: 'another secret of enough bytes', encoding: 'utf8' }] }).causes).toContain(
+        'unknown',
+      );
+    },
+  );
 });
 
 test('presets that sign alike are named together, as nothing tells them apart', () => {
