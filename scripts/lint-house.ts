@@ -7,7 +7,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['core'],
   ['schemes', 'credentials', 'store', 'observe', 'tunnel', 'remote'],
   ['handshakes'],
-  ['config'],
+  ['config', 'explain'],
   ['gates', 'forward'],
   ['gatehouse', 'admin', 'probe'],
   ['listen'],

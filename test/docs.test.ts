@@ -9,6 +9,7 @@ import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
+import { CAUSES } from '../src/explain/causes.ts';
 import { HANDSHAKE_NAMES } from '../src/handshakes/catalogue.ts';
 import { ADMIN_DENIALS, DEDUP_OUTCOMES, FORGOTTEN_STATES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
@@ -65,6 +66,11 @@ describe('the docs', () => {
     for (const { name, handshake } of PRESETS) if (names.has(name)) expect([name, handshake]).toEqual([name, name]);
   });
 
+  test('name every cause of a refused signature as the analysis has it, and none that does not exist', () => {
+    const rows = Object.entries(CAUSES).map(([cause, { meaning, mend }]) => `| \`${cause}\` | ${meaning} | ${mend} |`);
+    expect(read('docs/explain.md').match(/^\| `.*$/gm)).toEqual(rows);
+  });
+
   test('show the config as the schema has it', () => {
     expect(read('docs/config.md')).toBe(renderConfigPage());
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
@@ -81,11 +87,11 @@ describe('the docs', () => {
     for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
   });
 
-  test.each(['README.md', 'docs/forward-auth.md', 'docs/admin.md', 'docs/handshakes.md', 'docs/presets.md'])(
+  test.each(['README.md', 'docs/forward-auth.md', 'docs/admin.md', 'docs/handshakes.md', 'docs/presets.md', 'docs/explain.md'])(
     'show configs in %s that the gate takes',
     (page) => {
       const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
-      const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity|admin|journal):/m.test(text));
+      const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity|admin|journal|explain):/m.test(text));
       expect(configs.length).toBeGreaterThan(0);
       for (const text of configs) {
         const route = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';

@@ -12,6 +12,7 @@ import { KeyRing } from '../gates/key-ring.ts';
 import { ListenServer } from '../listen/server.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { prepare, type Ready } from './check.ts';
+import { createExplainer } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toProxyLabels } from './proxy.ts';
@@ -54,7 +55,8 @@ export class Gate {
     this.#works = works;
     const { metrics, told } = works;
     this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
-    this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity });
+    const onRefused = createExplainer(ready.loaded.config, { ...told, current: () => this.#toReloadParts() });
+    this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity, onRefused });
     const tls = toContexts(ready.tls);
     this.#listen = new ListenServer({
       listen,

@@ -1,7 +1,10 @@
 /** Reads what signing commands are given: a body, a secret, a time. */
 import { readFile } from 'node:fs/promises';
+import { z } from 'zod';
 import { findNearest } from '../config/did-you-mean.ts';
+import { duration } from '../config/scalars.ts';
 import { readSecret } from '../config/secrets.ts';
+import type { Milliseconds } from '../core/clock.ts';
 import { SidegateError } from '../core/errors.ts';
 import type { Secret } from '../core/secret.ts';
 import { findPreset, PRESETS } from '../schemes/catalogue.ts';
@@ -65,6 +68,13 @@ export function toScheme(name: string): Scheme {
 export function toEncoding(text: string | undefined): SecretEncoding | undefined {
   if (text !== undefined && !ENCODINGS.includes(text)) throw usageError(`--encoding ${text} is not one of utf8, base64, hex`);
   return text as SecretEncoding | undefined;
+}
+
+/** In milliseconds. */
+export function toDuration(text: string, option: string): Milliseconds {
+  const parsed = z.object({ value: duration() }).safeParse({ value: text });
+  if (!parsed.success) throw usageError(`${option} ${text} is no duration such as 5m`);
+  return parsed.data.value;
 }
 
 /** Whole unix seconds. */

@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { SidegateError } from '../core/errors.ts';
 import { checkFile } from './check.ts';
+import { explainRequest } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
 import { EXIT, type Io } from './io.ts';
@@ -80,6 +81,7 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .option('--tolerance <duration>', 'how far the timestamp may lie off', '5m')
     .option('--at <seconds>', 'judge the timestamp as of this unix time; now if left out')
     .action(async (file, options) => setExit(await verifyDelivery(file, options, io)));
+  addExplain(program, io, setExit);
   addProbe(program, io, setExit);
   program
     .command('hash-password')
@@ -94,6 +96,28 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .action(() => printSchema(io));
   addForget(program, io, setExit);
   return program;
+}
+
+function addExplain(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('explain')
+    .description('tell why a captured request is refused; exit 0 if it is genuine')
+    .argument(
+      '[request]',
+      'a raw HTTP request, a HAR file, a curl command line or what curl --trace wrote; standard input if left out',
+    )
+    .option('-c, --config <file>', 'judge by the routes and keys of this config')
+    .option('--route <name>', 'the route; left out: the one that takes the request')
+    .option('--scheme <name>', 'judge by this preset and one secret, without a config')
+    .option('--secret-env <name>', 'environment variable that holds the secret')
+    .option('--secret-file <file>', 'file that holds the secret')
+    .option('--encoding <encoding>', 'how the secret is written: utf8, base64 or hex')
+    .option('--public-url <url>', 'what stands before the path in the URL that is signed')
+    .option('--format <format>', 'http, har, curl or trace; found by the content if left out')
+    .option('--entry <number>', 'which request of a HAR file')
+    .option('--at <seconds>', 'judge the time as of this unix time; left out: that of the HAR file, or now')
+    .option('--json', 'as JSON, for tools')
+    .action(async (file, options) => setExit(await explainRequest(file, options, io)));
 }
 
 function addProbe(program: Command, io: Io, setExit: (code: number) => void): void {

@@ -178,6 +178,27 @@ export const ConfigSchema = z.strictObject({
       drain: duration().prefault('25s').describe('How long requests under way may then take.'),
     })
     .prefault({}),
+  explain: z
+    .union(
+      [
+        z.literal('off'),
+        z.literal(false).transform(() => 'off' as const),
+        z
+          .strictObject({
+            perMinute: z
+              .int()
+              .min(1)
+              .max(10_000)
+              .default(10)
+              .describe('Refusals of each route that are looked into each minute.'),
+            maxBody: size().prefault('256Ki').describe('Largest content that is looked into; of larger ones the head is.'),
+          })
+          .prefault({}),
+      ],
+      { error: 'expected off, or a mapping with perMinute, maxBody' },
+    )
+    .prefault({})
+    .describe('Find out why signatures are refused, and tell it to the log, the metrics and the journal; `off`: do not.'),
   journal: z
     .strictObject({
       size: z

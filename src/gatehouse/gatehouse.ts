@@ -42,6 +42,8 @@ export interface GatehouseParts {
   readonly journal: Journal;
   readonly metrics: Metrics;
   readonly capacity: Capacity;
+  /** Told of what a route refused, or would have, after the answer; it neither waits nor throws. */
+  readonly onRefused?: ((route: string, exchange: Exchange, refusal: Refusal) => void) | undefined;
 }
 
 /** How the gates and the app dealt with a request. */
@@ -168,7 +170,11 @@ export class Gatehouse {
     const metrics = route?.metrics ?? this.#unmatched;
     if (refusal === undefined) {
       exchange?.body.free();
-      return record(departure, metrics, this.#parts);
+      record(departure, metrics, this.#parts);
+      const observed = exchange?.facts.observed;
+      if (route !== undefined && exchange !== undefined && observed !== undefined)
+        this.#parts.onRefused?.(route.name, exchange, observed);
+      return;
     }
     if (refusal.code === 'body_too_large') this.#parts.metrics.limitHit('body_size');
     const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;
@@ -184,5 +190,6 @@ export class Gatehouse {
     });
     exchange?.body.free();
     record({ ...departure, status }, metrics, this.#parts);
+    if (route !== undefined && exchange !== undefined) this.#parts.onRefused?.(route.name, exchange, refusal);
   }
 }

@@ -66,6 +66,11 @@ export class KeyRing {
     return this.#set.handshakeToken;
   }
 
+  /** All keys, live or not. */
+  get all(): readonly VerifyKey[] {
+    return this.#set.keys;
+  }
+
   /** Some key's secret is missing, so a mismatch may be our own fault. */
   get isIncomplete(): boolean {
     return this.#set.unavailable.length > 0 || [...this.#remote.values()].includes(undefined);

@@ -38,6 +38,7 @@ export function createFamilies(registers: Registry[]) {
       registers,
     }),
     ...createAuthzFamilies(registers),
+    ...createExplainFamilies(registers),
     upstreamErrors: new Counter({
       name: 'sidegate_upstream_errors_total',
       help: 'Exchanges with the app that failed.',
@@ -120,6 +121,18 @@ function createAuthzFamilies(registers: Registry[]) {
       help: 'From the head of a question to the end of the answer.',
       labelNames: ['route'],
       buckets: HTTP_BUCKETS,
+      registers,
+    }),
+  };
+}
+
+/** The same for what is found out about refusals. */
+function createExplainFamilies(registers: Registry[]) {
+  return {
+    explained: new CounterFamily({
+      name: 'sidegate_explained_total',
+      help: 'Why signatures were refused, as far as an analysis could tell; `skipped`: there was none.',
+      labelNames: ['route', 'cause'],
       registers,
     }),
   };

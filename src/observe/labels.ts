@@ -20,6 +20,42 @@ export const DEDUP_OUTCOMES = [
 ] as const;
 export type DedupOutcome = (typeof DEDUP_OUTCOMES)[number];
 
+/** Why a signature was refused, as far as it could be found out (docs/explain.md). */
+export const EXPLAIN_CAUSES = [
+  'headers_missing',
+  'headers_malformed',
+  'headers_swapped',
+  'header_family',
+  'signature_header',
+  'signature_prefix',
+  'signature_encoding',
+  'signature_algorithm',
+  'signed_pieces',
+  'other_preset',
+  'timestamp_unit',
+  'clock_skew',
+  'late',
+  'url',
+  'key_expired',
+  'key_not_yet_valid',
+  'other_route_key',
+  'secret_encoding',
+  'secret_prefix',
+  'secret_whitespace',
+  'body_whitespace',
+  'body_line_ends',
+  'body_bom',
+  'body_charset',
+  'body_reserialised',
+  'body_escapes',
+  'body_compression',
+  'body_form',
+  'body_base64',
+  'body_empty',
+  'unknown',
+  'skipped',
+] as const;
+export type ExplainCause = (typeof EXPLAIN_CAUSES)[number];
 /** How an ordered event ended. */
 export const ORDER_OUTCOMES = [
   'entered',

@@ -56,6 +56,7 @@ export type LogEvent =
   | 'users_reload_failed'
   | 'tls_reloaded'
   | 'tls_reload_failed'
+  | 'signature_explained'
   | 'watch_failed'
   | 'log_lines_dropped'
   | 'store_up'
@@ -68,7 +69,7 @@ export type LogEvent =
   | 'internal_error';
 
 /** Facts of an event; plain values only, so nothing large or secret slips in. */
-export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>;
+export type LogFields = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>;
 
 /** Writes the log. */
 export interface Logger {

@@ -2,7 +2,7 @@
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import type { Reason } from '../core/refusal.ts';
 import type { Families, RouteLabels } from './families.ts';
-import { toCodeLabel, toMethodLabel, UNMATCHED, UPSTREAM_ERRORS, type UpstreamErrorLabel } from './labels.ts';
+import { type ExplainCause, toCodeLabel, toMethodLabel, UNMATCHED, UPSTREAM_ERRORS, type UpstreamErrorLabel } from './labels.ts';
 import type { Distribution, Tally } from './series.ts';
 
 /** What the caller of the forward-auth endpoint was told about a request. */
@@ -34,6 +34,8 @@ export interface RouteMetrics {
   /** Received minus signed time. */
   skew(skew: Milliseconds): void;
   keyUsed(key: string, at: EpochMilliseconds): void;
+  /** What an analysis found out about a refusal. */
+  explained(cause: ExplainCause): void;
   /** How the key, or source of users, was used since the start. */
   keyUse(key: string): KeyUse;
   /** All secrets of the route are usable, or not. */
@@ -63,6 +65,7 @@ export class RouteSeries implements RouteMetrics {
   readonly #requests = new Map<string, Tally>();
   readonly #authz = new Map<string, Tally>();
   readonly #decisions = new Map<string, Tally>();
+  readonly #explained = new Map<string, Tally>();
   readonly #keys = new Map<string, KeyTallies>();
   readonly #duration: Distribution;
   readonly #upstream: Distribution;
@@ -120,6 +123,7 @@ export class RouteSeries implements RouteMetrics {
     for (const id of this.#authz.keys()) authzRequests.remove(route, ...id.split(' '));
     for (const id of this.#decisions.keys()) decisions.remove(route, this.#scheme, ...id.split(' '));
     for (const kind of UPSTREAM_ERRORS) upstreamErrors.remove(route, kind);
+    for (const cause of this.#explained.keys()) this.#families.explained.remove(route, cause);
     for (const family of [duration, authzDuration, upstream, overhead, skew, ready, observed]) family.remove(route);
     this.forgetKeys([]);
   }
@@ -160,6 +164,10 @@ export class RouteSeries implements RouteMetrics {
   keyUse(key: string): KeyUse {
     const { matches, lastUsed } = this.#toKey(key);
     return { matches: matches.value, lastUsed: matches.value === 0 ? undefined : Math.round(lastUsed.value * 1000) };
+  }
+
+  explained(cause: ExplainCause): void {
+    toSeries(this.#explained, cause, () => this.#families.explained.series(this.#route, cause)).add();
   }
 
   ready(isReady: boolean): void {

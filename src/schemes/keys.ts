@@ -1,24 +1,42 @@
 /** Turns the text of secrets and keys into key objects, by what a scheme says of them. */
-import { createPrivateKey, createPublicKey, createSecretKey, type JsonWebKey, type KeyObject } from 'node:crypto';
+import { createPrivateKey, createPublicKey, createSecretKey, type JsonWebKey, KeyObject } from 'node:crypto';
 import { parseBase64, parseHex } from '../core/bytes.ts';
 import type { Secret } from '../core/secret.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { Algorithm, PublicKeyDescription, SchemeDescription, SecretEncoding } from './description.ts';
-import type { KeyProblem } from './scheme.ts';
+import type { KeyProblem, VerifyKey } from './scheme.ts';
+
+/** A secret's text as it was given, and the encoding that was named for it. */
+export interface KeySource {
+  readonly secret: Secret;
+  readonly encoding: SecretEncoding | undefined;
+}
 
 /** Prepared key material; private, so that no print or serialisation shows it. */
 export class Material {
   readonly algorithm: Algorithm;
   readonly #key: KeyObject;
+  readonly #source: KeySource | undefined;
 
-  constructor(algorithm: Algorithm, key: KeyObject) {
+  constructor(algorithm: Algorithm, key: KeyObject, source?: KeySource) {
     this.algorithm = algorithm;
     this.#key = key;
+    this.#source = source;
   }
 
   get key(): KeyObject {
     return this.#key;
   }
+
+  /** What it was made from, so that a refused signature can be tried against the other readings of the same text; undefined for what was no text. */
+  get source(): KeySource | undefined {
+    return this.#source;
+  }
+}
+
+/** What a key was made from; undefined for keys that no scheme made. */
+export function toKeySource({ material }: VerifyKey): KeySource | undefined {
+  return material instanceof Material ? material.source : undefined;
 }
 
 const ED25519_KEY_LENGTH = 32;
@@ -51,12 +69,19 @@ export function readMaterial(secret: Secret, use: KeyUse): Material | KeyProblem
 function toMaterial(secret: Secret, { description, encoding, purpose }: KeyUse): Material | KeyProblem {
   const text = secret.expose().toString('latin1');
   const { publicKey } = description;
+  const source = { secret, encoding };
   const [symmetric, asymmetric] = toAlgorithms(description);
-  if (asymmetric !== undefined && publicKey !== undefined && (symmetric === undefined || isPublicText(text, encoding, publicKey)))
-    return purpose === 'verify' ? readPublicKey(text, publicKey, asymmetric) : readPrivateKey(text, publicKey, asymmetric);
+  if (
+    asymmetric !== undefined &&
+    publicKey !== undefined &&
+    (symmetric === undefined || isPublicText(text, encoding, publicKey))
+  ) {
+    const key = purpose === 'verify' ? readPublicKey(text, publicKey, asymmetric) : readPrivateKey(text, publicKey, asymmetric);
+    return key instanceof KeyObject ? new Material(asymmetric, key, source) : key;
+  }
   if (symmetric === undefined) return problem('this scheme has no keys', 'leave keys out');
   const bytes = toSecretBytes(secret, description, encoding);
-  return Buffer.isBuffer(bytes) ? new Material(symmetric, createSecretKey(bytes)) : bytes;
+  return Buffer.isBuffer(bytes) ? new Material(symmetric, createSecretKey(bytes), source) : bytes;
 }
 
 /** A public key as a JWK (RFC 7517 §4, RFC 8037 §2); undefined for one that is not for signatures by the scheme's algorithm. */
@@ -94,7 +119,7 @@ function isPublicText(
   return [prefix, privatePrefix].some((start) => start !== undefined && text.startsWith(start)) || PEM.test(text);
 }
 
-function readPublicKey(text: string, form: PublicKeyDescription, algorithm: Algorithm): Material | KeyProblem {
+function readPublicKey(text: string, form: PublicKeyDescription, algorithm: Algorithm): KeyObject | KeyProblem {
   const { prefix = '', privatePrefix } = form;
   if ((privatePrefix !== undefined && text.startsWith(privatePrefix)) || /^-----BEGIN [A-Z ]*PRIVATE KEY/.test(text)) {
     const what = PEM.test(text) ? 'this' : `a ${privatePrefix} secret`;
@@ -105,7 +130,7 @@ function readPublicKey(text: string, form: PublicKeyDescription, algorithm: Algo
   }
   try {
     const key = PEM.test(text) ? createPublicKey(text) : toPublicKey(text, form);
-    return isOfKind(key, algorithm) ? new Material(algorithm, key) : toWrongForm(form, algorithm);
+    return isOfKind(key, algorithm) ? key : toWrongForm(form, algorithm);
   } catch {
     return toWrongForm(form, algorithm);
   }
@@ -134,11 +159,11 @@ function readPrivateKey(
   text: string,
   { prefix, privatePrefix }: PublicKeyDescription,
   algorithm: Algorithm,
-): Material | KeyProblem {
+): KeyObject | KeyProblem {
   if (PEM.test(text)) {
     try {
       const key = createPrivateKey(text);
-      if (isOfKind(key, algorithm)) return new Material(algorithm, key);
+      if (isOfKind(key, algorithm)) return key;
     } catch {
       // Said below.
     }
@@ -153,7 +178,7 @@ function readPrivateKey(
   if (raw?.length !== ED25519_KEY_LENGTH && raw?.length !== 2 * ED25519_KEY_LENGTH)
     return problem(`the text after ${privatePrefix} is not base64 of 32 or 64 bytes`, 'paste the private key whole');
   const der = Buffer.concat([PKCS8_HEAD, raw.subarray(0, ED25519_KEY_LENGTH)]);
-  return new Material(algorithm, createPrivateKey({ key: der, format: 'der', type: 'pkcs8' }));
+  return createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
 }
 
 /** The bytes of a secret. */

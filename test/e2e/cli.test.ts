@@ -155,7 +155,7 @@ describe('sidegate verify', () => {
     };
     expect(explain(`${bytes}\n`, headers)).toContain('it matches without the line end after the body');
     expect(explain('{}', headers)).toContain('another secret, or a body that was parsed and written again');
-    expect(explain(bytes, headers, '--encoding', 'utf8')).toContain('it matches with no encoding');
+    expect(explain(bytes, headers, '--encoding', 'utf8')).toContain('the secret of the key given taken as base64');
     expect(explain(bytes, { ...headers, 'Webhook-Id': '' })).toContain('verdict: missing_signature');
     const ms = unixNow() * 1000;
     expect(

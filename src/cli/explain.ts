@@ -1,0 +1,140 @@
+/** `sidegate explain`: why a captured request is refused, by the keys of a config or by one secret. */
+import { readFileSync } from 'node:fs';
+import { readKeys } from '../app/keys.ts';
+import { type Config, methodsOf, type RouteConfig } from '../config/config.ts';
+import { loadConfig } from '../config/load.ts';
+import { formatProblem } from '../config/problem.ts';
+import { systemClock } from '../core/clock.ts';
+import { SidegateError } from '../core/errors.ts';
+import { HeaderFields } from '../core/headers.ts';
+import { parseTarget } from '../core/target.ts';
+import { type Suspect, type SuspectKey, type SuspectRequest, toSuspectKey } from '../explain/suspect.ts';
+import { RouteTable } from '../gatehouse/router.ts';
+import { PRESETS } from '../schemes/catalogue.ts';
+import { compileScheme } from '../schemes/compile.ts';
+import type { Captured } from './captured/captured.ts';
+import { readCaptured } from './captured/read.ts';
+import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds, usageError } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+import { judge, toText } from './judgement.ts';
+import { toGivenKey } from './verify.ts';
+
+/** Options of the command. */
+export interface ExplainOptions extends SecretOptions {
+  readonly config?: string;
+  readonly route?: string;
+  readonly scheme?: string;
+  readonly publicUrl?: string;
+  readonly format?: string;
+  readonly entry?: string;
+  readonly at?: string;
+  readonly json?: boolean;
+}
+
+/** What a request is held against, and by what name. */
+interface Bench {
+  readonly route?: string;
+  readonly suspect: Suspect;
+  /** Keys that cannot be read. */
+  readonly notes: readonly string[];
+}
+
+/** Exit 0 where the request is genuine. */
+export async function explainRequest(file: string | undefined, options: ExplainOptions, io: Io): Promise<number> {
+  if ((options.config === undefined) === (options.scheme === undefined))
+    throw usageError('by what is it judged? give --config FILE, or --scheme NAME with --secret-env or --secret-file');
+  const captured = readCaptured(await readBody(file, io), options, readNamedFile);
+  const receivedAt = options.at === undefined ? (captured.at ?? systemClock.now()) : toSeconds(options.at, '--at') * 1_000;
+  const { method, target, body } = captured;
+  const request: SuspectRequest = { method, target, headers: new HeaderFields(captured.headers), body, receivedAt };
+  const bench =
+    options.config === undefined ? await toSecretBench(options, captured, request, io) : await toConfigBench(options, request);
+  const judgement = judge(bench.suspect);
+  const notes = [...captured.notes, ...bench.notes];
+  if (options.json === true) {
+    const { lines, ...rest } = judgement;
+    io.stdout(`${JSON.stringify({ ...rest, route: bench.route, notes, steps: lines }, undefined, 2)}\n`);
+  } else {
+    const title = bench.route === undefined ? '' : `route: ${bench.route}, scheme ${bench.suspect.scheme.name}\n`;
+    io.stdout(title + notes.map((note) => `note: ${note}\n`).join('') + toText(judgement));
+  }
+  return judgement.verdict === 'genuine' ? EXIT.ok : EXIT.failed;
+}
+
+function readNamedFile(file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (thrown) {
+    throw usageError(`the command line names the file ${file}, which cannot be read (${(thrown as NodeJS.ErrnoException).code})`);
+  }
+}
+
+/** One secret, and a preset. */
+async function toSecretBench(options: ExplainOptions, captured: Captured, request: SuspectRequest, io: Io): Promise<Bench> {
+  if (options.route !== undefined) throw usageError('--route is one of a config: give --config FILE');
+  const scheme = toScheme(options.scheme ?? '');
+  const { description } = scheme;
+  checkSigned(description);
+  const secret = await readSecretOption(options);
+  const silent = options.json === true ? { ...io, stdout: () => undefined } : io;
+  const suspect: Suspect = {
+    request,
+    scheme,
+    allowDotInId: false,
+    tolerance: description.timestamp === undefined ? undefined : description.tolerance,
+    publicUrl: options.publicUrl ?? toOrigin(captured, request),
+    keys: [toGivenKey(scheme, secret, toEncoding(options.encoding), silent)],
+    others: [],
+    presets: PRESETS,
+  };
+  return { suspect, notes: [] };
+}
+
+/** Senders seldom sign http: what says so is the hop between a proxy and the gate. */
+function toOrigin({ origin }: Captured, { headers }: SuspectRequest): string {
+  return origin ?? `https://${headers.get('host') ?? 'localhost'}`;
+}
+
+function checkSigned({ name, signature }: { readonly name: string; readonly signature?: unknown }): void {
+  if (signature === undefined) throw usageError(`${name} has no signature in the headers that keys could explain`);
+}
+
+/** The route of a config, with its keys and those of all other routes. */
+async function toConfigBench(options: ExplainOptions, request: SuspectRequest): Promise<Bench> {
+  if (options.secretEnv !== undefined || options.secretFile !== undefined || options.encoding !== undefined)
+    throw usageError('--config has the secrets: leave --secret-env, --secret-file and --encoding out');
+  const loaded = await loadConfig(options.config ?? '', systemClock);
+  if (loaded.config === undefined) throw usageError(loaded.problems.map(formatProblem).join('\n'));
+  const route = findRoute(loaded.config, options.route, request);
+  const { webhook } = route;
+  if (webhook === undefined) throw usageError(`the route ${route.name} has no webhook section, so nothing there is signed`);
+  checkSigned(webhook.description);
+  const keys: SuspectKey[] = [];
+  const others: SuspectKey[] = [];
+  const notes: string[] = [];
+  for (const [index, each] of loaded.config.routes.entries()) {
+    const { set, troubles } = await readKeys(each, index);
+    for (const { key, message } of troubles) notes.push(`the key ${key} of the route ${each.name}: ${message}`);
+    const found = set.keys.map((key) => toSuspectKey(each.name, key)).filter((key) => key !== undefined);
+    (each === route ? keys : others).push(...found);
+  }
+  const { description, allowDotInId, tolerance, publicUrl } = webhook;
+  const scheme = compileScheme(description);
+  const base = { request, scheme, allowDotInId, tolerance, keys, others, presets: PRESETS };
+  return { route: route.name, suspect: { ...base, publicUrl: options.publicUrl ?? publicUrl ?? '' }, notes };
+}
+
+function findRoute({ routes }: Config, name: string | undefined, { method, target: raw, headers }: SuspectRequest): RouteConfig {
+  const names = routes.map((route) => route.name).join(', ');
+  if (name !== undefined) {
+    const named = routes.find((route) => route.name === name);
+    if (named === undefined) throw usageError(`--route ${name} is not one of ${names}`);
+    return named;
+  }
+  const target = parseTarget(raw);
+  if ('problem' in target) throw usageError(`no route takes the request: ${target.problem}; name one with --route (${names})`);
+  const table = new RouteTable(routes.map((route) => ({ match: { ...route.match, methods: methodsOf(route) }, route })));
+  const found = table.find({ method, host: headers.get('host'), target });
+  if ('route' in found) return found.route;
+  throw new SidegateError('user', 'usage', `no route takes the request (${found.code}); name one with --route (${names})`);
+}

@@ -1,0 +1,97 @@
+/** The gate's judgement of one delivery for commands, step by step, with what would have made it pass. */
+import type { SignedHead } from '../core/exchange.ts';
+import { Meter, USUAL_BUDGET } from '../explain/meter.ts';
+import { explainNow } from '../explain/run.ts';
+import type { Finding, Suspect } from '../explain/suspect.ts';
+import { KeyRing } from '../gates/key-ring.ts';
+import { judgeRecency } from '../gates/timestamp.ts';
+import type { Message, Scheme, VerifyKey } from '../schemes/scheme.ts';
+
+/** What came of it. */
+export interface Judgement {
+  /** `genuine`, or the code of the refusal. */
+  readonly verdict: string;
+  /** One for each step. */
+  readonly lines: readonly string[];
+  readonly findings: readonly Finding[];
+  /** Name of the key that verified. */
+  readonly key?: string;
+}
+
+/** The budget of a command that somebody waits for. */
+const PATIENT = { bytes: 16 * USUAL_BUDGET.bytes, candidates: 8 * USUAL_BUDGET.candidates };
+
+/** Judges as the gates do, the time after the signature, so that both are told. */
+export function judge(suspect: Suspect): Judgement {
+  const { scheme, allowDotInId, request } = suspect;
+  const explain = (): readonly Finding[] => explainNow(suspect, new Meter(PATIENT)).findings;
+  const head = scheme.readHead(request.headers, { allowDotInId });
+  if ('code' in head) {
+    const line = `headers: ${head.detail ?? toMissing(scheme)}`;
+    return { verdict: head.code, lines: [line], findings: explain() };
+  }
+  const count = head.signatures.length;
+  const lines = [`headers: well-formed, ${count} signature${count === 1 ? '' : 's'}`];
+  const { key, tried, signedAt, problem } = verify(suspect, head);
+  const isRecent = signedAt === undefined || tellTime(suspect, signedAt, lines);
+  const refused = (verdict: string, line: string): Judgement => ({ verdict, lines: [...lines, line], findings: explain() });
+  if (key === undefined)
+    return refused(
+      'signature_mismatch',
+      tried === '' ? 'signature: there is no key that can be used' : `signature: no match with ${tried}`,
+    );
+  lines.push(`signature: match over ${request.body?.length ?? 0} bytes, by the key ${key.name}`);
+  if (problem !== undefined) return refused('malformed_signature', `content: ${problem}`);
+  if (!isRecent) return refused('timestamp_outside_tolerance', 'the signature is genuine, but the delivery is not recent');
+  return { verdict: 'genuine', lines, findings: [], key: key.name };
+}
+
+interface Verified {
+  readonly key?: VerifyKey;
+  /** Names of the keys that did not. */
+  readonly tried?: string;
+  readonly signedAt?: number | undefined;
+  readonly problem?: string;
+}
+
+/** The time may stand in the content, which is read only once it is verified. */
+function verify({ scheme, publicUrl, keys, request }: Suspect, head: SignedHead): Verified {
+  const { method, target, body = Buffer.alloc(0), receivedAt } = request;
+  const message: Message = { method, url: scheme.signsUrl ? publicUrl + target : '', body };
+  const usable = keys.flatMap(({ key }) => (key === undefined ? [] : [key]));
+  const live = new KeyRing({ keys: usable, unavailable: [] }).live(receivedAt);
+  const key = scheme.verify(head, message, live);
+  const tried = live.map(({ name }) => name).join(', ');
+  if (key === undefined) return { signedAt: head.timestamp, tried };
+  const identity = scheme.identify(head, message);
+  return 'problem' in identity ? { key, problem: identity.problem } : { key, signedAt: identity.timestamp };
+}
+
+function tellTime({ tolerance, request: { receivedAt } }: Suspect, signedAt: number, lines: string[]): boolean {
+  let skew = 0;
+  const onSkew = (milliseconds: number): void => {
+    skew = milliseconds / 1_000;
+  };
+  const isRecent = judgeRecency(signedAt, receivedAt, { tolerance, onSkew }) === undefined;
+  const { past = 0, future = 0 } = tolerance ?? {};
+  const distance = skew >= 0 ? `${skew} s old` : `${-skew} s ahead`;
+  lines.push(`timestamp: ${distance}, tolerance ${(skew >= 0 ? past : future) / 1_000} s: ${isRecent ? 'ok' : 'outside'}`);
+  return isRecent;
+}
+
+function toMissing({ headerNames, description }: Scheme): string {
+  const needed = [description.id, description.timestamp?.from].flatMap((at) =>
+    at !== undefined && 'header' in at ? [at.header] : [],
+  );
+  const names = [...needed, description.signature?.header].filter((name) => name !== undefined);
+  return headerNames.length === 1 ? `${names[0]} is missing` : `${names.slice(0, -1).join(', ')} or ${names.at(-1)} is missing`;
+}
+
+/** The judgement for people. */
+export function toText({ lines, findings, verdict }: Judgement): string {
+  const hints = findings.map(({ text, mend }, i) => {
+    const hint = findings.findIndex((each) => each.text === text) === i ? [`hint: ${text}`] : [];
+    return [...hint, `  to mend it: ${mend}`];
+  });
+  return [...lines, ...hints.flat(), `verdict: ${verdict}`, ''].join('\n');
+}

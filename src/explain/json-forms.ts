@@ -1,0 +1,91 @@
+/** The ways in which serialisers write one JSON content. */
+import { isUtf8 } from 'node:buffer';
+import { type JsonStyle, type Token, toTokens, writeJson } from './json-tokens.ts';
+
+/** One way of writing it. */
+export interface JsonForm {
+  readonly cause: 'body_reserialised' | 'body_escapes';
+  readonly text: string;
+  readonly bytes: Buffer;
+}
+
+interface Spacing {
+  readonly text: string;
+  readonly style: JsonStyle;
+}
+
+interface Escaping {
+  readonly text: string;
+  /** Of one string as it is written, quotes included. */
+  readonly string: (literal: Token) => Token;
+}
+
+const SPACINGS: readonly Spacing[] = [
+  { text: 'as JSON.stringify writes it (compact)', style: { item: ',', colon: ':' } },
+  { text: "spaced as Python's json.dumps does", style: { item: ', ', colon: ': ' } },
+  { text: 'indented by 2 spaces', style: { item: ',', colon: ': ', indent: '  ' } },
+  { text: 'indented by 4 spaces', style: { item: ',', colon: ': ', indent: '    ' } },
+  { text: 'indented by tabs', style: { item: ',', colon: ': ', indent: '\t' } },
+];
+
+const minimal = (literal: Token): Token => (literal.includes('\\') ? JSON.stringify(JSON.parse(literal)) : literal);
+const ascii = (literal: Token): Token => minimal(literal).replace(/[\u007f-\uffff]/g, toEscape);
+const slashes = (literal: Token): Token => literal.replaceAll('/', '\\/');
+
+const AS_IS: Escaping = { text: '', string: (literal) => literal };
+const ESCAPINGS: readonly Escaping[] = [
+  { text: 'with characters written as themselves', string: minimal },
+  { text: 'with \\u escapes for all but ASCII, as Python and others write it', string: ascii },
+  { text: "with / and all but ASCII escaped, as PHP's json_encode does", string: (literal) => slashes(ascii(literal)) },
+  { text: 'with / escaped, as PHP does with JSON_UNESCAPED_UNICODE', string: (literal) => slashes(minimal(literal)) },
+  {
+    text: 'with <, > and & escaped, as Go and Rails write it',
+    string: (literal) => minimal(literal).replace(/[<>&\u2028\u2029]/g, toEscape),
+  },
+];
+
+function toEscape(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+}
+
+/** Indents may blow deep nesting up. */
+const MOST_GROWTH = 4;
+
+/** The forms of `body`; nothing where it is no JSON. */
+export function* toJsonForms(body: Buffer): Generator<JsonForm> {
+  if (!isUtf8(body)) return;
+  const tokens = toTokens(body.toString('utf8').replace(/^\uFEFF/, ''));
+  if (tokens === undefined) return;
+  const longest = 1_024 + body.length * MOST_GROWTH;
+  const seen: (readonly Token[])[] = [];
+  for (const { text: escapes, string } of [AS_IS, ...ESCAPINGS]) {
+    const escaped = tokens.map((token) => (token.startsWith('"') ? string(token) : token));
+    // Most contents have nothing to escape: the forms would be the same ones again.
+    if (seen.some((known) => known.every((token, i) => token === escaped[i]))) continue;
+    seen.push(escaped);
+    for (const spacing of SPACINGS) {
+      const written = writeJson(escaped, spacing.style, longest);
+      if (written !== undefined) yield* toForms(written, spacing.text, escapes);
+    }
+  }
+  const inner = toInnerText(tokens);
+  if (inner !== undefined)
+    yield {
+      cause: 'body_reserialised',
+      text: 'over what is in the JSON string that arrives, as it is JSON of JSON',
+      bytes: inner,
+    };
+}
+
+function* toForms(written: string, spacing: string, escapes: string): Generator<JsonForm> {
+  const cause = escapes === '' ? 'body_reserialised' : 'body_escapes';
+  const text = `over JSON ${spacing}${escapes === '' ? '' : `, ${escapes}`}`;
+  yield { cause, text, bytes: Buffer.from(written) };
+  // Encoders of streams, and pretty-printers, end the line.
+  yield { cause, text: `${text}, with a line end after it`, bytes: Buffer.from(`${written}\n`) };
+}
+
+function toInnerText(tokens: readonly string[]): Buffer | undefined {
+  const [only = ''] = tokens;
+  return tokens.length === 1 && only.startsWith('"') ? Buffer.from(JSON.parse(only) as string) : undefined;
+}
