@@ -15,6 +15,7 @@ import {
   x,
 } from './presets/content-hmac.ts';
 import { discord, sendgrid } from './presets/key-pairs.ts';
+import { microsoftGraph } from './presets/microsoft-graph.ts';
 import { hubspot, square, twilio } from './presets/signed-url.ts';
 import { polar, standardWebhooks, svix } from './presets/standard-webhooks.ts';
 import { elevenlabs, paddle, sanity, slack, stripe, twitch, webflow, workos, zoom } from './presets/time-and-content.ts';
@@ -34,6 +35,7 @@ export const PRESETS: readonly SchemeDescription[] = [
   line,
   linear,
   meta,
+  microsoftGraph,
   pagerduty,
   paddle,
   polar,

@@ -12,6 +12,7 @@ const PROVED: Readonly<Record<string, string>> = {
   gitlab: 'nothing is computed: the header is compared with the token',
   linear: 'npm @linear/sdk',
   meta: 'the same bytes as GitHub, by its document',
+  'microsoft-graph': 'nothing is computed: each item is compared with the clientState',
   polar: 'polar-sdk for Python',
   shopify: 'npm @shopify/shopify-api',
   'shopify-events': 'npm @shopify/shopify-api',

@@ -114,6 +114,7 @@ export const meta: SchemeDescription = {
     docs: 'https://developers.facebook.com/docs/graph-api/webhooks/getting-started',
     key: META_SECRET,
   },
+  handshake: 'meta',
 };
 
 /** WhatsApp, which signs as Meta does: https://developers.facebook.com/docs/whatsapp/cloud-api/guides/set-up-webhooks. */
@@ -125,6 +126,7 @@ export const whatsapp: SchemeDescription = {
     docs: 'https://developers.facebook.com/docs/whatsapp/cloud-api/guides/set-up-webhooks',
     key: META_SECRET,
   },
+  handshake: 'meta',
 };
 
 /** LINE: https://developers.line.biz/en/docs/messaging-api/verify-webhook-signature. */
@@ -137,6 +139,8 @@ export const line: SchemeDescription = {
     key: "the channel secret on the channel's page, as it stands; not the channel access token",
   },
   signature: base64In('X-Line-Signature'),
+  // A redelivery says in its content that it is one, so what was signed is no identity.
+  id: { json: '$.events[*].webhookEventId' },
 };
 
 /**
@@ -181,4 +185,5 @@ export const x: SchemeDescription = {
     forms: [{ prefix: 'sha256=', algorithm: 'hmac-sha256' }],
   },
   contentShape: 'json-object',
+  handshake: 'x',
 };

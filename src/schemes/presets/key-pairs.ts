@@ -24,6 +24,7 @@ export const discord: SchemeDescription = {
   id: { json: '$.id' },
   publicKey: { encoding: 'hex', format: 'raw' },
   tolerance: FIVE_MINUTES,
+  handshake: 'discord',
 };
 
 /**
@@ -44,6 +45,7 @@ export const sendgrid: SchemeDescription = {
     forms: [{ prefix: '', algorithm: 'ecdsa-p256' }],
   },
   timestamp: { from: { header: 'X-Twilio-Email-Event-Webhook-Timestamp' }, unit: 's' },
+  id: { json: '$[*].sg_event_id' },
   publicKey: { encoding: 'base64', format: 'spki' },
   tolerance: minutes(25 * 60, 5),
 };

@@ -110,6 +110,7 @@ export const slack: SchemeDescription = {
   timestamp: { from: { header: 'X-Slack-Request-Timestamp' }, unit: 's' },
   id: { json: '$.event_id' },
   contentTypes: JSON_OR_FORM,
+  handshake: 'slack',
 };
 
 /**
@@ -129,6 +130,7 @@ export const zoom: SchemeDescription = {
   separator: ':',
   timestamp: { from: { header: 'X-Zm-Request-Timestamp' }, unit: 's' },
   tolerance: minutes(120, 5),
+  handshake: 'zoom',
 };
 
 /** Webflow: https://developers.webflow.com/data/docs/working-with-webhooks. Webhooks made in the dashboard are not signed. */
@@ -169,4 +171,5 @@ export const twitch: SchemeDescription = {
   id: { header: 'Twitch-Eventsub-Message-Id' },
   tolerance: minutes(10),
   leastSecretBytes: 10,
+  handshake: 'twitch',
 };
