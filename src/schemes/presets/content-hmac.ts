@@ -109,24 +109,24 @@ const META_SECRET = "the app's secret (App settings, Basic), as it stands; not t
 export const meta: SchemeDescription = {
   ...META,
   name: 'meta',
+  handshake: 'meta',
   from: {
     title: 'Meta (Messenger, Instagram, Pages)',
     docs: 'https://developers.facebook.com/docs/graph-api/webhooks/getting-started',
     key: META_SECRET,
   },
-  handshake: 'meta',
 };
 
 /** WhatsApp, which signs as Meta does: https://developers.facebook.com/docs/whatsapp/cloud-api/guides/set-up-webhooks. */
 export const whatsapp: SchemeDescription = {
   ...META,
   name: 'whatsapp',
+  handshake: 'meta',
   from: {
     title: 'WhatsApp (Cloud API)',
     docs: 'https://developers.facebook.com/docs/whatsapp/cloud-api/guides/set-up-webhooks',
     key: META_SECRET,
   },
-  handshake: 'meta',
 };
 
 /** LINE: https://developers.line.biz/en/docs/messaging-api/verify-webhook-signature. */
@@ -178,6 +178,7 @@ export const woocommerce: SchemeDescription = {
 export const x: SchemeDescription = {
   ...COMMON,
   name: 'x',
+  handshake: 'x',
   from: { title: 'X', docs: 'https://docs.x.com/x-api/webhooks/quickstart', key: "the app's consumer secret (API key secret)" },
   signature: {
     header: 'X-Twitter-Webhooks-Signature',
@@ -185,5 +186,4 @@ export const x: SchemeDescription = {
     forms: [{ prefix: 'sha256=', algorithm: 'hmac-sha256' }],
   },
   contentShape: 'json-object',
-  handshake: 'x',
 };

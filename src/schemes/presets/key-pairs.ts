@@ -14,6 +14,7 @@ const COMMON = {
 export const discord: SchemeDescription = {
   ...COMMON,
   name: 'discord',
+  handshake: 'discord',
   from: {
     title: 'Discord',
     docs: 'https://docs.discord.com/developers/interactions/overview',
@@ -24,7 +25,6 @@ export const discord: SchemeDescription = {
   id: { json: '$.id' },
   publicKey: { encoding: 'hex', format: 'raw' },
   tolerance: FIVE_MINUTES,
-  handshake: 'discord',
 };
 
 /**

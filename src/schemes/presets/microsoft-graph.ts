@@ -8,7 +8,7 @@ export const microsoftGraph: SchemeDescription = {
   from: {
     title: 'Microsoft Graph',
     docs: 'https://learn.microsoft.com/graph/change-notifications-delivery-webhooks',
-    key: 'the clientState that the subscription was made with',
+    key: 'the clientState that the subscription is made with',
   },
   signature: {
     header: '',

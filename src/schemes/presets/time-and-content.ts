@@ -99,6 +99,7 @@ export const paddle: SchemeDescription = {
 export const slack: SchemeDescription = {
   ...COMMON,
   name: 'slack',
+  handshake: 'slack',
   from: {
     title: 'Slack',
     docs: 'https://docs.slack.dev/authentication/verifying-requests-from-slack',
@@ -110,7 +111,6 @@ export const slack: SchemeDescription = {
   timestamp: { from: { header: 'X-Slack-Request-Timestamp' }, unit: 's' },
   id: { json: '$.event_id' },
   contentTypes: JSON_OR_FORM,
-  handshake: 'slack',
 };
 
 /**
@@ -120,6 +120,7 @@ export const slack: SchemeDescription = {
 export const zoom: SchemeDescription = {
   ...COMMON,
   name: 'zoom',
+  handshake: 'zoom',
   from: {
     title: 'Zoom',
     docs: 'https://developers.zoom.us/docs/api/webhooks',
@@ -130,7 +131,6 @@ export const zoom: SchemeDescription = {
   separator: ':',
   timestamp: { from: { header: 'X-Zm-Request-Timestamp' }, unit: 's' },
   tolerance: minutes(120, 5),
-  handshake: 'zoom',
 };
 
 /** Webflow: https://developers.webflow.com/data/docs/working-with-webhooks. Webhooks made in the dashboard are not signed. */
@@ -155,6 +155,7 @@ export const webflow: SchemeDescription = {
 export const twitch: SchemeDescription = {
   ...COMMON,
   name: 'twitch',
+  handshake: 'twitch',
   from: {
     title: 'Twitch (EventSub)',
     docs: 'https://dev.twitch.tv/docs/eventsub/handling-webhook-events',
@@ -171,5 +172,4 @@ export const twitch: SchemeDescription = {
   id: { header: 'Twitch-Eventsub-Message-Id' },
   tolerance: minutes(10),
   leastSecretBytes: 10,
-  handshake: 'twitch',
 };
