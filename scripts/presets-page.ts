@@ -7,7 +7,7 @@ const HEAD = `# Presets
 
 \`scheme: NAME\` in a route's \`webhook\` section. Each preset is data (\`src/schemes/presets\`), written in the fields that \`scheme: custom\` takes
 as well, and none is shipped that its sender's own values or library do not confirm. An unknown name is an error. This page is written from that data
-(\`npm run docs\`); statuses are in [refusals.md](refusals.md), all keys in [config.md](config.md).
+(\`npm run docs\`); statuses are in [refusals.md](refusals.md), handshakes in [handshakes.md](handshakes.md), all keys in [config.md](config.md).
 
 ## What is signed
 
@@ -36,9 +36,9 @@ const TAIL = `
 - **Adyen**: webhooks for payments are signed field by field in their content; only those for platforms, banking and issuing have a signature of the whole.
 - **GitLab** signs webhooks that have a signing token as Standard Webhooks has it: \`scheme: standard-webhooks\`. The older secret token proves who sends, but
   nothing about the content.
-- **Retries that are signed anew** are known by their id. Zoom, HubSpot, SendGrid, Webflow and ElevenLabs give none that is safe to use: a retry with a new time
+- **Retries that are signed anew** are known by their id. Zoom, HubSpot, Webflow and ElevenLabs give none that is safe to use: a retry with a new time
   reaches the app again, as it would without the gate. Where your events have an id in their content, name it: \`id: { json: $.payload.object.uuid }\`.
-- **Batches** (HubSpot, SendGrid, LINE, Meta): one delivery holds several events, so no single id stands for it.
+- **Batches** (LINE, SendGrid, Microsoft Graph): one delivery holds several events, so all their ids together stand for it (\`[*]\`).
 - **Square, HubSpot, Twilio** sign the URL. \`publicUrl\` is what they call the gate by; a proxy before it must not rewrite path or query.
 - **Twilio** puts nothing between the URL and the parameters of a form, nor between their names and values: whoever holds one genuine delivery can pass the first parameters off as
   the end of its query. What was signed stays the same, so it counts as a repeat. JSON with \`bodySHA256\` leaves no such room.
@@ -101,6 +101,7 @@ function toRow(cells: readonly string[]): string {
 
 function toSignature({ signature }: SchemeDescription): string {
   if (signature === undefined) return 'in the content';
+  if (signature.content !== undefined) return `\`${signature.content}\`: ${ALGORITHMS.token}`;
   const forms = signature.forms.map(({ prefix, algorithm }) => {
     const encoding = signature.encoding === 'text' ? '' : ` in ${signature.encoding}`;
     return `${prefix === '' ? '' : `\`${prefix}\` and `}${ALGORITHMS[algorithm]}${encoding}`;

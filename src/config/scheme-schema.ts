@@ -1,6 +1,6 @@
 /** The schema of a signature scheme that users describe themselves; the same fields that presets are written in. */
 import { z } from 'zod';
-import { parseJsonPath } from '../core/json-path.ts';
+import { parseJsonListPath, parseJsonPath } from '../core/json-path.ts';
 import type { SchemeDescription } from '../schemes/description.ts';
 import { JSON_ONLY, minutes } from '../schemes/presets/defaults.ts';
 
@@ -21,11 +21,23 @@ const jsonPath = z
     if ('problem' in path) context.addIssue({ code: 'custom', message: path.problem });
   });
 
+/** Of several events in one delivery, all ids together tell a repeat. */
+const idPath = z
+  .string()
+  .meta({ examples: ['$.data.id'] })
+  .superRefine((text, context) => {
+    const path = parseJsonListPath(text) ?? parseJsonPath(text);
+    if ('problem' in path) context.addIssue({ code: 'custom', message: path.problem });
+  });
+
 const inHeader = z.strictObject({ header: headerName.describe('Name of the header.') });
 const inContent = z.strictObject({ json: jsonPath.describe('Path in the JSON content.') });
 
 /** Where a delivery's id stands. */
-export const idSource = z.union([inHeader, inContent], { error: 'expected { header: NAME } or { json: PATH }' });
+export const idSource = z.union(
+  [inHeader, z.strictObject({ json: idPath.describe('Path in the JSON content; [*] for each item of a list.') })],
+  { error: 'expected { header: NAME } or { json: PATH }' },
+);
 
 const unit = z
   .enum(['s', 'ms', 'rfc3339'])

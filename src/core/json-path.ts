@@ -67,12 +67,15 @@ export interface JsonListPath {
 }
 
 const EACH = '[*]';
+/** The whole value, where that is the list. */
+const ROOT: JsonPath = { text: '$', steps: [] };
 
 /** Reads a path with a `[*]`; undefined where it has none, or is no path. */
 export function parseJsonListPath(text: string): JsonListPath | undefined {
   const at = text.indexOf(EACH);
   if (at === -1) return undefined;
-  const list = parseJsonPath(text.slice(0, at));
+  const before = text.slice(0, at);
+  const list = before === ROOT.text ? ROOT : parseJsonPath(before);
   const item = parseJsonPath(`$${text.slice(at + EACH.length)}`);
   return 'problem' in list || 'problem' in item ? undefined : { list, item };
 }

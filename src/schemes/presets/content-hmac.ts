@@ -139,6 +139,8 @@ export const line: SchemeDescription = {
     key: "the channel secret on the channel's page, as it stands; not the channel access token",
   },
   signature: base64In('X-Line-Signature'),
+  // A redelivery says in its content that it is one, so what was signed is no identity.
+  id: { json: '$.events[*].webhookEventId' },
 };
 
 /**

@@ -45,6 +45,7 @@ export const sendgrid: SchemeDescription = {
     forms: [{ prefix: '', algorithm: 'ecdsa-p256' }],
   },
   timestamp: { from: { header: 'X-Twilio-Email-Event-Webhook-Timestamp' }, unit: 's' },
+  id: { json: '$[*].sg_event_id' },
   publicKey: { encoding: 'base64', format: 'spki' },
   tolerance: minutes(25 * 60, 5),
 };

@@ -106,7 +106,9 @@ export const documentedOracles: readonly Oracle[] = [
     source: "Microsoft Graph's document, change notifications delivered through webhooks, clientState",
     covers: NOTHING,
     content: () => ({
-      value: [{ subscriptionId: 's1', clientState: SECRET.text, changeType: 'updated', resource: 'me/messages/1' }],
+      value: [
+        { id: 'lsgTZMr9KwAAA', subscriptionId: 's1', clientState: SECRET.text, changeType: 'updated', resource: 'me/messages/1' },
+      ],
     }),
     toHeaders: () => ({}),
   }),

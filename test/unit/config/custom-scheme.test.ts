@@ -16,6 +16,7 @@ import type { SchemeDescription } from '../../../src/schemes/description.ts';
 import { readVectors } from '../../support/oracles/vectors.ts';
 import { getPart, judge, PUBLIC_URL, toCase, toDelivery, withPart } from '../../support/preset-cases.ts';
 
+/** All but those whose signature or token stands in the content. */
 const SIGNING = PRESETS.filter(({ signature }) => signature !== undefined && signature.content === undefined);
 
 /** The fields as a user would write them; who signs so, and which other names a header may have, is not for custom schemes. */
@@ -24,8 +25,8 @@ function toCustom(description: SchemeDescription): Record<string, unknown> {
     name: _name,
     from: _from,
     twins: _twins,
-    leastSecretBytes: _least,
     handshake: _handshake,
+    leastSecretBytes: _least,
     tolerance: _past,
     contentTypes: _types,
     ...rest
@@ -58,7 +59,7 @@ describe.each(SIGNING.map((description) => ({ name: description.name, descriptio
 
   test('can be written as a custom scheme', () => {
     expect(problems).toEqual([]);
-    const { from: _from, twins: _twins, leastSecretBytes: _least, handshake: _handshake, secret, ...own } = description;
+    const { from: _from, twins: _twins, handshake: _handshake, leastSecretBytes: _least, secret, ...own } = description;
     const { usualStart: _start, ...secretFields } = secret;
     const written = webhook?.description as SchemeDescription;
     expect({ ...written, ...(own.publicKey === undefined && { publicKey: undefined }) }).toEqual({
@@ -104,6 +105,20 @@ test('what the docs say of Vercel is taken, and judges as its document says', ()
     });
   expect(verdicts.length).toBeGreaterThan(1);
   expect(verdicts).not.toContain(false);
+});
+
+test('a preset brings the handshake of its sender', () => {
+  const types = PRESETS.map(({ name }): [string, string | undefined] => {
+    const webhook = { scheme: name, publicUrl: PUBLIC_URL, keys: [{ name: 'k', secret: { env: 'SECRET' } }] };
+    const route = { name: 'r', match: { path: '/hook' }, upstream: 'http://127.0.0.1:3000', webhook };
+    const { config } = parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock);
+    return [name, config?.routes[0]?.webhook?.handshake?.type];
+  });
+  const same = ['discord', 'meta', 'microsoft-graph', 'slack', 'twitch', 'x', 'zoom'].map((name) => [name, name]);
+  expect(Object.fromEntries(types.filter(([, type]) => type !== undefined))).toEqual({
+    ...Object.fromEntries(same),
+    whatsapp: 'meta',
+  });
 });
 
 describe('the name of a scheme', () => {

@@ -102,5 +102,7 @@ test('a path reads a list by one [*], and nothing else', () => {
   expect(read('$.a[*].b', { a: [{ b: 1 }, {}] })).toEqual([1, undefined]);
   expect(read('$.a[*].b', { a: [] })).toBeUndefined();
   expect(read('$.a[*].b', { a: { b: 1 } })).toBeUndefined();
-  for (const text of ['$.a.b', '$[*].b', '$.a[*]', '$.a[*].b[*].c', '$.a[*]b']) expect(read(text, {})).toBe('no path');
+  expect(read('$[*].b', [{ b: 1 }, { b: 2 }])).toEqual([1, 2]);
+  expect(read('$[*].b', { a: [] })).toBeUndefined();
+  for (const text of ['$.a.b', '$.a[*]', '$.a[*].b[*].c', '$.a[*]b']) expect(read(text, {})).toBe('no path');
 });

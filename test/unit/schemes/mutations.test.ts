@@ -5,7 +5,7 @@ import { PRESETS } from '../../../src/schemes/catalogue.ts';
 import type { SchemeDescription } from '../../../src/schemes/description.ts';
 import { getPart, judge, type Parts, toCase, toDelivery, toFields, toSignedParts, withPart } from '../../support/preset-cases.ts';
 
-/** Where the content holds the secret itself, nothing is signed. */
+/** All but those whose signature or token stands in the content. */
 const SIGNING = PRESETS.filter(({ signature }) => signature !== undefined && signature.content === undefined);
 const NAMED = SIGNING.map((description) => ({ name: description.name, description }));
 /** Deliveries that every byte of is changed. */

@@ -173,6 +173,37 @@ describe('Twilio', () => {
   });
 });
 
+describe('a batch', () => {
+  const identify = (name: string, content: unknown): string | undefined => {
+    const identity = compileScheme(toPreset(name)).identify(
+      { id: undefined, timestampText: SECONDS, timestamp: NOW, signatures: [] },
+      { method: 'POST', url: '', body: Buffer.from(JSON.stringify(content)) },
+    );
+    return 'problem' in identity ? identity.problem : identity.id;
+  };
+
+  test("of LINE is known again by its events' ids, though a redelivery says that it is one", () => {
+    const event = (webhookEventId: string, isRedelivery = false): object => ({
+      webhookEventId,
+      deliveryContext: { isRedelivery },
+    });
+    const first = identify('line', { events: [event('a'), event('b')] });
+    expect(identify('line', { events: [event('a', true), event('b', true)] })).toBe(first);
+    for (const events of [[event('a')], [event('b'), event('a')], [event('a'), event('b'), event('c')]])
+      expect(identify('line', { events })).not.toBe(first);
+    expect(identify('line', { events: [event('a')] })).toBe('a');
+    // The button that checks the URL sends none: what was signed stands for it.
+    expect(identify('line', { destination: 'x', events: [] })).toMatch(/^sha256-/);
+  });
+
+  test('of SendGrid is known by all of its ids, and by what was signed where one has none', () => {
+    const both = identify('sendgrid', [{ sg_event_id: 'a' }, { sg_event_id: 'b' }]);
+    expect(identify('sendgrid', [{ sg_event_id: 'a', event: 'open' }, { sg_event_id: 'b' }])).toBe(both);
+    expect(identify('sendgrid', [{ sg_event_id: 'a' }, { sg_event_id: 'c' }])).not.toBe(both);
+    expect(identify('sendgrid', [{ sg_event_id: 'a' }, {}])).not.toBe(identify('sendgrid', [{ sg_event_id: 'a' }, { x: 1 }]));
+  });
+});
+
 describe('a key of the wrong kind', () => {
   const parse = (preset: string, secret: string, encoding?: SecretEncoding): string => {
     const parsed = compileScheme(toPreset(preset)).parseKey('k', new Secret(Buffer.from(secret)), encoding);

@@ -1,0 +1,77 @@
+/** Every sender, signing by its own library where it has one, through a real gate to a real app. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { findPreset } from '../../src/schemes/catalogue.ts';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Answer, send } from '../support/client.ts';
+import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { changeBody } from '../support/oracles/mutations.ts';
+import type { Oracle, SignedDelivery } from '../support/oracles/oracle.ts';
+import { oracles, toTitle } from '../support/oracles.ts';
+
+const PUBLIC_URL = 'https://hooks.example.com';
+
+const shipped = oracles
+  .filter(({ preset }) => findPreset(preset) !== undefined)
+  .map((oracle) => ({ oracle, title: toTitle(oracle) }));
+let app: TestApp;
+
+beforeAll(async () => {
+  app = await startApp();
+});
+afterAll(() => app.close());
+beforeEach(() => {
+  app.received.length = 0;
+});
+
+function start({ preset, secret: { text, encoding } }: Oracle): Promise<TestGate> {
+  const signsUrl = findPreset(preset)?.signed.includes('url') === true;
+  const keys = [{ name: 'current', secret: { file: 'secret', ...(encoding && { encoding }) } }];
+  const webhook = { scheme: preset, keys, ...(signsUrl && { publicUrl: PUBLIC_URL }) };
+  const route = toRoute(app.port, { match: { path: `/${preset}` }, webhook });
+  return startGate({ routes: [route] }, undefined, { secret: text });
+}
+
+function deliver(gate: TestGate, { url, headers, body }: SignedDelivery): Promise<Answer> {
+  return send(gate.port, { path: url.slice(PUBLIC_URL.length), headers: { ...headers }, body });
+}
+
+/** The delivery under an id that nobody signed. */
+function rename(signed: SignedDelivery, id: string): SignedDelivery {
+  const headers = Object.entries(signed.headers).map(([name, value]) => [name, value === id ? 'another' : value]);
+  return { ...signed, headers: Object.fromEntries(headers) };
+}
+
+/** Changed where the sender's signature must notice; a token says nothing of the content, so there the token is. */
+function forge(oracle: Oracle, signed: SignedDelivery): SignedDelivery {
+  if (oracle.covers.body) return { ...signed, body: changeBody(signed) };
+  const headers = Object.entries(signed.headers).map(([name, value]) => [
+    name,
+    value === oracle.secret.text ? oracle.otherSecret.text : value,
+  ]);
+  const body = Buffer.from(signed.body.toString().replace(oracle.secret.text, oracle.otherSecret.text));
+  return { ...signed, headers: Object.fromEntries(headers), body };
+}
+
+describe.each(shipped)('$title', ({ oracle }) => {
+  test('reaches the app byte for byte, and once: neither forged, nor repeated, nor under another id', async () => {
+    const gate = await start(oracle);
+    const delivery = oracle.sample(Date.now());
+    const signed = await oracle.sign(delivery);
+
+    expect((await deliver(gate, forge(oracle, signed))).code).toBe('signature_mismatch');
+    expect(app.received).toHaveLength(0);
+
+    expect(await deliver(gate, signed)).toMatchObject({ status: 200, text: 'handled' });
+    expect(app.received[0]?.body.equals(signed.body)).toBe(true);
+
+    expect((await deliver(gate, signed)).status).toBeLessThan(300);
+    const renamed = await deliver(gate, rename(signed, delivery.id));
+    // Nothing but the token is known of a sender that signs nothing, so there another id is another event.
+    if (oracle.covers.body) {
+      expect(renamed.status < 300).toBe(!oracle.covers.id);
+      expect(app.received).toHaveLength(1);
+    }
+    await gate.stop();
+    expect(gate.log().map(({ code }) => code)).toContain('duplicate');
+  });
+});
