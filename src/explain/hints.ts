@@ -52,8 +52,8 @@ function toPresetHints(suspect: Suspect): Finding[] {
   const twins = toTwins(suspect.scheme.description);
   return toSeenPresets(suspect).flatMap(({ preset, names }) => {
     const name = preset.signature?.header ?? '';
-    // Whoever calls with a token may be anybody.
-    if (preset.signed.length === 0) return [];
+    // Whoever calls with a token may be anybody, and a header of the route's own scheme points to nobody else.
+    if (preset.signed.length === 0 || suspect.scheme.headerNames.includes(name.toLowerCase())) return [];
     const isTwin = twins.has(name.toLowerCase());
     const text = isTwin ? `the headers are those of the family ${name}` : `this looks like ${names}: ${name} is there`;
     return [toFinding(isTwin ? 'header_family' : 'other_preset', `${text} (scheme: ${names})`)];
