@@ -1,12 +1,11 @@
 /** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
-import type { AddressInfo } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { AdminServer } from '../admin/server.ts';
 import { realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
 import { toTlsFiles } from '../config/tls-files.ts';
 import { type Watch, watchFiles } from '../config/watch.ts';
-import type { CancelTimer, Clock } from '../core/clock.ts';
+import type { CancelTimer } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { IdentitySigner } from '../forward/identity-token.ts';
 import { Capacity } from '../gatehouse/capacity.ts';
@@ -15,11 +14,9 @@ import { WaitingRoom } from '../gates/dedup.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
 import { ListenServer } from '../listen/server.ts';
-import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
-import type { Resolve } from '../tunnel/dial.ts';
 import { prepare, type Ready } from './check.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { toIdentityFiles } from './identity.ts';
@@ -31,25 +28,8 @@ import { buildRoute, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
 import { openStore } from './store.ts';
+import type { GateAddresses, GateSurroundings } from './surroundings.ts';
 import { Upstreams } from './upstreams.ts';
-
-/** What a gate runs in. */
-export interface GateSurroundings {
-  readonly file: string;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly version: string;
-  /** For tests: what the names of the forward proxy's destinations lead to. */
-  readonly resolve?: Resolve;
-}
-
-/** Where a running gate listens. */
-export interface GateAddresses {
-  readonly data: AddressInfo;
-  readonly admin: AddressInfo;
-  readonly proxy?: AddressInfo;
-  readonly authz?: AddressInfo;
-}
 
 const FLUSH_INTERVAL_MS = 1_000;
 const OBSERVED = 'this route lets everything through, and only tells what it would have refused; mode: enforce ends that';
@@ -79,11 +59,11 @@ export class Gate {
   #notReadyBecause: string | undefined = 'starting';
 
   constructor(ready: Ready, surroundings: GateSurroundings) {
-    const { clock, logger, version } = surroundings;
+    const { clock, logger, version, createUpstream } = surroundings;
     const { limits, listen, admin } = ready.loaded.config;
     this.#surroundings = surroundings;
     this.#ready = ready;
-    this.#metrics = createMetrics({ version, processMetrics: true });
+    this.#metrics = createMetrics({ version, processMetrics: createUpstream === undefined });
     const store = openStore(ready.store, clock, {
       onUp: () => this.#onStore(true),
       onDown: (message) => this.#onStore(false, message),
@@ -123,7 +103,7 @@ export class Gate {
     });
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
     this.#metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
-    this.#upstreams = new Upstreams(clock, limits.maxInFlight);
+    this.#upstreams = new Upstreams(clock, limits.maxInFlight, createUpstream);
     this.#admin = new AdminServer({
       address: admin.address,
       metrics: this.#metrics,
@@ -152,6 +132,12 @@ export class Gate {
       this.#close();
       throw thrown;
     }
+  }
+
+  /** Serves without a port: who asks hands it connections of its own (app/rehearsal.ts). */
+  rehearse(): ListenServer {
+    this.#take(this.#ready);
+    return this.#listen;
   }
 
   /** Drains and closes everything; true when every request under way was finished. */

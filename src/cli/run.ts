@@ -1,6 +1,7 @@
 /** `sidegate run`: starts the gate, and stops it on a signal. */
 import { prepare } from '../app/check.ts';
-import { Gate, type GateAddresses } from '../app/gate.ts';
+import { Gate } from '../app/gate.ts';
+import type { GateAddresses } from '../app/surroundings.ts';
 import { formatProblem } from '../config/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { createLogger, type Logger } from '../observe/logger.ts';

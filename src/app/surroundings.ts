@@ -1,0 +1,26 @@
+/** What a gate is given by whoever starts it, and what it tells. */
+import type { AddressInfo } from 'node:net';
+import type { Clock } from '../core/clock.ts';
+import type { Logger } from '../observe/logger.ts';
+import type { Resolve } from '../tunnel/dial.ts';
+import type { CreateUpstream } from './upstreams.ts';
+
+/** What a gate runs in. */
+export interface GateSurroundings {
+  readonly file: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly version: string;
+  /** For tests: what the names of the forward proxy's destinations lead to. */
+  readonly resolve?: Resolve;
+  /** For rehearsals: stands in for the pools of connections to the apps. */
+  readonly createUpstream?: CreateUpstream;
+}
+
+/** Where a running gate listens. */
+export interface GateAddresses {
+  readonly data: AddressInfo;
+  readonly admin: AddressInfo;
+  readonly proxy?: AddressInfo;
+  readonly authz?: AddressInfo;
+}
