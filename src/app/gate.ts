@@ -15,7 +15,8 @@ import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
 import { ListenServer } from '../listen/server.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
-import type { Attempts } from '../store/attempts.ts';
+import { RemoteCertificates } from '../remote/certificates.ts';
+import { createHttpsGet } from '../remote/https-get.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import { prepare, type Ready } from './check.ts';
 import { findFixedChange } from './fixed-sections.ts';
@@ -24,7 +25,7 @@ import { type KeysRead, toSecretFiles } from './keys.ts';
 import { toProxyLabels } from './proxy.ts';
 import { Realms } from './realms.ts';
 import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
-import { buildRoute, toRouteLabels } from './routes.ts';
+import { buildRoute, type RouteParts, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
 import { openStore } from './store.ts';
@@ -40,15 +41,14 @@ export class Gate {
   readonly #metrics: Metrics;
   readonly #store: SeenIds;
   readonly #settlements: Settlements;
-  readonly #waitingRoom: WaitingRoom;
   readonly #capacity: Capacity;
   readonly #gatehouse: Gatehouse;
   readonly #listen: ListenServer;
   readonly #admin: AdminServer;
   readonly #upstreams: Upstreams;
   readonly #realms: Realms;
-  readonly #attempts: Attempts;
   readonly #signer: IdentitySigner;
+  readonly #routeParts: RouteParts;
   readonly #sidePorts: SidePorts;
   readonly #tlsPorts: readonly TlsPort[];
   readonly #cancelFlush: CancelTimer;
@@ -70,18 +70,27 @@ export class Gate {
       onWarning: (message) => logger.warn('store_warning', { message }),
     });
     this.#store = store.seenIds;
-    this.#attempts = store.attempts;
     this.#settlements = new Settlements(this.#store, clock, {
       onOutcome: (outcome) => this.#metrics.dedup(outcome),
       onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
     });
-    this.#waitingRoom = new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters'));
     this.#capacity = new Capacity(limits, clock, { onInFlight: this.#metrics.inFlight, onQueued: this.#metrics.queued });
     this.#gatehouse = new Gatehouse({ clock, logger, metrics: this.#metrics, capacity: this.#capacity });
     const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
     this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
     this.#metrics.watchPendingPasswords(() => this.#realms.pending);
     this.#signer = new IdentitySigner(clock);
+    this.#routeParts = {
+      clock,
+      metrics: this.#metrics,
+      store: this.#store,
+      settlements: this.#settlements,
+      waitingRoom: new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters')),
+      realms: this.#realms,
+      attempts: store.attempts,
+      signer: this.#signer,
+      certificates: new RemoteCertificates(surroundings.httpsGet ?? createHttpsGet(clock, surroundings.detour), clock),
+    };
     const tls = toContexts(ready.tls);
     this.#listen = new ListenServer({
       listen,
@@ -97,7 +106,7 @@ export class Gate {
       logger,
       metrics: this.#metrics,
       realms: this.#realms,
-      attempts: this.#attempts,
+      attempts: store.attempts,
       gatehouse: this.#gatehouse,
       resolve: surroundings.resolve,
     });
@@ -194,20 +203,10 @@ export class Gate {
     this.#realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     this.#signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
     const rings = new Map<string, KeyRing>();
-    const parts = {
-      clock,
-      metrics: this.#metrics,
-      store: this.#store,
-      settlements: this.#settlements,
-      waitingRoom: this.#waitingRoom,
-      realms: this.#realms,
-      attempts: this.#attempts,
-      signer: this.#signer,
-    };
     const routes = config.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
       rings.set(route.name, ring);
-      return buildRoute(route, ring, pools[index] as (typeof pools)[number], parts);
+      return buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#routeParts);
     });
     this.#gatehouse.swap(routes);
     for (const { name, mode } of config.routes)

@@ -5,6 +5,7 @@ import type { StandIns } from '../config/stand-ins.ts';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import type { ListenServer } from '../listen/server.ts';
 import type { Logger, RequestLine } from '../observe/logger.ts';
+import { type HttpsGet, RemoteFailure } from '../remote/https-get.ts';
 import { type Readiness, type Ready, readParts } from './check.ts';
 import { Gate } from './gate.ts';
 import { type AppPlan, type AppSight, StageApp } from './stage-app.ts';
@@ -48,6 +49,14 @@ function withoutSurroundings(config: Config): Config {
   };
 }
 
+/** When it plays, and what the gate finds elsewhere. */
+export interface Setting {
+  readonly file: string;
+  readonly startsAt: EpochMilliseconds;
+  /** What others give out by https, by URL; anything else cannot be had. */
+  readonly remote: ReadonlyMap<string, string>;
+}
+
 /** A gate on stage; each has an empty store. */
 export class Rehearsal {
   readonly #clock: StageClock;
@@ -56,11 +65,18 @@ export class Rehearsal {
   readonly #listen: ListenServer;
   #onLine: (line: RequestLine) => void = () => undefined;
 
-  constructor(ready: Ready, file: string, startsAt: EpochMilliseconds) {
+  constructor(ready: Ready, { file, startsAt, remote }: Setting) {
     this.#clock = new StageClock(startsAt);
     const { createUpstream } = this.#app;
     const logger = createStageLogger((line) => this.#onLine(line));
-    this.#gate = new Gate(ready, { file, clock: this.#clock, logger, version: 'rehearsal', createUpstream });
+    this.#gate = new Gate(ready, {
+      file,
+      clock: this.#clock,
+      logger,
+      version: 'rehearsal',
+      createUpstream,
+      httpsGet: toGet(remote),
+    });
     this.#listen = this.#gate.rehearse();
   }
 
@@ -90,6 +106,14 @@ export class Rehearsal {
   async close(): Promise<void> {
     await this.#clock.runUntil(this.#gate.stop());
   }
+}
+
+function toGet(remote: ReadonlyMap<string, string>): HttpsGet {
+  return async ({ href, host }) => {
+    const text = remote.get(href);
+    if (text === undefined) throw new RemoteFailure(`${host}: nobody is asked in a rehearsal, and the fixtures do not have it`);
+    return Buffer.from(text);
+  };
 }
 
 function createStageLogger(request: Logger['request']): Logger {

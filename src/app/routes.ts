@@ -1,6 +1,6 @@
 /** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
-import { type Config, methodsOf, type RouteConfig, type WebhookConfig } from '../config/config.ts';
-import type { Clock, Milliseconds } from '../core/clock.ts';
+import { type Config, methodsOf, type RouteConfig, type SnsConfig, type WebhookConfig } from '../config/config.ts';
+import type { Clock, EpochMilliseconds } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
 import type { IdentityContext } from '../forward/identity.ts';
@@ -16,10 +16,12 @@ import type { Gate } from '../gates/gate.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
 import type { Settlements } from '../gates/settlements.ts';
 import { createSignatureGate } from '../gates/signature.ts';
-import { createTimestampGate } from '../gates/timestamp.ts';
+import { createSnsGate } from '../gates/sns.ts';
+import { createTimestampGate, type RecencyOptions } from '../gates/timestamp.ts';
 import type { RouteLabels } from '../observe/families.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
+import type { RemoteCertificates } from '../remote/certificates.ts';
 import { compileScheme } from '../schemes/compile.ts';
 import { toHeaderNames } from '../schemes/head.ts';
 import { toStatuses } from '../schemes/senders.ts';
@@ -38,6 +40,7 @@ export interface RouteParts {
   readonly realms: Realms;
   readonly signer: IdentitySigner;
   readonly attempts: Attempts;
+  readonly certificates: RemoteCertificates;
 }
 
 /** What a route counts before its first request. */
@@ -45,7 +48,7 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabel
   const { name, webhook, basic, mode } = route;
   const sources = basic === undefined ? [] : toSourceLabels(basic);
   const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
-  const keys = [...(webhook?.keys.map((key) => key.name) ?? []), ...sources];
+  const keys = [...(webhook?.keys.map((key) => key.name) ?? []), ...(webhook?.sns?.topics ?? []), ...sources];
   return { name, scheme, keys, methods: methodsOf(route), isObserved: mode === 'observe', authz: authz !== undefined };
 }
 
@@ -110,13 +113,10 @@ function buildWebhookGates(
   metrics: RouteMetrics,
   parts: RouteParts,
 ): Gate[] {
-  const scheme = compileScheme(webhook.description);
-  const { maxBody, tolerance, allowDotInId, publicUrl = '' } = webhook;
-  const recency = { tolerance, onSkew: (skew: Milliseconds) => metrics.skew(skew) };
-  const gates = [
-    createTimestampGate(scheme, { ...recency, allowDotInId }),
-    createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed: (key, at) => metrics.keyUsed(key, at) }),
-  ];
+  const gates =
+    webhook.sns === undefined
+      ? buildSignatureGates(webhook, ring, metrics)
+      : [buildSnsGate(webhook, webhook.sns, metrics, parts)];
   if (webhook.envelope.requireMatchingId) gates.push(createEnvelopeGate());
   if (webhook.dedup !== 'off') {
     const { store, settlements, clock, waitingRoom } = parts;
@@ -125,4 +125,27 @@ function buildWebhookGates(
     gates.push(createDedupGate({ route, ...webhook.dedup }, { store, settlements, clock, waitingRoom, onEvent, onDuration }));
   }
   return gates;
+}
+
+function buildSignatureGates(webhook: WebhookConfig, ring: KeyRing, metrics: RouteMetrics): Gate[] {
+  const scheme = compileScheme(webhook.description);
+  const { maxBody, allowDotInId, publicUrl = '' } = webhook;
+  const recency = toRecency(webhook, metrics);
+  return [
+    createTimestampGate(scheme, { ...recency, allowDotInId }),
+    createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed: (key, at) => metrics.keyUsed(key, at) }),
+  ];
+}
+
+function buildSnsGate(webhook: WebhookConfig, sns: SnsConfig, metrics: RouteMetrics, { certificates }: RouteParts): Gate {
+  const { maxBody } = webhook;
+  const onKeyUsed = (topic: string, at: EpochMilliseconds): void => metrics.keyUsed(topic, at);
+  return createSnsGate(
+    { ...toRecency(webhook, metrics), ...sns, maxBody, onKeyUsed },
+    { toKey: (url) => certificates.key(url), follow: (url) => certificates.follow(url) },
+  );
+}
+
+function toRecency({ tolerance }: WebhookConfig, metrics: RouteMetrics): RecencyOptions {
+  return { tolerance, onSkew: (skew) => metrics.skew(skew) };
 }

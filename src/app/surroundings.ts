@@ -2,6 +2,7 @@
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Logger } from '../observe/logger.ts';
+import type { Detour, HttpsGet } from '../remote/https-get.ts';
 import type { Resolve } from '../tunnel/dial.ts';
 import type { CreateUpstream } from './upstreams.ts';
 
@@ -13,8 +14,12 @@ export interface GateSurroundings {
   readonly version: string;
   /** For tests: what the names of the forward proxy's destinations lead to. */
   readonly resolve?: Resolve;
+  /** For tests: where the hosts of remote keys are found. */
+  readonly detour?: Detour;
   /** For rehearsals: stands in for the pools of connections to the apps. */
   readonly createUpstream?: CreateUpstream;
+  /** For rehearsals: stands in for what others give out by https. */
+  readonly httpsGet?: HttpsGet;
 }
 
 /** Where a running gate listens. */

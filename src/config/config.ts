@@ -17,6 +17,7 @@ export type BasicConfig = NonNullable<RouteConfig['basic']>;
 /** What a realm's users are read by. */
 export type RealmConfig = Pick<BasicConfig, 'realm' | 'users' | 'allowPlainTextPasswords' | 'cache'>;
 export type UserSourceConfig = NonNullable<BasicConfig['users']>[number];
+export type SnsConfig = NonNullable<WebhookConfig['sns']>;
 export type KeyConfig = WebhookConfig['keys'][number];
 export type SecretSource = KeyConfig['secret'];
 export type DedupConfig = Exclude<WebhookConfig['dedup'], 'off'>;

@@ -212,5 +212,9 @@ export const FixturesSchema = z.strictObject({
     })
     .prefault({})
     .describe('Test secrets, in the place of those that the config refers to. Not for real ones: this file is no safe place.'),
+  remote: z
+    .record(z.string().regex(/^https:\/\//, 'a URL begins with https://'), z.string())
+    .default({})
+    .describe('What the gate would fetch, by URL: the certificate of Amazon SNS, say, in PEM. Nothing else is reached.'),
   tests: z.array(test).min(1, 'a file without tests proves nothing'),
 });

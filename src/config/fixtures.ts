@@ -42,6 +42,7 @@ export interface Fixtures {
   readonly config: string;
   readonly now: EpochMilliseconds;
   readonly standIns: StandIns;
+  readonly remote: ReadonlyMap<string, string>;
   readonly tests: readonly FixtureTest[];
   /** A finding about the file, with its place. */
   readonly toProblem: (path: readonly PropertyKey[], message: string, hint?: string) => Problem;
@@ -71,7 +72,7 @@ export async function loadFixtures(file: string): Promise<FixturesRead> {
     read.toProblem('error', { path, message, ...(hint === undefined ? undefined : { hint }) });
   const problems: Problem[] = [];
   const contents = new Contents(dirname(resolve(file)), (path, message) => problems.push(toProblem(path, message)));
-  const { config, now, secrets, tests } = parsed.data;
+  const { config, now, secrets, remote, tests } = parsed.data;
   const found: FixtureTest[] = [];
   for (const [index, test] of tests.entries()) {
     const path = ['tests', index];
@@ -87,7 +88,7 @@ export async function loadFixtures(file: string): Promise<FixturesRead> {
   const target = resolve(dirname(file), config);
   const files = Object.entries(secrets.files).map(([name, secret]) => [resolve(dirname(target), name), secret] as const);
   const standIns = { env: new Map(Object.entries(secrets.env)), files: new Map(files) };
-  return { file, config: target, now, standIns, tests: found, toProblem };
+  return { file, config: target, now, standIns, remote: new Map(Object.entries(remote)), tests: found, toProblem };
 }
 
 /** Time does not go back. */

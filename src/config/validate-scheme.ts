@@ -6,34 +6,45 @@ import { error, type Path, type Rating, warning } from './rating.ts';
 
 /** Everything wrong with the scheme, or with how the route uses it. */
 export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
-  const { description, publicUrl, dedup, scheme } = webhook;
-  const found = scheme === 'custom' ? checkDescription(description, [...path, 'custom']) : [];
+  const { description, scheme } = webhook;
+  return [
+    ...(scheme === 'custom' ? checkDescription(description, [...path, 'custom']) : []),
+    ...checkUrl(webhook, path),
+    ...checkSender(webhook, route, path),
+    ...checkId(webhook, path),
+  ];
+}
+
+function checkUrl({ description, publicUrl, scheme }: WebhookConfig, path: Path): Rating[] {
   const signsUrl = description.signed.includes('url');
-  if (signsUrl && publicUrl === undefined)
-    found.push(
-      error(
-        path,
-        `${scheme} signs the URL, and the gate cannot know by what name the sender called it`,
-        'publicUrl: https://hooks.example.com',
-      ),
-    );
+  if (signsUrl && publicUrl === undefined) {
+    const message = `${scheme} signs the URL, and the gate cannot know by what name the sender called it`;
+    return [error(path, message, 'publicUrl: https://hooks.example.com')];
+  }
   if (!signsUrl && publicUrl !== undefined)
-    found.push(warning([...path, 'publicUrl'], `${scheme} does not sign the URL`, 'leave publicUrl out'));
-  const { id } = description;
-  if (description.signed.includes('id') && (id === undefined || !('header' in id)))
-    found.push(error([...path, 'id'], 'the id is signed as a header has it', 'id: { header: NAME }'));
-  const isUnsigned = description.signature === undefined;
-  if (isUnsigned && route.basic === undefined && route.clientCertificate === undefined)
+    return [warning([...path, 'publicUrl'], `${scheme} does not sign the URL`, 'leave publicUrl out')];
+  return [];
+}
+
+/** Without a signature of the sender's own, something else must tell who it is. */
+function checkSender({ description, scheme, sns }: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
+  if (description.isSignedInContent === true) {
+    const hint = 'name your topics: sns: { topics: [arn:aws:sns:...] }';
+    return sns === undefined ? [error(path, `${scheme} signs for whoever has an account there`, hint)] : [];
+  }
+  const found = sns === undefined ? [] : [error([...path, 'sns'], `${scheme} has no topics`, 'scheme: aws-sns')];
+  if (description.signature === undefined && route.basic === undefined && route.clientCertificate === undefined)
     found.push(error([...path, 'scheme'], `with ${scheme} anybody could send`, 'give the route basic or clientCertificate'));
-  if (description.signed.length === 0 && id === undefined && dedup !== 'off')
-    found.push(
-      error(
-        path,
-        `${scheme} has no id to tell repeats by`,
-        'say where it stands, id: { json: $.id } or id: { header: NAME }, or dedup: off',
-      ),
-    );
   return found;
+}
+
+function checkId({ description, dedup, scheme }: WebhookConfig, path: Path): Rating[] {
+  const { id, signed } = description;
+  if (signed.includes('id') && (id === undefined || !('header' in id)))
+    return [error([...path, 'id'], 'the id is signed as a header has it', 'id: { header: NAME }')];
+  if (signed.length > 0 || id !== undefined || dedup === 'off') return [];
+  const hint = 'say where it stands, id: { json: $.id } or id: { header: NAME }, or dedup: off';
+  return [error(path, `${scheme} has no id to tell repeats by`, hint)];
 }
 
 function checkDescription(description: SchemeDescription, path: Path): Rating[] {

@@ -1,5 +1,6 @@
 /** The schema of a route's webhook section; what is left out comes from the scheme. */
 import { z } from 'zod';
+import { toTopicRegion } from '../schemes/aws-sns.ts';
 import { findPreset, PRESETS } from '../schemes/catalogue.ts';
 import type { SchemeDescription, Tolerance } from '../schemes/description.ts';
 import { webhookKey } from './key-schema.ts';
@@ -36,6 +37,22 @@ const dedup = z
   })
   .prefault({});
 
+/** Amazon SNS signs with keys of its own, for everybody: what counts is the topic. */
+const sns = z.strictObject({
+  topics: z
+    .array(
+      z.string().refine((text) => toTopicRegion(text) !== undefined, {
+        error: (issue) => `"${issue.input}" is no topic; write its ARN, for example arn:aws:sns:eu-central-1:123456789012:orders`,
+      }),
+    )
+    .min(1)
+    .describe('ARNs of the topics whose messages are taken.'),
+  confirm: z
+    .boolean()
+    .default(true)
+    .describe('Confirm a subscription to one of the topics, by the URL in its genuine SubscriptionConfirmation.'),
+});
+
 const NAMES = [...PRESETS.map(({ name }) => name), 'custom'];
 
 const written = z.strictObject({
@@ -45,6 +62,7 @@ const written = z.strictObject({
     .describe('Who signs: the name of a preset, or `custom` with a scheme of your own.'),
   custom: customScheme.optional().describe('The scheme, where no preset has it.'),
   keys: z.array(webhookKey).default([]).describe('Tried in order; for a rotation list the new and the old one.'),
+  sns: sns.optional().describe('For the scheme aws-sns.'),
   publicUrl: publicUrl()
     .optional()
     .describe(

@@ -81,6 +81,8 @@ export type Reason =
   | 'replayed_under_new_id'
   | 'handshake'
   | 'handshake_refused'
+  | 'handshake_unfinished'
+  | 'sender_not_allowed'
   | 'in_progress'
   | 'waiters_full'
   | 'envelope_mismatch'

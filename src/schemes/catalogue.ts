@@ -1,11 +1,12 @@
 /** Every preset by the name it has in the config. */
 import type { SchemeDescription } from './description.ts';
+import { awsSns } from './presets/aws-sns.ts';
 import { github } from './presets/github.ts';
 import { standardWebhooks, svix } from './presets/standard-webhooks.ts';
 import { apiKey, bearer, unsigned } from './presets/unsigned.ts';
 
 /** The presets there are; the config admits no other name but `custom`. */
-export const PRESETS: readonly SchemeDescription[] = [standardWebhooks, svix, github, bearer, apiKey, unsigned];
+export const PRESETS: readonly SchemeDescription[] = [standardWebhooks, svix, github, bearer, apiKey, unsigned, awsSns];
 
 /** The preset of a name. */
 export function findPreset(name: string): SchemeDescription | undefined {

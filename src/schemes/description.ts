@@ -70,6 +70,8 @@ export interface SchemeDescription {
   readonly name: string;
   /** Left out: nothing is signed, and another gate of the route must know the sender. */
   readonly signature?: SignatureDescription;
+  /** The content carries its own signature, and a gate of its own checks it. */
+  readonly isSignedInContent?: true;
   /** In order; empty for tokens. */
   readonly signed: readonly Piece[];
   /** Stands between two pieces. */

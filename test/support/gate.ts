@@ -8,6 +8,7 @@ import { Gate } from '../../src/app/gate.ts';
 import { formatProblem } from '../../src/config/problem.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { createLogger } from '../../src/observe/logger.ts';
+import type { Detour } from '../../src/remote/https-get.ts';
 import { SECRET } from './deliveries.ts';
 
 /** Config sections, as they would be written in YAML. */
@@ -51,6 +52,7 @@ export async function startGate(
   clock: Clock = systemClock,
   files: Readonly<Record<string, string>> = {},
   names: Readonly<Record<string, readonly string[]>> = {},
+  detour?: Detour,
 ): Promise<TestGate> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-test-'));
   const file = join(folder, 'gate.yaml');
@@ -67,7 +69,7 @@ export async function startGate(
     destination: { write: (line: string) => void lines.push(line) },
   });
   const resolve = async (host: string): Promise<readonly string[]> => names[host] ?? [];
-  const gate = new Gate(ready, { file, clock, logger, version: 'test', resolve });
+  const gate = new Gate(ready, { file, clock, logger, version: 'test', resolve, ...(detour && { detour }) });
   const { data, admin, proxy, authz } = await gate.start();
   const metrics = async (): Promise<string> => (await fetch(`http://127.0.0.1:${admin.port}/metrics`)).text();
   return {

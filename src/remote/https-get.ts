@@ -1,0 +1,70 @@
+/** Fetches small public documents by https: bounded in size and time, from the very host that was asked for, without redirects. */
+import { request } from 'node:https';
+import type { Clock, Milliseconds } from '../core/clock.ts';
+
+/** How far a fetch may go. */
+export interface GetOptions {
+  readonly maxBytes: number;
+  readonly timeout: Milliseconds;
+  /** Authorities to trust instead of the system's, in PEM. */
+  readonly ca?: Buffer | undefined;
+}
+
+/** Fetches a document; rejects with RemoteFailure and nothing else. */
+export type HttpsGet = (url: URL, options: GetOptions) => Promise<Buffer>;
+
+/** Why there is no document; the text names the host, never the query. */
+export class RemoteFailure extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'RemoteFailure';
+  }
+}
+
+/** Where a host is really found, and by which authorities; for tests. */
+export interface Detour {
+  readonly ca: Buffer;
+  reach(host: string): { readonly host: string; readonly port: number };
+}
+
+const OK = 200;
+
+/** Builds the fetch. */
+export function createHttpsGet(clock: Clock, detour?: Detour): HttpsGet {
+  return (url, { maxBytes, timeout, ca }) =>
+    new Promise((resolve, reject) => {
+      const at = detour?.reach(url.hostname) ?? { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 443) };
+      const outgoing = request({
+        ...at,
+        servername: url.hostname,
+        method: 'GET',
+        path: `${url.pathname}${url.search}`,
+        headers: { Host: url.host, Accept: '*/*', 'User-Agent': 'sidegate' },
+        ca: detour?.ca ?? ca,
+        agent: false,
+      });
+      const fail = (message: string): void => {
+        cancel();
+        outgoing.destroy();
+        reject(new RemoteFailure(`${url.host}: ${message}`));
+      };
+      const cancel = clock.after(timeout, () => fail(`no answer within ${timeout / 1000} s`));
+      outgoing.on('error', (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
+      outgoing.on('response', (incoming) => {
+        if (incoming.statusCode !== OK) return fail(`answered ${incoming.statusCode}`);
+        const chunks: Buffer[] = [];
+        let length = 0;
+        incoming.on('data', (chunk: Buffer) => {
+          length += chunk.length;
+          if (length > maxBytes) fail(`more than ${maxBytes} bytes`);
+          else chunks.push(chunk);
+        });
+        incoming.on('error', () => fail('the answer broke off'));
+        incoming.on('end', () => {
+          cancel();
+          resolve(Buffer.concat(chunks));
+        });
+      });
+      outgoing.end();
+    });
+}

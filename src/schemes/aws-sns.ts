@@ -1,0 +1,104 @@
+/** Amazon SNS, which signs in the content itself: what a message says, what of it is signed, and which URLs of it may be followed. */
+import { type KeyObject, verify } from 'node:crypto';
+import { parseBase64 } from '../core/bytes.ts';
+import type { EpochMilliseconds } from '../core/clock.ts';
+import { TIMESTAMP_FORMATS } from './timestamp.ts';
+
+/** A message, as far as it was read; nothing of it is verified. */
+export interface SnsMessage {
+  readonly type: 'Notification' | 'SubscriptionConfirmation' | 'UnsubscribeConfirmation';
+  readonly id: string;
+  readonly topic: string;
+  readonly timestamp: EpochMilliseconds;
+  readonly certificateUrl: URL;
+  /** Where a subscription is confirmed. */
+  readonly subscribeUrl: URL | undefined;
+  readonly digest: 'sha1' | 'sha256';
+  readonly signature: Buffer;
+  /** What was signed: each field's name and value, a line each. */
+  readonly signed: Buffer;
+}
+
+const SIGNED_FIELDS: Readonly<Record<SnsMessage['type'], readonly string[]>> = {
+  Notification: ['Message', 'MessageId', 'Subject', 'Timestamp', 'TopicArn', 'Type'],
+  SubscriptionConfirmation: ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type'],
+  UnsubscribeConfirmation: ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type'],
+};
+/** Left out by the sender where there is none. */
+const OPTIONAL_FIELD = 'Subject';
+const DIGESTS: Readonly<Record<string, SnsMessage['digest']>> = { '1': 'sha1', '2': 'sha256' };
+
+const TOPIC = /^arn:aws(?:-[a-z]+)*:sns:([a-z0-9-]{3,32}):[0-9]{12}:[A-Za-z0-9_.-]{1,256}$/;
+const CERTIFICATE_PATH = /^\/[A-Za-z0-9_.-]{1,128}\.pem$/;
+const ID = /^[\x21-\x7e]{1,256}$/;
+
+/** The region in a topic's name, or undefined where it is none. */
+export function toTopicRegion(topic: string): string | undefined {
+  return TOPIC.exec(topic)?.[1];
+}
+
+/** Reads a message, or says what is wrong with it. */
+export function parseSnsMessage(body: Buffer): SnsMessage | { readonly problem: string } {
+  const fields = parseFields(body);
+  if (fields === undefined) return { problem: 'the content is no SNS message in JSON (raw message delivery is not signed)' };
+  const text = (name: string): string => fields.get(name) ?? '';
+  const type = text('Type') as SnsMessage['type'];
+  if (!Object.hasOwn(SIGNED_FIELDS, type)) return { problem: 'Type is not one of SNS' };
+  const missing = SIGNED_FIELDS[type].find((name) => name !== OPTIONAL_FIELD && !fields.has(name));
+  if (missing !== undefined) return { problem: `${missing} is missing` };
+  const region = toTopicRegion(text('TopicArn'));
+  if (region === undefined) return { problem: 'TopicArn names no topic' };
+  const timestamp = TIMESTAMP_FORMATS.rfc3339.parse(text('Timestamp'));
+  if (timestamp === undefined || !ID.test(text('MessageId'))) return { problem: 'Timestamp or MessageId is malformed' };
+  const certificateUrl = toPinnedUrl(text('SigningCertURL'), region);
+  if (certificateUrl === undefined || !CERTIFICATE_PATH.test(certificateUrl.pathname) || certificateUrl.search !== '')
+    return { problem: "SigningCertURL is not of SNS in the topic's region" };
+  const digest = DIGESTS[text('SignatureVersion')];
+  const signature = parseBase64(text('Signature'));
+  if (digest === undefined || signature === undefined || signature.length === 0)
+    return { problem: 'Signature or SignatureVersion is malformed' };
+  const signed = Buffer.from(SIGNED_FIELDS[type].map((name) => (fields.has(name) ? `${name}\n${text(name)}\n` : '')).join(''));
+  const subscribeUrl = toSubscribeUrl(text('SubscribeURL'), region, text('TopicArn'));
+  return {
+    type,
+    id: text('MessageId'),
+    topic: text('TopicArn'),
+    timestamp,
+    certificateUrl,
+    subscribeUrl,
+    digest,
+    signature,
+    signed,
+  };
+}
+
+/** The certificate's key signed the message. */
+export function isSignedByCertificate({ digest, signed, signature }: SnsMessage, key: KeyObject): boolean {
+  return key.asymmetricKeyType === 'rsa' && verify(digest, signed, key, signature);
+}
+
+/** Text fields only; strict UTF-8, as other bytes would be signed as something else. */
+function parseFields(body: Buffer): Map<string, string> | undefined {
+  try {
+    const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body));
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+    return new Map(Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Anybody can name a URL: only SNS's own host in the topic's region is ever asked. */
+function toPinnedUrl(text: string, region: string): URL | undefined {
+  if (!URL.canParse(text)) return undefined;
+  const url = new URL(text);
+  const host = `sns.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`;
+  const isPlain = url.username === '' && url.password === '' && url.port === '' && url.hash === '';
+  return url.protocol === 'https:' && url.hostname === host && isPlain ? url : undefined;
+}
+
+function toSubscribeUrl(text: string, region: string, topic: string): URL | undefined {
+  const url = toPinnedUrl(text, region);
+  const isConfirmation = url?.searchParams.get('Action') === 'ConfirmSubscription' && url.searchParams.get('TopicArn') === topic;
+  return isConfirmation ? url : undefined;
+}

@@ -1,0 +1,248 @@
+/** Amazon SNS before a real gate, with a real https server in the place of its own. */
+import { execFileSync } from 'node:child_process';
+import { createPrivateKey, randomUUID, sign } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer, type Server } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { makeAuthority } from '../support/certificates.ts';
+import { type Answer, send } from '../support/client.ts';
+import { type Sections, startGate, type TestGate, toRoute } from '../support/gate.ts';
+
+const HOST = 'sns.eu-central-1.amazonaws.com';
+const TOPIC = 'arn:aws:sns:eu-central-1:123456789012:orders';
+const CERTIFICATE = `https://${HOST}/SimpleNotificationService-0123456789abcdef.pem`;
+
+type Message = Record<string, string>;
+
+let app: TestApp;
+let folder: string;
+let sns: Server;
+let ca: Buffer;
+let certificate: Buffer;
+let key: ReturnType<typeof createPrivateKey>;
+let requests: string[] = [];
+let answerWith = 200;
+
+beforeAll(async () => {
+  app = await startApp();
+  folder = mkdtempSync(join(tmpdir(), 'sidegate-sns-'));
+  const authority = makeAuthority(folder, 'amazon');
+  const pair = authority.issue('sns', `DNS:${HOST}`);
+  const [keyFile, certFile] = [join(folder, 'signing.key'), join(folder, 'signing.crt')];
+  execFileSync(
+    'openssl',
+    [
+      'req',
+      '-x509',
+      '-newkey',
+      'rsa:2048',
+      '-nodes',
+      '-days',
+      '2',
+      '-subj',
+      '/CN=sns.amazonaws.com',
+      '-keyout',
+      keyFile,
+      '-out',
+      certFile,
+    ],
+    { stdio: 'ignore' },
+  );
+  key = createPrivateKey(readFileSync(keyFile));
+  certificate = readFileSync(certFile);
+  ca = readFileSync(authority.ca);
+  sns = createServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, (request, response) => {
+    requests.push(request.url ?? '');
+    response.statusCode = answerWith;
+    response.end(request.url?.endsWith('.pem') === true ? certificate : '<ConfirmSubscriptionResponse/>');
+  });
+  await new Promise<void>((resolve) => sns.listen(0, '127.0.0.1', resolve));
+});
+afterAll(async () => {
+  await app.close();
+  sns.close();
+  sns.closeAllConnections();
+  rmSync(folder, { recursive: true });
+});
+beforeEach(() => {
+  app.received.length = 0;
+  requests = [];
+  answerWith = 200;
+});
+
+function start(options: Sections = {}): Promise<TestGate> {
+  const webhook = { scheme: 'aws-sns', keys: [], sns: { topics: [TOPIC], ...options } };
+  const { port } = sns.address() as AddressInfo;
+  return startGate(
+    { routes: [toRoute(app.port, { webhook })] },
+    undefined,
+    {},
+    {},
+    { ca, reach: () => ({ host: '127.0.0.1', port }) },
+  );
+}
+
+/** Signed as Amazon's documentation has it; `fields` win over what would be genuine. */
+function toMessage(fields: Message = {}, version: '1' | '2' = '2'): Message {
+  const message: Message = {
+    Type: 'Notification',
+    MessageId: randomUUID(),
+    TopicArn: TOPIC,
+    Message: '{"order":1}',
+    Timestamp: new Date().toISOString(),
+    SignatureVersion: version,
+    SigningCertURL: CERTIFICATE,
+    ...fields,
+  };
+  const names =
+    message['Type'] === 'Notification'
+      ? ['Message', 'MessageId', 'Subject', 'Timestamp', 'TopicArn', 'Type']
+      : ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type'];
+  const text = names
+    .filter((name) => name in message)
+    .map((name) => `${name}\n${message[name]}\n`)
+    .join('');
+  return { ...message, Signature: sign(version === '1' ? 'sha1' : 'sha256', Buffer.from(text), key).toString('base64') };
+}
+
+function toConfirmation(fields: Message = {}): Message {
+  const query = `Action=ConfirmSubscription&TopicArn=${encodeURIComponent(TOPIC)}&Token=abc`;
+  return toMessage({ Type: 'SubscriptionConfirmation', Token: 'abc', SubscribeURL: `https://${HOST}/?${query}`, ...fields });
+}
+
+function post(gate: TestGate, message: Message | string): Promise<Answer> {
+  const body = typeof message === 'string' ? message : JSON.stringify(message);
+  return send(gate.port, { path: '/hooks/billing', headers: { 'Content-Type': 'text/plain; charset=UTF-8' }, body });
+}
+
+describe('a notification', () => {
+  test.each(['1', '2'] as const)(
+    'of signature version %s reaches the app once, and the certificate is fetched once',
+    async (version) => {
+      const gate = await start();
+      for (let i = 0; i < 3; i++) expect((await post(gate, toMessage({ Subject: 'a' }, version))).status).toBe(200);
+      const message = toMessage({}, version);
+      await post(gate, message);
+      expect((await post(gate, message)).code).toBe('duplicate');
+      expect(app.received).toHaveLength(4);
+      expect(app.received[0]?.headers['sidegate-key']).toBe(TOPIC);
+      expect(requests).toEqual(['/SimpleNotificationService-0123456789abcdef.pem']);
+      await gate.stop();
+    },
+  );
+
+  test.each<[string, () => Message | string, string]>([
+    ['with a changed message', () => ({ ...toMessage(), Message: 'x' }), 'signature_mismatch'],
+    ['with a subject that was added', () => ({ ...toMessage(), Subject: 'x' }), 'signature_mismatch'],
+    ['with another id', () => ({ ...toMessage(), MessageId: randomUUID() }), 'signature_mismatch'],
+    ['of another topic, genuine as it is', () => toMessage({ TopicArn: `${TOPIC}2` }), 'signature_mismatch'],
+    [
+      'of a day ago',
+      () => toMessage({ Timestamp: new Date(Date.now() - 86_400_000).toISOString() }),
+      'timestamp_outside_tolerance',
+    ],
+    ['that is delivered raw', () => '{"order":1}', 'malformed_signature'],
+    ['that is no JSON', () => 'x', 'malformed_signature'],
+    ['without a signature', () => ({ ...toMessage(), Signature: '' }), 'malformed_signature'],
+    ['of an unknown signature version', () => ({ ...toMessage(), SignatureVersion: '3' }), 'malformed_signature'],
+  ])('%s is refused', async (_title, make, code) => {
+    const gate = await start();
+    expect((await post(gate, make())).code).toBe(code);
+    expect(app.received).toEqual([]);
+    await gate.stop();
+  });
+
+  test.each([
+    'http://sns.eu-central-1.amazonaws.com/a.pem',
+    'https://sns.us-east-1.amazonaws.com/a.pem',
+    'https://sns.eu-central-1.amazonaws.com.evil.example/a.pem',
+    'https://evil.example/sns.eu-central-1.amazonaws.com/a.pem',
+    'https://evil@sns.eu-central-1.amazonaws.com/a.pem',
+    'https://sns.eu-central-1.amazonaws.com:8443/a.pem',
+    'https://sns.eu-central-1.amazonaws.com/a.pem?x=/',
+    'https://sns.eu-central-1.amazonaws.com/../a.txt',
+    'https://sns.eu-central-1.amazonaws.com/a/b.pem',
+    'https://169.254.169.254/a.pem',
+    'file:///etc/passwd.pem',
+    'a.pem',
+    '',
+  ])('whose certificate should come from %j is refused, and nothing is fetched', async (url) => {
+    const gate = await start();
+    expect((await post(gate, toMessage({ SigningCertURL: url }))).code).toBe('malformed_signature');
+    expect(requests).toEqual([]);
+    await gate.stop();
+  });
+
+  test('is put off while the certificate cannot be had, and a flood of them is no flood of fetches', async () => {
+    const gate = await start();
+    answerWith = 500;
+    for (let i = 0; i < 20; i++) expect((await post(gate, toMessage())).code).toBe('secret_unavailable');
+    expect(requests).toHaveLength(1);
+    answerWith = 200;
+    const others = Array.from({ length: 30 }, (_, i) => toMessage({ SigningCertURL: `https://${HOST}/other-${i}.pem` }));
+    const codes = await Promise.all(others.map(async (message) => (await post(gate, message)).code ?? 'taken'));
+    expect(requests.length).toBeLessThanOrEqual(10);
+    expect(codes.filter((code) => code === 'taken').length).toBe(requests.length - 1);
+    await gate.stop();
+  });
+});
+
+describe('a subscription', () => {
+  test('to a topic of the route is confirmed by the gate, and the app never sees it', async () => {
+    const gate = await start();
+    expect(await post(gate, toConfirmation())).toMatchObject({ status: 200, text: '' });
+    expect(requests.at(-1)).toContain('Action=ConfirmSubscription');
+    expect(app.received).toEqual([]);
+    await gate.stop();
+    expect(gate.log().find(({ code }) => code === 'handshake')).toMatchObject({ detail: 'the subscription is confirmed' });
+  });
+
+  test.each<[string, () => Message, string]>([
+    ['to another topic', () => toConfirmation({ TopicArn: `${TOPIC}2` }), 'signature_mismatch'],
+    ['that is not signed', () => ({ ...toConfirmation(), Token: 'x' }), 'signature_mismatch'],
+    [
+      'that leads elsewhere',
+      () => toConfirmation({ SubscribeURL: 'https://evil.example/?Action=ConfirmSubscription' }),
+      'handshake_refused',
+    ],
+    [
+      'that would do something else',
+      () => toConfirmation({ SubscribeURL: `https://${HOST}/?Action=DeleteTopic&TopicArn=${TOPIC}` }),
+      'handshake_refused',
+    ],
+  ])('%s is not confirmed', async (_title, make, code) => {
+    const gate = await start();
+    expect((await post(gate, make())).code).toBe(code);
+    expect(requests.filter((url) => !url.endsWith('.pem'))).toEqual([]);
+    await gate.stop();
+  });
+
+  test('comes again when confirming it failed', async () => {
+    const gate = await start();
+    await post(gate, toMessage());
+    answerWith = 503;
+    expect(await post(gate, toConfirmation())).toMatchObject({ status: 503, code: 'secret_unavailable' });
+    await gate.stop();
+    expect(gate.log().at(-1)).toBeDefined();
+    expect(gate.log().find(({ reason }) => reason === 'handshake_unfinished')).toMatchObject({ detail: `${HOST}: answered 503` });
+  });
+
+  test('is left to people where the route says so, and its end is taken note of', async () => {
+    const gate = await start({ confirm: false });
+    expect((await post(gate, toConfirmation())).code).toBe('handshake_refused');
+    expect((await post(gate, toConfirmation({ Type: 'UnsubscribeConfirmation' }))).status).toBe(200);
+    expect(app.received).toEqual([]);
+    await gate.stop();
+  });
+});
+
+test('a route without topics is an error in the config', async () => {
+  const webhook = { scheme: 'aws-sns', keys: [] };
+  await expect(startGate({ routes: [toRoute(app.port, { webhook })] })).rejects.toThrow(/signs for whoever has an account there/);
+  const wrong = { ...webhook, sns: { topics: ['orders'] } };
+  await expect(startGate({ routes: [toRoute(app.port, { webhook: wrong })] })).rejects.toThrow(/is no topic; write its ARN/);
+});
