@@ -2,8 +2,9 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import { REFUSALS } from '../core/refusal.ts';
-import { UPSTREAM_ERRORS } from '../observe/labels.ts';
+import { UPSTREAM_ERRORS, type UpstreamErrorLabel } from '../observe/labels.ts';
 import { PRESETS } from '../schemes/catalogue.ts';
+import { findNearest } from './did-you-mean.ts';
 import { duration, envName, filePath, instant, NAME } from './scalars.ts';
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */
@@ -12,6 +13,20 @@ const CERTIFICATE_NAME = /^(?:CN|DNS|URI|email|IP Address):[^\r\n]+$/;
 const SIGNED_DURATION = /^[+-]/;
 const VERDICTS = ['forwarded', ...Object.keys(REFUSALS)];
 
+/** One of a list that is too long to be told in an error. */
+function oneOf(values: readonly string[], what: string, known: string) {
+  return z
+    .string()
+    .meta({ enum: values })
+    .superRefine((text, context) => {
+      if (values.includes(text)) return;
+      const nearest = findNearest(text, values);
+      const hint = nearest === undefined ? `it is ${known}` : `did you mean "${nearest}"?`;
+      context.addIssue({ code: 'custom', message: `"${text}" is no ${what}; ${hint}` });
+    });
+}
+
+const verdict = oneOf(VERDICTS, 'verdict', 'forwarded, or the code of a refusal (docs/refusals.md)');
 const headerName = z.string().regex(TOKEN, 'a header name is a token');
 /** Whatever fits on one line of a head, as latin1: that a value is odd may be what is tested. */
 const headerValue = z
@@ -25,19 +40,23 @@ const seenHeaders = z
   .record(headerName, z.union([headerLines, z.boolean()], { error: 'expected text, true (whatever it says) or false (absent)' }))
   .describe('By name: the text, a list where it has several lines, `true` where any will do, `false` where it must be absent.');
 
-const status = z.int().min(200).max(599);
+const status = z.int().min(200, 'a status is 200 to 599').max(599, 'a status is 200 to 599');
 
 const app = z
   .union(
     [
       status.transform((code) => ({ status: code })),
       z.strictObject({
+        fails: oneOf(UPSTREAM_ERRORS, 'failure', UPSTREAM_ERRORS.join(', '))
+          .transform((kind) => kind as UpstreamErrorLabel)
+          .describe('How it fails instead of answering.'),
+      }),
+      z.strictObject({
         status: status.default(200).describe('Of its answer; anything but 2xx makes the gate let a retry through.'),
         headers: sentHeaders.default({}).describe('Of its answer.'),
         body: z.string().default('').describe('Of its answer.'),
         after: duration().prefault('0s').describe('How long it takes to answer; longer than the route waits is a timeout.'),
       }),
-      z.strictObject({ fails: z.enum(UPSTREAM_ERRORS).describe('How it fails instead of answering.') }),
     ],
     { error: 'expected a status such as 503, { status: 503, after: 2s } or { fails: timeout }' },
   )
@@ -133,15 +152,20 @@ const seen = z.strictObject({
 
 const expectation = z
   .strictObject({
-    verdict: z.enum(VERDICTS).describe('`forwarded`, or the code of a refusal (docs/refusals.md).'),
+    verdict: verdict.describe('`forwarded`, or the code of a refusal (docs/refusals.md).'),
     reason: z.string().optional().describe('The finer reason in the log, such as `timestamp_old`.'),
-    status: z.int().min(100).max(599).optional().describe('What the sender is answered.'),
+    status: z
+      .int()
+      .min(100, 'a status is 100 to 599')
+      .max(599, 'a status is 100 to 599')
+      .optional()
+      .describe('What the sender is answered.'),
     route: z.string().optional().describe('Name of the route that took it.'),
     key: z.string().optional().describe('Name of the key that verified it.'),
     id: z.string().optional().describe('Id of the delivery, as the log has it.'),
     user: z.string().optional().describe('Who a password proved it to be.'),
     certificate: z.string().optional().describe('The name in the certificate that was let in.'),
-    observed: z.enum(VERDICTS).optional().describe('What a route with `mode: observe` would have refused it with.'),
+    observed: verdict.optional().describe('What a route with `mode: observe` would have refused it with.'),
     toApp: seen.optional().describe('What the app gets.'),
     toSender: seen.omit({ path: true }).optional().describe('What the sender gets.'),
   })
@@ -163,11 +187,16 @@ const STEP_FIELDS = {
     .describe("Signs the request by the route's own scheme and key; `true`: by its first key."),
   app: app.optional(),
   expect: z
-    .union([z.enum(VERDICTS).transform((verdict): Expectation => ({ verdict })), expectation], {
+    .union([verdict.transform((text): Expectation => ({ verdict: text })), expectation], {
       error: 'expected forwarded, the code of a refusal, or a mapping with verdict',
     })
     .describe('The verdict alone, or a mapping.'),
-  repeat: z.int().min(1).max(10_000).default(1).describe('How often the very same is sent; each time it must come out so.'),
+  repeat: z
+    .int()
+    .min(1, 'at least once')
+    .max(10_000, 'at most 10000 times')
+    .default(1)
+    .describe('How often the very same is sent; each time it must come out so.'),
 };
 
 const step = z.strictObject({ name: z.string().optional().describe('Shown where it fails.'), ...STEP_FIELDS });

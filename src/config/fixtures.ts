@@ -66,7 +66,8 @@ export async function loadFixtures(file: string): Promise<FixturesRead> {
   const parsed = FixturesSchema.safeParse(read.value, { reportInput: true });
   if (!parsed.success) {
     const findings = toFindings(parsed.error.issues, toFixturesJsonSchema());
-    return { tests: undefined, problems: findings.map((finding) => read.toProblem('error', finding)) };
+    const problems = findings.map((finding) => read.toProblem('error', finding));
+    return { tests: undefined, problems: problems.sort(byPlace) };
   }
   const toProblem: Fixtures['toProblem'] = (path, message, hint) =>
     read.toProblem('error', { path, message, ...(hint === undefined ? undefined : { hint }) });
@@ -89,6 +90,10 @@ export async function loadFixtures(file: string): Promise<FixturesRead> {
   const files = Object.entries(secrets.files).map(([name, secret]) => [resolve(dirname(target), name), secret] as const);
   const standIns = { env: new Map(Object.entries(secrets.env)), files: new Map(files) };
   return { file, config: target, now, standIns, remote: new Map(Object.entries(remote)), tests: found, toProblem };
+}
+
+function byPlace(a: Problem, b: Problem): number {
+  return (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0);
 }
 
 /** Time does not go back. */
