@@ -1,9 +1,11 @@
-/** Writes docs/config.md from the config's schema, so that the page cannot say anything else than the code. */
+/** Writes docs/config.md from the config's schema, so that the page cannot say anything else than the code; and the other pages that code writes. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type JsonSchema, toJsonSchema } from '../src/config/json-schema.ts';
+import { renderProbePage } from './probe-page.ts';
 
-const PAGE = fileURLToPath(new URL('../docs/config.md', import.meta.url));
+/** Writers by page. */
+const PAGES: Readonly<Record<string, () => string>> = { 'docs/config.md': renderConfigPage, 'docs/probe.md': renderProbePage };
 
 const INTRO = `# Configuration
 
@@ -91,8 +93,11 @@ function toValueText(schema: JsonSchema): string {
 }
 
 if (import.meta.main) {
-  const text = renderConfigPage();
-  const isCurrent = readFileSync(PAGE, { encoding: 'utf8', flag: 'a+' }) === text;
-  writeFileSync(PAGE, text);
-  console.log(`docs/config.md ${isCurrent ? 'is current' : 'written'}`);
+  for (const [page, render] of Object.entries(PAGES)) {
+    const file = fileURLToPath(new URL(`../${page}`, import.meta.url));
+    const text = render();
+    const isCurrent = readFileSync(file, { encoding: 'utf8', flag: 'a+' }) === text;
+    writeFileSync(file, text);
+    console.log(`${page} ${isCurrent ? 'is current' : 'written'}`);
+  }
 }

@@ -8,7 +8,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['schemes', 'credentials', 'store', 'observe', 'tunnel', 'remote'],
   ['config'],
   ['gates', 'forward'],
-  ['gatehouse', 'admin'],
+  ['gatehouse', 'admin', 'probe'],
   ['listen'],
   ['app'],
   ['cli'],

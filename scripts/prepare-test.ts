@@ -1,6 +1,7 @@
 /** Sees to it that what the tests run against is on the machine: installs it where that is possible, or says in one line what is missing. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 
 /** Command → Debian and Ubuntu package. */
 const NEEDED: Readonly<Record<string, string>> = {
@@ -25,6 +26,23 @@ const WELCOME: Readonly<Record<string, string>> = { caddy: 'caddy' };
 const POLICY = '/usr/sbin/policy-rc.d';
 const VENV = '.cache/python';
 const PYTHON_PACKAGES = ['standardwebhooks==1.1.0', 'requests==2.32.5'];
+/** The senders' own libraries are heavy, and only one suite asks them. */
+const SENDERS_VENV = '.cache/oracles-python';
+const SENDERS_PACKAGES = [
+  'standardwebhooks==1.1.0',
+  'svix==2.9.1',
+  'slack_sdk==3.47.0',
+  'twilio==9.13.0',
+  'stripe==16.1.0',
+  'PyNaCl==1.6.2',
+  'Adyen==16.0.0',
+  'squareup==46.0.0.20260916',
+  'hubspot-api-client==12.0.0',
+  'elevenlabs==2.78.0',
+  'polar-sdk==1.0.2',
+];
+const GO_SOURCE = 'test/support/oracles/go';
+const GO_PROGRAM = '.cache/oracles-go';
 
 function isInstalled(command: string): boolean {
   return spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
@@ -55,20 +73,33 @@ function findMissing(needed: Readonly<Record<string, string>>): string[] {
   return Object.keys(needed).filter((command) => !isInstalled(command));
 }
 
-/** A signer and a client in Python prove interoperability; without them their tests say that they are skipped. */
-function preparePython(): void {
-  const marker = `${VENV}/ready`;
-  const wanted = PYTHON_PACKAGES.join('\n');
+/** Signers and clients in Python prove interoperability; without them their tests say that they are skipped. */
+function preparePython(folder: string, packages: readonly string[]): void {
+  const marker = `${folder}/ready`;
+  const wanted = packages.join('\n');
   if (existsSync(marker) && readFileSync(marker, 'utf8') === wanted) return;
   const quiet = { stdio: 'ignore' } as const;
   const isMade =
-    spawnSync('python3', ['-m', 'venv', VENV], quiet).status === 0 &&
-    spawnSync(`${VENV}/bin/pip`, ['install', '--quiet', '--disable-pip-version-check', ...PYTHON_PACKAGES], quiet).status === 0;
+    spawnSync('python3', ['-m', 'venv', folder], quiet).status === 0 &&
+    spawnSync(`${folder}/bin/pip`, ['install', '--quiet', '--disable-pip-version-check', '--no-compile', ...packages], quiet)
+      .status === 0;
   if (isMade) writeFileSync(marker, wanted);
-  else console.log(`Python's ${PYTHON_PACKAGES.join(' and ')} could not be installed: their tests are skipped`);
+  else console.log(`Python's ${packages.join(' and ')} could not be installed: their tests are skipped`);
 }
 
-const needed = { ...NEEDED, ...NEEDED_BY_SUITE[process.argv[2] ?? ''] };
+/** The same in Go; `go build` itself knows what is still fresh. */
+function prepareGo(): void {
+  const isBuilt =
+    isInstalled('go') &&
+    spawnSync('go', ['build', '-o', resolve(GO_PROGRAM), '.'], { cwd: GO_SOURCE, stdio: ['ignore', 'ignore', 'inherit'] })
+      .status === 0;
+  if (isBuilt) return;
+  rmSync(GO_PROGRAM, { force: true });
+  console.log("the senders' libraries in Go could not be built (apt-get install golang-go): their tests are skipped");
+}
+
+const suite = process.argv[2] ?? '';
+const needed = { ...NEEDED, ...NEEDED_BY_SUITE[suite] };
 const missing = findMissing(needed);
 const packages = [...new Set(missing.map((command) => needed[command] as string))];
 if (packages.length > 0 && !install(packages)) {
@@ -77,4 +108,8 @@ if (packages.length > 0 && !install(packages)) {
 }
 for (const command of findMissing(WELCOME))
   if (!install([WELCOME[command] as string])) console.log(`${command} could not be installed: the tests behind it are skipped`);
-preparePython();
+preparePython(VENV, PYTHON_PACKAGES);
+if (suite === 'oracles') {
+  preparePython(SENDERS_VENV, SENDERS_PACKAGES);
+  prepareGo();
+}

@@ -3,10 +3,11 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
+import { renderProbePage } from '../scripts/probe-page.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
-import { DEDUP_OUTCOMES } from '../src/observe/labels.ts';
+import { DEDUP_OUTCOMES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -37,12 +38,18 @@ describe('the docs', () => {
     const { text } = await metrics.exposition();
     const names = [...text.matchAll(/^# TYPE (\S+) /gm)].map((match) => match[1] ?? '');
     expect(firstCells('docs/metrics.md').sort()).toEqual(names.sort());
-    for (const outcome of DEDUP_OUTCOMES) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
+    for (const outcome of [...DEDUP_OUTCOMES, ...ORDER_OUTCOMES]) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
   });
 
   test('show the config as the schema has it', () => {
     expect(read('docs/config.md')).toBe(renderConfigPage());
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
+  });
+
+  test('show the checks of the probe as they are', () => {
+    expect(read('docs/probe.md')).toBe(renderProbePage());
+    const rows = read('docs/probe.md').match(/^\| `.*$/gm) ?? [];
+    for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
   });
 
   test.each(['README.md', 'docs/forward-auth.md'])('show configs in %s that the gate takes', (page) => {

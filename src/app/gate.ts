@@ -10,14 +10,13 @@ import { toErrorText } from '../core/errors.ts';
 import { IdentitySigner } from '../forward/identity-token.ts';
 import { Capacity } from '../gatehouse/capacity.ts';
 import { Gatehouse } from '../gatehouse/gatehouse.ts';
-import { WaitingRoom } from '../gates/dedup.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
+import { WaitingRoom } from '../gates/waiting-room.ts';
 import { ListenServer } from '../listen/server.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import { RemoteCertificates } from '../remote/certificates.ts';
 import { createHttpsGet } from '../remote/https-get.ts';
-import type { SeenIds } from '../store/seen-ids.ts';
 import { prepare, type Ready } from './check.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { toIdentityFiles } from './identity.ts';
@@ -28,7 +27,7 @@ import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
 import { buildRoute, type RouteParts, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
-import { openStore } from './store.ts';
+import { type OpenStore, openStore } from './store.ts';
 import type { GateAddresses, GateSurroundings } from './surroundings.ts';
 import { Upstreams } from './upstreams.ts';
 
@@ -39,7 +38,7 @@ const OBSERVED = 'this route lets everything through, and only tells what it wou
 export class Gate {
   readonly #surroundings: GateSurroundings;
   readonly #metrics: Metrics;
-  readonly #store: SeenIds;
+  readonly #store: OpenStore;
   readonly #settlements: Settlements;
   readonly #capacity: Capacity;
   readonly #gatehouse: Gatehouse;
@@ -64,14 +63,13 @@ export class Gate {
     this.#surroundings = surroundings;
     this.#ready = ready;
     this.#metrics = createMetrics({ version, processMetrics: createUpstream === undefined });
-    const store = openStore(ready.store, clock, {
+    this.#store = openStore(ready.store, clock, {
       onUp: () => this.#onStore(true),
       onDown: (message) => this.#onStore(false, message),
       onWarning: (message) => logger.warn('store_warning', { message }),
     });
-    this.#store = store.seenIds;
-    this.#settlements = new Settlements(this.#store, clock, {
-      onOutcome: (outcome) => this.#metrics.dedup(outcome),
+    this.#settlements = new Settlements(this.#store.seenIds, clock, {
+      onOutcome: (outcome, settled) => ('leave' in settled ? this.#metrics.order(outcome) : this.#metrics.dedup(outcome)),
       onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
     });
     this.#capacity = new Capacity(limits, clock, { onInFlight: this.#metrics.inFlight, onQueued: this.#metrics.queued });
@@ -83,11 +81,12 @@ export class Gate {
     this.#routeParts = {
       clock,
       metrics: this.#metrics,
-      store: this.#store,
+      store: this.#store.seenIds,
+      versions: this.#store.versions,
       settlements: this.#settlements,
       waitingRoom: new WaitingRoom(limits.maxWaiting, () => this.#metrics.limitHit('waiters')),
       realms: this.#realms,
-      attempts: store.attempts,
+      attempts: this.#store.attempts,
       signer: this.#signer,
       certificates: new RemoteCertificates(surroundings.httpsGet ?? createHttpsGet(clock, surroundings.detour), clock),
     };
@@ -106,7 +105,7 @@ export class Gate {
       logger,
       metrics: this.#metrics,
       realms: this.#realms,
-      attempts: store.attempts,
+      attempts: this.#store.attempts,
       gatehouse: this.#gatehouse,
       resolve: surroundings.resolve,
     });

@@ -10,14 +10,16 @@ import type { Upstream } from '../forward/upstream.ts';
 import type { HouseRoute } from '../gatehouse/gatehouse.ts';
 import { createClientCertificateGate } from '../gates/client-certificate.ts';
 import { createContentGate } from '../gates/content.ts';
-import { createDedupGate, type WaitingRoom } from '../gates/dedup.ts';
+import { createDedupGate } from '../gates/dedup.ts';
 import { createEnvelopeGate } from '../gates/envelope.ts';
 import type { Gate } from '../gates/gate.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
+import { createOrderGate } from '../gates/order.ts';
 import type { Settlements } from '../gates/settlements.ts';
 import { createSignatureGate } from '../gates/signature.ts';
 import { createSnsGate } from '../gates/sns.ts';
 import { createTimestampGate, type RecencyOptions } from '../gates/timestamp.ts';
+import type { WaitingRoom } from '../gates/waiting-room.ts';
 import type { RouteLabels } from '../observe/families.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
@@ -26,6 +28,7 @@ import { compileScheme } from '../schemes/compile.ts';
 import { toHeaderNames } from '../schemes/head.ts';
 import { toStatuses } from '../schemes/senders.ts';
 import type { Attempts } from '../store/attempts.ts';
+import type { NewestVersions } from '../store/newest-versions.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { Realms } from './realms.ts';
@@ -35,6 +38,7 @@ export interface RouteParts {
   readonly clock: Clock;
   readonly metrics: Metrics;
   readonly store: SeenIds;
+  readonly versions: NewestVersions;
   readonly settlements: Settlements;
   readonly waitingRoom: WaitingRoom;
   readonly realms: Realms;
@@ -123,6 +127,10 @@ function buildWebhookGates(
     const onEvent = parts.metrics.dedup.bind(parts.metrics);
     const onDuration = parts.metrics.dedupDuration.bind(parts.metrics);
     gates.push(createDedupGate({ route, ...webhook.dedup }, { store, settlements, clock, waitingRoom, onEvent, onDuration }));
+  }
+  if (webhook.order !== undefined) {
+    const onEvent = parts.metrics.order.bind(parts.metrics);
+    gates.push(createOrderGate({ route, ...webhook.order }, { ...parts, onEvent }));
   }
   return gates;
 }

@@ -6,7 +6,6 @@ import type { Gatehouse } from '../gatehouse/gatehouse.ts';
 import type { Settlements } from '../gates/settlements.ts';
 import type { ListenPhase, ListenServer } from '../listen/server.ts';
 import type { Logger } from '../observe/logger.ts';
-import type { SeenIds } from '../store/seen-ids.ts';
 import type { AuthzEndpoint } from './authz.ts';
 
 /** What is stopped. */
@@ -20,7 +19,7 @@ export interface ShutdownParts {
   readonly gatehouse: Gatehouse;
   readonly capacity: Capacity;
   readonly settlements: Settlements;
-  readonly store: SeenIds;
+  readonly store: { close(): Promise<void> };
   readonly times: Config['shutdown'];
 }
 

@@ -6,7 +6,9 @@ import type { Clock } from '../core/clock.ts';
 import { Secret } from '../core/secret.ts';
 import { type Attempts, withFallback } from '../store/attempts.ts';
 import { createMemoryAttempts } from '../store/memory/memory-attempts.ts';
+import { createMemoryNewestVersions } from '../store/memory/memory-newest-versions.ts';
 import { createMemorySeenIds } from '../store/memory/memory-seen-ids.ts';
+import type { NewestVersions } from '../store/newest-versions.ts';
 import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../store/redis/options.ts';
 import { createRedisStore, type RedisStoreEvents } from '../store/redis/redis-store.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
@@ -44,8 +46,11 @@ const MOST_ATTEMPT_KEYS = 100_000;
 /** What all routes share. */
 export interface OpenStore {
   readonly seenIds: SeenIds;
+  readonly versions: NewestVersions;
   /** Never rejects. */
   readonly attempts: Attempts;
+  /** Closes connections; later calls reject with StoreUnavailable. */
+  close(): Promise<void>;
 }
 
 /** Opens the store; Redis connects in the background. */
@@ -53,11 +58,19 @@ export function openStore(settings: StoreSettings, clock: Clock, events: RedisSt
   const attempts = createMemoryAttempts(clock, { maxKeys: MOST_ATTEMPT_KEYS });
   if (settings.redis !== undefined) {
     const store = createRedisStore(settings.redis, events);
-    return { seenIds: store, attempts: withFallback(store, attempts) };
+    return { seenIds: store, versions: store, attempts: withFallback(store, attempts), close: () => store.close() };
   }
   const seenIds = createMemorySeenIds(clock, { maxIds: settings.maxIds });
+  const versions = createMemoryNewestVersions(clock, { maxResources: settings.maxIds });
   events.onUp();
-  return { seenIds, attempts };
+  return {
+    seenIds,
+    versions,
+    attempts,
+    close: async () => {
+      await Promise.all([seenIds.close(), versions.close()]);
+    },
+  };
 }
 
 /** Where a URL leads. */

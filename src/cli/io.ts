@@ -4,6 +4,8 @@
 export interface Io {
   readonly stdin: NodeJS.ReadableStream & { isTTY?: boolean };
   readonly stdout: (text: string) => void;
+  /** Standard output is a terminal, and its user has not asked for plain text (NO_COLOR). */
+  readonly isColoured?: boolean;
   readonly stderr: (text: string) => void;
   readonly env: Readonly<Record<string, string | undefined>>;
 }

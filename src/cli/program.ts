@@ -4,6 +4,7 @@ import { SidegateError } from '../core/errors.ts';
 import { checkFile } from './check.ts';
 import { hashPassword } from './hash-password.ts';
 import { EXIT, type Io } from './io.ts';
+import { probeEndpoint } from './probe.ts';
 import { printSchema } from './schema.ts';
 import { sendDelivery } from './send.ts';
 import { signDelivery } from './sign.ts';
@@ -79,6 +80,7 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .option('--tolerance <duration>', 'how far the timestamp may lie off', '5m')
     .option('--at <seconds>', 'judge the timestamp as of this unix time; now if left out')
     .action(async (file, options) => setExit(await verifyDelivery(file, options, io)));
+  addProbe(program, io, setExit);
   program
     .command('hash-password')
     .description('make an entry for a users file; reads the password from the terminal unseen, or from standard input')
@@ -104,6 +106,29 @@ function addTest(program: Command, io: Io, setExit: (code: number) => void): voi
     .option('--format <format>', 'text, json or junit', 'text')
     .option('--output <file>', 'write the report there, and the text to standard output')
     .action(async (files, options) => setExit(await testConfigs(files, options, io)));
+}
+
+function addProbe(program: Command, io: Io, setExit: (code: number) => void): void {
+  withSecret(program.command('probe'))
+    .description('try an endpoint of yours with genuine and forged deliveries; exit 0 if all checks hold, 1 if one fails')
+    .argument('[url]', 'the endpoint; on loopback or in a private network')
+    .option('--list', 'show the checks and do nothing')
+    .option('--only <checks>', 'ids of checks, with commas between; repeat for more', COLLECT)
+    .option('--body <file>', 'a sample event; a harmless one of type sidegate.probe if left out')
+    .option('-H, --header <field>', "sent with each request, as 'Name: value'; repeat for more", COLLECT)
+    .option('--header-env <name=variable>', 'the same, with a value that nobody should see', COLLECT)
+    .option('--public-url <url>', 'the URL that is signed, for schemes that sign it; left out: the one probed')
+    .option('--tolerance <duration>', "how far a timestamp may lie off; the scheme's if left out")
+    .option('--count <command>', 'prints how often the event $EVENT_ID was handled; run by sh after all requests')
+    .option('--timeout <duration>', 'how long to wait for an answer', '20s')
+    .option('--parallel <number>', 'how many checks at once', '4')
+    .option('--ca <file>', 'certificates of the authorities to trust, PEM')
+    .option('--insecure', 'take any certificate; private targets only')
+    .option('--yes-i-own-this <host>', 'probe this host, though its address is public')
+    .option('--format <format>', 'text, json or junit', 'text')
+    .option('--output <file>', 'write the report there')
+    .option('--fail-on <severity>', 'exit 1 for failures of this severity or a worse one: critical, major, minor', 'minor')
+    .action(async (url, options) => setExit(await probeEndpoint(url, options, io)));
 }
 
 function withSecret(command: Command): Command {

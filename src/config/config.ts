@@ -21,6 +21,7 @@ export type SnsConfig = NonNullable<WebhookConfig['sns']>;
 export type KeyConfig = WebhookConfig['keys'][number];
 export type SecretSource = KeyConfig['secret'];
 export type DedupConfig = Exclude<WebhookConfig['dedup'], 'off'>;
+export type OrderConfig = NonNullable<WebhookConfig['order']>;
 export type LimitsConfig = Config['limits'];
 export type StoreConfig = Config['store'];
 export type RedisConfig = NonNullable<StoreConfig['redis']>;

@@ -2,6 +2,7 @@
 import { isIP, isIPv4 } from 'node:net';
 import { z } from 'zod';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
+import { type JsonPath, parseJsonPath } from '../core/json-path.ts';
 
 /** Names of keys and of sources: they become metric labels and header values. */
 export const NAME = /^[A-Za-z0-9._-]{1,64}$/;
@@ -80,6 +81,11 @@ export function instant() {
     const at = TIMESTAMP.test(text) ? Date.parse(text) : Number.NaN;
     return Number.isNaN(at) ? { problem: `"${text}" is no instant; write it as RFC 3339, for example 2026-12-31T00:00:00Z` } : at;
   }, '2026-12-31T00:00:00Z');
+}
+
+/** Where something stands in JSON. */
+export function jsonPath() {
+  return scalar<JsonPath>(parseJsonPath, '$.data.id');
 }
 
 /** `host:port`, `[::1]:8080`, `:8080` (all addresses). */

@@ -46,7 +46,12 @@ export const store = z
     redis: redis.optional().describe('Shared by all replicas. Left out: in memory, for one process.'),
     memory: z
       .strictObject({
-        maxIds: z.int().min(1).max(10_000_000).default(250_000).describe('Most ids held; beyond them deliveries are refused.'),
+        maxIds: z
+          .int()
+          .min(1)
+          .max(10_000_000)
+          .default(250_000)
+          .describe('Most ids held, and as many resources of `order`; beyond them deliveries are refused.'),
       })
       .prefault({}),
   })

@@ -1,6 +1,6 @@
 /** The rules of a webhook route, and the warnings about choices that weaken it. */
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
-import type { DedupConfig, RouteConfig, WebhookConfig } from './config.ts';
+import type { DedupConfig, OrderConfig, RouteConfig, WebhookConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkScheme } from './validate-scheme.ts';
 
@@ -20,6 +20,7 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
   } else {
     found.push(...checkDedup(webhook.dedup, webhook, route, [...path, 'dedup']));
   }
+  if (webhook.order !== undefined) found.push(...checkOrder(webhook.order, route, [...path, 'order']));
   const { description } = webhook;
   const unsigned = 'the signature does not cover it, so whoever holds one genuine delivery can vary it';
   if (webhook.allowQuery && !description.signed.includes('url'))
@@ -56,12 +57,14 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConf
       ),
     );
   }
-  if (dedup.lease <= route.timeout + route.connectTimeout) {
+  // The claim holds while the event waits for its place, too.
+  const waitsForPlace = webhook.order?.waitAtMost ?? 0;
+  if (dedup.lease <= route.timeout + route.connectTimeout + waitsForPlace) {
     found.push(
       error(
         [...path, 'lease'],
         'the lease ends while the app may still be at work, so a retry would overlap it',
-        'above timeout + connectTimeout',
+        webhook.order === undefined ? 'above timeout + connectTimeout' : 'above timeout + connectTimeout + order.waitAtMost',
       ),
     );
   }
@@ -72,6 +75,47 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConf
       warning(
         [...path, 'onStoreError'],
         'while the store is down, repeats and replays reach the app',
+        'refuse answers 503, and the sender comes again',
+      ),
+    );
+  return found;
+}
+
+function checkOrder(order: OrderConfig, route: RouteConfig, path: Path): Rating[] {
+  const found: Rating[] = [];
+  const { retention, lease, waitAtMost, onStoreError } = order;
+  if (lease <= route.timeout + route.connectTimeout) {
+    found.push(
+      error(
+        [...path, 'lease'],
+        'the lease ends while the app may still be at work, so another event of the resource would overlap it',
+        'above timeout + connectTimeout',
+      ),
+    );
+  }
+  if (waitAtMost >= lease) found.push(warning([...path, 'waitAtMost'], 'waiting outlasts the lease'));
+  if (retention <= lease) {
+    found.push(
+      error(
+        [...path, 'retention'],
+        'the newest version is forgotten while an older event may still wait for its place',
+        'above lease; senders may retry for three days',
+      ),
+    );
+  } else if (retention < SENDER_RETRY_HORIZON_MS) {
+    found.push(
+      warning(
+        [...path, 'retention'],
+        'senders may retry for three days; an older event that comes after the retention reaches the app',
+        'retention: 3d',
+      ),
+    );
+  }
+  if (onStoreError === 'forward')
+    found.push(
+      warning(
+        [...path, 'onStoreError'],
+        'while the store is down, older events reach the app after newer ones',
         'refuse answers 503, and the sender comes again',
       ),
     );

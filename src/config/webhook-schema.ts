@@ -4,6 +4,7 @@ import { toTopicRegion } from '../schemes/aws-sns.ts';
 import { findPreset, PRESETS } from '../schemes/catalogue.ts';
 import type { SchemeDescription, Tolerance } from '../schemes/description.ts';
 import { webhookKey } from './key-schema.ts';
+import { order } from './order-schema.ts';
 import { duration, publicUrl, size } from './scalars.ts';
 import { customScheme, idSource } from './scheme-schema.ts';
 
@@ -102,6 +103,11 @@ const written = z.strictObject({
     })
     .prefault({})
     .describe('Let each event through once; `off` forwards repeats.'),
+  order: order
+    .optional()
+    .describe(
+      'Keep events that are older than one handled already from the app, by resource. Left out: events pass as they come.',
+    ),
   allowQuery: z
     .boolean()
     .default(false)

@@ -123,6 +123,8 @@ export interface Facts {
   /** The name of the client certificate that the route lets in. */
   certificateName?: string;
   claim?: Claim;
+  /** A newer event of the same resource was handled already; the route has it forwarded all the same. */
+  isStale?: boolean;
   /** Why the request would have been turned away, had its route not been told to observe only. */
   observed?: Refusal;
   /** How a destination of the forward proxy is reached: addresses that were checked, by a rule of its list. */

@@ -1,31 +1,61 @@
-/** Paths into JSON values, in the small form that configs need: `$.data.items[0].id`. */
+/** Paths into JSON in the small form `$.data.items[0].id`: read once when the config is loaded, applied to each value. */
 
 /** A parsed path. */
 export interface JsonPath {
+  /** As it was written. */
   readonly text: string;
+  /** Names of members and places in lists, from the top down. */
   readonly steps: readonly (string | number)[];
 }
 
-const FORM = /^\$(?:\.[A-Za-z_][A-Za-z0-9_-]*|\[(?:0|[1-9][0-9]{0,4})\]|\["[^"\\]{1,128}"\]){1,16}$/;
-const STEP = /\.([A-Za-z_][A-Za-z0-9_-]*)|\[(\d+)\]|\["([^"\\]+)"\]/g;
-
-/** Reads a path, or says what is wrong with it. */
-export function parseJsonPath(text: string): JsonPath | { readonly problem: string } {
-  if (!FORM.test(text))
-    return { problem: `"${text}" is no path; write for example $.data.id, $.items[0].id or $["odd name"].id` };
-  const steps = [...text.matchAll(STEP)].map(([, name, index, quoted]) =>
-    index === undefined ? (name ?? quoted ?? '') : Number(index),
-  );
-  return { text, steps };
+/** Why a text is no path. */
+export interface JsonPathProblem {
+  readonly problem: string;
 }
 
-/** What stands at `path` in `value`; undefined where nothing does. Never looks at what objects inherit. */
-export function readJsonPath(path: JsonPath, value: unknown): unknown {
-  let at = value;
-  for (const step of path.steps) {
-    if (typeof at !== 'object' || at === null || Array.isArray(at) !== (typeof step === 'number') || !Object.hasOwn(at, step))
-      return undefined;
-    at = (at as Record<string | number, unknown>)[step];
+const LONGEST_PATH = 256;
+const MOST_STEPS = 32;
+/** `.name`, `[0]` or `["any name"]`, where it begins. */
+const STEP = /\.([^.[\]"'\s]+)|\[(0|[1-9]\d{0,8})\]|\["((?:[^"\\]|\\.)*)"\]/y;
+const EXAMPLE = 'write for example $.data.id, $.items[0].id or $["odd name"]';
+
+/** The path, or what is wrong with the text. */
+export function parseJsonPath(text: string): JsonPath | JsonPathProblem {
+  if (text.length > LONGEST_PATH) return { problem: `the path is longer than ${LONGEST_PATH} characters` };
+  const quoted = JSON.stringify(text);
+  if (!text.startsWith('$')) return { problem: `${quoted} is no path: it begins with $, the whole value; ${EXAMPLE}` };
+  const steps: (string | number)[] = [];
+  for (let at = 1; at < text.length; ) {
+    STEP.lastIndex = at;
+    const match = STEP.exec(text);
+    const step = match === null ? undefined : toStep(match);
+    if (step === undefined) return { problem: `${quoted} is no path from ${JSON.stringify(text.slice(at))} on; ${EXAMPLE}` };
+    steps.push(step);
+    at = STEP.lastIndex;
   }
-  return at;
+  if (steps.length === 0) return { problem: `${quoted} names the whole value, not something in it; ${EXAMPLE}` };
+  return steps.length > MOST_STEPS ? { problem: `the path has more than ${MOST_STEPS} steps` } : { text, steps };
+}
+
+/** What stands there; undefined where the value has no such place. Only what the JSON itself holds is found, nothing inherited. */
+export function readJsonPath(path: JsonPath, value: unknown): unknown {
+  let found = value;
+  for (const step of path.steps) {
+    if (typeof found !== 'object' || found === null) return undefined;
+    // A number is a place in a list, a name a member of an object: `length` is neither.
+    if (Array.isArray(found) !== (typeof step === 'number') || !Object.hasOwn(found, step)) return undefined;
+    found = (found as Readonly<Record<string | number, unknown>>)[step];
+  }
+  return found;
+}
+
+function toStep([, name, place, quotedName]: RegExpExecArray): string | number | undefined {
+  if (name !== undefined) return name;
+  if (place !== undefined) return Number(place);
+  try {
+    return JSON.parse(`"${quotedName}"`) as string;
+  } catch {
+    // An escape that JSON does not know, or a control character.
+    return undefined;
+  }
 }

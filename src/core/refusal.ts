@@ -1,4 +1,5 @@
 /** The catalogue of refusals: what each one tells the sender, the log and the metrics. */
+import type { RefusalEntry } from './refusal-entry.ts';
 
 /** Every code a sender can be given; stable, public (docs/refusals.md). */
 export type RefusalCode =
@@ -26,6 +27,7 @@ export type RefusalCode =
   | 'content_needed'
   | 'too_many_attempts'
   | 'duplicate'
+  | 'stale'
   | 'handshake'
   | 'handshake_refused'
   | 'in_progress'
@@ -78,15 +80,18 @@ export type Reason =
   | 'destination_not_public'
   | 'loop'
   | 'duplicate'
+  | 'stale'
   | 'replayed_under_new_id'
   | 'handshake'
   | 'handshake_refused'
   | 'handshake_unfinished'
   | 'sender_not_allowed'
   | 'in_progress'
+  | 'resource_busy'
   | 'waiters_full'
   | 'envelope_mismatch'
   | 'dedup_unavailable'
+  | 'order_unavailable'
   | 'secret_unavailable'
   | 'queue_full'
   | 'queue_timeout'
@@ -98,35 +103,6 @@ export type Reason =
   | 'upstream_timeout'
   | 'upstream_reset'
   | 'upstream_invalid_response';
-
-/** How loudly a refusal is logged: `info` is the sender's trouble, `warn` and `error` are ours. */
-export type RefusalLogLevel = 'info' | 'warn' | 'error';
-
-/** Error types of RFC 9209 §2.3 that a refusal may show. */
-export type ProxyError =
-  | 'http_request_denied'
-  | 'proxy_loop_detected'
-  | 'http_request_error'
-  | 'proxy_internal_response'
-  | 'proxy_internal_error'
-  | 'destination_unavailable'
-  | 'http_response_timeout'
-  | 'http_protocol_error';
-
-/** What one code means to the world outside. */
-export interface RefusalEntry {
-  /** HTTP status (RFC 9110 §15). */
-  readonly status: number;
-  /** Public, constant text: it must tell an attacker nothing that the status does not. */
-  readonly title: string;
-  readonly logLevel: RefusalLogLevel;
-  /** The error type of RFC 9209 §2.3 for `Proxy-Status`: it tells our answers from the app's. Absent on what is no error. */
-  readonly proxyError?: ProxyError;
-  /** `Retry-After` in whole seconds, where trying again makes sense. */
-  readonly retryAfterSeconds?: number;
-  /** The request's end cannot be trusted, or its body is left unread: answer and close (RFC 9112 §6.3). */
-  readonly close?: true;
-}
 
 /** One row for each code; a missing row does not compile. */
 export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
@@ -198,6 +174,7 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     retryAfterSeconds: 1,
   },
   duplicate: { status: 200, title: 'Already handled', logLevel: 'info' },
+  stale: { status: 200, title: 'Newer one handled', logLevel: 'info' },
   handshake: { status: 200, title: 'Answered by the gate', logLevel: 'info' },
   handshake_refused: { status: 403, title: 'Handshake refused', proxyError: 'http_request_denied', logLevel: 'info' },
   in_progress: {

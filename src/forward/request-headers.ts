@@ -70,6 +70,7 @@ export class HeaderPolicy {
     addForwarded(out, admitted);
     out.push('Via', toVia(headers));
     addIdentity(out, admitted, this.#context);
+    if (exchange.facts.isStale === true) out.push('Sidegate-Stale', 'true');
     // A byte sequence of structured fields (RFC 9440 §2.1).
     if (this.#context.certificate === 'forward' && client.certificate !== undefined)
       out.push('Client-Cert', `:${client.certificate.raw.toString('base64')}:`);

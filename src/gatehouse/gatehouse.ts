@@ -18,7 +18,7 @@ import { type GuardedRoute, runGates } from './pipeline.ts';
 import { type Departure, record } from './record.ts';
 import { toStatus, writeRefusal, writeSocketRefusal } from './respond.ts';
 import { type Routable, RouteTable } from './router.ts';
-import { settle } from './settle.ts';
+import { settle, settleRefused } from './settle.ts';
 import { UnderWay } from './under-way.ts';
 
 /** A route, compiled and ready. */
@@ -49,7 +49,7 @@ interface Passage {
 }
 
 /** No failure to prove oneself: the sender holds the key. */
-const PROVEN: ReadonlySet<RefusalCode> = new Set(['duplicate', 'handshake']);
+const PROVEN: ReadonlySet<RefusalCode> = new Set(['duplicate', 'stale', 'handshake']);
 
 /** The house that all requests go through. */
 export class Gatehouse {
@@ -120,6 +120,7 @@ export class Gatehouse {
     try {
       const admitted = await runGates(route, exchange);
       if ('code' in admitted) {
+        settleRefused(exchange.facts.claim, admitted);
         route.metrics.decision(PROVEN.has(admitted.code) ? 'allow' : 'deny', admitted.reason);
         return { refusal: admitted };
       }

@@ -1,7 +1,8 @@
 /** The one place where a finished request is counted and logged, whichever way it left. */
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
-import { REFUSALS, type Reason, type Refusal, type RefusalCode, type RefusalLogLevel } from '../core/refusal.ts';
+import { REFUSALS, type Reason, type Refusal, type RefusalCode } from '../core/refusal.ts';
+import type { RefusalLogLevel } from '../core/refusal-entry.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
 import type { Logger, RequestLine } from '../observe/logger.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';

@@ -3,7 +3,8 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
-import { REFUSALS, type Refusal, type RefusalCode, type RefusalEntry } from '../core/refusal.ts';
+import { REFUSALS, type Refusal, type RefusalCode } from '../core/refusal.ts';
+import type { RefusalEntry } from '../core/refusal-entry.ts';
 import { closeBehindAnswer } from './linger.ts';
 
 /** What a refusal needs beside itself. */

@@ -3,10 +3,11 @@ import type { Clock, Milliseconds } from '../core/clock.ts';
 import { type Claim, type Exchange, toDigestId, type VerifiedDelivery } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
-import { type ClaimRequest, type ClaimResult, type SeenIds, StoreUnavailable } from '../store/seen-ids.ts';
+import { type ClaimRequest, type ClaimResult, type SeenIds, toStoreUnavailable } from '../store/seen-ids.ts';
 import { toDigestKey, toFingerprint, toIdKey } from './event-keys.ts';
 import type { Gate } from './gate.ts';
-import type { Settlement, Settlements } from './settlements.ts';
+import type { IdSettlement, Settlements } from './settlements.ts';
+import { comeAgain, type WaitingRoom } from './waiting-room.ts';
 
 /** A route's dedup policy. */
 export interface DedupOptions {
@@ -49,36 +50,6 @@ export interface DedupParts {
   readonly onEvent: (event: DedupEvent) => void;
   readonly onDuration: (duration: Milliseconds) => void;
 }
-
-/** Bounds how many requests may wait for another's outcome at once, so that replays of one delivery cannot pile up. */
-export class WaitingRoom {
-  readonly #places: number;
-  readonly #onFull: () => void;
-  #taken = 0;
-
-  constructor(places: number, onFull: () => void) {
-    this.#places = places;
-    this.#onFull = onFull;
-  }
-
-  /** False when it is full. */
-  enter(): boolean {
-    if (this.#taken >= this.#places) {
-      this.#onFull();
-      return false;
-    }
-    this.#taken++;
-    return true;
-  }
-
-  leave(): void {
-    this.#taken--;
-  }
-}
-
-const FIRST_POLL_MS = 20;
-const LONGEST_POLL_MS = 250;
-const LONGEST_RETRY_AFTER_S = 10;
 
 /** Stands behind the signature: before it, a stranger could burn the ids of genuine deliveries. */
 export function createDedupGate(options: DedupOptions, parts: DedupParts): Gate {
@@ -139,60 +110,60 @@ class DedupGate implements Gate {
   }
 
   async #whileInProgress(remaining: Milliseconds, requests: Requests, exchange: Exchange): Promise<Verdict> {
-    const { onEvent, waitingRoom } = this.#parts;
+    const { onEvent } = this.#parts;
     onEvent('in_progress');
-    if (this.#options.inProgress === 'reject') return inProgress(remaining);
-    if (!waitingRoom.enter()) return { ...inProgress(remaining), reason: 'waiters_full' };
+    if (this.#options.inProgress === 'reject') return comeAgain(remaining, 'in_progress');
     try {
       return await this.#waitForOutcome(remaining, requests, exchange);
     } catch (thrown) {
       // Never forward here, whatever the route says: the first run may still be at work.
-      onEvent('unavailable');
-      return refuse('store_unavailable', 'dedup_unavailable', toStoreFailure(thrown).message);
-    } finally {
-      waitingRoom.leave();
+      return this.#refuseForStore(thrown, requests, exchange);
     }
   }
 
-  /** Asks the store again and again, less and less often, what became of the first run. */
+  /** Asks the store again and again what became of the first run. */
   async #waitForOutcome(remaining: Milliseconds, requests: Requests, exchange: Exchange): Promise<Verdict> {
-    const { clock, onEvent } = this.#parts;
-    const until = clock.monotonic() + this.#options.waitAtMost;
-    let pause = FIRST_POLL_MS;
+    const { clock, onEvent, waitingRoom } = this.#parts;
     let left = remaining;
-    for (;;) {
-      const budget = until - clock.monotonic();
-      if (budget <= 0) return inProgress(left);
-      await sleep(clock, Math.min(pause, budget));
-      pause = Math.min(pause * 2, LONGEST_POLL_MS);
-      const result = await this.#claim(requests, exchange);
-      if (result.state === 'handled') return this.#duplicate(result);
-      if (result.state === 'new') {
-        onEvent('taken_over');
-        exchange.facts.claim = this.#createClaim(requests, exchange);
+    const outcome = await waitingRoom.wait({
+      clock,
+      atMost: this.#options.waitAtMost,
+      look: async () => {
+        const result = await this.#claim(requests, exchange);
+        if (result.state !== 'in-progress') return result;
+        left = result.remainingMs;
         return undefined;
-      }
-      left = result.remainingMs;
-    }
-  }
-
-  #onStoreDown(thrown: unknown, requests: Requests, exchange: Exchange): Verdict {
-    const { onEvent } = this.#parts;
-    const failure = toStoreFailure(thrown);
-    onEvent('unavailable');
-    if (this.#options.onStoreError === 'refuse') {
-      // A claim that timed out may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
-      if (failure.failure !== 'full') for (const request of requests) this.#settle('release', request, exchange);
-      return refuse('store_unavailable', 'dedup_unavailable', failure.message);
-    }
-    onEvent('bypassed');
-    // The outcome is still worth recording: a confirm that finds no claim writes `handled` as soon as the store is back.
-    if (failure.failure !== 'full') exchange.facts.claim = this.#createClaim(requests, exchange);
+      },
+    });
+    if (outcome === 'full') return comeAgain(left, 'waiters_full');
+    if (outcome === 'late') return comeAgain(left, 'in_progress');
+    if (outcome.state === 'handled') return this.#duplicate(outcome);
+    onEvent('taken_over');
+    exchange.facts.claim = this.#createClaim(requests, exchange);
     return undefined;
   }
 
+  #onStoreDown(thrown: unknown, requests: Requests, exchange: Exchange): Verdict {
+    if (this.#options.onStoreError === 'refuse') return this.#refuseForStore(thrown, requests, exchange);
+    const { onEvent } = this.#parts;
+    const { failure } = toStoreUnavailable(thrown);
+    onEvent('unavailable');
+    onEvent('bypassed');
+    // The outcome is still worth recording: a confirm that finds no claim writes `handled` as soon as the store is back.
+    if (failure !== 'full') exchange.facts.claim = this.#createClaim(requests, exchange);
+    return undefined;
+  }
+
+  #refuseForStore(thrown: unknown, requests: Requests, exchange: Exchange): Refusal {
+    const { failure, message } = toStoreUnavailable(thrown);
+    this.#parts.onEvent('unavailable');
+    // A claim that timed out may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
+    if (failure !== 'full') for (const request of requests) this.#settle('release', request, exchange);
+    return refuse('store_unavailable', 'dedup_unavailable', message);
+  }
+
   #createClaim(requests: Requests, exchange: Exchange): Claim {
-    const settleAll = (kind: Settlement['kind']): void => {
+    const settleAll = (kind: IdSettlement['kind']): void => {
       for (const request of requests) this.#settle(kind, request, exchange);
     };
     return {
@@ -202,33 +173,16 @@ class DedupGate implements Gate {
     };
   }
 
-  #settle(kind: Settlement['kind'], request: ClaimRequest, exchange: Exchange): void {
+  #settle(kind: IdSettlement['kind'], request: ClaimRequest, exchange: Exchange): void {
     this.#parts.settlements.settle(this.#toSettlement(kind, request, exchange));
   }
 
-  #toSettlement(kind: Settlement['kind'], request: ClaimRequest, exchange: Exchange): Settlement {
+  #toSettlement(kind: IdSettlement['kind'], request: ClaimRequest, exchange: Exchange): IdSettlement {
     const { retention, lease, waitAtMost } = this.#options;
     const { key, token, fingerprint } = request;
     const mootAt = exchange.startedAt + (kind === 'confirm' ? retention : lease + waitAtMost);
     return { kind, key, token, fingerprint, retention, mootAt };
   }
-}
-
-function sleep(clock: Clock, delay: Milliseconds): Promise<void> {
-  return new Promise((resolve) => {
-    clock.after(delay, resolve);
-  });
-}
-
-/** Anything but a StoreUnavailable is a bug, and goes on to be refused as one. */
-function toStoreFailure(thrown: unknown): StoreUnavailable {
-  if (thrown instanceof StoreUnavailable) return thrown;
-  throw thrown;
-}
-
-function inProgress(remaining: Milliseconds): Refusal {
-  const seconds = Math.min(Math.max(Math.ceil(remaining / 1000), 1), LONGEST_RETRY_AFTER_S);
-  return { code: 'in_progress', reason: 'in_progress', retryAfterSeconds: seconds };
 }
 
 /**

@@ -1,25 +1,38 @@
-/** Sees every claim through: confirms and releases that the store could not take are tried again until it can, or they are moot. */
+/** Sees every claim of an id or a place through: confirms and releases that the store could not take are tried again until it can, or they are moot. */
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
+import type { LeaveRequest, NewestVersions } from '../store/newest-versions.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 
-/** One claim's end. */
-export interface Settlement {
+interface AnySettlement {
   readonly kind: 'confirm' | 'release';
   readonly key: string;
+  /** Monotonic time after which settling changes nothing: the lease's end for a release, the retention's for a confirm. */
+  readonly mootAt: Milliseconds;
+}
+
+/** The end of one claim of an id. */
+export interface IdSettlement extends AnySettlement {
   readonly token: string;
   readonly fingerprint: string;
   /** How long a confirmed id is remembered. */
   readonly retention: Milliseconds;
-  /** Monotonic time after which settling changes nothing: the lease's end for a release, the retention's for a confirm. */
-  readonly mootAt: Milliseconds;
 }
+
+/** The end of one event's time in its resource's place. */
+export interface PlaceSettlement extends AnySettlement {
+  readonly versions: NewestVersions;
+  readonly leave: LeaveRequest;
+}
+
+/** What is to be told to the store. */
+export type Settlement = IdSettlement | PlaceSettlement;
 
 /** What became of a settlement, for the metrics. */
 export type SettlementOutcome = 'confirmed' | 'released' | 'fenced' | 'settle_retried' | 'settle_lost';
 
 /** Told about every outcome; `lost` also carries why. */
 export interface SettlementEvents {
-  onOutcome(outcome: SettlementOutcome): void;
+  onOutcome(outcome: SettlementOutcome, settlement: Settlement): void;
   onLost(settlement: Settlement, why: string): void;
 }
 
@@ -80,11 +93,9 @@ export class Settlements {
 
   async #attempt(settlement: Settlement): Promise<boolean> {
     try {
-      const held =
-        settlement.kind === 'confirm'
-          ? await this.#store.confirm(settlement.key, settlement.token, settlement.fingerprint, settlement.retention)
-          : await this.#store.release(settlement.key, settlement.token);
-      this.#events.onOutcome(held ? (settlement.kind === 'confirm' ? 'confirmed' : 'released') : 'fenced');
+      const held = await this.#tell(settlement);
+      const outcome = settlement.kind === 'confirm' ? 'confirmed' : 'released';
+      this.#events.onOutcome(held ? outcome : 'fenced', settlement);
       return true;
     } catch {
       // The store says why through its own events; here it only matters that it has to be tried again.
@@ -92,12 +103,18 @@ export class Settlements {
     }
   }
 
+  #tell(settlement: Settlement): Promise<boolean> {
+    if ('leave' in settlement) return settlement.versions.leave(settlement.leave);
+    const { kind, key, token, fingerprint, retention } = settlement;
+    return kind === 'confirm' ? this.#store.confirm(key, token, fingerprint, retention) : this.#store.release(key, token);
+  }
+
   #enqueue(settlement: Settlement): void {
     if (this.#waiting.length >= MOST_WAITING) {
       this.#lose(settlement, 'too many settlements wait for the store');
       return;
     }
-    this.#events.onOutcome('settle_retried');
+    this.#events.onOutcome('settle_retried', settlement);
     this.#waiting.push(settlement);
     this.#timer ??= this.#clock.after(this.#retryDelay, () => this.#retryNow());
   }
@@ -117,7 +134,7 @@ export class Settlements {
   }
 
   #lose(settlement: Settlement, why: string): void {
-    this.#events.onOutcome('settle_lost');
+    this.#events.onOutcome('settle_lost', settlement);
     this.#events.onLost(settlement, why);
   }
 

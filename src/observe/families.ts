@@ -115,8 +115,8 @@ function createAuthzFamilies(registers: Registry[]) {
 /** The metric families with a route label. */
 export type Families = ReturnType<typeof createFamilies>;
 
-/** The metrics of the gate as a whole. */
-export function createGateFamilies(registers: Registry[]) {
+/** What the store is asked by all routes together. */
+function createStoreFamilies(registers: Registry[]) {
   return {
     dedup: new CounterFamily({
       name: 'sidegate_dedup_operations_total',
@@ -130,7 +130,20 @@ export function createGateFamilies(registers: Registry[]) {
       buckets: OWN_BUCKETS,
       registers,
     }),
+    order: new CounterFamily({
+      name: 'sidegate_order_operations_total',
+      help: 'Events of routes with order, and what became of their places.',
+      labelNames: ['outcome'],
+      registers,
+    }),
     dedupUp: new Gauge({ name: 'sidegate_dedup_up', help: '1 while the store answers.', registers }),
+  };
+}
+
+/** The metrics of the gate as a whole. */
+export function createGateFamilies(registers: Registry[]) {
+  return {
+    ...createStoreFamilies(registers),
     inFlight: new GaugeFamily({ name: 'sidegate_http_requests_in_flight', help: 'Requests that are with an app.', registers }),
     queued: new GaugeFamily({
       name: 'sidegate_http_requests_queued',

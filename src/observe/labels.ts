@@ -20,6 +20,23 @@ export const DEDUP_OUTCOMES = [
 ] as const;
 export type DedupOutcome = (typeof DEDUP_OUTCOMES)[number];
 
+/** How an ordered event ended. */
+export const ORDER_OUTCOMES = [
+  'entered',
+  'stale',
+  'busy',
+  'unordered',
+  'confirmed',
+  'released',
+  'held',
+  'fenced',
+  'bypassed',
+  'unavailable',
+  'settle_retried',
+  'settle_lost',
+] as const;
+export type OrderOutcome = (typeof ORDER_OUTCOMES)[number];
+
 /** How credentials were judged: known from before, by a hash, or by the hash of another request that sent the same. */
 export const PASSWORD_CHECKS = ['hit', 'miss', 'joined'] as const;
 export type PasswordCheckLabel = (typeof PASSWORD_CHECKS)[number];

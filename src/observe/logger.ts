@@ -1,7 +1,8 @@
 /** The log: one JSON line for each request and each event of the gate's own life; what may never be shown is fixed here. */
 import { type DestinationStream, pino } from 'pino';
 import type { Milliseconds } from '../core/clock.ts';
-import type { Reason, RefusalCode, RefusalLogLevel } from '../core/refusal.ts';
+import type { Reason, RefusalCode } from '../core/refusal.ts';
+import type { RefusalLogLevel } from '../core/refusal-entry.ts';
 import { LogBatches } from './log-batches.ts';
 
 /** The one line of a request. */

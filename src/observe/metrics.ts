@@ -7,6 +7,8 @@ import {
   type DedupOutcome,
   LIMITS,
   type LimitLabel,
+  ORDER_OUTCOMES,
+  type OrderOutcome,
   PASSWORD_CHECKS,
   type PasswordCheckLabel,
 } from './labels.ts';
@@ -20,6 +22,7 @@ export interface Metrics {
   route(name: string | undefined): RouteMetrics;
   dedup(outcome: DedupOutcome): void;
   dedupDuration(duration: Milliseconds): void;
+  order(outcome: OrderOutcome): void;
   storeUp(isUp: boolean): void;
   passwordCheck(outcome: PasswordCheckLabel): void;
   /** Passwords that are being checked or wait for it, read when scraped. */
@@ -57,6 +60,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   if (options.processMetrics) collectDefaultMetrics({ register: registry });
 
   const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
+  const order = new Map(ORDER_OUTCOMES.map((outcome) => [outcome, gate.order.series(outcome)]));
   const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, gate.passwordChecks.series(outcome)]));
   gate.usersReload.set(1);
   const dedupDuration = gate.dedupDuration.series();
@@ -85,6 +89,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
     route: (name) => (name === undefined ? unmatched : (routes.get(name) ?? unmatched)),
     dedup: (outcome) => dedup.get(outcome)?.add(),
     dedupDuration: (duration) => dedupDuration.observe(duration / 1000),
+    order: (outcome) => order.get(outcome)?.add(),
     storeUp: (isUp) => gate.dedupUp.set(isUp ? 1 : 0),
     inFlight: (delta) => inFlight.add(delta),
     queued: (delta) => queued.add(delta),

@@ -19,6 +19,11 @@ export interface ClaimRequest {
   readonly leaseMs: Milliseconds;
 }
 
+/** What `forget` found, and cleared; `fingerprint` is the one it was claimed or confirmed with. */
+export type Forgotten =
+  | { readonly was: 'absent'; readonly fingerprint?: never }
+  | { readonly was: 'in-progress' | 'handled'; readonly fingerprint: string };
+
 /** Why a store could not answer; the cause is for the log. */
 export type StoreFailure = 'unreachable' | 'timeout' | 'full' | 'error';
 
@@ -31,6 +36,12 @@ export class StoreUnavailable extends Error {
     this.name = 'StoreUnavailable';
     this.failure = failure;
   }
+}
+
+/** Gives the failure back; anything else is a bug, and is thrown on to be refused as one. */
+export function toStoreUnavailable(thrown: unknown): StoreUnavailable {
+  if (thrown instanceof StoreUnavailable) return thrown;
+  throw thrown;
 }
 
 /**
@@ -47,6 +58,12 @@ export interface SeenIds {
   confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean>;
   /** Forgets the claim if `token` holds it, so that the next claim is new. False: it does not, and nothing changed. */
   release(key: string, token: string): Promise<boolean>;
+  /**
+   * Clears the key whatever its state, so that the next claim is new, and says what was there. A claim in progress is cleared, too:
+   * another may then claim the id while the first one is still at work; where nobody does, its confirm finds nobody and records
+   * the id as handled. For operators: who forgets an id asks for its event to be handled again.
+   */
+  forget(key: string): Promise<Forgotten>;
   /** False while the store is known to be down; for a gauge, never for a decision. */
   isUp(): boolean;
   /** Closes connections; later calls reject with StoreUnavailable. */

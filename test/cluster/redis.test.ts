@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { RedisTopology } from '../../src/store/redis/options.ts';
-import { createRedisStore } from '../../src/store/redis/redis-store.ts';
+import { createRedisStore, type RedisStoreParts } from '../../src/store/redis/redis-store.ts';
 import type { SeenIds } from '../../src/store/seen-ids.ts';
 import { until } from '../support/gate.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
@@ -20,7 +20,7 @@ async function start(...args: Parameters<typeof startRedis>): Promise<RedisServe
   return server;
 }
 
-function open(topology: RedisTopology): SeenIds {
+function open(topology: RedisTopology): RedisStoreParts {
   const nothing = (): void => undefined;
   const store = createRedisStore(
     { topology, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 1_000 },
@@ -63,10 +63,17 @@ describe('under Sentinels', () => {
     const store = open({ kind: 'sentinel', name: 'gate', nodes: sentinels.map(toNode) });
     await until(() => store.claim(claim('before')).catch(() => undefined));
     await store.confirm('before', 't', 'f', 600_000);
+    const place = { key: 'resource', version: '50', token: 't', leaseMs: 60_000 };
+    await store.enter(place);
+    await store.leave({ ...place, handled: { version: '50', retentionMs: 600_000 } });
     await until(() => replica.cli('GET', 'test:before').startsWith('h'));
+    await until(() => replica.cli('GET', 'test:resource').startsWith('50 '));
     await master.kill();
     expect(await until(() => store.claim(claim('before', 'x')).catch(() => undefined))).toMatchObject({ state: 'handled' });
     expect(await store.claim(claim('after'))).toEqual({ state: 'new' });
+    expect(await store.enter({ ...place, version: '49' })).toEqual({ state: 'stale' });
+    expect(await store.enter({ ...place, version: '51' })).toEqual({ state: 'entered' });
+    expect(await store.forget('before')).toEqual({ was: 'handled', fingerprint: 'f' });
     expect(replica.cli('ROLE')).toMatch(/^master/);
   });
 });
@@ -95,6 +102,14 @@ describe('on a Cluster of three', () => {
     const masters = nodes.filter((node) => node.cli('ROLE').startsWith('master'));
     expect(masters.every((node) => Number(node.cli('DBSIZE')) > 10)).toBe(true);
 
+    const places = keys.map((key) => ({ key: `place:${key}`, version: '50', token: 't', leaseMs: 60_000 }));
+    const entered = await Promise.all(places.flatMap((place) => [store.enter(place), store.enter({ ...place, token: 'x' })]));
+    expect(entered.map(({ state }) => state)).toEqual(places.flatMap(() => ['entered', 'busy']));
+    const handled = { version: '50', retentionMs: 600_000 };
+    expect(await Promise.all(places.map((place) => store.leave({ ...place, handled })))).toEqual(places.map(() => true));
+    const older = await Promise.all(places.map((place) => store.enter({ ...place, version: '49' })));
+    expect(older.every(({ state }) => state === 'stale')).toBe(true);
+
     const lost = masters[0] as RedisServer;
     const replica = nodes.find(
       (node) => node.cli('ROLE').startsWith('slave') && node.cli('ROLE').includes(String(lost.port)),
@@ -108,6 +123,8 @@ describe('on a Cluster of three', () => {
     await until(() => replica.cli('ROLE').startsWith('master'));
     for (const key of keys) {
       expect(await until(() => store.claim(claim(key, 'x')).catch(() => undefined))).toMatchObject({ state: 'handled' });
+      expect(await store.enter({ key: `place:${key}`, version: '49', token: 'x', leaseMs: 60_000 })).toEqual({ state: 'stale' });
+      expect(await store.forget(key)).toEqual({ was: 'handled', fingerprint: 'f' });
     }
   });
 });

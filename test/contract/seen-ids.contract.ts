@@ -96,6 +96,48 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
       expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'handled', sameContent: true });
     });
 
+    test('forgets an id on demand, whatever its state, and says what it was', async () => {
+      const first = request();
+      expect(await store.forget(first.key)).toEqual({ was: 'absent' });
+      await store.claim(first);
+      expect(await store.forget(first.key)).toEqual({ was: 'in-progress', fingerprint: 'f1' });
+      expect(await store.forget(first.key)).toEqual({ was: 'absent' });
+      await store.claim(first);
+      await store.confirm(first.key, first.token, 'f2', 60_000);
+      expect(await store.forget(first.key)).toEqual({ was: 'handled', fingerprint: 'f2' });
+      expect(await store.claim({ ...first, token: 'other' })).toEqual({ state: 'new' });
+    });
+
+    test('forgets no other id', async () => {
+      const [first, second] = [request(), request()];
+      await store.claim(first);
+      await store.claim(second);
+      await store.forget(first.key);
+      expect(await store.claim({ ...second, token: 'other' })).toMatchObject({ state: 'in-progress' });
+    });
+
+    test('a claim that was forgotten is confirmed where nobody took it, and changes nothing where somebody did', async () => {
+      const first = request();
+      await store.claim(first);
+      await store.forget(first.key);
+      expect(await store.release(first.key, first.token)).toBe(false);
+      expect(await store.confirm(first.key, first.token, 'f1', 60_000)).toBe(true);
+      expect(await store.claim({ ...first, token: 'other' })).toMatchObject({ state: 'handled' });
+      await store.forget(first.key);
+      await store.claim({ ...first, token: 'other' });
+      expect(await store.confirm(first.key, first.token, 'f1', 60_000)).toBe(false);
+    });
+
+    test('an id whose lease or retention is over is absent to who forgets it', async () => {
+      const first = request({ leaseMs: 40 });
+      await store.claim(first);
+      await pass(60);
+      expect(await store.forget(first.key)).toEqual({ was: 'absent' });
+      await store.confirm(first.key, first.token, 'f1', 40);
+      await pass(60);
+      expect(await store.forget(first.key)).toEqual({ was: 'absent' });
+    });
+
     test('does not take one token for another that begins alike', async () => {
       const first = request({ token: 'abc' });
       await store.claim(first);
@@ -105,7 +147,7 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
 
     test('does as its model, whatever the order of operations', async () => {
       const operation = fc.record({
-        kind: fc.constantFrom('claim', 'confirm', 'release'),
+        kind: fc.constantFrom('claim', 'confirm', 'release', 'forget'),
         key: fc.constantFrom('a', 'b'),
         token: fc.constantFrom('t1', 't2'),
       });
@@ -124,6 +166,10 @@ export function describeSeenIds(name: string, open: () => StoreUnderTest): void 
               const isMine = held === undefined || held === token;
               expect(await store.confirm(at, token, 'f1', 60_000)).toBe(isMine);
               if (isMine) model.set(key, 'handled');
+            } else if (kind === 'forget') {
+              const { was } = await store.forget(at);
+              expect(was).toBe(held === undefined ? 'absent' : held === 'handled' ? 'handled' : 'in-progress');
+              model.delete(key);
             } else {
               expect(await store.release(at, token)).toBe(held === token);
               if (held === token) model.delete(key);

@@ -1,6 +1,7 @@
 /** Seen ids of one process: bounded, and never forgetting an id before its time. */
-import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { type ClaimRequest, type ClaimResult, type SeenIds, StoreUnavailable } from '../seen-ids.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../seen-ids.ts';
+import { ExpiringMap } from './expiring-map.ts';
 
 /** Bounds of the store. */
 export interface MemoryOptions {
@@ -9,120 +10,65 @@ export interface MemoryOptions {
 }
 
 interface Entry {
-  isHandled: boolean;
-  token: string;
+  readonly isHandled: boolean;
+  readonly token: string;
   readonly fingerprint: string;
-  /** Monotonic; from then on the entry counts as absent. */
-  expiresAt: Milliseconds;
+  readonly expiresAt: Milliseconds;
 }
 
-/** Ids expire within this of their time; it only delays when room is freed, never what a claim is told. */
-const BUCKET_MS = 1_000;
-
-/** Builds the store. Expiry is kept in buckets of a second, so that nothing ever walks over all ids. */
+/** Builds the store. */
 export function createMemorySeenIds(clock: Clock, options: MemoryOptions): SeenIds {
   return new MemorySeenIds(clock, options.maxIds);
 }
 
 class MemorySeenIds implements SeenIds {
   readonly #clock: Clock;
-  readonly #maxIds: number;
-  readonly #entries = new Map<string, Entry>();
-  /** Bucket number → keys whose entry was to expire in it when they were put there. */
-  readonly #buckets = new Map<number, string[]>();
-  readonly #stopSweep: CancelTimer;
-  #swept: number;
-  #isClosed = false;
+  readonly #entries: ExpiringMap<Entry>;
 
   constructor(clock: Clock, maxIds: number) {
     this.#clock = clock;
-    this.#maxIds = maxIds;
-    this.#swept = toBucket(clock.monotonic());
-    this.#stopSweep = clock.every(BUCKET_MS, () => this.#sweep());
+    this.#entries = new ExpiringMap(clock, { most: maxIds, what: 'ids' });
   }
 
-  async claim(request: ClaimRequest): Promise<ClaimResult> {
-    this.#checkOpen();
+  async claim({ key, token, fingerprint, leaseMs }: ClaimRequest): Promise<ClaimResult> {
     const now = this.#clock.monotonic();
-    const entry = this.#live(request.key, now);
+    const entry = this.#entries.get(key);
     if (entry === undefined) {
-      this.#put(request.key, {
-        isHandled: false,
-        token: request.token,
-        fingerprint: request.fingerprint,
-        expiresAt: now + request.leaseMs,
-      });
+      this.#entries.put(key, { isHandled: false, token, fingerprint, expiresAt: now + leaseMs });
       return { state: 'new' };
     }
-    const sameContent = entry.fingerprint === request.fingerprint;
+    const sameContent = entry.fingerprint === fingerprint;
     return entry.isHandled
       ? { state: 'handled', sameContent }
       : { state: 'in-progress', remainingMs: entry.expiresAt - now, sameContent };
   }
 
   async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
-    this.#checkOpen();
-    const now = this.#clock.monotonic();
-    const entry = this.#live(key, now);
+    const entry = this.#entries.get(key);
     if (entry !== undefined && (entry.isHandled || entry.token !== token)) return false;
-    this.#put(key, { isHandled: true, token: '', fingerprint, expiresAt: now + retentionMs });
+    this.#entries.put(key, { isHandled: true, token: '', fingerprint, expiresAt: this.#clock.monotonic() + retentionMs });
     return true;
   }
 
   async release(key: string, token: string): Promise<boolean> {
-    this.#checkOpen();
-    const entry = this.#live(key, this.#clock.monotonic());
+    const entry = this.#entries.get(key);
     if (entry === undefined || entry.isHandled || entry.token !== token) return false;
     this.#entries.delete(key);
     return true;
   }
 
+  async forget(key: string): Promise<Forgotten> {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return { was: 'absent' };
+    this.#entries.delete(key);
+    return { was: entry.isHandled ? 'handled' : 'in-progress', fingerprint: entry.fingerprint };
+  }
+
   isUp(): boolean {
-    return !this.#isClosed;
+    return this.#entries.isOpen;
   }
 
   async close(): Promise<void> {
-    this.#isClosed = true;
-    this.#stopSweep();
+    this.#entries.close();
   }
-
-  #checkOpen(): void {
-    if (this.#isClosed) throw new StoreUnavailable('unreachable', 'the memory store is closed');
-  }
-
-  #live(key: string, now: Milliseconds): Entry | undefined {
-    const entry = this.#entries.get(key);
-    return entry !== undefined && now < entry.expiresAt ? entry : undefined;
-  }
-
-  #put(key: string, entry: Entry): void {
-    if (!this.#entries.has(key) && this.#entries.size >= this.#maxIds) {
-      this.#sweep();
-      // Forgetting an id that is still live would let a replay of it through.
-      if (this.#entries.size >= this.#maxIds)
-        throw new StoreUnavailable('full', `the memory store holds ${this.#maxIds} live ids`);
-    }
-    this.#entries.set(key, entry);
-    const bucket = toBucket(entry.expiresAt);
-    const keys = this.#buckets.get(bucket);
-    if (keys === undefined) this.#buckets.set(bucket, [key]);
-    else keys.push(key);
-  }
-
-  /** Empties the buckets that are past; an entry that was put again later stands in a later bucket, too, and stays. */
-  #sweep(): void {
-    const now = this.#clock.monotonic();
-    const current = toBucket(now);
-    for (; this.#swept < current; this.#swept++) {
-      for (const key of this.#buckets.get(this.#swept) ?? []) {
-        const entry = this.#entries.get(key);
-        if (entry !== undefined && entry.expiresAt <= now) this.#entries.delete(key);
-      }
-      this.#buckets.delete(this.#swept);
-    }
-  }
-}
-
-function toBucket(at: Milliseconds): number {
-  return Math.floor(at / BUCKET_MS);
 }

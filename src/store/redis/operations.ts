@@ -18,7 +18,7 @@ declare module 'ioredis' {
 
 /** One operation, as the script knows it. */
 export interface Operation {
-  readonly name: 'claim' | 'confirm' | 'release' | 'attempt' | 'refund';
+  readonly name: 'claim' | 'confirm' | 'release' | 'forget' | 'enter' | 'leave' | 'attempt' | 'refund';
   readonly key: string;
   /** At most three. */
   readonly args: readonly (string | number)[];

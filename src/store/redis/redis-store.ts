@@ -1,7 +1,8 @@
-/** Seen ids and counts of attempts in Redis, shared by all replicas: one round trip each, answered within a bounded time. */
+/** Seen ids, newest versions and counts of attempts in Redis, shared by all replicas: one round trip each, answered within a bounded time. */
 import type { Milliseconds } from '../../core/clock.ts';
 import type { Attempts, AttemptsRule } from '../attempts.ts';
-import type { ClaimRequest, ClaimResult, SeenIds } from '../seen-ids.ts';
+import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../newest-versions.ts';
+import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../seen-ids.ts';
 import { openRedis, type RedisClient } from './client.ts';
 import { Operations } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
@@ -13,12 +14,15 @@ export interface RedisStoreEvents {
   onWarning(message: string): void;
 }
 
+/** All that is kept in Redis. */
+export type RedisStoreParts = SeenIds & NewestVersions & Attempts;
+
 /** Connects in the background; until then, and whenever Redis is away, every call rejects at once. */
-export function createRedisStore(options: RedisStoreOptions, events: RedisStoreEvents): SeenIds & Attempts {
+export function createRedisStore(options: RedisStoreOptions, events: RedisStoreEvents): RedisStoreParts {
   return new RedisStore(options, events);
 }
 
-class RedisStore implements SeenIds, Attempts {
+class RedisStore implements RedisStoreParts {
   readonly #client: RedisClient;
   readonly #events: RedisStoreEvents;
   readonly #operations: Operations;
@@ -57,6 +61,27 @@ class RedisStore implements SeenIds, Attempts {
 
   async release(key: string, token: string): Promise<boolean> {
     return (await this.#operations.run({ name: 'release', key: this.#prefix + key, args: [token] })) === 1;
+  }
+
+  async forget(key: string): Promise<Forgotten> {
+    const reply = await this.#operations.run({ name: 'forget', key: this.#prefix + key, args: [] });
+    if (typeof reply === 'number') return { was: 'absent' };
+    const [value] = reply;
+    return {
+      was: value.startsWith('h ') ? 'handled' : 'in-progress',
+      fingerprint: value.slice(value.lastIndexOf(' ') + 1),
+    };
+  }
+
+  async enter({ key, version, token, leaseMs }: EnterRequest): Promise<EnterResult> {
+    const reply = await this.#operations.run({ name: 'enter', key: this.#prefix + key, args: [version, token, leaseMs] });
+    if (typeof reply !== 'number') return { state: 'busy', remainingMs: reply[1] };
+    return { state: reply === 1 ? 'entered' : 'stale' };
+  }
+
+  async leave({ key, token, handled }: LeaveRequest): Promise<boolean> {
+    const args = handled === undefined ? [token] : [token, handled.version, handled.retentionMs];
+    return (await this.#operations.run({ name: 'leave', key: this.#prefix + key, args })) === 1;
   }
 
   async take(keys: readonly string[], rule: AttemptsRule): Promise<Milliseconds> {

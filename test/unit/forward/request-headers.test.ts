@@ -20,7 +20,7 @@ function valuesOf(headers: readonly string[], name: string): string[] {
   return headers.filter((_, i) => i % 2 === 1 && toFoldedName(headers[i - 1] as string) === name);
 }
 
-const OWN = ['sidegate-route', 'sidegate-key', 'sidegate-request-id', 'sidegate-user', 'sidegate-x'];
+const OWN = ['sidegate-route', 'sidegate-key', 'sidegate-request-id', 'sidegate-user', 'sidegate-stale', 'sidegate-x'];
 const CLAIMS = [
   ...['for', 'host', 'proto', 'port', 'prefix', 'server', 'ssl', 'uri', 'method', 'path', 'scheme', 'by', 'proto-version'].map(
     (end) => `x-forwarded-${end}`,
@@ -115,6 +115,11 @@ describe('what the app is told', () => {
     const delivery: VerifiedDelivery = { id: 'm', timestamp: 0, keyName: 'current', body: Buffer.alloc(0) };
     expect(valuesOf(toHeaders({ facts: { head: {} as SignedHead, delivery } }), 'sidegate-key')).toEqual(['current']);
     expect(valuesOf(toHeaders({}), 'sidegate-key')).toEqual([]);
+  });
+
+  test('says of a stale event that it is one, and of no other', () => {
+    expect(valuesOf(toHeaders({ facts: { isStale: true } }), 'sidegate-stale')).toEqual(['true']);
+    expect(valuesOf(toHeaders({}), 'sidegate-stale')).toEqual([]);
   });
 
   test('adds the peer to the chain of a trusted proxy, and keeps its Host', () => {

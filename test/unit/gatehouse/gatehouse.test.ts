@@ -116,6 +116,26 @@ describe('a gate that throws', () => {
   });
 });
 
+describe('what a gate claimed before a later one refuses', () => {
+  test.each([
+    ['is confirmed where the event is stale: it is dealt with for good', 'stale', 'stale', 'confirm'],
+    ['is released where it was in progress: the retry must get through', 'in_progress', 'resource_busy', 'release'],
+    ['is released where the store was away', 'store_unavailable', 'order_unavailable', 'release'],
+  ] as const)('%s', async (_title, code, reason, expected) => {
+    const calls: string[] = [];
+    const claim = { confirm: () => calls.push('confirm'), release: () => calls.push('release'), hold: () => calls.push('hold') };
+    openWith([
+      toGate(({ facts }: Exchange) => {
+        facts.claim = claim;
+        return undefined;
+      }),
+      toGate(() => ({ code, reason })),
+    ]);
+    expect((await send(port)).code).toBe(code);
+    expect(calls).toEqual([expected]);
+  });
+});
+
 test('a route whose gates verified nothing lets nothing through', async () => {
   openWith([toGate(() => undefined)]);
   expect((await send(port)).code).toBe('internal_error');

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import type { Exchange } from '../../../src/core/exchange.ts';
-import { createDedupGate, type DedupEvent, type DedupOptions, WaitingRoom } from '../../../src/gates/dedup.ts';
+import { createDedupGate, type DedupEvent, type DedupOptions } from '../../../src/gates/dedup.ts';
 import { type Settlement, Settlements } from '../../../src/gates/settlements.ts';
+import { WaitingRoom } from '../../../src/gates/waiting-room.ts';
 import { createMemorySeenIds } from '../../../src/store/memory/memory-seen-ids.ts';
 import { type SeenIds, type StoreFailure, StoreUnavailable } from '../../../src/store/seen-ids.ts';
 import { FakeClock, settle } from '../../support/fake-clock.ts';
@@ -20,14 +21,18 @@ function start(over: Partial<DedupOptions> = {}) {
   const clock = new FakeClock();
   const memory = createMemorySeenIds(clock, { maxIds: 1_000 });
   let failure: StoreFailure | 'bug' | undefined;
+  let losesAnswers = false;
   const store: SeenIds = {
     claim: async (request) => {
       if (failure === 'bug') throw new TypeError('a bug');
       if (failure !== undefined) throw new StoreUnavailable(failure, 'away');
-      return memory.claim(request);
+      const result = await memory.claim(request);
+      if (losesAnswers) throw new StoreUnavailable('timeout', 'the answer is lost');
+      return result;
     },
     confirm: (...args) => memory.confirm(...args),
     release: (...args) => memory.release(...args),
+    forget: (key) => memory.forget(key),
     isUp: () => failure === undefined,
     close: () => memory.close(),
   };
@@ -66,6 +71,9 @@ function start(over: Partial<DedupOptions> = {}) {
     settled,
     gate,
     arrive,
+    loseAnswers: (loses: boolean) => {
+      losesAnswers = loses;
+    },
     fail: (next: typeof failure) => {
       failure = next;
     },
@@ -127,6 +135,22 @@ describe('a delivery that comes while the first is at work', () => {
     await clock.advance(1_000);
     expect(await second).toMatchObject({ code: 'store_unavailable' });
     expect(events).toEqual(['new', 'in_progress', 'unavailable']);
+  });
+
+  test('leaves no claim behind that it took over while the answer was lost', async () => {
+    const { gate, arrive, clock, loseAnswers, settled } = start();
+    const first = arrive();
+    await gate.check(first);
+    const second = gate.check(arrive());
+    await settle();
+    first.facts.claim?.release();
+    await settle();
+    loseAnswers(true);
+    await clock.advance(1_000);
+    expect(await second).toMatchObject({ code: 'store_unavailable' });
+    loseAnswers(false);
+    expect(settled).toEqual(['released', 'released']);
+    expect(await gate.check(arrive())).toBeUndefined();
   });
 
   test('waits as long as it may, and is then told to come again, with the place free for the next', async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type Settlement, type SettlementOutcome, Settlements } from '../../../src/gates/settlements.ts';
+import { type IdSettlement, type SettlementOutcome, Settlements } from '../../../src/gates/settlements.ts';
 import { createMemorySeenIds } from '../../../src/store/memory/memory-seen-ids.ts';
 import { type SeenIds, StoreUnavailable } from '../../../src/store/seen-ids.ts';
 import { FakeClock, settle } from '../../support/fake-clock.ts';
@@ -24,6 +24,7 @@ function start(): {
     claim: (request) => guard(() => memory.claim(request)),
     confirm: (...args) => guard(() => memory.confirm(...args)),
     release: (...args) => guard(() => memory.release(...args)),
+    forget: (key) => guard(() => memory.forget(key)),
     isUp: () => !isDown,
     close: () => memory.close(),
   };
@@ -45,7 +46,7 @@ function start(): {
   };
 }
 
-const CONFIRM: Settlement = { kind: 'confirm', key: 'k', token: 't', fingerprint: 'f', retention: 600_000, mootAt: 600_000 };
+const CONFIRM: IdSettlement = { kind: 'confirm', key: 'k', token: 't', fingerprint: 'f', retention: 600_000, mootAt: 600_000 };
 const CLAIM = { key: 'k', token: 't', fingerprint: 'f', leaseMs: 60_000 };
 
 describe('a settlement', () => {

@@ -1,0 +1,201 @@
+/** `sidegate probe`: tries an endpoint with genuine and forged deliveries, and reports what each failure costs. */
+import { spawn } from 'node:child_process';
+import { readFile, writeFile } from 'node:fs/promises';
+import { z } from 'zod';
+import { duration } from '../config/scalars.ts';
+import { systemClock } from '../core/clock.ts';
+import { type SigningKey, toAnatomy } from '../probe/anatomy.ts';
+import { CHECKS, MOST_PARALLEL, runBattery } from '../probe/battery.ts';
+import type { CountHandled } from '../probe/bench.ts';
+import { SEVERITIES } from '../probe/check.ts';
+import { createClient, type Fields } from '../probe/client.ts';
+import { hasFailed, type Report, toJson } from '../probe/report.ts';
+import { toSummary, toText } from '../probe/report-human.ts';
+import { toJunit } from '../probe/report-junit.ts';
+import { createSample } from '../probe/sample.ts';
+import { findTarget, type Target } from '../probe/target.ts';
+import type { Tolerance } from '../schemes/description.ts';
+import type { Scheme } from '../schemes/scheme.ts';
+import { systemResolve } from '../tunnel/dial.ts';
+import { readSecretOption, type SecretOptions, toEncoding, toScheme, usageError } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+
+/** Options of the command. */
+export interface ProbeOptions extends SecretOptions {
+  readonly list?: boolean;
+  readonly scheme: string;
+  readonly only?: readonly string[];
+  readonly body?: string;
+  readonly header?: readonly string[];
+  readonly headerEnv?: readonly string[];
+  readonly publicUrl?: string;
+  readonly tolerance?: string;
+  readonly timeout: string;
+  readonly parallel: string;
+  readonly count?: string;
+  readonly ca?: string;
+  readonly insecure?: boolean;
+  readonly yesIOwnThis?: string;
+  readonly format: string;
+  readonly output?: string;
+  readonly failOn: string;
+}
+
+const FORMATS = ['text', 'json', 'junit'] as const;
+type Format = (typeof FORMATS)[number];
+/** Field names (RFC 9110 §5.1), and values that cannot end the field. */
+const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[\t ]*([\x20-\x7e]*?)[\t ]*$/;
+/** These say where content ends; a check of ours would become another. */
+const FRAMING = ['content-length', 'transfer-encoding', 'connection', 'expect'];
+
+/** Runs the battery. */
+export async function probeEndpoint(url: string | undefined, options: ProbeOptions, io: Io): Promise<number> {
+  if (options.list === true) return listChecks(io);
+  if (url === undefined) throw usageError('which endpoint? give its URL (--list shows the checks)');
+  const format = toChoice(options.format, FORMATS, '--format');
+  const failOn = toChoice(options.failOn, SEVERITIES, '--fail-on');
+  const only = toChecks(options.only ?? []);
+  const scheme = toScheme(options.scheme);
+  const extraFields = toFields(options, scheme, io);
+  const timeoutMs = toDuration(options.timeout, '--timeout');
+  const tolerance = toTolerance(options.tolerance, scheme);
+  const parallel = toParallel(options.parallel);
+  const target = await findAllowedTarget(url, options);
+  const key: SigningKey = { secret: await readSecretOption(options), encoding: toEncoding(options.encoding) };
+  const ca = options.ca === undefined ? undefined : await readGiven(options.ca, '--ca');
+  const sample = createSample(
+    scheme.description,
+    options.body === undefined ? undefined : await readGiven(options.body, '--body'),
+  );
+  const send = createClient(target, { timeoutMs, clock: systemClock, ca, isCertificateChecked: options.insecure !== true });
+  const result = await runBattery({
+    anatomy: toAnatomy(scheme, key, options.publicUrl ?? target.url.href),
+    sample,
+    key,
+    clock: systemClock,
+    tolerance,
+    extraFields,
+    send,
+    countHandled: options.count === undefined ? undefined : toCounter(options.count, io),
+    target: target.url.href,
+    only,
+    parallel,
+  });
+  if ('unreachable' in result) {
+    io.stderr(`sidegate probe: no answer from ${target.url.host} (${target.addresses.join(', ')}): ${result.unreachable}\n`);
+    return EXIT.usage;
+  }
+  const text = render(result, format, options.output === undefined && io.isColoured === true);
+  await write(result, text, { file: options.output, io });
+  return hasFailed(result, failOn) ? EXIT.failed : EXIT.ok;
+}
+
+function listChecks(io: Io): number {
+  const width = Math.max(...CHECKS.map(({ id }) => id.length)) + 2;
+  for (const { id, severity, sent, expected } of CHECKS) {
+    io.stdout(`${id.padEnd(width)}${severity.padEnd(10)}${sent}: ${expected}\n`);
+  }
+  return EXIT.ok;
+}
+
+function toChoice<T extends string>(text: string, choices: readonly T[], option: string): T {
+  const found = choices.find((choice) => choice === text);
+  if (found === undefined) throw usageError(`${option} ${text} is not one of ${choices.join(', ')}`);
+  return found;
+}
+
+function toChecks(given: readonly string[]): string[] {
+  const ids = given.flatMap((text) => text.split(',')).map((id) => id.trim());
+  const unknown = ids.find((id) => !CHECKS.some((check) => check.id === id));
+  if (unknown !== undefined) throw usageError(`--only ${unknown}: there is no such check; --list shows them`);
+  return ids;
+}
+
+function toFields({ header = [], headerEnv = [] }: ProbeOptions, scheme: Scheme, io: Io): Fields {
+  const fromEnv = headerEnv.map((text) => {
+    const [, name = '', variable = ''] = /^([^=]+)=(.+)$/.exec(text) ?? [];
+    const value = io.env[variable];
+    if (value === undefined) throw usageError(`--header-env ${text}: write Name=VARIABLE, with a variable that is set`);
+    return `${name}: ${value}`;
+  });
+  return [...header, ...fromEnv].map((line) => {
+    const [, name, value = ''] = FIELD.exec(line) ?? [];
+    // The line itself is not shown: it may hold a password.
+    if (name === undefined) throw usageError("--header: write 'Name: value', in visible ASCII characters");
+    if (scheme.headerNames.includes(name.toLowerCase())) throw usageError(`--header ${name}: the probe signs this one itself`);
+    if (FRAMING.includes(name.toLowerCase())) throw usageError(`--header ${name}: the probe frames its requests itself`);
+    return [name, value] as const;
+  });
+}
+
+function toDuration(text: string, option: string): number {
+  const parsed = z.object({ value: duration() }).safeParse({ value: text });
+  if (!parsed.success || parsed.data.value === 0) throw usageError(`${option} ${text} is no duration such as 20s`);
+  return parsed.data.value;
+}
+
+function toTolerance(text: string | undefined, { description }: Scheme): Tolerance {
+  if (text === undefined) return description.tolerance;
+  const tolerance = toDuration(text, '--tolerance');
+  return { past: tolerance, future: tolerance };
+}
+
+function toParallel(text: string): number {
+  if (!/^[1-9]$/.test(text) || Number(text) > MOST_PARALLEL) throw usageError(`--parallel ${text} is not 1 to ${MOST_PARALLEL}`);
+  return Number(text);
+}
+
+async function findAllowedTarget(url: string, options: ProbeOptions): Promise<Target> {
+  const target = await findTarget(url, { ownedHost: options.yesIOwnThis, resolve: systemResolve });
+  if ('problem' in target) throw usageError(target.problem);
+  if (options.insecure === true && !target.isPrivate) {
+    throw usageError(
+      '--insecure is for private targets only: elsewhere anybody between could read the deliveries; give --ca FILE',
+    );
+  }
+  return target;
+}
+
+async function readGiven(file: string, option: string): Promise<Buffer> {
+  try {
+    return await readFile(file);
+  } catch (thrown) {
+    throw usageError(`${option} ${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+  }
+}
+
+/** The user's own command, which gets the id in its environment, where no shell can take it for code. */
+function toCounter(command: string, io: Io): CountHandled {
+  return (id) =>
+    new Promise((resolve, reject) => {
+      const child = spawn('sh', ['-c', command], { env: { ...io.env, EVENT_ID: id }, stdio: ['ignore', 'pipe', 'inherit'] });
+      let text = '';
+      child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+        text += chunk;
+      });
+      child.once('error', reject);
+      child.once('close', (code) => {
+        const isNumber = /^[0-9]{1,9}$/.test(text.trim());
+        if (code === 0 && isNumber) resolve(Number(text.trim()));
+        else reject(usageError(`--count: the command must print a number and exit 0; it exited ${code}`));
+      });
+    });
+}
+
+function render(report: Report, format: Format, isColoured: boolean): string {
+  if (format === 'json') return toJson(report);
+  return format === 'junit' ? toJunit(report) : toText(report, isColoured);
+}
+
+async function write(report: Report, text: string, { file, io }: { file: string | undefined; io: Io }): Promise<void> {
+  if (file === undefined) {
+    io.stdout(text);
+    return;
+  }
+  try {
+    await writeFile(file, text);
+    io.stdout(`${toSummary(report)}; written to ${file}\n`);
+  } catch (thrown) {
+    throw usageError(`--output ${file} cannot be written (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+  }
+}

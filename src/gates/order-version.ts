@@ -1,0 +1,133 @@
+/** Turns what senders number their events by (counters, times) into text whose order, byte by byte, is theirs. */
+import { NumberText } from './exact-numbers.ts';
+
+const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,5}))?$/;
+const DIGITS = /^\d+$/;
+/** RFC 3339 §5.6; `T` and `Z` may be small, and a space may stand for the `T`. */
+const TIME = /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
+/** Versions are kept in the store, so they are bounded. */
+const MOST_DIGITS = 4_096;
+const LENGTH_DIGITS = 4;
+const SECOND_DIGITS = 12;
+const SECONDS_A_DAY = 86_400;
+/** A day is added, so that midnight of the year 0 east of Greenwich is no negative time. */
+const MARGIN_S = SECONDS_A_DAY;
+
+/** The kinds never compare with each other: a sender that changes from one to the other begins anew. */
+const NUMBER_KIND = '1';
+const TIME_KIND = '2';
+
+/**
+ * A JSON number, a text of digits, or an RFC 3339 time of any fraction, as digits that sort byte by byte as
+ * they do among their kind, which the first digit tells. Undefined for anything else, whose order is not known (is 1.10 before 1.9?), and for more than 4,096 digits.
+ */
+export function toSortable(value: unknown): string | undefined {
+  if (value instanceof NumberText) return toSortableNumber(value.text);
+  if (typeof value === 'number' || typeof value === 'bigint') return toSortableNumber(String(value));
+  if (typeof value !== 'string') return undefined;
+  return DIGITS.test(value) ? toSortableNumber(value) : toSortableTime(value);
+}
+
+/** A text, or a number in one way whatever way it was written in, as the name of something; undefined for anything else. */
+export function toName(value: unknown): string | undefined {
+  if (typeof value === 'string') return value === '' ? undefined : value;
+  if (typeof value !== 'number' && !(value instanceof NumberText)) return undefined;
+  const number = parseNumber(typeof value === 'number' ? String(value) : value.text);
+  if (number === undefined) return undefined;
+  const { isNegative, whole, fraction } = number;
+  return `${isNegative ? '-' : ''}${whole === '' ? '0' : whole}${fraction === '' ? '' : `.${fraction}`}`;
+}
+
+function toSortableNumber(text: string): string | undefined {
+  const number = parseNumber(text);
+  if (number === undefined) return undefined;
+  const { isNegative, whole, fraction } = number;
+  const length = String(whole.length).padStart(LENGTH_DIGITS, '0');
+  // The longer whole part is the larger number; behind the point what goes on is larger than what it begins with.
+  if (!isNegative) return `${NUMBER_KIND}1${length}${whole}${fraction}`;
+  // The other way round: each digit by its complement, and behind the point what goes on is smaller than what ends (9).
+  const goesOn = [...complement(fraction)].map((digit) => `0${digit}`).join('');
+  return `${NUMBER_KIND}0${complement(length)}${complement(whole)}${goesOn}9`;
+}
+
+/** A number without exponent, and without zeros that say nothing: the parts before and behind the point. */
+interface PlainNumber {
+  readonly isNegative: boolean;
+  readonly whole: string;
+  readonly fraction: string;
+}
+
+function parseNumber(text: string): PlainNumber | undefined {
+  const match = NUMBER.exec(text);
+  if (match === null) return undefined;
+  const [, sign, before = '', behind = '', exponent = '0'] = match;
+  const digits = before + behind;
+  const point = before.length + Number(exponent);
+  if (digits.length > MOST_DIGITS || Math.abs(point) > MOST_DIGITS) return undefined;
+  const padded = point < 0 ? '0'.repeat(-point) + digits : digits.padEnd(point, '0');
+  const split = Math.max(point, 0);
+  const whole = padded.slice(0, split).replace(/^0+/, '');
+  const fraction = withoutTrailingZeros(padded.slice(split));
+  return { isNegative: sign === '-' && whole + fraction !== '', whole, fraction };
+}
+
+function toSortableTime(text: string): string | undefined {
+  const match = TIME.exec(text);
+  if (match === null) return undefined;
+  const [, year, month, day, hour, minute, second, fraction = '', sign, offsetHour = '0', offsetMinute = '0'] = match;
+  const date = { year: Number(year), month: Number(month), day: Number(day) };
+  const time = { hour: Number(hour), minute: Number(minute), second: Number(second) };
+  const offset = { hour: Number(offsetHour), minute: Number(offsetMinute), second: 0 };
+  if (!isDate(date) || !isTime(time) || !isTime(offset) || fraction.length > MOST_DIGITS) return undefined;
+  const east = sign === '-' ? -toSeconds(offset) : toSeconds(offset);
+  const seconds = MARGIN_S + toDays(date) * SECONDS_A_DAY + toSeconds(time) - east;
+  return `${TIME_KIND}${String(seconds).padStart(SECOND_DIGITS, '0')}${withoutTrailingZeros(fraction)}`;
+}
+
+interface Day {
+  readonly year: number;
+  readonly month: number;
+  readonly day: number;
+}
+
+interface TimeOfDay {
+  readonly hour: number;
+  readonly minute: number;
+  readonly second: number;
+}
+
+function isDate({ year, month, day }: Day): boolean {
+  return month >= 1 && month <= 12 && day >= 1 && day <= daysBefore(year, month + 1) - daysBefore(year, month);
+}
+
+/** 60 is a leap second (RFC 3339 §5.7). */
+function isTime({ hour, minute, second }: TimeOfDay): boolean {
+  return hour <= 23 && minute <= 59 && second <= 60;
+}
+
+function toSeconds({ hour, minute, second }: TimeOfDay): number {
+  return hour * 3_600 + minute * 60 + second;
+}
+
+/** Since the first day of the year 0. */
+function toDays({ year, month, day }: Day): number {
+  const before = year - 1;
+  const leapDays = year === 0 ? 0 : Math.floor(before / 4) - Math.floor(before / 100) + Math.floor(before / 400) + 1;
+  return year * 365 + leapDays + daysBefore(year, month) + day - 1;
+}
+
+/** Days of the year before its month; 13 is the next year's first. */
+function daysBefore(year: number, month: number): number {
+  const isLeap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  return ([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365][month - 1] as number) + (isLeap && month > 2 ? 1 : 0);
+}
+
+function complement(digits: string): string {
+  return [...digits].map((digit) => String(9 - Number(digit))).join('');
+}
+
+function withoutTrailingZeros(digits: string): string {
+  let end = digits.length;
+  while (digits[end - 1] === '0') end--;
+  return digits.slice(0, end);
+}

@@ -1,0 +1,143 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CHECKS } from '../../src/probe/battery.ts';
+import { makeAuthority } from '../support/certificates.ts';
+import { type Consumer, startConsumer } from '../support/consumer.ts';
+import { SECRET } from '../support/deliveries.ts';
+import { LAUNCHER } from '../support/process.ts';
+import { type Ended, run } from '../support/run.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-probe-'));
+const secretFile = join(folder, 'secret');
+const seen: Record<string, string | undefined>[] = [];
+let sound: Consumer;
+let careless: Consumer;
+
+beforeAll(async () => {
+  writeFileSync(secretFile, SECRET);
+  sound = await startConsumer({
+    toContent: ({ headers, body }) => {
+      seen.push(headers as Record<string, string>);
+      return body;
+    },
+  });
+  careless = await startConsumer({ toEntries: (list) => list.split(' ') });
+});
+afterAll(async () => {
+  await sound.close();
+  await careless.close();
+  rmSync(folder, { recursive: true });
+});
+
+function probe(...args: readonly string[]): Promise<Ended> {
+  return run(process.execPath, [LAUNCHER, 'probe', ...args, '--secret-file', secretFile], { API_KEY: 'open sesame' });
+}
+
+describe('sidegate probe', () => {
+  test('exits 0 where all checks hold, and shows them in order', async () => {
+    const { code, stdout, stderr } = await probe(sound.url);
+    expect([code, stderr]).toEqual([0, '']);
+    const shown = [...stdout.matchAll(/^ {2}(?:holds|look|-) +(\S+)/gm)].map(([, id]) => id);
+    expect(shown).toEqual(CHECKS.map(({ id }) => id));
+    expect(stdout).not.toContain('\u001b');
+    expect(stdout).not.toContain(SECRET.slice(6));
+  });
+
+  test('exits 1 where one fails, and says what it costs', async () => {
+    const { code, stdout } = await probe(careless.url, '--only', 'many-signatures');
+    expect(code).toBe(1);
+    expect(stdout).toMatch(
+      /FAILS {3}many-signatures {2}minor\n {10}sent: .*\n {10}expected: a refusal\n {10}came: +204\n {10}costs: +\S/,
+    );
+    expect((await probe(careless.url, '--only', 'many-signatures', '--fail-on', 'major')).code).toBe(0);
+  });
+
+  test('asks the command how often an event was handled', async () => {
+    const { code, stdout } = await probe(sound.url, '--only', 'duplicate,retry', '--count', 'test -n "$EVENT_ID" && echo 2');
+    expect(code).toBe(1);
+    expect(stdout.match(/came: +204 to both; handled 2 times/g)).toHaveLength(2);
+    expect((await probe(sound.url, '--only', 'duplicate', '--count', 'echo 1')).code).toBe(0);
+    expect(await probe(sound.url, '--only', 'duplicate', '--count', 'echo many')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('the command must print a number'),
+    });
+  });
+
+  test('writes the report to a file, and its sum to standard output', async () => {
+    const file = join(folder, 'report.json');
+    const { stdout } = await probe(sound.url, '--only', 'stale', '--format', 'json', '--output', file);
+    expect(stdout).toBe(`2 hold, 0 fail; written to ${file}\n`);
+    expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({
+      scheme: 'standard-webhooks',
+      address: '127.0.0.1',
+      requests: 2,
+    });
+  });
+
+  test('sends the headers that it is given, and hides those from the environment', async () => {
+    seen.length = 0;
+    const headers = ['-H', 'X-Tenant: blue', '--header-env', 'X-Api-Key=API_KEY'];
+    const { code, stdout } = await probe(sound.url, '--only', 'stale', ...headers);
+    expect(code).toBe(0);
+    expect(seen[0]).toMatchObject({ 'x-tenant': 'blue', 'x-api-key': 'open sesame' });
+    expect(stdout).not.toContain('sesame');
+  });
+
+  test('finds an app that listens on one of the addresses of a name', async () => {
+    expect((await probe(sound.url.replace('127.0.0.1', 'localhost'), '--only', 'stale')).code).toBe(0);
+  });
+
+  test('--list shows every check, and needs nothing', async () => {
+    const { code, stdout } = await run(process.execPath, [LAUNCHER, 'probe', '--list']);
+    expect(code).toBe(0);
+    expect(stdout.trimEnd().split('\n')).toHaveLength(CHECKS.length);
+  });
+
+  test.each([
+    [[], 'which endpoint?'],
+    [['http://8.8.8.8/'], '8.8.8.8 is neither loopback nor private'],
+    [['https://8.8.8.8/', '--yes-i-own-this', '8.8.8.8', '--insecure'], '--insecure is for private targets only'],
+    [['http://127.0.0.1:1/'], 'no answer from 127.0.0.1:1 (127.0.0.1): ECONNREFUSED'],
+    [['http://127.0.0.1/', '--only', 'everything'], '--only everything: there is no such check'],
+    [['http://127.0.0.1/', '--scheme', 'githab'], 'did you mean github?'],
+    [['http://127.0.0.1/', '--scheme', 'unsigned'], 'unsigned signs nothing'],
+    [['http://127.0.0.1/', '--scheme', 'aws-sns'], 'aws-sns is signed by a key that only its sender has'],
+    [['http://127.0.0.1/', '--format', 'yaml'], '--format yaml is not one of text, json, junit'],
+    [['http://127.0.0.1/', '--timeout', 'soon'], '--timeout soon is no duration'],
+    [['http://127.0.0.1/', '--parallel', '9'], '--parallel 9 is not 1 to 5'],
+    [['http://127.0.0.1/', '-H', 'Webhook-Id: 1'], '--header Webhook-Id: the probe signs this one itself'],
+    [['http://127.0.0.1/', '-H', 'Content-Length: 1'], 'the probe frames its requests itself'],
+    [['http://127.0.0.1/', '-H', 'nonsense'], "write 'Name: value'"],
+    [['http://127.0.0.1/', '--header-env', 'X-Api-Key=NO_SUCH'], 'with a variable that is set'],
+    [['http://127.0.0.1/', '--body', '/nowhere'], '--body /nowhere cannot be read (ENOENT)'],
+  ])('exits 2 for %j', async (args, message) => {
+    const { code, stdout, stderr } = await probe(...args);
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toContain(message);
+  });
+});
+
+test('sidegate probe checks certificates, by the authorities it is given', async () => {
+  const authority = makeAuthority(folder, 'probe-ca');
+  const { cert, key } = authority.issue('endpoint', 'DNS:localhost');
+  const server = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) }, (request, response) => {
+    request.resume().on('end', () => response.writeHead(204).end());
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `https://localhost:${(server.address() as AddressInfo).port}/`;
+  try {
+    expect((await probe(url, '--only', 'valid', '--ca', authority.ca)).code).toBe(0);
+    expect((await probe(url, '--only', 'valid', '--insecure')).code).toBe(0);
+    const strange = await probe(url, '--only', 'valid');
+    expect([strange.code, strange.stderr]).toEqual([2, expect.stringContaining('UNABLE_TO_VERIFY_LEAF_SIGNATURE')]);
+    const misnamed = await probe(url.replace('localhost', '127.0.0.1'), '--only', 'valid', '--ca', authority.ca);
+    expect([misnamed.code, misnamed.stderr]).toEqual([2, expect.stringContaining('ERR_TLS_CERT_ALTNAME_INVALID')]);
+  } finally {
+    server.close();
+    server.closeAllConnections();
+  }
+});

@@ -1,0 +1,61 @@
+/** Runs the battery against a URL, in this process. */
+import { type Clock, systemClock } from '../../src/core/clock.ts';
+import { Secret } from '../../src/core/secret.ts';
+import { type SigningKey, toAnatomy } from '../../src/probe/anatomy.ts';
+import { runBattery } from '../../src/probe/battery.ts';
+import type { CountHandled } from '../../src/probe/bench.ts';
+import type { Verdict } from '../../src/probe/check.ts';
+import { createClient, type Fields, type SendRequest } from '../../src/probe/client.ts';
+import type { Report } from '../../src/probe/report.ts';
+import { createSample } from '../../src/probe/sample.ts';
+import { findTarget } from '../../src/probe/target.ts';
+import { findPreset } from '../../src/schemes/catalogue.ts';
+import { compileScheme } from '../../src/schemes/compile.ts';
+import type { SchemeDescription } from '../../src/schemes/description.ts';
+import { SECRET } from './deliveries.ts';
+
+/** What may differ from a plain probe. */
+export interface ProbeSettings {
+  /** The name of a preset, or a description. */
+  readonly scheme?: string | SchemeDescription;
+  readonly secret?: string;
+  readonly publicUrl?: string;
+  readonly clock?: Clock;
+  readonly only?: readonly string[];
+  readonly parallel?: number;
+  readonly count?: CountHandled;
+  readonly template?: Buffer;
+  readonly extraFields?: Fields;
+  /** Sees every request on its way. */
+  readonly watch?: (send: SendRequest) => SendRequest;
+}
+
+/** Probes; throws where nobody answers. */
+export async function probe(url: string, settings: ProbeSettings = {}): Promise<Report> {
+  const { clock = systemClock, watch = (send) => send } = settings;
+  const { scheme = 'standard-webhooks' } = settings;
+  const preset = typeof scheme === 'string' ? findPreset(scheme) : scheme;
+  const target = await findTarget(url, { ownedHost: undefined, resolve: async () => [] });
+  if (preset === undefined || 'problem' in target) throw new Error('nothing to probe');
+  const key: SigningKey = { secret: new Secret(Buffer.from(settings.secret ?? SECRET)), encoding: undefined };
+  const report = await runBattery({
+    anatomy: toAnatomy(compileScheme(preset), key, settings.publicUrl ?? url),
+    sample: createSample(preset, settings.template),
+    key,
+    clock,
+    tolerance: preset.tolerance,
+    extraFields: settings.extraFields ?? [],
+    send: watch(createClient(target, { timeoutMs: 20_000, clock, ca: undefined, isCertificateChecked: true })),
+    countHandled: settings.count,
+    target: url,
+    only: settings.only ?? [],
+    parallel: settings.parallel ?? 4,
+  });
+  if ('unreachable' in report) throw new Error(report.unreachable);
+  return report;
+}
+
+/** The ids of the checks with a verdict, in the report's order. */
+export function findVerdict({ checks }: Report, verdict: Verdict): string[] {
+  return checks.filter((check) => check.verdict === verdict).map(({ id }) => id);
+}

@@ -1,0 +1,92 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { type JsonPath, type JsonPathProblem, parseJsonPath, readJsonPath } from '../../../src/core/json-path.ts';
+
+const VALUE: unknown = JSON.parse(
+  '{"id":"e","data":{"object":{"id":"o","n":[10,[20,{"x":null}]]},"a.b":1,"":2,"q\\"":3,"ünï":4,"$ref":5,"0":6},"__proto__":{"own":7}}',
+);
+
+function parse(text: string): JsonPath {
+  const path = parseJsonPath(text);
+  if ('problem' in path) throw new Error(path.problem);
+  return path;
+}
+
+describe('a path finds', () => {
+  test.each<[string, unknown]>([
+    ['$.id', 'e'],
+    ['$.data.object.id', 'o'],
+    ['$.data.object.n[0]', 10],
+    ['$.data.object.n[1][1].x', null],
+    ['$["data"]["a.b"]', 1],
+    ['$.data[""]', 2],
+    ['$.data["q\\""]', 3],
+    ['$.data.ünï', 4],
+    ['$.data["\\u00fcn\\u00ef"]', 4],
+    ['$.data.$ref', 5],
+    ['$.data.0', 6],
+    ['$.__proto__.own', 7],
+  ])('%s', (text, expected) => {
+    expect(readJsonPath(parse(text), VALUE)).toEqual(expected);
+  });
+});
+
+describe('a path finds nothing', () => {
+  test.each([
+    ...['$.none', '$.id.length', '$.data.object.n.length', '$.data.object.n.0', '$.data[0]', '$.data.object.n[2]'],
+    ...['$.data.object.n[1][1].x.y', '$.toString', '$.data.constructor', '$.data.__proto__', '$.id[0]'],
+  ])('at %s, which is not there or not of the JSON', (text) => {
+    expect(readJsonPath(parse(text), VALUE)).toBeUndefined();
+  });
+
+  test.each([[undefined], [null], [1], ['text'], [[]]])('in %j', (value) => {
+    expect(readJsonPath(parse('$.a'), value)).toBeUndefined();
+  });
+});
+
+describe('a text is no path, and says where it stops being one', () => {
+  test.each([
+    ['', 'it begins with $'],
+    ['data.id', 'it begins with $'],
+    ['$', 'names the whole value'],
+    ['$id', 'from "id" on'],
+    ['$.', 'from "." on'],
+    ['$..id', 'from "..id" on'],
+    ['$.a.', 'from "." on'],
+    ['$.a b', 'from " b" on'],
+    ['$.a[', 'from "[" on'],
+    ['$.a[*]', 'from "[*]" on'],
+    ['$.a[-1]', 'from "[-1]" on'],
+    ['$.a[01]', 'from "[01]" on'],
+    ["$.a['b']", `from "['b']" on`],
+    ['$.a["b]', 'from "[\\"b]" on'],
+    ['$.a["\\q"]', 'from'],
+    ['$.a["\n"]', 'from'],
+    ['$.a[9999999999]', 'from'],
+    [`$.${'a'.repeat(300)}`, 'longer than 256'],
+    [`$${'.a'.repeat(33)}`, 'more than 32 steps'],
+  ])('%j', (text, part) => {
+    const result = parseJsonPath(text);
+    expect((result as JsonPathProblem).problem).toContain(part);
+  });
+});
+
+test('parsing never throws, and a path written out is read back', () => {
+  fc.assert(fc.property(fc.string({ maxLength: 40 }), (text) => void parseJsonPath(`$${text}`)));
+  const step = fc.oneof(fc.nat({ max: 999_999 }), fc.string({ maxLength: 6 }));
+  fc.assert(
+    fc.property(fc.array(step, { minLength: 1, maxLength: 8 }), (steps) => {
+      expect(parseJsonPath(`$${steps.map((each) => `[${JSON.stringify(each)}]`).join('')}`)).toMatchObject({ steps });
+    }),
+  );
+});
+
+test('whatever stands at a place of any JSON is found there', () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), fc.string({ maxLength: 5 }), fc.nat({ max: 3 }), (inner, name, place) => {
+      const list = [...Array<null>(place).fill(null), inner];
+      const value: unknown = JSON.parse(`{${JSON.stringify(name)}:${JSON.stringify(list)}}`);
+      expect(readJsonPath({ text: '', steps: [name, place] }, value)).toEqual(JSON.parse(JSON.stringify(inner)));
+    }),
+  );
+});
