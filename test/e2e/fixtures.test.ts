@@ -317,6 +317,21 @@ test('a route that only observes lets all through, and tells what it would have 
   expect(told).toMatchObject(PASSED);
 });
 
+test('an event that is older than one handled already is stale', async () => {
+  const order = { key: '$.id', version: '$.version' };
+  const send = (version: number, expected: Sections): Sections => ({
+    request: { path: '/', json: { id: 'r', version } },
+    sign: true,
+    expect: expected,
+  });
+  const told = await playRoute(
+    { webhook: { ...BILLING.webhook, order } },
+    [send(2, { verdict: 'forwarded' }), send(1, { verdict: 'stale', status: 200 }), send(3, { verdict: 'forwarded' })],
+    { secrets: SECRETS },
+  );
+  expect(told).toMatchObject(PASSED);
+});
+
 test('nothing is fetched from anybody: what the fixtures do not have cannot be had', async () => {
   const region = 'https://sns.eu-west-1.amazonaws.com';
   const message = {
