@@ -7,8 +7,10 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { testConfigs } from '../../src/cli/test.ts';
 import { PRESETS } from '../../src/schemes/catalogue.ts';
-import { makeDelivery, SECRET, signV1 } from '../support/deliveries.ts';
-import type { Sections } from '../support/gate.ts';
+import { startApp } from '../support/app.ts';
+import { send } from '../support/client.ts';
+import { makeDelivery, SECRET, signV1, unixNow } from '../support/deliveries.ts';
+import { type Sections, startGate, until } from '../support/gate.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { makeEntry } from '../support/users.ts';
 
@@ -163,6 +165,47 @@ describe('verdicts are those of the gate', () => {
     expect(told).toMatchObject({ exit: 0, text: expect.stringContaining('2 passed') });
     expect(headers['Webhook-Signature']).toBe(signV1('evt_7', 1_700_000_000, body));
   });
+});
+
+test('what a gate answered over the network is what its rehearsal says', async () => {
+  const app = await startApp();
+  const route = {
+    ...BILLING,
+    upstream: `http://127.0.0.1:${app.port}`,
+    webhook: { keys: [{ name: 'k', secret: { file: 'secret' } }] },
+  };
+  const gate = await startGate({ routes: [route] });
+  const genuine = makeDelivery();
+  const { 'Webhook-Signature': _, ...unsigned } = genuine.headers;
+  const forged = { ...genuine.headers, 'Webhook-Signature': signV1(genuine.id, unixNow(), Buffer.from('other')) };
+  const deliveries = [
+    { headers: forged, body: genuine.body },
+    genuine,
+    genuine,
+    { headers: unsigned, body: genuine.body },
+    makeDelivery({ timestamp: unixNow() - 400 }),
+    makeDelivery({ timestamp: unixNow() + 400 }),
+    makeDelivery({ timestamp: 'now' }),
+    makeDelivery({ id: 'with.dot' }),
+    { headers: { ...genuine.headers, 'Content-Encoding': 'br' }, body: genuine.body },
+    makeDelivery({ body: Buffer.alloc(1_048_577, 32) }),
+  ];
+  const steps: Sections[] = [];
+  for (const { headers, body } of deliveries) {
+    const answer = await send(gate.port, { headers, body });
+    const line = await until(() => gate.log().filter(({ msg }) => msg === 'request')[steps.length]);
+    writeFileSync(join(folder, `body-${steps.length}`), body);
+    const request = { method: 'POST', path: '/hooks/billing', headers, bodyFile: `body-${steps.length}` };
+    steps.push({ request, expect: { verdict: line['code'], reason: line['reason'], status: answer.status } });
+  }
+  expect(new Set(steps.map((step) => (step['expect'] as Sections)['verdict'])).size).toBe(8);
+  const now = new Date().toISOString();
+  const told = await run(
+    write({ routes: [route] }, { now, secrets: { files: { secret: SECRET } }, tests: [{ name: 'it', steps }] }),
+  );
+  expect(told).toMatchObject(PASSED);
+  await gate.stop();
+  await app.close();
 });
 
 describe('the steps of a test', () => {
