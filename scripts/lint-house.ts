@@ -6,6 +6,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 const FLOORS: readonly (readonly string[])[] = [
   ['core'],
   ['schemes', 'credentials', 'store', 'observe', 'tunnel', 'remote'],
+  ['handshakes'],
   ['config'],
   ['gates', 'forward'],
   ['gatehouse', 'admin', 'probe'],

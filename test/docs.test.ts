@@ -6,12 +6,15 @@ import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
 import { renderTestingPage } from '../scripts/testing-page.ts';
+import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
 import { testConfigs } from '../src/cli/test.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
-import { DEDUP_OUTCOMES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
+import { HANDSHAKE_NAMES } from '../src/handshakes/catalogue.ts';
+import { ADMIN_DENIALS, DEDUP_OUTCOMES, FORGOTTEN_STATES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
+import { PRESETS } from '../src/schemes/catalogue.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
@@ -44,6 +47,26 @@ describe('the docs', () => {
     for (const outcome of [...DEDUP_OUTCOMES, ...ORDER_OUTCOMES]) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
   });
 
+  test('name every endpoint of the admin port, who may ask it, and none that does not exist', () => {
+    const endpoints = createEndpoints({} as AdminParts);
+    const names = endpoints.map(({ method, path }) => `${method} ${path.replace('*', '{route}')}`);
+    expect(firstCells('docs/admin.md')).toEqual(names);
+    for (const [i, name] of names.entries()) {
+      const row = read('docs/admin.md')
+        .split('\n')
+        .find((line) => line.startsWith(`| \`${name}\` |`));
+      expect(row, name).toContain(endpoints[i]?.isOpen === true ? '| everybody |' : '| whoever may |');
+    }
+    for (const reason of ADMIN_DENIALS) expect(read('docs/metrics.md')).toContain(`\`${reason}\``);
+    for (const was of FORGOTTEN_STATES) expect(read('docs/admin.md')).toContain(`\`${was}\``);
+  });
+
+  test('name every handshake, and none that does not exist; a preset of that name has it', () => {
+    expect(firstCells('docs/handshakes.md').sort()).toEqual([...HANDSHAKE_NAMES].sort());
+    const names: ReadonlySet<string> = new Set(HANDSHAKE_NAMES);
+    for (const { name, handshake } of PRESETS) if (names.has(name)) expect([name, handshake]).toEqual([name, name]);
+  });
+
   test('show the config as the schema has it', () => {
     expect(read('docs/config.md')).toBe(renderConfigPage());
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
@@ -73,16 +96,19 @@ describe('the docs', () => {
     for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
   });
 
-  test.each(['README.md', 'docs/forward-auth.md'])('show configs in %s that the gate takes', (page) => {
-    const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
-    const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity):/m.test(text));
-    expect(configs.length).toBeGreaterThan(0);
-    for (const text of configs) {
-      const route = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';
-      const { problems } = parseConfig('gate.yaml', text.includes('routes:') ? text : text + route, systemClock);
-      expect(problems.filter(({ severity }) => severity === 'error')).toEqual([]);
-    }
-  });
+  test.each(['README.md', 'docs/forward-auth.md', 'docs/admin.md', 'docs/handshakes.md'])(
+    'show configs in %s that the gate takes',
+    (page) => {
+      const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
+      const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity|admin|journal):/m.test(text));
+      expect(configs.length).toBeGreaterThan(0);
+      for (const text of configs) {
+        const route = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';
+        const { problems } = parseConfig('gate.yaml', text.includes('routes:') ? text : text + route, systemClock);
+        expect(problems.filter(({ severity }) => severity === 'error')).toEqual([]);
+      }
+    },
+  );
 
   test('name only files and npm scripts that exist', () => {
     const scripts = Object.keys((JSON.parse(read('package.json')) as { scripts: object }).scripts);

@@ -2,6 +2,7 @@
 import { type LoadedConfig, loadConfig } from '../config/load.ts';
 import type { Problem } from '../config/problem.ts';
 import type { Clock } from '../core/clock.ts';
+import { type AdminTokenRead, readAdminToken } from './admin.ts';
 import { type IdentityRead, readIdentity } from './identity.ts';
 import { type KeysRead, readKeys } from './keys.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
@@ -17,6 +18,7 @@ export interface Ready {
   readonly tls: TlsRead | undefined;
   readonly proxyTls: TlsRead | undefined;
   readonly authzTls: TlsRead | undefined;
+  readonly adminToken: AdminTokenRead;
   readonly store: StoreSettings;
   /** Warnings only. */
   readonly problems: readonly Problem[];
@@ -40,15 +42,16 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   const keys = await Promise.all(loaded.config.routes.map((route, index) => readKeys(route, index)));
   const realms = await readRealms(loaded.config);
   const identity = await readIdentity(loaded.config.identity);
+  const adminToken = await readAdminToken(loaded.config.admin);
   const tls = await readTls(loaded.config.listen.tls, 'listen.tls', clock);
   const proxyTls = await readTls(loaded.config.proxy?.tls, 'proxy.tls', clock);
   const authzTls = await readTls(loaded.config.authz?.tls, 'authz.tls', clock);
-  for (const read of [...keys, ...realms, identity, tls, proxyTls, authzTls])
+  for (const read of [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls])
     for (const { severity, path, message, hint } of read?.troubles ?? []) place(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, problems };
-  return { loaded, keys, realms, identity, tls, proxyTls, authzTls, store, problems };
+  return { loaded, keys, realms, identity, adminToken, tls, proxyTls, authzTls, store, problems };
 }
 
 /** All problems of a config file, errors and warnings, in the order of the file. */

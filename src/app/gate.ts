@@ -1,9 +1,9 @@
 /** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
 import { availableParallelism } from 'node:os';
-import { AdminServer } from '../admin/server.ts';
+import { AdminAccess } from '../admin/access.ts';
+import type { AdminServer } from '../admin/server.ts';
 import { realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
-import { toTlsFiles } from '../config/tls-files.ts';
 import { type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
@@ -14,16 +14,18 @@ import { KeyRing } from '../gates/key-ring.ts';
 import { Settlements } from '../gates/settlements.ts';
 import { WaitingRoom } from '../gates/waiting-room.ts';
 import { ListenServer } from '../listen/server.ts';
+import { Journal } from '../observe/journal.ts';
+import { KeyEvidence } from '../observe/key-evidence.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import { RemoteCertificates } from '../remote/certificates.ts';
 import { createHttpsGet } from '../remote/https-get.ts';
+import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { prepare, type Ready } from './check.ts';
 import { findFixedChange } from './fixed-sections.ts';
-import { toIdentityFiles } from './identity.ts';
-import { type KeysRead, toSecretFiles } from './keys.ts';
+import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toProxyLabels } from './proxy.ts';
 import { Realms } from './realms.ts';
-import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
+import { type ReloadParts, reloadFiles, type TlsPort, toFiles } from './reload-files.ts';
 import { buildRoute, type RouteParts, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
@@ -44,6 +46,7 @@ export class Gate {
   readonly #gatehouse: Gatehouse;
   readonly #listen: ListenServer;
   readonly #admin: AdminServer;
+  readonly #adminAccess: AdminAccess;
   readonly #upstreams: Upstreams;
   readonly #realms: Realms;
   readonly #signer: IdentitySigner;
@@ -59,7 +62,7 @@ export class Gate {
 
   constructor(ready: Ready, surroundings: GateSurroundings) {
     const { clock, logger, version, createUpstream } = surroundings;
-    const { limits, listen, admin } = ready.loaded.config;
+    const { limits, listen, admin, journal } = ready.loaded.config;
     this.#surroundings = surroundings;
     this.#ready = ready;
     this.#metrics = createMetrics({ version, processMetrics: createUpstream === undefined });
@@ -73,7 +76,8 @@ export class Gate {
       onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
     });
     this.#capacity = new Capacity(limits, clock, { onInFlight: this.#metrics.inFlight, onQueued: this.#metrics.queued });
-    this.#gatehouse = new Gatehouse({ clock, logger, metrics: this.#metrics, capacity: this.#capacity });
+    const told = { clock, logger, journal: new Journal(journal.size), metrics: this.#metrics };
+    this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity });
     const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
     this.#realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => this.#metrics.passwordCheck(outcome));
     this.#metrics.watchPendingPasswords(() => this.#realms.pending);
@@ -88,6 +92,7 @@ export class Gate {
       realms: this.#realms,
       attempts: this.#store.attempts,
       signer: this.#signer,
+      keyEvidence: new KeyEvidence(clock, logger),
       certificates: new RemoteCertificates(surroundings.httpsGet ?? createHttpsGet(clock, surroundings.detour), clock),
     };
     const tls = toContexts(ready.tls);
@@ -101,9 +106,7 @@ export class Gate {
       onConnections: this.#metrics.connections,
     });
     this.#sidePorts = buildSidePorts(ready, {
-      clock,
-      logger,
-      metrics: this.#metrics,
+      ...told,
       realms: this.#realms,
       attempts: this.#store.attempts,
       gatehouse: this.#gatehouse,
@@ -112,9 +115,13 @@ export class Gate {
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
     this.#metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
     this.#upstreams = new Upstreams(clock, limits.maxInFlight, createUpstream);
-    this.#admin = new AdminServer({
-      address: admin.address,
-      metrics: this.#metrics,
+    this.#adminAccess = new AdminAccess(ready.adminToken.token);
+    this.#admin = buildAdmin(admin, {
+      ...told,
+      keyEvidence: this.#routeParts.keyEvidence,
+      store: this.#store.seenIds,
+      access: this.#adminAccess,
+      routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
       toKeySet: () => this.#signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
     });
@@ -202,6 +209,7 @@ export class Gate {
     this.#realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     this.#signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
     const rings = new Map<string, KeyRing>();
+    this.#routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
     const routes = config.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
       rings.set(route.name, ring);
@@ -241,22 +249,10 @@ export class Gate {
   async #rewatch(): Promise<void> {
     const { file, clock, logger } = this.#surroundings;
     this.#watch?.close();
-    const { routes, listen, proxy, authz, identity } = this.#ready.loaded.config;
-    const users = this.#ready.realms.flatMap(({ files }) => files);
-    this.#watch = await watchFiles(
-      [
-        file,
-        ...routes.flatMap(toSecretFiles),
-        ...users,
-        ...toIdentityFiles(identity),
-        ...[listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls)),
-      ],
-      clock,
-      {
-        onChange: (changed) => void this.#onFiles(changed),
-        onTrouble: (message) => logger.warn('watch_failed', { message }),
-      },
-    );
+    this.#watch = await watchFiles([file, ...toFiles(this.#ready)], clock, {
+      onChange: (changed) => void this.#onFiles(changed),
+      onTrouble: (message) => logger.warn('watch_failed', { message }),
+    });
   }
 
   #toReloadParts(): ReloadParts {
@@ -267,6 +263,8 @@ export class Gate {
       logger,
       metrics: this.#metrics,
       rings: this.#rings,
+      keyEvidence: this.#routeParts.keyEvidence,
+      adminAccess: this.#adminAccess,
       realms: this.#realms,
       signer: this.#signer,
       ports: this.#tlsPorts,

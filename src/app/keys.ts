@@ -1,7 +1,9 @@
 /** Turns the config's secret references into keys, now and whenever a secret's file changes. */
 import type { KeyConfig, RouteConfig } from '../config/config.ts';
 import { readSecret } from '../config/secrets.ts';
+import type { Secret } from '../core/secret.ts';
 import type { KeySet } from '../gates/key-ring.ts';
+import type { WatchedKey } from '../observe/key-evidence.ts';
 import { compileScheme } from '../schemes/compile.ts';
 import type { Scheme, VerifyKey } from '../schemes/scheme.ts';
 import type { Trouble } from './trouble.ts';
@@ -17,6 +19,9 @@ export interface KeysRead {
   readonly set: KeySet;
   readonly troubles: readonly KeyTrouble[];
 }
+
+/** Shorter tokens can be guessed by asking. */
+const LEAST_TOKEN_BYTES = 16;
 
 /** Reads all secrets of a route; a secret that cannot be used is listed as unavailable, it never makes the others unusable. */
 export async function readKeys(route: RouteConfig, index: number): Promise<KeysRead> {
@@ -38,12 +43,36 @@ export async function readKeys(route: RouteConfig, index: number): Promise<KeysR
     unavailable.push(config.name);
     troubles.push({ severity: 'error', path, route: route.name, key: config.name, ...read.problem });
   }
-  return { set: { keys, unavailable }, troubles };
+  const handshakeToken = await readHandshakeToken(route, `routes.${index}.webhook.handshake.verifyToken`, troubles);
+  return { set: { keys, unavailable, ...(handshakeToken === undefined ? undefined : { handshakeToken }) }, troubles };
+}
+
+/** A token that is gone takes the handshake down, and no delivery. */
+async function readHandshakeToken(route: RouteConfig, path: string, troubles: KeyTrouble[]): Promise<Secret | undefined> {
+  const source = route.webhook?.handshake?.verifyToken;
+  if (source === undefined) return undefined;
+  const trouble = { path, route: route.name, key: 'handshake' };
+  const read = await readSecret(source);
+  if ('problem' in read) {
+    troubles.push({ severity: 'error', ...trouble, message: read.problem, hint: read.hint });
+    return undefined;
+  }
+  const weak = `the token has ${read.secret.length} bytes; ${LEAST_TOKEN_BYTES} are the least that should be`;
+  for (const message of read.secret.length < LEAST_TOKEN_BYTES ? [...read.warnings, weak] : read.warnings)
+    troubles.push({ severity: 'warning', ...trouble, message });
+  return read.secret;
 }
 
 /** The files a route's secrets come from. */
 export function toSecretFiles(route: RouteConfig): string[] {
-  return (route.webhook?.keys ?? []).flatMap(({ secret }) => ('file' in secret ? [secret.file] : []));
+  const { keys = [], handshake } = route.webhook ?? {};
+  const sources = [...keys.map(({ secret }) => secret), handshake?.verifyToken];
+  return sources.flatMap((source) => (source !== undefined && 'file' in source ? [source.file] : []));
+}
+
+/** The route's keys, as what is known of them is kept. */
+export function toWatchedKeys({ name, webhook }: RouteConfig): WatchedKey[] {
+  return (webhook?.keys ?? []).map(({ name: key, secret }) => ({ route: name, key, source: JSON.stringify(secret) }));
 }
 
 interface KeyRead {
@@ -60,5 +89,5 @@ async function readKey(scheme: Scheme, config: KeyConfig): Promise<KeyRead> {
   const parsed = scheme.parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
   if ('problem' in parsed) return { warnings: read.warnings, problem: { message: parsed.problem, hint: parsed.hint } };
   const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
-  return { key: parsed.key, warnings, problem: NO_PROBLEM };
+  return { key: { ...parsed.key, notBefore: config.notBefore }, warnings, problem: NO_PROBLEM };
 }

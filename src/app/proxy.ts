@@ -12,6 +12,7 @@ import { createDestinationGate } from '../gates/destination.ts';
 import { ProxyServer } from '../listen/proxy-server.ts';
 import type { TlsContexts } from '../listen/tls.ts';
 import type { RouteLabels } from '../observe/families.ts';
+import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
@@ -26,6 +27,7 @@ import type { DrainedProxy } from './shutdown.ts';
 export interface ProxyParts {
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly journal: Journal;
   readonly metrics: Metrics;
   readonly limits: LimitsConfig;
   readonly realms: Realms;
@@ -55,7 +57,7 @@ export function toProxyLabels({ basic }: ProxyConfig): RouteLabels {
 
 /** Builds it; its realm must be among those that were taken over, and its labels among the metrics'. */
 export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy {
-  const { clock, logger, metrics, limits, tls } = parts;
+  const { clock, logger, journal, metrics, limits, tls } = parts;
   const { basic, requireTls, timeout, idleTimeout, maxDuration, connectTimeout } = config;
   const routeMetrics = metrics.route(NAME);
   const pseudonym = `sidegate-${randomBytes(6).toString('hex')}`;
@@ -65,6 +67,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   const house = new ProxyHouse({
     clock,
     logger,
+    journal,
     metrics,
     routeMetrics,
     pseudonym,

@@ -37,10 +37,11 @@ export async function prepareRehearsal(file: string, startsAt: EpochMilliseconds
 
 /** Ids are remembered here, connections come as they are, and nothing is waited for at the end. */
 function withoutSurroundings(config: Config): Config {
-  const { listen, proxy, authz, store, limits } = config;
+  const { listen, admin, proxy, authz, store, limits } = config;
   return {
     ...config,
     listen: { ...listen, tls: undefined, proxyProtocol: undefined },
+    admin: { ...admin, token: undefined },
     proxy: proxy && { ...proxy, tls: undefined },
     authz: authz && { ...authz, tls: undefined },
     store: { ...store, redis: undefined },

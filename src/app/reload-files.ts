@@ -1,14 +1,18 @@
 /** Takes up what changed in files beside the config: webhook secrets, users, certificates. Requests under way keep what they started with. */
+import type { AdminAccess } from '../admin/access.ts';
 import type { Config, ListenTlsConfig } from '../config/config.ts';
 import { toTlsFiles } from '../config/tls-files.ts';
 import type { Clock } from '../core/clock.ts';
 import type { IdentitySigner } from '../forward/identity-token.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
 import type { TlsContexts } from '../listen/tls.ts';
+import type { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import { readAdminToken, toAdminFiles } from './admin.ts';
+import type { Ready } from './check.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
-import { readKeys, toSecretFiles } from './keys.ts';
+import { type KeyTrouble, readKeys, toSecretFiles } from './keys.ts';
 import type { Realms } from './realms.ts';
 import { readTls } from './tls.ts';
 import { readRealms } from './users.ts';
@@ -29,10 +33,24 @@ export interface ReloadParts {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly rings: ReadonlyMap<string, KeyRing>;
+  readonly keyEvidence: KeyEvidence;
+  readonly adminAccess: AdminAccess;
   readonly realms: Realms;
   readonly signer: IdentitySigner;
   /** Each port with TLS. */
   readonly ports: readonly TlsPort[];
+}
+
+/** The files that the config refers to. */
+export function toFiles({ loaded, realms }: Ready): string[] {
+  const { routes, listen, proxy, authz, identity, admin } = loaded.config;
+  return [
+    ...toAdminFiles(admin),
+    ...routes.flatMap(toSecretFiles),
+    ...realms.flatMap(({ files }) => files),
+    ...toIdentityFiles(identity),
+    ...[listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls)),
+  ];
 }
 
 /** Replaces what comes from the changed files. */
@@ -41,17 +59,30 @@ export async function reloadFiles(changed: readonly string[], parts: ReloadParts
   await reloadUsers(changed, parts);
   await reloadIdentity(changed, parts);
   await reloadTls(changed, parts);
+  await reloadAdminToken(changed, parts);
 }
 
 /** Only the routes whose secrets changed get new keys; a secret that is gone takes its own route down and no other. */
-async function reloadKeys(changed: readonly string[], { config, logger, metrics, rings }: ReloadParts): Promise<void> {
+async function reloadKeys(
+  changed: readonly string[],
+  { config, logger, metrics, rings, keyEvidence }: ReloadParts,
+): Promise<void> {
   for (const [index, route] of config.routes.entries()) {
     if (!toSecretFiles(route).some((file) => changed.includes(file))) continue;
     const { set, troubles } = await readKeys(route, index);
     rings.get(route.name)?.replace(set);
-    metrics.route(route.name).ready(set.unavailable.length === 0);
-    for (const { key, message } of troubles) logger.error('secret_unavailable', { route: route.name, key, message });
+    for (const { name, secret } of route.webhook?.keys ?? [])
+      if ('file' in secret && changed.includes(secret.file)) keyEvidence.renew(route.name, name);
+    metrics.route(route.name).ready(!troubles.some(({ severity }) => severity === 'error'));
+    tellTroubles(route.name, troubles, logger);
     logger.info('secret_reloaded', { route: route.name, keys: set.keys.length, unavailable: set.unavailable.length });
+  }
+}
+
+function tellTroubles(route: string, troubles: readonly KeyTrouble[], logger: Logger): void {
+  for (const { severity, key, message } of troubles) {
+    if (severity === 'error') logger.error('secret_unavailable', { route, key, message });
+    else logger.warn('secret_warning', { route, key, message });
   }
 }
 
@@ -78,6 +109,16 @@ async function reloadIdentity(changed: readonly string[], { config, logger, sign
   if (read?.key === undefined) return;
   signer.replace(read.key, identity.ttl);
   logger.info('identity_reloaded', { key: read.key.name });
+}
+
+/** A broken token leaves the one before it in use: without one, whoever is on this machine could ask. */
+async function reloadAdminToken(changed: readonly string[], { config, logger, adminAccess }: ReloadParts): Promise<void> {
+  if (!toAdminFiles(config.admin).some((file) => changed.includes(file))) return;
+  const { token, troubles } = await readAdminToken(config.admin);
+  for (const { message } of troubles) logger.error('admin_token_reload_failed', { message });
+  if (token === undefined) return;
+  adminAccess.replace(token);
+  logger.info('admin_token_reloaded');
 }
 
 async function reloadTls(changed: readonly string[], { clock, logger, ports }: ReloadParts): Promise<void> {

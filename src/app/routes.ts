@@ -21,6 +21,7 @@ import { createSnsGate } from '../gates/sns.ts';
 import { createTimestampGate, type RecencyOptions } from '../gates/timestamp.ts';
 import type { WaitingRoom } from '../gates/waiting-room.ts';
 import type { RouteLabels } from '../observe/families.ts';
+import type { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
 import type { RemoteCertificates } from '../remote/certificates.ts';
@@ -31,6 +32,7 @@ import type { Attempts } from '../store/attempts.ts';
 import type { NewestVersions } from '../store/newest-versions.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
+import { buildOpenHandshake, buildSignedHandshake, isQueryAllowed } from './handshake.ts';
 import type { Realms } from './realms.ts';
 
 /** What routes share, across reloads. */
@@ -44,6 +46,7 @@ export interface RouteParts {
   readonly realms: Realms;
   readonly signer: IdentitySigner;
   readonly attempts: Attempts;
+  readonly keyEvidence: KeyEvidence;
   readonly certificates: RemoteCertificates;
 }
 
@@ -70,9 +73,8 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     match: { ...config.match, methods: methodsOf(config) },
     gates: [
       ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
-      ...(webhook === undefined
-        ? []
-        : [createContentGate({ ...webhook, allowQuery: webhook.allowQuery || webhook.description.signed.includes('url') })]),
+      ...buildOpenHandshake(config, ring),
+      ...(webhook === undefined ? [] : [createContentGate({ ...webhook, allowQuery: isQueryAllowed(webhook) })]),
       ...(basic === undefined ? [] : [buildBasicGate(basic, 'origin', metrics, parts)]),
       ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
     ],
@@ -119,7 +121,7 @@ function buildWebhookGates(
 ): Gate[] {
   const gates =
     webhook.sns === undefined
-      ? buildSignatureGates(webhook, ring, metrics)
+      ? buildSignatureGates(route, webhook, ring, metrics, parts)
       : [buildSnsGate(webhook, webhook.sns, metrics, parts)];
   if (webhook.envelope.requireMatchingId) gates.push(createEnvelopeGate());
   if (webhook.dedup !== 'off') {
@@ -135,13 +137,24 @@ function buildWebhookGates(
   return gates;
 }
 
-function buildSignatureGates(webhook: WebhookConfig, ring: KeyRing, metrics: RouteMetrics): Gate[] {
+function buildSignatureGates(
+  route: string,
+  webhook: WebhookConfig,
+  ring: KeyRing,
+  metrics: RouteMetrics,
+  { keyEvidence }: RouteParts,
+): Gate[] {
   const scheme = compileScheme(webhook.description);
   const { maxBody, allowDotInId, publicUrl = '' } = webhook;
   const recency = toRecency(webhook, metrics);
+  const onKeyUsed = (key: string, at: EpochMilliseconds, first: string): void => {
+    metrics.keyUsed(key, at);
+    if (key !== first) keyEvidence.oldKeyUsed({ route, key, first, at, matches: metrics.keyUse(key).matches });
+  };
   return [
     createTimestampGate(scheme, { ...recency, allowDotInId }),
-    createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed: (key, at) => metrics.keyUsed(key, at) }),
+    createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed }),
+    ...buildSignedHandshake(webhook, ring),
   ];
 }
 

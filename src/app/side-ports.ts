@@ -3,6 +3,7 @@ import type { ListenTlsConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Gatehouse } from '../gatehouse/gatehouse.ts';
 import { TlsContexts } from '../listen/tls.ts';
+import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
@@ -18,6 +19,7 @@ import type { TlsRead } from './tls.ts';
 export interface SidePortParts {
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly journal: Journal;
   readonly metrics: Metrics;
   readonly realms: Realms;
   readonly attempts: Attempts;
@@ -37,9 +39,9 @@ export interface SidePorts {
 /** Builds them, not listening yet. */
 export function buildSidePorts({ loaded, proxyTls, authzTls }: Ready, parts: SidePortParts): SidePorts {
   const { proxy: proxyConfig, authz: authzConfig, limits, listen } = loaded.config;
-  const { clock, logger, metrics, realms, attempts, gatehouse, resolve } = parts;
+  const { clock, logger, journal, metrics, realms, attempts, gatehouse, resolve } = parts;
   const proxyContexts = toContexts(proxyTls);
-  const shared = { clock, logger, metrics, limits, realms, attempts, tls: proxyContexts };
+  const shared = { clock, logger, journal, metrics, limits, realms, attempts, tls: proxyContexts };
   const proxy =
     proxyConfig === undefined ? undefined : buildProxy(proxyConfig, resolve === undefined ? shared : { ...shared, resolve });
   const authzContexts = toContexts(authzTls);
@@ -48,7 +50,7 @@ export function buildSidePorts({ loaded, proxyTls, authzTls }: Ready, parts: Sid
   const authz =
     authzConfig === undefined
       ? undefined
-      : buildAuthz(authzConfig, { clock, logger, metrics, limits, tls: authzContexts, find, trustedProxies });
+      : buildAuthz(authzConfig, { clock, logger, journal, metrics, limits, tls: authzContexts, find, trustedProxies });
   const tlsPorts = [
     ...toTlsPorts('proxy.tls', proxyConfig?.tls, proxyContexts, proxy),
     ...toTlsPorts('authz.tls', authzConfig?.tls, authzContexts, authz),

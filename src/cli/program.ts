@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { SidegateError } from '../core/errors.ts';
 import { checkFile } from './check.ts';
+import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
 import { EXIT, type Io } from './io.ts';
 import { probeEndpoint } from './probe.ts';
@@ -94,6 +95,7 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .description('print the JSON Schema of the config, for editors')
     .option('--fixtures', 'that of fixture files instead')
     .action((options) => printSchema(options, io));
+  addForget(program, io, setExit);
   return program;
 }
 
@@ -129,6 +131,18 @@ function addProbe(program: Command, io: Io, setExit: (code: number) => void): vo
     .option('--output <file>', 'write the report there')
     .option('--fail-on <severity>', 'exit 1 for failures of this severity or a worse one: critical, major, minor', 'minor')
     .action(async (url, options) => setExit(await probeEndpoint(url, options, io)));
+}
+
+function addForget(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('forget')
+    .description('make a running gate forget an id, so that its next genuine delivery is let through; exit 1 if it knows none')
+    .requiredOption('-c, --config <file>', "the gate's config file: it names the admin port and the token")
+    .requiredOption('--route <name>', 'the route that the delivery came by')
+    .requiredOption('--id <id>', 'the id, as the log and the journal show it (webhookId)')
+    .option('--admin <url>', "another way to the admin port; the config's if left out")
+    .option('--timeout <seconds>', 'how long to wait for the answer', '10')
+    .action(async (options) => setExit(await forgetId(options, io)));
 }
 
 function withSecret(command: Command): Command {

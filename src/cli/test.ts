@@ -67,7 +67,7 @@ function toConfigProblems(problems: readonly Problem[], { file }: Fixtures): Pro
   return problems
     .filter(({ severity }) => severity === 'error')
     .map((problem) =>
-      /\.(?:secret|users)\b/.test(problem.path) ? { ...problem, hint: `give it in ${file}, under secrets` } : problem,
+      /\.(?:secret|verifyToken|users)\b/.test(problem.path) ? { ...problem, hint: `give it in ${file}, under secrets` } : problem,
     );
 }
 

@@ -1,5 +1,6 @@
 /** The config after parsing: typed, defaulted, frozen. */
 import type { z } from 'zod';
+import { HANDSHAKES } from '../handshakes/catalogue.ts';
 import type { ConfigSchema } from './schema.ts';
 
 /** T all the way down, read-only. */
@@ -19,6 +20,7 @@ export type RealmConfig = Pick<BasicConfig, 'realm' | 'users' | 'allowPlainTextP
 export type UserSourceConfig = NonNullable<BasicConfig['users']>[number];
 export type SnsConfig = NonNullable<WebhookConfig['sns']>;
 export type KeyConfig = WebhookConfig['keys'][number];
+export type HandshakeConfig = NonNullable<WebhookConfig['handshake']>;
 export type SecretSource = KeyConfig['secret'];
 export type DedupConfig = Exclude<WebhookConfig['dedup'], 'off'>;
 export type OrderConfig = NonNullable<WebhookConfig['order']>;
@@ -27,6 +29,7 @@ export type StoreConfig = Config['store'];
 export type RedisConfig = NonNullable<StoreConfig['redis']>;
 export type IdentityConfig = NonNullable<Config['identity']>;
 export type SocketListen = Config['listen'];
+export type AdminConfig = Config['admin'];
 export type AuthzConfig = NonNullable<Config['authz']>;
 export type ProxyConfig = NonNullable<Config['proxy']>;
 /** Of any port; only the data port says whether it speaks HTTP/2. */
@@ -41,9 +44,17 @@ const WEBHOOK_METHODS = ['POST'];
 /** Not TRACE, which shows a request's credentials to whoever made it (RFC 9110 §9.3.8). */
 const USUAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
-/** The methods a route takes. */
-export function methodsOf({ match, webhook, mode }: RouteConfig): readonly string[] {
+/** The methods that a route's requests to the app may have. */
+export function appMethodsOf({ match, webhook, mode }: RouteConfig): readonly string[] {
   return match.methods ?? (webhook === undefined || mode === 'observe' ? USUAL_METHODS : WEBHOOK_METHODS);
+}
+
+/** The methods a route takes: those, and the one that its sender's handshake comes by. */
+export function methodsOf(route: RouteConfig): readonly string[] {
+  const { handshake } = route.webhook ?? {};
+  const method = handshake === undefined ? undefined : HANDSHAKES[handshake.type].method;
+  const methods = appMethodsOf(route);
+  return method === undefined || methods.includes(method) ? methods : [...methods, method];
 }
 
 /** Every section that asks for passwords, with its config path. */

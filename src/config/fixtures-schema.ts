@@ -122,8 +122,11 @@ const sign = z.strictObject({
     .min(1)
     .optional()
     .describe('Another secret than a key of the route: that of a stranger, or the private half of a public key.'),
-  scheme: z
-    .enum(PRESETS.map(({ name }) => name))
+  scheme: oneOf(
+    PRESETS.map(({ name }) => name),
+    'preset',
+    'one of docs/config.md',
+  )
     .optional()
     .describe("Another preset than the route's scheme, for what a sender of that kind would send."),
   id: z

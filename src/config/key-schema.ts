@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { duration, envName, filePath, instant, NAME } from './scalars.ts';
 
+const NO_SECRET_HERE = 'expected { env: NAME } or { file: PATH }; a secret never stands in the config itself';
 const keyName = z.string().regex(NAME, 'a key name is 1 to 64 letters, digits, dots, dashes and underscores');
 
 /** `leftOut`: what a secret is whose encoding is not told. */
@@ -16,16 +17,39 @@ function secretSource(leftOut: string) {
           encoding,
         }),
       ],
-      { error: 'expected { env: NAME } or { file: PATH }; a secret never stands in the config itself' },
+      { error: NO_SECRET_HERE },
     )
     .describe('Where the secret comes from: { env: NAME } or { file: PATH }.');
 }
+
+/** A secret that is text as it stands. */
+export const tokenSource = z.union(
+  [
+    z.strictObject({ env: envName.describe('Environment variable that holds the token.') }),
+    z.strictObject({ file: filePath.describe('File that holds the token, watched for changes.') }),
+  ],
+  { error: 'expected { env: NAME } or { file: PATH }; a secret never stands in the config itself' },
+);
 
 /** A key that deliveries are verified by. */
 export const webhookKey = z.strictObject({
   name: keyName.describe('Shown in logs, metrics and the Sidegate-Key header.'),
   secret: secretSource('whsec_ and base64, or whpk_ and base64 for a public key.'),
+  notBefore: instant().optional().describe('The key is accepted from this instant on.'),
   notAfter: instant().optional().describe('The key is not accepted from this instant on.'),
+});
+
+/** What callers of the admin port show. */
+export const adminToken = z.strictObject({
+  secret: z
+    .union(
+      [
+        z.strictObject({ env: envName.describe('Environment variable that holds the token.') }),
+        z.strictObject({ file: filePath.describe('File that holds the token, watched for changes.') }),
+      ],
+      { error: NO_SECRET_HERE },
+    )
+    .describe('Where the token comes from: { env: NAME } or { file: PATH }.'),
 });
 
 /** How forwarded requests are signed. */

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { AMBIGUOUS_FORMS } from '../core/target.ts';
 import { authz } from './authz-schema.ts';
 import { basic } from './basic-schema.ts';
-import { identity } from './key-schema.ts';
+import { adminToken, identity } from './key-schema.ts';
 import { proxy } from './proxy-schema.ts';
 import { addressRange, count, duration, listenAddress, size, upstream } from './scalars.ts';
 import { store } from './store-schema.ts';
@@ -158,7 +158,14 @@ export const ConfigSchema = z.strictObject({
     ),
   admin: z
     .strictObject({
-      address: listenAddress().prefault('0.0.0.0:9090').describe('/metrics, /healthz, /readyz, /identity/jwks.json.'),
+      address: listenAddress()
+        .prefault('0.0.0.0:9090')
+        .describe('/metrics, /healthz, /readyz and /identity/jwks.json for all; the journal, keys and ids for whoever may.'),
+      token: adminToken
+        .optional()
+        .describe(
+          'What callers show (Authorization: Bearer) who ask for more than health. Left out: only callers on this machine may.',
+        ),
     })
     .prefault({}),
   store,
@@ -169,6 +176,16 @@ export const ConfigSchema = z.strictObject({
         .prefault('5s')
         .describe('How long requests are still taken after SIGTERM, while the pod leaves its endpoints.'),
       drain: duration().prefault('25s').describe('How long requests under way may then take.'),
+    })
+    .prefault({}),
+  journal: z
+    .strictObject({
+      size: z
+        .int()
+        .min(0)
+        .max(10_000)
+        .default(1_000)
+        .describe('How many of the last verdicts /journal on the admin port shows; 0: none.'),
     })
     .prefault({}),
   log: z

@@ -1,14 +1,20 @@
 /** The rules of a webhook route, and the warnings about choices that weaken it. */
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
-import type { DedupConfig, OrderConfig, RouteConfig, WebhookConfig } from './config.ts';
+import type { DedupConfig, KeyConfig, OrderConfig, RouteConfig, WebhookConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
+import { checkHandshake } from './validate-handshake.ts';
 import { checkScheme } from './validate-scheme.ts';
 
-const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
+/** How long senders go on with retries; a few do so longer. */
+export const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
 
 /** Everything wrong or risky in a route's webhook section. */
 export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Rating[] {
-  const found = [...checkScheme(webhook, route, path), ...checkKeys(webhook, [...path, 'keys'], now)];
+  const found = [
+    ...checkScheme(webhook, route, path),
+    ...checkKeys(webhook, [...path, 'keys'], now),
+    ...checkHandshake(webhook, [...path, 'handshake']),
+  ];
   if (webhook.dedup === 'off') {
     found.push(
       warning(
@@ -129,12 +135,29 @@ function checkKeys({ keys, description }: WebhookConfig, path: Path, now: EpochM
   if (!hasSignature && keys.length > 0)
     found.push(error(path, `${description.name} has no signature that a key could check`, 'leave keys out'));
   const seen = new Set<string>();
+  const isAhead = ({ notBefore }: KeyConfig): boolean => notBefore !== undefined && now < notBefore;
+  const isOver = ({ notAfter }: KeyConfig): boolean => notAfter !== undefined && notAfter <= now;
   for (const [index, key] of keys.entries()) {
     if (seen.has(key.name))
       found.push(error([...path, index, 'name'], `two keys are named ${key.name}`, 'names tell them apart in logs and metrics'));
     seen.add(key.name);
-    if (key.notAfter !== undefined && key.notAfter <= now)
-      found.push(warning([...path, index, 'notAfter'], 'the key has expired', 'remove it'));
+    if (isOver(key)) found.push(warning([...path, index, 'notAfter'], 'the key has expired', 'remove it'));
+    if (key.notBefore !== undefined && key.notAfter !== undefined && key.notAfter <= key.notBefore)
+      found.push(
+        error(
+          [...path, index, 'notBefore'],
+          'the key ends before it begins, so it is never accepted',
+          'notBefore below notAfter',
+        ),
+      );
   }
+  if (keys.some(isAhead) && keys.every((key) => isAhead(key) || isOver(key)))
+    found.push(
+      warning(
+        path,
+        'no key is accepted yet, so each delivery gets 503',
+        'give the key that the sender signs with now, or an earlier notBefore',
+      ),
+    );
   return found;
 }

@@ -10,6 +10,8 @@ import { checkProxy } from './validate-proxy.ts';
 import { checkTrustedRanges } from './validate-ranges.ts';
 import { checkWebhook } from './validate-webhook.ts';
 
+const LOOPBACK = /^(?:localhost|127\..*|::1|0\.0\.0\.0|::)$/i;
+
 /** Everything wrong or risky in a config whose parts are well-formed. */
 export function validate(config: Config, now: EpochMilliseconds): Rating[] {
   return [
@@ -37,6 +39,12 @@ function checkAddresses({ listen, admin }: Config): Rating[] {
 function isSame(a: SocketAddress, b: SocketAddress): boolean {
   const isWildcard = [a.host, b.host].some((host) => host === '0.0.0.0' || host === '::');
   return a.port === b.port && (a.host === b.host || isWildcard);
+}
+
+/** On loopback, or by the very name: another machine may well have something on the same port. */
+function isAdmin(upstream: SocketAddress, admin: SocketAddress): boolean {
+  if (upstream.port !== admin.port) return false;
+  return upstream.host === admin.host || LOOPBACK.test(upstream.host);
 }
 
 function checkStore({ store }: Config): Rating[] {
@@ -68,6 +76,10 @@ function checkRoute(route: RouteConfig, path: Path, config: Config, now: EpochMi
   const found = checkMatch(route.match, [...path, 'match']);
   if (isSame(route.upstream, config.listen.address))
     found.push(error([...path, 'upstream'], 'the app is the gate itself', 'name the port the app listens on'));
+  if (isAdmin(route.upstream, config.admin.address))
+    found.push(
+      error([...path, 'upstream'], 'the app is the admin port, which trusts its own machine', 'name the port the app listens on'),
+    );
   if (webhook !== undefined) found.push(...checkWebhook(webhook, route, [...path, 'webhook'], now));
   if (basic !== undefined) found.push(...checkBasic(basic, config, [...path, 'basic'], now));
   if (clientCertificate !== undefined && config.listen.tls?.clientCaFile === undefined) {

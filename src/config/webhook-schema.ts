@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { toTopicRegion } from '../schemes/aws-sns.ts';
 import { findPreset, PRESETS } from '../schemes/catalogue.ts';
 import type { SchemeDescription, Tolerance } from '../schemes/description.ts';
+import { handshake, resolveHandshake } from './handshake-schema.ts';
 import { webhookKey } from './key-schema.ts';
 import { order } from './order-schema.ts';
 import { duration, publicUrl, size } from './scalars.ts';
@@ -89,6 +90,7 @@ const written = z.strictObject({
     .min(1)
     .optional()
     .describe('Media types that are taken. Left out: those that the sender sends.'),
+  handshake,
   envelope: z
     .strictObject({
       requireMatchingId: z
@@ -143,8 +145,14 @@ export const webhook = written.transform((values, context) => {
       path: ['tolerance'],
       message: `${base.name} signs no time, so nothing can be too old; repeats are found for as long as dedup.retention says`,
     });
+  const shake = resolveHandshake(rest.handshake, base);
+  if (shake !== undefined && 'problem' in shake) {
+    context.addIssue({ code: 'custom', path: ['handshake'], message: shake.problem });
+    return z.NEVER;
+  }
   return {
     ...rest,
+    handshake: shake,
     description,
     tolerance: base.timestamp === undefined ? undefined : (tolerance ?? base.tolerance),
     contentTypes: contentTypes ?? base.contentTypes,

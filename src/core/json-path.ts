@@ -59,3 +59,26 @@ function toStep([, name, place, quotedName]: RegExpExecArray): string | number |
     return undefined;
   }
 }
+
+/** A path with one `[*]`: what stands at `item` in each item of the list at `list`. */
+export interface JsonListPath {
+  readonly list: JsonPath;
+  readonly item: JsonPath;
+}
+
+const EACH = '[*]';
+
+/** Reads a path with a `[*]`; undefined where it has none, or is no path. */
+export function parseJsonListPath(text: string): JsonListPath | undefined {
+  const at = text.indexOf(EACH);
+  if (at === -1) return undefined;
+  const list = parseJsonPath(text.slice(0, at));
+  const item = parseJsonPath(`$${text.slice(at + EACH.length)}`);
+  return 'problem' in list || 'problem' in item ? undefined : { list, item };
+}
+
+/** What stands there in each item, in order; undefined where there is no list, or an empty one. */
+export function readJsonList({ list, item }: JsonListPath, value: unknown): readonly unknown[] | undefined {
+  const items = readJsonPath(list, value);
+  return Array.isArray(items) && items.length > 0 ? items.map((one) => readJsonPath(item, one)) : undefined;
+}

@@ -8,6 +8,7 @@ import type { Arrival, Exchange } from '../core/exchange.ts';
 import { REFUSALS, type Refusal, refuse } from '../core/refusal.ts';
 import type { RefusalEntry } from '../core/refusal-entry.ts';
 import { addIdentity } from '../forward/identity.ts';
+import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
@@ -21,6 +22,7 @@ import { UnderWay } from './under-way.ts';
 export interface AuthzHouseParts {
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly journal: Journal;
   readonly metrics: Metrics;
   /** The data port's very routes. */
   readonly find: (original: Exchange) => HouseRoute | Refusal;

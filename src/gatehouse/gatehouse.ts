@@ -9,6 +9,7 @@ import { type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
 import type { Forwarder } from '../forward/forwarder.ts';
 import type { IdentityContext } from '../forward/identity.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
+import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
@@ -38,6 +39,7 @@ export interface HouseRoute extends GuardedRoute, Routable {
 export interface GatehouseParts {
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly journal: Journal;
   readonly metrics: Metrics;
   readonly capacity: Capacity;
 }

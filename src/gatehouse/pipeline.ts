@@ -46,6 +46,8 @@ async function observe(route: GuardedRoute, exchange: Exchange): Promise<Admitte
     refuse('internal_error', 'internal_error', toErrorText(thrown)),
   );
   if (refusal === undefined) return admitVerified(route, exchange);
+  // What a route takes does not depend on its mode: a method that only its handshake comes by never reaches the app.
+  if (refusal.code === 'method_not_allowed') return refusal;
   const { content } = exchange.body;
   // What could not be read cannot be passed on either.
   if (content !== undefined && !Buffer.isBuffer(content)) return content;

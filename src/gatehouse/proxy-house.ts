@@ -9,6 +9,7 @@ import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Forwarder } from '../forward/forwarder.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
 import { toForwardsLeft } from '../forward/proxy-headers.ts';
+import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
@@ -24,6 +25,7 @@ import { UnderWay } from './under-way.ts';
 export interface ProxyHouseParts {
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly journal: Journal;
   readonly metrics: Metrics;
   readonly routeMetrics: RouteMetrics;
   readonly guard: GuardedRoute;

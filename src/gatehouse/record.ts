@@ -1,9 +1,10 @@
-/** The one place where a finished request is counted and logged, whichever way it left. */
+/** The one place where a finished request is counted, logged and journalled, whichever way it left. */
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { REFUSALS, type Reason, type Refusal, type RefusalCode } from '../core/refusal.ts';
 import type { RefusalLogLevel } from '../core/refusal-entry.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
+import type { Journal } from '../observe/journal.ts';
 import type { Logger, RequestLine } from '../observe/logger.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
 
@@ -24,12 +25,13 @@ export interface Departure {
 export interface RecordParts {
   readonly clock: Clock;
   readonly logger: Logger;
+  readonly journal: Journal;
 }
 
 /** What logs show of a request whose sender left before the answer; nobody is sent it. */
 const SENDER_GONE = 499;
 
-/** Counts and logs one departure. */
+/** Counts, logs and journals one departure. */
 export function record(departure: Departure, metrics: RouteMetrics, parts: RecordParts): void {
   const { arrival, outcome } = departure;
   const line = toLine(departure, parts.clock.monotonic() - arrival.startedAt);
@@ -38,7 +40,7 @@ export function record(departure: Departure, metrics: RouteMetrics, parts: Recor
     metrics.upstream(outcome.upstreamMs, line.durationMs - outcome.upstreamMs);
     if ('failure' in outcome) metrics.upstreamError(outcome.failure.kind);
   }
-  parts.logger.request(line);
+  tell(line, arrival, parts);
 }
 
 /** The same for a question of the forward-auth endpoint; `status` is what its caller was answered. */
@@ -47,7 +49,13 @@ export function recordQuestion(departure: Departure, status: number, metrics: Ro
   const durationMs = parts.clock.monotonic() - arrival.startedAt;
   const result = refusal === undefined ? toObserved(ALLOWED, departure) : toRefused(refusal);
   metrics.authz({ method: arrival.method, status, reason: result.reason }, durationMs);
-  parts.logger.request({ port: 'authz', ...toFacts(departure, durationMs), ...result, status });
+  tell({ port: 'authz', ...toFacts(departure, durationMs), ...result, status }, arrival, parts);
+}
+
+/** The journal first: a log that fails must not take the verdict from whoever looks for it there. */
+function tell(line: RequestLine, { receivedAt }: Arrival, { journal, logger }: RecordParts): void {
+  journal.add(receivedAt, line);
+  logger.request(line);
 }
 
 function toLine(departure: Departure, durationMs: number): RequestLine {

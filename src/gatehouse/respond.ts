@@ -27,12 +27,12 @@ export function toStatus({ code, reply }: Refusal, statuses?: ReadonlyMap<Refusa
   return reply?.status ?? statuses?.get(code) ?? REFUSALS[code].status;
 }
 
-const NO_CONTENT = 204;
 /** RFC 9110 §11.6.1 and §11.7.1. */
 const CHALLENGE_FIELDS = new Map([
   [401, 'WWW-Authenticate'],
   [407, 'Proxy-Authenticate'],
 ]);
+const NO_CONTENT = 204;
 const REASON_PHRASES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
   408: 'Request Timeout',

@@ -90,7 +90,9 @@ class DedupGate implements Gate {
     }
     if (first.isReplay === true) onEvent('replayed_under_new_id');
     else if (!first.sameContent) onEvent('id_reused');
-    return first.state === 'handled' ? this.#duplicate(first) : this.#whileInProgress(first.remainingMs, requests, exchange);
+    return first.state === 'handled'
+      ? this.#duplicate(first, exchange)
+      : this.#whileInProgress(first.remainingMs, requests, exchange);
   }
 
   /** One after the other, and always in the same order: of two deliveries that share one claim, one gets all of its own. */
@@ -104,43 +106,49 @@ class DedupGate implements Gate {
     return { state: 'new' };
   }
 
-  #duplicate({ isReplay }: Pick<Found, 'isReplay'>): Refusal {
+  #duplicate({ isReplay }: Pick<Found, 'isReplay'>, { facts }: Exchange): Refusal {
     this.#parts.onEvent('duplicate');
-    return refuse('duplicate', isReplay === true ? 'replayed_under_new_id' : 'duplicate');
+    const digest = facts.delivery?.digest;
+    if (isReplay !== true || digest === undefined) return refuse('duplicate', 'duplicate');
+    // The id that it came under first is not known here, so nothing else tells what to forget where the sender means it.
+    const detail = `handled before under another id; to let it through once more, forget the id ${toDigestId(digest)}`;
+    return refuse('duplicate', 'replayed_under_new_id', detail);
   }
 
   async #whileInProgress(remaining: Milliseconds, requests: Requests, exchange: Exchange): Promise<Verdict> {
-    const { onEvent } = this.#parts;
-    onEvent('in_progress');
+    this.#parts.onEvent('in_progress');
     if (this.#options.inProgress === 'reject') return comeAgain(remaining, 'in_progress');
-    try {
-      return await this.#waitForOutcome(remaining, requests, exchange);
-    } catch (thrown) {
-      // Never forward here, whatever the route says: the first run may still be at work.
-      return this.#refuseForStore(thrown, requests, exchange);
-    }
+    return this.#waitForOutcome(remaining, requests, exchange);
   }
 
   /** Asks the store again and again what became of the first run. */
   async #waitForOutcome(remaining: Milliseconds, requests: Requests, exchange: Exchange): Promise<Verdict> {
     const { clock, onEvent, waitingRoom } = this.#parts;
+    const atMost = this.#options.waitAtMost;
     let left = remaining;
-    const outcome = await waitingRoom.wait({
-      clock,
-      atMost: this.#options.waitAtMost,
-      look: async () => {
-        const result = await this.#claim(requests, exchange);
-        if (result.state !== 'in-progress') return result;
-        left = result.remainingMs;
-        return undefined;
-      },
-    });
-    if (outcome === 'full') return comeAgain(left, 'waiters_full');
-    if (outcome === 'late') return comeAgain(left, 'in_progress');
-    if (outcome.state === 'handled') return this.#duplicate(outcome);
-    onEvent('taken_over');
-    exchange.facts.claim = this.#createClaim(requests, exchange);
-    return undefined;
+    let tries = 0;
+    let own = requests;
+    const look = async (): Promise<Found | undefined> => {
+      tries++;
+      // A token of its own for each try: what an earlier one gives back, perhaps late, must not be what a later one holds.
+      own = requests.map((request) => ({ ...request, token: `${request.token}.${tries}` }));
+      const result = await this.#claim(own, exchange);
+      if (result.state !== 'in-progress') return result;
+      left = result.remainingMs;
+      return undefined;
+    };
+    try {
+      const outcome = await waitingRoom.wait({ clock, atMost, look });
+      if (outcome === 'full') return comeAgain(left, 'waiters_full');
+      if (outcome === 'late') return comeAgain(left, 'in_progress');
+      if (outcome.state === 'handled') return this.#duplicate(outcome, exchange);
+      onEvent('taken_over');
+      exchange.facts.claim = this.#createClaim(own, exchange);
+      return undefined;
+    } catch (thrown) {
+      // Never forward here, whatever the route says: the first run may still be at work.
+      return this.#refuseForStore(thrown, own, exchange);
+    }
   }
 
   #onStoreDown(thrown: unknown, requests: Requests, exchange: Exchange): Verdict {

@@ -14,8 +14,8 @@ export interface SignatureOptions extends RecencyOptions {
   readonly maxBody: number;
   /** What stands before the request's target in the URL that the sender signed; empty where the URL is not signed. */
   readonly publicUrl: string;
-  /** Told which key verified, for its last-used metric. */
-  readonly onKeyUsed: (key: string, at: EpochMilliseconds) => void;
+  /** Told which key verified, and when, and which one is the first of those that are live: another is on its way out. */
+  readonly onKeyUsed: (key: string, at: EpochMilliseconds, first: string) => void;
 }
 
 /** Reads the content, verifies it, and writes `facts.delivery`. */
@@ -40,7 +40,7 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
         if (ring.isIncomplete) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but a key is missing');
         return refuse('signature_mismatch', 'bad_signature');
       }
-      options.onKeyUsed(keyName, exchange.receivedAt);
+      options.onKeyUsed(keyName, exchange.receivedAt, keys[0]?.name ?? keyName);
       return identify(exchange, head, message, keyName);
     },
   };

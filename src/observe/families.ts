@@ -72,12 +72,7 @@ export function createFamilies(registers: Registry[]) {
       buckets: SKEW_BUCKETS,
       registers,
     }),
-    keyUsed: new GaugeFamily({
-      name: 'sidegate_secret_last_used_timestamp_seconds',
-      help: 'When this key, or source of users, last let something in; 0: not since the start.',
-      labelNames: ['route', 'key'],
-      registers,
-    }),
+    ...createKeyFamilies(registers),
     observed: new Gauge({
       name: 'sidegate_route_observed',
       help: '1 while the route lets everything through and only tells what it would have refused (mode: observe).',
@@ -88,6 +83,24 @@ export function createFamilies(registers: Registry[]) {
       name: 'sidegate_route_ready',
       help: '1 while all secrets of the route are usable.',
       labelNames: route,
+      registers,
+    }),
+  };
+}
+
+/** What keys, and sources of users, were needed for. */
+function createKeyFamilies(registers: Registry[]) {
+  return {
+    keyUsed: new GaugeFamily({
+      name: 'sidegate_secret_last_used_timestamp_seconds',
+      help: 'When this key, or source of users, last let something in; 0: not since the start.',
+      labelNames: ['route', 'key'],
+      registers,
+    }),
+    keyMatches: new CounterFamily({
+      name: 'sidegate_key_matches_total',
+      help: 'What this key, or source of users, proved genuine.',
+      labelNames: ['route', 'key'],
       registers,
     }),
   };
@@ -172,6 +185,7 @@ export function createGateFamilies(registers: Registry[]) {
       help: '1 if the last attempt to load changed users succeeded.',
       registers,
     }),
+    ...createAdminFamilies(registers),
     limits: new Counter({
       name: 'sidegate_limit_hits_total',
       help: 'Requests and connections that ran into a limit.',
@@ -198,6 +212,24 @@ export function createGateFamilies(registers: Registry[]) {
       name: 'sidegate_build_info',
       help: 'Version of the gate.',
       labelNames: ['version', 'node'],
+      registers,
+    }),
+  };
+}
+
+/** What is done, and not answered, by the admin port. */
+function createAdminFamilies(registers: Registry[]) {
+  return {
+    forgottenIds: new CounterFamily({
+      name: 'sidegate_forgotten_ids_total',
+      help: 'Ids that somebody asked to forget, by what they were.',
+      labelNames: ['was'],
+      registers,
+    }),
+    adminDenials: new CounterFamily({
+      name: 'sidegate_admin_denied_total',
+      help: 'Requests of the admin port whose caller may not ask.',
+      labelNames: ['reason'],
       registers,
     }),
   };

@@ -64,6 +64,14 @@ export const LIMITS = [
 ] as const;
 export type LimitLabel = (typeof LIMITS)[number];
 
+/** Why the admin port did not answer somebody. */
+export const ADMIN_DENIALS = ['no_token', 'wrong_token', 'not_loopback', 'foreign_host'] as const;
+export type AdminDenialLabel = (typeof ADMIN_DENIALS)[number];
+
+/** What an id was when it was forgotten on demand. */
+export const FORGOTTEN_STATES = ['absent', 'in-progress', 'handled'] as const;
+export type ForgottenLabel = (typeof FORGOTTEN_STATES)[number];
+
 /** The route label of requests that no route took; no configured name can be the same. */
 export const UNMATCHED = '_unmatched';
 

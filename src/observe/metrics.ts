@@ -3,8 +3,12 @@ import { type Counter, collectDefaultMetrics, Gauge, Registry } from '@prometheu
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { createFamilies, createGateFamilies, type RouteLabels } from './families.ts';
 import {
+  ADMIN_DENIALS,
+  type AdminDenialLabel,
   DEDUP_OUTCOMES,
   type DedupOutcome,
+  FORGOTTEN_STATES,
+  type ForgottenLabel,
   LIMITS,
   type LimitLabel,
   ORDER_OUTCOMES,
@@ -31,6 +35,8 @@ export interface Metrics {
   proxyBytes(rule: string, totals: { readonly bytesSent: number; readonly bytesReceived: number }): void;
   /** The outcome of loading changed users. */
   usersReload(isSuccessful: boolean): void;
+  idForgotten(was: ForgottenLabel): void;
+  adminDenied(reason: AdminDenialLabel): void;
   inFlight(delta: 1 | -1): void;
   queued(delta: 1 | -1): void;
   connections(delta: 1 | -1): void;
@@ -62,6 +68,8 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
   const order = new Map(ORDER_OUTCOMES.map((outcome) => [outcome, gate.order.series(outcome)]));
   const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, gate.passwordChecks.series(outcome)]));
+  for (const was of FORGOTTEN_STATES) gate.forgottenIds.series(was);
+  for (const reason of ADMIN_DENIALS) gate.adminDenials.series(reason);
   gate.usersReload.set(1);
   const dedupDuration = gate.dedupDuration.series();
   const inFlight = gate.inFlight.series();
@@ -91,6 +99,8 @@ export function createMetrics(options: MetricsOptions): Metrics {
     dedupDuration: (duration) => dedupDuration.observe(duration / 1000),
     order: (outcome) => order.get(outcome)?.add(),
     storeUp: (isUp) => gate.dedupUp.set(isUp ? 1 : 0),
+    idForgotten: (was) => gate.forgottenIds.series(was).add(),
+    adminDenied: (reason) => gate.adminDenials.series(reason).add(),
     inFlight: (delta) => inFlight.add(delta),
     queued: (delta) => queued.add(delta),
     connections: (delta) => connections.add(delta),

@@ -12,6 +12,12 @@ export interface AuthzAnswer {
   readonly reason: Reason;
 }
 
+/** How much a key was needed. */
+export interface KeyUse {
+  readonly matches: number;
+  /** Undefined: not since the start. */
+  readonly lastUsed: EpochMilliseconds | undefined;
+}
 /** `observe`: would have been a `deny`, or a duplicate, had the route not been told to let everything through. */
 export type Decision = 'allow' | 'deny' | 'observe';
 
@@ -28,6 +34,8 @@ export interface RouteMetrics {
   /** Received minus signed time. */
   skew(skew: Milliseconds): void;
   keyUsed(key: string, at: EpochMilliseconds): void;
+  /** How the key, or source of users, was used since the start. */
+  keyUse(key: string): KeyUse;
   /** All secrets of the route are usable, or not. */
   ready(isReady: boolean): void;
 }
@@ -41,6 +49,12 @@ const ALERTED: readonly (readonly [Decision, Reason])[] = [
   ['deny', 'timestamp_future'],
 ];
 
+interface KeyTallies {
+  readonly matches: Tally;
+  /** In seconds. */
+  readonly lastUsed: Tally;
+}
+
 /** Holds the bound series of one route. */
 export class RouteSeries implements RouteMetrics {
   readonly #families: Families;
@@ -49,7 +63,7 @@ export class RouteSeries implements RouteMetrics {
   readonly #requests = new Map<string, Tally>();
   readonly #authz = new Map<string, Tally>();
   readonly #decisions = new Map<string, Tally>();
-  readonly #keys = new Map<string, Tally>();
+  readonly #keys = new Map<string, KeyTallies>();
   readonly #duration: Distribution;
   readonly #upstream: Distribution;
   readonly #overhead: Distribution;
@@ -82,6 +96,7 @@ export class RouteSeries implements RouteMetrics {
       if (kept.includes(key)) continue;
       this.#keys.delete(key);
       this.#families.keyUsed.remove(this.#route, key);
+      this.#families.keyMatches.remove(this.#route, key);
     }
   }
 
@@ -137,7 +152,14 @@ export class RouteSeries implements RouteMetrics {
   }
 
   keyUsed(key: string, at: EpochMilliseconds): void {
-    this.#toKey(key).value = at / 1000;
+    const { matches, lastUsed } = this.#toKey(key);
+    matches.add();
+    lastUsed.value = at / 1000;
+  }
+
+  keyUse(key: string): KeyUse {
+    const { matches, lastUsed } = this.#toKey(key);
+    return { matches: matches.value, lastUsed: matches.value === 0 ? undefined : Math.round(lastUsed.value * 1000) };
   }
 
   ready(isReady: boolean): void {
@@ -162,12 +184,15 @@ export class RouteSeries implements RouteMetrics {
     );
   }
 
-  #toKey(key: string): Tally {
-    return toSeries(this.#keys, key, () => this.#families.keyUsed.series(this.#route, key));
+  #toKey(key: string): KeyTallies {
+    return toSeries(this.#keys, key, () => ({
+      matches: this.#families.keyMatches.series(this.#route, key),
+      lastUsed: this.#families.keyUsed.series(this.#route, key),
+    }));
   }
 }
 
-function toSeries(bound: Map<string, Tally>, id: string, find: (id: string) => Tally): Tally {
+function toSeries<Series>(bound: Map<string, Series>, id: string, find: (id: string) => Series): Series {
   const known = bound.get(id);
   if (known !== undefined) return known;
   const series = find(id);

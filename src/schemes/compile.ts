@@ -3,6 +3,7 @@ import { SidegateError } from '../core/errors.ts';
 import type { SignedHead } from '../core/exchange.ts';
 import type { Secret } from '../core/secret.ts';
 import { ALGORITHMS, type AlgorithmEntry, type Chunks } from './algorithms.ts';
+import { compileContentTokens } from './content-token.ts';
 import type { SchemeDescription, SecretEncoding, SignatureEncoding } from './description.ts';
 import { compileHead, toHeaderNames } from './head.ts';
 import { compileIdentity } from './identity.ts';
@@ -20,6 +21,7 @@ export function compileScheme(description: SchemeDescription): Scheme {
   const assemble = compilePieces(description);
   const toUrls = compileUrlForms(description);
   const identify = compileIdentity(description);
+  const verifyContent = compileContentTokens(description.signature?.content);
   const { signed, contentDigestParameter } = description;
   const signsUrl = signed.includes('url') || contentDigestParameter !== undefined;
   return {
@@ -30,6 +32,7 @@ export function compileScheme(description: SchemeDescription): Scheme {
     parseKey: (name, secret, encoding, notAfter) => parseKey(description, { name, secret, encoding, notAfter }),
     readHead: compileHead(description),
     verify(head, message, keys) {
+      if (verifyContent !== undefined) return verifyContent(message.body, keys);
       if (!signsUrl) return findKey(head, assemble(head, message, ''), keys);
       let match: VerifyKey | undefined;
       for (const url of toUrls(message.url)) match ??= findKey(head, assemble(head, message, url), keys);
@@ -91,6 +94,8 @@ function sign(
 ): [string, string][] {
   const { signature, id, timestamp } = description;
   if (signature === undefined) return [];
+  if (signature.content !== undefined)
+    throw new SidegateError('user', 'secret_cannot_sign', `the secret stands in the content: put it at ${signature.content}`);
   const material = readMaterial(secret, { description, encoding, purpose: 'sign' });
   if (!(material instanceof Material))
     throw new SidegateError('user', 'secret_cannot_sign', `${material.problem}: ${material.hint}`);

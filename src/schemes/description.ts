@@ -23,9 +23,15 @@ export interface SignatureForm {
   readonly algorithm: Algorithm;
 }
 
+/** How a sender finds out, before or between deliveries, whether the endpoint is its receiver's own. */
+export type HandshakeName = 'slack' | 'zoom' | 'meta' | 'x' | 'twitch' | 'discord' | 'microsoft-graph' | 'cloudevents';
+
 /** Where signatures stand and how they are written. */
 export interface SignatureDescription {
+  /** Empty where `content` says where the token stands. */
   readonly header: string;
+  /** For tokens in JSON content: their path, with `[*]` for each item of a list; every one of them must be the secret. */
+  readonly content?: string;
   readonly encoding: SignatureEncoding;
   /** Separates entries, where one header carries several. */
   readonly list?: ',' | ';' | ' ';
@@ -77,7 +83,7 @@ export interface SchemeDescription {
   /** Stands between two pieces. */
   readonly separator: string;
   readonly timestamp?: TimestampDescription;
-  /** Left out: the digest of what was signed identifies an event. */
+  /** Left out: the digest of what was signed identifies an event. `[*]` in a JSON path: the ids of all items together. */
   readonly id?: Source;
   readonly secret: SecretDescription;
   readonly publicKey?: PublicKeyDescription;
@@ -93,6 +99,8 @@ export interface SchemeDescription {
   readonly decodedInUrl?: string;
   /** Fields of another family with the same meaning, which must not say anything else: our name → theirs. */
   readonly twins?: Readonly<Record<string, string>>;
+  /** Answered at the gate unless the config says otherwise. */
+  readonly handshake?: HandshakeName;
   /** The spec's least length of a secret in bytes; shorter ones get a warning. */
   readonly leastSecretBytes?: number;
 }

@@ -42,7 +42,7 @@ export function toHeaderNames(description: SchemeDescription): string[] {
 
 function toNames({ signature, id, timestamp }: SchemeDescription): Names {
   return {
-    signature: signature?.header.toLowerCase(),
+    signature: signature?.content === undefined ? signature?.header.toLowerCase() : undefined,
     id: id !== undefined && 'header' in id ? id.header.toLowerCase() : undefined,
     timestamp: timestamp !== undefined && 'header' in timestamp.from ? timestamp.from.header.toLowerCase() : undefined,
   };
@@ -151,7 +151,7 @@ function toEntries(header: string | undefined, list: SignatureDescription['list'
 function compileSignatures(
   signature: SignatureDescription | undefined,
 ): (entries: readonly string[]) => ParsedSignature[] | Refusal {
-  if (signature === undefined) return () => [];
+  if (signature === undefined || signature.content !== undefined) return () => [];
   const { header, encoding, forms } = signature;
   // The names of authentication schemes are case-insensitive (RFC 9110 §11.1).
   const fold = header.toLowerCase() === 'authorization' ? (text: string) => text.toLowerCase() : (text: string) => text;

@@ -2,7 +2,7 @@
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../core/clock.ts';
 import { type SignedHead, toDigestId } from '../core/exchange.ts';
-import { type JsonPath, parseJsonPath, readJsonPath } from '../core/json-path.ts';
+import { type JsonPath, parseJsonListPath, parseJsonPath, readJsonList, readJsonPath } from '../core/json-path.ts';
 import { type Chunks, toBytes } from './algorithms.ts';
 import type { SchemeDescription, Source } from './description.ts';
 import { VALID_ID } from './head.ts';
@@ -18,15 +18,15 @@ const DIGEST_LENGTH = 22;
 /** Compiles it; throws for a path that config or preset should not have let pass. */
 export function compileIdentity(description: SchemeDescription): Identify {
   const { signed } = description;
-  const idPath = toPath(description.id);
+  const readId = compileId(description.id);
   const readTime = compileTime(description);
-  const isIdSigned = idPath === undefined ? signed.includes('id') : signed.includes('body') || signed.includes('form');
-  const readsContent = idPath !== undefined || readTime !== undefined;
+  const isIdSigned = readId === undefined ? signed.includes('id') : signed.includes('body') || signed.includes('form');
+  const readsContent = readId !== undefined || readTime !== undefined;
   return (head, message, toSigned) => {
     const content = readsContent ? parseContent(message.body) : undefined;
     const timestamp = readTime === undefined ? head.timestamp : readTime(content);
     if (typeof timestamp === 'object') return timestamp;
-    const id = idPath === undefined ? head.id : toId(readJsonPath(idPath, content));
+    const id = readId === undefined ? head.id : readId(content);
     // A token says nothing of the rest of the message, so there is nothing that a digest could bind.
     if (signed.length === 0 || (id !== undefined && isIdSigned)) return { id, timestamp };
     const digest = toDigest(toSigned());
@@ -34,15 +34,31 @@ export function compileIdentity(description: SchemeDescription): Identify {
   };
 }
 
+/** Reads the id where the content holds it. */
+function compileId(source: Source | undefined): ((content: unknown) => string | undefined) | undefined {
+  if (source === undefined || !('json' in source)) return undefined;
+  const list = parseJsonListPath(source.json);
+  if (list !== undefined) return (content) => toCommonId(readJsonList(list, content)?.map(toId) ?? []);
+  const path = toPath(source);
+  return path === undefined ? undefined : (content) => toId(readJsonPath(path, content));
+}
+
+/** Of several events in one delivery: one known event among new ones must not make them all known. */
+function toCommonId(ids: readonly (string | undefined)[]): string | undefined {
+  if (ids.length <= 1 || ids.includes(undefined)) return ids.length === 1 ? ids[0] : undefined;
+  return toDigestId(toDigest([ids.join('\n')]));
+}
+
 /** Reads the time where the content holds it. */
 function compileTime({
   timestamp: time,
 }: SchemeDescription): ((content: unknown) => EpochMilliseconds | { problem: string }) | undefined {
-  const path = toPath(time?.from);
-  if (time === undefined || path === undefined) return undefined;
+  if (time === undefined || !('json' in time.from)) return undefined;
+  const { json } = time.from;
+  const path = toPath(time.from) as JsonPath;
   const format = TIMESTAMP_FORMATS[time.unit];
   return (content) =>
-    format.parse(toText(readJsonPath(path, content)) ?? '') ?? { problem: `${path.text} in the content is not ${format.form}` };
+    format.parse(toText(readJsonPath(path, content)) ?? '') ?? { problem: `${json} in the content is not ${format.form}` };
 }
 
 function toPath(source: Source | undefined): JsonPath | undefined {

@@ -12,6 +12,8 @@ export interface VerifyKey {
   readonly name: string;
   /** Scheme-private prepared material; never enumerable data. */
   readonly material: unknown;
+  /** Usable from this instant on; left out: at once. */
+  readonly notBefore?: EpochMilliseconds | undefined;
   /** Usable before this instant; undefined for ever. */
   readonly notAfter: EpochMilliseconds | undefined;
 }

@@ -3,7 +3,7 @@ import { createHmac, randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
-import { type Sections, startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
 
 const SECRET = "It's a Secret to Everybody";
@@ -28,10 +28,13 @@ function toGitHubRoute(webhook: Sections = {}): Sections {
   return toRoute(app.port, { webhook: { scheme: 'github', ...webhook } });
 }
 
-function start(store: 'memory' | 'redis', webhook?: Sections): Promise<TestGate> {
+async function start(store: 'memory' | 'redis', webhook?: Sections): Promise<TestGate> {
   const sections = { routes: [toGitHubRoute(webhook)] };
+  if (store === 'memory') return startGate(sections, undefined, { secret: SECRET });
   const redisSections = { store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } };
-  return startGate(store === 'redis' ? { ...sections, ...redisSections } : sections, undefined, { secret: SECRET });
+  const gate = await startGate({ ...sections, ...redisSections }, undefined, { secret: SECRET });
+  await until(() => gate.log().some(({ msg }) => msg === 'store_up'));
+  return gate;
 }
 
 function push(port: number, body: string, id: string = randomUUID()): Promise<Answer> {

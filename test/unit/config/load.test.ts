@@ -94,6 +94,7 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
     'store',
     'limits',
     'shutdown',
+    'journal',
     'log',
     'routes',
   ]);

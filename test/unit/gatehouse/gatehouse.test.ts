@@ -7,6 +7,7 @@ import { Capacity } from '../../../src/gatehouse/capacity.ts';
 import { Gatehouse, type HouseRoute } from '../../../src/gatehouse/gatehouse.ts';
 import type { Gate } from '../../../src/gates/gate.ts';
 import { ListenServer } from '../../../src/listen/server.ts';
+import { Journal } from '../../../src/observe/journal.ts';
 import { createLogger } from '../../../src/observe/logger.ts';
 import { createMetrics } from '../../../src/observe/metrics.ts';
 import { send } from '../../support/client.ts';
@@ -46,6 +47,7 @@ beforeEach(async () => {
   house = new Gatehouse({
     clock: systemClock,
     logger: { ...logger, request },
+    journal: new Journal(0),
     metrics,
     capacity: new Capacity(CONFIG.limits, systemClock, { onInFlight: nothing, onQueued: nothing }),
   });

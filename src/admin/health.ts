@@ -1,0 +1,39 @@
+/** What machines ask on a beat: metrics, liveness, readiness, and the public keys of Sidegate-Identity. */
+import type { Metrics } from '../observe/metrics.ts';
+import { type Answer, toJson, toPlain } from './answer.ts';
+import type { Endpoint } from './router.ts';
+
+/** What they are told about. */
+export interface HealthParts {
+  readonly metrics: Metrics;
+  /** The public keys that Sidegate-Identity is checked by, as a JWK Set. */
+  readonly toKeySet: () => object;
+  /** Why the gate should get no traffic now, or undefined when it is ready. */
+  readonly notReadyBecause: () => string | undefined;
+}
+
+/** Open to everybody: probes and scrapers have no token, and none of it is secret. */
+export function createHealthEndpoints({ metrics, toKeySet, notReadyBecause }: HealthParts): Endpoint[] {
+  const open = { method: 'GET', isOpen: true } as const;
+  return [
+    { ...open, path: '/metrics', answer: () => toExposition(metrics) },
+    { ...open, path: '/healthz', answer: () => toPlain(200, 'ok') },
+    {
+      ...open,
+      path: '/readyz',
+      answer() {
+        const reason = notReadyBecause();
+        return reason === undefined ? toPlain(200, 'ready') : toPlain(503, `not ready: ${reason}`);
+      },
+    },
+    { ...open, path: '/identity/jwks.json', answer: () => toJson(toKeySet(), 'application/jwk-set+json') },
+  ];
+}
+
+async function toExposition(metrics: Metrics): Promise<Answer> {
+  try {
+    return { status: 200, ...(await metrics.exposition()) };
+  } catch {
+    return toPlain(500, 'the metrics could not be written');
+  }
+}

@@ -1,0 +1,38 @@
+/** Tokens that stand in the content: senders that sign nothing, but repeat in each item what they were told. */
+import { parseJsonListPath, readJsonList } from '../core/json-path.ts';
+import { ALGORITHMS } from './algorithms.ts';
+import type { Material } from './keys.ts';
+import type { VerifyKey } from './scheme.ts';
+
+/** The key that the first token is; undefined unless every token is one of `keys`. */
+export type VerifyContent = (body: Buffer, keys: readonly VerifyKey[]) => VerifyKey | undefined;
+
+/** Compiles it; undefined where the scheme has no such tokens. */
+export function compileContentTokens(content: string | undefined): VerifyContent | undefined {
+  if (content === undefined) return undefined;
+  const path = parseJsonListPath(content);
+  if (path === undefined) throw new Error(`${content} is no path with [*]`);
+  return (body, keys) => {
+    const tokens = readJsonList(path, parse(body));
+    if (tokens === undefined) return undefined;
+    const checkers = keys.map(({ material }) => ALGORITHMS.token.checker((material as Material).key, []));
+    // All of them: one item with the right token must not carry in others without.
+    const matches = tokens.map((token) => (typeof token === 'string' ? findMatch(Buffer.from(token), checkers) : -1));
+    return matches.includes(-1) ? undefined : keys[matches[0] as number];
+  };
+}
+
+/** No early end: how long it takes must not tell which key matched. */
+function findMatch(token: Buffer, checkers: readonly ((token: Buffer) => boolean)[]): number {
+  let match = -1;
+  for (const [index, check] of checkers.entries()) if (check(token) && match === -1) match = index;
+  return match;
+}
+
+function parse(body: Buffer): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body));
+  } catch {
+    return undefined;
+  }
+}

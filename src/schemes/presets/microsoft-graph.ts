@@ -1,0 +1,21 @@
+/** Microsoft Graph: each notification repeats the clientState that its subscription was made with. */
+import type { SchemeDescription } from '../description.ts';
+import { FIVE_MINUTES, JSON_ONLY } from './defaults.ts';
+
+/** Change and lifecycle notifications: https://learn.microsoft.com/graph/change-notifications-delivery-webhooks. */
+export const microsoftGraph: SchemeDescription = {
+  name: 'microsoft-graph',
+  signature: {
+    header: '',
+    content: '$.value[*].clientState',
+    encoding: 'text',
+    forms: [{ prefix: '', algorithm: 'token' }],
+  },
+  signed: [],
+  separator: '',
+  id: { json: '$.value[*].id' },
+  secret: { encoding: 'utf8' },
+  tolerance: FIVE_MINUTES,
+  contentTypes: JSON_ONLY,
+  handshake: 'microsoft-graph',
+};

@@ -1,0 +1,127 @@
+import { execFile } from 'node:child_process';
+import { rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { send } from '../support/client.ts';
+import { makeDelivery } from '../support/deliveries.ts';
+import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { LAUNCHER } from '../support/process.ts';
+import { findFreePort } from '../support/redis.ts';
+
+const TOKEN = '0123456789abcdef0123456789abcdef';
+const TOKEN_FROM = { secret: { file: 'token' } };
+
+let app: TestApp;
+let gate: TestGate;
+
+beforeAll(async () => {
+  app = await startApp();
+});
+afterAll(() => app.close());
+beforeEach(() => {
+  app.received.length = 0;
+});
+afterEach(() => gate.stop());
+
+async function start(admin: object = {}): Promise<void> {
+  gate = await startGate({ admin: { address: '127.0.0.1:0', ...admin }, routes: [toRoute(app.port)] }, undefined, {
+    token: TOKEN,
+  });
+}
+
+interface Ended {
+  readonly status: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function forget(...args: string[]): Promise<Ended> {
+  return new Promise((done) => {
+    execFile(process.execPath, [LAUNCHER, 'forget', ...args], { encoding: 'utf8' }, (error, stdout, stderr) =>
+      done({ status: error === null ? 0 : Number(error.code), stdout, stderr }),
+    );
+  });
+}
+
+const toArgs = (id: string, route = 'billing'): string[] => ['--config', gate.file, '--route', route, '--id', id];
+const admin = (): string[] => ['--admin', `http://127.0.0.1:${gate.adminPort}`];
+
+describe('sidegate forget', () => {
+  test('finds address and token in the config, and lets the next delivery through', async () => {
+    await start({ address: `0.0.0.0:${await findFreePort()}`, token: TOKEN_FROM });
+    const delivery = makeDelivery();
+    await send(gate.port, delivery);
+    expect(await forget(...toArgs(delivery.id))).toEqual({
+      status: 0,
+      stdout: `${delivery.id} on billing: handled\nit was handled; its next genuine delivery is let through\n`,
+      stderr: '',
+    });
+    expect((await send(gate.port, delivery)).text).toBe('handled');
+    expect((await send(gate.port, delivery)).code).toBe('duplicate');
+  });
+
+  test('exits 1 for an id that nobody knows, and says where it may be', async () => {
+    await start();
+    const { status, stdout } = await forget(...toArgs('evt_none'), ...admin());
+    expect([status, stdout]).toEqual([1, expect.stringContaining('evt_none on billing: absent\nthe gate does not know it')]);
+  });
+
+  test('tells what the gate says: no such route, a token that is not its own', async () => {
+    await start({ token: TOKEN_FROM });
+    expect(await forget(...toArgs('x', 'none'), ...admin())).toMatchObject({
+      status: 1,
+      stderr: 'sidegate forget: 404 no route has this name; there are billing\n',
+    });
+    rmSync(join(gate.folder, 'token'));
+    writeFileSync(join(gate.folder, 'other'), 'f'.repeat(32));
+    gate.writeConfig({ admin: { token: { secret: { file: 'other' } } }, routes: [toRoute(app.port)] });
+    expect(await forget(...toArgs('x'), ...admin())).toMatchObject({
+      status: 1,
+      stderr: 'sidegate forget: 401 this is not the token of admin.token\n',
+    });
+  });
+
+  test('exits 2 where it cannot know whom to ask, or with what', async () => {
+    await start({ token: TOKEN_FROM });
+    const cases: [string[], string][] = [
+      [toArgs('x'), 'the config lets the system choose the admin port: name it with --admin'],
+      [[...toArgs('x'), '--admin', 'ftp://a'], '--admin ftp://a is no http or https URL'],
+      [[...toArgs('x'), ...admin(), '--timeout', '0'], '--timeout 0 is not 1 to 9999 seconds'],
+      [['--config', '/nowhere/gate.yaml', '--route', 'a', '--id', 'x'], 'there is no such file'],
+      [['--config', gate.file, '--route', 'a'], "required option '--id <id>'"],
+    ];
+    for (const [args, problem] of cases)
+      expect(await forget(...args)).toMatchObject({ status: 2, stderr: expect.stringContaining(problem) });
+    rmSync(join(gate.folder, 'token'));
+    const { status, stderr } = await forget(...toArgs('x'), ...admin());
+    expect([status, stderr]).toEqual([2, expect.stringContaining('admin.token.secret: ')]);
+    expect(stderr).toContain('is not there: mount the Secret there');
+  });
+
+  test('exits 1 where nobody answers', async () => {
+    await start();
+    const port = await findFreePort();
+    expect(await forget(...toArgs('x'), '--admin', `http://127.0.0.1:${port}`)).toMatchObject({
+      status: 1,
+      stderr: `sidegate forget: no answer from 127.0.0.1:${port}: ECONNREFUSED; does the gate run, and is this its admin port?\n`,
+    });
+  });
+
+  test.each([
+    ['200 with something else', 200, '<html>', '200 <html>'],
+    ['200 with another object', 200, '{"was":"__proto__"}', '200 {"was":"__proto__"}'],
+    ['200 with no object', 200, 'null', '200 null'],
+    ['more than a gate ever says', 200, 'x'.repeat(100_000), 'the answer is too long for a gate'],
+  ])('exits 1 where something else than a gate answers %s', async (_title, status, text, problem) => {
+    await start();
+    const server: Server = createServer((_request, response) => response.writeHead(status).end(text));
+    await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+    const { port } = server.address() as AddressInfo;
+    const ended = await forget(...toArgs('x'), '--admin', `http://127.0.0.1:${port}`);
+    server.close();
+    expect(ended).toMatchObject({ status: 1, stdout: '', stderr: expect.stringContaining(problem) });
+  });
+});

@@ -1,0 +1,331 @@
+/** Handshakes, answered by a real gate before a real app that must see none of them. */
+import { createHmac, generateKeyPairSync, type KeyObject, sign as signBytes } from 'node:crypto';
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Answer, send } from '../support/client.ts';
+import { unixNow } from '../support/deliveries.ts';
+import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+
+const SECRET = 'a-key-of-sixteen-bytes-and-more';
+const TOKEN = 'a-verify-token-of-many-bytes';
+const PATH = '/hooks/billing';
+
+let app: TestApp;
+let gate: TestGate;
+
+beforeAll(async () => {
+  app = await startApp();
+});
+afterAll(() => app.close());
+afterEach(async () => {
+  app.received.length = 0;
+  await gate.stop();
+});
+
+async function start(webhook: Sections, files: Readonly<Record<string, string>> = {}, route: Sections = {}): Promise<void> {
+  const all = { secret: SECRET, token: TOKEN, ...files };
+  gate = await startGate({ routes: [toRoute(app.port, { webhook, route })] }, undefined, all);
+}
+
+const JSON_TYPE = { 'Content-Type': 'application/json' };
+const mac = (text: string, encoding: 'hex' | 'base64' = 'hex'): string =>
+  createHmac('sha256', SECRET).update(text).digest(encoding);
+const decisions = (decision: string, reason: string, scheme = 'custom'): Promise<number> =>
+  gate.metric(`sidegate_auth_decisions_total{route="billing",scheme="${scheme}",decision="${decision}",reason="${reason}"}`);
+const lastLine = (): Record<string, unknown> => gate.log().findLast(({ msg }) => msg === 'request') ?? {};
+
+/** Signed as Slack and Zoom do: `v0:timestamp:body`. */
+const V0 = {
+  signature: { header: 'X-Signature', forms: [{ prefix: 'v0=' }] },
+  signed: [{ text: 'v0' }, 'timestamp', 'body'],
+  separator: ':',
+  timestamp: { header: 'X-Timestamp' },
+};
+const CONTENT = {
+  signature: { header: 'X-Signature', encoding: 'base64', forms: [{ prefix: 'sha256=' }] },
+  signed: ['body'],
+};
+
+function postV0(body: string, { at = unixNow(), secret = SECRET, headers = {} } = {}): Promise<Answer> {
+  const signature = createHmac('sha256', secret).update(`v0:${at}:${body}`).digest('hex');
+  return send(gate.port, { headers: { ...JSON_TYPE, 'X-Timestamp': at, 'X-Signature': `v0=${signature}`, ...headers }, body });
+}
+
+describe('Slack', () => {
+  const body = JSON.stringify({ token: 'x', challenge: 'abc123', type: 'url_verification' });
+
+  test('reads its challenge again as often as it asks; events reach the app', async () => {
+    await start({ scheme: 'custom', custom: V0, handshake: { type: 'slack' } });
+    const at = unixNow();
+    for (let i = 0; i < 3; i++) {
+      const answer = await postV0(body, { at });
+      expect(answer).toMatchObject({ status: 200, text: 'abc123' });
+      expect(answer.headers).toMatchObject({
+        'content-type': 'text/plain',
+        'cache-control': 'no-store',
+        'x-content-type-options': 'nosniff',
+        'content-length': '6',
+      });
+    }
+    expect(app.received).toEqual([]);
+    expect(await decisions('allow', 'handshake')).toBe(3);
+    expect(await gate.metric('sidegate_dedup_operations_total{outcome="new"}')).toBe(0);
+    expect((await postV0('{"type":"event_callback"}')).text).toBe('handled');
+    expect(app.received).toHaveLength(1);
+    await gate.stop();
+    expect(gate.log().find(({ code }) => code === 'handshake')).toMatchObject({
+      detail: 'slack',
+      key: 'current',
+      status: 200,
+      level: 'info',
+    });
+  });
+
+  test('is refused forged, stale or malformed, and told nothing', async () => {
+    await start({ scheme: 'custom', custom: V0, handshake: { type: 'slack' } });
+    expect(await postV0(body, { secret: 'another key of many bytes' })).toMatchObject({
+      status: 401,
+      code: 'signature_mismatch',
+    });
+    expect(await postV0(body, { at: unixNow() - 3_600 })).toMatchObject({ status: 401, code: 'timestamp_outside_tolerance' });
+    const malformed = await postV0(body.replace('abc123', 'a b'));
+    expect(malformed).toMatchObject({ status: 403, code: 'handshake_refused' });
+    expect(malformed.text).not.toContain('challenge');
+    expect(app.received).toEqual([]);
+    expect(await decisions('deny', 'handshake_refused')).toBe(1);
+    await gate.stop();
+    expect(gate.log().find(({ code }) => code === 'handshake_refused')?.['detail']).toContain('challenge');
+  });
+
+  test('is left to the app where the handshake is off', async () => {
+    await start({ scheme: 'custom', custom: V0, handshake: 'off' });
+    expect((await postV0(body)).text).toBe('handled');
+    expect(app.received).toHaveLength(1);
+  });
+});
+
+test('Zoom gets the HMAC of its token by whichever key verified it, and again after three days', async () => {
+  const keys = [
+    { name: 'new', secret: { file: 'new' } },
+    { name: 'current', secret: { file: 'secret' } },
+  ];
+  await start({ scheme: 'custom', custom: V0, keys, handshake: { type: 'zoom' } }, { new: 'another-key-of-many-bytes' });
+  const body = JSON.stringify({ event: 'endpoint.url_validation', payload: { plainToken: 'qgg8vlvZRS6UYooatFL8Aw' } });
+  for (const secret of [SECRET, 'another-key-of-many-bytes', SECRET]) {
+    const encryptedToken = createHmac('sha256', secret).update('qgg8vlvZRS6UYooatFL8Aw').digest('hex');
+    const answer = await postV0(body, { secret });
+    expect(JSON.parse(answer.text)).toEqual({ plainToken: 'qgg8vlvZRS6UYooatFL8Aw', encryptedToken });
+    expect(answer.headers['content-type']).toBe('application/json');
+  }
+  expect(app.received).toEqual([]);
+});
+
+test('Twitch reads its challenge again; notifications and revocations are for the app', async () => {
+  await start({ scheme: 'custom', custom: V0, handshake: { type: 'twitch' } });
+  const field = (type: string) => ({ headers: { 'Twitch-Eventsub-Message-Type': type } });
+  const body = JSON.stringify({ challenge: 'pogchamp', subscription: { status: 'webhook_callback_verification_pending' } });
+  expect(await postV0(body, field('webhook_callback_verification'))).toMatchObject({ status: 200, text: 'pogchamp' });
+  expect(await postV0(body, field('notification'))).toMatchObject({ status: 403, code: 'handshake_refused' });
+  expect(app.received).toEqual([]);
+  const revoked = JSON.stringify({ subscription: { status: 'authorization_revoked' } });
+  expect((await postV0(revoked, field('revocation'))).text).toBe('handled');
+});
+
+describe('Discord', () => {
+  const custom = {
+    signature: { header: 'X-Signature-Ed25519', forms: [{ algorithm: 'ed25519' }] },
+    signed: ['timestamp', 'body'],
+    timestamp: { header: 'X-Signature-Timestamp' },
+    publicKey: { encoding: 'hex', format: 'raw' },
+  };
+  const pair = generateKeyPairSync('ed25519');
+  const publicKey = pair.publicKey.export({ format: 'der', type: 'spki' }).subarray(-32).toString('hex');
+  const post = (value: object, key: KeyObject = pair.privateKey): Promise<Answer> => {
+    const body = JSON.stringify(value);
+    const at = String(unixNow());
+    const signature = signBytes(null, Buffer.from(at + body), key).toString('hex');
+    return send(gate.port, { headers: { ...JSON_TYPE, 'X-Signature-Timestamp': at, 'X-Signature-Ed25519': signature }, body });
+  };
+
+  test('gets a PONG, and 204 without content; forged ones get the 401 that it tries', async () => {
+    await start({ scheme: 'custom', custom, handshake: { type: 'discord' } }, { secret: publicKey });
+    expect(await post({ type: 1, token: 'a' })).toMatchObject({ status: 200, text: '{"type":1}' });
+    const events = await post({ type: 0, version: 1, application_id: '1' });
+    expect([events.status, events.text, events.headers['content-length']]).toEqual([204, '', undefined]);
+    expect((await post({ type: 1 }, generateKeyPairSync('ed25519').privateKey)).status).toBe(401);
+    expect(app.received).toEqual([]);
+    expect((await post({ type: 1, event: { type: 'ENTITLEMENT_CREATE' } })).text).toBe('handled');
+  });
+});
+
+describe('Meta', () => {
+  const ask = (token: string): string => `${PATH}?hub.mode=subscribe&hub.challenge=1158201444&hub.verify_token=${token}`;
+  const meta = (more: Sections = {}): Sections => ({
+    scheme: 'custom',
+    custom: CONTENT,
+    handshake: { type: 'meta', verifyToken: { file: 'token' }, ...more },
+  });
+
+  test('reads its challenge again with the right token, and no other GET comes through', async () => {
+    await start(meta());
+    expect(await send(gate.port, { method: 'GET', path: ask(TOKEN) })).toMatchObject({ status: 200, text: '1158201444' });
+    expect(await send(gate.port, { method: 'GET', path: ask('wrong') })).toMatchObject({
+      status: 403,
+      code: 'handshake_refused',
+    });
+    for (const path of [PATH, `${PATH}?a=1`]) {
+      const other = await send(gate.port, { method: 'GET', path });
+      expect([other.status, other.code, other.headers.allow]).toEqual([405, 'method_not_allowed', 'POST']);
+    }
+    const chunked = { 'Transfer-Encoding': 'chunked' };
+    for (const headers of [chunked, { 'Content-Length': 7 }])
+      expect((await send(gate.port, { method: 'GET', path: ask(TOKEN), headers, body: 'content' })).code).toBe(
+        'handshake_refused',
+      );
+    expect((await send(gate.port, { method: 'GET', path: ask(TOKEN), headers: chunked })).text).toBe('1158201444');
+    expect(app.received).toEqual([]);
+    expect(await decisions('allow', 'handshake')).toBe(2);
+    expect(await decisions('deny', 'handshake_refused')).toBe(3);
+    expect(gate.logText()).not.toContain(TOKEN);
+    const headers = { ...JSON_TYPE, 'X-Signature': `sha256=${mac('{}', 'base64')}` };
+    expect((await send(gate.port, { headers, body: '{}' })).text).toBe('handled');
+    expect((await send(gate.port, { headers, body: '{}', path: `${PATH}?a=1` })).code).toBe('malformed_request');
+  });
+
+  test('asks a route of one method that the operator named, too', async () => {
+    await startWithMethods();
+    expect((await send(gate.port, { method: 'GET', path: ask(TOKEN) })).text).toBe('1158201444');
+    // The route's own GET: like any delivery it needs a signature.
+    expect((await send(gate.port, { method: 'GET' })).status).toBe(415);
+    expect(app.received).toEqual([]);
+  });
+
+  async function startWithMethods(): Promise<void> {
+    const match = { path: PATH, methods: ['POST', 'GET'] };
+    gate = await startGate({ routes: [toRoute(app.port, { match, webhook: meta() })] }, undefined, {
+      secret: SECRET,
+      token: TOKEN,
+    });
+  }
+
+  test('is told to come again while the token is gone, and deliveries do not mind', async () => {
+    await start(meta());
+    rmSync(join(gate.folder, 'token'));
+    await until(async () => (await send(gate.port, { method: 'GET', path: ask(TOKEN) })).status === 503);
+    const headers = { ...JSON_TYPE, 'X-Signature': `sha256=${mac('{}', 'base64')}` };
+    expect((await send(gate.port, { headers, body: '{}' })).text).toBe('handled');
+    const ready = 'sidegate_route_ready{route="billing"}';
+    expect(await gate.metric(ready)).toBe(0);
+    writeFileSync(join(gate.folder, 'token'), 'the-next\n');
+    await until(async () => (await send(gate.port, { method: 'GET', path: ask('the-next') })).status === 200);
+    expect(await gate.metric(ready)).toBe(1);
+    const lines = (msg: string) => gate.log().filter((line) => line['msg'] === msg);
+    expect(lines('secret_unavailable')).toMatchObject([{ level: 'error', key: 'handshake' }]);
+    // A token that works but is weak is no secret that is missing.
+    expect(lines('secret_warning')).toMatchObject([{ level: 'warn', message: expect.stringContaining('has 8 bytes') }]);
+    expect((await send(gate.port, { method: 'GET', path: ask(TOKEN) })).status).toBe(403);
+  });
+});
+
+describe('X', () => {
+  const x = { scheme: 'custom', custom: CONTENT, handshake: { type: 'x' } };
+  const crc = (token: string, headers = {}): Promise<Answer> =>
+    send(gate.port, { method: 'GET', path: `${PATH}?crc_token=${token}&nonce=a`, headers });
+
+  test('gets the HMAC of its token, which is the signature of nothing that passes', async () => {
+    await start(x);
+    const token = '9b4507b3-9040-4669-9ca3-6b94edb50553';
+    const answer = await crc(token);
+    expect(JSON.parse(answer.text)).toEqual({ response_token: `sha256=${mac(token, 'base64')}` });
+    const { response_token: signature } = JSON.parse(answer.text) as { response_token: string };
+    const headers = { ...JSON_TYPE, 'X-Signature': signature };
+    expect(await send(gate.port, { headers, body: token })).toMatchObject({ status: 403, code: 'handshake_refused' });
+    expect((await crc('%7B%22id%22%3A1%7D')).code).toBe('handshake_refused');
+    expect(app.received).toEqual([]);
+    const body = '{"id":1}';
+    expect(
+      (await send(gate.port, { headers: { ...JSON_TYPE, 'X-Signature': `sha256=${mac(body, 'base64')}` }, body })).text,
+    ).toBe('handled');
+  });
+
+  test('is held to its signature where it signs the query', async () => {
+    await start(x);
+    const signature = `sha256=${mac('crc_token=abc&nonce=a', 'base64')}`;
+    expect((await crc('abc', { 'X-Signature': signature })).status).toBe(200);
+    expect((await crc('abd', { 'X-Signature': signature })).code).toBe('handshake_refused');
+  });
+});
+
+describe('Microsoft Graph', () => {
+  const graph = { scheme: 'microsoft-graph', handshake: { verifyToken: { file: 'token' } } };
+  const url = `${PATH}?token=${TOKEN}`;
+  const toBody = (states: readonly unknown[], id?: string): string =>
+    JSON.stringify({ value: states.map((clientState) => ({ clientState, changeType: 'created', ...(id && { id }) })) });
+
+  test('reads its token again, and delivers by the clientState of every item', async () => {
+    await start(graph);
+    const asked = await send(gate.port, {
+      path: `${url}&validationToken=Validation%3a+Testing+client`,
+      headers: { 'Content-Type': 'text/plain; charset=utf-8', 'Content-Length': '0' },
+    });
+    expect(asked).toMatchObject({ status: 200, text: 'Validation: Testing client' });
+    expect(asked.headers['content-type']).toBe('text/plain');
+    expect(app.received).toEqual([]);
+    const post = (body: string, path = url): Promise<Answer> => send(gate.port, { path, headers: JSON_TYPE, body });
+    expect((await post(toBody([SECRET], 'one'))).text).toBe('handled');
+    expect((await post(toBody([SECRET], 'one'))).code).toBe('duplicate');
+    expect((await post(toBody([SECRET, SECRET]), PATH)).text).toBe('handled');
+    expect((await post(toBody([SECRET, 'x']))).code).toBe('signature_mismatch');
+    expect((await post(toBody([SECRET]), `${PATH}?token=x`)).code).toBe('malformed_request');
+    expect((await post(toBody([SECRET]), `${url}&validationToken=a`)).code).toBe('handshake_refused');
+    expect(app.received).toHaveLength(2);
+    expect(await decisions('allow', 'handshake', 'microsoft-graph')).toBe(1);
+  });
+
+  test('is refused without the token, however it asks', async () => {
+    await start(graph);
+    for (const path of [`${PATH}?validationToken=a`, `${PATH}?token=x&validationToken=a`])
+      expect(await send(gate.port, { path })).toMatchObject({ status: 403, code: 'handshake_refused' });
+    expect(app.received).toEqual([]);
+  });
+});
+
+describe('CloudEvents', () => {
+  const webhook = {
+    scheme: 'bearer',
+    dedup: 'off',
+    contentTypes: ['application/cloudevents+json'],
+    handshake: { type: 'cloudevents', allowedOrigins: ['eventgrid.azure.net'], allowedRate: 120 },
+  };
+
+  test('is welcome from an allowed origin, and no other OPTIONS comes through', async () => {
+    await start(webhook);
+    const ask = (origin: string) => send(gate.port, { method: 'OPTIONS', headers: { 'WebHook-Request-Origin': origin } });
+    const answer = await ask('eventgrid.azure.net');
+    expect(answer).toMatchObject({ status: 200, text: '' });
+    expect(answer.headers).toMatchObject({
+      'webhook-allowed-origin': 'eventgrid.azure.net',
+      'webhook-allowed-rate': '120',
+      allow: 'POST',
+    });
+    const refused = await ask('evil.example');
+    expect(refused).toMatchObject({ status: 403, code: 'handshake_refused' });
+    expect(refused.headers).not.toHaveProperty('webhook-allowed-origin');
+    expect((await send(gate.port, { method: 'OPTIONS' })).code).toBe('method_not_allowed');
+    expect(app.received).toEqual([]);
+  });
+});
+
+test('a route that only observes hands handshakes on, as the app answers them so far, but takes no more methods', async () => {
+  const match = { path: PATH, methods: ['POST'] };
+  const webhook = { scheme: 'custom', custom: CONTENT, handshake: { type: 'meta', verifyToken: { file: 'token' } } };
+  const sections = { routes: [toRoute(app.port, { match, webhook, route: { mode: 'observe' } })] };
+  gate = await startGate(sections, undefined, { secret: SECRET, token: TOKEN });
+  const asked = `${PATH}?hub.mode=subscribe&hub.challenge=1&hub.verify_token=${TOKEN}`;
+  expect((await send(gate.port, { method: 'GET', path: asked })).text).toBe('handled');
+  expect(lastLine()).toMatchObject({ code: 'forwarded', observed: 'handshake' });
+  expect((await send(gate.port, { method: 'GET' })).code).toBe('method_not_allowed');
+  expect(app.received).toHaveLength(1);
+});
