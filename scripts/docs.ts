@@ -2,6 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { toJsonSchema } from '../src/config/json-schema.ts';
+import { renderPresetsPage } from './presets-page.ts';
 import { renderProbePage } from './probe-page.ts';
 import { toRows, toTable } from './schema-rows.ts';
 import { renderTestingPage } from './testing-page.ts';
@@ -9,6 +10,7 @@ import { renderTestingPage } from './testing-page.ts';
 /** Writers by page. */
 const PAGES: Readonly<Record<string, () => string>> = {
   'docs/config.md': renderConfigPage,
+  'docs/presets.md': renderPresetsPage,
   'docs/probe.md': renderProbePage,
   'docs/testing.md': renderTestingPage,
 };

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
+import { renderPresetsPage } from '../scripts/presets-page.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
 import { renderTestingPage } from '../scripts/testing-page.ts';
 import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
@@ -90,13 +91,18 @@ describe('the docs', () => {
     rmSync(folder, { recursive: true });
   });
 
+  test('show the presets as the catalogue has them', () => {
+    expect(read('docs/presets.md')).toBe(renderPresetsPage());
+    expect(read('docs/presets.md')).not.toMatch(/\| *\| /);
+  });
+
   test('show the checks of the probe as they are', () => {
     expect(read('docs/probe.md')).toBe(renderProbePage());
     const rows = read('docs/probe.md').match(/^\| `.*$/gm) ?? [];
     for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
   });
 
-  test.each(['README.md', 'docs/forward-auth.md', 'docs/admin.md', 'docs/handshakes.md'])(
+  test.each(['README.md', 'docs/forward-auth.md', 'docs/admin.md', 'docs/handshakes.md', 'docs/presets.md'])(
     'show configs in %s that the gate takes',
     (page) => {
       const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);

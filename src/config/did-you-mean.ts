@@ -6,7 +6,8 @@ export function findNearest(word: string, known: readonly string[]): string | un
   let bestDistance = Math.max(2, Math.floor(word.length / 3)) + 1;
   for (const candidate of known) {
     const distance = countEdits(word.toLowerCase(), candidate.toLowerCase());
-    if (distance < bestDistance) {
+    // Beside a short name, a few edits make anything of anything.
+    if (distance < bestDistance && distance < Math.max(word.length, candidate.length)) {
       best = candidate;
       bestDistance = distance;
     }

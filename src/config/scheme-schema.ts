@@ -9,6 +9,10 @@ const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'a header n
 const visible = z.string().regex(/^[\x20-\x7e]{0,32}$/, 'up to 32 visible ASCII characters');
 const ALGORITHMS = ['hmac-sha1', 'hmac-sha256', 'hmac-sha512', 'ed25519', 'ecdsa-p256', 'token'] as const;
 
+const parameterName = z
+  .string()
+  .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'a parameter name is letters, digits, dots, dashes and underscores');
+
 const jsonPath = z
   .string()
   .meta({ examples: ['$.data.id'] })
@@ -85,24 +89,46 @@ export const customScheme = z
       .strictObject({
         encoding: z.enum(['hex', 'base64']).default('base64').describe('How it is written, where it is not PEM.'),
         format: z.enum(['raw', 'spki']).default('spki').describe('Raw bytes (Ed25519), or SubjectPublicKeyInfo in DER.'),
+        prefix: visible.optional().describe('What the sender puts before it; tells it from a secret, where a scheme has both.'),
+        privatePrefix: visible.optional().describe('What stands before the private half, which only signs.'),
       })
       .prefault({})
       .describe('How public keys are written, for ed25519 and ecdsa-p256.'),
+    contentShape: z
+      .enum(['json-object', 'json-array', 'json-object-or-array'])
+      .optional()
+      .describe('What signed content must be; needed where nothing stands between it and what is signed beside it.'),
+    isPortOptional: z
+      .literal(true)
+      .optional()
+      .describe("The sender may sign the URL with its scheme's own port written out, or without."),
+    contentDigestParameter: parameterName
+      .optional()
+      .describe('The query parameter that holds the SHA-256 of the content in hex, in place of the `form` piece.'),
+    decodedInUrl: z
+      .string()
+      .regex(/^[!-/:-@[-`{-~]{1,32}$/, 'up to 32 punctuation marks')
+      .optional()
+      .describe('Escapes of these characters in the URL are signed decoded.'),
   })
-  .transform((written): SchemeDescription => {
-    const { timestamp: time, id, secret, ...rest } = written;
-    return {
-      ...rest,
+  .transform(
+    (written): SchemeDescription => ({
+      ...withoutAbsent(written),
       name: 'custom',
-      secret: { encoding: secret.encoding, ...(secret.prefix === undefined ? undefined : { prefix: secret.prefix }) },
-      signature: toSignature(written.signature),
-      ...(time === undefined ? undefined : { timestamp: time }),
-      ...(id === undefined ? undefined : { id }),
       tolerance: minutes(5),
       contentTypes: JSON_ONLY,
-    };
-  });
+    }),
+  );
 
-function toSignature({ list, ...rest }: z.output<typeof signature>): NonNullable<SchemeDescription['signature']> {
-  return list === undefined ? rest : { ...rest, list };
+/** Without the fields that are undefined, at any depth: a description has what the scheme has, and nothing else. */
+function withoutAbsent<T>(value: T): Present<T> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value as Present<T>;
+  const fields = Object.entries(value).filter(([, field]) => field !== undefined);
+  return Object.fromEntries(fields.map(([name, field]) => [name, withoutAbsent(field)])) as Present<T>;
 }
+
+type Present<T> = T extends readonly unknown[]
+  ? T
+  : T extends object
+    ? { [Key in keyof T]: Present<Exclude<T[Key], undefined>> }
+    : T;

@@ -81,17 +81,20 @@ function checkDescription(description: SchemeDescription, path: Path): Rating[] 
 }
 
 /** Two pieces that both vary in length, and nothing between them: bytes can move from one to the other. */
-function checkBoundaries({ signed, separator, timestamp }: SchemeDescription, path: Path): Rating[] {
+function checkBoundaries({ signed, separator, timestamp, contentShape }: SchemeDescription, path: Path): Rating[] {
   if (separator !== '') return [];
-  const isLoose = signed.some((piece, index) => {
+  const found: Rating[] = [];
+  for (const [index, piece] of signed.entries()) {
     const next = signed[index + 1];
-    return (
-      piece === 'id' && next !== undefined && !(next === 'timestamp' && timestamp?.unit === 'rfc3339') && typeof next === 'string'
-    );
-  });
-  return isLoose
-    ? [warning(path, 'with nothing behind the id, bytes can move between it and what follows under one signature')]
-    : [];
+    if (typeof next !== 'string') continue;
+    if (piece === 'id' && !(next === 'timestamp' && timestamp?.unit === 'rfc3339'))
+      found.push(warning(path, 'with nothing behind the id, bytes can move between it and what follows under one signature'));
+    if (piece === 'url' && next === 'body' && contentShape === undefined) {
+      const message = 'with nothing behind the URL, bytes can move between its query and the content under one signature';
+      found.push(warning(path, message, 'contentShape: json-object, if the sender sends nothing else'));
+    }
+  }
+  return found;
 }
 
 /** Keys are told by what they are, so one scheme has one algorithm for secrets and one for key pairs at most. */

@@ -34,14 +34,12 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
       const body = await exchange.body.read(options.maxBody);
       if (!Buffer.isBuffer(body)) return body;
       const message = toMessage(exchange, body);
-      const keyName = isSigned ? scheme.verify(head, message, keys)?.name : toKnownSender(exchange);
-      if (keyName === undefined) {
-        // The missing key might have been the one that signed.
-        if (ring.isIncomplete) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but a key is missing');
-        return refuse('signature_mismatch', 'bad_signature');
-      }
-      options.onKeyUsed(keyName, exchange.receivedAt, keys[0]?.name ?? keyName);
-      return identify(exchange, head, message, keyName);
+      // Names of users are no keys, and no labels: there may be any number of them.
+      if (!isSigned) return identify(exchange, head, message, toKnownSender(exchange));
+      const key = scheme.verify(head, message, keys);
+      if (key === undefined) return toMismatch(ring);
+      options.onKeyUsed(key.name, exchange.receivedAt, keys[0]?.name ?? key.name);
+      return identify(exchange, head, message, key.name);
     },
   };
 
@@ -59,6 +57,12 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
     exchange.facts.delivery = { ...identity, keyName, body: message.body };
     return undefined;
   }
+}
+
+/** The missing key might have been the one that signed. */
+function toMismatch(ring: KeyRing): Refusal {
+  if (ring.isIncomplete) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but a key is missing');
+  return refuse('signature_mismatch', 'bad_signature');
 }
 
 /** Of a scheme without signatures: a gate before this one let in whom it knows. */

@@ -1,21 +1,62 @@
 /** Every preset by the name it has in the config. */
 import type { SchemeDescription } from './description.ts';
 import { awsSns } from './presets/aws-sns.ts';
-import { github } from './presets/github.ts';
+import {
+  adyenPlatforms,
+  github,
+  line,
+  linear,
+  meta,
+  pagerduty,
+  shopify,
+  shopifyEvents,
+  whatsapp,
+  woocommerce,
+  x,
+} from './presets/content-hmac.ts';
+import { discord, sendgrid } from './presets/key-pairs.ts';
 import { microsoftGraph } from './presets/microsoft-graph.ts';
-import { standardWebhooks, svix } from './presets/standard-webhooks.ts';
-import { apiKey, bearer, unsigned } from './presets/unsigned.ts';
+import { hubspot, square, twilio } from './presets/signed-url.ts';
+import { polar, standardWebhooks, svix } from './presets/standard-webhooks.ts';
+import { elevenlabs, paddle, sanity, slack, stripe, twitch, webflow, workos, zoom } from './presets/time-and-content.ts';
+import { apiKey, bearer, gitlab, unsigned } from './presets/unsigned.ts';
 
-/** The presets there are; the config admits no other name but `custom`. */
+/** The presets there are; the config admits no other name but `custom`. None is here that no vector and no library of its sender confirms. */
 export const PRESETS: readonly SchemeDescription[] = [
   standardWebhooks,
   svix,
+  adyenPlatforms,
+  awsSns,
+  discord,
+  elevenlabs,
   github,
+  gitlab,
+  hubspot,
+  line,
+  linear,
+  meta,
+  microsoftGraph,
+  pagerduty,
+  paddle,
+  polar,
+  sanity,
+  sendgrid,
+  shopify,
+  shopifyEvents,
+  slack,
+  square,
+  stripe,
+  twilio,
+  twitch,
+  webflow,
+  whatsapp,
+  woocommerce,
+  workos,
+  x,
+  zoom,
   bearer,
   apiKey,
   unsigned,
-  awsSns,
-  microsoftGraph,
 ];
 
 /** The preset of a name. */

@@ -73,10 +73,18 @@ function parseKey(description: SchemeDescription, { name, secret, encoding, notA
   const material = readMaterial(secret, { description, encoding, purpose: 'verify' });
   if (!(material instanceof Material)) return material;
   const key = { name, material, notAfter };
-  const length = material.key.symmetricKeySize;
+  const warning = findWeakness(description, secret, material.key.symmetricKeySize);
+  return warning === undefined ? { key } : { key, warning };
+}
+
+/** `length` is undefined for public keys. */
+function findWeakness(description: SchemeDescription, secret: Secret, length: number | undefined): string | undefined {
+  if (length === undefined) return undefined;
+  const { usualStart = '' } = description.secret;
+  if (!secret.expose().toString('latin1').startsWith(usualStart))
+    return `the secret does not begin with ${usualStart}: this key should be ${description.from?.key ?? 'one that does'}`;
   const least = description.leastSecretBytes ?? LEAST_SECRET_BYTES;
-  if (length === undefined || length >= least) return { key };
-  return { key, warning: `the secret has ${length} bytes; ${least} are the least that should be` };
+  return length < least ? `the secret has ${length} bytes; ${least} are the least that should be` : undefined;
 }
 
 const ENCODERS: Readonly<Record<SignatureEncoding, (bytes: Buffer) => string>> = {

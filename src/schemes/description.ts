@@ -49,6 +49,8 @@ export interface TimestampDescription {
 /** How a secret's text is read where the config names no encoding. */
 export interface SecretDescription {
   readonly encoding: SecretEncoding;
+  /** What the sender's secrets begin with and is part of the key; a secret without it is probably another one, and gets a warning. */
+  readonly usualStart?: string;
   /** Cut off before decoding; with `encoding` named in the config it may be left out. */
   readonly prefix?: string;
 }
@@ -64,6 +66,18 @@ export interface PublicKeyDescription {
   readonly privatePrefix?: string;
 }
 
+/** What verified content must be. */
+export type ContentShape = 'json-object' | 'json-array' | 'json-object-or-array';
+
+/** Who signs like this, for the docs and for the errors that a key of the wrong form gets. */
+export interface SenderDescription {
+  readonly title: string;
+  /** The page of its own documentation that describes the signature. */
+  readonly docs: string;
+  /** What the key is, and where the sender shows it. */
+  readonly key: string;
+}
+
 /** How far a timestamp may lie off. */
 export interface Tolerance {
   readonly past: Milliseconds;
@@ -74,6 +88,7 @@ export interface Tolerance {
 export interface SchemeDescription {
   /** As written in the config. */
   readonly name: string;
+  readonly from?: SenderDescription;
   /** Left out: nothing is signed, and another gate of the route must know the sender. */
   readonly signature?: SignatureDescription;
   /** The content carries its own signature, and a gate of its own checks it. */
@@ -97,6 +112,11 @@ export interface SchemeDescription {
   readonly contentDigestParameter?: string;
   /** Escapes of these characters in the URL are signed decoded. */
   readonly decodedInUrl?: string;
+  /**
+   * Anything else is refused, though it be signed: what the sender signs beside events is none (X signs any token by its CRC), and
+   * where nothing stands between the content and its neighbour, no byte of one can be passed off as the other's.
+   */
+  readonly contentShape?: ContentShape;
   /** Fields of another family with the same meaning, which must not say anything else: our name → theirs. */
   readonly twins?: Readonly<Record<string, string>>;
   /** Answered at the gate unless the config says otherwise. */

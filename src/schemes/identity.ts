@@ -4,7 +4,7 @@ import type { EpochMilliseconds } from '../core/clock.ts';
 import { type SignedHead, toDigestId } from '../core/exchange.ts';
 import { type JsonPath, parseJsonListPath, parseJsonPath, readJsonList, readJsonPath } from '../core/json-path.ts';
 import { type Chunks, toBytes } from './algorithms.ts';
-import type { SchemeDescription, Source } from './description.ts';
+import type { ContentShape, SchemeDescription, Source } from './description.ts';
 import { VALID_ID } from './head.ts';
 import type { Identified, Message } from './scheme.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
@@ -15,15 +15,26 @@ export type Identify = (head: SignedHead, message: Message, signed: () => Chunks
 /** 132 bits: more than a birthday of all ids there ever are. */
 const DIGEST_LENGTH = 22;
 
+const isArray = (value: unknown): boolean => Array.isArray(value);
+const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !isArray(value);
+
+const SHAPES: Readonly<Record<ContentShape, { readonly title: string; fits(content: unknown): boolean }>> = {
+  'json-object': { title: 'a JSON object', fits: isObject },
+  'json-array': { title: 'a JSON array', fits: isArray },
+  'json-object-or-array': { title: 'a JSON object or array', fits: (value) => isObject(value) || isArray(value) },
+};
+
 /** Compiles it; throws for a path that config or preset should not have let pass. */
 export function compileIdentity(description: SchemeDescription): Identify {
-  const { signed } = description;
+  const { signed, contentShape } = description;
+  const shape = contentShape === undefined ? undefined : SHAPES[contentShape];
   const readId = compileId(description.id);
   const readTime = compileTime(description);
   const isIdSigned = readId === undefined ? signed.includes('id') : signed.includes('body') || signed.includes('form');
-  const readsContent = readId !== undefined || readTime !== undefined;
+  const readsContent = readId !== undefined || readTime !== undefined || shape !== undefined;
   return (head, message, toSigned) => {
     const content = readsContent ? parseContent(message.body) : undefined;
+    if (shape?.fits(content) === false) return { problem: `the content is not ${shape.title}` };
     const timestamp = readTime === undefined ? head.timestamp : readTime(content);
     if (typeof timestamp === 'object') return timestamp;
     const id = readId === undefined ? head.id : readId(content);

@@ -41,7 +41,14 @@ export interface KeyUse {
 }
 
 /** Reads one secret or key. */
-export function readMaterial(secret: Secret, { description, encoding, purpose }: KeyUse): Material | KeyProblem {
+export function readMaterial(secret: Secret, use: KeyUse): Material | KeyProblem {
+  const read = toMaterial(secret, use);
+  const { from } = use.description;
+  if (read instanceof Material || from === undefined || use.purpose === 'sign') return read;
+  return { ...read, hint: `${read.hint}; for ${from.title} it is ${from.key}` };
+}
+
+function toMaterial(secret: Secret, { description, encoding, purpose }: KeyUse): Material | KeyProblem {
   const text = secret.expose().toString('latin1');
   const { publicKey } = description;
   const [symmetric, asymmetric] = toAlgorithms(description);
@@ -86,13 +93,13 @@ function readPublicKey(text: string, form: PublicKeyDescription, algorithm: Algo
   }
   try {
     const key = PEM.test(text) ? createPublicKey(text) : toPublicKey(text, form);
-    return isOfKind(key, algorithm) ? new Material(algorithm, key) : wrongForm(form, algorithm);
+    return isOfKind(key, algorithm) ? new Material(algorithm, key) : toWrongForm(form, algorithm);
   } catch {
-    return wrongForm(form, algorithm);
+    return toWrongForm(form, algorithm);
   }
 }
 
-function wrongForm({ prefix = '', encoding, format }: PublicKeyDescription, algorithm: Algorithm): KeyProblem {
+function toWrongForm({ prefix = '', encoding, format }: PublicKeyDescription, algorithm: Algorithm): KeyProblem {
   const what = format === 'raw' ? '32 bytes' : `${ASYMMETRIC[algorithm]?.title} key in DER`;
   const where = prefix === '' ? 'the key' : `the text after ${prefix}`;
   return problem(`${where} is not ${encoding} of ${what}`, 'paste the public key whole, as the sender shows it, or in PEM');

@@ -79,7 +79,7 @@ describe('a known answer', () => {
     const published = new Set(vectors.filter(({ origin }) => origin === 'published').map(({ preset }) => preset));
     expect([...published].sort()).toEqual(
       [
-        'adyen',
+        'adyen-platforms',
         'github',
         'line',
         'paddle',

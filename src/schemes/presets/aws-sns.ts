@@ -5,6 +5,11 @@ import { minutes } from './defaults.ts';
 /** A retry carries the first attempt's time, and comes within the hour. */
 export const awsSns: SchemeDescription = {
   name: 'aws-sns',
+  from: {
+    title: 'Amazon SNS',
+    docs: 'https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html',
+    key: 'none: the certificate that the message names, from an Amazon host',
+  },
   isSignedInContent: true,
   signed: [],
   separator: '',

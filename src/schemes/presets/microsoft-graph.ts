@@ -5,6 +5,11 @@ import { FIVE_MINUTES, JSON_ONLY } from './defaults.ts';
 /** Change and lifecycle notifications: https://learn.microsoft.com/graph/change-notifications-delivery-webhooks. */
 export const microsoftGraph: SchemeDescription = {
   name: 'microsoft-graph',
+  from: {
+    title: 'Microsoft Graph',
+    docs: 'https://learn.microsoft.com/graph/change-notifications-delivery-webhooks',
+    key: 'the clientState that the subscription is made with',
+  },
   signature: {
     header: '',
     content: '$.value[*].clientState',

@@ -1,6 +1,6 @@
 /** Senders that sign nothing: those that send a token, and those that another gate of the route knows. */
 import type { SchemeDescription } from '../description.ts';
-import { FIVE_MINUTES, JSON_OR_FORM } from './defaults.ts';
+import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM } from './defaults.ts';
 
 const TOKEN = {
   signed: [],
@@ -22,6 +22,23 @@ export const apiKey: SchemeDescription = {
   ...TOKEN,
   name: 'api-key',
   signature: { header: 'X-API-Key', encoding: 'text', forms: [{ prefix: '', algorithm: 'token' }] },
+};
+
+/**
+ * GitLab's secret token: https://docs.gitlab.com/user/project/integrations/webhooks. Webhooks with a signing token are signed as
+ * Standard Webhooks has it.
+ */
+export const gitlab: SchemeDescription = {
+  ...TOKEN,
+  name: 'gitlab',
+  from: {
+    title: 'GitLab (secret token)',
+    docs: 'https://docs.gitlab.com/user/project/integrations/webhooks',
+    key: 'the secret token that was typed in when the webhook was made; with a signing token use scheme: standard-webhooks',
+  },
+  signature: { header: 'X-Gitlab-Token', encoding: 'text', forms: [{ prefix: '', algorithm: 'token' }] },
+  id: { header: 'Idempotency-Key' },
+  contentTypes: JSON_ONLY,
 };
 
 /** The route's `basic` or `clientCertificate` knows the sender; here only content, ids and repeats are seen to. */

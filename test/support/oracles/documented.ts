@@ -121,7 +121,7 @@ export const documentedOracles: readonly Oracle[] = [
     },
   }),
   toOracle({
-    preset: 'adyen',
+    preset: 'adyen-platforms',
     source: "Adyen's document, verify HMAC signatures of Platforms and Banking webhooks; proved by Adyen for Python",
     secret: { text: ADYEN_KEY, encoding: 'hex' },
     otherSecret: { text: [...ADYEN_KEY].reverse().join(''), encoding: 'hex' },

@@ -22,9 +22,19 @@ const signs = (preset: string): Part => ({ preset, signs: true, verifies: false 
 
 /** Whose part it is. */
 export const PYTHON_PARTS: readonly Part[] = [
-  ...['standard-webhooks', 'svix', 'slack', 'twilio', 'stripe', 'adyen', 'hubspot', 'vercel', 'woocommerce', 'x', 'meta'].map(
-    both,
-  ),
+  ...[
+    'standard-webhooks',
+    'svix',
+    'slack',
+    'twilio',
+    'stripe',
+    'adyen-platforms',
+    'hubspot',
+    'vercel',
+    'woocommerce',
+    'x',
+    'meta',
+  ].map(both),
   ...['discord', 'square', 'elevenlabs', 'polar'].map(verifies),
   signs('twitch'),
 ];

@@ -229,7 +229,7 @@ SENDERS = {
     "twilio": (sign_twilio, verify_twilio),
     "stripe": (sign_stripe, verify_stripe),
     "discord": (None, verify_discord),
-    "adyen": (sign_adyen, verify_adyen),
+    "adyen-platforms": (sign_adyen, verify_adyen),
     "square": (None, verify_square),
     "hubspot": (sign_hubspot, verify_hubspot),
     "elevenlabs": (None, verify_elevenlabs),

@@ -1,0 +1,187 @@
+/** Senders that sign the raw content alone: no time and no id, so what was signed tells a repeat. */
+import type { SchemeDescription } from '../description.ts';
+import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM, minutes } from './defaults.ts';
+
+const COMMON = {
+  signed: ['body'],
+  separator: '',
+  secret: { encoding: 'utf8' },
+  tolerance: FIVE_MINUTES,
+  contentTypes: JSON_ONLY,
+} as const;
+
+/** The header that GitHub and Meta both use. */
+const HUB_SIGNATURE = {
+  header: 'X-Hub-Signature-256',
+  encoding: 'hex',
+  forms: [{ prefix: 'sha256=', algorithm: 'hmac-sha256' }],
+} as const;
+
+/** An HMAC-SHA256 in base64 that fills its header. */
+function base64In(header: string): NonNullable<SchemeDescription['signature']> {
+  return { header, encoding: 'base64', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] };
+}
+
+/** GitHub: https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries. */
+export const github: SchemeDescription = {
+  ...COMMON,
+  name: 'github',
+  from: {
+    title: 'GitHub',
+    docs: 'https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries',
+    key: 'the secret that was typed in when the webhook was made',
+  },
+  signature: HUB_SIGNATURE,
+  id: { header: 'X-GitHub-Delivery' },
+  contentTypes: JSON_OR_FORM,
+};
+
+/** Shopify, webhooks: https://shopify.dev/docs/apps/build/webhooks/verify-deliveries. */
+export const shopify: SchemeDescription = {
+  ...COMMON,
+  name: 'shopify',
+  from: {
+    title: 'Shopify (webhooks)',
+    docs: 'https://shopify.dev/docs/apps/build/webhooks/verify-deliveries',
+    key: "the app's client secret, as it stands; after a rotation Shopify may sign with the old one for an hour",
+  },
+  signature: base64In('X-Shopify-Hmac-Sha256'),
+  id: { header: 'X-Shopify-Webhook-Id' },
+};
+
+/** Shopify, events: the same under headers without `X-` (https://shopify.dev/docs/apps/build/events/verify-deliveries). */
+export const shopifyEvents: SchemeDescription = {
+  ...COMMON,
+  name: 'shopify-events',
+  from: {
+    title: 'Shopify (events)',
+    docs: 'https://shopify.dev/docs/apps/build/events/verify-deliveries',
+    key: "the app's client secret, as it stands",
+  },
+  signature: base64In('Shopify-Hmac-Sha256'),
+  id: { header: 'Shopify-Webhook-Id' },
+};
+
+/** PagerDuty, webhooks v3: https://developer.pagerduty.com/docs/verifying-signatures. */
+export const pagerduty: SchemeDescription = {
+  ...COMMON,
+  name: 'pagerduty',
+  from: {
+    title: 'PagerDuty (v3)',
+    docs: 'https://developer.pagerduty.com/docs/verifying-signatures',
+    key: "the subscription's secret, which is shown once, when it is made",
+  },
+  signature: {
+    header: 'X-PagerDuty-Signature',
+    encoding: 'hex',
+    list: ',',
+    forms: [{ prefix: 'v1=', algorithm: 'hmac-sha256' }],
+  },
+  // Signed, unlike X-Webhook-Id.
+  id: { json: '$.event.id' },
+};
+
+/**
+ * Linear: https://linear.app/developers/webhooks. Retries come after a minute, an hour and six hours, and nothing says that they are
+ * stamped anew; a replay within that time is found by what was signed.
+ */
+export const linear: SchemeDescription = {
+  ...COMMON,
+  name: 'linear',
+  from: {
+    title: 'Linear',
+    docs: 'https://linear.app/developers/webhooks',
+    key: "the signing secret on the webhook's page",
+  },
+  signature: { header: 'Linear-Signature', encoding: 'hex', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] },
+  timestamp: { from: { json: '$.webhookTimestamp' }, unit: 'ms' },
+  id: { header: 'Linear-Delivery' },
+  tolerance: minutes(8 * 60, 5),
+};
+
+const META = {
+  ...COMMON,
+  signature: HUB_SIGNATURE,
+} as const;
+const META_SECRET = "the app's secret (App settings, Basic), as it stands; not the verify token";
+
+/** Meta (Messenger, Instagram, Pages): https://developers.facebook.com/docs/graph-api/webhooks/getting-started. */
+export const meta: SchemeDescription = {
+  ...META,
+  name: 'meta',
+  handshake: 'meta',
+  from: {
+    title: 'Meta (Messenger, Instagram, Pages)',
+    docs: 'https://developers.facebook.com/docs/graph-api/webhooks/getting-started',
+    key: META_SECRET,
+  },
+};
+
+/** WhatsApp, which signs as Meta does: https://developers.facebook.com/docs/whatsapp/cloud-api/guides/set-up-webhooks. */
+export const whatsapp: SchemeDescription = {
+  ...META,
+  name: 'whatsapp',
+  handshake: 'meta',
+  from: {
+    title: 'WhatsApp (Cloud API)',
+    docs: 'https://developers.facebook.com/docs/whatsapp/cloud-api/guides/set-up-webhooks',
+    key: META_SECRET,
+  },
+};
+
+/** LINE: https://developers.line.biz/en/docs/messaging-api/verify-webhook-signature. */
+export const line: SchemeDescription = {
+  ...COMMON,
+  name: 'line',
+  from: {
+    title: 'LINE (Messaging API)',
+    docs: 'https://developers.line.biz/en/docs/messaging-api/verify-webhook-signature',
+    key: "the channel secret on the channel's page, as it stands; not the channel access token",
+  },
+  signature: base64In('X-Line-Signature'),
+};
+
+/**
+ * Adyen's webhooks for platforms, banking and issuing: https://docs.adyen.com/development-resources/webhooks/secure-webhooks/verify-hmac-signatures.
+ * Those for payments carry a signature of some of their fields in the content, and are not of this scheme.
+ */
+export const adyenPlatforms: SchemeDescription = {
+  ...COMMON,
+  name: 'adyen-platforms',
+  from: {
+    title: 'Adyen (platforms, banking, issuing)',
+    docs: 'https://docs.adyen.com/development-resources/webhooks/secure-webhooks/verify-hmac-signatures',
+    key: "the webhook's HMAC key, 64 hex digits",
+  },
+  signature: base64In('HmacSignature'),
+  secret: { encoding: 'hex' },
+};
+
+/**
+ * WooCommerce: https://woocommerce.com/document/webhooks. Its delivery id is no identity: it changes with each attempt, and two
+ * deliveries in one second share it.
+ */
+export const woocommerce: SchemeDescription = {
+  ...COMMON,
+  name: 'woocommerce',
+  from: {
+    title: 'WooCommerce',
+    docs: 'https://woocommerce.com/document/webhooks',
+    key: "the webhook's secret, as it was typed in",
+  },
+  signature: base64In('X-WC-Webhook-Signature'),
+};
+
+/** X: https://docs.x.com/x-api/webhooks/quickstart. Whoever asks by CRC gets the HMAC of a token, so only JSON objects are events. */
+export const x: SchemeDescription = {
+  ...COMMON,
+  name: 'x',
+  handshake: 'x',
+  from: { title: 'X', docs: 'https://docs.x.com/x-api/webhooks/quickstart', key: "the app's consumer secret (API key secret)" },
+  signature: {
+    header: 'X-Twitter-Webhooks-Signature',
+    encoding: 'base64',
+    forms: [{ prefix: 'sha256=', algorithm: 'hmac-sha256' }],
+  },
+  contentShape: 'json-object',
+};

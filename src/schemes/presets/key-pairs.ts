@@ -1,0 +1,50 @@
+/** Senders that sign with a private key, whose public half the route is given. */
+import type { SchemeDescription } from '../description.ts';
+import { FIVE_MINUTES, JSON_ONLY, minutes } from './defaults.ts';
+
+/** Nothing stands between time and content, and nothing needs to: a digit that moved would move the time by years. */
+const COMMON = {
+  signed: ['timestamp', 'body'],
+  separator: '',
+  secret: { encoding: 'utf8' },
+  contentTypes: JSON_ONLY,
+} as const;
+
+/** Discord, interactions and events: https://docs.discord.com/developers/interactions/overview. */
+export const discord: SchemeDescription = {
+  ...COMMON,
+  name: 'discord',
+  handshake: 'discord',
+  from: {
+    title: 'Discord',
+    docs: 'https://docs.discord.com/developers/interactions/overview',
+    key: "the application's public key (General Information), 64 hex digits; not the bot's token or the client secret",
+  },
+  signature: { header: 'X-Signature-Ed25519', encoding: 'hex', forms: [{ prefix: '', algorithm: 'ed25519' }] },
+  timestamp: { from: { header: 'X-Signature-Timestamp' }, unit: 's' },
+  id: { json: '$.id' },
+  publicKey: { encoding: 'hex', format: 'raw' },
+  tolerance: FIVE_MINUTES,
+};
+
+/**
+ * Twilio SendGrid, Event Webhook: https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/getting-started-event-webhook-security-features.
+ * It names no tolerance, tries for a day, and nothing says that retries are stamped anew.
+ */
+export const sendgrid: SchemeDescription = {
+  ...COMMON,
+  name: 'sendgrid',
+  from: {
+    title: 'SendGrid (Event Webhook)',
+    docs: 'https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/getting-started-event-webhook-security-features',
+    key: 'the verification key (Mail Settings, Event Webhook), base64 as it stands; not an API key',
+  },
+  signature: {
+    header: 'X-Twilio-Email-Event-Webhook-Signature',
+    encoding: 'base64',
+    forms: [{ prefix: '', algorithm: 'ecdsa-p256' }],
+  },
+  timestamp: { from: { header: 'X-Twilio-Email-Event-Webhook-Timestamp' }, unit: 's' },
+  publicKey: { encoding: 'base64', format: 'spki' },
+  tolerance: minutes(25 * 60, 5),
+};

@@ -1,0 +1,65 @@
+/** Senders that sign the URL they call, so that the route must know its public one. */
+import type { SchemeDescription } from '../description.ts';
+import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM } from './defaults.ts';
+
+const COMMON = {
+  separator: '',
+  secret: { encoding: 'utf8' },
+  tolerance: FIVE_MINUTES,
+  contentTypes: JSON_ONLY,
+} as const;
+
+/**
+ * Twilio: https://www.twilio.com/docs/usage/webhooks/webhooks-security. A form is signed by its parameters, other content by its
+ * digest in the query.
+ */
+export const twilio: SchemeDescription = {
+  ...COMMON,
+  name: 'twilio',
+  from: {
+    title: 'Twilio',
+    docs: 'https://www.twilio.com/docs/usage/webhooks/webhooks-security',
+    key: "the account's primary auth token; not an API key's secret",
+  },
+  signature: { header: 'X-Twilio-Signature', encoding: 'base64', forms: [{ prefix: '', algorithm: 'hmac-sha1' }] },
+  signed: ['url', 'form'],
+  id: { header: 'I-Twilio-Idempotency-Token' },
+  contentTypes: JSON_OR_FORM,
+  isPortOptional: true,
+  contentDigestParameter: 'bodySHA256',
+};
+
+/** Square: https://developer.squareup.com/docs/webhooks/step3validate. The URL is the one that the subscription names. */
+export const square: SchemeDescription = {
+  ...COMMON,
+  name: 'square',
+  from: {
+    title: 'Square',
+    docs: 'https://developer.squareup.com/docs/webhooks/step3validate',
+    key: "the subscription's signature key, as it stands; not an access token",
+  },
+  signature: {
+    header: 'X-Square-HmacSha256-Signature',
+    encoding: 'base64',
+    forms: [{ prefix: '', algorithm: 'hmac-sha256' }],
+  },
+  signed: ['url', 'body'],
+  id: { json: '$.event_id' },
+  contentShape: 'json-object',
+};
+
+/** HubSpot, signature v3: https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication/request-validation. */
+export const hubspot: SchemeDescription = {
+  ...COMMON,
+  name: 'hubspot',
+  from: {
+    title: 'HubSpot (v3)',
+    docs: 'https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication/request-validation',
+    key: "the app's client secret, as it stands",
+  },
+  signature: { header: 'X-HubSpot-Signature-v3', encoding: 'base64', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] },
+  signed: ['method', 'url', 'body', 'timestamp'],
+  timestamp: { from: { header: 'X-HubSpot-Request-Timestamp' }, unit: 'ms' },
+  decodedInUrl: ":/?@!$'()*,;",
+  contentShape: 'json-object-or-array',
+};

@@ -1,0 +1,175 @@
+/** Senders that sign their time and the content by HMAC-SHA256, and say the time beside the signature or in a header of its own. */
+import type { SchemeDescription } from '../description.ts';
+import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM, minutes } from './defaults.ts';
+
+const COMMON = {
+  separator: '.',
+  secret: { encoding: 'utf8' },
+  tolerance: FIVE_MINUTES,
+  contentTypes: JSON_ONLY,
+} as const;
+
+/** Time and signature are entries of one header. */
+const ENTRIES = { ...COMMON, signed: ['timestamp', 'body'] } as const;
+
+/** Stripe: https://docs.stripe.com/webhooks/signature. Other schemes (`v0=`) are for its tests, and never count. */
+export const stripe: SchemeDescription = {
+  ...ENTRIES,
+  name: 'stripe',
+  from: {
+    title: 'Stripe',
+    docs: 'https://docs.stripe.com/webhooks/signature',
+    key: "the endpoint's signing secret, whsec_…, as it stands; not an API key",
+  },
+  signature: { header: 'Stripe-Signature', encoding: 'hex', list: ',', forms: [{ prefix: 'v1=', algorithm: 'hmac-sha256' }] },
+  timestamp: { from: { entry: 't=' }, unit: 's' },
+  id: { json: '$.id' },
+  secret: { encoding: 'utf8', usualStart: 'whsec_' },
+};
+
+/** WorkOS: https://workos.com/docs/events/data-syncing/webhooks. */
+export const workos: SchemeDescription = {
+  ...ENTRIES,
+  name: 'workos',
+  from: {
+    title: 'WorkOS',
+    docs: 'https://workos.com/docs/events/data-syncing/webhooks',
+    key: "the endpoint's signing secret, as it stands",
+  },
+  signature: { header: 'WorkOS-Signature', encoding: 'hex', list: ',', forms: [{ prefix: 'v1=', algorithm: 'hmac-sha256' }] },
+  timestamp: { from: { entry: 't=' }, unit: 'ms' },
+  id: { json: '$.id' },
+};
+
+/** Sanity: https://www.sanity.io/docs/content-lake/webhooks. Its toolkit looks at no time; a retry comes within half an hour. */
+export const sanity: SchemeDescription = {
+  ...ENTRIES,
+  name: 'sanity',
+  from: {
+    title: 'Sanity',
+    docs: 'https://www.sanity.io/docs/content-lake/webhooks',
+    key: "the webhook's secret, as it was typed in",
+  },
+  signature: {
+    header: 'Sanity-Webhook-Signature',
+    encoding: 'base64url',
+    list: ',',
+    forms: [{ prefix: 'v1=', algorithm: 'hmac-sha256' }],
+  },
+  timestamp: { from: { entry: 't=' }, unit: 'ms' },
+  id: { header: 'Idempotency-Key' },
+  tolerance: minutes(60, 5),
+};
+
+/** ElevenLabs: https://elevenlabs.io/docs/eleven-agents/workflows/post-call-webhooks, which also says half an hour. */
+export const elevenlabs: SchemeDescription = {
+  ...ENTRIES,
+  name: 'elevenlabs',
+  from: {
+    title: 'ElevenLabs',
+    docs: 'https://elevenlabs.io/docs/eleven-agents/workflows/post-call-webhooks',
+    key: 'the secret that is shown once, when the webhook is made',
+  },
+  signature: {
+    header: 'ElevenLabs-Signature',
+    encoding: 'hex',
+    list: ',',
+    forms: [{ prefix: 'v0=', algorithm: 'hmac-sha256' }],
+  },
+  timestamp: { from: { entry: 't=' }, unit: 's' },
+  tolerance: minutes(30, 5),
+};
+
+/** Paddle Billing: https://developer.paddle.com/webhooks/signature-verification. During a rotation there are several `h1=`. */
+export const paddle: SchemeDescription = {
+  ...ENTRIES,
+  name: 'paddle',
+  from: {
+    title: 'Paddle (Billing)',
+    docs: 'https://developer.paddle.com/webhooks/signature-verification',
+    key: "the notification destination's secret key, as it stands; not an API key",
+  },
+  signature: { header: 'Paddle-Signature', encoding: 'hex', list: ';', forms: [{ prefix: 'h1=', algorithm: 'hmac-sha256' }] },
+  separator: ':',
+  timestamp: { from: { entry: 'ts=' }, unit: 's' },
+  id: { json: '$.event_id' },
+};
+
+/** Slack: https://docs.slack.dev/authentication/verifying-requests-from-slack. Commands and buttons send forms, without an id. */
+export const slack: SchemeDescription = {
+  ...COMMON,
+  name: 'slack',
+  handshake: 'slack',
+  from: {
+    title: 'Slack',
+    docs: 'https://docs.slack.dev/authentication/verifying-requests-from-slack',
+    key: "the app's signing secret (Basic Information); not the verification token",
+  },
+  signature: { header: 'X-Slack-Signature', encoding: 'hex', forms: [{ prefix: 'v0=', algorithm: 'hmac-sha256' }] },
+  signed: [{ text: 'v0' }, 'timestamp', 'body'],
+  separator: ':',
+  timestamp: { from: { header: 'X-Slack-Request-Timestamp' }, unit: 's' },
+  id: { json: '$.event_id' },
+  contentTypes: JSON_OR_FORM,
+};
+
+/**
+ * Zoom: https://developers.zoom.us/docs/api/webhooks. It names no tolerance and its SDK has none; retries come for 85 minutes, and
+ * nothing says that they are stamped anew.
+ */
+export const zoom: SchemeDescription = {
+  ...COMMON,
+  name: 'zoom',
+  handshake: 'zoom',
+  from: {
+    title: 'Zoom',
+    docs: 'https://developers.zoom.us/docs/api/webhooks',
+    key: "the app's secret token (Features, Event Subscriptions); not its client secret",
+  },
+  signature: { header: 'X-Zm-Signature', encoding: 'hex', forms: [{ prefix: 'v0=', algorithm: 'hmac-sha256' }] },
+  signed: [{ text: 'v0' }, 'timestamp', 'body'],
+  separator: ':',
+  timestamp: { from: { header: 'X-Zm-Request-Timestamp' }, unit: 's' },
+  tolerance: minutes(120, 5),
+};
+
+/** Webflow: https://developers.webflow.com/data/docs/working-with-webhooks. Webhooks made in the dashboard are not signed. */
+export const webflow: SchemeDescription = {
+  ...COMMON,
+  name: 'webflow',
+  from: {
+    title: 'Webflow',
+    docs: 'https://developers.webflow.com/data/docs/working-with-webhooks',
+    key: "the OAuth app's client secret, or the secret of a webhook that was made by the API",
+  },
+  signature: { header: 'X-Webflow-Signature', encoding: 'hex', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] },
+  signed: ['timestamp', 'body'],
+  separator: ':',
+  timestamp: { from: { header: 'X-Webflow-Timestamp' }, unit: 'ms' },
+};
+
+/**
+ * Twitch EventSub: https://dev.twitch.tv/docs/eventsub/handling-webhook-events. Nothing stands between the pieces, and nothing needs
+ * to: the time has one form only, with an end of its own.
+ */
+export const twitch: SchemeDescription = {
+  ...COMMON,
+  name: 'twitch',
+  handshake: 'twitch',
+  from: {
+    title: 'Twitch (EventSub)',
+    docs: 'https://dev.twitch.tv/docs/eventsub/handling-webhook-events',
+    key: 'the secret of 10 to 100 characters that was given with the subscription',
+  },
+  signature: {
+    header: 'Twitch-Eventsub-Message-Signature',
+    encoding: 'hex',
+    forms: [{ prefix: 'sha256=', algorithm: 'hmac-sha256' }],
+  },
+  signed: ['id', 'timestamp', 'body'],
+  separator: '',
+  timestamp: { from: { header: 'Twitch-Eventsub-Message-Timestamp' }, unit: 'rfc3339' },
+  id: { header: 'Twitch-Eventsub-Message-Id' },
+  tolerance: minutes(10),
+  leastSecretBytes: 10,
+};

@@ -1,0 +1,64 @@
+/** GitHub's real payloads, signed by GitHub's library, through a real gate to a real app. */
+import { sign } from '@octokit/webhooks-methods';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { send } from '../support/client.ts';
+import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { readGithubExamples } from '../support/oracles/github-examples.ts';
+
+const SECRET = "It's a Secret to Everybody";
+
+let app: TestApp;
+let gate: TestGate;
+
+beforeAll(async () => {
+  app = await startApp();
+  const route = toRoute(app.port, { webhook: { scheme: 'github' } });
+  gate = await startGate({ routes: [route] }, undefined, { secret: SECRET });
+});
+afterAll(async () => {
+  await gate.stop();
+  await app.close();
+});
+
+async function deliver(body: Buffer, event: string, id: string): Promise<{ status: number; code: unknown }> {
+  const headers = {
+    'Content-Type': 'application/json',
+    'X-GitHub-Event': event,
+    'X-GitHub-Delivery': id,
+    'X-Hub-Signature-256': await sign(SECRET, body.toString()),
+  };
+  const { status, code } = await send(gate.port, { path: '/hooks/billing', headers, body });
+  return { status, code };
+}
+
+test('all 329 payloads reach the app byte for byte, each one once, and none that is changed', async () => {
+  const examples = readGithubExamples();
+  expect(examples).toHaveLength(329);
+  for (const [index, { event, body }] of examples.entries()) {
+    app.received.length = 0;
+    const isRepeat = examples.slice(0, index).some((earlier) => earlier.body.equals(body));
+    expect({ event, status: (await deliver(body, event, `d${index}`)).status }).toEqual({ event, status: 200 });
+    if (isRepeat) {
+      // The collection has some payloads twice: the same signed bytes are the same event, under whatever id.
+      expect(app.received).toHaveLength(0);
+      continue;
+    }
+    expect(app.received[0]?.headers['x-github-event']).toBe(event);
+    expect(app.received[0]?.body.equals(body)).toBe(true);
+    expect(await deliver(body, event, `e${index}`)).toMatchObject({ status: 200, code: 'duplicate' });
+    expect(app.received).toHaveLength(1);
+  }
+});
+
+test('a payload that is spaced otherwise than it was signed is refused', async () => {
+  const [{ body, event } = { body: Buffer.alloc(0), event: '' }] = readGithubExamples();
+  const headers = {
+    'Content-Type': 'application/json',
+    'X-GitHub-Event': event,
+    'X-GitHub-Delivery': 'changed',
+    'X-Hub-Signature-256': await sign(SECRET, body.toString()),
+  };
+  const pretty = JSON.stringify(JSON.parse(body.toString()), undefined, 2);
+  expect(await send(gate.port, { path: '/hooks/billing', headers, body: pretty })).toMatchObject({ code: 'signature_mismatch' });
+});

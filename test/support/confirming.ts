@@ -1,0 +1,50 @@
+/** What confirms that a preset is right: known answers of its sender or its sender's library, or the reason why none is needed. */
+import { isDeepStrictEqual } from 'node:util';
+import { findPreset } from '../../src/schemes/catalogue.ts';
+import type { SchemeDescription } from '../../src/schemes/description.ts';
+import { readVectors } from './oracles/vectors.ts';
+
+/** Where a signer written from a document stands alone, this is what proves the document. */
+const PROVED: Readonly<Record<string, string>> = {
+  'aws-sns': "npm sns-validator, AWS's own (test/oracles)",
+  discord: 'npm discord-interactions, PyNaCl',
+  elevenlabs: 'elevenlabs for Python',
+  gitlab: 'nothing is computed: the header is compared with the token',
+  linear: 'npm @linear/sdk',
+  'microsoft-graph': 'nothing is computed: each clientState is compared with the key',
+  meta: 'the same bytes as GitHub, by its document',
+  polar: 'polar-sdk for Python',
+  shopify: 'npm @shopify/shopify-api',
+  'shopify-events': 'npm @shopify/shopify-api',
+  twitch: "Twitch's own twitch-cli (source), npm tesjs",
+  webflow: 'npm webflow-api',
+  whatsapp: 'the same bytes as Meta, by its document',
+  woocommerce: "WooCommerce's own sender (source)",
+  x: "X's published answer to a CRC, the same HMAC",
+  zoom: "npm @zoom/rivet, Zoom's own",
+};
+
+/** Titles of all that confirms it, the sender's own values first; empty where nothing does. */
+export function toConfirming(description: SchemeDescription): string[] {
+  const right = readVectors().filter(({ verdict }) => verdict === 'ok');
+  const named = right.filter(({ preset }) => preset === description.name);
+  const own = named.length > 0 ? named : right.filter(({ preset }) => isAlike(description, findPreset(preset)));
+  const published = own.filter(({ origin }) => origin === 'published').map(({ source }) => `published: ${source.split(', ')[0]}`);
+  const signed = own.filter(({ origin }) => origin === 'sdk').map(({ source }) => source.split('; ')[0] ?? '');
+  const proof = PROVED[description.name];
+  return [...new Set([...published, ...signed, ...(proof === undefined ? [] : [proof])])];
+}
+
+/** Two names of the same signature confirm each other. */
+function isAlike(one: SchemeDescription, other: SchemeDescription | undefined): boolean {
+  if (other === undefined) return false;
+  const pick = ({ signature, signed, separator, timestamp, secret, publicKey }: SchemeDescription): object => ({
+    signature,
+    signed,
+    separator,
+    timestamp,
+    secret,
+    publicKey,
+  });
+  return isDeepStrictEqual(pick(one), pick(other));
+}
