@@ -1,11 +1,14 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
 import { renderPresetsPage } from '../scripts/presets-page.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
+import { renderTestingPage } from '../scripts/testing-page.ts';
 import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
+import { testConfigs } from '../src/cli/test.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
@@ -74,6 +77,24 @@ describe('the docs', () => {
   test('show the config as the schema has it', () => {
     expect(read('docs/config.md')).toBe(renderConfigPage());
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
+  });
+
+  test('show fixtures as their schema has them, and an example that the gate of the README passes', async () => {
+    const page = read('docs/testing.md');
+    expect(page).toBe(renderTestingPage());
+    expect(page).not.toMatch(/\|\s+\|$/m);
+    const [, fixtures = ''] = /```yaml\n(.*?)```/s.exec(page) ?? [];
+    const [, config = ''] = /```yaml\n(.*?)```/s.exec(read('README.md')) ?? [];
+    const folder = mkdtempSync(join(tmpdir(), 'sidegate-docs-'));
+    writeFileSync(join(folder, 'gate.yaml'), config);
+    writeFileSync(join(folder, 'fixtures.yaml'), fixtures);
+    let text = '';
+    const stdout = (more: string): void => {
+      text += more;
+    };
+    const io = { stdin: process.stdin, env: {}, stderr: () => undefined, stdout };
+    expect(await testConfigs([join(folder, 'fixtures.yaml')], { format: 'text' }, io), text).toBe(0);
+    rmSync(folder, { recursive: true });
   });
 
   test('show the presets as the catalogue has them', () => {

@@ -30,7 +30,11 @@ export type Readiness = Ready | { readonly loaded: undefined; readonly problems:
 /** Loads the config and reads what it refers to. */
 export async function prepare(file: string, clock: Clock): Promise<Readiness> {
   const loaded = await loadConfig(file, clock);
-  if (loaded.config === undefined) return { loaded: undefined, problems: loaded.problems };
+  return loaded.config === undefined ? { loaded: undefined, problems: loaded.problems } : readParts(file, loaded, clock);
+}
+
+/** Reads what a sound config refers to. */
+export async function readParts(file: string, loaded: LoadedConfig, clock: Clock): Promise<Readiness> {
   const problems: Problem[] = [...loaded.problems];
   const place = (severity: Problem['severity'], path: string, message: string, hint: string | undefined): void => {
     problems.push({ severity, file, ...loaded.locate(path), path, message, ...(hint === undefined ? undefined : { hint }) });

@@ -76,7 +76,7 @@ export class Gate {
     });
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
     metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
-    this.#upstreams = new Upstreams(clock, limits.maxInFlight);
+    this.#upstreams = new Upstreams(clock, limits.maxInFlight, surroundings.createUpstream);
     this.#adminAccess = new AdminAccess(ready.adminToken.token);
     this.#admin = buildAdmin(admin, {
       ...told,
@@ -109,6 +109,12 @@ export class Gate {
       this.#close();
       throw thrown;
     }
+  }
+
+  /** Serves without a port: who asks hands it connections of its own (app/rehearsal.ts). */
+  rehearse(): ListenServer {
+    this.#take(this.#ready);
+    return this.#listen;
   }
 
   /** Drains and closes everything; true when every request under way was finished. */

@@ -1,9 +1,10 @@
-/** What a gate runs in, and where it then listens. */
+/** What a gate is given by whoever starts it, and what it tells. */
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../core/clock.ts';
 import type { Logger } from '../observe/logger.ts';
-import type { Detour } from '../remote/https-get.ts';
+import type { Detour, HttpsGet } from '../remote/https-get.ts';
 import type { Resolve } from '../tunnel/dial.ts';
+import type { CreateUpstream } from './upstreams.ts';
 
 /** What a gate runs in. */
 export interface GateSurroundings {
@@ -15,6 +16,10 @@ export interface GateSurroundings {
   readonly resolve?: Resolve;
   /** For tests: where the hosts of remote keys are found. */
   readonly detour?: Detour;
+  /** For rehearsals: stands in for the pools of connections to the apps. */
+  readonly createUpstream?: CreateUpstream;
+  /** For rehearsals: stands in for what others give out by https. */
+  readonly httpsGet?: HttpsGet;
 }
 
 /** Where a running gate listens. */

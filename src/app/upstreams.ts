@@ -8,13 +8,18 @@ import type { Upstream, UpstreamOptions } from '../forward/upstream.ts';
 const IDLE_TIMEOUT_MS = 4_000;
 const MAX_HEAD_BYTES = 64 * 1024;
 
+/** Makes a pool; nothing is connected yet. */
+export type CreateUpstream = (options: UpstreamOptions, clock: Clock) => Upstream;
+
 /** The pools in use. */
 export class Upstreams {
   readonly #clock: Clock;
   readonly #maxConnections: number;
+  readonly #create: CreateUpstream;
   #pools = new Map<string, Upstream>();
 
-  constructor(clock: Clock, maxConnections: number) {
+  constructor(clock: Clock, maxConnections: number, create: CreateUpstream = createUpstream) {
+    this.#create = create;
     this.#clock = clock;
     this.#maxConnections = maxConnections;
   }
@@ -25,7 +30,7 @@ export class Upstreams {
     const pools = routes.map((route) => {
       const options = this.#toOptions(route);
       const key = JSON.stringify(options);
-      const pool = next.get(key) ?? this.#pools.get(key) ?? createUpstream(options, this.#clock);
+      const pool = next.get(key) ?? this.#pools.get(key) ?? this.#create(options, this.#clock);
       next.set(key, pool);
       return pool;
     });

@@ -38,9 +38,10 @@ export interface Works {
 }
 
 /** Builds them; nothing is fetched or listened to yet, but the store connects. */
-export function buildWorks(ready: Ready, { clock, logger, version, detour }: GateSurroundings): Works {
+export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works {
+  const { clock, logger, version, createUpstream } = surroundings;
   const { limits, journal } = ready.loaded.config;
-  const metrics = createMetrics({ version, processMetrics: true });
+  const metrics = createMetrics({ version, processMetrics: createUpstream === undefined });
   const told = { clock, logger, journal: new Journal(journal.size), metrics };
   const store = openStoreAloud(ready, told);
   const settlements = new Settlements(store.seenIds, clock, {
@@ -51,7 +52,7 @@ export function buildWorks(ready: Ready, { clock, logger, version, detour }: Gat
   const realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => metrics.passwordCheck(outcome));
   metrics.watchPendingPasswords(() => realms.pending);
   const signer = new IdentitySigner(clock);
-  const get = createHttpsGet(clock, detour);
+  const get = surroundings.httpsGet ?? createHttpsGet(clock, surroundings.detour);
   const routeParts = {
     clock,
     metrics,

@@ -10,6 +10,7 @@ import { probeEndpoint } from './probe.ts';
 import { printSchema } from './schema.ts';
 import { sendDelivery } from './send.ts';
 import { signDelivery } from './sign.ts';
+import { testConfigs } from './test.ts';
 import { verifyDelivery } from './verify.ts';
 import { readVersion } from './version.ts';
 
@@ -90,10 +91,12 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .option('--algorithm <name>', 'bcrypt or argon2id', 'bcrypt')
     .option('--cost <number>', 'of bcrypt: each step doubles the work', '12')
     .action(async (user, options) => setExit(await hashPassword(user, options, io)));
+  addTest(program, io, setExit);
   program
     .command('schema')
     .description('print the JSON Schema of the config, for editors')
-    .action(() => printSchema(io));
+    .option('--fixtures', 'that of fixture files instead')
+    .action((options) => printSchema(options, io));
   addForget(program, io, setExit);
   return program;
 }
@@ -118,6 +121,17 @@ function addExplain(program: Command, io: Io, setExit: (code: number) => void): 
     .option('--at <seconds>', 'judge the time as of this unix time; left out: that of the HAR file, or now')
     .option('--json', 'as JSON, for tools')
     .action(async (file, options) => setExit(await explainRequest(file, options, io)));
+}
+
+function addTest(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('test')
+    .description('play requests through a config and hold the verdicts against what is expected; exit 1 if one differs')
+    .argument('<fixtures...>', 'fixture files (docs/testing.md)')
+    .option('--run <pattern>', 'only the tests whose name matches this regular expression')
+    .option('--format <format>', 'text, json or junit', 'text')
+    .option('--output <file>', 'write the report there, and the text to standard output')
+    .action(async (files, options) => setExit(await testConfigs(files, options, io)));
 }
 
 function addProbe(program: Command, io: Io, setExit: (code: number) => void): void {

@@ -1,8 +1,9 @@
-/** `sidegate schema`: the config's JSON Schema. */
+/** `sidegate schema`: the JSON Schema of the config, or of fixture files. */
+import { toFixturesJsonSchema } from '../config/fixtures.ts';
 import { toJsonSchema } from '../config/json-schema.ts';
 import type { Io } from './io.ts';
 
 /** Prints it. */
-export function printSchema(io: Io): void {
-  io.stdout(`${JSON.stringify(toJsonSchema(), undefined, 2)}\n`);
+export function printSchema({ fixtures }: { readonly fixtures?: boolean }, io: Io): void {
+  io.stdout(`${JSON.stringify(fixtures === true ? toFixturesJsonSchema() : toJsonSchema(), undefined, 2)}\n`);
 }

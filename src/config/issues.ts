@@ -43,6 +43,8 @@ function describe(issue: Issue, path: readonly PropertyKey[], schema: JsonSchema
       return issue.keys.map((name) => describeUnknownKey(name, path, schema));
     case 'invalid_value':
       return [describeValue(issue.values.map(String), issue.input, path)];
+    case 'invalid_key':
+      return [{ path, message: issue.issues[0]?.message ?? issue.message, isAboutKey: true }];
     case 'invalid_type':
       return [{ path, message: describeType(issue) }];
     default:

@@ -2,6 +2,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { UserSourceConfig } from './config.ts';
+import { findStandIn, listStandIns } from './stand-ins.ts';
 
 /** What a source holds. */
 export type UserText =
@@ -19,9 +20,11 @@ const LARGEST = 16 * 1024 * 1024;
 /** Reads one source. */
 export async function readUserSource(source: UserSourceConfig): Promise<UserTextRead> {
   try {
-    if ('file' in source) return { kind: 'htpasswd', where: source.file, text: await readText(source.file) };
-    if ('secretDir' in source) return await readSecretDir(source.secretDir);
-    return await readMapDir(source.mapDir);
+    const read = (file: string): Promise<string> => readText(file, findStandIn(source, file));
+    if ('file' in source) return { kind: 'htpasswd', where: source.file, text: await read(source.file) };
+    if ('secretDir' in source) return await readSecretDir(source.secretDir, read);
+    const names = listStandIns(source, source.mapDir) ?? (await readdir(source.mapDir));
+    return await readMapDir(source.mapDir, names, read);
   } catch (thrown) {
     const { code, path, message } = thrown as NodeJS.ErrnoException;
     const problem = code === undefined ? message : `${path ?? 'a file'} cannot be read (${code})`;
@@ -36,7 +39,8 @@ export function toUserFiles(source: UserSourceConfig): string[] {
   return [join(source.mapDir, '/')];
 }
 
-async function readText(file: string): Promise<string> {
+async function readText(file: string, standIn: string | undefined): Promise<string> {
+  if (standIn !== undefined) return standIn;
   const bytes = await readFile(file);
   if (bytes.length > LARGEST) throw new Error(`${file} has ${bytes.length} bytes; at most ${LARGEST} are read`);
   try {
@@ -46,17 +50,19 @@ async function readText(file: string): Promise<string> {
   }
 }
 
-async function readSecretDir(folder: string): Promise<UserTextRead> {
-  const [user, password] = await Promise.all([readText(join(folder, 'username')), readText(join(folder, 'password'))]);
+type Read = (file: string) => Promise<string>;
+
+async function readSecretDir(folder: string, read: Read): Promise<UserTextRead> {
+  const [user, password] = await Promise.all([read(join(folder, 'username')), read(join(folder, 'password'))]);
   // As with other secrets, a line end is the editor's, not part of it.
   return { kind: 'pair', where: folder, user: user.replace(/[\r\n]+$/, ''), password: password.replace(/[\r\n]+$/, '') };
 }
 
-async function readMapDir(folder: string): Promise<UserTextRead> {
+async function readMapDir(folder: string, names: readonly string[], read: Read): Promise<UserTextRead> {
   const hashes = new Map<string, string>();
-  for (const name of (await readdir(folder)).sort()) {
+  for (const name of [...names].sort()) {
     // The kubelet's own links begin with two dots.
-    if (!name.startsWith('..')) hashes.set(name, (await readText(join(folder, name))).trim());
+    if (!name.startsWith('..')) hashes.set(name, (await read(join(folder, name))).trim());
   }
   return { kind: 'map', where: folder, hashes };
 }

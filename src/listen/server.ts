@@ -107,6 +107,11 @@ export class ListenServer {
     return startListening(this.#server, this.#parts.listen.address);
   }
 
+  /** Takes a connection that came by no port, as if one had accepted it. */
+  receive(connection: Duplex): void {
+    this.#server.emit('connection', connection);
+  }
+
   /** Moves on in shutting down; `refusing` also stops to accept connections. */
   enter(phase: ListenPhase): void {
     this.#phase = phase;

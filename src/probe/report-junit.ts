@@ -1,18 +1,7 @@
 /** The report as JUnit XML, which CI servers show. */
 import { toInstant } from '../core/clock.ts';
+import { escapeXml, toXmlAttributes } from '../core/xml.ts';
 import { type CheckResult, countVerdicts, type Report } from './report.ts';
-
-/** What XML 1.0 §2.2 has no place for, not even escaped. */
-const NO_CHARACTER = /[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
-const ESCAPES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  '\n': '&#10;',
-  '\r': '&#13;',
-  '\t': '&#9;',
-};
 
 /** One suite, one case a check; what could not be judged counts as skipped. */
 export function toJunit(report: Report): string {
@@ -21,31 +10,20 @@ export function toJunit(report: Report): string {
   const time = toSeconds(report.durationMs);
   const suite = { name: `sidegate probe ${report.target}`, ...counts, time, timestamp: toInstant(report.startedAt) };
   const cases = report.checks.map(toCase).join('');
-  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites${toAttributes({ ...counts, time })}>\n  <testsuite${toAttributes(suite)}>\n${cases}  </testsuite>\n</testsuites>\n`;
+  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites${toXmlAttributes({ ...counts, time })}>\n  <testsuite${toXmlAttributes(suite)}>\n${cases}  </testsuite>\n</testsuites>\n`;
 }
 
 function toCase(check: CheckResult): string {
-  const head = toAttributes({ classname: `probe.${check.group}`, name: check.id, time: toSeconds(check.durationMs) });
+  const head = toXmlAttributes({ classname: `probe.${check.group}`, name: check.id, time: toSeconds(check.durationMs) });
   return `    <testcase${head}>${toOutcome(check)}</testcase>\n`;
 }
 
 function toOutcome({ verdict, severity, sent, expected, came, cost, advice }: CheckResult): string {
   if (verdict === 'holds') return `<system-out>${escapeXml(came)}</system-out>`;
   const note = advice === undefined ? '' : `\n${advice}`;
-  if (verdict !== 'fails') return `<skipped${toAttributes({ message: `${came}${note}` })}/>`;
+  if (verdict !== 'fails') return `<skipped${toXmlAttributes({ message: `${came}${note}` })}/>`;
   const text = `sent: ${sent}\nexpected: ${expected}\ncame: ${came}\ncosts: ${cost}${note}`;
-  return `<failure${toAttributes({ message: `expected ${expected}, came ${came}`, type: severity })}>${escapeXml(text)}</failure>`;
-}
-
-function toAttributes(values: Readonly<Record<string, string | number>>): string {
-  return Object.entries(values)
-    .map(([name, value]) => ` ${name}="${escapeXml(String(value))}"`)
-    .join('');
-}
-
-/** Line ends too: in attributes a parser would make spaces of them (XML 1.0 §3.3.3). */
-function escapeXml(text: string): string {
-  return text.replace(NO_CHARACTER, '\ufffd').replace(/[&<>"\n\r\t]/g, (sign) => ESCAPES[sign] ?? sign);
+  return `<failure${toXmlAttributes({ message: `expected ${expected}, came ${came}`, type: severity })}>${escapeXml(text)}</failure>`;
 }
 
 function toSeconds(durationMs: number): string {

@@ -1,0 +1,75 @@
+/** Makes rows of a table out of a JSON Schema: one for each key that may be written. */
+import type { JsonSchema } from '../src/config/json-schema.ts';
+
+/** One key. */
+export interface Row {
+  readonly key: string;
+  readonly value: string;
+  readonly fallback: string;
+  readonly text: string;
+}
+
+/** The rows as a table's text, without its head. */
+export function toTable(rows: readonly Row[]): string {
+  return rows.map(({ key, value, fallback, text }) => `| \`${key}\` | ${value} | ${fallback} | ${text} |\n`).join('');
+}
+
+/** The rows of a schema; `path` stands before each key. */
+export function toRows(schema: JsonSchema, path: string): Row[] {
+  const variants = toVariants(schema);
+  // What may be one or a list of them is shown as the list.
+  const lists = variants.flatMap(({ items }) => (items === undefined ? [] : [items]));
+  if (lists.length > 0) return lists.flatMap((items) => toRows(items, `${path}[]`));
+  const rows = variants.flatMap((variant) =>
+    Object.entries(variant.properties ?? {}).flatMap(([name, property]) => {
+      const key = path === '' ? name : `${path}.${name}`;
+      const inner = toRows(property, key);
+      const isBareSection = inner.length > 0 && property['description'] === undefined;
+      const isOneOfSeveral = variants.some(({ properties }) => properties !== undefined && !(name in properties));
+      return isBareSection ? inner : [toRow(key, property, isOneOfSeveral ? {} : variant), ...inner];
+    }),
+  );
+  // Variants may share some of their keys.
+  return rows.filter(({ key }, index) => rows.findIndex((row) => row.key === key) === index);
+}
+
+function toVariants(schema: JsonSchema): readonly JsonSchema[] {
+  return schema.anyOf === undefined ? [schema] : schema.anyOf.flatMap(toVariants);
+}
+
+function toRow(key: string, schema: JsonSchema, parent: JsonSchema): Row {
+  const required = parent['required'];
+  const isRequired = Array.isArray(required) && required.includes(key.split('.').at(-1));
+  const fallback = schema['default'];
+  return {
+    key,
+    value: toValueText(schema),
+    fallback: isRequired
+      ? 'required'
+      : fallback === undefined || isPlainObject(fallback)
+        ? '–'
+        : `\`${typeof fallback === 'string' ? fallback : JSON.stringify(fallback)}\``,
+    text: String(schema['description'] ?? ''),
+  };
+}
+
+function isPlainObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function toValueText(schema: JsonSchema): string {
+  const examples = schema['examples'];
+  if (Array.isArray(examples)) return `\`${examples[0]}\``;
+  if (Array.isArray(schema['enum'])) return schema['enum'].map((value) => `\`${value}\``).join(', ');
+  if (schema['const'] !== undefined) return `\`${schema['const']}\``;
+  if (schema.anyOf !== undefined) return [...new Set(schema.anyOf.map(toValueText))].join(' or ');
+  if (schema['type'] === 'array') return `list of ${schema.items === undefined ? 'values' : toValueText(schema.items)}`;
+  const words: Readonly<Record<string, string>> = {
+    object: 'mapping',
+    string: 'text',
+    integer: 'whole number',
+    number: 'number',
+    boolean: '`true` or `false`',
+  };
+  return words[String(schema['type'])] ?? 'value';
+}

@@ -1,0 +1,117 @@
+/** `sidegate test`: plays fixture files through the configs that they name, and says whether the verdicts are as expected. */
+import { writeFile } from 'node:fs/promises';
+import { relative } from 'node:path';
+import { prepareRehearsal } from '../app/rehearsal.ts';
+import { findNearest } from '../config/did-you-mean.ts';
+import { type Fixtures, loadFixtures } from '../config/fixtures.ts';
+import type { Problem } from '../config/problem.ts';
+import { findUnused } from '../config/stand-ins.ts';
+import { playTests } from './fixtures/play.ts';
+import { countResults, type FileReport, FORMATS, type Report } from './fixtures/report.ts';
+import { usageError } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+
+/** Options of the command. */
+export interface TestOptions {
+  readonly run?: string;
+  readonly format: string;
+  readonly output?: string;
+}
+
+/** The routes of the configs that were tested: each config's, and those that a request has reached. */
+type Coverage = Map<string, { readonly routes: readonly string[]; readonly reached: Set<string> }>;
+
+/** Exit 0 where all is as expected, 1 where something is not, 2 where something could not be played. */
+export async function testConfigs(files: readonly string[], options: TestOptions, io: Io): Promise<number> {
+  const write = FORMATS[options.format];
+  if (write === undefined) throw usageError(`--format ${options.format} is not one of ${Object.keys(FORMATS).join(', ')}`);
+  const pattern = options.run === undefined ? undefined : toPattern(options.run);
+  const coverage: Coverage = new Map();
+  const reports: FileReport[] = [];
+  for (const file of files) reports.push(await testFile(file, pattern, coverage));
+  const report: Report = { files: reports, untested: pattern === undefined ? toUntested(coverage) : undefined };
+  const { passed, failed, unusable } = countResults(report);
+  const isUnread = reports.some(({ problems }) => problems.length > 0);
+  if (passed + failed + unusable === 0 && !isUnread) throw usageError(`--run ${options.run} matches no test`);
+  await tell(report, write, options.output, io);
+  if (isUnread || unusable > 0) return EXIT.usage;
+  return failed === 0 ? EXIT.ok : EXIT.failed;
+}
+
+function toPattern(text: string): RegExp {
+  try {
+    return new RegExp(text, 'u');
+  } catch {
+    throw usageError(`--run ${text} is no regular expression`);
+  }
+}
+
+async function testFile(file: string, pattern: RegExp | undefined, coverage: Coverage): Promise<FileReport> {
+  const fixtures = await loadFixtures(file);
+  if (fixtures.tests === undefined) return { file, config: undefined, problems: fixtures.problems, results: [] };
+  const config = relative('.', fixtures.config);
+  const ready = await prepareRehearsal(config, fixtures.now, fixtures.standIns);
+  if (ready.loaded === undefined) return { file, config, problems: toConfigProblems(ready.problems, fixtures), results: [] };
+  const problems = findUnusedSecrets(ready.loaded.config, fixtures);
+  if (problems.length > 0) return { file, config, problems, results: [] };
+  const tests = fixtures.tests.filter(({ name }) => pattern?.test(name) !== false);
+  const { results, routes } = await playTests(fixtures, tests, ready);
+  const known = coverage.get(config) ?? { routes: ready.loaded.config.routes.map(({ name }) => name), reached: new Set() };
+  for (const route of routes) known.reached.add(route);
+  coverage.set(config, known);
+  return { file, config, problems: [], results };
+}
+
+const SECRET_PATH = /\.(?:secret|verifyToken|users)\b/;
+const MISSING = /is not set$|is not there$|(?:cannot|may not) be read/;
+
+/** A secret that is not there can be given by the fixture file, too. */
+function toConfigProblems(problems: readonly Problem[], { file }: Fixtures): Problem[] {
+  return problems
+    .filter(({ severity }) => severity === 'error')
+    .map((problem) =>
+      SECRET_PATH.test(problem.path) && MISSING.test(problem.message)
+        ? { ...problem, hint: `give it in ${file}, under secrets` }
+        : problem,
+    );
+}
+
+/** A name that nothing refers to is a mistake, and the real secret would be used instead. */
+function findUnusedSecrets(config: object, { standIns, toProblem }: Fixtures): Problem[] {
+  const { env, files } = findUnused(config, standIns);
+  const known = listReferences(config);
+  const complain = (section: 'env' | 'files', name: string): Problem => {
+    const nearest = findNearest(name, known);
+    const hint = nearest === undefined ? undefined : `did you mean ${nearest}?`;
+    return toProblem(
+      ['secrets', section, name],
+      `the config refers to no ${section === 'env' ? 'variable' : 'file'} ${name}`,
+      hint,
+    );
+  };
+  return [...env.map((name) => complain('env', name)), ...files.map((name) => complain('files', name))];
+}
+
+function listReferences(value: unknown): string[] {
+  if (typeof value !== 'object' || value === null) return [];
+  const own = ['env', 'file'].map((key) => (value as Readonly<Record<string, unknown>>)[key]);
+  return [...own.filter((name) => typeof name === 'string'), ...Object.values(value).flatMap(listReferences)];
+}
+
+function toUntested(coverage: Coverage): Report['untested'] {
+  return [...coverage].map(([config, { routes, reached }]) => ({
+    config,
+    routes: routes.filter((route) => !reached.has(route)),
+  }));
+}
+
+/** A file takes the report for programs; people still see theirs. */
+async function tell(report: Report, write: (report: Report) => string, output: string | undefined, io: Io): Promise<void> {
+  if (output === undefined) return io.stdout(write(report));
+  try {
+    await writeFile(output, write(report));
+  } catch (thrown) {
+    throw usageError(`--output ${output} cannot be written (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+  }
+  io.stdout(FORMATS['text']?.(report) ?? '');
+}
