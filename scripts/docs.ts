@@ -5,12 +5,14 @@ import { toJsonSchema } from '../src/config/json-schema.ts';
 import { renderPresetsPage } from './presets-page.ts';
 import { renderProbePage } from './probe-page.ts';
 import { toRows, toTable } from './schema-rows.ts';
+import { renderSendersPage } from './senders-page.ts';
 import { renderTestingPage } from './testing-page.ts';
 
 /** Writers by page. */
 const PAGES: Readonly<Record<string, () => string>> = {
   'docs/config.md': renderConfigPage,
   'docs/presets.md': renderPresetsPage,
+  'docs/senders.md': renderSendersPage,
   'docs/probe.md': renderProbePage,
   'docs/testing.md': renderTestingPage,
 };

@@ -6,6 +6,7 @@ import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
 import { renderPresetsPage } from '../scripts/presets-page.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
+import { renderSendersPage } from '../scripts/senders-page.ts';
 import { renderTestingPage } from '../scripts/testing-page.ts';
 import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
 import { testConfigs } from '../src/cli/test.ts';
@@ -17,6 +18,7 @@ import { HANDSHAKE_NAMES } from '../src/handshakes/catalogue.ts';
 import { ADMIN_DENIALS, DEDUP_OUTCOMES, FORGOTTEN_STATES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
 import { PRESETS } from '../src/schemes/catalogue.ts';
+import { SENDERS } from '../src/schemes/senders.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
@@ -95,6 +97,12 @@ describe('the docs', () => {
     const io = { stdin: process.stdin, env: {}, stderr: () => undefined, stdout };
     expect(await testConfigs([join(folder, 'fixtures.yaml')], { format: 'text' }, io), text).toBe(0);
     rmSync(folder, { recursive: true });
+  });
+
+  test('show what senders make of an answer as the gate goes by it, and no sender that has no preset', () => {
+    expect(read('docs/senders.md')).toBe(renderSendersPage());
+    const presets = PRESETS.map(({ name }) => name);
+    expect(Object.keys(SENDERS).filter((name) => !presets.includes(name))).toEqual([]);
   });
 
   test('show the presets as the catalogue has them', () => {
