@@ -7,7 +7,7 @@ const HEAD = `# Presets
 
 \`scheme: NAME\` in a route's \`webhook\` section. Each preset is data (\`src/schemes/presets\`), written in the fields that \`scheme: custom\` takes
 as well, and none is shipped that its sender's own values or library do not confirm. An unknown name is an error. This page is written from that data
-(\`npm run docs\`); statuses are in [refusals.md](refusals.md), handshakes in [handshakes.md](handshakes.md), all keys in [config.md](config.md).
+(\`npm run docs\`); statuses are in [refusals.md](refusals.md) and, by sender, in [senders.md](senders.md), handshakes in [handshakes.md](handshakes.md), all keys in [config.md](config.md).
 
 ## What is signed
 
@@ -42,7 +42,8 @@ const TAIL = `
 - **Square, HubSpot, Twilio** sign the URL. \`publicUrl\` is what they call the gate by; a proxy before it must not rewrite path or query.
 - **Twilio** puts nothing between the URL and the parameters of a form, nor between their names and values: whoever holds one genuine delivery can pass the first parameters off as
   the end of its query. What was signed stays the same, so it counts as a repeat. JSON with \`bodySHA256\` leaves no such room.
-- **WooCommerce** sends an unsigned form when a webhook is saved, which is refused (415); deliveries are signed. Its delivery id changes with each attempt.
+- **WooCommerce** sends an unsigned form when a webhook is saved, which is refused (415), so that it cannot be saved as active while the gate stands before the app: save it with the route on
+  \`mode: observe\`. Deliveries are signed. Its delivery id changes with each attempt.
 - **X** answers its own check by signing any token with the same key, so that only a JSON object is taken as an event.
 
 ## Without a preset

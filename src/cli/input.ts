@@ -9,7 +9,7 @@ import { SidegateError } from '../core/errors.ts';
 import type { Secret } from '../core/secret.ts';
 import { findPreset, PRESETS } from '../schemes/catalogue.ts';
 import { compileScheme } from '../schemes/compile.ts';
-import type { SecretEncoding } from '../schemes/description.ts';
+import type { SecretEncoding, Tolerance } from '../schemes/description.ts';
 import type { Scheme } from '../schemes/scheme.ts';
 import type { Io } from './io.ts';
 
@@ -33,7 +33,7 @@ export async function readBody(file: string | undefined, io: Io): Promise<Buffer
     try {
       return await readFile(file);
     } catch (thrown) {
-      throw usageError(`the body's file ${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+      throw usageError(`the file ${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
     }
   }
   if (io.stdin.isTTY === true) throw usageError('which body? name a file, or pipe it in');
@@ -73,8 +73,21 @@ export function toEncoding(text: string | undefined): SecretEncoding | undefined
 /** In milliseconds. */
 export function toDuration(text: string, option: string): Milliseconds {
   const parsed = z.object({ value: duration() }).safeParse({ value: text });
-  if (!parsed.success) throw usageError(`${option} ${text} is no duration such as 5m`);
+  if (!parsed.success || parsed.data.value === 0) throw usageError(`${option} ${text} is no duration such as 5m`);
   return parsed.data.value;
+}
+
+/** How far a timestamp may lie off: the same to either side where it is given, else what the scheme has. */
+export function toTolerance(text: string | undefined, { description }: Scheme): Tolerance {
+  if (text === undefined) return description.tolerance;
+  const either = toDuration(text, '--tolerance');
+  return { past: either, future: either };
+}
+
+/** Only what carries a signature can be signed or checked by a secret. */
+export function requireSignature({ name, description }: Scheme): void {
+  if (description.isSignedInContent === true) throw usageError(`${name} signs by a key that only its sender has`);
+  if (description.signature === undefined) throw usageError(`${name} has no signature`);
 }
 
 /** Whole unix seconds. */

@@ -1,8 +1,6 @@
 /** `sidegate probe`: tries an endpoint with genuine and forged deliveries, and reports what each failure costs. */
 import { spawn } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
-import { z } from 'zod';
-import { duration } from '../config/scalars.ts';
 import { systemClock } from '../core/clock.ts';
 import { type SigningKey, toAnatomy } from '../probe/anatomy.ts';
 import { CHECKS, MOST_PARALLEL, runBattery } from '../probe/battery.ts';
@@ -14,10 +12,9 @@ import { toSummary, toText } from '../probe/report-human.ts';
 import { toJunit } from '../probe/report-junit.ts';
 import { createSample } from '../probe/sample.ts';
 import { findTarget, type Target } from '../probe/target.ts';
-import type { Tolerance } from '../schemes/description.ts';
 import type { Scheme } from '../schemes/scheme.ts';
 import { systemResolve } from '../tunnel/dial.ts';
-import { readSecretOption, type SecretOptions, toEncoding, toScheme, usageError } from './input.ts';
+import { readSecretOption, type SecretOptions, toDuration, toEncoding, toScheme, toTolerance, usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */
@@ -126,18 +123,6 @@ function toFields({ header = [], headerEnv = [] }: ProbeOptions, scheme: Scheme,
     if (FRAMING.includes(name.toLowerCase())) throw usageError(`--header ${name}: the probe frames its requests itself`);
     return [name, value] as const;
   });
-}
-
-function toDuration(text: string, option: string): number {
-  const parsed = z.object({ value: duration() }).safeParse({ value: text });
-  if (!parsed.success || parsed.data.value === 0) throw usageError(`${option} ${text} is no duration such as 20s`);
-  return parsed.data.value;
-}
-
-function toTolerance(text: string | undefined, { description }: Scheme): Tolerance {
-  if (text === undefined) return description.tolerance;
-  const tolerance = toDuration(text, '--tolerance');
-  return { past: tolerance, future: tolerance };
 }
 
 function toParallel(text: string): number {

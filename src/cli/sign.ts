@@ -1,7 +1,16 @@
 /** `sidegate sign`: the headers of a signed delivery, plain, as JSON, or as a curl line. */
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../core/clock.ts';
-import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds, usageError } from './input.ts';
+import {
+  readBody,
+  readSecretOption,
+  requireSignature,
+  type SecretOptions,
+  toEncoding,
+  toScheme,
+  toSeconds,
+  usageError,
+} from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options that describe a delivery. */
@@ -30,6 +39,7 @@ const FORMATS = ['headers', 'curl', 'json'];
 /** Reads the body and the secret, and signs. */
 export async function readSignedDelivery(file: string | undefined, options: DeliveryOptions, io: Io): Promise<SignedDelivery> {
   const scheme = toScheme(options.scheme);
+  requireSignature(scheme);
   const encoding = toEncoding(options.encoding);
   const id = options.id ?? `msg_${randomBytes(12).toString('base64url')}`;
   if (!/^[\x21-\x7e]{1,256}$/.test(id)) throw usageError('--id is 1 to 256 visible ASCII characters');

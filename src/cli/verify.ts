@@ -10,11 +10,12 @@ import { splitUrl } from './captured/captured.ts';
 import {
   readBody,
   readSecretOption,
+  requireSignature,
   type SecretOptions,
-  toDuration,
   toEncoding,
   toScheme,
   toSeconds,
+  toTolerance,
   usageError,
 } from './input.ts';
 import { EXIT, type Io } from './io.ts';
@@ -26,7 +27,7 @@ export interface VerifyOptions extends SecretOptions {
   readonly method: string;
   readonly url?: string;
   readonly header: readonly string[];
-  readonly tolerance: string;
+  readonly tolerance?: string;
   readonly at?: string;
 }
 
@@ -34,7 +35,8 @@ export interface VerifyOptions extends SecretOptions {
 export async function verifyDelivery(file: string | undefined, options: VerifyOptions, io: Io): Promise<number> {
   const scheme = toScheme(options.scheme);
   const encoding = toEncoding(options.encoding);
-  const tolerance = toDuration(options.tolerance, '--tolerance');
+  const tolerance = toTolerance(options.tolerance, scheme);
+  requireSignature(scheme);
   const receivedAt = options.at === undefined ? systemClock.now() : toSeconds(options.at, '--at') * 1000;
   const headers = new HeaderFields(options.header.flatMap(toField));
   if (scheme.signsUrl && options.url === undefined) throw usageError(`${scheme.name} signs the URL: give --url`);
@@ -45,7 +47,7 @@ export async function verifyDelivery(file: string | undefined, options: VerifyOp
     request: { method: options.method, target, headers, body, receivedAt },
     scheme,
     allowDotInId: false,
-    tolerance: { past: tolerance, future: tolerance },
+    tolerance,
     publicUrl: origin,
     keys: [toGivenKey(scheme, secret, encoding, io)],
     others: [],

@@ -128,10 +128,16 @@ function checkOrder(order: OrderConfig, route: RouteConfig, path: Path): Rating[
   return found;
 }
 
+function toKeyHint({ from }: WebhookConfig['description']): string {
+  const example = 'keys: [{ name: current, secret: { env: NAME } }]';
+  return from === undefined ? example : `${example}; for ${from.title} it is ${from.key}`;
+}
+
 function checkKeys({ keys, jwks, description }: WebhookConfig, path: Path, now: EpochMilliseconds): Rating[] {
   const found: Rating[] = [];
   const hasSignature = description.signature !== undefined;
-  if (hasSignature && keys.length + jwks.length === 0) found.push(error(path, 'a webhook route needs a key'));
+  if (hasSignature && keys.length + jwks.length === 0)
+    found.push(error(path, 'a webhook route needs a key', toKeyHint(description)));
   if (!hasSignature && keys.length > 0)
     found.push(error(path, `${description.name} has no signature that a key could check`, 'leave keys out'));
   const seen = new Set(jwks.map(({ name }) => name));

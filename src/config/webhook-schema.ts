@@ -130,7 +130,11 @@ export const webhook = written.transform((values, context) => {
   const { custom, id, tolerance, contentTypes, ...rest } = values;
   const base = findPreset(rest.scheme) ?? custom;
   if (base === undefined) {
-    context.addIssue({ code: 'custom', path: ['scheme'], message: 'a custom scheme is described under custom:' });
+    context.addIssue({
+      code: 'custom',
+      path: ['scheme'],
+      message: 'a custom scheme is described under custom:, for example { signature: { header: X-Signature }, signed: [body] }',
+    });
     return z.NEVER;
   }
   if (rest.scheme !== 'custom' && custom !== undefined)

@@ -6,7 +6,7 @@ export interface SenderProfile {
   /** What counts as delivered; left out: any 2xx. */
   readonly acknowledgedBy?: readonly number[];
   /** What is sent again (429 counts as a server's error); left out: whatever is not delivered. */
-  readonly retries?: 'server-errors' | 'nothing';
+  readonly retries?: 'failures' | 'server-errors' | 'nothing';
   /** Never sent again, whatever `retries` says. */
   readonly givesUpOn?: readonly number[];
   /** Taken as the wish to hear nothing any more. */
@@ -38,7 +38,7 @@ export function toMeaning(code: RefusalCode): Meaning {
 /** Whether the sender comes again after such an answer. */
 export function isSentAgain({ retries, givesUpOn = [], disabledBy = [] }: SenderProfile, status: number): boolean {
   if (retries === 'nothing' || givesUpOn.includes(status) || disabledBy.includes(status)) return false;
-  return retries === undefined || status >= SERVER_ERROR || status === TOO_MANY;
+  return retries !== 'server-errors' || status >= SERVER_ERROR || status === TOO_MANY;
 }
 
 /** Where the catalogue's status would tell this sender something else than the refusal means: the status that tells it. */
@@ -61,21 +61,26 @@ function toNeeded(profile: SenderProfile, meaning: Meaning, status: number): num
 
 /** What their documents say of the senders that have a preset. */
 export const SENDERS: Readonly<Record<string, SenderProfile>> = {
-  'standard-webhooks': { disabledBy: [410], waitsSeconds: 15, schedule: '10 attempts in 75 hours' },
-  svix: { disabledBy: [410], waitsSeconds: 15, schedule: '8 attempts in 27 hours; disabled after five days of failures' },
+  'standard-webhooks': { retries: 'failures', disabledBy: [410], waitsSeconds: 15, schedule: '10 attempts in 75 hours' },
+  svix: {
+    retries: 'failures',
+    disabledBy: [410],
+    waitsSeconds: 15,
+    schedule: '8 attempts in 27 hours; disabled after five days of failures',
+  },
   github: { retries: 'nothing', waitsSeconds: 10, schedule: 'never by itself; by hand or by its API' },
-  stripe: { schedule: 'for three days, less and less often' },
-  slack: { waitsSeconds: 3, schedule: 'at once, after 1 and after 5 minutes' },
+  stripe: { retries: 'failures', schedule: 'for three days, less and less often' },
+  slack: { retries: 'failures', waitsSeconds: 3, schedule: 'at once, after 1 and after 5 minutes' },
   shopify: { waitsSeconds: 5, schedule: '8 times in 4 hours; then the subscription is deleted' },
   'shopify-events': { waitsSeconds: 5, schedule: '8 times in 4 hours; then the subscription is deleted' },
-  twilio: { schedule: 'never, unless the URL asks for it' },
+  twilio: { retries: 'nothing', schedule: 'never, unless the URL asks for it' },
   pagerduty: {
     retries: 'server-errors',
     waitsSeconds: 5,
     schedule: '4 times in 20 minutes; off for a day after 3 lost in a row',
   },
   linear: { waitsSeconds: 5, schedule: 'after 1 minute, 1 hour and 6 hours' },
-  zoom: { acknowledgedBy: [200, 204], waitsSeconds: 3, schedule: 'after 5, 20 and 60 minutes' },
+  zoom: { acknowledgedBy: [200, 204], retries: 'failures', waitsSeconds: 3, schedule: 'after 5, 20 and 60 minutes' },
   paddle: { waitsSeconds: 5, schedule: '60 times in 3 days' },
   square: { schedule: 'for 24 hours; disabled after three weeks of failures' },
   gitlab: { retries: 'nothing', schedule: 'never; turned off for a while after 4 failures in a row, for good after 40' },
@@ -86,6 +91,7 @@ export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   line: { schedule: 'only where redelivery is turned on; suspended after long failure' },
   woocommerce: { retries: 'nothing', schedule: 'never; disabled after 5 failures in a row' },
   x: { waitsSeconds: 10 },
+  'aws-sns': { schedule: '3 times, 20 seconds apart, unless the subscription says otherwise; an hour at the most' },
   'microsoft-graph': { givesUpOn: [400, 401, 403, 413] },
 };
 
