@@ -41,7 +41,11 @@ const TAIL = `
 - **Batches** (LINE, SendGrid, Microsoft Graph): one delivery holds several events, so all their ids together stand for it (\`[*]\`).
 - **Square, HubSpot, Twilio** sign the URL. \`publicUrl\` is what they call the gate by; a proxy before it must not rewrite path or query.
 - **Twilio** puts nothing between the URL and the parameters of a form, nor between their names and values: whoever holds one genuine delivery can pass the first parameters off as
-  the end of its query. What was signed stays the same, so it counts as a repeat. JSON with \`bodySHA256\` leaves no such room.
+  the end of its query. What was signed stays the same, so it counts as a repeat. JSON is bound by \`bodySHA256\`, which counts at the end of the query only.
+- **Shopify and WooCommerce** may send the same content for several topics, and sign only the content. So each topic counts as an event of its own: a repeat of one
+  topic is a duplicate, the same content under another topic is not.
+- **Twilio** signs no time, and its voice calls wait for the app's answer: where a caller may press the same key twice, the second request is a repeat to the gate,
+  and is answered without the app. Give such a route \`dedup: off\`, or let the URLs differ.
 - **WooCommerce** sends an unsigned form when a webhook is saved, which is refused (415), so that it cannot be saved as active while the gate stands before the app: save it with the route on
   \`mode: observe\`. Deliveries are signed. Its delivery id changes with each attempt.
 - **X** answers its own check by signing any token with the same key, so that only a JSON object is taken as an event.

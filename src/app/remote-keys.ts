@@ -98,8 +98,9 @@ export class RemoteKeys {
     return keys?.length;
   }
 
-  #askEarly(route: string): void {
-    for (const { id } of this.#uses.filter((use) => use.route === route)) this.#sources.get(id)?.set.askEarly();
+  #askEarly(route: string): boolean {
+    const sets = this.#uses.filter((use) => use.route === route).map(({ id }) => this.#sources.get(id)?.set);
+    return sets.map((set) => set?.askEarly() === true).includes(true);
   }
 }
 

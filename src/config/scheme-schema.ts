@@ -90,6 +90,14 @@ export const customScheme = z
     signed: z.array(piece).max(12).default(['body']).describe('What is signed, in order. For tokens: [].'),
     separator: visible.default('').describe('What stands between two of them.'),
     timestamp: timestamp.optional().describe('Where the time stands that is signed. Left out: none.'),
+    kind: z
+      .array(headerName)
+      .min(1)
+      .max(4)
+      .optional()
+      .describe(
+        'Unsigned headers that tell kinds of event apart which may have the same content: each kind is an event of its own.',
+      ),
     id: idSource.optional().describe('Where the id stands. Left out: the digest of what was signed stands for it.'),
     secret: z
       .strictObject({

@@ -9,6 +9,15 @@ export function checkHandshake({ handshake, description, allowQuery }: WebhookCo
   const { type, verifyToken } = handshake;
   const { token, hasMac, hasOrigins, parameter } = HANDSHAKES[type];
   const found = checkUnused(handshake, path);
+  // It signs what strangers ask for: nothing but plain content may be signed so, as that is told from a token.
+  if (type === 'x' && description.signed.some((piece) => piece !== 'body'))
+    found.push(
+      error(
+        [...path, 'type'],
+        'the handshake of X signs any token by the key, so the scheme must sign the content alone',
+        'signed: [body]',
+      ),
+    );
   if (token === 'needed' && verifyToken === undefined) {
     const url =
       parameter === undefined ? '' : `, and ?${handshake.parameter}=<it> at the end of the URL that the sender is given`;

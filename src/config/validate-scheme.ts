@@ -94,17 +94,19 @@ function checkDescription(description: SchemeDescription, path: Path): Rating[] 
 
 /** Two pieces that both vary in length, and nothing between them: bytes can move from one to the other. */
 function checkBoundaries({ signed, separator, timestamp, contentShape }: SchemeDescription, path: Path): Rating[] {
-  if (separator !== '') return [];
   const found: Rating[] = [];
   for (const [index, piece] of signed.entries()) {
     const next = signed[index + 1];
     if (typeof next !== 'string') continue;
-    if (piece === 'id' && !(next === 'timestamp' && timestamp?.unit === 'rfc3339'))
-      found.push(warning(path, 'with nothing behind the id, bytes can move between it and what follows under one signature'));
     if (piece === 'url' && next === 'body' && contentShape === undefined) {
-      const message = 'with nothing behind the URL, bytes can move between its query and the content under one signature';
+      const message = 'bytes can move between the query of the URL and the content under one signature';
       found.push(warning(path, message, 'contentShape: json-object, if the sender sends nothing else'));
     }
+    if (separator !== '') continue;
+    if (piece === 'body' && next === 'id')
+      found.push(warning(path, 'with nothing before the id, bytes can move between it and the content under one signature'));
+    if (piece === 'id' && !(next === 'timestamp' && timestamp?.unit === 'rfc3339'))
+      found.push(warning(path, 'with nothing behind the id, bytes can move between it and what follows under one signature'));
   }
   return found;
 }

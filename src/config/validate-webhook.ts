@@ -8,6 +8,8 @@ import { checkScheme } from './validate-scheme.ts';
 /** How long senders go on with retries; a few do so longer. */
 export const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
 
+const CLOCK_ROUNDING_MS: Milliseconds = 2_000;
+
 /** Everything wrong or risky in a route's webhook section. */
 export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: Path, now: EpochMilliseconds): Rating[] {
   const found = [
@@ -43,26 +45,27 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
   return found;
 }
 
+/** A timestamp is judged by the arrival of the head, in whole seconds, and the id is claimed only when the content is there. */
+export function checkRetention({ dedup, tolerance }: WebhookConfig, bodyTimeout: Milliseconds, path: Path): Rating[] {
+  if (dedup === 'off') return [];
+  const at = [...path, 'dedup', 'retention'];
+  const least = tolerance === undefined ? 0 : tolerance.past + tolerance.future + bodyTimeout + CLOCK_ROUNDING_MS;
+  if (dedup.retention >= least) {
+    const isShort = dedup.retention < SENDER_RETRY_HORIZON_MS;
+    const message = 'senders may retry for three days; a retry after the retention is handled again';
+    return isShort ? [warning(at, message, 'retention: 3d')] : [];
+  }
+  return [
+    error(
+      at,
+      'an id is forgotten while its delivery can still be replayed',
+      `at least ${Math.ceil(least / 1_000)}s: the tolerance of both sides, as a timestamp that far ahead stays good for as long again, and limits.bodyTimeout`,
+    ),
+  ];
+}
+
 function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
   const found: Rating[] = [];
-  const { past = 0, future = 0 } = webhook.tolerance ?? {};
-  if (dedup.retention < past + future) {
-    found.push(
-      error(
-        [...path, 'retention'],
-        'an id is forgotten while its delivery can still be replayed',
-        'at least the tolerance of both sides: a timestamp that far ahead stays good for as long again',
-      ),
-    );
-  } else if (dedup.retention < SENDER_RETRY_HORIZON_MS) {
-    found.push(
-      warning(
-        [...path, 'retention'],
-        'senders may retry for three days; a retry after the retention is handled again',
-        'retention: 3d',
-      ),
-    );
-  }
   // The claim holds while the event waits for its place, too.
   const waitsForPlace = webhook.order?.waitAtMost ?? 0;
   if (dedup.lease <= route.timeout + route.connectTimeout + waitsForPlace) {

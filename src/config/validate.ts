@@ -8,7 +8,7 @@ import { checkAuthz } from './validate-authz.ts';
 import { checkBasic, checkRealms } from './validate-basic.ts';
 import { checkProxy } from './validate-proxy.ts';
 import { checkTrustedRanges } from './validate-ranges.ts';
-import { checkWebhook } from './validate-webhook.ts';
+import { checkRetention, checkWebhook } from './validate-webhook.ts';
 
 const LOOPBACK = /^(?:localhost|127\..*|::1|0\.0\.0\.0|::)$/i;
 
@@ -80,7 +80,10 @@ function checkRoute(route: RouteConfig, path: Path, config: Config, now: EpochMi
     found.push(
       error([...path, 'upstream'], 'the app is the admin port, which trusts its own machine', 'name the port the app listens on'),
     );
-  if (webhook !== undefined) found.push(...checkWebhook(webhook, route, [...path, 'webhook'], now));
+  if (webhook !== undefined) {
+    const at = [...path, 'webhook'];
+    found.push(...checkWebhook(webhook, route, at, now), ...checkRetention(webhook, config.limits.bodyTimeout, at));
+  }
   if (basic !== undefined) found.push(...checkBasic(basic, config, [...path, 'basic'], now));
   if (clientCertificate !== undefined && config.listen.tls?.clientCaFile === undefined) {
     const message = 'nobody vouches for client certificates, so each request would be refused';

@@ -16,7 +16,7 @@ const dedup = z
     retention: duration()
       .prefault('3d')
       .describe(
-        'How long a handled id is remembered: at least the tolerance of both sides, and as long as the sender may retry.',
+        'How long a handled id is remembered: at least the tolerance of both sides and limits.bodyTimeout, and as long as the sender may retry.',
       ),
     lease: duration()
       .prefault('60s')

@@ -77,6 +77,8 @@ export interface SignedHead {
   /** The timestamp's own text, which is what was signed; undefined where no header has one. */
   readonly timestampText: string | undefined;
   readonly timestamp: EpochMilliseconds | undefined;
+  /** What the sender calls this kind of event, in a header that it does not sign. */
+  readonly kind?: string;
   /** The signatures to check, already decoded and counted. */
   readonly signatures: readonly ParsedSignature[];
 }

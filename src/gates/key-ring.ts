@@ -26,7 +26,7 @@ export class KeyRing {
   readonly #remote = new Map<string, readonly VerifyKey[] | undefined>();
   #keys: readonly VerifyKey[] = [];
   #isTimed = false;
-  #onMiss: () => void = () => undefined;
+  #onMiss: () => boolean = () => false;
 
   constructor(set: KeySet) {
     this.#set = set;
@@ -45,14 +45,14 @@ export class KeyRing {
     this.#join();
   }
 
-  /** Is told of every signature that no key fits. */
-  watchMisses(action: () => void): void {
+  /** Is told of every signature that no key fits; true where newer keys may be on their way. */
+  watchMisses(action: () => boolean): void {
     this.#onMiss = action;
   }
 
-  /** No key fits a signature. */
-  miss(): void {
-    this.#onMiss();
+  /** No key fits a signature. True: newer keys may be on their way. */
+  miss(): boolean {
+    return this.#onMiss();
   }
 
   /** The keys that are live at `now`. */

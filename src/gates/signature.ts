@@ -59,9 +59,9 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
   }
 }
 
-/** The missing key might have been the one that signed. */
+/** The missing key, or one that the sender has published meanwhile, might have been the one that signed. */
 function toMismatch(ring: KeyRing): Refusal {
-  ring.miss();
+  if (ring.miss()) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but newer keys are being fetched');
   if (ring.isIncomplete) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but a key is missing');
   return refuse('signature_mismatch', 'bad_signature');
 }

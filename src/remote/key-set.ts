@@ -47,11 +47,12 @@ export class RemoteKeySet {
     void this.#fetch();
   }
 
-  /** None of the keys fits a signature: there may be new ones. */
-  askEarly(): void {
+  /** None of the keys fits a signature: there may be new ones, and they are asked for. False: those here are new enough to be all. */
+  askEarly(): boolean {
     const now = this.#clock.monotonic();
-    if (this.#askedAt !== undefined && now - this.#askedAt < LEAST_BETWEEN_MS) return;
-    void this.#fetch();
+    if (this.#fetchedAt !== undefined && now - this.#fetchedAt < LEAST_BETWEEN_MS) return false;
+    if (this.#askedAt === undefined || now - this.#askedAt >= LEAST_BETWEEN_MS) void this.#fetch();
+    return true;
   }
 
   /** Asks no more. */

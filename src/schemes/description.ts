@@ -100,6 +100,8 @@ export interface SchemeDescription {
   readonly timestamp?: TimestampDescription;
   /** Left out: the digest of what was signed identifies an event. `[*]` in a JSON path: the ids of all items together. */
   readonly id?: Source;
+  /** The headers, unsigned, that tell kinds of event apart which may have the same content: each kind is an event of its own. */
+  readonly kind?: readonly string[];
   readonly secret: SecretDescription;
   readonly publicKey?: PublicKeyDescription;
   /** The config's `tolerance`, where it is left out. */

@@ -37,7 +37,8 @@ interface Names {
 /** The header names of a scheme that must not be repeated. */
 export function toHeaderNames(description: SchemeDescription): string[] {
   const { id, timestamp, signature } = toNames(description);
-  return [id, timestamp, signature].filter((name) => name !== undefined);
+  const { kind = [] } = description;
+  return [id, timestamp, signature, ...kind.map((name) => name.toLowerCase())].filter((name) => name !== undefined);
 }
 
 function toNames({ signature, id, timestamp }: SchemeDescription): Names {
@@ -55,6 +56,7 @@ export function compileHead(description: SchemeDescription): ReadHead {
   const readId = compileId(description);
   const readTime = compileTime(description);
   const readSignatures = compileSignatures(description.signature);
+  const kinds = description.kind?.map((name) => name.toLowerCase());
   return (headers, options) => {
     const repeated = findRepeated(headers);
     if (repeated !== undefined) return repeated;
@@ -67,7 +69,9 @@ export function compileHead(description: SchemeDescription): ReadHead {
     const time = readTime(toField(headers, names.timestamp), entries);
     if ('code' in time) return time;
     const signatures = readSignatures(entries);
-    return 'code' in signatures ? signatures : { id, ...time, signatures };
+    if ('code' in signatures) return signatures;
+    const head = { id, ...time, signatures };
+    return kinds === undefined ? head : { ...head, kind: kinds.map((name) => headers.get(name) ?? '').join(' ') };
   };
 }
 

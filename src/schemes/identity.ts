@@ -40,7 +40,7 @@ export function compileIdentity(description: SchemeDescription): Identify {
     const id = readId === undefined ? head.id : readId(content);
     // A token says nothing of the rest of the message, so there is nothing that a digest could bind.
     if (signed.length === 0 || (id !== undefined && isIdSigned)) return { id, timestamp };
-    const digest = toDigest(toSigned());
+    const digest = toDigest(withKind(toSigned(), head.kind));
     return { id: id ?? toDigestId(digest), digest, timestamp };
   };
 }
@@ -97,6 +97,10 @@ function toId(value: unknown): string | undefined {
 function toText(value: unknown): string | undefined {
   // Beyond 2^53 JavaScript reads different numbers as the same, and two events would be one.
   return typeof value === 'string' || Number.isSafeInteger(value) ? String(value) : undefined;
+}
+
+function withKind(chunks: Chunks, kind: string | undefined): Chunks {
+  return kind === undefined ? chunks : [...chunks, `\0${kind}`];
 }
 
 function toDigest(chunks: Chunks): string {

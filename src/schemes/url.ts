@@ -24,12 +24,17 @@ function toPortForms(url: string): string[] {
   return [url, `${scheme}//${host}${other}${url.slice(origin.length)}`];
 }
 
-/** Whether the query's digest is the content's; undefined where the query has none. */
+const DIGEST_LENGTH = 64;
+
+/**
+ * Whether the query's digest is the content's; undefined where the query does not end with one. Elsewhere it says nothing: text of
+ * a form, which anybody may have written, can be passed off as a part of the query, but never as its end.
+ */
 export function toContentDigest({ url, body }: Message, parameter: string): boolean | undefined {
-  const mark = url.indexOf('?');
-  if (mark === -1) return undefined;
-  const found = new URLSearchParams(url.slice(mark + 1)).getAll(parameter);
-  if (found.length === 0) return undefined;
-  const digest = found.length === 1 ? parseHex(found[0] as string) : undefined;
+  const digits = url.slice(-DIGEST_LENGTH);
+  const before = url.slice(0, -DIGEST_LENGTH);
+  if (!before.endsWith(`?${parameter}=`) && !before.endsWith(`&${parameter}=`)) return undefined;
+  // Twice there, who reads the URL behind us may go by the other.
+  const digest = before.indexOf(`${parameter}=`) === before.lastIndexOf(`${parameter}=`) ? parseHex(digits) : undefined;
   return digest !== undefined && isEqualInConstantTime(digest, hash('sha256', body, 'buffer'));
 }

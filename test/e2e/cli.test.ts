@@ -89,7 +89,7 @@ describe('sidegate sign', () => {
 
   test.each([
     [['sign', '/nowhere'], 'which secret?'],
-    [['sign', '/nowhere', '--secret-env', 'CLI_SECRET'], "the file /nowhere cannot be read (ENOENT)"],
+    [['sign', '/nowhere', '--secret-env', 'CLI_SECRET'], 'the file /nowhere cannot be read (ENOENT)'],
     [['sign', body, '--secret-env', 'NOT_SET'], 'the environment variable NOT_SET is not set'],
     [['sign', body, '--secret-env', 'CLI_SECRET', '--format', 'xml'], '--format xml is not one of'],
     [['sign', body, '--secret-env', 'CLI_SECRET', '--encoding', 'rot13'], '--encoding rot13 is not one of'],

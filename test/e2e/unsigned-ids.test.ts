@@ -163,3 +163,19 @@ test('no field under another spelling, and no Connection option, can come betwee
   expect(Object.keys(headers).filter((name) => /github|hub/i.test(name))).toEqual(['x-github-delivery', 'x-hub-signature-256']);
   await gate.stop();
 });
+
+test('the same content under another topic is another event, where a sender tells kinds apart by a header alone', async () => {
+  const route = toRoute(app.port, { webhook: { scheme: 'shopify' } });
+  const gate = await startGate({ routes: [route] }, undefined, { secret: SECRET });
+  const body = JSON.stringify({ id: 1 });
+  const signature = createHmac('sha256', SECRET).update(body).digest('base64');
+  const post = (topic: string): Promise<Answer> => {
+    const ids = { 'X-Shopify-Webhook-Id': randomUUID(), 'X-Shopify-Topic': topic };
+    const headers = { 'Content-Type': 'application/json', 'X-Shopify-Hmac-Sha256': signature, ...ids };
+    return send(gate.port, { path: '/hooks/billing', headers, body });
+  };
+  expect((await post('orders/create')).text).toBe('handled');
+  expect((await post('orders/paid')).text).toBe('handled');
+  expect((await post('orders/create')).code).toBe('duplicate');
+  await gate.stop();
+});

@@ -46,6 +46,7 @@ export const shopify: SchemeDescription = {
     key: "the app's client secret, as it stands; after a rotation Shopify may sign with the old one for an hour",
   },
   signature: base64In('X-Shopify-Hmac-Sha256'),
+  kind: ['X-Shopify-Topic'],
   id: { header: 'X-Shopify-Webhook-Id' },
 };
 
@@ -59,6 +60,7 @@ export const shopifyEvents: SchemeDescription = {
     key: "the app's client secret, as it stands",
   },
   signature: base64In('Shopify-Hmac-Sha256'),
+  kind: ['Shopify-Topic', 'Shopify-Action'],
   id: { header: 'Shopify-Webhook-Id' },
 };
 
@@ -172,6 +174,7 @@ export const woocommerce: SchemeDescription = {
     key: "the webhook's secret, as it was typed in",
   },
   signature: base64In('X-WC-Webhook-Signature'),
+  kind: ['X-WC-Webhook-Topic'],
 };
 
 /** X: https://docs.x.com/x-api/webhooks/quickstart. Whoever asks by CRC gets the HMAC of a token, so only JSON objects are events. */

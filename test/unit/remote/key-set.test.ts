@@ -77,13 +77,14 @@ test.each([
 test('asks early when no key fits, but not more than once a minute, whatever strangers send', async () => {
   const { set, advance, asked } = start();
   await settle();
-  for (let i = 0; i < 5; i++) set.askEarly();
+  for (let i = 0; i < 5; i++) expect(set.askEarly()).toBe(false);
   await settle();
   expect(asked()).toBe(1);
   await advance(60_000);
-  for (let i = 0; i < 5; i++) set.askEarly();
+  for (let i = 0; i < 5; i++) expect(set.askEarly()).toBe(true);
   await settle();
   expect(asked()).toBe(2);
+  expect(set.askEarly()).toBe(false);
 });
 
 test('says nothing more once it is closed', async () => {

@@ -168,6 +168,9 @@ describe('Twilio', () => {
     expect(judgeTwilio(url, '{ }', url)).toBe('mismatch');
     const twice = `${url}&bodySHA256=${createHash('sha256').update('{ }').digest('hex')}`;
     expect(judgeTwilio(twice, '{ }', twice)).toBe('mismatch');
+    // Text of a form that was moved into the query never stands at its end.
+    const within = `${url}&z=From`;
+    expect(judgeTwilio(within, '{ }', within)).toBe('mismatch');
     const empty = `${PUBLIC_URL}/hook?bodySHA256=`;
     expect(judgeTwilio(empty, '{}', empty)).toBe('mismatch');
   });
