@@ -177,6 +177,29 @@ describe('a notification', () => {
     await gate.stop();
   });
 
+  test('of a day ago is not worth a fetch, nor is a confirmation', async () => {
+    const gate = await start();
+    const old = { Timestamp: new Date(Date.now() - 86_400_000).toISOString() };
+    for (const message of [toMessage(old), toConfirmation(old)])
+      expect((await post(gate, message)).code).toBe('timestamp_outside_tolerance');
+    expect(requests).toEqual([]);
+    await gate.stop();
+  });
+
+  test('still passes, and so does a confirmation, when strangers have named many certificates that are not there', async () => {
+    const gate = await start();
+    expect((await post(gate, toMessage())).status).toBe(200);
+    answerWith = 404;
+    for (let i = 0; i < 20; i++)
+      expect((await post(gate, toMessage({ SigningCertURL: `https://${HOST}/${i}.pem` }))).code).toBe('secret_unavailable');
+    answerWith = 200;
+    requests = [];
+    expect((await post(gate, toMessage())).status).toBe(200);
+    expect((await post(gate, toConfirmation())).status).toBe(200);
+    expect(requests.map((url) => url.split('&')[0])).toEqual(['/?Action=ConfirmSubscription']);
+    await gate.stop();
+  });
+
   test('is put off while the certificate cannot be had, and a flood of them is no flood of fetches', async () => {
     const gate = await start();
     answerWith = 500;
