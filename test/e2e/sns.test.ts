@@ -145,6 +145,7 @@ describe('a notification', () => {
       () => toMessage({ Timestamp: new Date(Date.now() - 86_400_000).toISOString() }),
       'timestamp_outside_tolerance',
     ],
+    ['whose subject has a line end', () => toMessage({ Subject: 'world\nMessageId\nreal' }), 'malformed_signature'],
     ['that is delivered raw', () => '{"order":1}', 'malformed_signature'],
     ['that is no JSON', () => 'x', 'malformed_signature'],
     ['without a signature', () => ({ ...toMessage(), Signature: '' }), 'malformed_signature'],
