@@ -39,7 +39,8 @@ export function createSnsGate(options: SnsOptions, parts: SnsParts): Gate {
       // Anybody with an account there can have messages signed: only the topic tells whose they are. And nothing is fetched for others.
       if (!topics.has(message.topic))
         return refuse('signature_mismatch', 'sender_not_allowed', 'the topic is not one of the route');
-      const refusal = (await checkSignature(message, parts)) ?? judgeRecency(message.timestamp, exchange.receivedAt, options);
+      // Before the signature: an old message that somebody kept costs no fetch.
+      const refusal = judgeRecency(message.timestamp, exchange.receivedAt, options) ?? (await checkSignature(message, parts));
       if (refusal !== undefined) return refusal;
       options.onKeyUsed(message.topic, exchange.receivedAt);
       if (message.type !== 'Notification') return answerHandshake(message, options, parts);

@@ -1,20 +1,26 @@
-/** What senders name by URL, above all their certificates: fetched once, remembered while good, and never more than a few a minute. */
+/** What senders name by URL, above all their certificates: fetched once, remembered while good, and never more than a few new ones a minute. */
 import { type KeyObject, X509Certificate } from 'node:crypto';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { type HttpsGet, RemoteFailure } from './https-get.ts';
 
-interface Entry {
-  readonly key: Promise<KeyObject>;
+interface Good {
+  readonly key: KeyObject;
   /** Fetched anew from then on. */
-  goodUntil: EpochMilliseconds;
+  readonly until: EpochMilliseconds;
+}
+
+/** A fetch under way, or one that failed a moment ago. */
+interface Attempt {
+  readonly key: Promise<KeyObject>;
+  readonly until: EpochMilliseconds;
 }
 
 const LARGEST_BYTES = 16_384;
 const LARGEST_ANSWER = 65_536;
 const TIMEOUT_MS: Milliseconds = 5_000;
 const DAY_MS: Milliseconds = 86_400_000;
-/** A failure is remembered for a moment, so that a flood of messages is no flood of fetches. */
+/** A failure is remembered for a moment, longer than a fetch takes, so that a flood of messages is no flood of fetches. */
 const FAILURE_MS: Milliseconds = 10_000;
 const MOST = 16;
 const MOST_A_MINUTE = 10;
@@ -24,8 +30,12 @@ const MINUTE_MS: Milliseconds = 60_000;
 export class RemoteCertificates {
   readonly #get: HttpsGet;
   readonly #clock: Clock;
-  readonly #entries = new Map<string, Entry>();
-  #fetches: EpochMilliseconds[] = [];
+  /** The longest known first. */
+  readonly #good = new Map<string, Good>();
+  /** Apart, as anybody can name URLs that fail: none of them takes the place of a good one. */
+  readonly #attempts = new Map<string, Attempt>();
+  readonly #newUrls = new Budget();
+  readonly #followed = new Budget();
 
   constructor(get: HttpsGet, clock: Clock) {
     this.#get = get;
@@ -35,30 +45,31 @@ export class RemoteCertificates {
   /** The key of the certificate at `url`, whose host the caller vouches for; rejects with RemoteFailure. */
   async key(url: URL): Promise<KeyObject> {
     const now = this.#clock.now();
-    const known = this.#entries.get(url.href);
-    if (known !== undefined && now < known.goodUntil) return known.key;
-    this.#checkRate(now, url);
-    const key = this.#fetch(url, now);
-    const entry = { key: key.then(({ publicKey }) => publicKey), goodUntil: now + FAILURE_MS };
-    // Told to whoever waits for it; here it only must not count as unhandled.
-    entry.key.catch(() => undefined);
-    if (this.#entries.size >= MOST) this.#entries.delete(this.#entries.keys().next().value as string);
-    this.#entries.set(url.href, entry);
-    const { validTo } = await key;
-    entry.goodUntil = Math.min(now + DAY_MS, validTo);
-    return entry.key;
+    const good = this.#good.get(url.href);
+    if (good !== undefined && now < good.until) return good.key;
+    for (const [href, { until }] of this.#attempts) if (now >= until) this.#attempts.delete(href);
+    const attempt = this.#attempts.get(url.href);
+    if (attempt !== undefined) return attempt.key;
+    // Strangers name new URLs at will, and must not use up what one that was good needs: it may be asked for once in FAILURE_MS.
+    if (good === undefined) this.#newUrls.spend(now, url);
+    const key = this.#fetchGood(url, now);
+    this.#attempts.set(url.href, { key, until: now + FAILURE_MS });
+    return key;
   }
 
   /** Asks for a URL whose host the caller vouches for, as its sender wishes; rejects with RemoteFailure. */
   async follow(url: URL): Promise<void> {
-    this.#checkRate(this.#clock.now(), url);
+    this.#followed.spend(this.#clock.now(), url);
     await this.#get(url, { maxBytes: LARGEST_ANSWER, timeout: TIMEOUT_MS });
   }
 
-  #checkRate(now: EpochMilliseconds, url: URL): void {
-    this.#fetches = this.#fetches.filter((at) => now - at < MINUTE_MS);
-    if (this.#fetches.length >= MOST_A_MINUTE) throw new RemoteFailure(`${url.host}: asked too often`);
-    this.#fetches.push(now);
+  async #fetchGood(url: URL, now: EpochMilliseconds): Promise<KeyObject> {
+    const { publicKey, validTo } = await this.#fetch(url, now);
+    this.#attempts.delete(url.href);
+    this.#good.delete(url.href);
+    if (this.#good.size >= MOST) this.#good.delete(this.#good.keys().next().value as string);
+    this.#good.set(url.href, { key: publicKey, until: Math.min(now + DAY_MS, validTo) });
+    return publicKey;
   }
 
   async #fetch(url: URL, now: EpochMilliseconds): Promise<{ publicKey: KeyObject; validTo: EpochMilliseconds }> {
@@ -72,5 +83,16 @@ export class RemoteCertificates {
     const [from, to] = [Date.parse(certificate.validFrom), Date.parse(certificate.validTo)];
     if (now < from || now >= to) throw new RemoteFailure(`${url.host}: the certificate is not valid now`);
     return { publicKey: certificate.publicKey, validTo: to };
+  }
+}
+
+/** A few a minute. */
+class Budget {
+  #spent: EpochMilliseconds[] = [];
+
+  spend(now: EpochMilliseconds, url: URL): void {
+    this.#spent = this.#spent.filter((at) => now - at < MINUTE_MS);
+    if (this.#spent.length >= MOST_A_MINUTE) throw new RemoteFailure(`${url.host}: asked too often`);
+    this.#spent.push(now);
   }
 }

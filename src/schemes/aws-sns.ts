@@ -30,6 +30,9 @@ const DIGESTS: Readonly<Record<string, SnsMessage['digest']>> = { '1': 'sha1', '
 
 const TOPIC = /^arn:aws(?:-[a-z]+)*:sns:([a-z0-9-]{3,32}):[0-9]{12}:[A-Za-z0-9_.-]{1,256}$/;
 const CERTIFICATE_PATH = /^\/[A-Za-z0-9_.-]{1,128}\.pem$/;
+/** As SNS has it for those who publish: no control characters, and not long. */
+const SUBJECT = /^\P{Cc}{0,100}$/u;
+const LINE_END = /[\r\n]/;
 const ID = /^[\x21-\x7e]{1,256}$/;
 
 /** The region in a topic's name, or undefined where it is none. */
@@ -46,6 +49,8 @@ export function parseSnsMessage(body: Buffer): SnsMessage | { readonly problem: 
   if (!Object.hasOwn(SIGNED_FIELDS, type)) return { problem: 'Type is not one of SNS' };
   const missing = SIGNED_FIELDS[type].find((name) => name !== OPTIONAL_FIELD && !fields.has(name));
   if (missing !== undefined) return { problem: `${missing} is missing` };
+  const unclear = SIGNED_FIELDS[type].find((name) => !isUnmistakable(name, fields.get(name)));
+  if (unclear !== undefined) return { problem: `${unclear} is nothing that SNS would sign` };
   const region = toTopicRegion(text('TopicArn'));
   if (region === undefined) return { problem: 'TopicArn names no topic' };
   const timestamp = TIMESTAMP_FORMATS.rfc3339.parse(text('Timestamp'));
@@ -77,11 +82,24 @@ export function isSignedByCertificate({ digest, signed, signature }: SnsMessage,
   return key.asymmetricKeyType === 'rsa' && verify(digest, signed, key, signature);
 }
 
+/**
+ * Only the content of the message may have lines: fields are signed a line each, so that a message whose other fields had lines too
+ * would have the same signed bytes as one with other fields. Half a surrogate pair would be signed as any other half.
+ */
+function isUnmistakable(name: string, text: string | undefined): boolean {
+  if (text === undefined) return true;
+  if (!text.isWellFormed()) return false;
+  if (name === OPTIONAL_FIELD) return SUBJECT.test(text);
+  return name === 'Message' || !LINE_END.test(text);
+}
+
 /** Text fields only; strict UTF-8, as other bytes would be signed as something else. */
 function parseFields(body: Buffer): Map<string, string> | undefined {
   try {
     const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body));
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+    // Anything but text there would be taken for a subject by the app, and for none by the signature.
+    if (OPTIONAL_FIELD in value && value[OPTIONAL_FIELD] !== null && typeof value[OPTIONAL_FIELD] !== 'string') return undefined;
     return new Map(Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
   } catch {
     return undefined;

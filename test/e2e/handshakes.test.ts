@@ -284,6 +284,17 @@ describe('Microsoft Graph', () => {
     expect(await decisions('allow', 'handshake', 'microsoft-graph')).toBe(1);
   });
 
+  test('has a delivery with the token come again while the token is gone, and no other', async () => {
+    await start(graph);
+    const post = (body: string, path = url): Promise<Answer> => send(gate.port, { path, headers: JSON_TYPE, body });
+    rmSync(join(gate.folder, 'token'));
+    await until(async () => (await send(gate.port, { path: `${url}&validationToken=a` })).status === 503);
+    expect(await post(toBody([SECRET], 'one'))).toMatchObject({ status: 503, code: 'secret_unavailable' });
+    expect((await post(toBody([SECRET], 'two'), PATH)).text).toBe('handled');
+    writeFileSync(join(gate.folder, 'token'), TOKEN);
+    await until(async () => (await post(toBody([SECRET], 'one'))).text === 'handled');
+  });
+
   test('is refused without the token, however it asks', async () => {
     await start(graph);
     for (const path of [`${PATH}?validationToken=a`, `${PATH}?token=x&validationToken=a`])

@@ -145,6 +145,7 @@ describe('a notification', () => {
       () => toMessage({ Timestamp: new Date(Date.now() - 86_400_000).toISOString() }),
       'timestamp_outside_tolerance',
     ],
+    ['whose subject has a line end', () => toMessage({ Subject: 'world\nMessageId\nreal' }), 'malformed_signature'],
     ['that is delivered raw', () => '{"order":1}', 'malformed_signature'],
     ['that is no JSON', () => 'x', 'malformed_signature'],
     ['without a signature', () => ({ ...toMessage(), Signature: '' }), 'malformed_signature'],
@@ -174,6 +175,29 @@ describe('a notification', () => {
     const gate = await start();
     expect((await post(gate, toMessage({ SigningCertURL: url }))).code).toBe('malformed_signature');
     expect(requests).toEqual([]);
+    await gate.stop();
+  });
+
+  test('of a day ago is not worth a fetch, nor is a confirmation', async () => {
+    const gate = await start();
+    const old = { Timestamp: new Date(Date.now() - 86_400_000).toISOString() };
+    for (const message of [toMessage(old), toConfirmation(old)])
+      expect((await post(gate, message)).code).toBe('timestamp_outside_tolerance');
+    expect(requests).toEqual([]);
+    await gate.stop();
+  });
+
+  test('still passes, and so does a confirmation, when strangers have named many certificates that are not there', async () => {
+    const gate = await start();
+    expect((await post(gate, toMessage())).status).toBe(200);
+    answerWith = 404;
+    for (let i = 0; i < 20; i++)
+      expect((await post(gate, toMessage({ SigningCertURL: `https://${HOST}/${i}.pem` }))).code).toBe('secret_unavailable');
+    answerWith = 200;
+    requests = [];
+    expect((await post(gate, toMessage())).status).toBe(200);
+    expect((await post(gate, toConfirmation())).status).toBe(200);
+    expect(requests.map((url) => url.split('&')[0])).toEqual(['/?Action=ConfirmSubscription']);
     await gate.stop();
   });
 

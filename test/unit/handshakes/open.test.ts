@@ -164,10 +164,25 @@ describe('Microsoft Graph', () => {
     expect(post({ query: `token=${ENCODED}` })).toBeUndefined();
     for (const wrong of ['', 'token=x', `token=${ENCODED}&a=1`, 'a=1', `token=${ENCODED}&token=${ENCODED}`])
       expect(post({ query: wrong })).toBe('malformed_request: not the token in token alone');
-    expect(post({ query: `token=${ENCODED}`, isTokenGone: true })).toBe('malformed_request: not the token in token alone');
     expect(post({ query: 'a=1', allowQuery: true })).toBeUndefined();
     expect(post({ query: 'a=1', hasToken: false })).toBeUndefined();
     expect(toText(ask('microsoft-graph', { method: 'PUT', query: 'a=1' }))).toMatch(/^malformed_request/);
+  });
+});
+
+describe.each(['microsoft-graph', 'cloudevents'] as const)('a delivery of %s while the token is gone', (type) => {
+  const post = (query?: string): string | undefined =>
+    toText(ask(type, { method: 'POST', isTokenGone: true, ...(query === undefined ? undefined : { query }) }));
+
+  test('comes again where its query may be the token, and goes on without any', () => {
+    for (const query of [`token=${ENCODED}`, 'token=x'])
+      expect(post(query)).toBe('secret_unavailable: handshake.verifyToken cannot be read');
+    expect(post()).toBeUndefined();
+  });
+
+  test('is refused where no token could make its query right', () => {
+    for (const query of ['', 'token', 'token=', 'a=1', `token=${ENCODED}&a=1`, `token=${ENCODED}&token=${ENCODED}`, 'token=%ff'])
+      expect(post(query)).toBe('malformed_request: not the token in token alone');
   });
 });
 
