@@ -96,8 +96,9 @@ function isUnmistakable(name: string, text: string | undefined): boolean {
 /** Text fields only; strict UTF-8, as other bytes would be signed as something else. */
 function parseFields(body: Buffer): Map<string, string> | undefined {
   try {
-    const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body));
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body);
+    const value: unknown = JSON.parse(text);
+    if (typeof value !== 'object' || value === null || Array.isArray(value) || hasNameTwice(text)) return undefined;
     // Anything but text there would be taken for a subject by the app, and for none by the signature.
     if (OPTIONAL_FIELD in value && value[OPTIONAL_FIELD] !== null && typeof value[OPTIONAL_FIELD] !== 'string') return undefined;
     return new Map(Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
@@ -119,4 +120,28 @@ function toSubscribeUrl(text: string, region: string, topic: string): URL | unde
   const url = toPinnedUrl(text, region);
   const isConfirmation = url?.searchParams.get('Action') === 'ConfirmSubscription' && url.searchParams.get('TopicArn') === topic;
   return isConfirmation ? url : undefined;
+}
+
+/** A string of JSON, or what opens, closes or divides. */
+const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\]:]/g;
+
+/**
+ * Whether a name stands twice in the outermost object, or twice but for its case: parsers take the first, the last, or either, and
+ * the app would read a message that nobody verified. `text` is sound JSON.
+ */
+function hasNameTwice(text: string): boolean {
+  const names = new Set<string>();
+  let depth = 0;
+  let last = '';
+  for (const [token] of text.matchAll(TOKEN)) {
+    if (token === '{' || token === '[') depth++;
+    else if (token === '}' || token === ']') depth--;
+    else if (token === ':' && depth === 1) {
+      const name = String(JSON.parse(last)).toLowerCase();
+      if (names.has(name)) return true;
+      names.add(name);
+    }
+    last = token;
+  }
+  return false;
 }

@@ -148,6 +148,21 @@ describe('a notification', () => {
     ['whose subject has a line end', () => toMessage({ Subject: 'world\nMessageId\nreal' }), 'malformed_signature'],
     ['that is delivered raw', () => '{"order":1}', 'malformed_signature'],
     ['that is no JSON', () => 'x', 'malformed_signature'],
+    [
+      'with a second message before the one that is signed',
+      () => JSON.stringify(toMessage()).replace('{', '{"Message":"forged",'),
+      'malformed_signature',
+    ],
+    [
+      'with a second message under an escaped name',
+      () => JSON.stringify(toMessage()).replace('{', '{"\\u004dessage":"forged",'),
+      'malformed_signature',
+    ],
+    [
+      'with a second message in other case',
+      () => JSON.stringify(toMessage()).replace('{', '{"message":"forged",'),
+      'malformed_signature',
+    ],
     ['without a signature', () => ({ ...toMessage(), Signature: '' }), 'malformed_signature'],
     ['of an unknown signature version', () => ({ ...toMessage(), SignatureVersion: '3' }), 'malformed_signature'],
   ])('%s is refused', async (_title, make, code) => {
