@@ -9,6 +9,7 @@ import {
   inflateSync,
   zstdDecompressSync,
 } from 'node:zlib';
+import { trimEnd, trimEnds } from '../core/trim.ts';
 import type { ExplainCause } from '../observe/labels.ts';
 import { toJsonForms } from './json-forms.ts';
 import type { Meter } from './meter.ts';
@@ -24,6 +25,8 @@ export interface BodyForm {
 
 const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 const EMPTY = Buffer.alloc(0);
+const LINE_ENDS: ReadonlySet<string> = new Set('\r\n');
+const WHITESPACE: ReadonlySet<string> = new Set('\t\n\r ');
 /** A small content can decompress to gigabytes. */
 const MOST_DECOMPRESSED = 1_048_576;
 /** Compressing takes the event loop; larger contents are not tried. */
@@ -59,9 +62,9 @@ function* toWhitespaceForms(body: Buffer): Generator<BodyForm> {
   const text = body.toString('latin1');
   const form = (how: string, changed: string): BodyForm => ({ cause, text: how, bytes: Buffer.from(changed, 'latin1') });
   yield form('without the line end after the body', text.replace(/\r?\n$/, ''));
-  yield form('without the line ends after the body', text.replace(/[\r\n]+$/, ''));
-  yield form('without the whitespace after the body', text.replace(/[\t\n\r ]+$/, ''));
-  yield form('without the whitespace around the body', text.replace(/^[\t\n\r ]+|[\t\n\r ]+$/g, ''));
+  yield form('without the line ends after the body', trimEnd(text, LINE_ENDS));
+  yield form('without the whitespace after the body', trimEnd(text, WHITESPACE));
+  yield form('without the whitespace around the body', trimEnds(text, WHITESPACE));
   yield form('without any line end, as curl --data reads a file', text.replace(/[\r\n]+/g, ''));
   yield form('with a line end after the body', `${text}\n`);
   yield form('with a line end (CRLF) after the body', `${text}\r\n`);

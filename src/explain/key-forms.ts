@@ -1,5 +1,6 @@
 /** Whose key it may have been, and how else the text of a secret can be read. */
 import { Secret } from '../core/secret.ts';
+import { trimEnds } from '../core/trim.ts';
 import type { ExplainCause } from '../observe/labels.ts';
 import type { SecretEncoding } from '../schemes/description.ts';
 import type { Scheme, VerifyKey } from '../schemes/scheme.ts';
@@ -80,7 +81,7 @@ function* toAllReadings(text: string): Generator<Reading> {
   const bare = text.replace(PREFIX, '');
   if (bare !== text) yield { cause: 'secret_prefix', how: 'without its prefix', bytes: toBytes(bare) };
   else yield { cause: 'secret_prefix', how: 'with whsec_ before it', bytes: toBytes(`whsec_${text}`) };
-  const clean = text.replace(WRAPPING, '');
+  const clean = trimEnds(text.startsWith(BOM) ? text.slice(BOM.length) : text, WRAPPING);
   if (clean !== text) yield* toEncodings(clean, 'secret_whitespace', ' and without what stands around it');
   yield { cause: 'secret_whitespace', how: 'with a line end after it, which the sender may have', bytes: toBytes(`${text}\n`) };
   // What `kubectl` shows of a Secret is base64 already; pasted into `data` it is encoded twice.
@@ -89,8 +90,10 @@ function* toAllReadings(text: string): Generator<Reading> {
 }
 
 const PREFIX = /^wh(?:sec|sk)_/;
-/** Whitespace, quotes and a byte order mark (latin1). */
-const WRAPPING = /^(?:ï»¿)?[ \t\r\n"'`]+|^ï»¿|[ \t\r\n"'`]+$/g;
+/** A byte order mark (latin1). */
+const BOM = 'ï»¿';
+/** Whitespace and quotes. */
+const WRAPPING: ReadonlySet<string> = new Set(' \t\r\n"\'`');
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const HEX = /^(?:[0-9A-Fa-f]{2})+$/;
 

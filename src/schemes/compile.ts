@@ -5,6 +5,7 @@ import type { Secret } from '../core/secret.ts';
 import { ALGORITHMS, type AlgorithmEntry, type Chunks } from './algorithms.ts';
 import { compileContentTokens } from './content-token.ts';
 import type { SchemeDescription, SecretEncoding, SignatureEncoding } from './description.ts';
+import { MOST_PARAMETERS, toFormText } from './form.ts';
 import { compileHead, toHeaderNames } from './head.ts';
 import { compileIdentity } from './identity.ts';
 import { Material, readJwk, readMaterial } from './keys.ts';
@@ -37,12 +38,13 @@ export function compileScheme(description: SchemeDescription): Scheme {
     readHead: compileHead(description),
     verify(head, message, keys) {
       if (verifyContent !== undefined) return verifyContent(message.body, keys);
-      if (!signsUrl) return findKey(head, assemble(head, message, ''), keys);
+      if (!signsUrl) return findKey(head, assemble(head, message)(''), keys);
       let match: VerifyKey | undefined;
-      for (const url of toUrls(message.url)) match ??= findKey(head, assemble(head, message, url), keys);
+      const toChunks = assemble(head, message);
+      for (const url of toUrls(message.url)) match ??= findKey(head, toChunks(url), keys);
       return match;
     },
-    identify: (head, message) => identify(head, message, () => assemble(head, message, toUrls(message.url)[0] ?? '') ?? []),
+    identify: (head, message) => identify(head, message, () => assemble(head, message)(toUrls(message.url)[0] ?? '') ?? []),
     sign: (request, secret, encoding) => sign(description, request, secret, encoding),
   };
 }
@@ -114,9 +116,15 @@ function sign(
   const timestampText = timestamp === undefined ? undefined : TIMESTAMP_FORMATS[timestamp.unit].format(request.timestamp);
   const message: Message = { method: 'POST', url: '', ...request };
   const [url = ''] = compileUrlForms(description)(message.url);
-  const chunks = compilePieces(description)({ id: request.id, timestampText }, message, url);
+  const chunks = compilePieces(description)({ id: request.id, timestampText }, message)(url);
   if (chunks === undefined)
-    throw new SidegateError('user', 'secret_cannot_sign', 'the URL holds the digest of another content: leave the parameter out');
+    throw new SidegateError(
+      'user',
+      'secret_cannot_sign',
+      toFormText(message.body) === undefined
+        ? `the form has more than ${MOST_PARAMETERS} parameters, which no gate takes: send fewer`
+        : 'the URL holds the digest of another content: leave the parameter out',
+    );
   const bytes = ALGORITHMS[material.algorithm].sign(material.key, chunks);
   const form = signature.forms.find(({ algorithm }) => algorithm === material.algorithm);
   const entry = `${form?.prefix}${ENCODERS[signature.encoding](bytes)}`;

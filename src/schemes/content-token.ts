@@ -7,6 +7,9 @@ import type { VerifyKey } from './scheme.ts';
 /** The key that the first token is; undefined unless every token is one of `keys`. */
 export type VerifyContent = (body: Buffer, keys: readonly VerifyKey[]) => VerifyKey | undefined;
 
+/** Far more than one delivery has; who sends it is not known yet. */
+const MOST_TOKENS = 1_000;
+
 /** Compiles it; undefined where the scheme has no such tokens. */
 export function compileContentTokens(content: string | undefined): VerifyContent | undefined {
   if (content === undefined) return undefined;
@@ -14,11 +17,17 @@ export function compileContentTokens(content: string | undefined): VerifyContent
   if (path === undefined) throw new Error(`${content} is no path with [*]`);
   return (body, keys) => {
     const tokens = readJsonList(path, parse(body));
-    if (tokens === undefined) return undefined;
+    if (tokens === undefined || tokens.length > MOST_TOKENS) return undefined;
     const checkers = keys.map(({ material }) => ALGORITHMS.token.checker((material as Material).key, []));
     // All of them: one item with the right token must not carry in others without.
-    const matches = tokens.map((token) => (typeof token === 'string' ? findMatch(Buffer.from(token), checkers) : -1));
-    return matches.includes(-1) ? undefined : keys[matches[0] as number];
+    let first: number | undefined;
+    for (const token of tokens) {
+      const match = typeof token === 'string' ? findMatch(Buffer.from(token), checkers) : -1;
+      // At the first that is none: which item it was tells nothing of a key.
+      if (match === -1) return undefined;
+      first ??= match;
+    }
+    return first === undefined ? undefined : keys[first];
   };
 }
 

@@ -9,55 +9,83 @@ import { toContentDigest } from './url.ts';
 /** What of a head may be signed. */
 type SignedParts = Pick<SignedHead, 'id' | 'timestampText'>;
 
-/** The pieces of one message; `url` is one of the ways that the sender may have written it. Undefined: nothing can have signed it. */
-export type Assemble = (head: SignedParts, message: Message, url: string) => Chunks | undefined;
+/** The pieces of one message, by one of the ways that the sender may have written its URL. Undefined: nothing can have signed it. */
+export type Assemble = (head: SignedParts, message: Message) => (url: string) => Chunks | undefined;
+
+/** A message whose form is read when it is asked for, and once, however many URLs are tried. */
+interface Content extends Message {
+  readonly toForm: () => Buffer | undefined;
+}
+
+type AssembleContent = (head: SignedParts, content: Content, url: string) => Chunks | undefined;
 
 /** Compiles the description's pieces. */
 export function compilePieces({ signed, separator, contentDigestParameter }: SchemeDescription): Assemble {
-  if (contentDigestParameter === undefined) return toAssemble(signed, separator);
   const byForm = toAssemble(signed, separator);
+  if (contentDigestParameter === undefined) return bindContent(byForm);
   const byDigest = toAssemble(
     signed.filter((piece) => piece !== 'form'),
     separator,
   );
-  return (head, message, url) => {
-    const isBound = toContentDigest(message, contentDigestParameter);
-    if (isBound === undefined) return byForm(head, message, url);
-    return isBound ? byDigest(head, message, url) : undefined;
+  return bindContent((head, content, url) => {
+    const isBound = toContentDigest(content, contentDigestParameter);
+    if (isBound === undefined) return byForm(head, content, url);
+    return isBound ? byDigest(head, content, url) : undefined;
+  });
+}
+
+function bindContent(assemble: AssembleContent): Assemble {
+  return (head, { method, url: received, body }) => {
+    let form: { readonly text: Buffer | undefined } | undefined;
+    const toForm = (): Buffer | undefined => {
+      form ??= { text: toFormText(body) };
+      return form.text;
+    };
+    const content: Content = { method, url: received, body, toForm };
+    return (url) => assemble(head, content, url);
   };
 }
 
-type Write = (head: SignedParts, message: Message, url: string) => string | Buffer;
+type Write = (head: SignedParts, content: Content, url: string) => string | Buffer | undefined;
 
-function toAssemble(signed: readonly Piece[], separator: string): Assemble {
+function toAssemble(signed: readonly Piece[], separator: string): AssembleContent {
   const writers = signed.map(toWriter);
-  return (head, message, url) => {
-    const chunks: (string | Buffer)[] = [];
-    // Text is gathered: each update of a MAC is a call into native code.
-    let text = '';
-    for (const [index, write] of writers.entries()) {
-      const value = write(head, message, url);
-      if (index > 0) text += separator;
-      if (typeof value === 'string') {
-        text += value;
-        continue;
-      }
-      if (text !== '') chunks.push(text);
-      chunks.push(value);
-      text = '';
+  return (head, content, url) => {
+    const values: (string | Buffer)[] = [];
+    for (const write of writers) {
+      const value = write(head, content, url);
+      if (value === undefined) return undefined;
+      values.push(value);
+    }
+    return gather(values, separator);
+  };
+}
+
+/** Text is gathered: each update of a MAC is a call into native code. */
+function gather(values: readonly (string | Buffer)[], separator: string): Chunks {
+  const chunks: (string | Buffer)[] = [];
+  let text = '';
+  for (const [index, value] of values.entries()) {
+    if (index > 0) text += separator;
+    if (typeof value === 'string') {
+      text += value;
+      continue;
     }
     if (text !== '') chunks.push(text);
-    return chunks;
-  };
+    chunks.push(value);
+    text = '';
+  }
+  if (text !== '') chunks.push(text);
+  return chunks;
 }
 
 const WRITERS: Readonly<Record<Extract<Piece, string>, Write>> = {
   id: (head) => head.id ?? '',
   timestamp: (head) => head.timestampText ?? '',
-  body: (_, message) => message.body,
-  form: (_, message) => toFormText(message.body),
-  method: (_, message) => message.method,
-  url: (_head, _message, url) => url,
+  body: (_, { body }) => body,
+  form: (_, { toForm }) => toForm(),
+  method: (_, { method }) => method,
+  url: (_head, _content, url) => url,
 };
 
 function toWriter(piece: Piece): Write {

@@ -16,7 +16,8 @@ const RFC_3339 = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?Z$/;
 
 function digits(most: number, factor: number, form: string): TimestampFormat {
   // Digits only: `1700000000junk`, signs, fractions and exponents are read by lenient parsers, each in its own way.
-  const pattern = new RegExp(`^[0-9]{1,${most}}$`);
+  // No zeros before them: with `signed: [body, timestamp]` they could be moved from the end of the content into the time.
+  const pattern = new RegExp(`^(?:0|[1-9][0-9]{0,${most - 1}})$`);
   return {
     form,
     parse: (text) => (pattern.test(text) ? Number(text) * factor : undefined),
@@ -26,8 +27,8 @@ function digits(most: number, factor: number, form: string): TimestampFormat {
 
 /** Every unit. */
 export const TIMESTAMP_FORMATS: Readonly<Record<TimestampDescription['unit'], TimestampFormat>> = {
-  s: digits(12, 1_000, '1 to 12 digits'),
-  ms: digits(15, 1, '1 to 15 digits'),
+  s: digits(12, 1_000, '1 to 12 digits without zeros before them'),
+  ms: digits(15, 1, '1 to 15 digits without zeros before them'),
   rfc3339: {
     form: 'an instant in UTC such as 2026-12-31T00:00:00Z',
     parse(text) {

@@ -1,8 +1,10 @@
 /** Reads a request as it goes over the wire (RFC 9112), leniently: files are edited by hand. */
+import { trimEnds } from '../../core/trim.ts';
 import { usageError } from '../input.ts';
 import { type Captured, splitUrl } from './captured.ts';
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP\/[0-9.]+$/;
+const WHITESPACE: ReadonlySet<string> = new Set(' \t\r\n');
 
 /** One request; line ends of the head may be LF alone. */
 export function readHttp(bytes: Buffer): Captured {
@@ -21,7 +23,7 @@ export function readHttp(bytes: Buffer): Captured {
 export function toField(line: string): [string, string] {
   const colon = line.indexOf(':', 1);
   if (colon < 1) throw usageError(`"${line.slice(0, 40)}" in the head of the request is no field such as Name: value`);
-  return [line.slice(0, colon), line.slice(colon + 1).replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, '')];
+  return [line.slice(0, colon), trimEnds(line.slice(colon + 1), WHITESPACE)];
 }
 
 function toContent(rest: Buffer, headers: readonly string[]): Pick<Captured, 'body' | 'notes'> {

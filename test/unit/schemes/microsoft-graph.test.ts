@@ -1,7 +1,8 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { parseJsonListPath, readJsonList } from '../../../src/core/json-path.ts';
 import { Secret } from '../../../src/core/secret.ts';
+import { ALGORITHMS } from '../../../src/schemes/algorithms.ts';
 import { compileScheme } from '../../../src/schemes/compile.ts';
 import { microsoftGraph } from '../../../src/schemes/presets/microsoft-graph.ts';
 import type { VerifyKey } from '../../../src/schemes/scheme.ts';
@@ -56,6 +57,34 @@ describe('the clientState of a notification', () => {
     ['nowhere', ''],
   ])('proves nothing where it is %s', (_title, content) => {
     expect(verify(content)).toBeUndefined();
+  });
+
+  test('is compared up to the first item that no key matches, with every key', () => {
+    const { checker } = ALGORITHMS.token;
+    let compared = 0;
+    const spy = vi.spyOn(ALGORITHMS.token, 'checker').mockImplementation((key, chunks) => {
+      const check = checker(key, chunks);
+      return (text) => {
+        compared++;
+        return check(text);
+      };
+    });
+    const count = (states: readonly string[]): [string | undefined, number] => {
+      compared = 0;
+      return [verify({ value: states.map((clientState) => ({ clientState })) }), compared];
+    };
+    try {
+      expect(count(Array<string>(1_000).fill('a'))).toEqual([undefined, KEYS.length]);
+      expect(count([NEW, OLD, 'a', NEW])).toEqual([undefined, 3 * KEYS.length]);
+      expect(count(Array<string>(49_000).fill('a'))).toEqual([undefined, 0]);
+    } finally {
+      spy.mockRestore();
+    }
+  });
+
+  test('proves up to 1,000 items, and no more', () => {
+    const toValue = (length: number) => ({ value: Array.from({ length }, () => ({ clientState: OLD })) });
+    expect([verify(toValue(1_000)), verify(toValue(1_001))]).toEqual(['old', undefined]);
   });
 
   test('is all that is asked of the head', () => {

@@ -97,7 +97,7 @@ describe('Linear and Zoom', () => {
     for (const time of ['"x"', '1e3000', '{}', '1.5', '-1']) {
       const body = Buffer.from(`{"webhookTimestamp":${time}}`);
       expect(judgeParts('linear', { body, signature: hmac('sha256', 'hex', body) })).toBe(
-        '$.webhookTimestamp in the content is not 1 to 15 digits',
+        '$.webhookTimestamp in the content is not 1 to 15 digits without zeros before them',
       );
     }
   });
