@@ -78,7 +78,7 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .argument('[file]', 'file with the body, byte for byte; standard input if left out')
     .requiredOption('-H, --header <field>', "a header as 'Name: value'; repeat for each", COLLECT)
     .option('--method <method>', 'of the request, for schemes that sign it', 'POST')
-    .option('--url <url>', 'the public URL, for schemes that sign it')
+    .option('--public-url <url>', 'the URL that is signed, for schemes that sign it')
     .option('--tolerance <duration>', "how far the timestamp may lie off; the scheme's if left out")
     .option('--at <seconds>', 'judge the timestamp as of this unix time; now if left out')
     .action(async (file, options) => setExit(await verifyDelivery(file, options, io)));

@@ -25,7 +25,7 @@ import { judge, toText } from './judgement.ts';
 export interface VerifyOptions extends SecretOptions {
   readonly scheme: string;
   readonly method: string;
-  readonly url?: string;
+  readonly publicUrl?: string;
   readonly header: readonly string[];
   readonly tolerance?: string;
   readonly at?: string;
@@ -39,10 +39,10 @@ export async function verifyDelivery(file: string | undefined, options: VerifyOp
   requireSignature(scheme);
   const receivedAt = options.at === undefined ? systemClock.now() : toSeconds(options.at, '--at') * 1000;
   const headers = new HeaderFields(options.header.flatMap(toField));
-  if (scheme.signsUrl && options.url === undefined) throw usageError(`${scheme.name} signs the URL: give --url`);
+  if (scheme.signsUrl && options.publicUrl === undefined) throw usageError(`${scheme.name} signs the URL: give --public-url`);
   const secret = await readSecretOption(options);
   const body = await readBody(file, io);
-  const { origin = '', target } = splitUrl(options.url ?? '/');
+  const { origin = '', target } = splitUrl(options.publicUrl ?? '/');
   const suspect: Suspect = {
     request: { method: options.method, target, headers, body, receivedAt },
     scheme,
