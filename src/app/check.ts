@@ -1,10 +1,12 @@
 /** Everything that can be known to be wrong before a single request comes: config, secrets and the store's own files. */
 import { type LoadedConfig, loadConfig } from '../config/load.ts';
 import type { Problem } from '../config/problem.ts';
+import { type Fingerprints, toFingerprints } from '../config/watch.ts';
 import type { Clock } from '../core/clock.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
 import { type IdentityRead, readIdentity } from './identity.ts';
 import { type KeysRead, readKeys } from './keys.ts';
+import { toFiles } from './reload-files.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
 import { readTls, type TlsRead } from './tls.ts';
 import { type RealmRead, readRealms } from './users.ts';
@@ -20,21 +22,27 @@ export interface Ready {
   readonly authzTls: TlsRead | undefined;
   readonly adminToken: AdminTokenRead;
   readonly store: StoreSettings;
+  /** What the files held before they were read. */
+  readonly seen: Fingerprints;
   /** Warnings only. */
   readonly problems: readonly Problem[];
 }
 
 /** Ready, or the problems that forbid it. */
-export type Readiness = Ready | { readonly loaded: undefined; readonly problems: readonly Problem[] };
+export type Readiness =
+  | Ready
+  | { readonly loaded: undefined; readonly seen: Fingerprints; readonly problems: readonly Problem[] };
 
 /** Loads the config and reads what it refers to. */
 export async function prepare(file: string, clock: Clock): Promise<Readiness> {
+  const itself = await toFingerprints([file]);
   const loaded = await loadConfig(file, clock);
-  return loaded.config === undefined ? { loaded: undefined, problems: loaded.problems } : readParts(file, loaded, clock);
+  if (loaded.config === undefined) return { loaded: undefined, seen: itself, problems: loaded.problems };
+  return readParts(file, loaded, clock, new Map([...itself, ...(await toFingerprints(toFiles(loaded.config)))]));
 }
 
 /** Reads what a sound config refers to. */
-export async function readParts(file: string, loaded: LoadedConfig, clock: Clock): Promise<Readiness> {
+export async function readParts(file: string, loaded: LoadedConfig, clock: Clock, seen: Fingerprints): Promise<Readiness> {
   const problems: Problem[] = [...loaded.problems];
   const place = (severity: Problem['severity'], path: string, message: string, hint: string | undefined): void => {
     problems.push({ severity, file, ...loaded.locate(path), path, message, ...(hint === undefined ? undefined : { hint }) });
@@ -50,8 +58,8 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
     for (const { severity, path, message, hint } of read?.troubles ?? []) place(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
-  if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, problems };
-  return { loaded, keys, realms, identity, adminToken, tls, proxyTls, authzTls, store, problems };
+  if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, seen, problems };
+  return { loaded, keys, realms, identity, adminToken, tls, proxyTls, authzTls, store, seen, problems };
 }
 
 /** All problems of a config file, errors and warnings, in the order of the file. */

@@ -3,7 +3,7 @@ import { AdminAccess } from '../admin/access.ts';
 import type { AdminServer } from '../admin/server.ts';
 import { realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
-import { type Watch, watchFiles } from '../config/watch.ts';
+import { type Fingerprints, type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { Capacity } from '../gatehouse/capacity.ts';
@@ -16,7 +16,7 @@ import { createExplainer } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toProxyLabels } from './proxy.ts';
-import { type ReloadParts, reloadFiles, type TlsPort, toFiles } from './reload-files.ts';
+import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
 import { buildRoute, toRouteLabels } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
@@ -43,6 +43,8 @@ export class Gate {
   #rings = new Map<string, KeyRing>();
   #ready: Ready;
   #watch: Watch | undefined;
+  /** Of the files that a rejected config refers to: one that comes later, as a Secret may, can make it sound. */
+  #rejectedWatch: Watch | undefined;
   #reloading: Promise<void> = Promise.resolve();
   #notReadyBecause: string | undefined = 'starting';
 
@@ -93,7 +95,7 @@ export class Gate {
   /** Opens the ports; rejects with the system's error where one cannot be had. */
   async start(): Promise<GateAddresses> {
     this.#take(this.#ready);
-    await this.#rewatch();
+    await this.#rewatch(this.#ready.seen);
     try {
       const admin = await this.#admin.listen();
       const data = await this.#listen.listen();
@@ -142,6 +144,7 @@ export class Gate {
     this.#sidePorts.proxy?.destroy();
     this.#sidePorts.authz?.destroy();
     this.#watch?.close();
+    this.#rejectedWatch?.close();
     this.#works.remoteKeys.close();
     this.#upstreams.destroy();
     this.#cancelFlush();
@@ -185,11 +188,16 @@ export class Gate {
     const { file, clock, logger } = this.#surroundings;
     try {
       const next = await prepare(file, clock);
-      if (next.loaded === undefined) return this.#reject(next.problems);
+      this.#rejectedWatch?.close();
+      if (next.loaded === undefined) {
+        this.#reject(next.problems);
+        this.#rejectedWatch = await this.#watchFor(next.seen, () => this.reload());
+        return;
+      }
       const fixed = findFixedChange(this.#ready.loaded.config, next.loaded.config, file);
       if (fixed !== undefined) return this.#reject([fixed]);
       this.#take(next);
-      await this.#rewatch();
+      await this.#rewatch(next.seen);
       logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });
       for (const problem of next.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
     } catch (thrown) {
@@ -203,11 +211,15 @@ export class Gate {
     for (const problem of problems) logger.error('config_reload_failed', { problem: formatProblem(problem) });
   }
 
-  async #rewatch(): Promise<void> {
-    const { file, clock, logger } = this.#surroundings;
+  async #rewatch(seen: Fingerprints): Promise<void> {
     this.#watch?.close();
-    this.#watch = await watchFiles([file, ...toFiles(this.#ready)], clock, {
-      onChange: (changed) => void this.#onFiles(changed),
+    this.#watch = await this.#watchFor(seen, (changed) => this.#onFiles(changed));
+  }
+
+  #watchFor(seen: Fingerprints, onChange: (changed: readonly string[]) => Promise<void>): Promise<Watch> {
+    const { clock, logger } = this.#surroundings;
+    return watchFiles(seen, clock, {
+      onChange: (changed) => void onChange(changed),
       onTrouble: (message) => logger.warn('watch_failed', { message }),
     });
   }

@@ -26,9 +26,9 @@ export interface Scene {
 export async function prepareRehearsal(file: string, startsAt: EpochMilliseconds, standIns: StandIns): Promise<Readiness> {
   const clock = new StageClock(startsAt);
   const loaded = await loadConfig(file, clock, standIns);
-  if (loaded.config === undefined) return { loaded: undefined, problems: loaded.problems };
+  if (loaded.config === undefined) return { loaded: undefined, seen: new Map(), problems: loaded.problems };
   const config = withoutSurroundings(loaded.config);
-  const ready = await readParts(file, { ...loaded, config }, clock);
+  const ready = await readParts(file, { ...loaded, config }, clock, new Map());
   if (ready.loaded === undefined) return ready;
   // Its files are not read, but what it says of clients holds.
   const { tls } = loaded.config.listen;

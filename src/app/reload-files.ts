@@ -1,7 +1,8 @@
 /** Takes up what changed in files beside the config: webhook secrets, users, certificates. Requests under way keep what they started with. */
 import type { AdminAccess } from '../admin/access.ts';
-import type { Config, ListenTlsConfig } from '../config/config.ts';
+import { type Config, type ListenTlsConfig, realmsOf } from '../config/config.ts';
 import { toTlsFiles } from '../config/tls-files.ts';
+import { toUserFiles } from '../config/user-sources.ts';
 import type { Clock } from '../core/clock.ts';
 import type { IdentitySigner } from '../forward/identity-token.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
@@ -10,7 +11,6 @@ import type { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { readAdminToken, toAdminFiles } from './admin.ts';
-import type { Ready } from './check.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
 import { type KeyTrouble, readKeys, toSecretFiles } from './keys.ts';
 import type { Realms } from './realms.ts';
@@ -42,12 +42,12 @@ export interface ReloadParts {
 }
 
 /** The files that the config refers to. */
-export function toFiles({ loaded, realms }: Ready): string[] {
-  const { routes, listen, proxy, authz, identity, admin } = loaded.config;
+export function toFiles(config: Config): string[] {
+  const { routes, listen, proxy, authz, identity, admin } = config;
   return [
     ...toAdminFiles(admin),
     ...routes.flatMap(toSecretFiles),
-    ...realms.flatMap(({ files }) => files),
+    ...realmsOf(config).flatMap(({ realm }) => (realm.users ?? []).flatMap(toUserFiles)),
     ...toIdentityFiles(identity),
     ...[listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls)),
   ];

@@ -18,41 +18,48 @@ export interface WatchListener {
   onTrouble(message: string): void;
 }
 
+/** Each file with what tells its content from another. */
+export type Fingerprints = ReadonlyMap<string, string>;
+
 const DEBOUNCE_MS = 250;
 const POLL_MS = 30_000;
 const GONE = 'gone';
 
+/** What the files hold now, to be taken before they are read: what changes while they are read is then seen by the watch. */
+export async function toFingerprints(files: readonly string[]): Promise<Fingerprints> {
+  const prints = new Map<string, string>();
+  for (const file of files) if (!prints.has(file)) prints.set(file, await toHash(file));
+  return prints;
+}
+
 /**
- * A path that ends with a slash is a directory, which has changed when any of its files has. Watches the directories, not the files: a watch on a file follows its inode and misses every swap of `..data` after the
- * first. Only a changed hash counts, and a slow poll finds what events missed.
+ * Watches the files of `known`, and tells at once of those that hold something else by now. A path that ends with a slash is a directory, which has changed when any of its files has. Watches the directories, not the files: a
+ * watch on a file follows its inode and misses every swap of `..data` after the first. Only a changed hash counts, and a slow poll finds what events missed.
  */
-export async function watchFiles(files: readonly string[], clock: Clock, listener: WatchListener): Promise<Watch> {
-  const watch = new FileWatch(files, clock, listener);
+export async function watchFiles(known: Fingerprints, clock: Clock, listener: WatchListener): Promise<Watch> {
+  const watch = new FileWatch(known, clock, listener);
   await watch.start();
   return watch;
 }
 
 class FileWatch implements Watch {
-  readonly #files: readonly string[];
   readonly #clock: Clock;
   readonly #listener: WatchListener;
-  readonly #hashes = new Map<string, string>();
+  readonly #hashes: Map<string, string>;
   readonly #watchers = new Map<string, FSWatcher>();
   #cancelPoll: CancelTimer = () => undefined;
   #cancelDebounce: CancelTimer | undefined;
   #isClosed = false;
 
-  constructor(files: readonly string[], clock: Clock, listener: WatchListener) {
-    this.#files = [...new Set(files)];
+  constructor(known: Fingerprints, clock: Clock, listener: WatchListener) {
+    this.#hashes = new Map(known);
     this.#clock = clock;
     this.#listener = listener;
   }
 
   async start(): Promise<void> {
-    // Events first, then the first look: a change in between is then seen by one or the other.
-    this.#watchDirectories();
-    for (const file of this.#files) this.#hashes.set(file, await toHash(file));
     this.#cancelPoll = this.#clock.every(POLL_MS, () => void this.#look());
+    await this.#look();
   }
 
   close(): void {
@@ -64,7 +71,7 @@ class FileWatch implements Watch {
   }
 
   #watchDirectories(): void {
-    for (const directory of new Set(this.#files.map((file) => (file.endsWith('/') ? file : dirname(file))))) {
+    for (const directory of new Set([...this.#hashes.keys()].map((file) => (file.endsWith('/') ? file : dirname(file))))) {
       if (!this.#watchers.has(directory)) this.#watchDirectory(directory);
     }
   }
@@ -94,20 +101,20 @@ class FileWatch implements Watch {
   }
 
   async #look(): Promise<void> {
+    // A directory that was removed and made again has lost its watch. Events first, then the look: a change in between is seen by one or the other.
+    this.#rewatch();
     const changed: string[] = [];
-    for (const file of this.#files) {
+    for (const file of this.#hashes.keys()) {
       const hash = await toHash(file);
       if (hash === this.#hashes.get(file)) continue;
       this.#hashes.set(file, hash);
       changed.push(file);
     }
-    if (this.#isClosed) return;
-    // A directory that was removed and made again has lost its watch.
-    this.#rewatch();
-    if (changed.length > 0) this.#listener.onChange(changed);
+    if (changed.length > 0 && !this.#isClosed) this.#listener.onChange(changed);
   }
 
   #rewatch(): void {
+    if (this.#isClosed) return;
     for (const watcher of this.#watchers.values()) watcher.close();
     this.#watchers.clear();
     this.#watchDirectories();

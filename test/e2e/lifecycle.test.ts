@@ -119,6 +119,18 @@ describe('a config that changes', () => {
   });
 });
 
+test('a config that names a secret too early is taken over once the secret is there', async () => {
+  const gate = await startGate({ routes: [toRoute(app.port)] });
+  gate.writeConfig({
+    routes: [toRoute(app.port, { webhook: { keys: [{ name: 'current', secret: { file: 'later' } }] } })],
+  });
+  await until(() => gate.log().some(({ msg }) => msg === 'config_reload_failed'));
+  expect((await send(gate.port, makeDelivery())).status).toBe(200);
+  writeFileSync(join(gate.folder, 'later'), OTHER_SECRET);
+  await until(async () => (await send(gate.port, makeDelivery({ secret: OTHER_SECRET }))).status === 200);
+  await gate.stop();
+});
+
 describe('a secret that is rotated', () => {
   test('by the kubelet’s symlink swap counts at once, every time; one that disappears takes its route alone to 503', async () => {
     const gate = await startGate({

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, unlinkSync, wr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
-import { type Watch, watchFiles } from '../../../src/config/watch.ts';
+import { type Fingerprints, toFingerprints, type Watch, watchFiles } from '../../../src/config/watch.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 import { until } from '../../support/gate.ts';
 
@@ -19,8 +19,8 @@ async function start(...names: string[]) {
   const clock = new FakeClock();
   const changes: string[][] = [];
   const troubles: string[] = [];
-  const open = async (): Promise<void> => {
-    watch = await watchFiles(files, clock, {
+  const open = async (known?: Fingerprints): Promise<void> => {
+    watch = await watchFiles(known ?? (await toFingerprints(files)), clock, {
       onChange: (changed) => void changes.push(changed.map((file) => file.slice(folder.length + 1))),
       onTrouble: (message) => void troubles.push(message),
     });
@@ -31,7 +31,7 @@ async function start(...names: string[]) {
       await clock.advance(250);
       return changes.length >= count;
     });
-  return { folder, clock, changes, troubles, open, seen };
+  return { folder, files, clock, changes, troubles, open, seen };
 }
 
 describe('a watched file', () => {
@@ -81,6 +81,16 @@ describe('a watched file', () => {
     await seen(1);
     expect(changes).toEqual([['b']]);
   });
+});
+
+test('what changed between the reading and the watch is told at once', async () => {
+  const { folder, files, open, changes } = await start('a', 'b', 'c');
+  for (const name of ['a', 'b', 'c']) writeFileSync(join(folder, name), '1');
+  const known = await toFingerprints(files);
+  writeFileSync(join(folder, 'a'), '2');
+  unlinkSync(join(folder, 'c'));
+  await open(known);
+  expect(changes).toEqual([['a', 'c']]);
 });
 
 test('a directory that is not there is told of, and found by the poll once it is', async () => {
