@@ -23,8 +23,8 @@ export type Decision = 'allow' | 'deny' | 'observe';
 
 /** What is counted of a route's requests. */
 export interface RouteMetrics {
-  /** One finished request. */
-  request(method: string, status: number, duration: Milliseconds): void;
+  /** One finished request; `traceId` where its trace is sampled. */
+  request(method: string, status: number, duration: Milliseconds, traceId?: string): void;
   /** One question of the forward-auth endpoint, answered. */
   authz(answer: AuthzAnswer, duration: Milliseconds): void;
   decision(decision: Decision, reason: Reason): void;
