@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import { makePod } from '../support/cluster/pods.ts';
+import { until } from '../support/gate.ts';
 
 describe.each(['1.36', '1.34'] as const)('the control plane of Kubernetes %s', (version) => {
   let cluster: Cluster;
@@ -34,13 +35,15 @@ describe.each(['1.36', '1.34'] as const)('the control plane of Kubernetes %s', (
     expect((await cluster.request('GET', secrets, undefined, { token: cluster.connection.users.nobody })).status).toBe(403);
     const token = await cluster.serviceAccountToken(namespace, 'default');
     expect((await cluster.request('GET', secrets, undefined, { token })).status).toBe(403);
+    const rbac = { apiVersion: 'rbac.authorization.k8s.io/v1', metadata: { name: 'reader', namespace } };
+    await cluster.apply({ ...rbac, kind: 'Role', rules: [{ apiGroups: [''], resources: ['secrets'], verbs: ['list'] }] });
     await cluster.apply({
-      apiVersion: 'rbac.authorization.k8s.io/v1',
+      ...rbac,
       kind: 'RoleBinding',
-      metadata: { name: 'viewer', namespace },
-      roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'admin' },
+      roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: 'reader' },
       subjects: [{ kind: 'ServiceAccount', name: 'default', namespace }],
     });
-    expect((await cluster.request('GET', secrets, undefined, { token })).status).toBe(200);
+    // The authorizer learns of roles by a watch.
+    await until(async () => (await cluster.request('GET', secrets, undefined, { token })).status === 200);
   });
 });

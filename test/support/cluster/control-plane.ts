@@ -41,6 +41,8 @@ export interface ControlPlane {
 const TOKENS = { admin: 'admin-token', developer: 'developer-token', nobody: 'nobody-token' } as const;
 /** ClusterIPs are loopback addresses, so that a test can serve a Service where the API server looks for it. */
 const SERVICE_RANGE = '127.96.0.0/16';
+/** The ClusterIP of the Service `kubernetes`: what pods are told to ask. */
+const API_ADDRESS = '127.96.0.1';
 const CONTROLLERS = [
   'deployment-controller',
   'replicaset-controller',
@@ -55,6 +57,7 @@ const CONTROLLERS = [
   'garbage-collector-controller',
   'disruption-controller',
   'validatingadmissionpolicy-status-controller',
+  'clusterrole-aggregation-controller',
 ];
 /** A port that was free may be taken a moment later. */
 const ATTEMPTS = 3;
@@ -113,7 +116,7 @@ function startEtcd(folder: string, programs: Program[]): Promise<number> {
 async function startApiServer(folder: string, version: Version, etcd: number, programs: Program[]): Promise<Connection> {
   const file = (name: string): string => join(folder, name);
   const authority = makeAuthority(folder, 'ca');
-  const serving = authority.issue('apiserver', 'IP:127.0.0.1,DNS:localhost,DNS:kubernetes.default.svc');
+  const serving = authority.issue('apiserver', `IP:${API_ADDRESS},IP:127.0.0.1,DNS:localhost,DNS:kubernetes.default.svc`);
   const client = authority.issue('certified', 'DNS:certified');
   const keys = generateKeyPairSync('ec', {
     namedCurve: 'P-256',
@@ -124,11 +127,11 @@ async function startApiServer(folder: string, version: Version, etcd: number, pr
   writeFileSync(file('accounts.pub'), keys.publicKey);
   writeFileSync(file('tokens.csv'), toTokenTable(), { mode: 0o600 });
   const ca = readFileSync(authority.ca, 'utf8');
-  const toAccess = (port: number): Access => ({ server: `https://127.0.0.1:${port}`, ca, token: TOKENS.admin });
+  const toAccess = (port: number): Access => ({ server: `https://${API_ADDRESS}:${port}`, ca, token: TOKENS.admin });
   const port = await startOnPort(findTool(VERSIONS[version].apiServer), file('apiserver.log'), programs, {
     toArgs: (own) => [
       `--etcd-servers=http://127.0.0.1:${etcd}`,
-      '--bind-address=127.0.0.1',
+      `--bind-address=${API_ADDRESS}`,
       `--secure-port=${own}`,
       // No pod ever asks for it, and a machine without a network has no other to find.
       '--advertise-address=10.0.0.1',

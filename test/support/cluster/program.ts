@@ -31,10 +31,15 @@ export function toBound(command: string, args: readonly string[]): [string, stri
   return existsSync(file) ? [file, [...options, command, ...args]] : [command, [...args]];
 }
 
-/** Starts a program; what it writes goes to `logFile`. */
-export function startProgram(command: string, args: readonly string[], logFile: string): Program {
+/** Starts a program; what it writes goes to `logFile`; `env` is all of its environment where it is given. */
+export function startProgram(
+  command: string,
+  args: readonly string[],
+  logFile: string,
+  env: NodeJS.ProcessEnv = process.env,
+): Program {
   const out = openSync(logFile, 'a');
-  const child = spawn(...toBound(command, args), { stdio: ['ignore', out, out] });
+  const child = spawn(...toBound(command, args), { stdio: ['ignore', out, out], env });
   closeSync(out);
   const exited = new Promise<void>((done) => child.once('exit', () => done()));
   const end = (): boolean => child.kill('SIGKILL');
