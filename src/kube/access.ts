@@ -17,10 +17,16 @@ export interface ClusterAccess {
   readonly skipVerify?: boolean | undefined;
   /** The name in the server's certificate, where it is not the host. */
   readonly serverName?: string | undefined;
-  /** An http or https proxy that is asked to CONNECT. */
-  readonly proxy?: URL | undefined;
+  /** The proxy on the way, in the words of the environment variables of that name. */
+  readonly proxyEnv?: ProxyEnv | undefined;
   /** Fields of every request, for example Impersonate-User. */
   readonly headers?: Readonly<Record<string, string | readonly string[]>> | undefined;
   /** Asked before every request, and with `isRefused` once more after a 401, when what is remembered must not be given again. */
   credentials(isRefused?: boolean): Promise<Credentials>;
+}
+
+/** Which proxy is asked to CONNECT, and for which hosts none is. */
+export interface ProxyEnv {
+  readonly HTTPS_PROXY: string;
+  readonly NO_PROXY?: string | undefined;
 }

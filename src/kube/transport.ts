@@ -25,6 +25,8 @@ export interface Answer {
   readonly retryAfter: number | undefined;
 }
 
+const KEPT = { keepAlive: true, maxSockets: 8 };
+
 type Agent = HttpAgent | HttpsAgent;
 
 /** Node's `bad response` codes are of no use to who reads them; these are. */
@@ -55,10 +57,16 @@ export class Transport {
 
   /** Rejects with KubeError, status 0, where no whole answer came. */
   async send(outgoing: Outgoing, credentials: Credentials): Promise<Answer> {
-    const first = await this.#try(outgoing, credentials);
-    if (!('isStale' in first)) return first;
-    const second = await this.#try(outgoing, credentials);
-    if (!('isStale' in second)) return second;
+    try {
+      const first = await this.#try(outgoing, credentials);
+      if (!('isStale' in first)) return first;
+      const second = await this.#try(outgoing, credentials);
+      if (!('isStale' in second)) return second;
+    } catch (thrown) {
+      if (thrown instanceof KubeError) throw thrown;
+      // Node throws for PEM that it cannot read, and for a token that fits into no header.
+      throw this.#fail('NoCredentials', `certificate, key, authority or token cannot be used (${toTrouble(thrown as Error)})`);
+    }
     throw this.#fail('Unreachable', 'the connection broke off');
   }
 
@@ -134,11 +142,12 @@ export class Transport {
   }
 
   #createAgent(ca: string | undefined, cert: string | undefined, key: string | undefined): Agent {
-    const { server, serverName, skipVerify, proxy } = this.#access;
-    const kept = { keepAlive: true, maxSockets: 8, ...(proxy === undefined ? undefined : { proxyEnv: toProxyEnv(proxy) }) };
-    if (server.protocol === 'http:') return new HttpAgent(kept);
+    const { server, serverName, skipVerify, proxyEnv } = this.#access;
+    // Plain http is for loopback alone, where no proxy has a part.
+    if (server.protocol === 'http:') return new HttpAgent(KEPT);
     return new HttpsAgent({
-      ...kept,
+      ...KEPT,
+      ...(proxyEnv === undefined ? undefined : { proxyEnv: { ...proxyEnv } }),
       ca: ca ?? [...getCACertificates('default'), ...getCACertificates('system')],
       rejectUnauthorized: skipVerify !== true,
       minVersion: 'TLSv1.2',
@@ -151,10 +160,6 @@ export class Transport {
   #fail(reason: OwnReason, text: string): KubeError {
     return new KubeError(0, reason, `${this.#access.server.host}: ${text}`);
   }
-}
-
-function toProxyEnv(proxy: URL): { HTTPS_PROXY: string; HTTP_PROXY: string } {
-  return { HTTPS_PROXY: proxy.href, HTTP_PROXY: proxy.href };
 }
 
 function readAnswer(incoming: IncomingMessage, maxBytes: number, done: (answer: Answer | 'too large' | 'broken') => void): void {

@@ -202,16 +202,16 @@ test('goes by the proxy that is given, and checks the certificate behind it', as
     proxy.closeAllConnections();
     proxy.close();
   });
-  const at = new URL(`http://127.0.0.1:${(proxy.address() as AddressInfo).port}`);
+  const proxyEnv = { HTTPS_PROXY: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}` };
   const { server, client } = await start(
     (_, response) => answerJson(response, 200, {}),
-    () => ({ proxy: at }),
+    () => ({ proxyEnv }),
   );
   expect(await client.request('GET', '/x')).toEqual({});
   expect(connected).toEqual([server.url.host]);
   const wrong = await start(
     (_, response) => answerJson(response, 200, {}),
-    () => ({ proxy: at, serverName: 'other.name' }),
+    () => ({ proxyEnv, serverName: 'other.name' }),
   );
   expect((await failureOf(wrong.client.request('GET', '/x'))).message).toMatch(/its certificate has other names/);
 });
@@ -273,6 +273,19 @@ test('says that nothing listens', async () => {
   await server.stop();
   const client = new KubeClient({ server: server.url, credentials: async () => ({}) }, systemClock);
   expect((await failureOf(client.request('GET', '/x'))).message).toBe(`${server.url.host}: nothing listens there (ECONNREFUSED)`);
+});
+
+test.each([
+  ['certificate', { cert: 'no PEM', key: 'no PEM' }],
+  ['token', { token: `${TOKEN}\nX-Other: 1` }],
+])('says that a %s cannot be used, and shows nothing of it', async (_, credentials) => {
+  const { server, client } = await start(
+    () => undefined,
+    () => ({ credentials: async () => credentials }),
+  );
+  const { reason, message } = await failureOf(client.request('GET', '/x'));
+  expect([reason, message]).toEqual(['NoCredentials', expect.stringMatching(/authority or token cannot be used \(/)]);
+  expect(server.asked).toEqual([]);
 });
 
 test('says why there are no credentials', async () => {
