@@ -8,7 +8,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['schemes', 'credentials', 'store', 'observe', 'tunnel', 'remote', 'kube'],
   ['handshakes'],
   ['config', 'explain'],
-  ['gates', 'forward'],
+  ['gates', 'forward', 'injector'],
   ['gatehouse', 'admin', 'probe'],
   ['listen'],
   ['app'],
