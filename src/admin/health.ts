@@ -1,6 +1,8 @@
 /** What machines ask on a beat: metrics, liveness, readiness, and the public keys of Sidegate-Identity. */
 import type { Metrics } from '../observe/metrics.ts';
+import type { ExpositionFormat } from '../observe/openmetrics.ts';
 import { type Answer, toJson, toPlain } from './answer.ts';
+import { toFormat } from './exposition.ts';
 import type { Endpoint } from './router.ts';
 
 /** What they are told about. */
@@ -16,7 +18,7 @@ export interface HealthParts {
 export function createHealthEndpoints({ metrics, toKeySet, notReadyBecause }: HealthParts): Endpoint[] {
   const open = { method: 'GET', isOpen: true } as const;
   return [
-    { ...open, path: '/metrics', answer: () => toExposition(metrics) },
+    { ...open, path: '/metrics', answer: ({ request }) => toExposition(metrics, toFormat(request.headers.accept)) },
     { ...open, path: '/healthz', answer: () => toPlain(200, 'ok') },
     {
       ...open,
@@ -30,9 +32,9 @@ export function createHealthEndpoints({ metrics, toKeySet, notReadyBecause }: He
   ];
 }
 
-async function toExposition(metrics: Metrics): Promise<Answer> {
+async function toExposition(metrics: Metrics, format: ExpositionFormat): Promise<Answer> {
   try {
-    return { status: 200, ...(await metrics.exposition()) };
+    return { status: 200, ...(await metrics.exposition(format)), headers: { Vary: 'Accept' } };
   } catch {
     return toPlain(500, 'the metrics could not be written');
   }
