@@ -1,0 +1,35 @@
+/** The forms that values of the chart are written in, shared by all its groups. */
+import { z } from 'zod';
+
+/** A mapping that Kubernetes knows and the chart passes on as it is. */
+export function freeForm(): z.ZodRecord<z.ZodString, z.ZodUnknown> {
+  return z.record(z.string(), z.unknown());
+}
+
+/** A list of such mappings. */
+export function freeList(): z.ZodArray<z.ZodRecord<z.ZodString, z.ZodUnknown>> {
+  return z.array(freeForm());
+}
+
+/** Labels or annotations. Values are text: YAML reads an unquoted `true` or `1` as something else. */
+export function textMap(): z.ZodRecord<z.ZodString, z.ZodString> {
+  return z.record(z.string(), z.string());
+}
+
+/** A TCP port. */
+export function port(): z.ZodNumber {
+  return z.number().int().min(1).max(65_535);
+}
+
+/** The name of an object, or empty where the chart makes one. */
+export function objectName(): z.ZodString {
+  return z.string().regex(/^(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)?$/);
+}
+
+/** A span of time as the injector's config has it. */
+export function duration(): z.ZodString {
+  return z.string().regex(/^\d+(?:\.\d+)?(?:ms|s|m|h|d)$/);
+}
+
+/** How images are pulled. */
+export const PULL_POLICIES = ['Always', 'IfNotPresent', 'Never'] as const;
