@@ -7,6 +7,8 @@ RUN npm ci --ignore-scripts && node node_modules/esbuild/install.js
 COPY bin ./bin
 COPY scripts ./scripts
 COPY src ./src
+# The repository is not in the build: docker build --build-arg SIDEGATE_REVISION=$(git rev-parse HEAD) .
+ARG SIDEGATE_REVISION=
 RUN node scripts/build.ts
 
 FROM node:26-trixie-slim

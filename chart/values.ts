@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { admission } from './values-admission.ts';
 import { freeForm, freeList, objectName, PULL_POLICIES, textMap } from './values-forms.ts';
 import { certificate, injector } from './values-injector.ts';
+import { monitoring } from './values-monitoring.ts';
 import { sidecar } from './values-sidecar.ts';
 
 const image = z.strictObject({
@@ -88,6 +89,7 @@ export const ChartValues = z.strictObject({
   rbac: rbac.prefault({}).describe("The injector's rights."),
   podDisruptionBudget: podDisruptionBudget.prefault({}).describe('How many injectors remain while nodes are drained.'),
   networkPolicy: networkPolicy.prefault({}).describe('Who may reach the injector, and whom it may reach.'),
+  monitoring: monitoring.prefault({}).describe('What is scraped, alerted by and shown.'),
   enabled: z
     .boolean()
     .default(true)

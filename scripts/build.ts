@@ -2,7 +2,7 @@
  * Bundles the gate into dist/sidegate.mjs, with the thread that checks passwords beside it. Only that thread needs a package: the
  * native bcrypt, which is not loaded before a route asks for passwords.
  */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,6 +13,14 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 const outdir = join(root, 'dist');
 const outfile = join(outdir, 'sidegate.mjs');
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
+
+/** Given by whoever builds without the repository at hand, as in an image; else asked of git. */
+function readRevision(): string {
+  const given = process.env['SIDEGATE_REVISION'];
+  if (given !== undefined && given !== '') return given;
+  const { status, stdout } = spawnSync('git', ['rev-parse', 'HEAD'], { cwd: root, encoding: 'utf8' });
+  return status === 0 ? stdout.trim() : 'unknown';
+}
 
 await build({
   entryPoints: [
@@ -26,7 +34,7 @@ await build({
   platform: 'node',
   format: 'esm',
   target: 'node24',
-  define: { SIDEGATE_VERSION: JSON.stringify(version) },
+  define: { SIDEGATE_VERSION: JSON.stringify(version), SIDEGATE_REVISION: JSON.stringify(readRevision()) },
   // ioredis and pino are CommonJS and call require for Node's own modules.
   banner: {
     js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",

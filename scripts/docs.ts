@@ -1,6 +1,7 @@
 /** Writes docs/config.md from the config's schema, so that the page cannot say anything else than the code; and the other pages that code writes. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { DASHBOARD_FILES } from '../chart/dashboards.ts';
 import { toJsonSchema } from '../src/config/json-schema.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from './chart-pages.ts';
 import { renderPresetsPage } from './presets-page.ts';
@@ -19,6 +20,7 @@ const PAGES: Readonly<Record<string, () => string>> = {
   'chart/sidegate/values.yaml': renderValuesYaml,
   'chart/sidegate/values.schema.json': renderValuesSchema,
   'chart/sidegate/README.md': renderChartReadme,
+  ...DASHBOARD_FILES,
 };
 
 const INTRO = `# Configuration

@@ -1,6 +1,8 @@
 /** What machines ask on a beat: metrics, liveness, readiness, and the public keys of Sidegate-Identity. */
 import type { Metrics } from '../observe/metrics.ts';
+import type { ExpositionFormat } from '../observe/openmetrics.ts';
 import { type Answer, toJson, toPlain } from './answer.ts';
+import { toFormat } from './exposition.ts';
 import type { Endpoint } from './router.ts';
 
 /** What they are told about. */
@@ -26,7 +28,7 @@ export function createHealthEndpoints(parts: HealthParts): Endpoint[] {
 /** Metrics, liveness and readiness alone. */
 export function createProbedEndpoints({ metrics, notReadyBecause }: ProbedParts): Endpoint[] {
   return [
-    { ...open, path: '/metrics', answer: () => toExposition(metrics) },
+    { ...open, path: '/metrics', answer: ({ request }) => toExposition(metrics, toFormat(request.headers.accept)) },
     { ...open, path: '/healthz', answer: () => toPlain(200, 'ok') },
     {
       ...open,
@@ -39,9 +41,9 @@ export function createProbedEndpoints({ metrics, notReadyBecause }: ProbedParts)
   ];
 }
 
-async function toExposition(metrics: Pick<Metrics, 'exposition'>): Promise<Answer> {
+async function toExposition(metrics: Pick<Metrics, 'exposition'>, format: ExpositionFormat): Promise<Answer> {
   try {
-    return { status: 200, ...(await metrics.exposition()) };
+    return { status: 200, ...(await metrics.exposition(format)), headers: { Vary: 'Accept' } };
   } catch {
     return toPlain(500, 'the metrics could not be written');
   }

@@ -54,7 +54,7 @@ export interface ForwardProxy extends DrainedProxy {
 
 /** What the proxy counts before its first request. */
 export function toProxyLabels({ basic }: ProxyConfig): RouteLabels {
-  return { name: NAME, scheme: 'basic', keys: toSourceLabels(basic), methods: ['CONNECT', 'GET', 'POST'] };
+  return { name: NAME, scheme: 'basic', keys: toSourceLabels(basic), methods: ['CONNECT', 'GET', 'POST'], asksPassword: true };
 }
 
 /** Builds it; its realm must be among those that were taken over, and its labels among the metrics'. */

@@ -56,7 +56,17 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabel
   const sources = basic === undefined ? [] : toSourceLabels(basic);
   const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');
   const keys = [...(webhook === undefined ? [] : namesOf(webhook)), ...(webhook?.sns?.topics ?? []), ...sources];
-  return { name, scheme, keys, methods: methodsOf(route), isObserved: mode === 'observe', authz: authz !== undefined };
+  return {
+    name,
+    scheme,
+    keys,
+    methods: methodsOf(route),
+    isObserved: mode === 'observe',
+    // A question comes without content, so only those about other routes are ever answered with yes.
+    authz: authz !== undefined && webhook === undefined,
+    signsTime: webhook?.tolerance !== undefined,
+    asksPassword: basic !== undefined,
+  };
 }
 
 /** Compiles one route. */

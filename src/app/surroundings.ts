@@ -15,6 +15,8 @@ export interface GateSurroundings {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly version: string;
+  /** The commit that the gate was built from; left out: not known. */
+  readonly revision?: string;
   /** For tests: what the names of the forward proxy's destinations lead to. */
   readonly resolve?: Resolve;
   /** For tests: where the hosts of remote keys are found. */

@@ -44,7 +44,11 @@ export interface Works {
 export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works {
   const { clock, logger, version, createUpstream } = surroundings;
   const { limits, journal, tracing } = ready.loaded.config;
-  const metrics = createMetrics({ version, processMetrics: createUpstream === undefined });
+  const metrics = createMetrics({
+    version,
+    revision: surroundings.revision ?? 'unknown',
+    processMetrics: createUpstream === undefined,
+  });
   const told = { clock, logger, journal: new Journal(journal.size), metrics, tracing: buildTracing(tracing) };
   const store = openStoreAloud(ready, told);
   const settlements = new Settlements(store.seenIds, clock, {

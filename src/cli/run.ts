@@ -8,7 +8,7 @@ import { systemClock } from '../core/clock.ts';
 import { createLogger, type Logger } from '../observe/logger.ts';
 import { EXIT, type Io } from './io.ts';
 import { untilSignal } from './signals.ts';
-import { readVersion } from './version.ts';
+import { readRevision, readVersion } from './version.ts';
 
 /** Runs until a signal; the exit code is 0 after a drain, even one that ran out of time. */
 export async function runGate(file: string, overrides: Overrides, io: Io): Promise<number> {
@@ -22,7 +22,7 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
   for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
   // Whatever ends the process, the lines written so far are not lost with it.
   process.on('uncaughtExceptionMonitor', () => logger.flushNow());
-  const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version });
+  const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version, revision: readRevision() });
   // Before anybody can know that the gate runs: a signal that comes first would end it without a drain.
   const signalled = untilSignal();
   process.on('SIGHUP', () => void gate.reload());

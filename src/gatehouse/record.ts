@@ -7,6 +7,7 @@ import type { ForwardOutcome } from '../forward/outcome.ts';
 import type { Journal } from '../observe/journal.ts';
 import type { Logger, RequestLine } from '../observe/logger.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
+import type { Exemplar } from '../observe/series.ts';
 import type { Tracing } from '../trace/span.ts';
 import { SAMPLED } from '../trace/traceparent.ts';
 import type { Departure } from './departure.ts';
@@ -28,9 +29,10 @@ export function record(departure: Departure, metrics: RouteMetrics, parts: Recor
   const { arrival, outcome } = departure;
   const trace = toTrace(departure, parts.tracing);
   const line = toLine(departure, parts.clock.monotonic() - arrival.startedAt, trace);
-  metrics.request(line.method, line.status, line.durationMs, toSampledId(trace));
+  const exemplar = toExemplar(trace, parts.clock);
+  metrics.request(line.method, line.status, line.durationMs, exemplar);
   if (outcome !== undefined) {
-    metrics.upstream(outcome.upstreamMs, line.durationMs - outcome.upstreamMs);
+    metrics.upstream(outcome.upstreamMs, line.durationMs - outcome.upstreamMs, exemplar);
     if ('failure' in outcome) metrics.upstreamError(outcome.failure.kind);
   }
   tell(line, arrival, parts);
@@ -42,9 +44,9 @@ function toTrace({ exchange }: Departure, { tracer }: Tracing): RequestTrace | u
   return exchange?.facts.trace ?? tracer.begin('none', 'refused');
 }
 
-/** Only such a trace can be looked up. */
-function toSampledId(trace: RequestTrace | undefined): string | undefined {
-  return trace !== undefined && (trace.flags & SAMPLED) !== 0 ? trace.traceId : undefined;
+/** Only a sampled trace can be looked up. */
+function toExemplar(trace: RequestTrace | undefined, clock: Clock): Exemplar | undefined {
+  return trace !== undefined && (trace.flags & SAMPLED) !== 0 ? { traceId: trace.traceId, at: clock.now() } : undefined;
 }
 
 function tellSpans(departure: Departure, line: RequestLine, trace: RequestTrace, { onSpan }: Tracing): void {
@@ -56,8 +58,8 @@ export function recordQuestion(departure: Departure, status: number, metrics: Ro
   const { arrival, refusal } = departure;
   const durationMs = parts.clock.monotonic() - arrival.startedAt;
   const result = refusal === undefined ? toObserved(ALLOWED, departure) : toRefused(refusal);
-  metrics.authz({ method: arrival.method, status, reason: result.reason }, durationMs);
   const trace = toTrace(departure, parts.tracing);
+  metrics.authz({ method: arrival.method, status, reason: result.reason }, durationMs, toExemplar(trace, parts.clock));
   const line: RequestLine = { port: 'authz', ...toFacts(departure, durationMs, trace), ...result, status };
   tell(line, arrival, parts);
   if (trace?.isRecorded === true) tellSpans(departure, line, trace, parts.tracing);

@@ -1,5 +1,5 @@
 /** Every metric there is, in one list (docs/metrics.md). */
-import { type Counter, collectDefaultMetrics, Gauge, Registry } from '@prometheus-io/client';
+import { type Counter, Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { createFamilies, createGateFamilies, type RouteLabels } from './families.ts';
 import {
@@ -16,6 +16,8 @@ import {
   PASSWORD_CHECKS,
   type PasswordCheckLabel,
 } from './labels.ts';
+import { type ExpositionFormat, OPENMETRICS_TYPE, toOpenMetrics } from './openmetrics.ts';
+import { collectProcessMetrics } from './process-metrics.ts';
 import { type RouteMetrics, RouteSeries } from './route-metrics.ts';
 
 /** The gate's metrics. */
@@ -45,13 +47,15 @@ export interface Metrics {
   watchBufferedBytes(read: () => number): void;
   /** The outcome of loading a config; the hash is of the one that serves now. */
   reload(isSuccessful: boolean, at: EpochMilliseconds, hash: string): void;
-  /** What a scrape gets: Prometheus' text format. */
-  exposition(): Promise<{ contentType: string; text: string }>;
+  /** What a scrape gets: Prometheus' text format, or OpenMetrics, which has the exemplars. */
+  exposition(format?: ExpositionFormat): Promise<{ contentType: string; text: string }>;
 }
 
 /** How the metrics are made. */
 export interface MetricsOptions {
   readonly version: string;
+  /** The commit that it was built from. */
+  readonly revision: string;
   /** Also process_* and nodejs_*. */
   readonly processMetrics: boolean;
 }
@@ -62,8 +66,9 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const registers = [registry];
   const families = createFamilies(registers);
   const gate = createGateFamilies(registers);
-  gate.buildInfo.set({ version: options.version, node: process.versions.node }, 1);
-  if (options.processMetrics) collectDefaultMetrics({ register: registry });
+  const { version, revision } = options;
+  gate.buildInfo.set({ version, revision, node: process.versions.node }, 1);
+  if (options.processMetrics) collectProcessMetrics(registry);
 
   const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
   const order = new Map(ORDER_OUTCOMES.map((outcome) => [outcome, gate.order.series(outcome)]));
@@ -81,9 +86,9 @@ export function createMetrics(options: MetricsOptions): Metrics {
 
   return {
     setRoutes(next) {
-      const names = new Set(next.map(({ name }) => name));
+      const names = new Map(next.map(({ name, scheme }) => [name, scheme]));
       for (const [name, series] of routes) {
-        if (names.has(name)) continue;
+        if (names.get(name) === series.scheme) continue;
         series.remove();
         routes.delete(name);
       }
@@ -121,10 +126,13 @@ export function createMetrics(options: MetricsOptions): Metrics {
       gate.configInfo.reset();
       gate.configInfo.set({ hash }, 1);
     },
-    async exposition() {
-      return { contentType: registry.contentType, text: await registry.metrics() };
-    },
+    exposition: (format = 'text') => toExposition(registry, format),
   };
+}
+
+async function toExposition(registry: Registry, format: ExpositionFormat): Promise<{ contentType: string; text: string }> {
+  if (format === 'text') return { contentType: registry.contentType, text: await registry.metrics() };
+  return { contentType: OPENMETRICS_TYPE, text: toOpenMetrics(await registry.getMetricsAsJSON()) };
 }
 
 /** Shows the series as 0 at once: an alert on a series that appears with its first failure cannot fire on it. */

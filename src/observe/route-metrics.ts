@@ -3,7 +3,7 @@ import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import type { Reason } from '../core/refusal.ts';
 import type { Families, RouteLabels } from './families.ts';
 import { type ExplainCause, toCodeLabel, toMethodLabel, UNMATCHED, UPSTREAM_ERRORS, type UpstreamErrorLabel } from './labels.ts';
-import type { Distribution, Tally } from './series.ts';
+import { type CounterFamily, type Distribution, type Exemplar, Tally } from './series.ts';
 
 /** What the caller of the forward-auth endpoint was told about a request. */
 export interface AuthzAnswer {
@@ -23,13 +23,13 @@ export type Decision = 'allow' | 'deny' | 'observe';
 
 /** What is counted of a route's requests. */
 export interface RouteMetrics {
-  /** One finished request; `traceId` where its trace is sampled. */
-  request(method: string, status: number, duration: Milliseconds, traceId?: string): void;
+  /** One finished request; the exemplar leads to its trace. */
+  request(method: string, status: number, duration: Milliseconds, exemplar?: Exemplar): void;
   /** One question of the forward-auth endpoint, answered. */
-  authz(answer: AuthzAnswer, duration: Milliseconds): void;
+  authz(answer: AuthzAnswer, duration: Milliseconds, exemplar?: Exemplar): void;
   decision(decision: Decision, reason: Reason): void;
   /** Time spent with the app, and the rest of the request's time, which is our own. */
-  upstream(upstream: Milliseconds, overhead: Milliseconds): void;
+  upstream(upstream: Milliseconds, overhead: Milliseconds, exemplar?: Exemplar): void;
   upstreamError(kind: UpstreamErrorLabel): void;
   /** Received minus signed time. */
   skew(skew: Milliseconds): void;
@@ -42,14 +42,8 @@ export interface RouteMetrics {
   ready(isReady: boolean): void;
 }
 
-/** The decisions that alerts divide by: shown as 0 from the start. */
-const ALERTED: readonly (readonly [Decision, Reason])[] = [
-  ['allow', 'ok'],
-  ['allow', 'duplicate'],
-  ['deny', 'bad_signature'],
-  ['deny', 'timestamp_old'],
-  ['deny', 'timestamp_future'],
-];
+/** Methods that are shown before their first request; all of a route that takes any would be series for nothing. */
+const COMMON_METHODS = ['GET', 'POST'];
 
 interface KeyTallies {
   readonly matches: Tally;
@@ -67,30 +61,40 @@ export class RouteSeries implements RouteMetrics {
   readonly #decisions = new Map<string, Tally>();
   readonly #explained = new Map<string, Tally>();
   readonly #keys = new Map<string, KeyTallies>();
+  readonly #upstreamErrors = new Map<string, Tally>();
   readonly #duration: Distribution;
+  readonly #serverErrors: Tally;
   readonly #upstream: Distribution;
   readonly #overhead: Distribution;
-  readonly #skew: Distribution;
+  #isRemoved = false;
 
   constructor(families: Families, labels: Pick<RouteLabels, 'name' | 'scheme'> | undefined) {
     this.#families = families;
     this.#route = labels?.name ?? UNMATCHED;
     this.#scheme = labels?.scheme ?? 'none';
     this.#duration = families.duration.series(this.#route);
+    this.#serverErrors = families.serverErrors.series(this.#route);
     this.#upstream = families.upstream.series(this.#route);
     this.#overhead = families.overhead.series(this.#route);
-    this.#skew = families.skew.series(this.#route);
   }
 
-  /** Shows what is known beforehand as 0. */
+  /** The scheme that its decisions are labelled by. */
+  get scheme(): string {
+    return this.#scheme;
+  }
+
+  /** Shows what is known beforehand as 0: what an alert looks at must be there before its first trouble. */
   initialise(labels: RouteLabels): void {
-    for (const [decision, reason] of ALERTED) this.#toDecision(decision, reason);
-    for (const method of labels.methods) this.#toRequest(method, 200);
+    for (const [decision, reason] of toAlerted(labels)) this.#toDecision(decision, reason);
+    const { methods } = labels;
+    for (const method of methods.length > 2 ? methods.filter((each) => COMMON_METHODS.includes(each)) : methods)
+      this.#toRequest(method, 200);
     if (labels.authz === true) this.#toAuthz({ method: 'GET', status: 200, reason: 'ok' });
-    for (const kind of UPSTREAM_ERRORS) this.#families.upstreamErrors.inc({ route: this.#route, kind }, 0);
+    for (const kind of UPSTREAM_ERRORS) this.#toUpstreamError(kind);
     for (const key of labels.keys) this.#toKey(key);
+    if (labels.signsTime === true) this.#families.skew.series(this.#route);
     this.ready(true);
-    this.#families.observed.set({ route: this.#route }, labels.isObserved === true ? 1 : 0);
+    this.#families.observed.series(this.#route).value = labels.isObserved === true ? 1 : 0;
   }
 
   /** Drops the series of keys that are not in `kept`. */
@@ -103,56 +107,47 @@ export class RouteSeries implements RouteMetrics {
     }
   }
 
-  /** Drops all series of the route. */
+  /** Drops all series of the route; a request that is still under way brings none of them back. */
   remove(): void {
-    const {
-      requests,
-      authzRequests,
-      authzDuration,
-      decisions,
-      upstreamErrors,
-      duration,
-      upstream,
-      overhead,
-      skew,
-      ready,
-      observed,
-    } = this.#families;
+    const families = this.#families;
     const route = this.#route;
-    for (const id of this.#requests.keys()) requests.remove(route, ...id.split(' '));
-    for (const id of this.#authz.keys()) authzRequests.remove(route, ...id.split(' '));
-    for (const id of this.#decisions.keys()) decisions.remove(route, this.#scheme, ...id.split(' '));
-    for (const kind of UPSTREAM_ERRORS) upstreamErrors.remove(route, kind);
-    for (const cause of this.#explained.keys()) this.#families.explained.remove(route, cause);
-    for (const family of [duration, authzDuration, upstream, overhead, skew, ready, observed]) family.remove(route);
+    this.#isRemoved = true;
+    for (const id of this.#requests.keys()) families.requests.remove(route, ...id.split(' '));
+    for (const id of this.#authz.keys()) families.authzRequests.remove(route, ...id.split(' '));
+    for (const id of this.#decisions.keys()) families.decisions.remove(route, this.#scheme, ...id.split(' '));
+    for (const kind of this.#upstreamErrors.keys()) families.upstreamErrors.remove(route, kind);
+    for (const cause of this.#explained.keys()) families.explained.remove(route, cause);
+    const { duration, serverErrors, authzDuration, upstream, overhead, skew, ready, observed } = families;
+    for (const family of [duration, serverErrors, authzDuration, upstream, overhead, skew, ready, observed]) family.remove(route);
     this.forgetKeys([]);
   }
 
-  request(method: string, status: number, duration: Milliseconds): void {
+  request(method: string, status: number, duration: Milliseconds, exemplar?: Exemplar): void {
     this.#toRequest(method, status).add();
-    this.#duration.observe(duration / 1000);
+    if (status >= 500) this.#serverErrors.add();
+    this.#duration.observe(duration / 1000, exemplar);
   }
 
-  authz(answer: AuthzAnswer, duration: Milliseconds): void {
+  authz(answer: AuthzAnswer, duration: Milliseconds, exemplar?: Exemplar): void {
     this.#toAuthz(answer).add();
-    this.#families.authzDuration.series(this.#route).observe(duration / 1000);
+    if (!this.#isRemoved) this.#families.authzDuration.series(this.#route).observe(duration / 1000, exemplar);
   }
 
   decision(decision: Decision, reason: Reason): void {
     this.#toDecision(decision, reason).add();
   }
 
-  upstream(upstream: Milliseconds, overhead: Milliseconds): void {
-    this.#upstream.observe(upstream / 1000);
-    this.#overhead.observe(overhead / 1000);
+  upstream(upstream: Milliseconds, overhead: Milliseconds, exemplar?: Exemplar): void {
+    this.#upstream.observe(upstream / 1000, exemplar);
+    this.#overhead.observe(overhead / 1000, exemplar);
   }
 
   upstreamError(kind: UpstreamErrorLabel): void {
-    this.#families.upstreamErrors.inc({ route: this.#route, kind });
+    this.#toUpstreamError(kind).add();
   }
 
   skew(skew: Milliseconds): void {
-    this.#skew.observe(skew / 1000);
+    if (!this.#isRemoved) this.#families.skew.series(this.#route).observe(skew / 1000);
   }
 
   keyUsed(key: string, at: EpochMilliseconds): void {
@@ -167,43 +162,71 @@ export class RouteSeries implements RouteMetrics {
   }
 
   explained(cause: ExplainCause): void {
-    toSeries(this.#explained, cause, () => this.#families.explained.series(this.#route, cause)).add();
+    (this.#explained.get(cause) ?? this.#bind(this.#explained, cause, this.#families.explained, [this.#route])).add();
   }
 
   ready(isReady: boolean): void {
-    this.#families.ready.set({ route: this.#route }, isReady ? 1 : 0);
+    if (!this.#isRemoved) this.#families.ready.series(this.#route).value = isReady ? 1 : 0;
   }
 
   #toRequest(method: string, status: number): Tally {
-    return toSeries(this.#requests, `${toMethodLabel(method)} ${toCodeLabel(status)}`, (id) =>
-      this.#families.requests.series(this.#route, ...id.split(' ')),
-    );
+    const id = `${toMethodLabel(method)} ${toCodeLabel(status)}`;
+    return this.#requests.get(id) ?? this.#bind(this.#requests, id, this.#families.requests, [this.#route]);
   }
 
   #toDecision(decision: Decision, reason: Reason): Tally {
-    return toSeries(this.#decisions, `${decision} ${reason}`, (id) =>
-      this.#families.decisions.series(this.#route, this.#scheme, ...id.split(' ')),
-    );
+    const id = `${decision} ${reason}`;
+    return this.#decisions.get(id) ?? this.#bind(this.#decisions, id, this.#families.decisions, [this.#route, this.#scheme]);
   }
 
   #toAuthz({ method, status, reason }: AuthzAnswer): Tally {
-    return toSeries(this.#authz, `${toMethodLabel(method)} ${toCodeLabel(status)} ${reason}`, (id) =>
-      this.#families.authzRequests.series(this.#route, ...id.split(' ')),
-    );
+    const id = `${toMethodLabel(method)} ${toCodeLabel(status)} ${reason}`;
+    return this.#authz.get(id) ?? this.#bind(this.#authz, id, this.#families.authzRequests, [this.#route]);
+  }
+
+  #toUpstreamError(kind: UpstreamErrorLabel): Tally {
+    return this.#upstreamErrors.get(kind) ?? this.#bind(this.#upstreamErrors, kind, this.#families.upstreamErrors, [this.#route]);
   }
 
   #toKey(key: string): KeyTallies {
-    return toSeries(this.#keys, key, () => ({
-      matches: this.#families.keyMatches.series(this.#route, key),
-      lastUsed: this.#families.keyUsed.series(this.#route, key),
-    }));
+    const known = this.#keys.get(key);
+    if (known !== undefined) return known;
+    const { keyMatches, keyUsed } = this.#families;
+    if (this.#isRemoved) return { matches: new Tally(), lastUsed: new Tally() };
+    const tallies = { matches: keyMatches.series(this.#route, key), lastUsed: keyUsed.series(this.#route, key) };
+    this.#keys.set(key, tallies);
+    return tallies;
+  }
+
+  /** Makes the series with these labels and those in the id; of a route that is gone, one that nobody sees. */
+  #bind(bound: Map<string, Tally>, id: string, family: CounterFamily, labels: readonly string[]): Tally {
+    const series = this.#isRemoved ? new Tally() : family.series(...labels, ...id.split(' '));
+    bound.set(id, series);
+    return series;
   }
 }
 
-function toSeries<Series>(bound: Map<string, Series>, id: string, find: (id: string) => Series): Series {
-  const known = bound.get(id);
-  if (known !== undefined) return known;
-  const series = find(id);
-  bound.set(id, series);
-  return series;
+/** The decisions that alerts look at, as far as the route can come to them. */
+function toAlerted({ scheme, signsTime, asksPassword }: RouteLabels): (readonly [Decision, Reason])[] {
+  const isSigned = scheme !== 'none' && scheme !== 'basic';
+  return [
+    ['allow', 'ok'],
+    ...(isSigned ? SIGNED : []),
+    ...(signsTime === true ? TIMED : []),
+    ...(asksPassword === true ? BY_PASSWORD : []),
+  ];
 }
+
+const SIGNED: readonly (readonly [Decision, Reason])[] = [
+  ['allow', 'duplicate'],
+  ['deny', 'missing_signature'],
+  ['deny', 'bad_signature'],
+];
+const TIMED: readonly (readonly [Decision, Reason])[] = [
+  ['deny', 'timestamp_old'],
+  ['deny', 'timestamp_future'],
+];
+const BY_PASSWORD: readonly (readonly [Decision, Reason])[] = [
+  ['deny', 'bad_credentials'],
+  ['deny', 'banned'],
+];

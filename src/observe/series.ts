@@ -3,6 +3,13 @@
  * a request; here a series is found once, counting is an addition, and the registry asks for the sums when it is scraped.
  */
 import type { Metric, Registry } from '@prometheus-io/client';
+import type { EpochMilliseconds } from '../core/clock.ts';
+
+/** One request that stands for a bucket: what leads from a latency to its trace. */
+export interface Exemplar {
+  readonly traceId: string;
+  readonly at: EpochMilliseconds;
+}
 
 type Labels = Readonly<Record<string, string | number>>;
 
@@ -12,6 +19,7 @@ interface Value {
   readonly value: number;
   /** Where it is not the family's. */
   readonly metricName?: string;
+  readonly exemplar?: { readonly labelSet: Labels; readonly value: number; readonly timestamp: number };
 }
 
 /** What is the same for all series of a metric. */
@@ -103,6 +111,8 @@ export class GaugeFamily extends TallyFamily {
 export class Distribution {
   readonly #bounds: readonly number[];
   readonly counts: number[];
+  /** By bucket, the last one each. */
+  readonly exemplars: Value['exemplar'][] = [];
   sum = 0;
 
   constructor(bounds: readonly number[]) {
@@ -110,11 +120,15 @@ export class Distribution {
     this.counts = Array.from({ length: bounds.length + 1 }, () => 0);
   }
 
-  observe(value: number): void {
+  /** The exemplar is of a request whose trace was recorded: an id that leads nowhere helps nobody. */
+  observe(value: number, exemplar?: Exemplar): void {
     let bucket = 0;
     while (bucket < this.#bounds.length && value > (this.#bounds[bucket] as number)) bucket++;
     (this.counts[bucket] as number)++;
     this.sum += value;
+    if (exemplar === undefined) return;
+    const { traceId, at } = exemplar;
+    this.exemplars[bucket] = { labelSet: { trace_id: traceId }, value, timestamp: at / 1000 };
   }
 }
 
@@ -132,12 +146,18 @@ export class HistogramFamily extends Family<Distribution> {
     return new Distribution(this.#bounds);
   }
 
-  protected read({ counts, sum }: Distribution, labels: Labels): readonly Value[] {
+  protected read({ counts, sum, exemplars }: Distribution, labels: Labels): readonly Value[] {
     const values: Value[] = [];
     let count = 0;
     counts.forEach((hits, i) => {
       count += hits;
-      values.push({ metricName: `${this.name}_bucket`, labels: { le: this.#bounds[i] ?? '+Inf', ...labels }, value: count });
+      const exemplar = exemplars[i];
+      values.push({
+        metricName: `${this.name}_bucket`,
+        labels: { le: toBound(this.#bounds[i]), ...labels },
+        value: count,
+        ...(exemplar && { exemplar }),
+      });
     });
     values.push(
       { metricName: `${this.name}_sum`, labels, value: sum },
@@ -145,4 +165,10 @@ export class HistogramFamily extends Family<Distribution> {
     );
     return values;
   }
+}
+
+/** As OpenMetrics writes bounds, in either format: a series must not change its name with the scraper's Accept. */
+function toBound(bound: number | undefined): string {
+  if (bound === undefined) return '+Inf';
+  return Number.isInteger(bound) ? `${bound}.0` : String(bound);
 }

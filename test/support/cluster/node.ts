@@ -89,7 +89,12 @@ async function registerNode(cluster: Cluster): Promise<void> {
   const unknown = ['architecture', 'bootID', 'containerRuntimeVersion', 'kernelVersion', 'kubeProxyVersion'];
   const more = ['machineID', 'operatingSystem', 'osImage', 'systemUUID'];
   const nodeInfo = Object.fromEntries([...unknown, ...more].map((key) => [key, '']));
-  const node = { apiVersion: 'v1', kind: 'Node', metadata: { name: NAME }, status: { nodeInfo: { ...nodeInfo, kubeletVersion: gitVersion } } };
+  const node = {
+    apiVersion: 'v1',
+    kind: 'Node',
+    metadata: { name: NAME },
+    status: { nodeInfo: { ...nodeInfo, kubeletVersion: gitVersion } },
+  };
   const answer = await cluster.request('POST', '/api/v1/nodes', node);
   if (answer.status >= 400 && answer.status !== 409) throw new Error(`the node ${NAME}: ${answer.body.message}`);
 }

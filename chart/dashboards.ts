@@ -1,0 +1,17 @@
+/** The dashboards of the chart; chart/sidegate/dashboards is written from them (`npm run docs`). */
+
+import { fleet } from './dashboard-fleet.ts';
+import { type Dashboard, renderDashboard } from './dashboard-forms.ts';
+import { routes } from './dashboard-routes.ts';
+import { security } from './dashboard-security.ts';
+
+/** By the name of their files. */
+const DASHBOARDS: Readonly<Record<string, Dashboard>> = { security, routes, fleet };
+
+/** Writers by file. */
+export const DASHBOARD_FILES: Readonly<Record<string, () => string>> = Object.fromEntries(
+  Object.entries(DASHBOARDS).map(([name, dashboard]) => [
+    `chart/sidegate/dashboards/${name}.json`,
+    () => renderDashboard(dashboard),
+  ]),
+);

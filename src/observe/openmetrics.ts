@@ -1,0 +1,53 @@
+/** Writes metrics as OpenMetrics 1.0: the client library's own writer renames the metrics it writes, so one registry could not serve both formats. */
+import type { MetricObjectWithValues, MetricValue } from '@prometheus-io/client';
+
+/** What a scraper can ask for. */
+export type ExpositionFormat = 'text' | 'openmetrics';
+
+/** The media type of what is written here. */
+export const OPENMETRICS_TYPE = 'application/openmetrics-text; version=1.0.0; charset=utf-8';
+
+/** A sample of the registry; the library's type leaves out what histograms add. */
+interface Sample {
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly value: number;
+  readonly metricName?: string;
+  readonly exemplar?: {
+    readonly labelSet: Readonly<Record<string, string | number>>;
+    readonly value: number;
+    readonly timestamp: number;
+  };
+}
+
+/** The exposition of all of them. */
+export function toOpenMetrics(metrics: readonly MetricObjectWithValues<MetricValue<string>>[]): string {
+  return `${metrics.flatMap(toFamily).join('\n')}\n# EOF\n`;
+}
+
+function toFamily({ name, help, type, values }: MetricObjectWithValues<MetricValue<string>>): string[] {
+  // A counter family is called without the suffix that its samples have.
+  const family = type === 'counter' ? name.replace(/_total$/, '') : name;
+  const samples = values.map((value) => toSample(value as Sample, type === 'counter' ? `${family}_total` : name));
+  return [`# TYPE ${family} ${type}`, `# HELP ${family} ${toEscaped(help)}`, ...samples];
+}
+
+function toSample({ labels, value, metricName, exemplar }: Sample, name: string): string {
+  const sample = `${metricName ?? name}${toLabels(labels)} ${toNumber(value)}`;
+  if (exemplar === undefined) return sample;
+  return `${sample} # ${toLabels(exemplar.labelSet) || '{}'} ${toNumber(exemplar.value)} ${exemplar.timestamp}`;
+}
+
+function toLabels(labels: Sample['labels']): string {
+  const pairs = Object.entries(labels).map(([name, value]) => `${name}="${toEscaped(String(value))}"`);
+  return pairs.length === 0 ? '' : `{${pairs.join(',')}}`;
+}
+
+function toEscaped(text: string): string {
+  return text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('"', '\\"');
+}
+
+function toNumber(value: number): string {
+  if (Number.isNaN(value)) return 'NaN';
+  if (Number.isFinite(value)) return String(value);
+  return value > 0 ? '+Inf' : '-Inf';
+}
