@@ -1,4 +1,5 @@
 /** What machines ask on a beat: metrics, liveness, readiness, and the public keys of Sidegate-Identity. */
+import type { Milliseconds } from '../core/clock.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { type Answer, toJson, toPlain } from './answer.ts';
 import type { Endpoint } from './router.ts';
@@ -10,14 +11,16 @@ export interface HealthParts {
   readonly toKeySet: () => object;
   /** Why the gate should get no traffic now, or undefined when it is ready. */
   readonly notReadyBecause: () => string | undefined;
+  /** For how long the event loop has not got round in time, where only a restart helps. */
+  readonly stuckFor: () => Milliseconds | undefined;
 }
 
 /** Open to everybody: probes and scrapers have no token, and none of it is secret. */
-export function createHealthEndpoints({ metrics, toKeySet, notReadyBecause }: HealthParts): Endpoint[] {
+export function createHealthEndpoints({ metrics, toKeySet, notReadyBecause, stuckFor }: HealthParts): Endpoint[] {
   const open = { method: 'GET', isOpen: true } as const;
   return [
     { ...open, path: '/metrics', answer: () => toExposition(metrics) },
-    { ...open, path: '/healthz', answer: () => toPlain(200, 'ok') },
+    { ...open, path: '/healthz', answer: () => toLiveness(stuckFor()) },
     {
       ...open,
       path: '/readyz',
@@ -28,6 +31,12 @@ export function createHealthEndpoints({ metrics, toKeySet, notReadyBecause }: He
     },
     { ...open, path: '/identity/jwks.json', answer: () => toJson(toKeySet(), 'application/jwk-set+json') },
   ];
+}
+
+/** Whoever answers at all is alive, but for one that takes seconds for each turn. */
+function toLiveness(stuckFor: Milliseconds | undefined): Answer {
+  if (stuckFor === undefined) return toPlain(200, 'ok');
+  return toPlain(503, `not alive: for ${Math.round(stuckFor / 1_000)} s no turn of the event loop has come in time`);
 }
 
 async function toExposition(metrics: Metrics): Promise<Answer> {
