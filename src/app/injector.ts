@@ -17,6 +17,7 @@ import { AdmissionServer } from '../listen/admission-server.ts';
 import { TlsContexts, type TlsSettings } from '../listen/tls.ts';
 import { createInjectorMetrics, type InjectorMetrics } from '../observe/injector-metrics.ts';
 import type { Logger } from '../observe/logger.ts';
+import { LoopWatch } from '../observe/loop-watch.ts';
 import { DirectoryCertificate } from './injector-directory.ts';
 import { pause, within } from './shutdown.ts';
 
@@ -53,6 +54,7 @@ export class Injector {
   readonly #admin: AdminServer;
   readonly #certificate: SelfSigned | DirectoryCertificate;
   readonly #clusterVersion: ClusterVersion;
+  readonly #loopWatch: LoopWatch;
   readonly #stopFlushing: () => void;
   #handshakeToldAt: Milliseconds | undefined;
   #isStopping = false;
@@ -69,9 +71,10 @@ export class Injector {
     const { certificate } = server;
     this.#certificate =
       'selfSigned' in certificate ? new SelfSigned(certificate.selfSigned, parts) : new DirectoryCertificate(certificate, parts);
+    this.#loopWatch = new LoopWatch(clock);
     const notReadyBecause = (): string | undefined => this.notReadyBecause();
     metrics.watchReady(() => notReadyBecause() === undefined);
-    const endpoints = createProbedEndpoints({ metrics, notReadyBecause });
+    const endpoints = createProbedEndpoints({ metrics, notReadyBecause, stuckFor: () => this.#loopWatch.stuckFor });
     const router = new AdminRouter({ endpoints, access: new AdminAccess(undefined), onDenied: () => undefined });
     this.#admin = new AdminServer(server.adminAddress, router);
     this.#stopFlushing = clock.every(FLUSH_EVERY_MS, () => logger.flush());
@@ -104,6 +107,7 @@ export class Injector {
     this.#server.destroy();
     this.#admin.close();
     kube.close();
+    this.#loopWatch.close();
     this.#stopFlushing();
     return isFinished;
   }

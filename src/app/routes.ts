@@ -102,6 +102,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
         }),
         resend,
         allowResponseHeaders: new Set(config.allowResponseHeaders),
+        whenAway: 'upstream_away',
       },
       upstream,
       parts.clock,
