@@ -126,19 +126,24 @@ describe('the docs', () => {
     expect(read('chart/sidegate/values.yaml')).not.toContain('undefined');
   });
 
-  test.each(['README.md', 'docs/forward-auth.md', 'docs/admin.md', 'docs/handshakes.md', 'docs/presets.md', 'docs/explain.md'])(
-    'show configs in %s that the gate takes',
-    (page) => {
-      const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
-      const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity|admin|journal|explain):/m.test(text));
-      expect(configs.length).toBeGreaterThan(0);
-      for (const text of configs) {
-        const route = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';
-        const { problems } = parseConfig('gate.yaml', text.includes('routes:') ? text : text + route, systemClock);
-        expect(problems.filter(({ severity }) => severity === 'error')).toEqual([]);
-      }
-    },
-  );
+  test.each([
+    'README.md',
+    'docs/forward-auth.md',
+    'docs/admin.md',
+    'docs/handshakes.md',
+    'docs/presets.md',
+    'docs/explain.md',
+    'docs/tracing.md',
+  ])('show configs in %s that the gate takes', (page) => {
+    const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
+    const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity|admin|journal|explain|tracing):/m.test(text));
+    expect(configs.length).toBeGreaterThan(0);
+    for (const text of configs) {
+      const route = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';
+      const { problems } = parseConfig('gate.yaml', text.includes('routes:') ? text : text + route, systemClock);
+      expect(problems.filter(({ severity }) => severity === 'error')).toEqual([]);
+    }
+  });
 
   test('name only files and npm scripts that exist', () => {
     const scripts = Object.keys((JSON.parse(read('package.json')) as { scripts: object }).scripts);

@@ -10,6 +10,7 @@ import { type KeysRead, readKeys } from './keys.ts';
 import { toFiles } from './reload-files.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
 import { readTls, type TlsRead } from './tls.ts';
+import { readTracing, type TracingRead } from './tracing.ts';
 import { type RealmRead, readRealms } from './users.ts';
 
 /** A config that can run, with what it refers to read. */
@@ -22,6 +23,7 @@ export interface Ready {
   readonly proxyTls: TlsRead | undefined;
   readonly authzTls: TlsRead | undefined;
   readonly adminToken: AdminTokenRead;
+  readonly tracing: TracingRead | undefined;
   readonly store: StoreSettings;
   /** What the files held before they were read. */
   readonly seen: Fingerprints;
@@ -55,12 +57,13 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   const tls = await readTls(loaded.config.listen.tls, 'listen.tls', clock);
   const proxyTls = await readTls(loaded.config.proxy?.tls, 'proxy.tls', clock);
   const authzTls = await readTls(loaded.config.authz?.tls, 'authz.tls', clock);
-  for (const read of [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls])
+  const tracing = await readTracing(loaded.config.tracing);
+  for (const read of [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls, tracing])
     for (const { severity, path, message, hint } of read?.troubles ?? []) place(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, seen, problems };
-  return { loaded, keys, realms, identity, adminToken, tls, proxyTls, authzTls, store, seen, problems };
+  return { loaded, keys, realms, identity, adminToken, tls, proxyTls, authzTls, tracing, store, seen, problems };
 }
 
 /** All problems of a config file, errors and warnings, in the order of the file. */

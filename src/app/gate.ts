@@ -142,6 +142,7 @@ export class Gate {
       capacity: this.#capacity,
       settlements: this.#works.settlements,
       store: this.#works.store,
+      tracing: this.#works.told.tracing,
       times: this.#ready.loaded.config.shutdown,
     });
     this.#close();

@@ -35,9 +35,9 @@ export async function prepareRehearsal(file: string, startsAt: EpochMilliseconds
   return { ...ready, loaded: { ...loaded, config: { ...config, listen: { ...config.listen, tls } } } };
 }
 
-/** Ids are remembered here, connections come as they are, and nothing is waited for at the end. */
+/** Ids are remembered here, connections come as they are, spans go nowhere, and nothing is waited for at the end. */
 function withoutSurroundings(config: Config): Config {
-  const { listen, admin, proxy, authz, store, limits } = config;
+  const { listen, admin, proxy, authz, store, limits, tracing } = config;
   return {
     ...config,
     listen: { ...listen, tls: undefined, proxyProtocol: undefined },
@@ -46,6 +46,7 @@ function withoutSurroundings(config: Config): Config {
     authz: authz && { ...authz, tls: undefined },
     store: { ...store, redis: undefined },
     limits: { ...limits, passwordThreads: 1 },
+    tracing: tracing && { ...tracing, otlp: undefined },
     shutdown: { grace: 0, drain: 0 },
   };
 }

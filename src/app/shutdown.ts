@@ -20,6 +20,7 @@ export interface ShutdownParts {
   readonly capacity: Capacity;
   readonly settlements: Settlements;
   readonly store: { close(): Promise<void> };
+  readonly tracing: { close(atMost: Milliseconds): Promise<void> };
   readonly times: Config['shutdown'];
 }
 
@@ -35,6 +36,8 @@ export interface DrainedProxy {
 /** What the last settlements get: the store may be slow, but the pod's end is near. */
 const SETTLE_AT_MOST_MS: Milliseconds = 2_000;
 const TELL_AT_MOST_MS: Milliseconds = 500;
+/** What the last spans get, in the same time: a collector that is away must not hold up the end. */
+const EXPORT_AT_MOST_MS: Milliseconds = 2_000;
 
 /** Drains; resolves when all is closed. True when every request under way was finished. */
 export async function drain(parts: ShutdownParts): Promise<boolean> {
@@ -53,7 +56,7 @@ export async function drain(parts: ShutdownParts): Promise<boolean> {
   proxy?.destroy();
   // What was cut just now is still to be told.
   await within(clock, TELL_AT_MOST_MS, Promise.all([proxy?.idle()]));
-  await parts.store.close();
+  await Promise.all([parts.store.close(), parts.tracing.close(EXPORT_AT_MOST_MS)]);
   return isFinished;
 }
 

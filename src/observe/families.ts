@@ -214,6 +214,12 @@ export function createGateFamilies(registers: Registry[]) {
       registers,
     }),
     ...createAdminFamilies(registers),
+    spans: new CounterFamily({
+      name: 'sidegate_trace_spans_total',
+      help: 'Spans of sampled requests, by what became of them.',
+      labelNames: ['outcome'],
+      registers,
+    }),
     limits: new Counter({
       name: 'sidegate_limit_hits_total',
       help: 'Requests and connections that ran into a limit.',

@@ -122,3 +122,7 @@ export function toMethodLabel(method: string): string {
 export function toCodeLabel(status: number): string {
   return Number.isInteger(status) && status >= 100 && status <= 599 ? String(status) : '000';
 }
+
+/** What became of spans. `dropped`: there was no room; `rejected`: the collector did not want them; `failed`: it could not be reached. */
+export const SPAN_OUTCOMES = ['exported', 'dropped', 'rejected', 'failed'] as const;
+export type SpanOutcome = (typeof SPAN_OUTCOMES)[number];

@@ -67,6 +67,8 @@ export type LogEvent =
   | 'store_down'
   | 'store_warning'
   | 'settlement_lost'
+  | 'tracing_export_failed'
+  | 'tracing_export_recovered'
   | 'draining'
   | 'drain_incomplete'
   | 'stopped'

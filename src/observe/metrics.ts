@@ -15,6 +15,8 @@ import {
   type OrderOutcome,
   PASSWORD_CHECKS,
   type PasswordCheckLabel,
+  SPAN_OUTCOMES,
+  type SpanOutcome,
 } from './labels.ts';
 import { type ExpositionFormat, OPENMETRICS_TYPE, toOpenMetrics } from './openmetrics.ts';
 import { collectProcessMetrics } from './process-metrics.ts';
@@ -39,6 +41,7 @@ export interface Metrics {
   usersReload(isSuccessful: boolean): void;
   idForgotten(was: ForgottenLabel): void;
   adminDenied(reason: AdminDenialLabel): void;
+  traceSpans(outcome: SpanOutcome, count: number): void;
   inFlight(delta: 1 | -1): void;
   queued(delta: 1 | -1): void;
   connections(delta: 1 | -1): void;
@@ -73,9 +76,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
   const order = new Map(ORDER_OUTCOMES.map((outcome) => [outcome, gate.order.series(outcome)]));
   const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, gate.passwordChecks.series(outcome)]));
-  for (const was of FORGOTTEN_STATES) gate.forgottenIds.series(was);
-  for (const reason of ADMIN_DENIALS) gate.adminDenials.series(reason);
-  gate.usersReload.set(1);
+  showFromStart(gate);
   const dedupDuration = gate.dedupDuration.series();
   const inFlight = gate.inFlight.series();
   const queued = gate.queued.series();
@@ -106,6 +107,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
     storeUp: (isUp) => gate.dedupUp.set(isUp ? 1 : 0),
     idForgotten: (was) => gate.forgottenIds.series(was).add(),
     adminDenied: (reason) => gate.adminDenials.series(reason).add(),
+    traceSpans: (outcome, count) => gate.spans.series(outcome).add(count),
     inFlight: (delta) => inFlight.add(delta),
     queued: (delta) => queued.add(delta),
     connections: (delta) => connections.add(delta),
@@ -133,6 +135,14 @@ export function createMetrics(options: MetricsOptions): Metrics {
 async function toExposition(registry: Registry, format: ExpositionFormat): Promise<{ contentType: string; text: string }> {
   if (format === 'text') return { contentType: registry.contentType, text: await registry.metrics() };
   return { contentType: OPENMETRICS_TYPE, text: toOpenMetrics(await registry.getMetricsAsJSON()) };
+}
+
+/** What has not happened yet. */
+function showFromStart(gate: ReturnType<typeof createGateFamilies>): void {
+  for (const was of FORGOTTEN_STATES) gate.forgottenIds.series(was);
+  for (const reason of ADMIN_DENIALS) gate.adminDenials.series(reason);
+  for (const outcome of SPAN_OUTCOMES) gate.spans.series(outcome);
+  gate.usersReload.set(1);
 }
 
 /** Shows the series as 0 at once: an alert on a series that appears with its first failure cannot fire on it. */
