@@ -9,7 +9,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['handshakes'],
   ['config', 'explain'],
   ['gates', 'forward', 'injector'],
-  ['gatehouse', 'admin', 'probe'],
+  ['gatehouse', 'admin', 'probe', 'doctor'],
   ['listen'],
   ['app'],
   ['cli'],
