@@ -21,7 +21,12 @@ const GATE = {
 /** Makes the ConfigMap `gate` and the Secret `signing` in a namespace; `sections` are merged over the gate's config. */
 export async function createGateConfig(cluster: Cluster, namespace: string, sections: Kube = {}): Promise<void> {
   const text = stringify({ ...GATE, ...sections });
-  const core = (kind: string, name: string, fields: Kube): Kube => ({ apiVersion: 'v1', kind, metadata: { name, namespace }, ...fields });
+  const core = (kind: string, name: string, fields: Kube): Kube => ({
+    apiVersion: 'v1',
+    kind,
+    metadata: { name, namespace },
+    ...fields,
+  });
   await cluster.applyAll(stringify(core('ConfigMap', 'gate', { data: { 'gate.yaml': text } })));
   await cluster.applyAll(stringify(core('Secret', 'signing', { stringData: { key: SECRET } })));
 }
@@ -37,7 +42,11 @@ export function askForGate(takeover: string, more: { labels?: Kube; annotations?
 }
 
 /** A pod that asks for the sidecar, whose app has all three probes. */
-export function makeGatedPod(name: string, takeover: string, over: { labels?: Kube; annotations?: Kube; container?: Kube; spec?: Kube } = {}): Kube {
+export function makeGatedPod(
+  name: string,
+  takeover: string,
+  over: { labels?: Kube; annotations?: Kube; container?: Kube; spec?: Kube } = {},
+): Kube {
   const probe = (path: string): Kube => ({ httpGet: { path, port: 'http' }, periodSeconds: 1 });
   const probes = {
     startupProbe: { ...probe('/live'), failureThreshold: 100 },
