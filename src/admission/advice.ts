@@ -50,7 +50,11 @@ async function advise({ request, configMap }: AdvisedPod, lookups: Lookups, cloc
 }
 
 /** The config as the sidecar will read it, or what keeps it from starting. */
-function readGate(found: Found, name: string, clock: Clock): { readonly config: Config } | { readonly warning: string | undefined } {
+function readGate(
+  found: Found,
+  name: string,
+  clock: Clock,
+): { readonly config: Config } | { readonly warning: string | undefined } {
   if (found === 'unknown') return { warning: undefined };
   if (found === 'absent') return { warning: `there is no ConfigMap ${name}: the pod waits for it` };
   const text = textAt(objectAt(found.object, 'data'), CONFIG_KEY);

@@ -89,7 +89,8 @@ export function readSecretData(data: SecretData): Authorities | UnusableSecret |
   const names = Object.keys(data);
   if (names.length === 0) return undefined;
   const foreign = names.filter((name) => !KNOWN.includes(name));
-  if (foreign.length > 0) return { problem: `it holds ${foreign.join(', ')}, which are not the injector's: give it a Secret of its own` };
+  if (foreign.length > 0)
+    return { problem: `it holds ${foreign.join(', ')}, which are not the injector's: give it a Secret of its own` };
   const current = readIssuer(data, KEYS.certificate, KEYS.key);
   if ('problem' in current) return current;
   const next = data[KEYS.nextCertificate] === undefined ? undefined : readIssuer(data, KEYS.nextCertificate, KEYS.nextKey);
@@ -103,7 +104,9 @@ export function readSecretData(data: SecretData): Authorities | UnusableSecret |
 }
 
 function readIssuer(data: SecretData, certificateName: string, keyName: string): Issuer | UnusableSecret {
-  const broken = { problem: `its ${certificateName} and ${keyName} are no authority with its key: empty it, and another is made` };
+  const broken = {
+    problem: `its ${certificateName} and ${keyName} are no authority with its key: empty it, and another is made`,
+  };
   try {
     const certificate = new X509Certificate(toText(data[certificateName]));
     const privateKey = createPrivateKey(toText(data[keyName]));

@@ -30,7 +30,9 @@ export function findChainProblem(
   if (Date.parse(server.validFrom) > now) return `the certificate begins on ${server.validFrom}`;
   if (name !== undefined && server.checkHost(name) === undefined) return `the certificate is not for ${name}`;
   if (trusted.length === 0) return 'the caBundle of the webhook configuration is empty';
-  return leadsTo(server, intermediates, trusted, now) ? undefined : 'the caBundle of the webhook configuration does not hold its authority';
+  return leadsTo(server, intermediates, trusted, now)
+    ? undefined
+    : 'the caBundle of the webhook configuration does not hold its authority';
 }
 
 function leadsTo(

@@ -83,22 +83,28 @@ export class ClusterVersion {
 
   /** Undefined where nodes may not be listed, or there are none yet. */
   async #readKubelets(): Promise<KubeVersion | undefined> {
-    let oldest: KubeVersion | undefined;
-    let token: string | undefined;
     try {
-      do {
-        const query = { limit: PAGE_SIZE, continue: token, labelSelector: REAL_NODES };
-        const page: NodePage = await this.#parts.kube.request('GET', '/api/v1/nodes', { query });
-        for (const { status } of page.items ?? []) {
-          const version = parse(status?.nodeInfo?.kubeletVersion ?? '');
-          if (version !== undefined) oldest = oldest === undefined ? version : older(oldest, version);
-        }
-        token = page.metadata?.continue || undefined;
-      } while (token !== undefined);
+      let oldest: KubeVersion | undefined;
+      for await (const version of this.#listKubelets()) oldest = oldest === undefined ? version : older(oldest, version);
+      return oldest;
     } catch (thrown) {
-      if (!(thrown instanceof KubeError && thrown.status === 403)) throw thrown;
+      if (thrown instanceof KubeError && thrown.status === 403) return undefined;
+      throw thrown;
     }
-    return oldest;
+  }
+
+  /** By pages, of which nothing is kept: nodes are large objects. */
+  async *#listKubelets(): AsyncGenerator<KubeVersion> {
+    let token: string | undefined;
+    do {
+      const query = { limit: PAGE_SIZE, continue: token, labelSelector: REAL_NODES };
+      const page: NodePage = await this.#parts.kube.request('GET', '/api/v1/nodes', { query });
+      for (const { status } of page.items ?? []) {
+        const version = parse(status?.nodeInfo?.kubeletVersion ?? '');
+        if (version !== undefined) yield version;
+      }
+      token = page.metadata?.continue || undefined;
+    } while (token !== undefined);
   }
 
   #tell(facts: { readonly apiServer: string; readonly oldestKubelet: string }): void {

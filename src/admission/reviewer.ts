@@ -66,7 +66,12 @@ export function createReviewer(parts: ReviewerParts): (content: Buffer) => Promi
   return async (content) => {
     const start = clock.monotonic();
     const review = parse(content);
-    const { response, injection, request } = answerReview(review, (namespace) => ({ defaults, version, kube: kube(), namespace }));
+    const { response, injection, request } = answerReview(review, (namespace) => ({
+      defaults,
+      version,
+      kube: kube(),
+      namespace,
+    }));
     // Without the request's own uid the API server would not take the answer for one.
     if (request.uid === '') {
       metrics.turnedAway('not_a_review');

@@ -161,7 +161,11 @@ export class SelfSigned {
       throw thrown;
     }
     metrics.bundlePatch('success');
-    logger.info('ca_bundle_patched', { webhook: this.#config.webhook, was: bundle.trusted.map(toTitle), is: trusted.map(toTitle) });
+    logger.info('ca_bundle_patched', {
+      webhook: this.#config.webhook,
+      was: bundle.trusted.map(toTitle),
+      is: trusted.map(toTitle),
+    });
     return true;
   }
 

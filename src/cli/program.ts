@@ -98,7 +98,16 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .option('--fixtures', 'that of fixture files instead')
     .action((options) => printSchema(options, io));
   addForget(program, io, setExit);
+  addInjectServer(program);
   return program;
+}
+
+/** Shown in the help alone: the entry point starts it without commander. */
+function addInjectServer(program: Command): void {
+  program
+    .command('inject-server')
+    .description('answer the API server: put the sidecar into pods that ask for it')
+    .requiredOption('-c, --config <file>', 'config file of the injector');
 }
 
 function addExplain(program: Command, io: Io, setExit: (code: number) => void): void {

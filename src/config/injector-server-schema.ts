@@ -42,7 +42,9 @@ const directory = z.strictObject({
   directory: filePath.describe('Folder with tls.crt and tls.key, as Secrets of type kubernetes.io/tls are mounted; watched.'),
   webhook: objectName()
     .optional()
-    .describe('The MutatingWebhookConfiguration whose caBundle the certificate must lead to before the injector is ready. Left out: not looked at.'),
+    .describe(
+      'The MutatingWebhookConfiguration whose caBundle the certificate must lead to before the injector is ready. Left out: not looked at.',
+    ),
 });
 
 /** Where the admission server listens, by what certificates, and how it stops. */
@@ -53,10 +55,7 @@ export const injectServer = z.strictObject({
     .optional()
     .describe('Authorities of client certificates, PEM: only callers with one are heard. Left out: whoever reaches the port is.'),
   certificate: z.union(
-    [
-      z.strictObject({ selfSigned: selfSigned.describe('It is its own authority, and rotates all by itself.') }),
-      directory,
-    ],
+    [z.strictObject({ selfSigned: selfSigned.describe('It is its own authority, and rotates all by itself.') }), directory],
     { error: 'expected selfSigned: or directory:' },
   ),
   shutdown: z

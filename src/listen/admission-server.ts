@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import type { ReviewReply } from '../admission/reviewer.ts';
 import type { SocketAddress } from '../config/scalars.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Reason } from '../core/refusal.ts';
@@ -11,13 +12,6 @@ import { BodyWatch } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import { createStrictServer, endAfterUpgradeWish, startListening } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
-
-/** What is answered to a review. */
-export interface ReviewReply {
-  readonly status: number;
-  /** JSON where the status is 200, else a line of text. */
-  readonly text: string;
-}
 
 /** What the server stands on. */
 export interface AdmissionServerParts {
