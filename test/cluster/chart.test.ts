@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { parseInjectorConfig } from '../../src/config/injector-config.ts';
 import { CHART, helm, pick, type Rendered, renderChart, templateChart, toObjects } from '../support/chart.ts';
 
 const CI = readdirSync(join(CHART, 'ci')).map((name) => join(CHART, 'ci', name));
@@ -68,6 +69,12 @@ describe.each(named)('with the values of ci/%s', (_name, file) => {
         expect(typeof value, what).toBe('string');
       expect(metadata.annotations?.['helm.sh/hook'] ?? 'test', `${what} is no hook but a test`).toBe('test');
     }
+  });
+
+  test('gives the injector a config that it takes', () => {
+    const config = objects.find(({ kind }) => kind === 'ConfigMap' && !file.includes('/policy-'));
+    const text = (config?.['data'] as Record<string, string> | undefined)?.['injector.yaml'];
+    if (text !== undefined) expect(parseInjectorConfig('injector.yaml', text).problems).toEqual([]);
   });
 
   test('selects only by labels that never change, and the pods that the Deployment makes', async () => {
@@ -291,7 +298,7 @@ describe('the chart', () => {
   });
 
   test('keeps its names short enough for what is made from them, however long the release is', async () => {
-    const objects = await renderChart({}, { release: 'a.release-whose-name-is-as-long-as-helm-allows-it-to-b' });
+    const objects = await renderChart({}, { release: `a.${'b'.repeat(51)}` });
     for (const { metadata } of objects) expect(metadata.name, metadata.name).toMatch(/^[a-z0-9-]{1,63}$/);
   });
 });
