@@ -48,11 +48,9 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .exitOverride()
     .configureOutput({ writeOut: io.stdout, writeErr: io.stderr })
     .showSuggestionAfterError();
-  program.command('run').description('start the gate').requiredOption('-c, --config <file>', 'config file');
-  program
-    .command('check')
+  withOverrides(program.command('run').description('start the gate'));
+  withOverrides(program.command('check'))
     .description('show everything wrong with a config; exit 1 if it cannot run')
-    .requiredOption('-c, --config <file>', 'config file')
     .option('--json', 'as JSON, for tools')
     .action(async (options) => setExit(await checkFile(options, io)));
   withSecret(program.command('sign'))
@@ -176,6 +174,16 @@ function addForget(program: Command, io: Io, setExit: (code: number) => void): v
     .option('--admin <url>', "another way to the admin port; the config's if left out")
     .option('--timeout <seconds>', 'how long to wait for the answer', '10')
     .action(async (options) => setExit(await forgetId(options, io)));
+}
+
+/** The same for `run`, whose own reading of them (main.ts) needs no commander. */
+function withOverrides(command: Command): Command {
+  return command
+    .requiredOption('-c, --config <file>', 'config file')
+    .option('--listen <hosts:port>', 'where requests come in, whatever the config says; :port for all addresses')
+    .option('--admin <hosts:port>', 'the same for the admin port')
+    .option('--upstream <url>', 'the app of the routes that name none of their own')
+    .option('--app-probe <container/kind=url>', 'what the admin port asks the app for the kubelet; repeat for more', COLLECT);
 }
 
 function withSecret(command: Command): Command {

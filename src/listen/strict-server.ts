@@ -1,9 +1,8 @@
 /** node:http made strict, the same for every port that strangers reach. */
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { LimitsConfig } from '../config/config.ts';
-import type { SocketAddress } from '../config/scalars.ts';
 import type { OnLimit } from './limits.ts';
 import type { TlsContexts } from './tls.ts';
 
@@ -79,15 +78,4 @@ export function endAfterUpgradeWish({ headers }: IncomingMessage, response: Serv
 /** Has it left, and its connection to the next one? Finished alone is too early: the connection is let go a turn later. */
 export function isAnswered(response: ServerResponse): boolean {
   return response.writableFinished && response.socket === null;
-}
-
-/** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */
-export function startListening(server: Server | TlsServer, { host, port }: SocketAddress): Promise<AddressInfo> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, () => {
-      server.off('error', reject);
-      resolve(server.address() as AddressInfo);
-    });
-  });
 }
