@@ -5,6 +5,7 @@ import { checkFile } from './check.ts';
 import { explainRequest } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
+import { injectFiles } from './inject.ts';
 import { EXIT, type Io } from './io.ts';
 import { probeEndpoint } from './probe.ts';
 import { printSchema } from './schema.ts';
@@ -96,6 +97,7 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .option('--fixtures', 'that of fixture files instead')
     .action((options) => printSchema(options, io));
   addForget(program, io, setExit);
+  addInject(program, io, setExit);
   addInjectServer(program);
   return program;
 }
@@ -174,6 +176,18 @@ function addForget(program: Command, io: Io, setExit: (code: number) => void): v
     .option('--admin <url>', "another way to the admin port; the config's if left out")
     .option('--timeout <seconds>', 'how long to wait for the answer', '10')
     .action(async (options) => setExit(await forgetId(options, io)));
+}
+
+function addInject(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('inject')
+    .description('put the sidecar into labelled pods and pod templates of manifests; exit 1 and print nothing if one is denied')
+    .requiredOption('-f, --filename <file>', 'manifests, YAML or JSON; - for standard input; repeat for more', COLLECT)
+    .option('-c, --config <file>', "the injector's config: what sidecars are like where a pod does not say otherwise")
+    .option('-n, --namespace <name>', 'of objects that name none', 'default')
+    .option('--kube-version <version>', 'the oldest of the cluster: API server and kubelets', '1.34')
+    .option('-o, --output <format>', 'yaml, json or patch (a JSON patch for kubectl patch --type=json)', 'yaml')
+    .action(async (options) => setExit(await injectFiles(options, io)));
 }
 
 /** The same for `run`, whose own reading of them (main.ts) needs no commander. */
