@@ -1,5 +1,6 @@
 /** The schema of the injector's own config: what sidecars are like where a pod does not say otherwise, and how the injector is reached. */
 import { z } from 'zod';
+import { injectServer } from './injector-server-schema.ts';
 import {
   CPU,
   hasForm,
@@ -13,7 +14,6 @@ import {
   type ValueForm,
   WHOLE_SECONDS,
 } from './kubernetes-values.ts';
-import { filePath, listenAddress } from './scalars.ts';
 
 const formed = (form: ValueForm, example: string) =>
   z
@@ -66,32 +66,9 @@ const sidecar = z.strictObject({
     .describe('How long apps go on serving after their pod began to leave its endpoints; `0s`: not at all.'),
 });
 
-const certificate = z.union(
-  [
-    z.strictObject({
-      selfSigned: z
-        .strictObject({
-          namespace: objectName().describe('Where the injector runs.'),
-          secret: objectName().describe('The Secret that keeps its authority.'),
-          service: objectName().describe('The Service that it is called by.'),
-          webhook: objectName().describe('The webhook configuration whose caBundle is kept.'),
-        })
-        .describe('It is its own authority, and rotates all by itself.'),
-    }),
-    z.strictObject({ directory: filePath.describe('Folder with tls.crt and tls.key, watched.') }),
-  ],
-  { error: 'expected selfSigned: or directory:' },
-);
-
-const server = z.strictObject({
-  address: listenAddress().prefault(':10250').describe('Where the API server reaches it, by https.'),
-  adminAddress: listenAddress().prefault(':8481').describe('/readyz, /healthz and /metrics.'),
-  certificate,
-});
-
 /** The whole file. */
 export const InjectorConfigSchema = z.strictObject({
   sidecar,
-  server: server.optional().describe('For `sidegate inject-server` only.'),
+  server: injectServer.optional().describe('For `sidegate inject-server` only.'),
   log: z.strictObject({ level: z.enum(['debug', 'info', 'warn', 'error']).default('info') }).prefault({}),
 });

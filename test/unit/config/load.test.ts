@@ -97,6 +97,7 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
     'explain',
     'journal',
     'log',
+    'upstream',
     'routes',
   ]);
   expect(schema['additionalProperties']).toBe(false);
