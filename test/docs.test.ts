@@ -2,6 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { renderLibraryReadme, renderLibrarySidecar } from '../scripts/chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scripts/chart-pages.ts';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
@@ -14,6 +15,8 @@ import { testConfigs } from '../src/cli/test.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
+import { STATES } from '../src/doctor/diagnose.ts';
+import { FINDINGS } from '../src/doctor/finding.ts';
 import { CAUSES } from '../src/explain/causes.ts';
 import { HANDSHAKE_NAMES } from '../src/handshakes/catalogue.ts';
 import { ADMIN_DENIALS, DEDUP_OUTCOMES, FORGOTTEN_STATES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
@@ -77,6 +80,13 @@ describe('the docs', () => {
     expect(read('docs/explain.md').match(/^\| `.*$/gm)).toEqual(rows);
   });
 
+  test('name every finding and state of the doctor as they are, and none that does not exist', () => {
+    const rows = Object.entries(FINDINGS).map(([code, { severity, meaning }]) => `| \`${code}\` | ${severity} | ${meaning} |`);
+    const states = firstCells('docs/doctor.md').filter((cell) => (STATES as readonly string[]).includes(cell));
+    expect(read('docs/doctor.md').match(/^\| `.*\| (?:error|warning|note) \| .*$/gm)).toEqual(rows);
+    expect(states).toEqual([...STATES]);
+  });
+
   test('show the config as the schema has it', () => {
     expect(read('docs/config.md')).toBe(renderConfigPage());
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
@@ -115,6 +125,11 @@ describe('the docs', () => {
     expect(read('docs/probe.md')).toBe(renderProbePage());
     const rows = read('docs/probe.md').match(/^\| `.*$/gm) ?? [];
     for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
+  });
+
+  test('show the library chart with the sidecar and the settings that the injector has', () => {
+    expect(read('chart/sidegate-lib/templates/_sidecar.tpl')).toBe(renderLibrarySidecar());
+    expect(read('chart/sidegate-lib/README.md')).toBe(renderLibraryReadme());
   });
 
   test("show the chart's values as their schema has them, each with its meaning", () => {

@@ -3,7 +3,7 @@ import { lastingContainersOf } from './app.ts';
 import { type Handler, handlersOf } from './handlers.ts';
 import type { Patch } from './patch.ts';
 import type { Work } from './plan.ts';
-import { has, textAt } from './raw.ts';
+import { has, listAt, textAt } from './raw.ts';
 
 /** Where the sidecar's admin port answers for containers of the pod. */
 export const APP_HEALTH = '/app-health';
@@ -43,15 +43,21 @@ function toTarget(handler: Handler, { plan, findings }: Work): string | undefine
     return undefined;
   }
   if (action === 'tcpSocket') return `tcp://127.0.0.1:${port}`;
-  if (textAt(request, 'scheme')?.toUpperCase() === 'HTTPS') {
+  const isTls = textAt(request, 'scheme')?.toUpperCase() === 'HTTPS';
+  if (isTls && port === plan.app.port) {
     findings.deny(
       'probe_unreachable',
-      `${place} is asked by HTTPS on ${port}, and the sidecar reaches the app by http: use a tcpSocket or exec probe, or another takeover`,
+      `${place} is asked by HTTPS on ${port}, and the sidecar reaches the app by http: let the app speak http, or use another takeover`,
     );
     return undefined;
   }
   const path = textAt(request, 'path') ?? '/';
-  return `http://127.0.0.1:${port}${path.startsWith('/') ? '' : '/'}${path.replace(/[^\x21-\x7e]/gu, encodeURIComponent)}`;
+  const url = `${isTls ? 'https' : 'http'}://127.0.0.1:${port}${path.startsWith('/') ? '' : '/'}${path.toWellFormed().replace(/[^\x21-\x7e]/gu, encodeURIComponent)}`;
+  const headers = listAt(request, 'httpHeaders').flatMap((field) => {
+    const name = textAt(field, 'name');
+    return name === undefined ? [] : [{ name, value: textAt(field, 'value') ?? '' }];
+  });
+  return headers.length === 0 ? url : JSON.stringify({ url, headers });
 }
 
 /** The kubelet puts variables into arguments; `$$(` is a `$(` that stays one. */

@@ -36,13 +36,14 @@ const ACTIONS: readonly Action[] = ['httpGet', 'tcpSocket', 'grpc'];
 export function handlersOf(container: Placed): Handler[] {
   return PLACES.flatMap(([kind, steps]) => {
     const handler = steps.reduce<Raw>((from, step) => objectAt(from, String(step)), container.container);
-    return ACTIONS.flatMap((action) => {
-      const request = handler[action];
-      if (!isRaw(request) || (has(request, 'host') && textAt(request, 'host') !== '')) return [];
-      const writtenPort = request['port'];
-      const port = resolvePort(container.container, writtenPort);
-      return [{ kind, action, path: [...container.path, ...steps], request, container, port, writtenPort }];
-    });
+    // More than one is refused by the API server.
+    const action = ACTIONS.find((known) => isRaw(handler[known]));
+    if (action === undefined) return [];
+    const request = objectAt(handler, action);
+    if (has(request, 'host') && textAt(request, 'host') !== '') return [];
+    const writtenPort = request['port'];
+    const port = resolvePort(container.container, writtenPort);
+    return [{ kind, action, path: [...container.path, ...steps], request, container, port, writtenPort }];
   });
 }
 

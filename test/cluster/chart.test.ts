@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { parseInjectorConfig } from '../../src/config/injector-config.ts';
 import { CHART, helm, pick, type Rendered, renderChart, templateChart, toObjects } from '../support/chart.ts';
 
 const CI = readdirSync(join(CHART, 'ci')).map((name) => join(CHART, 'ci', name));
@@ -70,6 +71,12 @@ describe.each(named)('with the values of ci/%s', (_name, file) => {
     }
   });
 
+  test('gives the injector a config that it takes', () => {
+    const config = objects.find(({ kind }) => kind === 'ConfigMap' && !file.includes('/policy-'));
+    const text = (config?.['data'] as Record<string, string> | undefined)?.['injector.yaml'];
+    if (text !== undefined) expect(parseInjectorConfig('injector.yaml', text).problems).toEqual([]);
+  });
+
   test('selects only by labels that never change, and the pods that the Deployment makes', async () => {
     const deployment = objects.find(({ kind }) => kind === 'Deployment');
     if (deployment === undefined) return;
@@ -128,71 +135,6 @@ describe('the chart', () => {
     const chart = parse(readFileSync(join(CHART, 'Chart.yaml'), 'utf8')) as Record<string, string>;
     const { version } = JSON.parse(readFileSync(join(CHART, '..', '..', 'package.json'), 'utf8')) as { version: string };
     expect(chart['appVersion']).toBe(version);
-  });
-
-  test.each([
-    ['a misspelt group', { sidecars: {} }, "additional properties 'sidecars' not allowed"],
-    ['a misspelt value', { injector: { replica: 3 } }, "additional properties 'replica' not allowed"],
-    ['a word that is none of the choices', { admission: { mode: 'webhoook' } }, "value must be one of 'webhook', 'policy'"],
-    ['text in the place of a number', { injector: { replicas: 'two' } }, 'got string, want integer'],
-    ['a takeover that does not exist', { sidecar: { takeover: 'iptables' } }, '/sidecar/takeover'],
-    ['a port out of range', { sidecar: { port: 70_000 } }, 'maximum: got 70,000, want 65,535'],
-    ['a label that is no text', { commonLabels: { a: true } }, 'got boolean, want string'],
-  ])('refuses %s, and says where', async (_what, values, message) => {
-    const { code, stderr } = await templateChart(values);
-    expect(stderr).toContain(message);
-    expect(code).not.toBe(0);
-  });
-
-  test.each([
-    ['the policy mode before 1.36', { admission: { mode: 'policy' } }, '1.35.4', 'admission.mode=policy needs Kubernetes 1.36'],
-    ['the validating policies before 1.30', {}, '1.29.9', 'admission.protect needs Kubernetes 1.30'],
-    [
-      'native sidecars before 1.29',
-      { sidecar: { mode: 'native' }, admission: { protect: false, enforce: false, failurePolicy: 'Fail' } },
-      '1.28.0',
-      'sidecar.mode=native needs',
-    ],
-    ['a way to run unprotected', { admission: { protect: false } }, '1.36.3', 'would start labelled pods without their sidecar'],
-    [
-      'denial and warning in one',
-      { admission: { enforceActions: ['Deny', 'Warn'] } },
-      '1.36.3',
-      'admission.enforceActions has both',
-    ],
-    ['ports of the sidecar that collide', { sidecar: { adminPort: 8480 } }, '1.36.3', 'must differ'],
-    ['ports of the injector that collide', { injector: { adminPort: 10_250 } }, '1.36.3', 'must differ'],
-    ["the kubelet's port on the node's network", { injector: { hostNetwork: true } }, '1.36.3', "port is the kubelet's"],
-    ["rights for everybody's account", { serviceAccount: { create: false } }, '1.36.3', 'Name the account'],
-    [
-      'no name for the existing Secret',
-      { certificate: { mode: 'existing-secret' } },
-      '1.36.3',
-      'needs certificate.existingSecret',
-    ],
-    [
-      'no authority for the existing Secret',
-      { certificate: { mode: 'existing-secret', existingSecret: 'a' } },
-      '1.36.3',
-      'needs certificate.caBundle',
-    ],
-    [
-      'an authority that is no PEM',
-      { certificate: { mode: 'existing-secret', existingSecret: 'a', caBundle: 'AA==' } },
-      '1.36.3',
-      'is no PEM text',
-    ],
-    ['an authority that would be ignored', { certificate: { caBundle: CA } }, '1.36.3', 'would be ignored'],
-    [
-      'an issuer without name',
-      { certificate: { mode: 'cert-manager', certManager: { issuerRef: { kind: 'Issuer' } } } },
-      '1.36.3',
-      'issuerRef needs a name',
-    ],
-  ] as const)('refuses %s with a sentence', async (_what, values, kubeVersion, message) => {
-    const { code, stderr } = await templateChart(values, { kubeVersion });
-    expect(stderr).toContain(message);
-    expect(code).not.toBe(0);
   });
 
   test('installs on a cluster too old for policies once it is told to fail closed by the webhook', async () => {
@@ -291,7 +233,7 @@ describe('the chart', () => {
   });
 
   test('keeps its names short enough for what is made from them, however long the release is', async () => {
-    const objects = await renderChart({}, { release: 'a.release-whose-name-is-as-long-as-helm-allows-it-to-b' });
+    const objects = await renderChart({}, { release: `a.${'b'.repeat(51)}` });
     for (const { metadata } of objects) expect(metadata.name, metadata.name).toMatch(/^[a-z0-9-]{1,63}$/);
   });
 });
