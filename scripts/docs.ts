@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { toJsonSchema } from '../src/config/json-schema.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from './chart-pages.ts';
+import { renderInjectionPage } from './injection-page.ts';
 import { renderPresetsPage } from './presets-page.ts';
 import { renderProbePage } from './probe-page.ts';
 import { toRows, toTable } from './schema-rows.ts';
@@ -12,6 +13,7 @@ import { renderTestingPage } from './testing-page.ts';
 /** Writers by page. */
 const PAGES: Readonly<Record<string, () => string>> = {
   'docs/config.md': renderConfigPage,
+  'docs/injection.md': renderInjectionPage,
   'docs/presets.md': renderPresetsPage,
   'docs/senders.md': renderSendersPage,
   'docs/probe.md': renderProbePage,
