@@ -2,6 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { toJsonSchema } from '../src/config/json-schema.ts';
+import { renderLibraryReadme, renderLibrarySidecar } from './chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from './chart-pages.ts';
 import { renderInjectionPage } from './injection-page.ts';
 import { renderPresetsPage } from './presets-page.ts';
@@ -21,6 +22,8 @@ const PAGES: Readonly<Record<string, () => string>> = {
   'chart/sidegate/values.yaml': renderValuesYaml,
   'chart/sidegate/values.schema.json': renderValuesSchema,
   'chart/sidegate/README.md': renderChartReadme,
+  'chart/sidegate-lib/templates/_sidecar.tpl': renderLibrarySidecar,
+  'chart/sidegate-lib/README.md': renderLibraryReadme,
 };
 
 const INTRO = `# Configuration

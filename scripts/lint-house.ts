@@ -9,7 +9,7 @@ const FLOORS: readonly (readonly string[])[] = [
   ['handshakes'],
   ['config', 'explain'],
   ['gates', 'forward', 'injector'],
-  ['gatehouse', 'admin', 'probe', 'admission'],
+  ['gatehouse', 'admin', 'probe', 'admission', 'doctor'],
   ['listen'],
   ['app'],
   ['cli'],

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
+import { renderLibraryReadme, renderLibrarySidecar } from '../scripts/chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scripts/chart-pages.ts';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { renderInjectionPage } from '../scripts/injection-page.ts';
@@ -133,6 +134,11 @@ describe('the docs', () => {
     expect(read('docs/probe.md')).toBe(renderProbePage());
     const rows = read('docs/probe.md').match(/^\| `.*$/gm) ?? [];
     for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
+  });
+
+  test('show the library chart with the sidecar and the settings that the injector has', () => {
+    expect(read('chart/sidegate-lib/templates/_sidecar.tpl')).toBe(renderLibrarySidecar());
+    expect(read('chart/sidegate-lib/README.md')).toBe(renderLibraryReadme());
   });
 
   test("show the chart's values as their schema has them, each with its meaning", () => {
