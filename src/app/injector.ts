@@ -1,5 +1,4 @@
 /** Puts the admission server together, starts it, and stops it without losing a review. */
-import type { AddressInfo } from 'node:net';
 import { AdminAccess } from '../admin/access.ts';
 import { createProbedEndpoints } from '../admin/health.ts';
 import { AdminRouter } from '../admin/router.ts';
@@ -17,6 +16,7 @@ import { AdmissionServer } from '../listen/admission-server.ts';
 import { TlsContexts, type TlsSettings } from '../listen/tls.ts';
 import { createInjectorMetrics, type InjectorMetrics } from '../observe/injector-metrics.ts';
 import type { Logger } from '../observe/logger.ts';
+import type { Listening } from '../sockets/listener.ts';
 import { DirectoryCertificate } from './injector-directory.ts';
 import { pause, within } from './shutdown.ts';
 
@@ -36,8 +36,8 @@ export interface InjectorSurroundings {
 
 /** Where a running injector listens. */
 export interface InjectorAddresses {
-  readonly data: AddressInfo;
-  readonly admin: AddressInfo;
+  readonly data: Listening;
+  readonly admin: Listening;
 }
 
 const FLUSH_EVERY_MS: Milliseconds = 50;

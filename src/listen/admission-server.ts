@@ -1,21 +1,21 @@
 /** The port that the API server calls: https, one path, AdmissionReviews in JSON, bounded in size and time. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
 import type { ReviewReply } from '../admission/reviewer.ts';
-import type { SocketAddress } from '../config/scalars.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Reason } from '../core/refusal.ts';
 import type { TurnedAwayLabel } from '../observe/injector-metrics.ts';
+import type { ListenAddress } from '../sockets/listen-address.ts';
+import { Listener, type Listening } from '../sockets/listener.ts';
 import { RequestOrigin } from './content-origin.ts';
 import { BodyWatch } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
-import { createStrictServer, endAfterUpgradeWish, startListening } from './strict-server.ts';
+import { createStrictServer, endAfterUpgradeWish } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 
 /** What the server stands on. */
 export interface AdmissionServerParts {
-  readonly address: SocketAddress;
+  readonly address: ListenAddress;
   readonly tls: TlsContexts;
   readonly clock: Clock;
   /** Answers the content of one request. */
@@ -50,6 +50,7 @@ const REASONS: Partial<Readonly<Record<Reason, readonly [TurnedAwayLabel, number
 export class AdmissionServer {
   readonly #parts: AdmissionServerParts;
   readonly #server: TlsServer;
+  readonly #listener: Listener;
   readonly #bodies: BodyWatch;
   #underWay = 0;
   #isClosing = false;
@@ -59,13 +60,14 @@ export class AdmissionServer {
     this.#parts = parts;
     this.#bodies = new BodyWatch(LIMITS, parts.clock, () => undefined);
     this.#server = createStrictServer(LIMITS, parts.tls, {}) as TlsServer;
+    this.#listener = new Listener(this.#server, parts.address);
     this.#server.on('request', (request, response) => void this.#onRequest(request, response));
     this.#server.on('tlsClientError', (error) => parts.onHandshakeFailed(error.message));
   }
 
   /** Starts to listen; rejects with the system's error. */
-  listen(): Promise<AddressInfo> {
-    return startListening(this.#server, this.#parts.address);
+  listen(): Promise<Listening> {
+    return this.#listener.open();
   }
 
   /** New connections get what the contexts hold now; those that are open keep theirs. */
@@ -80,7 +82,7 @@ export class AdmissionServer {
 
   /** Takes no new connections; resolves once all answers are out. */
   idle(): Promise<void> {
-    this.#server.close();
+    this.#listener.close();
     return new Promise((resolve) => {
       if (this.#underWay === 0) resolve();
       else this.#onIdle = resolve;
@@ -89,7 +91,7 @@ export class AdmissionServer {
 
   /** Destroys whatever is left. */
   destroy(): void {
-    this.#server.close();
+    this.#listener.close();
     this.#server.closeAllConnections();
     this.#bodies.close();
   }
