@@ -5,8 +5,8 @@ import { dirname, join, relative, resolve } from 'node:path';
 /** Rooms by floor, lowest first: a room imports from itself and from lower floors only. */
 const FLOORS: readonly (readonly string[])[] = [
   ['core'],
-  ['schemes', 'credentials', 'store', 'observe', 'tunnel', 'remote'],
-  ['handshakes'],
+  ['schemes', 'credentials', 'store', 'observe', 'tunnel', 'remote', 'trace'],
+  ['handshakes', 'otlp'],
   ['config', 'explain'],
   ['gates', 'forward'],
   ['gatehouse', 'admin', 'probe'],

@@ -2,7 +2,19 @@
 import type { Config } from '../config/config.ts';
 import type { Problem } from '../config/problem.ts';
 
-const FIXED_SECTIONS = ['listen', 'proxy', 'authz', 'admin', 'store', 'limits', 'shutdown', 'explain', 'journal', 'log'] as const;
+const FIXED_SECTIONS = [
+  'listen',
+  'proxy',
+  'authz',
+  'admin',
+  'store',
+  'limits',
+  'shutdown',
+  'explain',
+  'journal',
+  'tracing',
+  'log',
+] as const;
 
 /** Why `after` cannot take over from `before` while the gate runs; undefined where it can. */
 export function findFixedChange(before: Config, after: Config, file: string): Problem | undefined {

@@ -16,6 +16,7 @@ import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
+import type { Tracing } from '../trace/span.ts';
 import { type DestinationRule, parseRule } from '../tunnel/destination.ts';
 import { type Resolve, systemResolve } from '../tunnel/dial.ts';
 import { OwnPorts } from '../tunnel/own-ports.ts';
@@ -29,6 +30,7 @@ export interface ProxyParts {
   readonly logger: Logger;
   readonly journal: Journal;
   readonly metrics: Metrics;
+  readonly tracing: Tracing;
   readonly limits: LimitsConfig;
   readonly realms: Realms;
   readonly attempts: Attempts;
@@ -57,11 +59,11 @@ export function toProxyLabels({ basic }: ProxyConfig): RouteLabels {
 
 /** Builds it; its realm must be among those that were taken over, and its labels among the metrics'. */
 export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy {
-  const { clock, logger, journal, metrics, limits, tls } = parts;
+  const { clock, logger, journal, metrics, tracing, limits, tls } = parts;
   const { basic, requireTls, timeout, idleTimeout, maxDuration, connectTimeout } = config;
   const routeMetrics = metrics.route(NAME);
   const pseudonym = `sidegate-${randomBytes(6).toString('hex')}`;
-  const policy = new ProxyHeaderPolicy(pseudonym);
+  const policy = new ProxyHeaderPolicy(pseudonym, config.trace.trust === 'always');
   const rules = config.allow.map((text) => parseRule(text) as DestinationRule);
   const own = new OwnPorts();
   const house = new ProxyHouse({
@@ -70,6 +72,8 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     journal,
     metrics,
     routeMetrics,
+    tracing,
+    trace: { trust: config.trace.trust, template: undefined, app: undefined },
     pseudonym,
     challenge: toBasicChallenge(basic.realm),
     limits: { idleTimeout, maxDuration, connectTimeout },

@@ -96,6 +96,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
         policy: new HeaderPolicy({
           ...identity,
           ...(webhook === undefined ? undefined : { signatureHeaders: toHeaderNames(webhook.description) }),
+          trustsTraces: config.trace.trust === 'always',
           forwardAuthorization: basic?.forwardAuthorization ?? true,
           ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
         }),
@@ -109,7 +110,13 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     ...(webhook === undefined ? undefined : { statuses: toStatuses(webhook.scheme) }),
     identity,
     metrics,
+    trace: { trust: config.trace.trust, template: toTemplate(config.match), app: config.upstream },
   };
+}
+
+/** `http.route` of spans: of few values, as it is the config's own. */
+function toTemplate({ path, pathPrefix = '' }: RouteConfig['match']): string {
+  return path ?? `${pathPrefix.replace(/\/$/, '')}/*`;
 }
 
 /** Basic first: many clients look no further than the first scheme they do not know (RFC 9110 §11.6.1). */

@@ -7,6 +7,7 @@ import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Attempts } from '../store/attempts.ts';
+import type { Tracing } from '../trace/span.ts';
 import type { Resolve } from '../tunnel/dial.ts';
 import { type AuthzEndpoint, buildAuthz } from './authz.ts';
 import type { Ready } from './check.ts';
@@ -21,6 +22,7 @@ export interface SidePortParts {
   readonly logger: Logger;
   readonly journal: Journal;
   readonly metrics: Metrics;
+  readonly tracing: Tracing;
   readonly realms: Realms;
   readonly attempts: Attempts;
   readonly gatehouse: Gatehouse;
@@ -39,9 +41,9 @@ export interface SidePorts {
 /** Builds them, not listening yet. */
 export function buildSidePorts({ loaded, proxyTls, authzTls }: Ready, parts: SidePortParts): SidePorts {
   const { proxy: proxyConfig, authz: authzConfig, limits, listen } = loaded.config;
-  const { clock, logger, journal, metrics, realms, attempts, gatehouse, resolve } = parts;
+  const { clock, logger, journal, metrics, tracing, realms, attempts, gatehouse, resolve } = parts;
   const proxyContexts = toContexts(proxyTls);
-  const shared = { clock, logger, journal, metrics, limits, realms, attempts, tls: proxyContexts };
+  const shared = { clock, logger, journal, metrics, tracing, limits, realms, attempts, tls: proxyContexts };
   const proxy =
     proxyConfig === undefined ? undefined : buildProxy(proxyConfig, resolve === undefined ? shared : { ...shared, resolve });
   const authzContexts = toContexts(authzTls);
@@ -50,7 +52,7 @@ export function buildSidePorts({ loaded, proxyTls, authzTls }: Ready, parts: Sid
   const authz =
     authzConfig === undefined
       ? undefined
-      : buildAuthz(authzConfig, { clock, logger, journal, metrics, limits, tls: authzContexts, find, trustedProxies });
+      : buildAuthz(authzConfig, { clock, logger, journal, metrics, tracing, limits, tls: authzContexts, find, trustedProxies });
   const tlsPorts = [
     ...toTlsPorts('proxy.tls', proxyConfig?.tls, proxyContexts, proxy),
     ...toTlsPorts('authz.tls', authzConfig?.tls, authzContexts, authz),

@@ -10,12 +10,14 @@ import type { Logger } from '../observe/logger.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import { RemoteCertificates } from '../remote/certificates.ts';
 import { createHttpsGet } from '../remote/https-get.ts';
+import type { Tracing } from '../trace/span.ts';
 import type { Ready } from './check.ts';
 import { Realms } from './realms.ts';
 import { RemoteKeys } from './remote-keys.ts';
 import type { RouteParts } from './routes.ts';
 import { type OpenStore, openStore } from './store.ts';
 import type { GateSurroundings } from './surroundings.ts';
+import { buildTracing } from './tracing.ts';
 
 /** Where everything that happens is told. */
 export interface Told {
@@ -23,6 +25,7 @@ export interface Told {
   readonly logger: Logger;
   readonly journal: Journal;
   readonly metrics: Metrics;
+  readonly tracing: Tracing;
 }
 
 /** The works of a gate. */
@@ -40,13 +43,13 @@ export interface Works {
 /** Builds them; nothing is fetched or listened to yet, but the store connects. */
 export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works {
   const { clock, logger, version, createUpstream } = surroundings;
-  const { limits, journal } = ready.loaded.config;
+  const { limits, journal, tracing } = ready.loaded.config;
   const metrics = createMetrics({
     version,
     revision: surroundings.revision ?? 'unknown',
     processMetrics: createUpstream === undefined,
   });
-  const told = { clock, logger, journal: new Journal(journal.size), metrics };
+  const told = { clock, logger, journal: new Journal(journal.size), metrics, tracing: buildTracing(tracing) };
   const store = openStoreAloud(ready, told);
   const settlements = new Settlements(store.seenIds, clock, {
     onOutcome: (outcome, settled) => ('leave' in settled ? metrics.order(outcome) : metrics.dedup(outcome)),

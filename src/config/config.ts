@@ -31,6 +31,7 @@ export type IdentityConfig = NonNullable<Config['identity']>;
 export type SocketListen = Config['listen'];
 export type AdminConfig = Config['admin'];
 export type AuthzConfig = NonNullable<Config['authz']>;
+export type TracingConfig = NonNullable<Config['tracing']>;
 export type ProxyConfig = NonNullable<Config['proxy']>;
 /** Of any port; only the data port says whether it speaks HTTP/2. */
 export type ListenTlsConfig = NonNullable<ProxyConfig['tls']> & { readonly http2?: boolean };

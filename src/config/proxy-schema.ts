@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { basic } from './basic-schema.ts';
 import { duration, listenAddress } from './scalars.ts';
 import { portTls } from './tls-schema.ts';
+import { proxyTrace } from './trace-schema.ts';
 
 /** A forward proxy with passwords (407) and a list of what may be reached. */
 export const proxy = z.strictObject({
@@ -20,6 +21,7 @@ export const proxy = z.strictObject({
     .boolean()
     .default(true)
     .describe('Refuse addresses that are not of the public internet, after names are resolved.'),
+  trace: proxyTrace,
   connectTimeout: duration().prefault('5s').describe('How long connecting to a destination may take.'),
   timeout: duration().prefault('60s').describe('How long a destination may take to answer a request that is not CONNECT.'),
   idleTimeout: duration().prefault('5m').describe('Longest silence of a tunnel, and longest gap within an answer.'),

@@ -8,6 +8,7 @@ import { proxy } from './proxy-schema.ts';
 import { addressRange, count, duration, listenAddress, size, upstream } from './scalars.ts';
 import { store } from './store-schema.ts';
 import { clientCertificate, listenTls } from './tls-schema.ts';
+import { routeTrace, tracing } from './trace-schema.ts';
 import { webhook } from './webhook-schema.ts';
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */
@@ -78,6 +79,7 @@ const route = z.strictObject({
     .describe(
       'Only clients with a certificate of listen.tls.clientCaFile are let through (mTLS), beside what else the route asks for.',
     ),
+  trace: routeTrace,
   allow: z.literal('anyone').optional().describe('Lets everybody through, where a route asks for nothing else.'),
 });
 
@@ -209,6 +211,9 @@ export const ConfigSchema = z.strictObject({
         .describe('How many of the last verdicts /journal on the admin port shows; 0: none.'),
     })
     .prefault({}),
+  tracing: tracing
+    .optional()
+    .describe('Take part in traces (W3C Trace Context). Left out: trusted contexts are passed on, and none are made.'),
   log: z
     .strictObject({
       level: z.enum(['debug', 'info', 'warn', 'error']).default('info').describe('From which level on lines are written.'),

@@ -8,6 +8,7 @@ import { checkAuthz } from './validate-authz.ts';
 import { checkBasic, checkRealms } from './validate-basic.ts';
 import { checkProxy } from './validate-proxy.ts';
 import { checkTrustedRanges } from './validate-ranges.ts';
+import { checkTraces } from './validate-trace.ts';
 import { checkRetention, checkWebhook } from './validate-webhook.ts';
 
 const LOOPBACK = /^(?:localhost|127\..*|::1|0\.0\.0\.0|::)$/i;
@@ -20,6 +21,7 @@ export function validate(config: Config, now: EpochMilliseconds): Rating[] {
     ...config.routes.flatMap((route, index) => checkRoute(route, ['routes', index], config, now)),
     ...checkProxy(config, now),
     ...checkAuthz(config),
+    ...checkTraces(config),
     ...checkRealms(config),
     ...checkOverlaps(config.routes),
   ];

@@ -116,7 +116,34 @@ export interface Claim {
   hold(): void;
 }
 
-/** What gates established; each field is written by one gate only, and read after it. */
+/** A span that somebody else recorded, as a message names it (W3C Trace Context). */
+export interface SpanReference {
+  /** 32 lower-case hex digits. */
+  readonly traceId: string;
+  /** 16 lower-case hex digits. */
+  readonly spanId: string;
+  readonly flags: number;
+  readonly tracestate: string | undefined;
+}
+
+/** The trace that a request is part of; ids as in SpanReference. */
+export interface RequestTrace {
+  readonly traceId: string;
+  /** What log lines name: the gate's own span, or, where nobody records it, the one that the app hangs on. */
+  readonly spanId: string;
+  /** What the app gets as its parent. */
+  readonly appParentId: string;
+  readonly flags: number;
+  /** The gate's spans are kept and told. */
+  readonly isRecorded: boolean;
+  /** The caller's span, where its trace is continued. */
+  readonly parentId: string | undefined;
+  readonly tracestate: string | undefined;
+  /** The caller's span, where it is only named. */
+  readonly link: SpanReference | undefined;
+}
+
+/** What gates established, and the gatehouse after them; each field is written in one place only, and read after it. */
 export interface Facts {
   head?: SignedHead;
   delivery?: VerifiedDelivery;
@@ -125,6 +152,10 @@ export interface Facts {
   /** The name of the client certificate that the route lets in. */
   certificateName?: string;
   claim?: Claim;
+  /** Written once it is known whether the request is let through. */
+  trace?: RequestTrace | undefined;
+  /** When it went to the app, where the trace tells; monotonic. */
+  sentAt?: Milliseconds;
   /** A newer event of the same resource was handled already; the route has it forwarded all the same. */
   isStale?: boolean;
   /** Why the request would have been turned away, had its route not been told to observe only. */

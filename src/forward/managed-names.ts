@@ -88,6 +88,9 @@ const CLAIMS = new Set([
   'x-goog-iap-jwt-assertion',
 ]);
 
+/** The trace that a request is part of (W3C Trace Context). */
+export const TRACE: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
+
 /** Further fields that the gate or the app relies on. */
 const RELIED_UPON = new Set([
   'host',
@@ -112,7 +115,7 @@ export function isClaim(name: string): boolean {
 
 /** A field that nobody may double under another spelling, nor have removed on the way, for folded names (core/headers.ts). */
 export function isProtected(name: string): boolean {
-  return RELIED_UPON.has(name) || isOwn(name) || isClaim(name) || hasPrefix(name, SIGNED_PREFIXES);
+  return RELIED_UPON.has(name) || TRACE.has(name) || isOwn(name) || isClaim(name) || hasPrefix(name, SIGNED_PREFIXES);
 }
 
 function hasPrefix(name: string, prefixes: readonly string[]): boolean {

@@ -1,8 +1,10 @@
 /** Writes the header the app gets: first everything a client must not say is removed, then the gate's own fields are added. */
 import type { Admitted } from '../core/admitted.ts';
 import { type HeaderFields, isPlainOption, toFoldedName, toNamedByConnection } from '../core/headers.ts';
+import { isTraceField } from '../trace/trace-fields.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
-import { HOP_BY_HOP, isClaim, isOwn, isProtected } from './managed-names.ts';
+import { HOP_BY_HOP, isClaim, isOwn, isProtected, TRACE } from './managed-names.ts';
+import { addTrace } from './trace-headers.ts';
 
 /** What becomes of a client's field. */
 type Fate = 'pass' | 'drop' | 'drop-unless-trusted';
@@ -21,6 +23,8 @@ export interface HeaderContext extends IdentityContext {
   readonly certificate?: 'forward' | 'hide';
   /** Lower-cased names of what the route's signature is read from. */
   readonly signatureHeaders?: readonly string[];
+  /** Whoever is let through is trusted with the app's traces: fields of other tracing systems are passed, too. */
+  readonly trustsTraces?: boolean;
 }
 
 /**
@@ -69,6 +73,7 @@ export class HeaderPolicy {
     addHost(out, headers);
     addForwarded(out, admitted);
     out.push('Via', toVia(headers));
+    addTrace(out, exchange.facts.trace);
     addIdentity(out, admitted, this.#context);
     if (exchange.facts.isStale === true) out.push('Sidegate-Stale', 'true');
     // A byte sequence of structured fields (RFC 9440 §2.1).
@@ -89,8 +94,11 @@ export class HeaderPolicy {
   }
 }
 
-function decideFate(name: string, { forwardAuthorization, user, certificate, signatureHeaders = [] }: HeaderContext): Fate {
+function decideFate(name: string, context: HeaderContext): Fate {
+  const { forwardAuthorization, user, certificate, signatureHeaders = [], trustsTraces = false } = context;
   const folded = toFoldedName(name);
+  // Written anew, or not at all. A stranger must not write into the app's traces, nor have everything recorded.
+  if (TRACE.has(folded) || (isTraceField(folded) && !trustsTraces && !signatureHeaders.includes(name))) return 'drop';
   if (folded === 'authorization' && !forwardAuthorization) return 'drop';
   // Ours to say here, even where a trusted proxy says it too.
   if (folded === 'x-forwarded-user' && user !== undefined) return 'drop';

@@ -8,14 +8,18 @@ import type { Arrival, Exchange } from '../core/exchange.ts';
 import { REFUSALS, type Refusal, refuse } from '../core/refusal.ts';
 import type { RefusalEntry } from '../core/refusal-entry.ts';
 import { addIdentity } from '../forward/identity.ts';
+import { addTrace } from '../forward/trace-headers.ts';
 import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
+import type { Tracing } from '../trace/span.ts';
+import type { Departure } from './departure.ts';
 import type { HouseRoute } from './gatehouse.ts';
 import { runGates } from './pipeline.ts';
-import { type Departure, recordQuestion } from './record.ts';
+import { recordQuestion } from './record.ts';
 import { writeRefusal, writeSocketRefusal } from './respond.ts';
+import { toStanding } from './standing.ts';
 import { UnderWay } from './under-way.ts';
 
 /** What the house stands on. */
@@ -24,6 +28,7 @@ export interface AuthzHouseParts {
   readonly logger: Logger;
   readonly journal: Journal;
   readonly metrics: Metrics;
+  readonly tracing: Tracing;
   /** The data port's very routes. */
   readonly find: (original: Exchange) => HouseRoute | Refusal;
 }
@@ -94,11 +99,15 @@ export class AuthzHouse {
     const facts = { arrival: original, exchange: original };
     const by = this.#parts.find(original);
     if ('code' in by) return { ...facts, refusal: by };
-    const route = { ...facts, by, route: by.name };
+    const route = { ...facts, by, route: by.name, tracedAs: by.trace };
     // Let through by its other gates alone, it would reach the app with a signature that nobody checked.
     if (by.verifiesContent) return { ...route, refusal: refuse('content_needed', 'content_needed') };
     try {
       const result = await runGates(by, original);
+      const standing = toStanding(by, original, 'code' in result ? result : undefined);
+      const trace = this.#parts.tracing.tracer.begin(by.trace.trust, standing, original.headers);
+      // The app hangs on this very span: it is another that sends it the request.
+      original.facts.trace = trace && { ...trace, appParentId: trace.spanId };
       return 'code' in result ? { ...route, refusal: result } : { ...route, admitted: result };
     } catch (thrown) {
       return { ...route, refusal: refuse('internal_error', 'internal_error', toErrorText(thrown)) };
@@ -134,6 +143,7 @@ function writePass(response: Answer, { identity }: HouseRoute, admitted: Admitte
   if (response.headersSent || response.destroyed) return;
   const head = ['Cache-Control', 'no-store', 'Content-Length', '0'];
   addIdentity(head, admitted, identity, MORE_USER_FIELDS);
+  addTrace(head, admitted.exchange.facts.trace);
   if (mustClose) response.shouldKeepAlive = false;
   response.writeHead(OK, undefined, head);
   response.end();

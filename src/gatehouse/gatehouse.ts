@@ -13,13 +13,16 @@ import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
+import type { RouteTrace, Tracing } from '../trace/span.ts';
 import type { Capacity, CapacityResult } from './capacity.ts';
+import type { Departure } from './departure.ts';
 import { lingerOnClose } from './linger.ts';
 import { type GuardedRoute, runGates } from './pipeline.ts';
-import { type Departure, record } from './record.ts';
+import { record } from './record.ts';
 import { toStatus, writeRefusal, writeSocketRefusal } from './respond.ts';
 import { type Routable, RouteTable } from './router.ts';
 import { settle, settleRefused } from './settle.ts';
+import { PROVEN, toStanding } from './standing.ts';
 import { UnderWay } from './under-way.ts';
 
 /** A route, compiled and ready. */
@@ -33,6 +36,7 @@ export interface HouseRoute extends GuardedRoute, Routable {
   /** Where the route's sender goes by other statuses than the catalogue's. */
   readonly statuses?: ReadonlyMap<RefusalCode, number>;
   readonly metrics: RouteMetrics;
+  readonly trace: RouteTrace;
 }
 
 /** What the gatehouse stands on. */
@@ -41,6 +45,7 @@ export interface GatehouseParts {
   readonly logger: Logger;
   readonly journal: Journal;
   readonly metrics: Metrics;
+  readonly tracing: Tracing;
   readonly capacity: Capacity;
   /** Told of what a route refused, or would have, after the answer; it neither waits nor throws. */
   readonly onRefused?: ((route: string, exchange: Exchange, refusal: Refusal) => void) | undefined;
@@ -48,12 +53,10 @@ export interface GatehouseParts {
 
 /** How the gates and the app dealt with a request. */
 interface Passage {
+  readonly isAdmitted?: boolean;
   readonly refusal?: Refusal;
   readonly outcome?: ForwardOutcome;
 }
-
-/** No failure to prove oneself: the sender holds the key. */
-const PROVEN: ReadonlySet<RefusalCode> = new Set(['duplicate', 'stale', 'handshake']);
 
 /** The house that all requests go through. */
 export class Gatehouse {
@@ -111,7 +114,7 @@ export class Gatehouse {
     // Without a place in the house: such a connection lives as long as its client likes.
     if (passage.outcome?.kind === 'upgraded') await passage.outcome.closed;
     try {
-      this.#leave({ arrival: exchange, exchange, route: route.name, ...passage }, response, route);
+      this.#leave({ arrival: exchange, exchange, route: route.name, tracedAs: route.trace, ...passage }, response, route);
     } catch (thrown) {
       // Even a failing log must not leave the sender without an answer, nor end the process.
       response.destroy();
@@ -123,6 +126,8 @@ export class Gatehouse {
   async #pass(route: HouseRoute, exchange: Exchange, response: Answer): Promise<Passage> {
     try {
       const admitted = await runGates(route, exchange);
+      const standing = toStanding(route, exchange, 'code' in admitted ? admitted : undefined);
+      exchange.facts.trace = this.#parts.tracing.tracer.begin(route.trace.trust, standing, exchange.headers);
       if ('code' in admitted) {
         settleRefused(exchange.facts.claim, admitted);
         route.metrics.decision(PROVEN.has(admitted.code) ? 'allow' : 'deny', admitted.reason);
@@ -131,7 +136,7 @@ export class Gatehouse {
       const { observed } = exchange.facts;
       if (observed === undefined) route.metrics.decision('allow', 'ok');
       else route.metrics.decision('observe', observed.reason);
-      return await this.#admit(route, admitted, response);
+      return { isAdmitted: true, ...(await this.#admit(route, admitted, response)) };
     } catch (thrown) {
       // A throw is a refusal, never a pass. What the app saw is unknown, so the claim is left to its lease.
       exchange.facts.claim?.hold();
@@ -149,6 +154,8 @@ export class Gatehouse {
       claim?.release();
       return { refusal: this.#toRefusal(entered) };
     }
+    const { facts } = admitted.exchange;
+    if (facts.trace?.isRecorded === true) facts.sentAt = this.#parts.clock.monotonic();
     try {
       const outcome = await route.forwarder.forward(admitted, response);
       settle(claim, outcome);

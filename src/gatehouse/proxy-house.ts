@@ -13,12 +13,15 @@ import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
+import type { RouteTrace, Tracing } from '../trace/span.ts';
 import { DialFailure, dial } from '../tunnel/dial.ts';
 import { joinTunnel, type TunnelLimits } from '../tunnel/tunnel.ts';
+import type { Departure } from './departure.ts';
 import { lingerOnClose } from './linger.ts';
 import { type GuardedRoute, runGates } from './pipeline.ts';
-import { type Departure, record } from './record.ts';
+import { record } from './record.ts';
 import { writeRefusal, writeSocketRefusal } from './respond.ts';
+import { toStanding } from './standing.ts';
 import { UnderWay } from './under-way.ts';
 
 /** What the proxy stands on. */
@@ -28,6 +31,8 @@ export interface ProxyHouseParts {
   readonly journal: Journal;
   readonly metrics: Metrics;
   readonly routeMetrics: RouteMetrics;
+  readonly tracing: Tracing;
+  readonly trace: RouteTrace;
   readonly guard: GuardedRoute;
   readonly challenge: string;
   readonly pseudonym: string;
@@ -37,6 +42,7 @@ export interface ProxyHouseParts {
 }
 
 interface Passage {
+  readonly isAdmitted?: boolean;
   readonly refusal?: Refusal;
   readonly outcome?: ForwardOutcome;
 }
@@ -98,7 +104,8 @@ export class ProxyHouse {
     this.#underWay.enter();
     const passage = await this.#pass(exchange, response);
     try {
-      this.#leave({ arrival: exchange, exchange, route: this.#parts.guard.name, ...passage }, response);
+      const { guard, trace: tracedAs } = this.#parts;
+      this.#leave({ arrival: exchange, exchange, route: guard.name, tracedAs, ...passage }, response);
     } catch (thrown) {
       response.destroy();
       this.#parts.logger.error('internal_error', { requestId: exchange.requestId, error: toErrorText(thrown) });
@@ -107,19 +114,21 @@ export class ProxyHouse {
   }
 
   async #pass(exchange: Exchange, response: Answer): Promise<Passage> {
-    const { guard, routeMetrics } = this.#parts;
+    const { guard, routeMetrics, trace, tracing } = this.#parts;
     try {
       const admitted = await runGates(guard, exchange);
+      const standing = toStanding(guard, exchange, 'code' in admitted ? admitted : undefined);
+      exchange.facts.trace = tracing.tracer.begin(trace.trust, standing, exchange.headers);
       if ('code' in admitted) {
         routeMetrics.decision('deny', admitted.reason);
         return { refusal: admitted };
       }
       routeMetrics.decision('allow', 'ok');
       const refusal = this.#findProxyProblem(exchange);
-      if (refusal !== undefined) return { refusal };
-      return exchange.upgrade === undefined
-        ? await this.#forward(admitted, response)
-        : await this.#tunnel(admitted, exchange.upgrade);
+      if (refusal !== undefined) return { isAdmitted: true, refusal };
+      const { upgrade } = exchange;
+      const passage = await (upgrade === undefined ? this.#forward(admitted, response) : this.#tunnel(admitted, upgrade));
+      return { isAdmitted: true, ...passage };
     } catch (thrown) {
       return { refusal: refuse('internal_error', 'internal_error', toErrorText(thrown)) };
     }
@@ -135,6 +144,7 @@ export class ProxyHouse {
 
   async #forward(admitted: Admitted, response: Answer): Promise<Passage> {
     const { destination, facts } = admitted.exchange;
+    if (facts.trace?.isRecorded === true) facts.sentAt = this.#parts.clock.monotonic();
     let outcome: ForwardOutcome | undefined;
     for (const address of facts.way?.addresses ?? []) {
       outcome = await this.#forwardTo(address, destination?.port ?? 0, admitted, response);

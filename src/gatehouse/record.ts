@@ -1,31 +1,24 @@
 /** The one place where a finished request is counted, logged and journalled, whichever way it left. */
 import type { Clock } from '../core/clock.ts';
-import type { Arrival, Exchange } from '../core/exchange.ts';
+import type { Arrival, RequestTrace } from '../core/exchange.ts';
 import { REFUSALS, type Reason, type Refusal, type RefusalCode } from '../core/refusal.ts';
 import type { RefusalLogLevel } from '../core/refusal-entry.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
 import type { Journal } from '../observe/journal.ts';
 import type { Logger, RequestLine } from '../observe/logger.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
-
-/** How a request left the house. */
-export interface Departure {
-  readonly arrival: Arrival;
-  /** Absent where the head itself was refused. */
-  readonly exchange?: Exchange;
-  /** Absent where no route was found. */
-  readonly route?: string;
-  readonly refusal?: Refusal;
-  /** What the refusal was answered with, where that is not the catalogue's status. */
-  readonly status?: number;
-  readonly outcome?: ForwardOutcome;
-}
+import type { Exemplar } from '../observe/series.ts';
+import type { Tracing } from '../trace/span.ts';
+import { SAMPLED } from '../trace/traceparent.ts';
+import type { Departure } from './departure.ts';
+import { toSpans } from './spans.ts';
 
 /** Where departures are told. */
 export interface RecordParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly journal: Journal;
+  readonly tracing: Tracing;
 }
 
 /** What logs show of a request whose sender left before the answer; nobody is sent it. */
@@ -34,13 +27,30 @@ const SENDER_GONE = 499;
 /** Counts, logs and journals one departure. */
 export function record(departure: Departure, metrics: RouteMetrics, parts: RecordParts): void {
   const { arrival, outcome } = departure;
-  const line = toLine(departure, parts.clock.monotonic() - arrival.startedAt);
-  metrics.request(line.method, line.status, line.durationMs);
+  const trace = toTrace(departure, parts.tracing);
+  const line = toLine(departure, parts.clock.monotonic() - arrival.startedAt, trace);
+  const exemplar = toExemplar(trace, parts.clock);
+  metrics.request(line.method, line.status, line.durationMs, exemplar);
   if (outcome !== undefined) {
-    metrics.upstream(outcome.upstreamMs, line.durationMs - outcome.upstreamMs);
+    metrics.upstream(outcome.upstreamMs, line.durationMs - outcome.upstreamMs, exemplar);
     if ('failure' in outcome) metrics.upstreamError(outcome.failure.kind);
   }
   tell(line, arrival, parts);
+  if (trace?.isRecorded === true) tellSpans(departure, line, trace, parts.tracing);
+}
+
+/** One of its own where it was refused before anything was known of its caller. */
+function toTrace({ exchange }: Departure, { tracer }: Tracing): RequestTrace | undefined {
+  return exchange?.facts.trace ?? tracer.begin('none', 'refused');
+}
+
+/** Only such a trace can be looked up. */
+function toExemplar(trace: RequestTrace | undefined, clock: Clock): Exemplar | undefined {
+  return trace !== undefined && (trace.flags & SAMPLED) !== 0 ? { traceId: trace.traceId, at: clock.now() } : undefined;
+}
+
+function tellSpans(departure: Departure, line: RequestLine, trace: RequestTrace, { onSpan }: Tracing): void {
+  for (const span of toSpans(departure, line, trace)) onSpan?.(span);
 }
 
 /** The same for a question of the forward-auth endpoint; `status` is what its caller was answered. */
@@ -48,8 +58,11 @@ export function recordQuestion(departure: Departure, status: number, metrics: Ro
   const { arrival, refusal } = departure;
   const durationMs = parts.clock.monotonic() - arrival.startedAt;
   const result = refusal === undefined ? toObserved(ALLOWED, departure) : toRefused(refusal);
-  metrics.authz({ method: arrival.method, status, reason: result.reason }, durationMs);
-  tell({ port: 'authz', ...toFacts(departure, durationMs), ...result, status }, arrival, parts);
+  const trace = toTrace(departure, parts.tracing);
+  metrics.authz({ method: arrival.method, status, reason: result.reason }, durationMs, toExemplar(trace, parts.clock));
+  const line: RequestLine = { port: 'authz', ...toFacts(departure, durationMs, trace), ...result, status };
+  tell(line, arrival, parts);
+  if (trace?.isRecorded === true) tellSpans(departure, line, trace, parts.tracing);
 }
 
 /** The journal first: a log that fails must not take the verdict from whoever looks for it there. */
@@ -58,15 +71,16 @@ function tell(line: RequestLine, { receivedAt }: Arrival, { journal, logger }: R
   logger.request(line);
 }
 
-function toLine(departure: Departure, durationMs: number): RequestLine {
-  return { ...toFacts(departure, durationMs), ...toResult(departure) };
+function toLine(departure: Departure, durationMs: number, trace: RequestTrace | undefined): RequestLine {
+  return { ...toFacts(departure, durationMs, trace), ...toResult(departure) };
 }
 
-function toFacts(departure: Departure, durationMs: number): Omit<RequestLine, keyof Result> {
+function toFacts(departure: Departure, durationMs: number, trace: RequestTrace | undefined): Omit<RequestLine, keyof Result> {
   const { arrival, exchange, outcome } = departure;
   const delivery = exchange?.facts.delivery;
   return {
     requestId: arrival.requestId,
+    ...(trace === undefined ? undefined : { trace_id: trace.traceId, span_id: trace.spanId }),
     route: departure.route,
     method: arrival.method,
     client: arrival.client.address,

@@ -10,6 +10,9 @@ export interface RequestLine {
   /** Where it came in, where that is not the data port. */
   readonly port?: 'authz';
   readonly requestId: string;
+  /** Named as OpenTelemetry has them in logs, where whoever joins logs and traces looks for them. */
+  readonly trace_id?: string;
+  readonly span_id?: string;
   readonly route: string | undefined;
   readonly method: string;
   readonly status: number;

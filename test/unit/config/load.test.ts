@@ -96,6 +96,7 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
     'shutdown',
     'explain',
     'journal',
+    'tracing',
     'log',
     'routes',
   ]);

@@ -10,6 +10,7 @@ import { ListenServer } from '../../../src/listen/server.ts';
 import { Journal } from '../../../src/observe/journal.ts';
 import { createLogger } from '../../../src/observe/logger.ts';
 import { createMetrics } from '../../../src/observe/metrics.ts';
+import { Tracer } from '../../../src/trace/tracer.ts';
 import { send } from '../../support/client.ts';
 
 const CONFIG = ConfigSchema.parse({
@@ -45,6 +46,7 @@ beforeEach(async () => {
     logger.request(line);
   };
   house = new Gatehouse({
+    tracing: { tracer: new Tracer({ part: 'pass', sampleRatio: 0 }) },
     clock: systemClock,
     logger: { ...logger, request },
     journal: new Journal(0),
@@ -76,6 +78,7 @@ beforeEach(async () => {
         verifiesContent: false,
         identity: { route: 'a' },
         metrics: metrics.route('a'),
+        trace: { trust: 'verified', template: '/hooks/billing', app: undefined },
       },
     ]);
   openWith = open;

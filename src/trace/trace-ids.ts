@@ -1,0 +1,42 @@
+/** Makes ids of traces and spans: random, from a pool that is filled at once, as a call for each id costs as much as all else that tracing does. */
+import { randomFillSync } from 'node:crypto';
+
+const POOL_BYTES = 6_144;
+const TRACE_BYTES = 16;
+const SPAN_BYTES = 8;
+const ONLY_ZEROS = /^0+$/;
+
+/** The pool. */
+export class TraceIds {
+  readonly #pool = Buffer.alloc(POOL_BYTES);
+  readonly #fill: (pool: Buffer) => void;
+  #at = POOL_BYTES;
+
+  /** `fill`: for tests, where the bytes come from. */
+  constructor(fill: (pool: Buffer) => void = randomFillSync) {
+    this.#fill = fill;
+  }
+
+  /** 32 lower-case hex digits. */
+  trace(): string {
+    return this.#take(TRACE_BYTES);
+  }
+
+  /** 16 lower-case hex digits. */
+  span(): string {
+    return this.#take(SPAN_BYTES);
+  }
+
+  #take(bytes: number): string {
+    for (;;) {
+      if (this.#at + bytes > POOL_BYTES) {
+        this.#fill(this.#pool);
+        this.#at = 0;
+      }
+      const id = this.#pool.toString('hex', this.#at, this.#at + bytes);
+      this.#at += bytes;
+      // All 0 means none (W3C Trace Context §3.2.2.3): one in 2^64.
+      if (id.charCodeAt(0) !== 0x30 || !ONLY_ZEROS.test(id)) return id;
+    }
+  }
+}
