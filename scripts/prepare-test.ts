@@ -19,6 +19,7 @@ const NEEDED: Readonly<Record<string, string>> = {
 /** What one suite alone needs, by its name. */
 const NEEDED_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   browser: { chromium: 'chromium' },
+  cluster: { prometheus: 'prometheus', promtool: 'prometheus' },
 };
 /** The same for what not every release has: without it some tests say that they are skipped. */
 const WELCOME: Readonly<Record<string, string>> = { caddy: 'caddy' };

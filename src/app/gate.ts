@@ -1,7 +1,7 @@
 /** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
 import { AdminAccess } from '../admin/access.ts';
 import type { AdminServer } from '../admin/server.ts';
-import { realmsOf } from '../config/config.ts';
+import { type Config, realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
 import { type Fingerprints, type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer } from '../core/clock.ts';
@@ -10,6 +10,7 @@ import { Capacity } from '../gatehouse/capacity.ts';
 import { Gatehouse } from '../gatehouse/gatehouse.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { ListenServer } from '../listen/server.ts';
+import type { RouteLabels } from '../observe/families.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { prepare, type Ready } from './check.ts';
 import { createExplainer } from './explain.ts';
@@ -56,6 +57,8 @@ export class Gate {
     const works = buildWorks(ready, surroundings);
     this.#works = works;
     const { metrics, told } = works;
+    // Before the ports are built: the proxy's counts by the series that it finds now.
+    metrics.setRoutes(toAllLabels(ready.loaded.config));
     this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
     const onRefused = createExplainer(ready.loaded.config, { ...told, current: () => this.#toReloadParts() });
     this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity, onRefused });
@@ -162,8 +165,7 @@ export class Gate {
     const { clock, logger } = this.#surroundings;
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
-    const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
-    this.#works.metrics.setRoutes([...config.routes.map((route) => toRouteLabels(config, route)), ...proxies]);
+    this.#works.metrics.setRoutes(toAllLabels(config));
     const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
     this.#works.realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     this.#works.signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
@@ -245,4 +247,10 @@ export class Gate {
     this.#reloading = this.#reloading.then(() => reloadFiles(changed, this.#toReloadParts()));
     return this.#reloading;
   }
+}
+
+/** What the metrics know beforehand: the routes', and the forward proxy's. */
+function toAllLabels(config: Config): RouteLabels[] {
+  const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
+  return [...config.routes.map((route) => toRouteLabels(config, route)), ...proxies];
 }

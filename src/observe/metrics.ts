@@ -1,5 +1,5 @@
 /** Every metric there is, in one list (docs/metrics.md). */
-import { type Counter, Gauge, Registry } from '@prometheus-io/client';
+import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { createFamilies, createGateFamilies, type RouteLabels } from './families.ts';
 import {
@@ -9,7 +9,6 @@ import {
   type DedupOutcome,
   FORGOTTEN_STATES,
   type ForgottenLabel,
-  LIMITS,
   type LimitLabel,
   ORDER_OUTCOMES,
   type OrderOutcome,
@@ -71,7 +70,6 @@ export function createMetrics(options: MetricsOptions): Metrics {
   if (options.processMetrics) collectProcessMetrics(registry);
 
   const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
-  const order = new Map(ORDER_OUTCOMES.map((outcome) => [outcome, gate.order.series(outcome)]));
   const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, gate.passwordChecks.series(outcome)]));
   for (const was of FORGOTTEN_STATES) gate.forgottenIds.series(was);
   for (const reason of ADMIN_DENIALS) gate.adminDenials.series(reason);
@@ -80,12 +78,12 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const inFlight = gate.inFlight.series();
   const queued = gate.queued.series();
   const connections = gate.connections.series();
-  const countLimit = new Map(LIMITS.map((limit) => [limit, bind(gate.limits, limit)]));
   const routes = new Map<string, RouteSeries>();
   const unmatched = new RouteSeries(families, undefined);
 
   return {
     setRoutes(next) {
+      if (next.some(({ isOrdered }) => isOrdered)) for (const outcome of ORDER_OUTCOMES) gate.order.series(outcome);
       const names = new Map(next.map(({ name, scheme }) => [name, scheme]));
       for (const [name, series] of routes) {
         if (names.get(name) === series.scheme) continue;
@@ -102,14 +100,14 @@ export function createMetrics(options: MetricsOptions): Metrics {
     route: (name) => (name === undefined ? unmatched : (routes.get(name) ?? unmatched)),
     dedup: (outcome) => dedup.get(outcome)?.add(),
     dedupDuration: (duration) => dedupDuration.observe(duration / 1000),
-    order: (outcome) => order.get(outcome)?.add(),
+    order: (outcome) => gate.order.series(outcome).add(),
     storeUp: (isUp) => gate.dedupUp.set(isUp ? 1 : 0),
     idForgotten: (was) => gate.forgottenIds.series(was).add(),
     adminDenied: (reason) => gate.adminDenials.series(reason).add(),
     inFlight: (delta) => inFlight.add(delta),
     queued: (delta) => queued.add(delta),
     connections: (delta) => connections.add(delta),
-    limitHit: (limit) => countLimit.get(limit)?.(1),
+    limitHit: (limit) => gate.limits.series(limit).add(),
     passwordCheck: (outcome) => passwordChecks.get(outcome)?.add(),
     proxyBytes(rule, { bytesSent, bytesReceived }) {
       gate.proxyBytes.series(rule, 'sent').add(bytesSent);
@@ -133,13 +131,6 @@ export function createMetrics(options: MetricsOptions): Metrics {
 async function toExposition(registry: Registry, format: ExpositionFormat): Promise<{ contentType: string; text: string }> {
   if (format === 'text') return { contentType: registry.contentType, text: await registry.metrics() };
   return { contentType: OPENMETRICS_TYPE, text: toOpenMetrics(await registry.getMetricsAsJSON()) };
-}
-
-/** Shows the series as 0 at once: an alert on a series that appears with its first failure cannot fire on it. */
-function bind(counter: Counter<string>, label: string): (value: number) => void {
-  const child = counter.labels(label);
-  child.inc(0);
-  return (value) => child.inc(value);
 }
 
 function watchGauge(name: string, help: string, registers: Registry[], read: () => number): void {
