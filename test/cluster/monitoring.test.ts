@@ -92,7 +92,11 @@ describe('every series that a rule or a panel names', () => {
     return asked.map((matcher) => findMismatch(metric, matcher, series)).find((problem) => problem !== undefined);
   }
 
-  function findMismatch(metric: string, { label, operator, value }: Matcher, series: readonly Readonly<Record<string, string>>[]) {
+  function findMismatch(
+    metric: string,
+    { label, operator, value }: Matcher,
+    series: readonly Readonly<Record<string, string>>[],
+  ) {
     const values = new Set(series.map((labels) => labels[label]));
     if (values.has(undefined)) return `${metric} has no label ${label}`;
     if (operator.startsWith('!') || value === '.*') return undefined;
@@ -116,7 +120,10 @@ describe('every series that a rule or a panel names', () => {
       const selectors = toSelectors(expr).filter(({ metric }) => live.has(metric));
       if (selectors.length === 0) continue;
       const labels = new Set([...OF_TARGETS, ...selectors.flatMap(({ metric }) => live.get(metric)?.flatMap(Object.keys) ?? [])]);
-      expect(toGroupedLabels(expr).filter((label) => !labels.has(label)), expr).toEqual([]);
+      expect(
+        toGroupedLabels(expr).filter((label) => !labels.has(label)),
+        expr,
+      ).toEqual([]);
     }
   });
 });
@@ -144,7 +151,8 @@ describe('a real Prometheus', () => {
   afterAll(() => prometheus.stop());
 
   const query = async (expr: string): Promise<readonly { metric: Record<string, string>; value: [number, string] }[]> =>
-    (await prometheus.ask<{ result: { metric: Record<string, string>; value: [number, string] }[] }>('/query', { query: expr })).result;
+    (await prometheus.ask<{ result: { metric: Record<string, string>; value: [number, string] }[] }>('/query', { query: expr }))
+      .result;
   const firing = async (): Promise<readonly string[]> =>
     (await query('ALERTS{alertstate="firing"}')).map(({ metric }) => metric['alertname'] ?? '');
 
@@ -168,7 +176,9 @@ describe('a real Prometheus', () => {
 
   test('evaluates every rule and every panel without an error', async () => {
     await until(async () => (await query('ALERTS or vector(1)')).length > 0);
-    const { groups } = await prometheus.ask<{ groups: { rules: { name: string; health: string; lastError?: string }[] }[] }>('/rules');
+    const { groups } = await prometheus.ask<{ groups: { rules: { name: string; health: string; lastError?: string }[] }[] }>(
+      '/rules',
+    );
     const all = groups.flatMap((group) => group.rules);
     expect(all.length).toBe(readRules().length);
     expect(all.filter(({ health }) => health === 'err')).toEqual([]);

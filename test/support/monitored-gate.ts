@@ -42,7 +42,11 @@ function toRoutes(appPort: number): Sections[] {
   });
   return [
     hook('billing', key('secret')),
-    hook('orders', { maxBody: '1Ki', order: { key: '$.data.id', version: '$.created' }, keys: [...(key('secret')['keys'] as []), { name: 'old', secret: { file: 'secret-old' } }] }),
+    hook('orders', {
+      maxBody: '1Ki',
+      order: { key: '$.data.id', version: '$.created' },
+      keys: [...(key('secret')['keys'] as []), { name: 'old', secret: { file: 'secret-old' } }],
+    }),
     hook('trial', key('secret'), { mode: 'observe' }),
     hook('github', { scheme: 'github', ...key('secret-github') }),
     hook('stripe', { scheme: 'stripe', ...key('secret') }),

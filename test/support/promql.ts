@@ -40,5 +40,7 @@ function toMatchers(braces: string, texts: readonly string[]): Matcher[] {
 
 /** Labels that it groups or joins by. */
 export function toGroupedLabels(expression: string): string[] {
-  return [...expression.matchAll(GROUPED)].flatMap(([, list = '']) => list.split(',').map((each) => each.trim())).filter((each) => each !== '');
+  return [...expression.matchAll(GROUPED)]
+    .flatMap(([, list = '']) => list.split(',').map((each) => each.trim()))
+    .filter((each) => each !== '');
 }
