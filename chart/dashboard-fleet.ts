@@ -200,7 +200,7 @@ const STORE: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Gates without their store',
-    description: 'By workload.',
+    description: 'How many pods of each workload do not reach it. Empty is good.',
     unit: 'none',
     queries: [
       { expr: `count by (namespace, workload) (sidegate_dedup_up{${OF_GATE}} == 0)`, legend: '{{namespace}}/{{workload}}' },

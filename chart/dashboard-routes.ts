@@ -12,7 +12,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Requests',
-    description: 'Answered a second.',
+    description: 'Requests answered a second, those of strangers included.',
     unit: 'reqps',
     queries: [{ expr: requests }],
     steps: [[0, 'blue']],
@@ -57,7 +57,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'App, p99',
-    description: "The app's share of it.",
+    description: "The app's share of the p99 beside it.",
     unit: 's',
     queries: [{ expr: quantile(0.99, UPSTREAM, OF_ROUTE) }],
     steps: [

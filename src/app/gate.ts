@@ -10,6 +10,7 @@ import { Capacity } from '../gatehouse/capacity.ts';
 import { Gatehouse } from '../gatehouse/gatehouse.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { ListenServer } from '../listen/server.ts';
+import type { RouteLabels } from '../observe/families.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { prepare, type Ready } from './check.ts';
 import { createExplainer } from './explain.ts';
@@ -63,6 +64,8 @@ export class Gate {
     const works = buildWorks(ready, surroundings);
     this.#works = works;
     const { metrics, told } = works;
+    // Before the ports are built: the proxy's counts by the series that it finds now.
+    metrics.setRoutes(toAllLabels(ready.loaded.config));
     this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
     const onRefused = createExplainer(ready.loaded.config, { ...told, current: () => this.#toReloadParts() });
     this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity, onRefused });
@@ -173,8 +176,7 @@ export class Gate {
     const { clock, logger } = this.#surroundings;
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
-    const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
-    this.#works.metrics.setRoutes([...config.routes.map((route) => toRouteLabels(config, route)), ...proxies]);
+    this.#works.metrics.setRoutes(toAllLabels(config));
     const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
     this.#works.realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     this.#works.signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
@@ -256,4 +258,10 @@ export class Gate {
     this.#reloading = this.#reloading.then(() => reloadFiles(changed, this.#toReloadParts()));
     return this.#reloading;
   }
+}
+
+/** What the metrics know beforehand: the routes', and the forward proxy's. */
+function toAllLabels(config: Config): RouteLabels[] {
+  const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
+  return [...config.routes.map((route) => toRouteLabels(config, route)), ...proxies];
 }

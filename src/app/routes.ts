@@ -66,6 +66,7 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabel
     authz: authz !== undefined && webhook === undefined,
     signsTime: webhook?.tolerance !== undefined,
     asksPassword: basic !== undefined,
+    isOrdered: webhook?.order !== undefined,
   };
 }
 

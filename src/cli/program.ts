@@ -42,7 +42,8 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
   }
 }
 
-function createProgram(io: Io, setExit: (code: number) => void): Command {
+/** The program with all its commands; `setExit` is told how one ended. */
+export function createProgram(io: Io, setExit: (code: number) => void): Command {
   const program = new Command('sidegate');
   program
     .description('An authenticating reverse proxy beside your app: only verified webhooks get through, each one once.')

@@ -1,5 +1,5 @@
 /** Every metric there is, in one list (docs/metrics.md). */
-import { type Counter, Gauge, Registry } from '@prometheus-io/client';
+import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { createFamilies, createGateFamilies, type RouteLabels } from './families.ts';
 import {
@@ -9,7 +9,6 @@ import {
   type DedupOutcome,
   FORGOTTEN_STATES,
   type ForgottenLabel,
-  LIMITS,
   type LimitLabel,
   ORDER_OUTCOMES,
   type OrderOutcome,
@@ -74,19 +73,18 @@ export function createMetrics(options: MetricsOptions): Metrics {
   if (options.processMetrics) collectProcessMetrics(registry);
 
   const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
-  const order = new Map(ORDER_OUTCOMES.map((outcome) => [outcome, gate.order.series(outcome)]));
   const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, gate.passwordChecks.series(outcome)]));
   showFromStart(gate);
   const dedupDuration = gate.dedupDuration.series();
   const inFlight = gate.inFlight.series();
   const queued = gate.queued.series();
   const connections = gate.connections.series();
-  const countLimit = new Map(LIMITS.map((limit) => [limit, bind(gate.limits, limit)]));
   const routes = new Map<string, RouteSeries>();
   const unmatched = new RouteSeries(families, undefined);
 
   return {
     setRoutes(next) {
+      if (next.some(({ isOrdered }) => isOrdered)) for (const outcome of ORDER_OUTCOMES) gate.order.series(outcome);
       const names = new Map(next.map(({ name, scheme }) => [name, scheme]));
       for (const [name, series] of routes) {
         if (names.get(name) === series.scheme) continue;
@@ -103,7 +101,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
     route: (name) => (name === undefined ? unmatched : (routes.get(name) ?? unmatched)),
     dedup: (outcome) => dedup.get(outcome)?.add(),
     dedupDuration: (duration) => dedupDuration.observe(duration / 1000),
-    order: (outcome) => order.get(outcome)?.add(),
+    order: (outcome) => gate.order.series(outcome).add(),
     storeUp: (isUp) => gate.dedupUp.set(isUp ? 1 : 0),
     idForgotten: (was) => gate.forgottenIds.series(was).add(),
     adminDenied: (reason) => gate.adminDenials.series(reason).add(),
@@ -111,7 +109,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
     inFlight: (delta) => inFlight.add(delta),
     queued: (delta) => queued.add(delta),
     connections: (delta) => connections.add(delta),
-    limitHit: (limit) => countLimit.get(limit)?.(1),
+    limitHit: (limit) => gate.limits.series(limit).add(),
     passwordCheck: (outcome) => passwordChecks.get(outcome)?.add(),
     proxyBytes(rule, { bytesSent, bytesReceived }) {
       gate.proxyBytes.series(rule, 'sent').add(bytesSent);
@@ -143,13 +141,6 @@ function showFromStart(gate: ReturnType<typeof createGateFamilies>): void {
   for (const reason of ADMIN_DENIALS) gate.adminDenials.series(reason);
   for (const outcome of SPAN_OUTCOMES) gate.spans.series(outcome);
   gate.usersReload.set(1);
-}
-
-/** Shows the series as 0 at once: an alert on a series that appears with its first failure cannot fire on it. */
-function bind(counter: Counter<string>, label: string): (value: number) => void {
-  const child = counter.labels(label);
-  child.inc(0);
-  return (value) => child.inc(value);
 }
 
 function watchGauge(name: string, help: string, registers: Registry[], read: () => number): void {

@@ -2,7 +2,7 @@
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import type { Reason } from '../core/refusal.ts';
 import type { Families, RouteLabels } from './families.ts';
-import { type ExplainCause, toCodeLabel, toMethodLabel, UNMATCHED, UPSTREAM_ERRORS, type UpstreamErrorLabel } from './labels.ts';
+import { type ExplainCause, toCodeLabel, toMethodLabel, UNMATCHED, type UpstreamErrorLabel } from './labels.ts';
 import { type CounterFamily, type Distribution, type Exemplar, Tally } from './series.ts';
 
 /** What the caller of the forward-auth endpoint was told about a request. */
@@ -44,6 +44,8 @@ export interface RouteMetrics {
 
 /** Methods that are shown before their first request; all of a route that takes any would be series for nothing. */
 const COMMON_METHODS = ['GET', 'POST'];
+/** Failures with the app that an alert looks at. */
+const ALERTED_ERRORS: readonly UpstreamErrorLabel[] = ['connect', 'timeout'];
 
 interface KeyTallies {
   readonly matches: Tally;
@@ -64,8 +66,6 @@ export class RouteSeries implements RouteMetrics {
   readonly #upstreamErrors = new Map<string, Tally>();
   readonly #duration: Distribution;
   readonly #serverErrors: Tally;
-  readonly #upstream: Distribution;
-  readonly #overhead: Distribution;
   #isRemoved = false;
 
   constructor(families: Families, labels: Pick<RouteLabels, 'name' | 'scheme'> | undefined) {
@@ -74,8 +74,6 @@ export class RouteSeries implements RouteMetrics {
     this.#scheme = labels?.scheme ?? 'none';
     this.#duration = families.duration.series(this.#route);
     this.#serverErrors = families.serverErrors.series(this.#route);
-    this.#upstream = families.upstream.series(this.#route);
-    this.#overhead = families.overhead.series(this.#route);
   }
 
   /** The scheme that its decisions are labelled by. */
@@ -89,12 +87,15 @@ export class RouteSeries implements RouteMetrics {
     const { methods } = labels;
     for (const method of methods.length > 2 ? methods.filter((each) => COMMON_METHODS.includes(each)) : methods)
       this.#toRequest(method, 200);
-    if (labels.authz === true) this.#toAuthz({ method: 'GET', status: 200, reason: 'ok' });
-    for (const kind of UPSTREAM_ERRORS) this.#toUpstreamError(kind);
+    if (labels.authz === true) for (const answer of toAlertedAnswers(labels)) this.#toAuthz(answer);
+    for (const kind of ALERTED_ERRORS) this.#toUpstreamError(kind);
+    this.#families.upstream.series(this.#route);
+    this.#families.overhead.series(this.#route);
     for (const key of labels.keys) this.#toKey(key);
     if (labels.signsTime === true) this.#families.skew.series(this.#route);
     this.ready(true);
-    this.#families.observed.series(this.#route).value = labels.isObserved === true ? 1 : 0;
+    if (labels.isObserved === true) this.#families.observed.series(this.#route).value = 1;
+    else this.#families.observed.remove(this.#route);
   }
 
   /** Drops the series of keys that are not in `kept`. */
@@ -138,8 +139,9 @@ export class RouteSeries implements RouteMetrics {
   }
 
   upstream(upstream: Milliseconds, overhead: Milliseconds, exemplar?: Exemplar): void {
-    this.#upstream.observe(upstream / 1000, exemplar);
-    this.#overhead.observe(overhead / 1000, exemplar);
+    if (this.#isRemoved) return;
+    this.#families.upstream.series(this.#route).observe(upstream / 1000, exemplar);
+    this.#families.overhead.series(this.#route).observe(overhead / 1000, exemplar);
   }
 
   upstreamError(kind: UpstreamErrorLabel): void {
@@ -206,6 +208,16 @@ export class RouteSeries implements RouteMetrics {
   }
 }
 
+/** The answers to other proxies that alerts look at, and a first one to divide by. */
+function toAlertedAnswers({ asksPassword }: RouteLabels): AuthzAnswer[] {
+  const method = 'GET';
+  const wrong: readonly AuthzAnswer[] = [
+    { method, status: 401, reason: 'bad_credentials' },
+    { method, status: 403, reason: 'banned' },
+  ];
+  return [{ method, status: 200, reason: 'ok' }, ...(asksPassword === true ? wrong : [])];
+}
+
 /** The decisions that alerts look at, as far as the route can come to them. */
 function toAlerted({ scheme, signsTime, asksPassword }: RouteLabels): (readonly [Decision, Reason])[] {
   const isSigned = scheme !== 'none' && scheme !== 'basic';
@@ -218,7 +230,6 @@ function toAlerted({ scheme, signsTime, asksPassword }: RouteLabels): (readonly 
 }
 
 const SIGNED: readonly (readonly [Decision, Reason])[] = [
-  ['allow', 'duplicate'],
   ['deny', 'missing_signature'],
   ['deny', 'bad_signature'],
 ];

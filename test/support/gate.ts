@@ -32,6 +32,8 @@ export interface TestGate {
   /** The value of one series, given as it stands in the exposition; 0 where it is not there. */
   readonly metric: (series: string) => Promise<number>;
   readonly writeConfig: (sections: Sections) => void;
+  /** What it was started with. */
+  readonly sections: Sections;
   readonly stop: () => Promise<boolean>;
 }
 
@@ -88,6 +90,7 @@ export async function startGate(
       return line === undefined ? 0 : Number(line.slice(series.length + 1));
     },
     writeConfig,
+    sections,
     stop: async () => {
       const isFinished = await gate.stop();
       rmSync(folder, { recursive: true, force: true });

@@ -1,0 +1,160 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { DASHBOARD_FILES } from '../chart/dashboards.ts';
+import { createProgram } from '../src/cli/program.ts';
+import { readDashboards, readRules } from './support/monitoring.ts';
+import { toGroupedLabels, toSelectors } from './support/promql.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
+const alerts = readRules().filter(({ alert }) => alert !== undefined);
+const names = [...new Set(alerts.map(({ alert = '' }) => alert))];
+
+describe('every alert', () => {
+  test('has a page that says what it means, what to look at and what to do; and no page is without its alert', () => {
+    expect(readdirSync(join(ROOT, 'docs', 'runbooks')).sort()).toEqual(names.map((name) => `${name}.md`).sort());
+    for (const name of names) {
+      const headings = read(`docs/runbooks/${name}.md`).match(/^#.*$/gm);
+      expect(headings).toEqual([`# ${name}`, '## What to look at', '## What to do']);
+    }
+  });
+
+  test.each(alerts.map((rule) => [rule.alert, rule] as const))(
+    '%s says how bad it is, what it is, and where to read on',
+    (name, rule) => {
+      expect(['critical', 'warning', 'info']).toContain(rule.labels?.['severity']);
+      expect(Object.keys(rule.annotations ?? {}).sort()).toEqual(['description', 'runbook_url', 'summary']);
+      expect(rule.annotations?.['runbook_url']).toBe(`docs/runbooks/${name}.md`);
+    },
+  );
+
+  test('speaks only of labels that its expression leaves', () => {
+    for (const { alert, expr, annotations = {} } of alerts) {
+      const kept = toGroupedLabels(expr);
+      const used = [
+        ...Object.values(annotations)
+          .join(' ')
+          .matchAll(/\$labels\.(\w+)/g),
+      ].map(([, label = '']) => label);
+      // Without any grouping, all labels of the target are left.
+      if (!/\b(?:by|without)\b/.test(expr)) continue;
+      expect(
+        used.filter((label) => !kept.includes(label)),
+        alert,
+      ).toEqual([]);
+    }
+  });
+
+  test('is shown to fire and to stay quiet, also where there is no data', () => {
+    const folder = join(ROOT, 'test', 'promtool');
+    const titles = readdirSync(folder).flatMap((file) =>
+      (parse(readFileSync(join(folder, file), 'utf8')) as { tests: { name: string }[] }).tests.map(({ name }) => name),
+    );
+    for (const name of names) {
+      const own = titles.filter((title) => title.includes(name));
+      expect(
+        own.some((title) => /^\w+ (?:fires|warns)/.test(title) && title.startsWith(name)),
+        `${name} fires`,
+      ).toBe(true);
+      expect(
+        own.some((title) => title.startsWith(`${name} stays quiet`)),
+        `${name} stays quiet`,
+      ).toBe(true);
+      expect(
+        own.some((title) => title.endsWith('without any data')),
+        `${name} without data`,
+      ).toBe(true);
+    }
+  });
+});
+
+describe('the pages of the alerts', () => {
+  test('name only commands of sidegate that exist, by options that they have', () => {
+    const program = createProgram(
+      { stdin: process.stdin, env: {}, stdout: () => undefined, stderr: () => undefined },
+      () => undefined,
+    );
+    for (const name of names) {
+      for (const [, command = '', rest = ''] of read(`docs/runbooks/${name}.md`).matchAll(/`sidegate ([a-z-]+)([^`]*)`/g)) {
+        const found = program.commands.find((each) => each.name() === command);
+        expect(found, `${name}: sidegate ${command}`).toBeDefined();
+        for (const [option] of rest.matchAll(/--[a-z-]+/g)) expect(found?.options.map(({ long }) => long)).toContain(option);
+      }
+    }
+  });
+
+  test('name only metrics that there are', () => {
+    const known = read('docs/metrics.md');
+    for (const name of names) {
+      for (const [, metric = ''] of read(`docs/runbooks/${name}.md`).matchAll(/\b(sidegate_(?!injector)[a-z_]+)/g))
+        expect(known, name).toContain(`\`${metric.replace(/_(?:bucket|count|sum)$/, '')}\``);
+    }
+  });
+});
+
+describe('the dashboards', () => {
+  test('are written from their panels', () => {
+    const files = Object.keys(DASHBOARD_FILES);
+    expect(readdirSync(join(ROOT, 'chart', 'sidegate', 'dashboards')).sort()).toEqual(
+      files.map((file) => file.split('/').at(-1)).sort(),
+    );
+    for (const [file, render] of Object.entries(DASHBOARD_FILES)) expect(read(file), file).toBe(render());
+  });
+
+  test('keep the ids that links go by, and let the reader choose source, cluster, namespace and route', () => {
+    const boards = readDashboards();
+    expect(boards.map(({ uid }) => uid)).toEqual(['sidegate-fleet', 'sidegate-routes', 'sidegate-security']);
+    for (const { templating } of boards)
+      expect(templating.list.map(({ name }) => name)).toEqual(['datasource', 'cluster', 'namespace', 'route']);
+  });
+
+  test.each(readDashboards().map((board) => [board.title, board] as const))(
+    '%s begins with a row that tells, and says of each panel what it shows in which unit',
+    (_title, { panels }) => {
+      expect(panels.slice(0, 9).map(({ type }) => type)).toEqual(['row', ...Array.from({ length: 8 }, () => 'stat')]);
+      expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
+      for (const { type, title, description, fieldConfig } of panels.filter((panel) => panel.type !== 'row')) {
+        expect(description?.length, `${type} ${title}`).toBeGreaterThan(20);
+        expect(fieldConfig?.defaults.unit, title).toBeTruthy();
+      }
+    },
+  );
+
+  test('lay no panel over another', () => {
+    for (const { panels } of readDashboards()) {
+      const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+        Array.from({ length: w * h }, (_, i) => `${x + (i % w)}/${y + Math.floor(i / w)}`),
+      );
+      expect(new Set(cells).size).toBe(cells.length);
+      expect(panels.every(({ gridPos: { x, w } }) => x + w <= 24)).toBe(true);
+    }
+  });
+
+  test('take rates over the interval that suits the graph', () => {
+    for (const { title, panels } of readDashboards())
+      for (const { expr } of panels.flatMap(({ targets = [] }) => targets))
+        for (const [range] of expr.matchAll(/\brate\([^[]*\[([^\]]+)\]/g)) expect(range, title).toContain('[$__rate_interval]');
+  });
+});
+
+describe('the reader of PromQL', () => {
+  test('finds each metric with its matchers, and neither functions, words nor groupings', () => {
+    expect(
+      toSelectors(
+        'sum by (a, b) (rate(x_total{c="}[", d=~"e|f"}[5m] offset 1d)) / on (g) group_left (h) y:z > 0.5 and time() or vector(0)',
+      ),
+    ).toEqual([
+      {
+        metric: 'x_total',
+        matchers: [
+          { label: 'c', operator: '=', value: '}[' },
+          { label: 'd', operator: '=~', value: 'e|f' },
+        ],
+      },
+      { metric: 'y:z', matchers: [] },
+    ]);
+    expect(toGroupedLabels('sum by (a, b) (x) * on (c) y')).toEqual(['a', 'b', 'c']);
+  });
+});
