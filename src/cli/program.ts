@@ -100,11 +100,16 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
     .option('--fixtures', 'that of fixture files instead')
     .action((options) => printSchema(options, io));
   addForget(program, io, setExit);
+  addForKubernetes(program, io, setExit);
+  return program;
+}
+
+/** What brings gates into a cluster's pods, and tells whether they are there. */
+function addForKubernetes(program: Command, io: Io, setExit: (code: number) => void): void {
   addInject(program, io, setExit);
   addInjectServer(program);
   addSelfTest(program, io, setExit);
   addDoctor(program, io, setExit);
-  return program;
 }
 
 /** Shown in the help alone: the entry point starts it without commander. */
