@@ -2,6 +2,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { renderLibraryReadme, renderLibrarySidecar } from '../scripts/chart-library.ts';
+import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scripts/chart-pages.ts';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
 import { renderPresetsPage } from '../scripts/presets-page.ts';
@@ -114,6 +116,20 @@ describe('the docs', () => {
     expect(read('docs/probe.md')).toBe(renderProbePage());
     const rows = read('docs/probe.md').match(/^\| `.*$/gm) ?? [];
     for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
+  });
+
+  test('show the library chart with the sidecar and the settings that the injector has', () => {
+    expect(read('chart/sidegate-lib/templates/_sidecar.tpl')).toBe(renderLibrarySidecar());
+    expect(read('chart/sidegate-lib/README.md')).toBe(renderLibraryReadme());
+  });
+
+  test("show the chart's values as their schema has them, each with its meaning", () => {
+    expect(read('chart/sidegate/values.yaml')).toBe(renderValuesYaml());
+    expect(read('chart/sidegate/values.schema.json')).toBe(renderValuesSchema());
+    const page = read('chart/sidegate/README.md');
+    expect(page).toBe(renderChartReadme());
+    expect(page).not.toMatch(/\|\s+\|$/m);
+    expect(read('chart/sidegate/values.yaml')).not.toContain('undefined');
   });
 
   test.each(['README.md', 'docs/forward-auth.md', 'docs/admin.md', 'docs/handshakes.md', 'docs/presets.md', 'docs/explain.md'])(

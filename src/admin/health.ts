@@ -15,12 +15,23 @@ export interface HealthParts {
   readonly stuckFor: () => Milliseconds | undefined;
 }
 
+/** What every process of ours is asked. */
+export type ProbedParts = Pick<HealthParts, 'notReadyBecause'> &
+  Partial<Pick<HealthParts, 'stuckFor'>> & { readonly metrics: Pick<Metrics, 'exposition'> };
+
+const open = { method: 'GET', isOpen: true } as const;
+
 /** Open to everybody: probes and scrapers have no token, and none of it is secret. */
-export function createHealthEndpoints({ metrics, toKeySet, notReadyBecause, stuckFor }: HealthParts): Endpoint[] {
-  const open = { method: 'GET', isOpen: true } as const;
+export function createHealthEndpoints(parts: HealthParts): Endpoint[] {
+  const keySet = { ...open, path: '/identity/jwks.json', answer: () => toJson(parts.toKeySet(), 'application/jwk-set+json') };
+  return [...createProbedEndpoints(parts), keySet];
+}
+
+/** Metrics, liveness and readiness alone. */
+export function createProbedEndpoints({ metrics, notReadyBecause, stuckFor }: ProbedParts): Endpoint[] {
   return [
     { ...open, path: '/metrics', answer: () => toExposition(metrics) },
-    { ...open, path: '/healthz', answer: () => toLiveness(stuckFor()) },
+    { ...open, path: '/healthz', answer: () => toLiveness(stuckFor?.()) },
     {
       ...open,
       path: '/readyz',
@@ -29,7 +40,6 @@ export function createHealthEndpoints({ metrics, toKeySet, notReadyBecause, stuc
         return reason === undefined ? toPlain(200, 'ready') : toPlain(503, `not ready: ${reason}`);
       },
     },
-    { ...open, path: '/identity/jwks.json', answer: () => toJson(toKeySet(), 'application/jwk-set+json') },
   ];
 }
 
@@ -39,7 +49,7 @@ function toLiveness(stuckFor: Milliseconds | undefined): Answer {
   return toPlain(503, `not alive: for ${Math.round(stuckFor / 1_000)} s no turn of the event loop has come in time`);
 }
 
-async function toExposition(metrics: Metrics): Promise<Answer> {
+async function toExposition(metrics: Pick<Metrics, 'exposition'>): Promise<Answer> {
   try {
     return { status: 200, ...(await metrics.exposition()) };
   } catch {

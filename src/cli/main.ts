@@ -1,4 +1,4 @@
-/** The entry point: `run` at once, everything else through commander, which the sidecar never loads. */
+/** The entry point: `run` and `inject-server` at once, everything else through commander, which they never load. */
 import { parseArgs } from 'node:util';
 import { toErrorText } from '../core/errors.ts';
 import { EXIT, type Io } from './io.ts';
@@ -35,6 +35,10 @@ Options:
 async function main(argv: readonly string[]): Promise<number> {
   const [command, ...rest] = argv;
   if (command === 'run') return run(rest);
+  if (command === 'inject-server') {
+    const { runInjectServer } = await import('./inject-server.ts');
+    return runInjectServer(rest, io);
+  }
   if (command === '--version' || command === '-V') {
     io.stdout(`${readVersion()}\n`);
     return EXIT.ok;

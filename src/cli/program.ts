@@ -5,6 +5,7 @@ import { checkFile } from './check.ts';
 import { explainRequest } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
+import { injectFiles } from './inject.ts';
 import { EXIT, type Io } from './io.ts';
 import { probeEndpoint } from './probe.ts';
 import { printSchema } from './schema.ts';
@@ -98,7 +99,17 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .action((options) => printSchema(options, io));
   addForget(program, io, setExit);
   addSelfTest(program, io, setExit);
+  addInject(program, io, setExit);
+  addInjectServer(program);
   return program;
+}
+
+/** Shown in the help alone: the entry point starts it without commander. */
+function addInjectServer(program: Command): void {
+  program
+    .command('inject-server')
+    .description('answer the API server: put the sidecar into pods that ask for it')
+    .requiredOption('-c, --config <file>', 'config file of the injector');
 }
 
 function addExplain(program: Command, io: Io, setExit: (code: number) => void): void {
@@ -179,6 +190,18 @@ function addSelfTest(program: Command, io: Io, setExit: (code: number) => void):
     .option('--wait <duration>', 'how long to wait for the gate to listen', '60s')
     .option('--timeout <duration>', 'how long to wait for each answer', '30s')
     .action(async (options) => setExit(await testGate(options, io)));
+}
+
+function addInject(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('inject')
+    .description('put the sidecar into labelled pods and pod templates of manifests; exit 1 and print nothing if one is denied')
+    .requiredOption('-f, --filename <file>', 'manifests, YAML or JSON; - for standard input; repeat for more', COLLECT)
+    .option('-c, --config <file>', "the injector's config: what sidecars are like where a pod does not say otherwise")
+    .option('-n, --namespace <name>', 'of objects that name none', 'default')
+    .option('--kube-version <version>', 'the oldest of the cluster: API server and kubelets', '1.34')
+    .option('-o, --output <format>', 'yaml, json or patch (a JSON patch for kubectl patch --type=json)', 'yaml')
+    .action(async (options) => setExit(await injectFiles(options, io)));
 }
 
 /** The same for `run`, whose own reading of them (main.ts) needs no commander. */

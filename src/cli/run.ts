@@ -7,6 +7,7 @@ import { formatProblem } from '../config/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { createLogger, type Logger } from '../observe/logger.ts';
 import { EXIT, type Io } from './io.ts';
+import { untilSignal } from './signals.ts';
 import { readVersion } from './version.ts';
 
 /** Runs until a signal; the exit code is 0 after a drain, even one that ran out of time. */
@@ -67,21 +68,4 @@ function tellAddresses(logger: Logger, { data, admin, proxy, authz }: GateAddres
     ...(authz === undefined ? undefined : { authzAddress: authz.address, authzPort: authz.port }),
   });
   logger.flushNow();
-}
-
-/** The first signal; a second one ends the process at once. */
-function untilSignal(): Promise<string> {
-  return new Promise((resolve) => {
-    let isStopping = false;
-    for (const [signal, number] of [
-      ['SIGTERM', 15],
-      ['SIGINT', 2],
-    ] as const) {
-      process.on(signal, () => {
-        if (isStopping) process.exit(128 + number);
-        isStopping = true;
-        resolve(signal);
-      });
-    }
-  });
 }

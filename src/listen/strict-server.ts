@@ -9,8 +9,14 @@ import type { TlsContexts } from './tls.ts';
 const UPGRADE_OPTION = /(?:^|,)[\t ]*upgrade[\t ]*(?:,|$)/i;
 const CHECK_INTERVAL_MS = 1_000;
 
+/** What the server itself holds; the rest is up to who answers. */
+export type StrictLimits = Pick<
+  LimitsConfig,
+  'maxHeaderBytes' | 'headTimeout' | 'bodyTimeout' | 'keepAliveTimeout' | 'maxConnections'
+>;
+
 /** Builds it, not listening yet. */
-export function createStrictServer(limits: LimitsConfig, tls: TlsContexts | undefined, more: ServerOptions): Server | TlsServer {
+export function createStrictServer(limits: StrictLimits, tls: TlsContexts | undefined, more: ServerOptions): Server | TlsServer {
   const options: ServerOptions = {
     maxHeaderSize: limits.maxHeaderBytes,
     headersTimeout: limits.headTimeout,
