@@ -5,7 +5,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 /** Rooms by floor, lowest first: a room imports from itself and from lower floors only. */
 const FLOORS: readonly (readonly string[])[] = [
   ['core'],
-  ['schemes', 'credentials', 'store', 'observe', 'tunnel', 'remote', 'certificate', 'kube', 'sockets'],
+  ['schemes', 'credentials', 'store', 'observe', 'tunnel', 'remote', 'sockets', 'certificate', 'kube'],
   ['handshakes'],
   ['config', 'explain'],
   ['gates', 'forward', 'injector'],
