@@ -22,9 +22,7 @@ store: { redis: { url: "redis://redis:6379" } }
 routes:
   - name: hooks
     match: { path: /hooks }
-    upstream: http://127.0.0.1:8080
     webhook: { scheme: standard-webhooks, keys: [{ name: a, secret: { file: ../secrets/web-secret/key } }] }
-listen: { address: 0.0.0.0:8480 }
 `;
 const INJECTOR = 'sidecar: { image: "sidegate:1.0.0" }\n';
 
