@@ -27,7 +27,7 @@ const WELCOME: Readonly<Record<string, string>> = { caddy: 'caddy' };
 /** Asked by Debian's packages whether they may start their services; 101 is no. */
 const POLICY = '/usr/sbin/policy-rc.d';
 const VENV = '.cache/python';
-const PYTHON_PACKAGES = ['standardwebhooks==1.1.0', 'requests==2.32.5'];
+const PYTHON_PACKAGES = ['standardwebhooks==1.1.0', 'requests==2.32.5', 'opentelemetry-proto==1.45.2'];
 /** The senders' own libraries are heavy, and only one suite asks them. */
 const SENDERS_VENV = '.cache/oracles-python';
 const SENDERS_PACKAGES = [

@@ -8,6 +8,7 @@ import { send } from '../support/client.ts';
 import { type CollectedSpan, type Collector, startCollector } from '../support/collector.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { startGateProcess } from '../support/process.ts';
 import { exchangeRaw, PROXY_AUTH, startProxyGate } from '../support/proxy.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
@@ -40,7 +41,7 @@ const start = async (
   gate = await startGate({ routes: [toRoute(app.port, { route })], tracing }, undefined, files);
   return gate;
 };
-const deliver = ({ port }: TestGate, headers: Record<string, string> = {}) => {
+const deliver = ({ port }: Pick<TestGate, 'port'>, headers: Record<string, string> = {}) => {
   const delivery = makeDelivery();
   return send(port, { ...delivery, headers: { ...delivery.headers, ...headers } });
 };
@@ -216,6 +217,28 @@ test('strangers who want all of their requests recorded change nothing', async (
   await running.stop();
   gate = undefined;
   expect(collector.connections()).toBe(0);
+});
+
+describe('OpenTelemetry’s environment variables', () => {
+  const run = async (tracing: Sections) => {
+    const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_RESOURCE_ATTRIBUTES: 'k8s.pod.name=billing-1' };
+    const running = await startGateProcess({ routes: [toRoute(app.port)], tracing }, env);
+    expect((await deliver(running)).status).toBe(200);
+    running.child.kill('SIGTERM');
+    expect(await running.exit).toBe(0);
+  };
+
+  test('switch nothing on: no socket is opened, and the trace is passed on all the same', async () => {
+    await run({});
+    expect(collector.connections()).toBe(0);
+    expect(app.received[0]?.headers['traceparent']).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-03$/);
+  });
+
+  test('say what the config leaves out', async () => {
+    await run({ otlp: {} });
+    expect(collector.exports[0]?.path).toBe('/v1/traces');
+    expect(toServer(collector.spans).resource).toMatchObject({ 'service.name': 'sidegate', 'k8s.pod.name': 'billing-1' });
+  });
 });
 
 describe('a collector', () => {
