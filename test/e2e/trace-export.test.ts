@@ -222,7 +222,7 @@ test('strangers who want all of their requests recorded change nothing', async (
 describe('OpenTelemetry’s environment variables', () => {
   const run = async (tracing: Sections) => {
     const env = { OTEL_EXPORTER_OTLP_ENDPOINT: collector.url, OTEL_RESOURCE_ATTRIBUTES: 'k8s.pod.name=billing-1' };
-    const running = await startGateProcess({ routes: [toRoute(app.port)], tracing }, env);
+    const running = await startGateProcess({ routes: [toRoute(app.port)], tracing }, [], env);
     expect((await deliver(running)).status).toBe(200);
     running.child.kill('SIGTERM');
     expect(await running.exit).toBe(0);
