@@ -1,4 +1,5 @@
 /** What machines ask on a beat: metrics, liveness, readiness, and the public keys of Sidegate-Identity. */
+import type { Milliseconds } from '../core/clock.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { type Answer, toJson, toPlain } from './answer.ts';
 import type { Endpoint } from './router.ts';
@@ -10,10 +11,13 @@ export interface HealthParts {
   readonly toKeySet: () => object;
   /** Why the gate should get no traffic now, or undefined when it is ready. */
   readonly notReadyBecause: () => string | undefined;
+  /** For how long the event loop has not got round in time, where only a restart helps. */
+  readonly stuckFor: () => Milliseconds | undefined;
 }
 
 /** What every process of ours is asked. */
-export type ProbedParts = Pick<HealthParts, 'notReadyBecause'> & { readonly metrics: Pick<Metrics, 'exposition'> };
+export type ProbedParts = Pick<HealthParts, 'notReadyBecause'> &
+  Partial<Pick<HealthParts, 'stuckFor'>> & { readonly metrics: Pick<Metrics, 'exposition'> };
 
 const open = { method: 'GET', isOpen: true } as const;
 
@@ -24,10 +28,10 @@ export function createHealthEndpoints(parts: HealthParts): Endpoint[] {
 }
 
 /** Metrics, liveness and readiness alone. */
-export function createProbedEndpoints({ metrics, notReadyBecause }: ProbedParts): Endpoint[] {
+export function createProbedEndpoints({ metrics, notReadyBecause, stuckFor }: ProbedParts): Endpoint[] {
   return [
     { ...open, path: '/metrics', answer: () => toExposition(metrics) },
-    { ...open, path: '/healthz', answer: () => toPlain(200, 'ok') },
+    { ...open, path: '/healthz', answer: () => toLiveness(stuckFor?.()) },
     {
       ...open,
       path: '/readyz',
@@ -37,6 +41,12 @@ export function createProbedEndpoints({ metrics, notReadyBecause }: ProbedParts)
       },
     },
   ];
+}
+
+/** Whoever answers at all is alive, but for one that takes seconds for each turn. */
+function toLiveness(stuckFor: Milliseconds | undefined): Answer {
+  if (stuckFor === undefined) return toPlain(200, 'ok');
+  return toPlain(503, `not alive: for ${Math.round(stuckFor / 1_000)} s no turn of the event loop has come in time`);
 }
 
 async function toExposition(metrics: Pick<Metrics, 'exposition'>): Promise<Answer> {

@@ -1,7 +1,7 @@
 /** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
 import { AdminAccess } from '../admin/access.ts';
 import type { AdminServer } from '../admin/server.ts';
-import { realmsOf } from '../config/config.ts';
+import { type Config, realmsOf } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
 import { type Fingerprints, type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer } from '../core/clock.ts';
@@ -25,7 +25,14 @@ import { Upstreams } from './upstreams.ts';
 import { buildWorks, type Works } from './works.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;
+const IN_MEMORY =
+  'ids are remembered by this process alone: with several replicas, or after a restart, a repeated delivery reaches the app again; give store.redis';
 const OBSERVED = 'this route lets everything through, and only tells what it would have refused; mode: enforce ends that';
+
+/** Does any route remember ids, with nobody to share them with? */
+function remembersAlone({ store, routes }: Config): boolean {
+  return store.redis === undefined && routes.some(({ webhook }) => webhook !== undefined && webhook.dedup !== 'off');
+}
 
 /** A gate from start to stop. */
 export class Gate {
@@ -88,6 +95,7 @@ export class Gate {
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
       toKeySet: () => works.signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
+      stuckFor: () => works.loopWatch.stuckFor,
     });
     this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => logger.flush());
   }
@@ -95,6 +103,7 @@ export class Gate {
   /** Opens the ports; rejects with the system's error where one cannot be had. */
   async start(): Promise<GateAddresses> {
     this.#take(this.#ready);
+    if (remembersAlone(this.#ready.loaded.config)) this.#surroundings.logger.warn('dedup_in_memory', { hint: IN_MEMORY });
     await this.#rewatch(this.#ready.seen);
     try {
       const admin = await this.#admin.listen();
@@ -146,6 +155,7 @@ export class Gate {
     this.#watch?.close();
     this.#rejectedWatch?.close();
     this.#works.remoteKeys.close();
+    this.#works.loopWatch.close();
     this.#upstreams.destroy();
     this.#cancelFlush();
     this.#admin.close();

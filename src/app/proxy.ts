@@ -85,7 +85,8 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     openForwarder(address, port) {
       const times = { connectTimeout, answerTimeout: timeout, gapTimeout: idleTimeout, idleTimeout: 0 };
       const upstream = createUpstream({ host: address, port, ...times, maxConnections: 1, maxHeadBytes: MAX_HEAD_BYTES }, clock);
-      const route = { policy, resend: 'idempotent', allowResponseHeaders: ALLOWED_RESPONSE_HEADERS } as const;
+      const whenAway = 'upstream_unreachable';
+      const route = { policy, resend: 'idempotent', allowResponseHeaders: ALLOWED_RESPONSE_HEADERS, whenAway } as const;
       return { forwarder: createForwarder(route, upstream, clock), close: () => upstream.close() };
     },
   });

@@ -91,6 +91,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
         }),
         resend,
         allowResponseHeaders: new Set(config.allowResponseHeaders),
+        whenAway: 'upstream_away',
       },
       upstream,
       parts.clock,

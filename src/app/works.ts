@@ -7,6 +7,7 @@ import { WaitingRoom } from '../gates/waiting-room.ts';
 import { Journal } from '../observe/journal.ts';
 import { KeyEvidence } from '../observe/key-evidence.ts';
 import type { Logger } from '../observe/logger.ts';
+import { LoopWatch } from '../observe/loop-watch.ts';
 import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import { RemoteCertificates } from '../remote/certificates.ts';
 import { createHttpsGet } from '../remote/https-get.ts';
@@ -35,6 +36,7 @@ export interface Works {
   readonly signer: IdentitySigner;
   readonly remoteKeys: RemoteKeys;
   readonly routeParts: RouteParts;
+  readonly loopWatch: LoopWatch;
 }
 
 /** Builds them; nothing is fetched or listened to yet, but the store connects. */
@@ -66,7 +68,8 @@ export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works 
     keyEvidence: new KeyEvidence(clock, logger),
     certificates: new RemoteCertificates(get, clock),
   };
-  return { told, metrics, store, settlements, realms, signer, remoteKeys: new RemoteKeys({ ...told, get }), routeParts };
+  const remoteKeys = new RemoteKeys({ ...told, get });
+  return { told, metrics, store, settlements, realms, signer, remoteKeys, routeParts, loopWatch: new LoopWatch(clock) };
 }
 
 function openStoreAloud(ready: Ready, { clock, logger, metrics }: Told): OpenStore {

@@ -10,6 +10,7 @@ import { injectFiles } from './inject.ts';
 import { EXIT, type Io } from './io.ts';
 import { probeEndpoint } from './probe.ts';
 import { printSchema } from './schema.ts';
+import { testGate } from './self-test.ts';
 import { sendDelivery } from './send.ts';
 import { signDelivery } from './sign.ts';
 import { testConfigs } from './test.ts';
@@ -98,6 +99,7 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .option('--fixtures', 'that of fixture files instead')
     .action((options) => printSchema(options, io));
   addForget(program, io, setExit);
+  addSelfTest(program, io, setExit);
   addInject(program, io, setExit);
   addInjectServer(program);
   addDoctor(program, io, setExit);
@@ -178,6 +180,18 @@ function addForget(program: Command, io: Io, setExit: (code: number) => void): v
     .option('--admin <url>', "another way to the admin port; the config's if left out")
     .option('--timeout <seconds>', 'how long to wait for the answer', '10')
     .action(async (options) => setExit(await forgetId(options, io)));
+}
+
+function addSelfTest(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('self-test')
+    .description('be the app behind a gate and the sender before it, and check what it lets through; exit 1 if that is wrong')
+    .requiredOption('--gate <url>', 'where to send: a route of the gate whose app is --app, by Standard Webhooks')
+    .requiredOption('--secret-file <file>', "file that holds the route's secret")
+    .option('--app <hosts:port>', 'where to listen as the app', '127.0.0.1:8080')
+    .option('--wait <duration>', 'how long to wait for the gate to listen', '60s')
+    .option('--timeout <duration>', 'how long to wait for each answer', '30s')
+    .action(async (options) => setExit(await testGate(options, io)));
 }
 
 function addInject(program: Command, io: Io, setExit: (code: number) => void): void {

@@ -11,6 +11,7 @@ export interface SendOptions extends DeliveryOptions {
   readonly timeout: string;
 }
 
+/** What came back. */
 interface Answer {
   readonly status: number;
   readonly headers: readonly (readonly [string, string])[];
@@ -27,7 +28,7 @@ export async function sendDelivery(urlText: string, file: string | undefined, op
   const timeoutMs = toSeconds(options.timeout, '--timeout') * 1000;
   const delivery = await readSignedDelivery(file, { ...options, publicUrl: options.publicUrl ?? url.href }, io);
   try {
-    const answer = await post(url, delivery, timeoutMs);
+    const answer = await postDelivery(url, delivery, timeoutMs);
     io.stdout(`${answer.status}\n`);
     for (const [name, value] of answer.headers) if (SHOWN_HEADERS.has(name)) io.stdout(`${name}: ${value}\n`);
     if (answer.body !== '') io.stdout(`\n${answer.body.slice(0, MOST_SHOWN).trimEnd()}\n`);
@@ -38,7 +39,8 @@ export async function sendDelivery(urlText: string, file: string | undefined, op
   }
 }
 
-function post(url: URL, { body, headers }: SignedDelivery, timeoutMs: number): Promise<Answer> {
+/** POSTs it once; rejects with the connection's error. */
+export function postDelivery(url: URL, { body, headers }: SignedDelivery, timeoutMs: number): Promise<Answer> {
   const open = url.protocol === 'https:' ? openHttps : openHttp;
   return new Promise((resolve, reject) => {
     const signal = AbortSignal.timeout(timeoutMs);

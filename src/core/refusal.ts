@@ -37,6 +37,7 @@ export type RefusalCode =
   | 'overloaded'
   | 'draining'
   | 'internal_error'
+  | 'upstream_away'
   | 'upstream_unreachable'
   | 'upstream_timeout'
   | 'upstream_invalid_response';
@@ -221,6 +222,15 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     proxyError: 'proxy_internal_error',
     logLevel: 'error',
     retryAfterSeconds: 5,
+    close: true,
+  },
+  upstream_away: {
+    status: 503,
+    title: 'Temporarily unavailable',
+    proxyError: 'destination_unavailable',
+    logLevel: 'error',
+    retryAfterSeconds: 5,
+    // Where the pod ends, the next try must not come by this connection.
     close: true,
   },
   upstream_unreachable: {

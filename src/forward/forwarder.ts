@@ -21,6 +21,8 @@ export interface ForwardRoute {
   readonly resend: 'idempotent' | 'always';
   /** Lower-cased names of response headers that are passed although a sender may switch itself off by them. */
   readonly allowResponseHeaders: ReadonlySet<string>;
+  /** What a sender is told where nobody takes the connection: an app beside the gate is away for a while, what is elsewhere may not be there at all. */
+  readonly whenAway: 'upstream_away' | 'upstream_unreachable';
 }
 
 /** Forwards for one route. */
@@ -41,7 +43,7 @@ export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: 
       // A stream is gone once it was sent.
       const repeatable = Buffer.isBuffer(admitted.body) && (route.resend === 'always' || IDEMPOTENT.has(method));
       return new Promise((resolve) => {
-        const relay = new Relay({ answerPolicy, admitted, response, clock, resolve });
+        const relay = new Relay({ answerPolicy, whenAway: route.whenAway, admitted, response, clock, resolve });
         const body = Buffer.isBuffer(admitted.body) ? admitted.body : relay.watch(admitted.body);
         const request = { method, path: target.raw, headers, body, repeatable, isUpgrade: upgrade !== undefined };
         relay.follow(upstream.send(request, relay));

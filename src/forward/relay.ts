@@ -11,8 +11,7 @@ import type { GiveBack } from './read-buffers.ts';
 import type { AnswerPolicy } from './response-headers.ts';
 import type { AnswerListener, UpstreamExchange, UpstreamFailure, UpstreamFailureKind } from './upstream.ts';
 
-const REFUSAL_OF: Readonly<Record<UpstreamFailureKind, readonly [RefusalCode, Reason]>> = {
-  connect: ['upstream_unreachable', 'upstream_connect'],
+const REFUSAL_OF: Readonly<Record<Exclude<UpstreamFailureKind, 'connect'>, readonly [RefusalCode, Reason]>> = {
   timeout: ['upstream_timeout', 'upstream_timeout'],
   reset: ['upstream_unreachable', 'upstream_reset'],
   protocol: ['upstream_invalid_response', 'upstream_invalid_response'],
@@ -28,6 +27,8 @@ const SMALL_CONTENT = 8_192;
 /** What a relay stands on. */
 export interface RelayParts {
   readonly answerPolicy: AnswerPolicy;
+  /** What a sender is told where nobody takes the connection. */
+  readonly whenAway: RefusalCode;
   readonly admitted: Admitted;
   readonly response: Answer;
   readonly clock: Clock;
@@ -173,7 +174,8 @@ export class Relay implements AnswerListener {
       this.#response.destroy();
       return this.#resolve({ kind: 'broken', status: this.#status, contentBytes: this.#contentBytes, failure, upstreamMs });
     }
-    const [code, reason] = REFUSAL_OF[failure.kind];
+    const [code, reason] =
+      failure.kind === 'connect' ? ([this.#parts.whenAway, 'upstream_connect'] as const) : REFUSAL_OF[failure.kind];
     this.#resolve({ kind: 'failed', refusal: refuse(code, reason, failure.detail), failure, upstreamMs });
   }
 

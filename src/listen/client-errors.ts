@@ -29,7 +29,7 @@ export interface ClientErrorParts {
 export class ClientErrors {
   readonly #parts: ClientErrorParts;
   /** An error in later bytes must not be answered into the middle of that answer, nor after the last one. */
-  readonly #latest = new WeakMap<Duplex, Latest>();
+  readonly #latest = new Map<Duplex, Latest>();
   /** Their last answer is on its way; whatever still comes on them is thrown away. */
   readonly #ending = new WeakSet<Duplex>();
 
@@ -39,6 +39,7 @@ export class ClientErrors {
 
   /** Remembers what the connection is asked now. */
   follow(socket: Duplex, latest: Latest): void {
+    if (!this.#latest.has(socket)) socket.once('close', () => this.#latest.delete(socket));
     this.#latest.set(socket, latest);
   }
 
@@ -46,6 +47,15 @@ export class ClientErrors {
   isAtWork(socket: Duplex): boolean {
     const latest = this.#latest.get(socket);
     return latest !== undefined && !isAnswered(latest.response);
+  }
+
+  /** Makes each answer that is due the last on its connection: its head says so, or, where that has left already, the end behind it. */
+  endConnections(): void {
+    for (const [socket, { response }] of this.#latest) {
+      if (isAnswered(response)) continue;
+      response.shouldKeepAlive = false;
+      if (response.headersSent) response.once('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
+    }
   }
 
   /** Deals with node:http's `clientError`. */

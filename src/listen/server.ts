@@ -120,6 +120,7 @@ export class ListenServer {
     this.#phase = phase;
     if (phase === 'refusing') this.#listener.close();
     if (phase === 'open') return;
+    this.#clientErrors.endConnections();
     this.#server.closeIdleConnections();
     this.#http2.close();
   }

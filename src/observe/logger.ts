@@ -59,6 +59,7 @@ export type LogEvent =
   | 'signature_explained'
   | 'watch_failed'
   | 'log_lines_dropped'
+  | 'dedup_in_memory'
   | 'store_up'
   | 'store_down'
   | 'store_warning'

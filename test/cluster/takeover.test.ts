@@ -93,14 +93,17 @@ test.each(['same-port', 'same-port:HOST'])('leaves no way to the app past the ga
   expect(received(pod)).toEqual([]);
 });
 
-test.each(['same-port:HOST', 'env:PORT', 'service', 'rename'])(
-  "restarts an app that hangs, by the app's own probe, in %s",
+test.each(['same-port:HOST', 'env:PORT'])(
+  "restarts an app that hangs, by the app's own rewritten probe, in %s",
   async (takeover) => {
     const name = `hanging-${takeover.replace(':', '-').toLowerCase()}`;
     const hangs =
-      "const s = require('http').createServer((q, r) => r.writeHead(q.url === '/live' && process.uptime() > 3 ? 500 : 200).end()).listen(process.env.PORT || 8080, process.env.HOST)";
+      "let n = 0; require('http').createServer((q, r) => r.writeHead(q.url === '/live' && ++n > 3 ? 500 : 200).end()).listen(process.env.PORT || 8080, process.env.HOST)";
     const livenessProbe = { httpGet: { path: '/live', port: 'http' }, periodSeconds: 1, failureThreshold: 1 };
-    const pod = await startGated(name, takeover, { command: ['node', '-e', hangs], livenessProbe });
+    const container = { command: ['node', '-e', hangs], livenessProbe };
+    const { body } = await cluster.create(makeGatedPod(name, takeover, { container }), { namespace });
+    expect(body.spec.containers[0].livenessProbe.httpGet.port).not.toBe('http');
+    const pod = await until(() => node.find(namespace, name));
     await until(() => pod.steps.filter((step) => step === 'app started').length > 1);
     expect(pod.steps).toContain('app failed its probe');
     expect(pod.steps.filter((step) => step === 'sidegate started')).toHaveLength(1);

@@ -1,3 +1,4 @@
+import { Agent } from 'node:http';
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../support/app.ts';
@@ -51,12 +52,13 @@ function toLines({ headers, body }: Delivery, ...more: string[]): string[] {
 }
 
 describe('an app', () => {
-  test('that is not there is 502, and the retry comes through', async () => {
+  test('that is not there is 503 with Retry-After on a connection that ends, and the retry comes through', async () => {
     const { port } = app;
     await app.close();
     const gate = await start(port);
     const delivery = makeDelivery();
-    expect(await send(gate.port, delivery)).toMatchObject({ status: 502, code: 'upstream_unreachable' });
+    const answer = await send(gate.port, { ...delivery, agent: new Agent({ keepAlive: true }) });
+    expect(answer).toMatchObject({ status: 503, code: 'upstream_away', headers: { 'retry-after': '5', connection: 'close' } });
     app = await startApp(port);
     closers.push(() => app.close());
     expect((await send(gate.port, delivery)).text).toBe('handled');

@@ -138,7 +138,7 @@ describe('verdicts are those of the gate', () => {
     ['target_too_long', 'a long path', { request: { path: `/${'x'.repeat(8192)}` } }],
     ['header_too_large', 'a long field', { request: { path: '/', headers: { X: 'x'.repeat(17_000) } } }],
     ['expectation_failed', 'an expectation', { request: { path: '/', headers: { Expect: 'miracles' } } }],
-    ['upstream_unreachable', 'an app that is not there', { request: REQUEST, sign: true, app: { fails: 'connect' } }],
+    ['upstream_away', 'an app that is not there', { request: REQUEST, sign: true, app: { fails: 'connect' } }],
     ['upstream_unreachable', 'an app that dies', { request: REQUEST, sign: true, app: { fails: 'reset' } }],
     ['upstream_timeout', 'an app that hangs', { request: REQUEST, sign: true, app: { fails: 'timeout' } }],
     ['upstream_timeout', 'an app that is too slow', { request: REQUEST, sign: true, app: { after: '15001ms' } }],

@@ -52,7 +52,11 @@ export function ask(access: Access, method: string, path: string, body?: unknown
         done({ status: response.statusCode ?? 0, body: parse(Buffer.concat(chunks).toString('utf8')), warnings });
       });
     });
-    request.once('error', fail);
+    request.once('error', (error: NodeJS.ErrnoException) => {
+      // The server let go of a kept connection just as it was taken up again: nothing was done.
+      if (request.reusedSocket && error.code === 'ECONNRESET') ask(access, method, path, body, options).then(done, fail);
+      else fail(error);
+    });
     request.end(text);
   });
 }

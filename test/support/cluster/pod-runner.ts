@@ -13,7 +13,7 @@ import { writeVolumes } from './volumes.ts';
 
 /** How pods are run. */
 export interface RunnerOptions {
-  /** Milliseconds that stand for a second of the pod's periods, delays, sleeps and grace. */
+  /** Milliseconds that stand for a second of the pod's periods, delays and sleeps. */
   readonly secondMs: number;
   /** File with the cluster's Services: JSON, name.namespace → ClusterIP. */
   readonly hostsFile: string;
@@ -122,7 +122,8 @@ export class PodRunner {
     const all = [...this.#inits, ...this.#mains];
     const over = setTimeout(
       () => void Promise.all(all.map((container) => container.stop('SIGKILL'))),
-      Math.max(1, graceSeconds) * this.#options.secondMs,
+      // In real seconds, as what the processes do meanwhile takes its real time.
+      Math.max(1, graceSeconds) * 1_000,
     );
     await this.#stopInOrder();
     clearTimeout(over);

@@ -59,7 +59,7 @@ function getHttp(get: Kube, { address, container }: Asked, timeout: number): Pro
       request.destroy();
     });
     request.once('timeout', () => request.destroy());
-    request.once('error', () => done(false));
+    request.on('error', () => done(false));
     request.once('close', () => done(false));
     request.end();
   });
@@ -72,6 +72,6 @@ function openTcp(port: number, address: string, timeout: number): Promise<boolea
       socket.destroy();
       done(isOpen);
     };
-    socket.once('connect', end(true)).once('timeout', end(false)).once('error', end(false));
+    socket.once('connect', end(true)).once('timeout', end(false)).on('error', end(false));
   });
 }

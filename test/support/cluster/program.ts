@@ -18,6 +18,11 @@ export interface Program {
 /** Part of util-linux: makes the kernel end the child with its parent, even when the parent is killed. */
 const BOUND = ['/usr/bin/setpriv', '--pdeathsig', 'KILL', '--'] as const;
 
+const running = new Set<ChildProcess>();
+process.once('exit', () => {
+  for (const child of running) child.kill('SIGKILL');
+});
+
 /** The path of a program that scripts/prepare-cluster.ts built. */
 export function findTool(name: string): string {
   const path = join(toBinFolder(), name);
@@ -41,16 +46,19 @@ export function startProgram(
   const out = openSync(logFile, 'a');
   const child = spawn(...toBound(command, args), { stdio: ['ignore', out, out], env });
   closeSync(out);
-  const exited = new Promise<void>((done) => child.once('exit', () => done()));
-  const end = (): boolean => child.kill('SIGKILL');
-  process.once('exit', end);
-  void exited.then(() => process.off('exit', end));
+  running.add(child);
+  const exited = new Promise<void>((done) => {
+    child.once('exit', () => {
+      running.delete(child);
+      done();
+    });
+  });
   return {
     child,
     ended: () => child.exitCode ?? child.signalCode ?? undefined,
     log: () => readFileSync(logFile, 'utf8'),
     kill: () => {
-      end();
+      child.kill('SIGKILL');
       return exited;
     },
   };

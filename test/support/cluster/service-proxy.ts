@@ -46,7 +46,7 @@ export async function startServiceProxy(cluster: Cluster, namespace: string, nam
       sockets.add(one);
       one.setNoDelay(true);
       one.pipe(other);
-      one.once('error', () => other.resetAndDestroy());
+      one.on('error', () => other.resetAndDestroy());
       one.once('close', () => {
         sockets.delete(one);
         if (!other.writableEnded) other.end();

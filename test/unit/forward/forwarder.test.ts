@@ -21,6 +21,7 @@ const ROUTE: ForwardRoute = {
   policy: new HeaderPolicy({ route: 'billing', forwardAuthorization: true }),
   resend: 'idempotent',
   allowResponseHeaders: new Set(),
+  whenAway: 'upstream_away',
 };
 
 const DELIVERY = { id: 'evt_1', timestamp: 0, keyName: 'current', body: Buffer.from('{}') };
@@ -219,7 +220,7 @@ describe('a failure', () => {
     await settle();
     expect((await send(relay.port)).status).toBe(599);
     expect(relay.outcomes).toMatchObject([
-      { kind: 'failed', refusal: { code: 'upstream_unreachable', reason: 'upstream_connect' }, failure: { nothingSent: true } },
+      { kind: 'failed', refusal: { code: 'upstream_away', reason: 'upstream_connect' }, failure: { nothingSent: true } },
     ]);
   });
 

@@ -1,0 +1,171 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { Agent } from 'node:http';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { send } from '../support/client.ts';
+import { makeDelivery } from '../support/deliveries.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { startGate, toRoute, until } from '../support/gate.ts';
+import { type GateProcess, startGateProcess } from '../support/process.ts';
+import { exchangeRaw, openSocket, readToEnd } from '../support/proxy.ts';
+
+/** An app as a container has it: it finishes what is under way when it is told to stop, and is gone. */
+const APP = `
+const server = require('node:http').createServer((request, response) => {
+  request.resume();
+  process.once('finish-work', () => response.end('late but whole'));
+  if (request.url !== '/hooks/slow') response.end('handled');
+  else process.send('slow');
+});
+server.listen(Number(process.argv[1]), '127.0.0.1', () => process.send(server.address().port));
+process.on('SIGTERM', () => { server.close(); process.emit('finish-work'); server.closeIdleConnections(); process.disconnect(); });
+`;
+const closers: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+interface AppProcess {
+  readonly child: ChildProcess;
+  readonly port: number;
+  readonly exit: Promise<unknown>;
+}
+
+async function startAppProcess(port = 0): Promise<AppProcess> {
+  const child = spawn(process.execPath, ['-e', APP, String(port)], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  const exit = new Promise((resolve) => child.once('exit', resolve));
+  closers.push(() => child.kill('SIGKILL'));
+  const given = await new Promise((resolve) => child.once('message', resolve));
+  return { child, port: Number(given), exit };
+}
+
+async function startSidecar(port: number, sections = {}): Promise<GateProcess> {
+  const { upstream: _own, ...route } = toRoute(port, { match: { pathPrefix: '/hooks' } });
+  const args = ['--upstream', `http://127.0.0.1:${port}`];
+  const gate = await startGateProcess({ shutdown: { grace: '300ms', drain: '10s' }, routes: [route], ...sections }, args);
+  closers.push(async () => {
+    gate.child.kill('SIGKILL');
+    await gate.exit;
+  });
+  return gate;
+}
+
+describe('a pod that ends, the gate being a native sidecar', () => {
+  test('serves until the app is gone, then says 503 with Retry-After, and loses no event', async () => {
+    const app = await startAppProcess();
+    const gate = await startSidecar(app.port);
+    const agent = new Agent({ keepAlive: true });
+    closers.push(() => agent.destroy());
+    expect((await send(gate.port, { ...makeDelivery(), agent })).status).toBe(200);
+    const slow = send(gate.port, { ...makeDelivery(), path: '/hooks/slow' });
+    await new Promise((resolve) => app.child.once('message', resolve));
+
+    // The kubelet ends the app first.
+    app.child.kill('SIGTERM');
+    expect((await slow).text).toBe('late but whole');
+    await app.exit;
+    const late = makeDelivery();
+    const refused = await send(gate.port, { ...late, agent });
+    expect(refused).toMatchObject({ status: 503, code: 'upstream_away' });
+    expect(refused.headers).toMatchObject({ 'retry-after': '5', connection: 'close' });
+    // Its own state is sound: the pod leaves its endpoints because it ends, not because of this.
+    expect((await fetch(`http://127.0.0.1:${gate.adminPort}/readyz`)).status).toBe(200);
+
+    // The app of another pod, or this one again: the event was not taken for handled.
+    const next = await startAppProcess(app.port);
+    expect((await send(gate.port, late)).text).toBe('handled');
+    next.child.kill('SIGKILL');
+
+    gate.child.kill('SIGTERM');
+    expect(await gate.exit).toBe(0);
+    expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: true });
+  });
+
+  test('pauses and goes on without being taken for dead', async () => {
+    const app = await startAppProcess();
+    const gate = await startSidecar(app.port);
+    const healthz = (signal?: AbortSignal) => fetch(`http://127.0.0.1:${gate.adminPort}/healthz`, { signal: signal ?? null });
+    gate.child.kill('SIGSTOP');
+    const controller = new AbortController();
+    const unanswered = healthz(controller.signal);
+    controller.abort();
+    await expect(unanswered).rejects.toThrow();
+    gate.child.kill('SIGCONT');
+    expect((await healthz()).status).toBe(200);
+  });
+});
+
+describe('a connection to a gate that drains', () => {
+  let app: TestApp;
+  beforeAll(async () => {
+    app = await startApp();
+  });
+  afterAll(() => app.close());
+  beforeEach(() => {
+    app.received.length = 0;
+  });
+
+  const open = async () => {
+    const clock = new FakeClock();
+    const gate = await startGate(
+      {
+        shutdown: { grace: '5s', drain: '25s' },
+        routes: [{ name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' }],
+      },
+      clock,
+    );
+    return { clock, gate };
+  };
+  const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+
+  test('is told in the answer that was under way that it ends', async () => {
+    const { clock, gate } = await open();
+    let finish = (): void => undefined;
+    app.handler = (_request, response) => {
+      finish = () => void response.end('late but whole');
+    };
+    const answer = exchangeRaw(gate.port, GET);
+    await until(() => app.received.length === 1);
+    const stopped = gate.stop();
+    finish();
+    expect(await answer).toMatch(/^HTTP\/1\.1 200 [^]*\r\nConnection: close\r\n[^]*late but whole$/i);
+    await clock.advance(5_000);
+    expect(await stopped).toBe(true);
+  });
+
+  test('ends behind an answer whose head had promised to keep it', async () => {
+    const { clock, gate } = await open();
+    let finish = (): void => undefined;
+    app.handler = (_request, response) => {
+      response.writeHead(200, { 'Content-Length': 10 }).write('first');
+      finish = () => void response.end('later');
+    };
+    const socket = openSocket(gate.port);
+    socket.write(GET);
+    expect(String(await new Promise((resolve) => socket.once('data', resolve)))).toMatch(/keep-alive[^]*first$/i);
+    const rest = readToEnd(socket);
+    const stopped = gate.stop();
+    finish();
+    expect(await rest).toBe('later');
+    await clock.advance(5_000);
+    expect(await stopped).toBe(true);
+  });
+});
+
+describe('a gate that remembers ids by itself', () => {
+  const hint = expect.stringMatching(/^ids are remembered by this process alone: with several replicas, .* give store\.redis$/);
+
+  test('says so once, at its start, and what it means for several replicas', async () => {
+    const gate = await startGate({ routes: [toRoute(1)] });
+    gate.writeConfig({ routes: [toRoute(2)] });
+    await until(() => gate.log().some(({ msg }) => msg === 'config_reloaded'));
+    await gate.stop();
+    expect(gate.log().filter(({ msg }) => msg === 'dedup_in_memory')).toMatchObject([{ level: 'warn', hint }]);
+  });
+
+  test('has nothing to say where no route remembers any', async () => {
+    const gate = await startGate({ routes: [toRoute(1, { webhook: { dedup: 'off' } })] });
+    await gate.stop();
+    expect(gate.logText()).not.toContain('dedup_in_memory');
+  });
+});

@@ -1,0 +1,122 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, expect, test } from 'vitest';
+import { startApp } from '../support/app.ts';
+import { SECRET } from '../support/deliveries.ts';
+import { startGate, toRoute } from '../support/gate.ts';
+import { LAUNCHER } from '../support/process.ts';
+import { type Ended, run } from '../support/run.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-self-test-'));
+const secretFile = join(folder, 'secret');
+writeFileSync(secretFile, SECRET);
+const closers: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+async function gateTo(appPort: number, over: Parameters<typeof toRoute>[1] = {}, port = 0): Promise<number> {
+  const gate = await startGate({ listen: { address: `127.0.0.1:${port}` }, routes: [toRoute(appPort, over)] });
+  closers.push(() => gate.stop());
+  return gate.port;
+}
+
+const selfTest = (gatePort: number, appPort: number, ...more: string[]): Promise<Ended> =>
+  run(process.execPath, [
+    LAUNCHER,
+    'self-test',
+    ...['--gate', `http://127.0.0.1:${gatePort}/hooks/billing`, '--app', `127.0.0.1:${appPort}`],
+    ...['--secret-file', secretFile, ...more],
+  ]);
+
+const toRows = ({ stdout }: Ended): (readonly [string, boolean])[] =>
+  stdout
+    .split('\n')
+    .filter((line) => / (ok|WRONG)$/.test(line))
+    .map((line) => [line.split(' ')[0] ?? '', line.endsWith(' ok')] as const);
+
+test('four deliveries through a sound gate end as they should, and a table says so', async () => {
+  const appPort = await freePort();
+  const ended = await selfTest(await gateTo(appPort), appPort);
+  expect(ended.stderr).toBe('');
+  expect(ended.code).toBe(0);
+  expect(ended.stdout.split('\n').slice(1)).toEqual([
+    'delivery   expected               got',
+    'signed     2xx, at the app once   200, at the app once                 ok',
+    'tampered   401, not at the app    401, not at the app                  ok',
+    'replayed   2xx, at the app once   200, at the app once                 ok',
+    'stale      401, not at the app    401, not at the app                  ok',
+    'all 4 as expected',
+    '',
+  ]);
+});
+
+test.each([
+  ['remembers no ids', { webhook: { dedup: 'off' } }, ['replayed']],
+  ['only observes', { route: { mode: 'observe' } }, ['tampered', 'replayed', 'stale']],
+  ['takes old timestamps', { webhook: { tolerance: '2d', dedup: { retention: '5d' } } }, ['stale']],
+  [
+    'knows another secret',
+    { webhook: { keys: [{ name: 'k', secret: { env: 'PATH', encoding: 'utf8' } }] } },
+    ['signed', 'replayed'],
+  ],
+])('a gate that %s is found out', async (_, over, wrong) => {
+  const appPort = await freePort();
+  const ended = await selfTest(await gateTo(appPort, over), appPort);
+  expect(ended.code).toBe(1);
+  expect(
+    toRows(ended)
+      .filter(([, isRight]) => !isRight)
+      .map(([name]) => name),
+    ended.stdout,
+  ).toEqual(wrong);
+});
+
+test('a gate that starts later is waited for', async () => {
+  const [gatePort, appPort] = [await freePort(), await freePort()];
+  const ended = selfTest(gatePort, appPort);
+  // It is the app at once, so it knocks at the gate from now on.
+  await expect
+    .poll(
+      () =>
+        fetch(`http://127.0.0.1:${appPort}/`).then(
+          ({ status }) => status,
+          () => 0,
+        ),
+      { timeout: 20_000 },
+    )
+    .toBe(200);
+  await gateTo(appPort, {}, gatePort);
+  expect((await ended).code).toBe(0);
+});
+
+test('no gate at all is told after the wait', async () => {
+  const ended = await selfTest(await freePort(), await freePort(), '--wait', '500ms');
+  expect(ended.code).toBe(1);
+  expect(ended.stderr).toMatch(
+    /^sidegate self-test: nobody listens at 127\.0\.0\.1:\d+ after 500ms; does the pod have the sidecar/,
+  );
+});
+
+test('a place that another app has, and a secret that is not there, are told', async () => {
+  const app = await startApp();
+  closers.push(() => app.close());
+  const taken = await selfTest(1, app.port);
+  expect(taken.code).toBe(1);
+  expect(taken.stderr).toMatch(/^sidegate self-test: cannot be the app at 127\.0\.0\.1:\d+: .*EADDRINUSE/);
+  const missing = await run(process.execPath, [LAUNCHER, 'self-test', '--gate', 'http://127.0.0.1:1/', '--secret-file', '/none']);
+  expect([missing.code, missing.stderr]).toEqual([2, expect.stringContaining('/none')]);
+  const odd = await run(process.execPath, [LAUNCHER, 'self-test', '--gate', 'localhost', '--secret-file', secretFile]);
+  expect([odd.code, odd.stderr]).toEqual([2, expect.stringContaining('--gate localhost is no http or https URL')]);
+});
