@@ -8,6 +8,7 @@ import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scri
 import { renderConfigPage } from '../scripts/docs.ts';
 import { renderInjectionPage } from '../scripts/injection-page.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
+import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from '../scripts/policy-page.ts';
 import { renderPresetsPage } from '../scripts/presets-page.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
 import { renderSendersPage } from '../scripts/senders-page.ts';
@@ -152,6 +153,14 @@ describe('the docs', () => {
       expect(await injectFiles(options, io), text).toBe(0);
     }
     for (const { name, form, example } of Object.values(SETTINGS)) expect(hasForm(form, example), name).toBe(true);
+  });
+
+  test('leave the policies that inject without a webhook as the injector’s source has them', () => {
+    const templates = 'chart/sidegate/templates';
+    expect(read(`${templates}/mutating-admission-policy.yaml`)).toBe(renderMutatingPolicy());
+    expect(read(`${templates}/mutating-admission-policy-binding.yaml`)).toBe(renderBinding('Mutating'));
+    expect(read(`${templates}/settings-policy.yaml`)).toBe(renderSettingsPolicy());
+    expect(read(`${templates}/settings-policy-binding.yaml`)).toBe(renderBinding('Validating'));
   });
 
   test('show the checks of the probe as they are', () => {
