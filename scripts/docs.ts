@@ -2,6 +2,9 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { toJsonSchema } from '../src/config/json-schema.ts';
+import { renderLibraryReadme, renderLibrarySidecar } from './chart-library.ts';
+import { renderChartReadme, renderValuesSchema, renderValuesYaml } from './chart-pages.ts';
+import { renderInjectionPage } from './injection-page.ts';
 import { renderPresetsPage } from './presets-page.ts';
 import { renderProbePage } from './probe-page.ts';
 import { toRows, toTable } from './schema-rows.ts';
@@ -11,10 +14,16 @@ import { renderTestingPage } from './testing-page.ts';
 /** Writers by page. */
 const PAGES: Readonly<Record<string, () => string>> = {
   'docs/config.md': renderConfigPage,
+  'docs/injection.md': renderInjectionPage,
   'docs/presets.md': renderPresetsPage,
   'docs/senders.md': renderSendersPage,
   'docs/probe.md': renderProbePage,
   'docs/testing.md': renderTestingPage,
+  'chart/sidegate/values.yaml': renderValuesYaml,
+  'chart/sidegate/values.schema.json': renderValuesSchema,
+  'chart/sidegate/README.md': renderChartReadme,
+  'chart/sidegate-lib/templates/_sidecar.tpl': renderLibrarySidecar,
+  'chart/sidegate-lib/README.md': renderLibraryReadme,
 };
 
 const INTRO = `# Configuration

@@ -1,8 +1,12 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
+import { renderLibraryReadme, renderLibrarySidecar } from '../scripts/chart-library.ts';
+import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scripts/chart-pages.ts';
 import { renderConfigPage } from '../scripts/docs.ts';
+import { renderInjectionPage } from '../scripts/injection-page.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
 import { renderPresetsPage } from '../scripts/presets-page.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
@@ -10,13 +14,16 @@ import { renderSendersPage } from '../scripts/senders-page.ts';
 import { renderTestingPage } from '../scripts/testing-page.ts';
 import { ADMISSIONS } from '../src/admission/reviewer.ts';
 import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
+import { injectFiles } from '../src/cli/inject.ts';
 import { testConfigs } from '../src/cli/test.ts';
 import { parseInjectorConfig } from '../src/config/injector-config.ts';
+import { hasForm } from '../src/config/kubernetes-values.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
 import { CAUSES } from '../src/explain/causes.ts';
 import { HANDSHAKE_NAMES } from '../src/handshakes/catalogue.ts';
+import { SETTINGS } from '../src/injector/settings.ts';
 import { CERTIFICATE_STEPS, createInjectorMetrics, EVENT_OUTCOMES, LOOKUP_OUTCOMES } from '../src/observe/injector-metrics.ts';
 import { ADMIN_DENIALS, DEDUP_OUTCOMES, FORGOTTEN_STATES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
@@ -125,10 +132,37 @@ describe('the docs', () => {
     expect(read('docs/presets.md')).not.toMatch(/\| *\| /);
   });
 
+  test('show the annotations as the injector knows them, and pods that it takes', async () => {
+    const page = read('docs/injection.md');
+    expect(page).toBe(renderInjectionPage());
+    expect(Object.keys(SETTINGS).length).toBeLessThanOrEqual(15);
+    for (const [, text = ''] of page.matchAll(/```yaml\n(.*?)```/gs)) {
+      const stdin = Readable.from([text]) as NodeJS.ReadableStream;
+      const io = { stdin, env: {}, stdout: () => undefined, stderr: () => undefined };
+      const options = { filename: ['-'], namespace: 'default', kubeVersion: '1.34', output: 'yaml' };
+      expect(await injectFiles(options, io), text).toBe(0);
+    }
+    for (const { name, form, example } of Object.values(SETTINGS)) expect(hasForm(form, example), name).toBe(true);
+  });
+
   test('show the checks of the probe as they are', () => {
     expect(read('docs/probe.md')).toBe(renderProbePage());
     const rows = read('docs/probe.md').match(/^\| `.*$/gm) ?? [];
     for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
+  });
+
+  test('show the library chart with the sidecar and the settings that the injector has', () => {
+    expect(read('chart/sidegate-lib/templates/_sidecar.tpl')).toBe(renderLibrarySidecar());
+    expect(read('chart/sidegate-lib/README.md')).toBe(renderLibraryReadme());
+  });
+
+  test("show the chart's values as their schema has them, each with its meaning", () => {
+    expect(read('chart/sidegate/values.yaml')).toBe(renderValuesYaml());
+    expect(read('chart/sidegate/values.schema.json')).toBe(renderValuesSchema());
+    const page = read('chart/sidegate/README.md');
+    expect(page).toBe(renderChartReadme());
+    expect(page).not.toMatch(/\|\s+\|$/m);
+    expect(read('chart/sidegate/values.yaml')).not.toContain('undefined');
   });
 
   test.each(['README.md', 'docs/forward-auth.md', 'docs/admin.md', 'docs/handshakes.md', 'docs/presets.md', 'docs/explain.md'])(

@@ -2,9 +2,11 @@
 import { Command, CommanderError } from 'commander';
 import { SidegateError } from '../core/errors.ts';
 import { checkFile } from './check.ts';
+import { examineCluster } from './doctor.ts';
 import { explainRequest } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
+import { injectFiles } from './inject.ts';
 import { EXIT, type Io } from './io.ts';
 import { probeEndpoint } from './probe.ts';
 import { printSchema } from './schema.ts';
@@ -96,7 +98,9 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .option('--fixtures', 'that of fixture files instead')
     .action((options) => printSchema(options, io));
   addForget(program, io, setExit);
+  addInject(program, io, setExit);
   addInjectServer(program);
+  addDoctor(program, io, setExit);
   return program;
 }
 
@@ -176,6 +180,18 @@ function addForget(program: Command, io: Io, setExit: (code: number) => void): v
     .action(async (options) => setExit(await forgetId(options, io)));
 }
 
+function addInject(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('inject')
+    .description('put the sidecar into labelled pods and pod templates of manifests; exit 1 and print nothing if one is denied')
+    .requiredOption('-f, --filename <file>', 'manifests, YAML or JSON; - for standard input; repeat for more', COLLECT)
+    .option('-c, --config <file>', "the injector's config: what sidecars are like where a pod does not say otherwise")
+    .option('-n, --namespace <name>', 'of objects that name none', 'default')
+    .option('--kube-version <version>', 'the oldest of the cluster: API server and kubelets', '1.34')
+    .option('-o, --output <format>', 'yaml, json or patch (a JSON patch for kubectl patch --type=json)', 'yaml')
+    .action(async (options) => setExit(await injectFiles(options, io)));
+}
+
 /** The same for `run`, whose own reading of them (main.ts) needs no commander. */
 function withOverrides(command: Command): Command {
   return command
@@ -184,6 +200,21 @@ function withOverrides(command: Command): Command {
     .option('--admin <hosts:port>', 'the same for the admin port')
     .option('--upstream <url>', 'the app of the routes that name none of their own')
     .option('--app-probe <container/kind=url>', 'what the admin port asks the app for the kubelet; repeat for more', COLLECT);
+}
+
+function addDoctor(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('doctor')
+    .description('tell which workloads of a cluster are protected, and what leads past their sidecars; exit 1 if something does')
+    .option('--kubeconfig <file>', "left out: $KUBECONFIG, ~/.kube/config, or the pod's own cluster")
+    .option('--context <name>', 'a context of the kubeconfig; its current one if left out')
+    .option('-n, --namespace <name>', "the context's if left out")
+    .option('-A, --all-namespaces', 'look into all of them')
+    .option('-c, --config <file>', "the injector's config, by which sidecars are stale or not; its ConfigMap if left out")
+    .option('--live', 'also ask each running sidecar which config it serves')
+    .option('-o, --output <format>', 'text or json', 'text')
+    .option('--fail-on <severity>', 'exit 1 for findings of this severity or a worse one: error or warning', 'error')
+    .action(async (options) => setExit(await examineCluster(options, io)));
 }
 
 function withSecret(command: Command): Command {

@@ -1,5 +1,5 @@
 /** One container of a pod as a process of this machine: started, probed, restarted and ended as the kubelet does it. */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { toCommandLine } from './images.ts';
 import type { Kube } from './kube-request.ts';
@@ -60,7 +60,7 @@ export class Container {
 
   /** All it wrote to standard output and error so far. */
   log(): string {
-    return readFileSync(this.#logFile(), 'utf8');
+    return existsSync(this.#logFile()) ? readFileSync(this.#logFile(), 'utf8') : '';
   }
 
   /** Starts it, and again whenever it ends and should not. */
@@ -201,7 +201,8 @@ export class Container {
   async #untilPassed(probe: Kube, signal: AbortSignal, fail: () => void): Promise<boolean> {
     const { periodSeconds, failureThreshold, initialDelaySeconds } = { ...PROBE_DEFAULTS, ...probe };
     await this.#sleep(initialDelaySeconds);
-    for (let failures = 0; failures < failureThreshold && !signal.aborted; failures++) {
+    const most = this.#toTries(failureThreshold);
+    for (let failures = 0; failures < most && !signal.aborted; failures++) {
       if (await this.#try(probe)) return true;
       await this.#sleep(periodSeconds);
     }
@@ -209,16 +210,22 @@ export class Container {
     return false;
   }
 
+  /** A pod's seconds may pass faster than real ones; what ends a process must not come sooner for that. */
+  #toTries(failureThreshold: number): number {
+    return Math.ceil((failureThreshold * 1_000) / Math.min(1_000, this.#place.secondMs));
+  }
+
   async #watch(probe: Kube, signal: AbortSignal, tell: (isFine: boolean) => void): Promise<void> {
     const { periodSeconds, failureThreshold, successThreshold, initialDelaySeconds } = { ...PROBE_DEFAULTS, ...probe };
     await this.#sleep(initialDelaySeconds);
+    const most = probe === this.spec.livenessProbe ? this.#toTries(failureThreshold) : failureThreshold;
     let [failures, successes] = [0, 0];
     while (!signal.aborted) {
       const isFine = await this.#try(probe);
       [failures, successes] = isFine ? [0, successes + 1] : [failures + 1, 0];
       if (signal.aborted) return;
       if (successes >= successThreshold) tell(true);
-      if (failures >= failureThreshold) tell(false);
+      if (failures >= most) tell(false);
       await this.#sleep(periodSeconds);
     }
   }

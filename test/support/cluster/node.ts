@@ -1,5 +1,5 @@
 /** A node of the cluster: takes the pods of some namespaces, runs them, and ends those that the API server deletes. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { until } from '../gate.ts';
@@ -27,6 +27,7 @@ export interface TestNode {
 
 const NAME = 'loopback';
 const LOOK_MS = 50;
+const PATIENCE_MS = 45_000;
 
 /** Starts a node for the pods of these namespaces. */
 export function startNode(cluster: Cluster, namespaces: readonly string[], options: NodeOptions = {}): TestNode {
@@ -69,11 +70,11 @@ export function startNode(cluster: Cluster, namespaces: readonly string[], optio
   return {
     find: (namespace, name) => known.get(`${namespace}/${name}`),
     untilReady: (namespace, name) =>
-      until(() => {
+      soon(known, () => {
         const runner = known.get(`${namespace}/${name}`);
         return runner?.isReady === true && runner;
       }),
-    untilAllReady: (namespace, label, count) => until(() => findAllReady(cluster, known, { namespace, label, count })),
+    untilAllReady: (namespace, label, count) => soon(known, () => findAllReady(cluster, known, { namespace, label, count })),
     stop: async () => {
       isStopped = true;
       await loop;
@@ -83,9 +84,27 @@ export function startNode(cluster: Cluster, namespaces: readonly string[], optio
   };
 }
 
-/** EndpointSlices leave out pods whose node is unknown. */
+/** Waits, and tells what all pods did and wrote where that takes too long. */
+async function soon<T>(known: ReadonlyMap<string, PodRunner>, look: () => T | false | Promise<T | false>): Promise<T> {
+  const patience = AbortSignal.timeout(PATIENCE_MS);
+  const found = await until(async () => (await look()) || (patience.aborted && 'late'));
+  if (found !== 'late') return found as T;
+  throw new Error([...known].map(([name, runner]) => `${name}: ${runner.report()}`).join('\n') || 'there is no pod at all');
+}
+
+/** EndpointSlices leave out pods whose node is unknown, and injectors ask how old the kubelets are. */
 async function registerNode(cluster: Cluster): Promise<void> {
-  const answer = await cluster.request('POST', '/api/v1/nodes', { apiVersion: 'v1', kind: 'Node', metadata: { name: NAME } });
+  const { gitVersion } = await cluster.ok('GET', '/version');
+  const unknown = ['architecture', 'bootID', 'containerRuntimeVersion', 'kernelVersion', 'kubeProxyVersion'];
+  const more = ['machineID', 'operatingSystem', 'osImage', 'systemUUID'];
+  const nodeInfo = Object.fromEntries([...unknown, ...more].map((key) => [key, '']));
+  const node = {
+    apiVersion: 'v1',
+    kind: 'Node',
+    metadata: { name: NAME },
+    status: { nodeInfo: { ...nodeInfo, kubeletVersion: gitVersion } },
+  };
+  const answer = await cluster.request('POST', '/api/v1/nodes', node);
   if (answer.status >= 400 && answer.status !== 409) throw new Error(`the node ${NAME}: ${answer.body.message}`);
 }
 
@@ -105,5 +124,7 @@ async function findAllReady(
 async function writeHosts(cluster: Cluster, file: string): Promise<void> {
   const services = (await cluster.ok('GET', '/api/v1/services')).items as Kube[];
   const hosts = services.map(({ metadata, spec }) => [`${metadata.name}.${metadata.namespace}`, spec.clusterIP]);
-  writeFileSync(file, JSON.stringify(Object.fromEntries(hosts)));
+  // By a rename: a process may read it at any moment.
+  writeFileSync(`${file}.new`, JSON.stringify(Object.fromEntries(hosts)));
+  renameSync(`${file}.new`, file);
 }

@@ -70,6 +70,12 @@ export class PodRunner {
     return this.#find(container).log();
   }
 
+  /** What it did and wrote, for whoever has to find out why it is not ready. */
+  report(): string {
+    const logs = [...this.#inits, ...this.#mains].map((container) => `${container.spec.name}: ${container.log().slice(-2_000)}`);
+    return [this.steps.join(', '), ...logs].join('\n');
+  }
+
   /** Where a container's port is reached on this machine. */
   url(port: number): string {
     return `http://${this.addresses.outer}:${port}`;

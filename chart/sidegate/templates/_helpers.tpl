@@ -1,0 +1,113 @@
+{{/* The chart's name, for labels. */}}
+{{- define "sidegate.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* What the names of all objects begin with: at most 43 characters, so that `-injector` and what controllers add still fit,
+   and without dots, which Services do not take. */}}
+{{- define "sidegate.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- default $full .Values.fullnameOverride | replace "." "-" | trunc 43 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The namespace of all objects that have one. */}}
+{{- define "sidegate.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{/* What a selector goes by: never changed, as selectors are immutable. */}}
+{{- define "sidegate.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "sidegate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{/* Labels of every object; each adds its own app.kubernetes.io/component. */}}
+{{- define "sidegate.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "sidegate.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: sidegate
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The image, by digest where one is given. */}}
+{{- define "sidegate.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{- printf "%s@%s" .repository .digest -}}
+{{- else -}}
+{{- printf "%s:%s" .repository (default $.Chart.AppVersion .tag) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The name of everything that is the injector's. */}}
+{{- define "sidegate.injectorName" -}}
+{{- printf "%s-injector" (include "sidegate.fullname" .) -}}
+{{- end -}}
+
+{{/* The injector's ServiceAccount. */}}
+{{- define "sidegate.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "sidegate.injectorName" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The Secret that holds the webhook's certificate. */}}
+{{- define "sidegate.certificateSecret" -}}
+{{- if eq .Values.certificate.mode "existing-secret" -}}
+{{- .Values.certificate.existingSecret -}}
+{{- else if eq .Values.certificate.mode "cert-manager" -}}
+{{- printf "%s-certificate" (include "sidegate.injectorName" .) -}}
+{{- else -}}
+{{- printf "%s-ca" (include "sidegate.injectorName" .) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The sidecars' image. */}}
+{{- define "sidegate.sidecarImage" -}}
+{{- default (include "sidegate.image" .) .Values.sidecar.image -}}
+{{- end -}}
+
+{{/* injector.yaml: the defaults of sidecars, and the server. */}}
+{{- define "sidegate.injectorConfig" -}}
+sidecar:
+  image: {{ include "sidegate.sidecarImage" . | quote }}
+  imagePullPolicy: {{ .Values.sidecar.imagePullPolicy }}
+  imagePullSecrets: {{ .Values.sidecar.imagePullSecrets | toJson }}
+  takeover: {{ .Values.sidecar.takeover | quote }}
+  mode: {{ .Values.sidecar.mode }}
+  port: {{ .Values.sidecar.port }}
+  adminPort: {{ .Values.sidecar.adminPort }}
+  movedPort: {{ .Values.sidecar.movedPort }}
+  resources:
+    {{- toYaml .Values.sidecar.resources | nindent 4 }}
+  preStop: {{ .Values.sidecar.preStop }}
+server:
+  address: ":{{ .Values.injector.port }}"
+  adminAddress: ":{{ .Values.injector.adminPort }}"
+  certificate:
+    {{- if eq .Values.certificate.mode "self-signed" }}
+    selfSigned:
+      namespace: {{ include "sidegate.namespace" . }}
+      secret: {{ include "sidegate.certificateSecret" . }}
+      service: {{ include "sidegate.injectorName" . }}
+      webhook: {{ include "sidegate.injectorName" . }}
+    {{- else }}
+    directory: /etc/sidegate-tls
+    {{- end }}
+log:
+  level: {{ .Values.injector.logLevel }}
+{{- end -}}
+
+{{/* Labels of one part: `dict "root" $ "component" "injector"`, and `more` for labels that others may have added. */}}
+{{- define "sidegate.componentLabels" -}}
+{{- $own := include "sidegate.labels" .root | fromYaml -}}
+{{- merge (dict "app.kubernetes.io/component" .component) $own (default dict .more) | toYaml -}}
+{{- end -}}

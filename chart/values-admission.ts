@@ -1,0 +1,56 @@
+/** Values of the admission: who changes pods, and who sees to it that no pod goes unprotected. */
+import { z } from 'zod';
+import { freeForm, textMap } from './values-forms.ts';
+
+const ACTIONS = z.array(z.enum(['Deny', 'Warn', 'Audit'])).min(1);
+
+/** Webhook or policy, and the two policies behind either. */
+export const admission = z.strictObject({
+  mode: z
+    .enum(['webhook', 'policy'])
+    .default('webhook')
+    .describe(
+      'Who adds the sidecar. `webhook`: the injector, on any cluster. `policy`: the API server by itself, by a MutatingAdmissionPolicy (Kubernetes 1.36 and newer): no injector, no certificate.',
+    ),
+  failurePolicy: z
+    .enum(['Ignore', 'Fail'])
+    .default('Ignore')
+    .describe(
+      'What becomes of labelled pods while no injector answers. `Ignore`: `admission.protect` denies them by what they lack. `Fail`: the API server denies them, also where pods in doubt have a sidecar of their own.',
+    ),
+  reinvocationPolicy: z
+    .enum(['IfNeeded', 'Never'])
+    .default('IfNeeded')
+    .describe('`IfNeeded`: asked once more where another webhook has changed the pod since.'),
+  timeoutSeconds: z.number().int().min(1).max(30).default(5).describe('How long the API server waits for the injector.'),
+  excludedNamespaces: z
+    .array(z.string())
+    .default(['kube-system', 'kube-node-lease'])
+    .describe('Namespaces that the injector is never asked about, beside that of the release.'),
+  namespaceSelector: freeForm()
+    .default({})
+    .describe(
+      'A label selector (`matchLabels`, `matchExpressions`) for the namespaces that the injector is asked about. Empty: all others.',
+    ),
+  webhookAnnotations: textMap().default({}).describe('Annotations of the webhook configuration.'),
+  protect: z
+    .boolean()
+    .default(true)
+    .describe(
+      'A ValidatingAdmissionPolicy that denies a pod with the label `sidegate.dev/inject: "true"` that has no sidecar, for whatever reason (Kubernetes 1.30 and newer).',
+    ),
+  protectActions: ACTIONS.default(['Deny']).describe('What it does: `[Deny]`, or `[Warn, Audit]` for the time of a roll-out.'),
+  enforce: z
+    .boolean()
+    .default(true)
+    .describe(
+      'A ValidatingAdmissionPolicy that denies any pod without sidecar in namespaces with the label `sidegate.dev/enforce: "true"`, so that a forgotten label is no hole.',
+    ),
+  enforceActions: ACTIONS.default(['Deny']).describe('What that one does.'),
+  allowedImages: z
+    .array(z.string())
+    .default([])
+    .describe(
+      'Repositories that a container `sidegate` may come from, for both policies; tags and digests are free. Empty: any.',
+    ),
+});

@@ -1,0 +1,93 @@
+/** Writes the chart's values.yaml, values.schema.json and the table in its README from the values' schema in chart/values.ts. */
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { stringify } from 'yaml';
+import { z } from 'zod';
+import { ChartValues } from '../chart/values.ts';
+import type { JsonSchema } from '../src/config/json-schema.ts';
+import { type Row, toRows, toTable } from './schema-rows.ts';
+
+const BEGIN = '<!-- values: written by `npm run docs` -->\n';
+const END = '<!-- /values -->\n';
+/** Comments are wrapped at this many columns. */
+const WIDTH = 110;
+
+/** Draft-07, which every Helm that this chart supports reads. */
+function toValuesSchema(): JsonSchema {
+  return z.toJSONSchema(ChartValues, { io: 'input', target: 'draft-07' }) as JsonSchema;
+}
+
+/** values.schema.json as it should be. */
+export function renderValuesSchema(): string {
+  // Defaults are Helm's to merge, from values.yaml alone.
+  return `${JSON.stringify({ ...toValuesSchema(), title: 'Values of the chart sidegate' }, null, 2)}\n`;
+}
+
+/** values.yaml as it should be: every value with its default and what it means. */
+export function renderValuesYaml(): string {
+  const head = '# Values of the chart sidegate. Written from chart/values.ts (`npm run docs`).\n';
+  return head + renderGroup(toValuesSchema(), ChartValues.parse({}), '');
+}
+
+/** The chart's README with its table as it should be. */
+export function renderChartReadme(): string {
+  const text = readFileSync(fileURLToPath(new URL('../chart/sidegate/README.md', import.meta.url)), 'utf8');
+  const [before, rest = ''] = text.split(BEGIN);
+  const after = rest.split(END)[1];
+  if (after === undefined) throw new Error(`chart/sidegate/README.md has no ${BEGIN.trim()} … ${END.trim()}`);
+  const head = '| value | form | default | meaning |\n| --- | --- | --- | --- |\n';
+  return `${before}${BEGIN}\n${head}${toTable(toValueRows())}\n${END}${after}`;
+}
+
+function toValueRows(): readonly Row[] {
+  const rows = toRows(toValuesSchema(), '');
+  const defaults = ChartValues.parse({});
+  return rows.map((row) => {
+    const isGroup = rows.some(({ key }) => key.startsWith(`${row.key}.`));
+    return { ...row, fallback: isGroup ? '–' : toFallback(toValueAt(defaults, row.key)) };
+  });
+}
+
+function toFallback(value: unknown): string {
+  if (value === undefined) return 'none';
+  if (typeof value !== 'object' || value === null) return value === '' ? 'empty' : `\`${value}\``;
+  return Object.keys(value).length === 0 ? 'empty' : `\`${JSON.stringify(value)}\``;
+}
+
+function toValueAt(values: unknown, path: string): unknown {
+  return path.split('.').reduce((value, name) => (value as Readonly<Record<string, unknown>>)[name], values);
+}
+
+function renderGroup(schema: JsonSchema, values: Readonly<Record<string, unknown>>, indent: string): string {
+  const parts = Object.entries(schema.properties ?? {}).map(([name, property]) => {
+    const value = values[name];
+    const examples = property['examples'];
+    const comment = wrap(`${property['description']}${toChoices(property)}`, indent);
+    if (value === undefined) return `${comment}${indent}# ${stringify({ [name]: (examples as readonly unknown[])[0] })}`;
+    if (property.properties === undefined) return comment + indentBy(stringify({ [name]: value }, { lineWidth: 0 }), indent);
+    return `${comment}${indent}${name}:\n${renderGroup(property, value as Readonly<Record<string, unknown>>, `${indent}  `)}`;
+  });
+  const gap = indent === '' ? '\n' : '';
+  return parts.map((part) => gap + part).join('');
+}
+
+function toChoices(property: JsonSchema): string {
+  const choices = property['enum'];
+  const isSaid = (choice: unknown): boolean => String(property['description']).includes(`\`${choice}\``);
+  if (!Array.isArray(choices) || choices.every(isSaid)) return '';
+  return ` One of ${choices.map((choice) => (choice === '' ? 'empty' : `\`${choice}\``)).join(', ')}.`;
+}
+
+function indentBy(text: string, indent: string): string {
+  return text.replace(/^(?=.)/gm, indent);
+}
+
+function wrap(text: string, indent: string): string {
+  const lines: string[] = [];
+  for (const word of text.split(' ')) {
+    const line = `${lines.at(-1) ?? ''} ${word}`;
+    if (lines.length > 0 && indent.length + line.length + 1 <= WIDTH) lines[lines.length - 1] = line;
+    else lines.push(` ${word}`);
+  }
+  return lines.map((line) => `${indent}#${line}\n`).join('');
+}
