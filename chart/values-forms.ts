@@ -1,5 +1,6 @@
 /** The forms that values of the chart are written in, shared by all its groups. */
 import { z } from 'zod';
+import type { ValueForm } from '../src/config/kubernetes-values.ts';
 
 /** A mapping that Kubernetes knows and the chart passes on as it is. */
 export function freeForm(): z.ZodRecord<z.ZodString, z.ZodUnknown> {
@@ -26,9 +27,12 @@ export function objectName(): z.ZodString {
   return z.string().regex(/^(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)?$/);
 }
 
-/** A span of time as the injector's config has it. */
-export function duration(): z.ZodString {
-  return z.string().regex(/^\d+(?:\.\d+)?(?:ms|s|m|h|d)$/);
+/** Text in a form of Kubernetes' own that the injector reads, too. */
+export function formed({ pattern }: ValueForm, example: string): z.ZodString {
+  return z
+    .string()
+    .regex(new RegExp(pattern, 'u'))
+    .meta({ examples: [example] });
 }
 
 /** How images are pulled. */

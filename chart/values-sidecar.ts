@@ -1,22 +1,38 @@
 /** Values of the sidecar: what pods get that say nothing else in their annotations. */
 import { z } from 'zod';
-import { duration, freeForm, PULL_POLICIES, port } from './values-forms.ts';
+import { CPU, IMAGE, MEMORY, OBJECT_NAME, TAKEOVER, WHOLE_SECONDS } from '../src/config/kubernetes-values.ts';
+import { formed, PULL_POLICIES, port } from './values-forms.ts';
 
-const TAKEOVER = /^(?:service|rename|same-port(?::[A-Za-z_][A-Za-z0-9_]*)?|env(?::[A-Za-z_][A-Za-z0-9_]*)?)$/;
+const resources = z.strictObject({
+  requests: z
+    .strictObject({
+      cpu: formed(CPU, '50m').default('50m').describe('Cores that are kept for it. An autoscaler by CPU needs them.'),
+      memory: formed(MEMORY, '64Mi').default('64Mi').describe('Memory that is kept for it.'),
+    })
+    .prefault({})
+    .describe('What is kept for it.'),
+  limits: z
+    .strictObject({
+      cpu: formed(CPU, '1').optional().describe('Most cores. Left out: no limit.'),
+      memory: formed(MEMORY, '192Mi').default('192Mi').describe('Most memory.'),
+    })
+    .prefault({})
+    .describe('What it never exceeds.'),
+});
 
 /** The defaults of every sidecar. */
 export const sidecar = z.strictObject({
-  image: z.string().default('').describe("Its image, as one text. Empty: the same as the injector's."),
+  image: formed({ ...IMAGE, pattern: `^$|${IMAGE.pattern}` }, 'registry.example/sidegate:1.0.0')
+    .default('')
+    .describe("Its image, as one text. Empty: the same as the injector's."),
   imagePullPolicy: z.enum(PULL_POLICIES).default('IfNotPresent').describe('When its image is pulled.'),
   imagePullSecrets: z
-    .array(z.string())
+    .array(formed(OBJECT_NAME, 'registry-login'))
     .default([])
     .describe(
       'Names of Secrets that its image is pulled with. They must be in the namespace of each pod; pods get them beside their own.',
     ),
-  takeover: z
-    .string()
-    .regex(TAKEOVER)
+  takeover: formed(TAKEOVER, 'service')
     .default('service')
     .describe(
       "How it gets the app's traffic: `service`, `rename`, `same-port`, `same-port:HOST`, `env` or `env:PORT`, where the name after the colon is the app's variable.",
@@ -30,10 +46,8 @@ export const sidecar = z.strictObject({
   port: port().default(8480).describe('The port that takes requests.'),
   adminPort: port().default(8481).describe('The port of health and metrics.'),
   movedPort: port().default(8482).describe('Where the app goes with `takeover: env`.'),
-  resources: freeForm()
-    .default({ requests: { cpu: '50m', memory: '64Mi' }, limits: { memory: '192Mi' } })
-    .describe('Its resources: `requests` and `limits` of `cpu` and `memory`. An autoscaler by CPU needs the request.'),
-  preStop: duration()
+  resources: resources.prefault({}).describe('Its resources.'),
+  preStop: formed(WHOLE_SECONDS, '5s')
     .default('5s')
     .describe(
       'How long the app serves on after its end was announced, so that no request is sent to an app that is gone. `0s`: not at all.',

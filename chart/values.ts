@@ -31,7 +31,15 @@ const rbac = z.strictObject({
   create: z
     .boolean()
     .default(true)
-    .describe('Whether the chart gives the injector its rights: its own Secret and webhook by name, and Events.'),
+    .describe(
+      'Whether the chart gives the injector its rights: its own Secret and webhook by name, Events, and the list of nodes for their versions.',
+    ),
+  readConfigs: z
+    .boolean()
+    .default(true)
+    .describe(
+      'Whether it may also read ConfigMaps, ReplicaSets and StatefulSets by name, to warn of a config that is missing or wrong, and of several replicas that share no Redis.',
+    ),
 });
 
 const podDisruptionBudget = z.strictObject({

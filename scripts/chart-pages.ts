@@ -49,6 +49,7 @@ function toValueRows(): readonly Row[] {
 }
 
 function toFallback(value: unknown): string {
+  if (value === undefined) return 'none';
   if (typeof value !== 'object' || value === null) return value === '' ? 'empty' : `\`${value}\``;
   return Object.keys(value).length === 0 ? 'empty' : `\`${JSON.stringify(value)}\``;
 }
@@ -60,7 +61,9 @@ function toValueAt(values: unknown, path: string): unknown {
 function renderGroup(schema: JsonSchema, values: Readonly<Record<string, unknown>>, indent: string): string {
   const parts = Object.entries(schema.properties ?? {}).map(([name, property]) => {
     const value = values[name];
+    const examples = property['examples'];
     const comment = wrap(`${property['description']}${toChoices(property)}`, indent);
+    if (value === undefined) return `${comment}${indent}# ${stringify({ [name]: (examples as readonly unknown[])[0] })}`;
     if (property.properties === undefined) return comment + indentBy(stringify({ [name]: value }, { lineWidth: 0 }), indent);
     return `${comment}${indent}${name}:\n${renderGroup(property, value as Readonly<Record<string, unknown>>, `${indent}  `)}`;
   });

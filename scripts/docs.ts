@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { DASHBOARD_FILES } from '../chart/dashboards.ts';
 import { toJsonSchema } from '../src/config/json-schema.ts';
+import { renderLibraryReadme, renderLibrarySidecar } from './chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from './chart-pages.ts';
 import { renderPresetsPage } from './presets-page.ts';
 import { renderProbePage } from './probe-page.ts';
@@ -21,6 +22,8 @@ const PAGES: Readonly<Record<string, () => string>> = {
   'chart/sidegate/values.schema.json': renderValuesSchema,
   'chart/sidegate/README.md': renderChartReadme,
   ...DASHBOARD_FILES,
+  'chart/sidegate-lib/templates/_sidecar.tpl': renderLibrarySidecar,
+  'chart/sidegate-lib/README.md': renderLibraryReadme,
 };
 
 const INTRO = `# Configuration

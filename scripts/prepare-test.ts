@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { prepareCluster } from './prepare-cluster.ts';
 
 /** Command → Debian and Ubuntu package. */
 const NEEDED: Readonly<Record<string, string>> = {
@@ -19,7 +20,7 @@ const NEEDED: Readonly<Record<string, string>> = {
 /** What one suite alone needs, by its name. */
 const NEEDED_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   browser: { chromium: 'chromium' },
-  cluster: { prometheus: 'prometheus', promtool: 'prometheus' },
+  cluster: { go: 'golang-go', etcd: 'etcd-server', prometheus: 'prometheus', promtool: 'prometheus' },
 };
 /** The same for what not every release has: without it some tests say that they are skipped. */
 const WELCOME: Readonly<Record<string, string>> = { caddy: 'caddy' };
@@ -113,4 +114,11 @@ preparePython(VENV, PYTHON_PACKAGES);
 if (suite === 'oracles') {
   preparePython(SENDERS_VENV, SENDERS_PACKAGES);
   prepareGo();
+}
+if (suite === 'cluster') {
+  const hindrance = prepareCluster();
+  if (hindrance !== undefined) {
+    console.error(hindrance);
+    process.exit(1);
+  }
 }

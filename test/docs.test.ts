@@ -2,6 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { renderLibraryReadme, renderLibrarySidecar } from '../scripts/chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scripts/chart-pages.ts';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
@@ -42,7 +43,7 @@ describe('the docs', () => {
   });
 
   test('name every metric, and none that does not exist', async () => {
-    const metrics = createMetrics({ version: '1', revision: '1', processMetrics: false });
+    const metrics = createMetrics({ version: '1', processMetrics: false });
     metrics.watchBufferedBytes(() => 0);
     metrics.watchPendingPasswords(() => 0);
     metrics.proxyBytes('a', { bytesSent: 0, bytesReceived: 0 });
@@ -115,6 +116,11 @@ describe('the docs', () => {
     expect(read('docs/probe.md')).toBe(renderProbePage());
     const rows = read('docs/probe.md').match(/^\| `.*$/gm) ?? [];
     for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
+  });
+
+  test('show the library chart with the sidecar and the settings that the injector has', () => {
+    expect(read('chart/sidegate-lib/templates/_sidecar.tpl')).toBe(renderLibrarySidecar());
+    expect(read('chart/sidegate-lib/README.md')).toBe(renderLibraryReadme());
   });
 
   test("show the chart's values as their schema has them, each with its meaning", () => {

@@ -14,9 +14,19 @@ export interface HealthParts {
   readonly notReadyBecause: () => string | undefined;
 }
 
+/** What every process of ours is asked. */
+export type ProbedParts = Pick<HealthParts, 'notReadyBecause'> & { readonly metrics: Pick<Metrics, 'exposition'> };
+
+const open = { method: 'GET', isOpen: true } as const;
+
 /** Open to everybody: probes and scrapers have no token, and none of it is secret. */
-export function createHealthEndpoints({ metrics, toKeySet, notReadyBecause }: HealthParts): Endpoint[] {
-  const open = { method: 'GET', isOpen: true } as const;
+export function createHealthEndpoints(parts: HealthParts): Endpoint[] {
+  const keySet = { ...open, path: '/identity/jwks.json', answer: () => toJson(parts.toKeySet(), 'application/jwk-set+json') };
+  return [...createProbedEndpoints(parts), keySet];
+}
+
+/** Metrics, liveness and readiness alone. */
+export function createProbedEndpoints({ metrics, notReadyBecause }: ProbedParts): Endpoint[] {
   return [
     { ...open, path: '/metrics', answer: ({ request }) => toExposition(metrics, toFormat(request.headers.accept)) },
     { ...open, path: '/healthz', answer: () => toPlain(200, 'ok') },
@@ -28,11 +38,10 @@ export function createHealthEndpoints({ metrics, toKeySet, notReadyBecause }: He
         return reason === undefined ? toPlain(200, 'ready') : toPlain(503, `not ready: ${reason}`);
       },
     },
-    { ...open, path: '/identity/jwks.json', answer: () => toJson(toKeySet(), 'application/jwk-set+json') },
   ];
 }
 
-async function toExposition(metrics: Metrics, format: ExpositionFormat): Promise<Answer> {
+async function toExposition(metrics: Pick<Metrics, 'exposition'>, format: ExpositionFormat): Promise<Answer> {
   try {
     return { status: 200, ...(await metrics.exposition(format)), headers: { Vary: 'Accept' } };
   } catch {

@@ -1,7 +1,7 @@
 /** The admin port: what operators and their machines ask of the gate. It never shares a route table with the data port. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import type { SocketAddress } from '../config/scalars.ts';
+import type { ListenAddress } from '../sockets/listen-address.ts';
+import { Listener, type Listening } from '../sockets/listener.ts';
 import { toPlain } from './answer.ts';
 import type { AdminRouter } from './router.ts';
 
@@ -10,33 +10,26 @@ const SLOWEST_REQUEST_MS = 5_000;
 
 /** The listening admin port. */
 export class AdminServer {
-  readonly #address: SocketAddress;
   readonly #router: AdminRouter;
   readonly #server: Server;
+  readonly #listener: Listener;
 
-  constructor(address: SocketAddress, router: AdminRouter) {
-    this.#address = address;
+  constructor(address: ListenAddress, router: AdminRouter) {
     this.#router = router;
     this.#server = createServer({ headersTimeout: SLOWEST_REQUEST_MS, requestTimeout: SLOWEST_REQUEST_MS });
     this.#server.maxConnections = MOST_CONNECTIONS;
+    this.#listener = new Listener(this.#server, address);
     this.#server.on('request', (request, response) => void this.#onRequest(request, response));
   }
 
   /** Starts to listen; rejects with the system's error. */
-  listen(): Promise<AddressInfo> {
-    const { host, port } = this.#address;
-    return new Promise((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen(port, host, () => {
-        this.#server.off('error', reject);
-        resolve(this.#server.address() as AddressInfo);
-      });
-    });
+  listen(): Promise<Listening> {
+    return this.#listener.open();
   }
 
   /** Stops at once. */
   close(): void {
-    this.#server.close();
+    this.#listener.close();
     this.#server.closeAllConnections();
   }
 
@@ -50,7 +43,8 @@ export class AdminServer {
       'Content-Type': contentType,
       'Cache-Control': 'no-store',
       'X-Content-Type-Options': 'nosniff',
-      'Content-Length': Buffer.byteLength(text),
+      // RFC 9110 §8.6: never with 204.
+      ...(status === 204 ? undefined : { 'Content-Length': Buffer.byteLength(text) }),
       ...headers,
     });
     response.end(request.method === 'HEAD' ? undefined : text);

@@ -1,11 +1,13 @@
 /** Builds the admin port from its config: token, endpoints, server. */
 import { type AdminAccess, findTokenProblem } from '../admin/access.ts';
+import { createAppHealthEndpoints } from '../admin/app-health.ts';
 import { createForgetEndpoint, type ForgettingRoute } from '../admin/forget.ts';
 import { createHealthEndpoints, type HealthParts } from '../admin/health.ts';
 import { createJournalEndpoint } from '../admin/journal.ts';
 import { createKeysEndpoint, type KeyedRoute } from '../admin/keys.ts';
 import { AdminRouter, type Endpoint } from '../admin/router.ts';
 import { AdminServer } from '../admin/server.ts';
+import { APP_HOOKS } from '../config/app-probe-schema.ts';
 import type { AdminConfig, Config, RouteConfig } from '../config/config.ts';
 import { readSecret } from '../config/secrets.ts';
 import type { Clock } from '../core/clock.ts';
@@ -69,13 +71,15 @@ export function toAdminRoutes({ routes }: Config, rings: ReadonlyMap<string, Key
 }
 
 /** Builds it, not listening yet. */
-export function buildAdmin({ address }: AdminConfig, parts: AdminParts): AdminServer {
-  const { access, metrics } = parts;
-  const router = new AdminRouter({ endpoints: createEndpoints(parts), access, onDenied: metrics.adminDenied });
+export function buildAdmin({ address, appProbes }: AdminConfig, parts: AdminParts): AdminServer {
+  const { access, clock, metrics } = parts;
+  const ofApp = appProbes.map((probe) => ({ ...probe, isHook: APP_HOOKS.has(probe.kind) }));
+  const endpoints = [...createEndpoints(parts), ...createAppHealthEndpoints(ofApp, clock)];
+  const router = new AdminRouter({ endpoints, access, onDenied: metrics.adminDenied });
   return new AdminServer(address, router);
 }
 
-/** Everything that the admin port does (docs/admin.md). */
+/** Everything that the admin port of every gate does (docs/admin.md). */
 export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
   const { clock, logger, metrics, journal, keyEvidence, store, routes } = parts;
   return [

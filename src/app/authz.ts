@@ -1,11 +1,11 @@
 /** Builds the forward-auth endpoint from its config: house, door, port. */
-import type { AddressInfo } from 'node:net';
 import type { AuthzConfig, LimitsConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { AuthzHouse, type AuthzHouseParts } from '../gatehouse/authz-house.ts';
 import { createAuthzDoor } from '../listen/authz-door.ts';
 import { type ListenPhase, ListenServer } from '../listen/server.ts';
 import type { TlsContexts } from '../listen/tls.ts';
+import type { Listening } from '../sockets/listener.ts';
 
 /** What the endpoint shares with the rest of the gate. */
 export interface AuthzParts extends AuthzHouseParts {
@@ -17,7 +17,7 @@ export interface AuthzParts extends AuthzHouseParts {
 
 /** An endpoint that listens, or will. */
 export interface AuthzEndpoint {
-  listen(): Promise<AddressInfo>;
+  listen(): Promise<Listening>;
   refreshTls(): void;
   /** Moves on in shutting down, as the data port does: the proxies in front go on asking while they still send it requests. */
   enter(phase: ListenPhase): void;

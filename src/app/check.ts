@@ -1,5 +1,6 @@
 /** Everything that can be known to be wrong before a single request comes: config, secrets and the store's own files. */
 import { type LoadedConfig, loadConfig } from '../config/load.ts';
+import type { Overrides } from '../config/overrides.ts';
 import type { Problem } from '../config/problem.ts';
 import { type Fingerprints, toFingerprints } from '../config/watch.ts';
 import type { Clock } from '../core/clock.ts';
@@ -33,10 +34,10 @@ export type Readiness =
   | Ready
   | { readonly loaded: undefined; readonly seen: Fingerprints; readonly problems: readonly Problem[] };
 
-/** Loads the config and reads what it refers to. */
-export async function prepare(file: string, clock: Clock): Promise<Readiness> {
+/** Loads the config and reads what it refers to; `overrides`: what the command line says in its place. */
+export async function prepare(file: string, clock: Clock, overrides?: Overrides): Promise<Readiness> {
   const itself = await toFingerprints([file]);
-  const loaded = await loadConfig(file, clock);
+  const loaded = await loadConfig(file, clock, { overrides });
   if (loaded.config === undefined) return { loaded: undefined, seen: itself, problems: loaded.problems };
   return readParts(file, loaded, clock, new Map([...itself, ...(await toFingerprints(toFiles(loaded.config)))]));
 }
@@ -63,7 +64,7 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
 }
 
 /** All problems of a config file, errors and warnings, in the order of the file. */
-export async function checkConfig(file: string, clock: Clock): Promise<readonly Problem[]> {
-  const { problems } = await prepare(file, clock);
+export async function checkConfig(file: string, clock: Clock, overrides?: Overrides): Promise<readonly Problem[]> {
+  const { problems } = await prepare(file, clock, overrides);
   return [...problems].sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0));
 }

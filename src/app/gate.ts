@@ -187,9 +187,9 @@ export class Gate {
   }
 
   async #reload(): Promise<void> {
-    const { file, clock, logger } = this.#surroundings;
+    const { file, overrides, clock, logger } = this.#surroundings;
     try {
-      const next = await prepare(file, clock);
+      const next = await prepare(file, clock, overrides);
       this.#rejectedWatch?.close();
       if (next.loaded === undefined) {
         this.#reject(next.problems);

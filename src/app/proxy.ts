@@ -1,6 +1,5 @@
 /** Builds the forward proxy from its config: gates, house, port. */
 import { randomBytes } from 'node:crypto';
-import type { AddressInfo } from 'node:net';
 import type { LimitsConfig, ProxyConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
@@ -15,6 +14,7 @@ import type { RouteLabels } from '../observe/families.ts';
 import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import type { Listening } from '../sockets/listener.ts';
 import type { Attempts } from '../store/attempts.ts';
 import type { Tracing } from '../trace/span.ts';
 import { type DestinationRule, parseRule } from '../tunnel/destination.ts';
@@ -48,7 +48,7 @@ const ALLOWED_RESPONSE_HEADERS: ReadonlySet<string> = new Set(['webhook-delivery
 /** A forward proxy that listens, or will. */
 export interface ForwardProxy extends DrainedProxy {
   /** `others`: what the gate listens on beside. */
-  listen(others: readonly number[]): Promise<AddressInfo>;
+  listen(others: readonly number[]): Promise<Listening>;
   refreshTls(): void;
 }
 

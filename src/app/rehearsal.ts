@@ -25,7 +25,7 @@ export interface Scene {
 /** Loads a config as the gate would, but for what only its real surroundings have. */
 export async function prepareRehearsal(file: string, startsAt: EpochMilliseconds, standIns: StandIns): Promise<Readiness> {
   const clock = new StageClock(startsAt);
-  const loaded = await loadConfig(file, clock, standIns);
+  const loaded = await loadConfig(file, clock, { standIns });
   if (loaded.config === undefined) return { loaded: undefined, seen: new Map(), problems: loaded.problems };
   const config = withoutSurroundings(loaded.config);
   const ready = await readParts(file, { ...loaded, config }, clock, new Map());

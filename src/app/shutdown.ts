@@ -67,13 +67,15 @@ async function giveUp(parts: ShutdownParts): Promise<void> {
   await pause(parts.clock, 0);
 }
 
-function pause(clock: Clock, delay: Milliseconds): Promise<void> {
+/** Waits for `delay`. */
+export function pause(clock: Clock, delay: Milliseconds): Promise<void> {
   return new Promise((resolve) => {
     clock.after(delay, resolve);
   });
 }
 
-async function within(clock: Clock, atMost: Milliseconds, work: Promise<unknown>): Promise<boolean> {
+/** Waits for `work`, but no longer than `atMost`; false where that was not enough. */
+export async function within(clock: Clock, atMost: Milliseconds, work: Promise<unknown>): Promise<boolean> {
   let cancel = (): void => undefined;
   const late = new Promise<false>((resolve) => {
     cancel = clock.after(atMost, () => resolve(false));

@@ -1,14 +1,17 @@
 /** What a gate is given by whoever starts it, and what it tells. */
-import type { AddressInfo } from 'node:net';
+import type { Overrides } from '../config/overrides.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Detour, HttpsGet } from '../remote/https-get.ts';
+import type { Listening } from '../sockets/listener.ts';
 import type { Resolve } from '../tunnel/dial.ts';
 import type { CreateUpstream } from './upstreams.ts';
 
 /** What a gate runs in. */
 export interface GateSurroundings {
   readonly file: string;
+  /** What the command line says in the place of the file, now and after each reload. */
+  readonly overrides?: Overrides | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly version: string;
@@ -26,8 +29,8 @@ export interface GateSurroundings {
 
 /** Where a running gate listens. */
 export interface GateAddresses {
-  readonly data: AddressInfo;
-  readonly admin: AddressInfo;
-  readonly proxy?: AddressInfo;
-  readonly authz?: AddressInfo;
+  readonly data: Listening;
+  readonly admin: Listening;
+  readonly proxy?: Listening;
+  readonly authz?: Listening;
 }

@@ -46,7 +46,7 @@ export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works 
   const { limits, journal, tracing } = ready.loaded.config;
   const metrics = createMetrics({
     version,
-    revision: surroundings.revision ?? 'unknown',
+    revision: surroundings.revision,
     processMetrics: createUpstream === undefined,
   });
   const told = { clock, logger, journal: new Journal(journal.size), metrics, tracing: buildTracing(tracing) };

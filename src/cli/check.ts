@@ -7,12 +7,17 @@ import { EXIT, type Io } from './io.ts';
 /** Options of the command. */
 export interface CheckOptions {
   readonly config: string;
+  readonly listen?: string;
+  readonly admin?: string;
+  readonly upstream?: string;
+  readonly appProbe?: readonly string[];
   readonly json?: boolean;
 }
 
 /** Exit 0 where the gate could run with it, warnings or not. */
 export async function checkFile(options: CheckOptions, io: Io): Promise<number> {
-  const problems = await checkConfig(options.config, systemClock);
+  const { config, listen, admin, upstream, appProbe: appProbes } = options;
+  const problems = await checkConfig(config, systemClock, { listen, admin, upstream, appProbes });
   const errors = problems.filter(({ severity }) => severity === 'error').length;
   if (options.json === true) {
     io.stdout(`${JSON.stringify(problems, undefined, 2)}\n`);

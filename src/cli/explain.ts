@@ -103,7 +103,7 @@ function checkSigned({ name, signature }: { readonly name: string; readonly sign
 async function toConfigBench(options: ExplainOptions, request: SuspectRequest): Promise<Bench> {
   if (options.secretEnv !== undefined || options.secretFile !== undefined || options.encoding !== undefined)
     throw usageError('--config has the secrets: leave --secret-env, --secret-file and --encoding out');
-  const loaded = await loadConfig(options.config ?? '', systemClock);
+  const loaded = await loadConfig(options.config ?? '', systemClock, { needsUpstream: false });
   if (loaded.config === undefined) throw usageError(loaded.problems.map(formatProblem).join('\n'));
   const route = findRoute(loaded.config, options.route, request);
   const { webhook } = route;

@@ -5,9 +5,9 @@ import { readAdminToken } from '../app/admin.ts';
 import type { AdminConfig } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { formatProblem } from '../config/problem.ts';
-import type { SocketAddress } from '../config/scalars.ts';
 import { systemClock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { type ListenAddress, toAddressText } from '../sockets/listen-address.ts';
 import { usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
@@ -33,13 +33,14 @@ const MEANINGS: ReadonlyMap<unknown, string> = new Map([
     'the gate does not know it: not on this route, forgotten already, or remembered by another replica in its own memory',
   ],
 ]);
-const WILDCARDS: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
+const LOOPBACK = '127.0.0.1';
+const WILDCARDS: Readonly<Record<string, string>> = { '0.0.0.0': LOOPBACK, '::': '::1' };
 const LARGEST_ANSWER = 65_536;
 
 /** Exit 0 where there was something to forget. */
 export async function forgetId(options: ForgetOptions, io: Io): Promise<number> {
   const timeoutMs = toMilliseconds(options.timeout);
-  const loaded = await loadConfig(options.config, systemClock);
+  const loaded = await loadConfig(options.config, systemClock, { needsUpstream: false });
   if (loaded.config === undefined) {
     for (const problem of loaded.problems) io.stderr(`${formatProblem(problem)}\n`);
     return EXIT.usage;
@@ -83,11 +84,11 @@ async function readToken(admin: AdminConfig): Promise<string | undefined> {
   return token?.expose().toString('latin1');
 }
 
-function toUrl({ host, port }: SocketAddress): URL {
+function toUrl({ hosts, port }: ListenAddress): URL {
   if (port === 0)
     throw usageError('the config lets the system choose the admin port: name it with --admin http://127.0.0.1:PORT');
-  const name = WILDCARDS[host] ?? host;
-  return new URL(`http://${name.includes(':') ? `[${name}]` : name}:${port}`);
+  const host = hosts[0] ?? LOOPBACK;
+  return new URL(`http://${toAddressText(WILDCARDS[host] ?? host, port)}`);
 }
 
 function parseUrl(text: string): URL {

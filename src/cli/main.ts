@@ -1,4 +1,4 @@
-/** The entry point: `run` at once, everything else through commander, which the sidecar never loads. */
+/** The entry point: `run` and `inject-server` at once, everything else through commander, which they never load. */
 import { parseArgs } from 'node:util';
 import { toErrorText } from '../core/errors.ts';
 import { EXIT, type Io } from './io.ts';
@@ -12,18 +12,33 @@ const io: Io = {
   env: process.env,
 };
 
-const RUN_HELP = `Usage: sidegate run --config FILE
+const RUN_HELP = `Usage: sidegate run --config FILE [--listen HOSTS:PORT] [--admin HOSTS:PORT]
+                    [--upstream URL] [--app-probe CONTAINER/KIND=URL]...
 
 Starts the gate. SIGTERM drains and stops it, SIGHUP loads the config again.
 
 Options:
-  -c, --config FILE  config file (required)
-  -h, --help         show this
+  -c, --config FILE     config file (required)
+      --listen HOSTS:PORT
+                        where requests come in, whatever the config says; several
+                        hosts with commas between, :PORT for all addresses
+      --admin HOSTS:PORT
+                        the same for health, metrics and the rest of the admin port
+      --upstream URL    the app of the routes that name none of their own
+      --app-probe CONTAINER/KIND=URL
+                        what /app-health/CONTAINER/KIND on the admin port asks the
+                        app; KIND is livez, readyz, startupz, poststart or prestop;
+                        with headers: CONTAINER/KIND={"url":…,"headers":[…]}
+  -h, --help            show this
 `;
 
 async function main(argv: readonly string[]): Promise<number> {
   const [command, ...rest] = argv;
   if (command === 'run') return run(rest);
+  if (command === 'inject-server') {
+    const { runInjectServer } = await import('./inject-server.ts');
+    return runInjectServer(rest, io);
+  }
   if (command === '--version' || command === '-V') {
     io.stdout(`${readVersion()}\n`);
     return EXIT.ok;
@@ -44,13 +59,22 @@ async function run(args: readonly string[]): Promise<number> {
     return EXIT.usage;
   }
   const { runGate } = await import('./run.ts');
-  return runGate(options.config, io);
+  const { config, listen, admin, upstream, 'app-probe': appProbes } = options;
+  return runGate(config, { listen, admin, upstream, appProbes }, io);
 }
 
-function parseRunOptions(args: readonly string[]): { config?: string | undefined; help?: boolean | undefined } | undefined {
+const RUN_OPTIONS = {
+  config: { type: 'string', short: 'c' },
+  listen: { type: 'string' },
+  admin: { type: 'string' },
+  upstream: { type: 'string' },
+  'app-probe': { type: 'string', multiple: true },
+  help: { type: 'boolean', short: 'h' },
+} as const;
+
+function parseRunOptions(args: readonly string[]) {
   try {
-    const options = { config: { type: 'string', short: 'c' }, help: { type: 'boolean', short: 'h' } } as const;
-    return parseArgs({ args: [...args], options, strict: true, allowPositionals: false }).values;
+    return parseArgs({ args: [...args], options: RUN_OPTIONS, strict: true, allowPositionals: false }).values;
   } catch (thrown) {
     io.stderr(`sidegate run: ${toErrorText(thrown)}\n`);
     return undefined;

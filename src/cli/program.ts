@@ -5,6 +5,7 @@ import { checkFile } from './check.ts';
 import { explainRequest } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
+import { injectFiles } from './inject.ts';
 import { EXIT, type Io } from './io.ts';
 import { probeEndpoint } from './probe.ts';
 import { printSchema } from './schema.ts';
@@ -49,11 +50,9 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
     .exitOverride()
     .configureOutput({ writeOut: io.stdout, writeErr: io.stderr })
     .showSuggestionAfterError();
-  program.command('run').description('start the gate').requiredOption('-c, --config <file>', 'config file');
-  program
-    .command('check')
+  withOverrides(program.command('run').description('start the gate'));
+  withOverrides(program.command('check'))
     .description('show everything wrong with a config; exit 1 if it cannot run')
-    .requiredOption('-c, --config <file>', 'config file')
     .option('--json', 'as JSON, for tools')
     .action(async (options) => setExit(await checkFile(options, io)));
   withSecret(program.command('sign'))
@@ -99,7 +98,17 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
     .option('--fixtures', 'that of fixture files instead')
     .action((options) => printSchema(options, io));
   addForget(program, io, setExit);
+  addInject(program, io, setExit);
+  addInjectServer(program);
   return program;
+}
+
+/** Shown in the help alone: the entry point starts it without commander. */
+function addInjectServer(program: Command): void {
+  program
+    .command('inject-server')
+    .description('answer the API server: put the sidecar into pods that ask for it')
+    .requiredOption('-c, --config <file>', 'config file of the injector');
 }
 
 function addExplain(program: Command, io: Io, setExit: (code: number) => void): void {
@@ -168,6 +177,28 @@ function addForget(program: Command, io: Io, setExit: (code: number) => void): v
     .option('--admin <url>', "another way to the admin port; the config's if left out")
     .option('--timeout <seconds>', 'how long to wait for the answer', '10')
     .action(async (options) => setExit(await forgetId(options, io)));
+}
+
+function addInject(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('inject')
+    .description('put the sidecar into labelled pods and pod templates of manifests; exit 1 and print nothing if one is denied')
+    .requiredOption('-f, --filename <file>', 'manifests, YAML or JSON; - for standard input; repeat for more', COLLECT)
+    .option('-c, --config <file>', "the injector's config: what sidecars are like where a pod does not say otherwise")
+    .option('-n, --namespace <name>', 'of objects that name none', 'default')
+    .option('--kube-version <version>', 'the oldest of the cluster: API server and kubelets', '1.34')
+    .option('-o, --output <format>', 'yaml, json or patch (a JSON patch for kubectl patch --type=json)', 'yaml')
+    .action(async (options) => setExit(await injectFiles(options, io)));
+}
+
+/** The same for `run`, whose own reading of them (main.ts) needs no commander. */
+function withOverrides(command: Command): Command {
+  return command
+    .requiredOption('-c, --config <file>', 'config file')
+    .option('--listen <hosts:port>', 'where requests come in, whatever the config says; :port for all addresses')
+    .option('--admin <hosts:port>', 'the same for the admin port')
+    .option('--upstream <url>', 'the app of the routes that name none of their own')
+    .option('--app-probe <container/kind=url>', 'what the admin port asks the app for the kubelet; repeat for more', COLLECT);
 }
 
 function withSecret(command: Command): Command {

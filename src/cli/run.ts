@@ -2,15 +2,17 @@
 import { prepare } from '../app/check.ts';
 import { Gate } from '../app/gate.ts';
 import type { GateAddresses } from '../app/surroundings.ts';
+import type { Overrides } from '../config/overrides.ts';
 import { formatProblem } from '../config/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { createLogger, type Logger } from '../observe/logger.ts';
 import { EXIT, type Io } from './io.ts';
+import { untilSignal } from './signals.ts';
 import { readRevision, readVersion } from './version.ts';
 
 /** Runs until a signal; the exit code is 0 after a drain, even one that ran out of time. */
-export async function runGate(file: string, io: Io): Promise<number> {
-  const ready = await prepare(file, systemClock);
+export async function runGate(file: string, overrides: Overrides, io: Io): Promise<number> {
+  const ready = await prepare(file, systemClock, overrides);
   if (ready.loaded === undefined) {
     for (const problem of ready.problems) io.stderr(`${formatProblem(problem)}\n`);
     return EXIT.failed;
@@ -20,7 +22,7 @@ export async function runGate(file: string, io: Io): Promise<number> {
   for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
   // Whatever ends the process, the lines written so far are not lost with it.
   process.on('uncaughtExceptionMonitor', () => logger.flushNow());
-  const gate = new Gate(ready, { file, clock: systemClock, logger, version, revision: readRevision() });
+  const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version, revision: readRevision() });
   // Before anybody can know that the gate runs: a signal that comes first would end it without a drain.
   const signalled = untilSignal();
   process.on('SIGHUP', () => void gate.reload());
@@ -47,6 +49,8 @@ async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
         `sidegate: ${place} is in use by another process; stop it, or change the address of listen, admin, proxy or authz\n`,
       );
     else if (code === 'EACCES') io.stderr(`sidegate: this user may not listen on ${place}; choose a port from 1024 up\n`);
+    else if (code === 'EADDRNOTAVAIL')
+      io.stderr(`sidegate: this machine has no address ${address} to listen on; name one that it has, or :${port} for all\n`);
     else io.stderr(`sidegate: cannot start: ${message}\n`);
     return undefined;
   }
@@ -58,25 +62,10 @@ function tellAddresses(logger: Logger, { data, admin, proxy, authz }: GateAddres
     port: data.port,
     adminAddress: admin.address,
     adminPort: admin.port,
+    ...(data.all.length > 1 ? { addresses: data.all } : undefined),
+    ...(admin.all.length > 1 ? { adminAddresses: admin.all } : undefined),
     ...(proxy === undefined ? undefined : { proxyAddress: proxy.address, proxyPort: proxy.port }),
     ...(authz === undefined ? undefined : { authzAddress: authz.address, authzPort: authz.port }),
   });
   logger.flushNow();
-}
-
-/** The first signal; a second one ends the process at once. */
-function untilSignal(): Promise<string> {
-  return new Promise((resolve) => {
-    let isStopping = false;
-    for (const [signal, number] of [
-      ['SIGTERM', 15],
-      ['SIGINT', 2],
-    ] as const) {
-      process.on(signal, () => {
-        if (isStopping) process.exit(128 + number);
-        isStopping = true;
-        resolve(signal);
-      });
-    }
-  });
 }

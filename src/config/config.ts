@@ -1,6 +1,7 @@
 /** The config after parsing: typed, defaulted, frozen. */
 import type { z } from 'zod';
 import { HANDSHAKES } from '../handshakes/catalogue.ts';
+import type { SocketAddress } from './scalars.ts';
 import type { ConfigSchema } from './schema.ts';
 
 /** T all the way down, read-only. */
@@ -10,8 +11,11 @@ type Frozen<T> = T extends (infer Item)[]
     ? { readonly [Key in keyof T]: Frozen<T[Key]> }
     : T;
 
-export type Config = Frozen<z.output<typeof ConfigSchema>>;
-export type RouteConfig = Config['routes'][number];
+type Parsed = Frozen<z.output<typeof ConfigSchema>>;
+
+/** A route with its app, wherever it is named. */
+export type RouteConfig = Parsed['routes'][number] & { readonly upstream: SocketAddress };
+export type Config = Omit<Parsed, 'routes'> & { readonly routes: readonly RouteConfig[] };
 export type MatchConfig = RouteConfig['match'];
 export type WebhookConfig = NonNullable<RouteConfig['webhook']>;
 export type BasicConfig = NonNullable<RouteConfig['basic']>;

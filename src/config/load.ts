@@ -3,12 +3,15 @@ import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import type { Clock } from '../core/clock.ts';
 import type { Config } from './config.ts';
-import { type Position, parseYaml, readText } from './document.ts';
+import { type Position, parseYaml, readText, type YamlFile } from './document.ts';
 import { toFindings } from './issues.ts';
 import { toJsonSchema } from './json-schema.ts';
+import { type Overridden, type Overrides, override } from './overrides.ts';
 import type { Problem } from './problem.ts';
+import type { Rating } from './rating.ts';
 import { ConfigSchema } from './schema.ts';
 import { type StandIns, withStandIns } from './stand-ins.ts';
+import { provideUpstreams } from './upstreams.ts';
 import { validate } from './validate.ts';
 
 /** A config that is sound. */
@@ -27,28 +30,59 @@ export type LoadResult = LoadedConfig | { readonly config: undefined; readonly p
 
 const HASH_LENGTH = 16;
 
-/** Loads and checks `file`; never throws for anything in it. `standIns`, in rehearsals, take the place of what it refers to. */
-export async function loadConfig(file: string, clock: Clock, standIns?: StandIns): Promise<LoadResult> {
+/** What is known beside the file. */
+export interface LoadOptions {
+  /** Of the command line. */
+  readonly overrides?: Overrides | undefined;
+  /** In rehearsals, take the place of what the file refers to. */
+  readonly standIns?: StandIns;
+  /** False where nothing will be forwarded: routes need no app. */
+  readonly needsUpstream?: boolean;
+}
+
+/** Loads and checks `file`; never throws for anything in it. */
+export async function loadConfig(file: string, clock: Clock, options?: LoadOptions): Promise<LoadResult> {
   const text = await readText(file);
-  return typeof text === 'string' ? parseConfig(file, text, clock, standIns) : { config: undefined, problems: [text] };
+  return typeof text === 'string' ? parseConfig(file, text, clock, options) : { config: undefined, problems: [text] };
 }
 
 /** Checks the text of `file`. */
-export function parseConfig(file: string, text: string, clock: Clock, standIns?: StandIns): LoadResult {
+export function parseConfig(file: string, text: string, clock: Clock, options: LoadOptions = {}): LoadResult {
+  const { overrides = {}, standIns, needsUpstream = standIns === undefined } = options;
   const read = parseYaml(file, text, 'start with routes:');
   if ('problems' in read) return { config: undefined, problems: read.problems };
-  const { value, locate, toProblem } = read;
+  const { value, toFlag, problems: flagProblems } = override(read.value, overrides);
+  const toProblem = toProblemOf(read.toProblem, toFlag);
   const parsed = ConfigSchema.safeParse(value, { reportInput: true });
   if (!parsed.success) {
     const findings = toFindings(parsed.error.issues, toJsonSchema());
-    return { config: undefined, problems: findings.map((finding) => toProblem('error', finding)) };
+    return { config: undefined, problems: [...flagProblems, ...findings.map((finding) => toProblem('error', finding))] };
   }
-  const resolved = resolveFiles(parsed.data, dirname(resolve(file)));
-  const config = freeze(standIns === undefined ? resolved : withStandIns(resolved, standIns)) as Config;
-  const problems = validate(config, clock.now()).map(({ severity, ...finding }) => toProblem(severity, finding));
+  const { routes, ratings, toOwnPlace } = provideUpstreams(parsed.data, needsUpstream);
+  const resolved = resolveFiles({ ...parsed.data, routes }, dirname(resolve(file)));
+  const config: Config = freeze(standIns === undefined ? resolved : withStandIns(resolved, standIns));
+  const rated = [...ratings, ...validate(config, clock.now())].map(toOwnPlace);
+  const problems = [...flagProblems, ...toDistinct(rated).map(({ severity, ...finding }) => toProblem(severity, finding))];
   if (problems.some(({ severity }) => severity === 'error')) return { config: undefined, problems };
   const hash = createHash('sha256').update(text).digest('hex').slice(0, HASH_LENGTH);
-  return { config, problems, locate: (path) => locate(path.split('.')), hash };
+  return { config, problems, locate: (path) => read.locate(path.split('.')), hash };
+}
+
+type ToProblem = YamlFile['toProblem'];
+
+/** What a flag said is no trouble of the file. */
+function toProblemOf(toProblem: ToProblem, toFlag: Overridden['toFlag']): ToProblem {
+  return (severity, finding) => {
+    const flag = toFlag(finding.path);
+    if (flag === undefined) return toProblem(severity, finding);
+    const { path, message, hint } = finding;
+    return { severity, file: flag, path: path.join('.'), message, ...(hint === undefined ? undefined : { hint }) };
+  };
+}
+
+/** What all routes have from one place is told once. */
+function toDistinct(ratings: readonly Rating[]): Rating[] {
+  return [...new Map(ratings.map((rating) => [JSON.stringify(rating), rating])).values()];
 }
 
 const FILE_KEYS = new Set([

@@ -3,6 +3,7 @@ import { isIP, isIPv4 } from 'node:net';
 import { z } from 'zod';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { type JsonPath, parseJsonPath } from '../core/json-path.ts';
+import { HOST_NAME, type ListenAddress, parseListenAddress } from '../sockets/listen-address.ts';
 
 /** Names of keys and of sources: they become metric labels and header values. */
 export const NAME = /^[A-Za-z0-9._-]{1,64}$/;
@@ -15,7 +16,7 @@ export const count = z.int().min(1).max(1_000_000);
 /** A size in bytes. */
 export type Bytes = number;
 
-/** Where something listens or is reached; IPv6 hosts are without brackets. */
+/** Where something is reached; IPv6 hosts are without brackets. */
 export interface SocketAddress {
   readonly host: string;
   readonly port: number;
@@ -25,7 +26,6 @@ const DURATION = /^(\d{1,12}(?:\.\d{1,3})?)(ms|s|m|h|d)$/;
 const DURATION_UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const SIZE = /^(\d{1,12})(k|M|G|Ki|Mi|Gi)?$/;
 const SIZE_UNITS: Readonly<Record<string, number>> = { '': 1, k: 1e3, M: 1e6, G: 1e9, Ki: 1024, Mi: 1024 ** 2, Gi: 1024 ** 3 };
-const HOST_NAME = /^(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\.[A-Za-z0-9_-]{1,63})*\.?$/;
 const TIMESTAMP = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:\d{2})$/;
 const HIGHEST_PORT = 65_535;
 
@@ -36,7 +36,8 @@ function isProblem(value: unknown): value is { readonly problem: string } {
   return typeof value === 'object' && value !== null && 'problem' in value;
 }
 
-function scalar<T>(parse: Parse<T>, example: string) {
+/** A text that is read into something else; `example` is for editors, and for who wrote no text. */
+export function scalar<T>(parse: Parse<T>, example: string) {
   return z
     .string({ error: () => `expected text such as ${example}` })
     .meta({ examples: [example] })
@@ -88,9 +89,9 @@ export function jsonPath() {
   return scalar<JsonPath>(parseJsonPath, '$.data.id');
 }
 
-/** `host:port`, `[::1]:8080`, `:8080` (all addresses). */
+/** `host:port`, `[::1]:8080`, `10.0.0.7,fd00::7:8080`, `:8080` (all addresses). */
 export function listenAddress() {
-  return scalar<SocketAddress>((text) => parseAddress(text.startsWith(':') ? `0.0.0.0${text}` : text), '127.0.0.1:8080');
+  return scalar<ListenAddress>(parseListenAddress, '127.0.0.1:8080');
 }
 
 /** `host:port` of something to connect to; port 0 is none. */

@@ -1,6 +1,7 @@
 /** The config's schema: types, defaults, error texts and the editors' JSON Schema all derive from it. */
 import { z } from 'zod';
 import { AMBIGUOUS_FORMS } from '../core/target.ts';
+import { appProbe } from './app-probe-schema.ts';
 import { authz } from './authz-schema.ts';
 import { basic } from './basic-schema.ts';
 import { adminToken, identity } from './key-schema.ts';
@@ -51,7 +52,7 @@ const route = z.strictObject({
     .describe(
       '`observe` judges, counts and logs as always, but lets through what it would refuse, with Sidegate-Observed: for the time of a roll-out.',
     ),
-  upstream: upstream().describe('The app: http://host:port.'),
+  upstream: upstream().optional().describe('The app: http://host:port. Left out: the `upstream` at the top.'),
   timeout: duration().prefault('15s').describe('How long the app may take to answer.'),
   connectTimeout: duration().prefault('1s').describe('How long connecting to the app may take.'),
   resend: z
@@ -129,7 +130,9 @@ const limits = z
 export const ConfigSchema = z.strictObject({
   listen: z
     .strictObject({
-      address: listenAddress().prefault('0.0.0.0:8080').describe('Where requests come in.'),
+      address: listenAddress()
+        .prefault('0.0.0.0:8080')
+        .describe('Where requests come in: host:port, several hosts with commas between, or :port for all addresses.'),
       trustedProxies: z.array(addressRange()).default([]).describe('Whose X-Forwarded-* is believed.'),
       hsts: z
         .strictObject({
@@ -167,6 +170,12 @@ export const ConfigSchema = z.strictObject({
         .optional()
         .describe(
           'What callers show (Authorization: Bearer) who ask for more than health. Left out: only callers on this machine may.',
+        ),
+      appProbes: z
+        .array(appProbe)
+        .default([])
+        .describe(
+          'What `/app-health/<container>/<kind>` asks the app: for the probes and hooks of an app that listens on loopback, where the kubelet cannot reach it.',
         ),
     })
     .prefault({}),
@@ -219,5 +228,6 @@ export const ConfigSchema = z.strictObject({
       level: z.enum(['debug', 'info', 'warn', 'error']).default('info').describe('From which level on lines are written.'),
     })
     .prefault({}),
+  upstream: upstream().optional().describe('The app of the routes that name none of their own: http://host:port.'),
   routes: z.array(route).min(1, 'a gate without routes lets nothing through'),
 });

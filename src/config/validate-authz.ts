@@ -1,18 +1,17 @@
 /** The rules of the forward-auth endpoint. */
+import { isLoopbackOnly } from '../sockets/listen-address.ts';
 import type { Config } from './config.ts';
 import { error, type Rating, warning } from './rating.ts';
 import { checkTrustedRanges } from './validate-ranges.ts';
-
-const LOOPBACK = new Set(['127.0.0.1', '::1']);
 
 /** Everything wrong or risky in the endpoint's section. */
 export function checkAuthz({ authz, listen, admin, proxy, routes }: Config): Rating[] {
   if (authz === undefined) return [];
   const found: Rating[] = [];
-  const { host, port } = authz.address;
+  const { port } = authz.address;
   if (port !== 0 && [listen.address.port, admin.address.port, proxy?.address.port].includes(port))
     found.push(error(['authz', 'address'], 'another port of the gate has this number', 'the endpoint needs a port of its own'));
-  if (authz.tls === undefined && !LOOPBACK.has(host))
+  if (authz.tls === undefined && !isLoopbackOnly(authz.address))
     found.push(
       warning(
         ['authz', 'address'],

@@ -1,5 +1,6 @@
 /** The rules of the forward proxy. */
 import type { EpochMilliseconds } from '../core/clock.ts';
+import { isLoopbackOnly } from '../sockets/listen-address.ts';
 import { parseRule } from '../tunnel/destination.ts';
 import type { Config } from './config.ts';
 import { error, type Rating, warning } from './rating.ts';
@@ -20,7 +21,7 @@ export function checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseco
         'give proxy.tls, or say requireTls: false, for a proxy on loopback',
       ),
     );
-  if (!proxy.requireTls && !['127.0.0.1', '::1'].includes(proxy.address.host))
+  if (!proxy.requireTls && !isLoopbackOnly(proxy.address))
     found.push(warning(['proxy', 'requireTls'], 'passwords may cross the network in clear text', 'leave requireTls out'));
   for (const [index, text] of proxy.allow.entries()) {
     if (parseRule(text) === undefined)

@@ -1,9 +1,10 @@
 /** The rules that hold between several parts of the config, and the warnings about choices that weaken the gate. */
 import type { EpochMilliseconds } from '../core/clock.ts';
 import { parseTarget } from '../core/target.ts';
+import { isOverlapping, isReachedBy } from '../sockets/listen-address.ts';
 import { type Config, type MatchConfig, methodsOf, type RouteConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
-import type { SocketAddress } from './scalars.ts';
+import { checkAppProbes } from './validate-app-probes.ts';
 import { checkAuthz } from './validate-authz.ts';
 import { checkBasic, checkRealms } from './validate-basic.ts';
 import { checkProxy } from './validate-proxy.ts';
@@ -11,12 +12,11 @@ import { checkTrustedRanges } from './validate-ranges.ts';
 import { checkTraces } from './validate-trace.ts';
 import { checkRetention, checkWebhook } from './validate-webhook.ts';
 
-const LOOPBACK = /^(?:localhost|127\..*|::1|0\.0\.0\.0|::)$/i;
-
 /** Everything wrong or risky in a config whose parts are well-formed. */
 export function validate(config: Config, now: EpochMilliseconds): Rating[] {
   return [
     ...checkAddresses(config),
+    ...checkAppProbes(config),
     ...checkStore(config),
     ...config.routes.flatMap((route, index) => checkRoute(route, ['routes', index], config, now)),
     ...checkProxy(config, now),
@@ -29,24 +29,13 @@ export function validate(config: Config, now: EpochMilliseconds): Rating[] {
 
 function checkAddresses({ listen, admin }: Config): Rating[] {
   const found: Rating[] = [];
-  if (listen.address.port !== 0 && isSame(listen.address, admin.address)) {
+  if (isOverlapping(listen.address, admin.address)) {
     found.push(error(['admin', 'address'], 'the admin port is the data port', 'metrics and health need a port of their own'));
   }
   const message = 'everybody is a trusted proxy, so anybody can claim to be any client';
   found.push(...checkTrustedRanges(listen.trustedProxies, ['listen', 'trustedProxies'], message));
   found.push(...checkTrustedRanges(listen.proxyProtocol?.from ?? [], ['listen', 'proxyProtocol', 'from'], message));
   return found;
-}
-
-function isSame(a: SocketAddress, b: SocketAddress): boolean {
-  const isWildcard = [a.host, b.host].some((host) => host === '0.0.0.0' || host === '::');
-  return a.port === b.port && (a.host === b.host || isWildcard);
-}
-
-/** On loopback, or by the very name: another machine may well have something on the same port. */
-function isAdmin(upstream: SocketAddress, admin: SocketAddress): boolean {
-  if (upstream.port !== admin.port) return false;
-  return upstream.host === admin.host || LOOPBACK.test(upstream.host);
 }
 
 function checkStore({ store }: Config): Rating[] {
@@ -76,9 +65,9 @@ function isRedisUrl(text: string): boolean {
 function checkRoute(route: RouteConfig, path: Path, config: Config, now: EpochMilliseconds): Rating[] {
   const { webhook, basic, clientCertificate, allow } = route;
   const found = checkMatch(route.match, [...path, 'match']);
-  if (isSame(route.upstream, config.listen.address))
+  if (isReachedBy(config.listen.address, route.upstream))
     found.push(error([...path, 'upstream'], 'the app is the gate itself', 'name the port the app listens on'));
-  if (isAdmin(route.upstream, config.admin.address))
+  if (isReachedBy(config.admin.address, route.upstream))
     found.push(
       error([...path, 'upstream'], 'the app is the admin port, which trusts its own machine', 'name the port the app listens on'),
     );

@@ -32,7 +32,7 @@ export class AnnouncedPeers {
   readonly #timeout: Milliseconds;
   readonly #clock: Clock;
   readonly #bySocket = new WeakMap<Socket, string>();
-  /** By the connection's other end, for as long as it is open: TLS wraps a socket, and shows only that of it. */
+  /** By the connection's ends, for as long as it is open: TLS wraps a socket, and shows only those of it. */
   readonly #byEnd = new Map<string, string>();
 
   constructor({ from, isTls, timeout, clock }: AnnouncedOptions) {
@@ -95,6 +95,7 @@ export class AnnouncedPeers {
   }
 }
 
-function toEnd({ remoteAddress, remotePort }: Socket): string {
-  return `${remoteAddress} ${remotePort}`;
+/** Both ends: on another address of this machine, another connection may have the same far one. */
+function toEnd({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }

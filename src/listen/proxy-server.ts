@@ -1,14 +1,15 @@
 /** The forward proxy's port: CONNECT and absolute-form requests, handed on as Exchanges with a destination. */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { LimitsConfig } from '../config/config.ts';
-import type { SocketAddress } from '../config/scalars.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../core/target.ts';
+import type { ListenAddress } from '../sockets/listen-address.ts';
+import { Listener, type Listening } from '../sockets/listener.ts';
 import { type Destination, parseDestination } from '../tunnel/destination.ts';
 import { toArrival, toDirectClient } from './arrival.ts';
 import { ClientErrors } from './client-errors.ts';
@@ -17,7 +18,7 @@ import { findUnsound, type IncomingHead, toIncomingHead } from './head-check.ts'
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import type { ListenPhase } from './server.ts';
-import { createStrictServer, endAfterUpgradeWish, startListening, watchConnections } from './strict-server.ts';
+import { createStrictServer, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { openLastAnswer, SocketUpgrade } from './upgrade.ts';
 
@@ -31,7 +32,7 @@ export interface ProxyHandler {
 
 /** What the port needs. */
 export interface ProxyServerParts {
-  readonly address: SocketAddress;
+  readonly address: ListenAddress;
   readonly limits: LimitsConfig;
   readonly tls: TlsContexts | undefined;
   readonly clock: Clock;
@@ -52,6 +53,7 @@ const ABSOLUTE = /^http:\/\/([^/?#]*)(.*)$/i;
 export class ProxyServer {
   readonly #parts: ProxyServerParts;
   readonly #server: Server | TlsServer;
+  readonly #listener: Listener;
   readonly #bodies: BodyWatch;
   readonly #heap: HeapGuard;
   readonly #clientErrors: ClientErrors;
@@ -72,6 +74,7 @@ export class ProxyServer {
     });
     // An upgrade through the proxy goes by CONNECT; in absolute form it is served as if it had not been asked for.
     this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: () => false });
+    this.#listener = new Listener(this.#server, parts.address);
     this.#server.on('request', (request, response) => this.#onRequest(request, response, false));
     this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, true));
     this.#server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
@@ -85,8 +88,8 @@ export class ProxyServer {
   }
 
   /** Starts to listen; rejects with the system's error. */
-  listen(): Promise<AddressInfo> {
-    return startListening(this.#server, this.#parts.address);
+  listen(): Promise<Listening> {
+    return this.#listener.open();
   }
 
   /** New connections get what the contexts hold now. */
@@ -97,7 +100,7 @@ export class ProxyServer {
   /** Moves on in shutting down; answers under way are finished, and their connections close behind them. */
   enter(phase: ListenPhase): void {
     this.#phase = phase;
-    if (phase === 'refusing') this.#server.close();
+    if (phase === 'refusing') this.#listener.close();
     if (phase === 'open') return;
     for (const response of this.#answers.values()) response.shouldKeepAlive = false;
     this.#server.closeIdleConnections();
@@ -105,7 +108,7 @@ export class ProxyServer {
 
   /** Destroys what node:http knows of; tunnels are the house's to end. */
   destroy(): void {
-    this.#server.close();
+    this.#listener.close();
     this.#server.closeAllConnections();
     this.#bodies.close();
     this.#heap.close();

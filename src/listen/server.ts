@@ -1,7 +1,7 @@
 /** The data port: node:http made strict, its limits set, every arrival handed to the gatehouse as an Exchange or a refusal. */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig, SocketListen } from '../config/config.ts';
@@ -9,6 +9,7 @@ import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
+import { Listener, type Listening } from '../sockets/listener.ts';
 import { AddressRanges } from './address-ranges.ts';
 import { AnnouncedPeers } from './announced-peers.ts';
 import { toArrival } from './arrival.ts';
@@ -21,7 +22,7 @@ import { type Http2Request, Http2Sessions } from './http2.ts';
 import { Http2Answer } from './http2-answer.ts';
 import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
-import { createStrictServer, divert, endAfterUpgradeWish, startListening, watchConnections } from './strict-server.ts';
+import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { isRelayedUpgrade, openLastAnswer, SocketUpgrade } from './upgrade.ts';
 
@@ -52,6 +53,7 @@ export type ListenPhase = 'open' | 'closing' | 'refusing';
 export class ListenServer {
   readonly #parts: ListenParts;
   readonly #server: Server | TlsServer;
+  readonly #listener: Listener;
   readonly #resolveClient: ClientResolver;
   readonly #bodies: BodyWatch;
   readonly #heap: HeapGuard;
@@ -81,6 +83,7 @@ export class ListenServer {
       shouldUpgradeCallback: ({ method, headers, httpVersionMinor, socket }) =>
         httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade) && !this.#clientErrors.isAtWork(socket),
     });
+    this.#listener = new Listener(this.#server, parts.listen.address);
     this.#announced = new AnnouncedPeers({
       from: new AddressRanges(parts.listen.proxyProtocol?.from ?? []),
       isTls: tls !== undefined,
@@ -103,8 +106,8 @@ export class ListenServer {
   }
 
   /** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */
-  listen(): Promise<AddressInfo> {
-    return startListening(this.#server, this.#parts.listen.address);
+  listen(): Promise<Listening> {
+    return this.#listener.open();
   }
 
   /** Takes a connection that came by no port, as if one had accepted it. */
@@ -115,7 +118,7 @@ export class ListenServer {
   /** Moves on in shutting down; `refusing` also stops to accept connections. */
   enter(phase: ListenPhase): void {
     this.#phase = phase;
-    if (phase === 'refusing') this.#server.close();
+    if (phase === 'refusing') this.#listener.close();
     if (phase === 'open') return;
     this.#server.closeIdleConnections();
     this.#http2.close();
@@ -123,7 +126,7 @@ export class ListenServer {
 
   /** Destroys whatever is left. */
   destroy(): void {
-    this.#server.close();
+    this.#listener.close();
     this.#server.closeAllConnections();
     this.#http2.destroy();
     this.#bodies.close();

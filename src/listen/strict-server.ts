@@ -1,17 +1,22 @@
 /** node:http made strict, the same for every port that strangers reach. */
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { LimitsConfig } from '../config/config.ts';
-import type { SocketAddress } from '../config/scalars.ts';
 import type { OnLimit } from './limits.ts';
 import type { TlsContexts } from './tls.ts';
 
 const UPGRADE_OPTION = /(?:^|,)[\t ]*upgrade[\t ]*(?:,|$)/i;
 const CHECK_INTERVAL_MS = 1_000;
 
+/** What the server itself holds; the rest is up to who answers. */
+export type StrictLimits = Pick<
+  LimitsConfig,
+  'maxHeaderBytes' | 'headTimeout' | 'bodyTimeout' | 'keepAliveTimeout' | 'maxConnections'
+>;
+
 /** Builds it, not listening yet. */
-export function createStrictServer(limits: LimitsConfig, tls: TlsContexts | undefined, more: ServerOptions): Server | TlsServer {
+export function createStrictServer(limits: StrictLimits, tls: TlsContexts | undefined, more: ServerOptions): Server | TlsServer {
   const options: ServerOptions = {
     maxHeaderSize: limits.maxHeaderBytes,
     headersTimeout: limits.headTimeout,
@@ -73,15 +78,4 @@ export function endAfterUpgradeWish({ headers }: IncomingMessage, response: Serv
 /** Has it left, and its connection to the next one? Finished alone is too early: the connection is let go a turn later. */
 export function isAnswered(response: ServerResponse): boolean {
   return response.writableFinished && response.socket === null;
-}
-
-/** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */
-export function startListening(server: Server | TlsServer, { host, port }: SocketAddress): Promise<AddressInfo> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, () => {
-      server.off('error', reject);
-      resolve(server.address() as AddressInfo);
-    });
-  });
 }

@@ -69,7 +69,22 @@ export type LogEvent =
   | 'draining'
   | 'drain_incomplete'
   | 'stopped'
-  | 'internal_error';
+  | 'internal_error'
+  | 'pod_injected'
+  | 'pod_skipped'
+  | 'pod_denied'
+  | 'event_failed'
+  | 'cluster_version'
+  | 'cluster_version_unknown'
+  | 'certificate_issued'
+  | 'certificate_loaded'
+  | 'certificate_check_failed'
+  | 'certificate_check_recovered'
+  | 'authority_rotated'
+  | 'ca_bundle_patched'
+  | 'tls_handshake_failed'
+  | 'not_ready'
+  | 'ready';
 
 /** Facts of an event; plain values only, so nothing large or secret slips in. */
 export type LogFields = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>;

@@ -1,6 +1,7 @@
 /** Every metric there is, in one list (docs/metrics.md). */
 import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
+import { type BuildOptions, createBuildInfo } from './build-info.ts';
 import { createFamilies, createGateFamilies, type RouteLabels } from './families.ts';
 import {
   ADMIN_DENIALS,
@@ -15,7 +16,7 @@ import {
   PASSWORD_CHECKS,
   type PasswordCheckLabel,
 } from './labels.ts';
-import { type ExpositionFormat, OPENMETRICS_TYPE, toOpenMetrics } from './openmetrics.ts';
+import { type ExpositionFormat, toExposition } from './openmetrics.ts';
 import { collectProcessMetrics } from './process-metrics.ts';
 import { type RouteMetrics, RouteSeries } from './route-metrics.ts';
 
@@ -51,10 +52,7 @@ export interface Metrics {
 }
 
 /** How the metrics are made. */
-export interface MetricsOptions {
-  readonly version: string;
-  /** The commit that it was built from. */
-  readonly revision: string;
+export interface MetricsOptions extends BuildOptions {
   /** Also process_* and nodejs_*. */
   readonly processMetrics: boolean;
 }
@@ -65,8 +63,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const registers = [registry];
   const families = createFamilies(registers);
   const gate = createGateFamilies(registers);
-  const { version, revision } = options;
-  gate.buildInfo.set({ version, revision, node: process.versions.node }, 1);
+  createBuildInfo(registers, options);
   if (options.processMetrics) collectProcessMetrics(registry);
 
   const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
@@ -126,11 +123,6 @@ export function createMetrics(options: MetricsOptions): Metrics {
     },
     exposition: (format = 'text') => toExposition(registry, format),
   };
-}
-
-async function toExposition(registry: Registry, format: ExpositionFormat): Promise<{ contentType: string; text: string }> {
-  if (format === 'text') return { contentType: registry.contentType, text: await registry.metrics() };
-  return { contentType: OPENMETRICS_TYPE, text: toOpenMetrics(await registry.getMetricsAsJSON()) };
 }
 
 function watchGauge(name: string, help: string, registers: Registry[], read: () => number): void {

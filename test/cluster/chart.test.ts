@@ -1,20 +1,239 @@
-import { describe, expect, test } from 'vitest';
-import { CHART, helm, pick, renderChart, templateChart } from '../support/chart.ts';
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { parseInjectorConfig } from '../../src/config/injector-config.ts';
+import { CHART, helm, pick, type Rendered, renderChart, templateChart, toObjects } from '../support/chart.ts';
 
-describe('the chart', () => {
-  test("passes Helm's own lint, warnings included", async () => {
-    const { code, stdout } = await helm('lint', '--strict', CHART);
+const CI = readdirSync(join(CHART, 'ci')).map((name) => join(CHART, 'ci', name));
+const named = CI.map((file) => [basename(file, '-values.yaml'), file] as const);
+const CA = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';
+
+interface Template {
+  readonly metadata: { readonly labels: Record<string, string>; readonly annotations: Record<string, string> };
+  readonly spec: Record<string, unknown> & {
+    readonly containers: readonly Record<string, unknown>[];
+    readonly securityContext: Record<string, unknown>;
+  };
+}
+
+function toTemplate(deployment: Rendered): Template {
+  return (deployment['spec'] as { readonly template: Template }).template;
+}
+
+/** The webhook of a rendered configuration. */
+function toWebhook(objects: readonly Rendered[]): Record<string, unknown> {
+  return (pick(objects, 'MutatingWebhookConfiguration')['webhooks'] as Record<string, unknown>[])[0] ?? {};
+}
+
+describe.each(named)('with the values of ci/%s', (_name, file) => {
+  let text = '';
+  let objects: readonly Rendered[] = [];
+
+  beforeAll(async () => {
+    ({ stdout: text } = await templateChart({}, { files: [file] }));
+    objects = toObjects(text);
+  });
+
+  test("passes Helm's lint, warnings included, for a new cluster", async () => {
+    const { code, stdout } = await helm('lint', '--strict', CHART, '--values', file, '--kube-version', '1.36.3');
     expect(stdout).toContain('0 chart(s) failed');
     expect(code).toBe(0);
   });
 
   test('renders the same bytes twice', async () => {
-    const [first, second] = [await templateChart({}), await templateChart({})];
-    expect(first.stderr).toBe('');
-    expect(second.stdout).toBe(first.stdout);
+    const { stderr, stdout } = await templateChart({}, { files: [file] });
+    expect(stderr).toBe('');
+    expect(stdout).toBe(text);
   });
 
-  test('gives the injector an account whose token goes into no pod that does not ask for it', async () => {
-    expect(pick(await renderChart(), 'ServiceAccount')['automountServiceAccountToken']).toBe(false);
+  test('names and labels every object by the conventions', async () => {
+    const keys = objects.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+    expect(new Set(keys).size, 'no object twice').toBe(keys.length);
+    expect(text.match(/^# Source: (.*)$/gm)?.length, 'one object a file').toBe(objects.length);
+    const fullname = file.includes('/on-') ? 'edge-gate' : 'sidegate';
+    for (const { kind, metadata } of objects) {
+      const what = `${kind} ${metadata.name}`;
+      expect(metadata.name.startsWith(fullname), what).toBe(true);
+      expect(metadata.labels, what).toMatchObject({
+        'helm.sh/chart': expect.stringMatching(/^sidegate-\d/),
+        'app.kubernetes.io/name': file.includes('/on-') ? 'gate' : 'sidegate',
+        'app.kubernetes.io/instance': 'sidegate',
+        'app.kubernetes.io/version': expect.any(String),
+        'app.kubernetes.io/component': expect.stringMatching(/^(?:injector|admission|monitoring|test)$/),
+        'app.kubernetes.io/part-of': 'sidegate',
+        'app.kubernetes.io/managed-by': 'Helm',
+      });
+      for (const value of Object.values({ ...metadata.labels, ...metadata.annotations }))
+        expect(typeof value, what).toBe('string');
+      expect(metadata.annotations?.['helm.sh/hook'] ?? 'test', `${what} is no hook but a test`).toBe('test');
+    }
+  });
+
+  test('gives the injector a config that it takes', () => {
+    const config = objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name.endsWith('-injector'));
+    const text = (config?.['data'] as Record<string, string> | undefined)?.['injector.yaml'];
+    if (text !== undefined) expect(parseInjectorConfig('injector.yaml', text).problems).toEqual([]);
+  });
+
+  test('selects only by labels that never change, and the pods that the Deployment makes', async () => {
+    const deployment = objects.find(({ kind }) => kind === 'Deployment');
+    if (deployment === undefined) return;
+    const { matchLabels } = (deployment['spec'] as { selector: { matchLabels: Record<string, string> } }).selector;
+    expect(Object.keys(matchLabels).sort()).toEqual(
+      ['component', 'instance', 'name'].map((label) => `app.kubernetes.io/${label}`),
+    );
+    expect(toTemplate(deployment).metadata.labels).toMatchObject(matchLabels);
+    for (const kind of ['PodDisruptionBudget', 'NetworkPolicy', 'Service']) {
+      const object = objects.find((each) => each.kind === kind);
+      if (object === undefined) continue;
+      const spec = object['spec'] as Record<string, Record<string, unknown>>;
+      expect(spec['selector']?.['matchLabels'] ?? spec['podSelector']?.['matchLabels'] ?? spec['selector'], kind).toEqual(
+        matchLabels,
+      );
+    }
+  });
+
+  test('runs nothing that PodSecurity `restricted` would refuse, but for the network that was asked for', async () => {
+    for (const deployment of objects.filter(({ kind }) => kind === 'Deployment')) {
+      const { spec } = toTemplate(deployment);
+      expect(spec.securityContext).toMatchObject({ runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } });
+      for (const container of spec.containers) {
+        expect(container['securityContext']).toEqual({
+          allowPrivilegeEscalation: false,
+          readOnlyRootFilesystem: true,
+          capabilities: { drop: ['ALL'] },
+        });
+        expect(container['resources']).toMatchObject({
+          requests: { cpu: expect.any(String), memory: expect.any(String) },
+          limits: { memory: expect.any(String) },
+        });
+        expect(container['image']).not.toMatch(/:latest$|:$|^[^:@]+$/);
+      }
+      expect(spec['hostNetwork'] ?? false).toBe(file.includes('/host-network-'));
+      expect(JSON.stringify(spec['volumes'])).not.toContain('hostPath');
+    }
+  });
+});
+
+describe('the chart', () => {
+  test('takes nothing from the cluster, the clock or chance', () => {
+    const templates = readdirSync(join(CHART, 'templates'), { recursive: true, encoding: 'utf8' }).filter((name) =>
+      /\.(?:yaml|tpl|txt)$/.test(name),
+    );
+    expect(templates.length).toBeGreaterThan(15);
+    const forbidden =
+      /\b(?:lookup|now|uuidv4|ago|rand[A-Z]\w*|gen[A-Z]\w*|derivePassword|getHostByName|htpasswd|bcrypt|encryptAES)\b/;
+    for (const name of templates) {
+      const actions = readFileSync(join(CHART, 'templates', name), 'utf8').match(/\{\{(?!-?\s*\/\*).*?\}\}/gs) ?? [];
+      for (const action of actions) expect(action.replace(/"(?:[^"\\]|\\.)*"/g, '""'), name).not.toMatch(forbidden);
+    }
+  });
+
+  test('installs the app of its own version', () => {
+    const chart = parse(readFileSync(join(CHART, 'Chart.yaml'), 'utf8')) as Record<string, string>;
+    const { version } = JSON.parse(readFileSync(join(CHART, '..', '..', 'package.json'), 'utf8')) as { version: string };
+    expect(chart['appVersion']).toBe(version);
+  });
+
+  test('installs on a cluster too old for policies once it is told to fail closed by the webhook', async () => {
+    const objects = await renderChart(
+      { admission: { protect: false, enforce: false, failurePolicy: 'Fail' } },
+      { kubeVersion: '1.26.15' },
+    );
+    expect(toWebhook(objects)).not.toHaveProperty('matchConditions');
+    expect(objects.map(({ kind }) => kind)).not.toContain('ValidatingAdmissionPolicy');
+  });
+
+  test('has no injector, certificate or right in policy mode, and the same two policies', async () => {
+    const objects = await renderChart({ admission: { mode: 'policy' } });
+    const kinds = new Set(
+      objects.filter(({ metadata }) => metadata.annotations?.['helm.sh/hook'] === undefined).map(({ kind }) => kind),
+    );
+    for (const kind of [
+      'Deployment',
+      'Service',
+      'Secret',
+      'ServiceAccount',
+      'Role',
+      'ClusterRole',
+      'MutatingWebhookConfiguration',
+      'NetworkPolicy',
+    ])
+      expect(kinds).not.toContain(kind);
+    for (const name of ['sidegate-protected', 'sidegate-enforced']) pick(objects, 'ValidatingAdmissionPolicy', name);
+  });
+
+  test('asks the injector about labelled pods alone, outside of the namespaces that a cluster needs to start', async () => {
+    expect(toWebhook(await renderChart())).toMatchObject({
+      name: 'inject.sidegate.dev',
+      objectSelector: { matchLabels: { 'sidegate.dev/inject': 'true' } },
+      namespaceSelector: {
+        matchExpressions: [
+          {
+            key: 'kubernetes.io/metadata.name',
+            operator: 'NotIn',
+            values: ['kube-system', 'kube-node-lease', 'sidegate-system'],
+          },
+        ],
+      },
+      failurePolicy: 'Ignore',
+      reinvocationPolicy: 'IfNeeded',
+      timeoutSeconds: 5,
+      sideEffects: 'NoneOnDryRun',
+    });
+  });
+
+  test('leaves the authority of the webhook to whoever owns it', async () => {
+    const toClient = (objects: readonly Rendered[]): unknown => toWebhook(objects)['clientConfig'];
+    expect(toClient(await renderChart())).not.toHaveProperty('caBundle');
+    const certManager = await renderChart({ certificate: { mode: 'cert-manager' } });
+    expect(toClient(certManager)).not.toHaveProperty('caBundle');
+    expect(pick(certManager, 'MutatingWebhookConfiguration').metadata.annotations).toEqual({
+      'cert-manager.io/inject-ca-from': 'sidegate-system/sidegate-injector',
+    });
+    const own = await renderChart({ certificate: { mode: 'existing-secret', existingSecret: 'a', caBundle: CA } });
+    expect(toClient(own)).toMatchObject({ caBundle: Buffer.from(CA).toString('base64') });
+    expect(pick(await renderChart(), 'Secret')).not.toHaveProperty('data');
+  });
+
+  test('gives rights on one Secret and one webhook by name, and none that changes anything else', async () => {
+    const rulesOf = (object: Rendered): { resources: string[]; resourceNames?: string[]; verbs: string[] }[] =>
+      object['rules'] as never;
+    const objects = await renderChart();
+    const rules = [...rulesOf(pick(objects, 'Role')), ...rulesOf(pick(objects, 'ClusterRole'))];
+    const changing = rules.filter(({ verbs }) => verbs.some((verb) => !['get', 'list', 'watch'].includes(verb)));
+    expect(changing.map(({ resources, resourceNames, verbs }) => [resources[0], resourceNames?.[0], verbs])).toEqual([
+      ['secrets', 'sidegate-injector-ca', ['get', 'update']],
+      ['mutatingwebhookconfigurations', 'sidegate-injector', ['get', 'patch']],
+      ['events', undefined, ['create']],
+    ]);
+    const directory = await renderChart({ certificate: { mode: 'cert-manager' } });
+    expect(directory.map(({ kind }) => kind)).not.toContain('Role');
+    expect(JSON.stringify(rules)).not.toContain('*');
+  });
+
+  test('rolls the injector when a default of the sidecar changes, and not when anything else does', async () => {
+    const toSum = async (values: Parameters<typeof renderChart>[0]): Promise<string | undefined> =>
+      toTemplate(pick(await renderChart(values), 'Deployment')).metadata.annotations['checksum/config'];
+    const sum = await toSum({});
+    expect(await toSum({ sidecar: { preStop: '7s' } })).not.toBe(sum);
+    expect(await toSum({ injector: { replicas: 5 }, commonLabels: { a: 'b' } })).toBe(sum);
+    const config =
+      (pick(await renderChart(), 'ConfigMap', 'sidegate-injector')['data'] as Record<string, string>)['injector.yaml'] ?? '';
+    expect(createHash('sha256').update(config.trimEnd()).digest('hex')).toBe(sum);
+  });
+
+  test('names ports by number in the NetworkPolicy, and has none where it would not hold', async () => {
+    const { ingress } = pick(await renderChart(), 'NetworkPolicy')['spec'] as { ingress: { ports: { port: unknown }[] }[] };
+    expect(ingress.flatMap(({ ports }) => ports.map(({ port }) => port))).toEqual([10_250, 8481]);
+    const hostNetwork = await renderChart({ injector: { hostNetwork: true, port: 18_443 } });
+    expect(hostNetwork.map(({ kind }) => kind)).not.toContain('NetworkPolicy');
+  });
+
+  test('keeps its names short enough for what is made from them, however long the release is', async () => {
+    const objects = await renderChart({}, { release: `a.${'b'.repeat(51)}` });
+    for (const { metadata } of objects) expect(metadata.name, metadata.name).toMatch(/^[a-z0-9-]{1,63}$/);
   });
 });

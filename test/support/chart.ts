@@ -69,7 +69,12 @@ export async function templateChart(
 export async function renderChart(values: ChartInput = {}, options: RenderOptions = {}): Promise<readonly Rendered[]> {
   const { code, stdout, stderr } = await templateChart(values, options);
   if (code !== 0) throw new Error(stderr);
-  return parseAllDocuments(stdout).flatMap((document) => {
+  return toObjects(stdout);
+}
+
+/** The objects of a text of several documents. */
+export function toObjects(text: string): readonly Rendered[] {
+  return parseAllDocuments(text).flatMap((document) => {
     const object = document.toJS() as Rendered | null;
     return object === null ? [] : [object];
   });

@@ -28,8 +28,8 @@ process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL');
 });
 
-/** Writes the config beside a secret, starts the gate and waits until it listens. */
-export async function startGateProcess(sections: Sections): Promise<GateProcess> {
+/** Writes the config beside a secret, starts the gate, with `args` beside --config, and waits until it listens. */
+export async function startGateProcess(sections: Sections, args: readonly string[] = []): Promise<GateProcess> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-process-'));
   const file = join(folder, 'gate.yaml');
   writeFileSync(join(folder, 'secret'), SECRET);
@@ -37,7 +37,7 @@ export async function startGateProcess(sections: Sections): Promise<GateProcess>
     file,
     stringify({ listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' }, shutdown: { grace: '0ms' }, ...sections }),
   );
-  const child = spawn(process.execPath, [LAUNCHER, 'run', '--config', file], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [LAUNCHER, 'run', '--config', file, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
   running.add(child);
   let text = '';
   const log = (): Record<string, unknown>[] =>

@@ -3,11 +3,12 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* What the names of all objects begin with: at most 43 characters, so that `-injector` and what controllers add still fit. */}}
+{{/* What the names of all objects begin with: at most 43 characters, so that `-injector` and what controllers add still fit,
+   and without dots, which Services do not take. */}}
 {{- define "sidegate.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
-{{- default $full .Values.fullnameOverride | trunc 43 | trimSuffix "-" -}}
+{{- default $full .Values.fullnameOverride | replace "." "-" | trunc 43 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* The namespace of all objects that have one. */}}
@@ -62,7 +63,52 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "sidegate.certificateSecret" -}}
 {{- if eq .Values.certificate.mode "existing-secret" -}}
 {{- .Values.certificate.existingSecret -}}
-{{- else -}}
+{{- else if eq .Values.certificate.mode "cert-manager" -}}
 {{- printf "%s-certificate" (include "sidegate.injectorName" .) -}}
+{{- else -}}
+{{- printf "%s-ca" (include "sidegate.injectorName" .) -}}
 {{- end -}}
+{{- end -}}
+
+{{/* The sidecars' image. */}}
+{{- define "sidegate.sidecarImage" -}}
+{{- default (include "sidegate.image" .) .Values.sidecar.image -}}
+{{- end -}}
+
+{{/* injector.yaml: the defaults of sidecars, and the server. */}}
+{{- define "sidegate.injectorConfig" -}}
+sidecar:
+  image: {{ include "sidegate.sidecarImage" . | quote }}
+  imagePullPolicy: {{ .Values.sidecar.imagePullPolicy }}
+  imagePullSecrets: {{ .Values.sidecar.imagePullSecrets | toJson }}
+  takeover: {{ .Values.sidecar.takeover | quote }}
+  mode: {{ .Values.sidecar.mode }}
+  port: {{ .Values.sidecar.port }}
+  adminPort: {{ .Values.sidecar.adminPort }}
+  movedPort: {{ .Values.sidecar.movedPort }}
+  resources:
+    {{- toYaml .Values.sidecar.resources | nindent 4 }}
+  preStop: {{ .Values.sidecar.preStop }}
+server:
+  address: ":{{ .Values.injector.port }}"
+  adminAddress: ":{{ .Values.injector.adminPort }}"
+  certificate:
+    {{- if eq .Values.certificate.mode "self-signed" }}
+    selfSigned:
+      namespace: {{ include "sidegate.namespace" . }}
+      secret: {{ include "sidegate.certificateSecret" . }}
+      service: {{ include "sidegate.injectorName" . }}
+      webhook: {{ include "sidegate.injectorName" . }}
+    {{- else }}
+    directory: /etc/sidegate-tls
+    webhook: {{ include "sidegate.injectorName" . }}
+    {{- end }}
+log:
+  level: {{ .Values.injector.logLevel }}
+{{- end -}}
+
+{{/* Labels of one part: `dict "root" $ "component" "injector"`, and `more` for labels that others may have added. */}}
+{{- define "sidegate.componentLabels" -}}
+{{- $own := include "sidegate.labels" .root | fromYaml -}}
+{{- merge (dict "app.kubernetes.io/component" .component) $own (default dict .more) | toYaml -}}
 {{- end -}}

@@ -74,7 +74,7 @@ routes:
       ['/etc/gate/map/deep/eve', 'hash'],
     ]),
   };
-  const { config } = parseConfig('/etc/gate/gate.yaml', text, new FakeClock(), standIns);
+  const { config } = parseConfig('/etc/gate/gate.yaml', text, new FakeClock(), { standIns });
 
   test('is read in the place of a variable, a file, and the files of a directory', async () => {
     const [first, second] = config?.routes[0]?.webhook?.keys ?? [];

@@ -98,6 +98,7 @@ test('the JSON Schema names every section, with descriptions, and is plain data'
     'journal',
     'tracing',
     'log',
+    'upstream',
     'routes',
   ]);
   expect(schema['additionalProperties']).toBe(false);

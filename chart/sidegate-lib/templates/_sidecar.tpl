@@ -1,0 +1,134 @@
+{{/* Written from src/injector (`npm run docs`): the sidecar is the same whoever adds it. */}}
+{{- define "sidegate.lib.container" -}}
+name: "sidegate"
+image: {{ .image | toJson }}
+imagePullPolicy: {{ .imagePullPolicy | toJson }}
+{{- if .isNative }}
+restartPolicy: "Always"
+{{- end }}
+args:
+  - "run"
+  - "--config"
+  - "/etc/sidegate/config/gate.yaml"
+  - "--listen"
+{{- if .isOnAllAddresses }}
+  - {{ printf ":%v" .port | toJson }}
+{{- end }}
+{{- if .isOnPodAddresses }}
+  - {{ printf "$(SIDEGATE_POD_IPS):%v" .port | toJson }}
+{{- end }}
+  - "--admin"
+  - {{ printf ":%v" .adminPort | toJson }}
+  - "--upstream"
+  - {{ printf "http://127.0.0.1:%v" .appPort | toJson }}
+{{- range .appProbes }}
+  - {{ printf "--app-probe=%v" .appProbe | toJson }}
+{{- end }}
+{{- if .isOnPodAddresses }}
+env:
+  - name: "SIDEGATE_POD_IPS"
+    valueFrom:
+      fieldRef:
+        fieldPath: "status.podIPs"
+{{- end }}
+ports:
+  - name: {{ .portName | toJson }}
+    containerPort: {{ .port | toJson }}
+    protocol: "TCP"
+  - name: "sidegate-admin"
+    containerPort: {{ .adminPort | toJson }}
+    protocol: "TCP"
+startupProbe:
+  httpGet:
+    path: "/readyz"
+    port: {{ .adminPort | toJson }}
+  periodSeconds: 1
+  failureThreshold: 30
+readinessProbe:
+  httpGet:
+    path: "/readyz"
+    port: {{ .adminPort | toJson }}
+  periodSeconds: 5
+livenessProbe:
+  httpGet:
+    path: "/healthz"
+    port: {{ .adminPort | toJson }}
+  periodSeconds: 10
+  failureThreshold: 3
+{{- if .ownPreStop }}
+lifecycle:
+  preStop:
+    sleep:
+      seconds: {{ .ownPreStop | toJson }}
+{{- end }}
+resources:
+  requests:
+    cpu: {{ .cpuRequest | toJson }}
+    memory: {{ .memoryRequest | toJson }}
+  limits:
+{{- if .cpuLimit }}
+    cpu: {{ .cpuLimit | toJson }}
+{{- end }}
+    memory: {{ .memoryLimit | toJson }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  allowPrivilegeEscalation: false
+  capabilities:
+    drop:
+      - "ALL"
+  readOnlyRootFilesystem: true
+  seccompProfile:
+    type: "RuntimeDefault"
+terminationMessagePolicy: "FallbackToLogsOnError"
+volumeMounts:
+  - name: "sidegate-config"
+    mountPath: "/etc/sidegate/config"
+    readOnly: true
+{{- range .secrets }}
+  - name: {{ printf "sidegate-secret-%v" .number | toJson }}
+    mountPath: {{ printf "/etc/sidegate/secrets/%v" .secret | toJson }}
+    readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "sidegate.lib.volumes" -}}
+- name: "sidegate-config"
+  configMap:
+    name: {{ .config | toJson }}
+{{- range .secrets }}
+- name: {{ printf "sidegate-secret-%v" .number | toJson }}
+  secret:
+    secretName: {{ .secret | toJson }}
+{{- end }}
+{{- end -}}
+
+{{- define "sidegate.lib.version" -}}
+0.1.0
+{{- end -}}
+
+{{/* Fails with a sentence on settings that are unknown or badly written. */}}
+{{- define "sidegate.lib.check" -}}
+{{- $known := list "config" "secrets" "takeover" "appPort" "port" "adminPort" "sidecar" "image" "imagePullSecrets" "cpuRequest" "memoryRequest" "cpuLimit" "memoryLimit" "preStop" "imagePullPolicy" "movedPort" "portName" "appProbes" "gracePeriodSeconds" -}}
+{{- range $key := keys . | sortAlpha -}}
+{{- if not (has $key $known) -}}
+{{- fail (printf "\n\nsidegate: the setting %s is unknown; known are config, secrets, takeover, appPort, port, adminPort, sidecar, image, imagePullSecrets, cpuRequest, memoryRequest, cpuLimit, memoryLimit, preStop, imagePullPolicy, movedPort, portName, appProbes, gracePeriodSeconds." $key) -}}
+{{- end -}}
+{{- end -}}
+{{- include "sidegate.lib.form" (list . "config" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*$" "a name of lower-case letters, digits, dots and dashes" "web-gate") -}}
+{{- include "sidegate.lib.form" (list . "secrets" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*(?: *, *[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*)*$" "names of lower-case letters, digits, dots and dashes, with commas between them" "stripe-webhook, web-users") -}}
+{{- include "sidegate.lib.form" (list . "takeover" "^(?:service|rename|(?:same-port|env)(?::[A-Za-z_][A-Za-z0-9_]{0,127})?)$" "service, rename, same-port, same-port:VARIABLE, env or env:VARIABLE" "same-port:HOST") -}}
+{{- include "sidegate.lib.form" (list . "appPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "3000") -}}
+{{- include "sidegate.lib.form" (list . "port" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8480") -}}
+{{- include "sidegate.lib.form" (list . "adminPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8481") -}}
+{{- include "sidegate.lib.form" (list . "sidecar" "^(?:auto|native|container)$" "auto, native or container" "native") -}}
+{{- include "sidegate.lib.form" (list . "image" "^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}$" "an image reference without blanks" "registry.example/sidegate:1.0.0") -}}
+{{- include "sidegate.lib.form" (list . "imagePullSecrets" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*(?: *, *[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*)*$" "names of lower-case letters, digits, dots and dashes, with commas between them" "registry-login") -}}
+{{- include "sidegate.lib.form" (list . "cpuRequest" "^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$" "cores, as 50m or 0.5" "100m") -}}
+{{- include "sidegate.lib.form" (list . "memoryRequest" "^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$" "memory in Mi, Gi, M or G" "96Mi") -}}
+{{- include "sidegate.lib.form" (list . "cpuLimit" "^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$" "cores, as 50m or 0.5" "1") -}}
+{{- include "sidegate.lib.form" (list . "memoryLimit" "^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$" "memory in Mi, Gi, M or G" "256Mi") -}}
+{{- include "sidegate.lib.form" (list . "preStop" "^(?:(?:0|[1-9][0-9]{0,3})s|[1-9][0-9]?m)$" "a duration in whole seconds (s) or minutes (m)" "10s") -}}
+{{- include "sidegate.lib.form" (list . "movedPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8482") -}}
+{{- end -}}

@@ -1,0 +1,50 @@
+/** Writes a shape as a Helm template, so that the library chart has the very sidecar that the injector makes. */
+import { isEach, isHole, isList, isText, isWhen, type Shape, type ShapeMap, type Text } from '../src/injector/shape.ts';
+
+/** The template's text: block YAML at column 0, whose dot is the mapping of values. */
+export function toHelm(shape: Shape): string {
+  return `${toLines(shape).join('\n')}\n`;
+}
+
+function toLines(shape: Shape): string[] {
+  if (isList(shape)) return shape.flatMap((item) => toItem(item));
+  return Object.entries(shape as ShapeMap).flatMap(([key, inner]) => toEntry(key, inner));
+}
+
+function toEntry(key: string, shape: Shape): string[] {
+  if (typeof shape === 'object' && isWhen(shape)) return guard(`if .${shape.$when}`, toEntry(key, shape.then));
+  const scalar = toScalar(shape);
+  if (scalar !== undefined) return [`${key}: ${scalar}`];
+  return [`${key}:`, ...indent(toLines(shape))];
+}
+
+function toItem(shape: Shape): string[] {
+  if (typeof shape === 'object' && isWhen(shape)) return guard(`if .${shape.$when}`, toItem(shape.then));
+  // What stands inside goes by its own entry's values.
+  if (typeof shape === 'object' && isEach(shape)) return guard(`range .${shape.$each}`, toItem(shape.of));
+  const scalar = toScalar(shape);
+  if (scalar !== undefined) return [`- ${scalar}`];
+  const [first = '', ...rest] = toLines(shape);
+  if (first.startsWith('{{')) throw new Error('an item cannot begin with a field that may be missing');
+  return [`- ${first}`, ...indent(rest)];
+}
+
+function guard(action: string, lines: readonly string[]): string[] {
+  return [`{{- ${action} }}`, ...lines, '{{- end }}'];
+}
+
+function indent(lines: readonly string[]): string[] {
+  return lines.map((line) => (line.startsWith('{{- ') ? line : `  ${line}`));
+}
+
+function toScalar(shape: Shape): string | undefined {
+  if (typeof shape !== 'object') return JSON.stringify(shape);
+  if (isHole(shape)) return `{{ .${shape.$value} | toJson }}`;
+  return isText(shape) ? toPrintf(shape) : undefined;
+}
+
+function toPrintf({ $text }: Text): string {
+  const format = $text.map((part) => (typeof part === 'string' ? part.replaceAll('%', '%%') : '%v')).join('');
+  const values = $text.flatMap((part) => (typeof part === 'string' ? [] : [`.${part.$value}`]));
+  return `{{ printf ${JSON.stringify(format)} ${values.join(' ')} | toJson }}`;
+}

@@ -1,0 +1,72 @@
+/** Reads from the cluster what warnings rest on: remembered for moments, bounded in number, and never more than a help. */
+import type { Clock, Milliseconds } from '../core/clock.ts';
+import type { KubeClient } from '../kube/client.ts';
+import { KubeError } from '../kube/error.ts';
+import type { LookupOutcome } from '../observe/injector-metrics.ts';
+
+/** What it stands on. */
+export interface LookupsParts {
+  readonly kube: Pick<KubeClient, 'request'>;
+  readonly clock: Clock;
+  readonly onOutcome: (outcome: LookupOutcome) => void;
+}
+
+/** What was found; `unknown` where it could not be looked at, which is nobody's fault. */
+export type Found = { readonly object: object } | 'absent' | 'unknown';
+
+interface Remembered {
+  readonly at: Milliseconds;
+  readonly found: Promise<Found>;
+}
+
+const REMEMBERED_MS: Milliseconds = 5_000;
+const MOST_REMEMBERED = 256;
+const MOST_UNDER_WAY = 16;
+const TIMEOUT_MS: Milliseconds = 2_000;
+/** Of an object in etcd. */
+const MAX_BYTES = 4 * 1024 * 1024;
+const NAME = /^[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?$/;
+
+/** Looks things up. */
+export class Lookups {
+  readonly #parts: LookupsParts;
+  readonly #remembered = new Map<string, Remembered>();
+  #underWay = 0;
+
+  constructor(parts: LookupsParts) {
+    this.#parts = parts;
+  }
+
+  /** `resource`: for example `/api/v1` and `configmaps`. Never rejects. */
+  find(group: string, namespace: string, resource: string, name: string): Promise<Found> {
+    // Names come from whoever sent the review: none may lead elsewhere.
+    if (!NAME.test(namespace) || !NAME.test(name)) return Promise.resolve('unknown');
+    const path = `${group}/namespaces/${namespace}/${resource}/${name}`;
+    const now = this.#parts.clock.monotonic();
+    const known = this.#remembered.get(path);
+    if (known !== undefined && now - known.at < REMEMBERED_MS) return known.found;
+    if (this.#underWay >= MOST_UNDER_WAY) return Promise.resolve('unknown');
+    const found = this.#ask(path);
+    this.#remembered.delete(path);
+    this.#remembered.set(path, { at: now, found });
+    const oldest = this.#remembered.size > MOST_REMEMBERED ? this.#remembered.keys().next().value : undefined;
+    if (oldest !== undefined) this.#remembered.delete(oldest);
+    return found;
+  }
+
+  async #ask(path: string): Promise<Found> {
+    const { kube, onOutcome } = this.#parts;
+    this.#underWay++;
+    try {
+      const object = await kube.request<object>('GET', path, { timeout: TIMEOUT_MS, maxBytes: MAX_BYTES });
+      onOutcome('found');
+      return { object };
+    } catch (thrown) {
+      const status = thrown instanceof KubeError ? thrown.status : 0;
+      onOutcome(status === 404 ? 'absent' : status === 403 ? 'forbidden' : 'failed');
+      return status === 404 ? 'absent' : 'unknown';
+    } finally {
+      this.#underWay--;
+    }
+  }
+}

@@ -1,0 +1,132 @@
+/** Answers one review after another, and tells of each: log, metric, Event. */
+import type { SidecarDefaults } from '../config/injector-config.ts';
+import type { Clock } from '../core/clock.ts';
+import { DENY_REASONS, type Injection, type KubeVersion, SKIP_REASONS } from '../injector/outcome.ts';
+import { objectAt, textAt } from '../injector/raw.ts';
+import { answerReview, type ReviewedRequest } from '../injector/review.ts';
+import { SETTINGS } from '../injector/settings.ts';
+import type { InjectorMetrics } from '../observe/injector-metrics.ts';
+import type { Logger } from '../observe/logger.ts';
+import { addWarnings, shorten } from './warnings.ts';
+
+/** What is answered to a review. */
+export interface ReviewReply {
+  readonly status: number;
+  /** JSON where the status is 200, else a line of text. */
+  readonly text: string;
+}
+
+/** A pod that gets the sidecar, as far as warnings go. */
+export interface AdvisedPod {
+  readonly request: ReviewedRequest;
+  /** The ConfigMap of its gate. */
+  readonly configMap: string | undefined;
+}
+
+/** Something that somebody should hear of. */
+export interface News {
+  readonly request: ReviewedRequest;
+  readonly type: 'Normal' | 'Warning';
+  readonly reason: 'SidegateInjected' | 'SidegateDenied' | 'SidegateWarning';
+  readonly note: string;
+}
+
+/** What the reviewer stands on. */
+export interface ReviewerParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: InjectorMetrics;
+  readonly defaults: SidecarDefaults;
+  /** Sidegate's own. */
+  readonly version: string;
+  /** Of the oldest part of the cluster, as it is known by now. */
+  readonly kube: () => KubeVersion;
+  /** What else is worth a warning; never rejects, never takes long. */
+  readonly advise: (pod: AdvisedPod) => Promise<readonly string[]>;
+  /** Returns at once. */
+  readonly tell: (news: News) => void;
+}
+
+const TAKEOVERS = ['service', 'rename', 'same-port', 'env'] as const satisfies readonly Extract<
+  Injection,
+  { outcome: 'injected' }
+>['takeover'][];
+
+/** All results that a review can have, with their reasons; of an injection it is the takeover. */
+export const ADMISSIONS: readonly (readonly [result: string, reason: string])[] = [
+  ...TAKEOVERS.map((takeover) => ['injected', takeover] as const),
+  ...SKIP_REASONS.map((reason) => ['skipped', reason] as const),
+  ...DENY_REASONS.map((reason) => ['denied', reason] as const),
+];
+const NO_REVIEW: ReviewReply = { status: 400, text: 'the content is no AdmissionReview of admission.k8s.io/v1 with a request\n' };
+
+/** Builds it; rejects only where it is at fault itself. */
+export function createReviewer(parts: ReviewerParts): (content: Buffer) => Promise<ReviewReply> {
+  const { clock, metrics, defaults, version, kube, advise } = parts;
+  return async (content) => {
+    const start = clock.monotonic();
+    const review = parse(content);
+    const { response, injection, request } = answerReview(review, (namespace) => ({
+      defaults,
+      version,
+      kube: kube(),
+      namespace,
+    }));
+    // Without the request's own uid the API server would not take the answer for one.
+    if (request.uid === '') {
+      metrics.turnedAway('not_a_review');
+      return NO_REVIEW;
+    }
+    const advice = injection.outcome === 'injected' ? await advise({ request, configMap: toConfigMap(review) }) : [];
+    metrics.admission(injection.outcome, toReason(injection), clock.monotonic() - start);
+    log(parts, request, injection, advice);
+    if (!request.isDryRun) for (const news of toNews(request, injection, advice)) parts.tell(news);
+    return { status: 200, text: JSON.stringify(addWarnings(response, advice)) };
+  };
+}
+
+/** Undefined where it is no JSON, which is then no review. */
+function parse(content: Buffer): unknown {
+  try {
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(content)) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function toConfigMap(review: unknown): string | undefined {
+  const metadata = objectAt(objectAt(objectAt(review, 'request'), 'object'), 'metadata');
+  return textAt(objectAt(metadata, 'annotations'), `sidegate.dev/${SETTINGS.config.name}`);
+}
+
+function toReason(injection: Injection): string {
+  return injection.outcome === 'injected' ? injection.takeover : injection.reason;
+}
+
+function log({ logger }: ReviewerParts, request: ReviewedRequest, injection: Injection, advice: readonly string[]): void {
+  const { uid, namespace, name, isDryRun, owner } = request;
+  const facts = {
+    uid,
+    namespace,
+    // A review may name what it likes; the log stays readable.
+    pod: shorten(name),
+    owner: owner === undefined ? undefined : shorten(`${owner.kind}/${owner.name}`),
+    dryRun: isDryRun,
+    reason: toReason(injection),
+  };
+  if (injection.outcome === 'injected') {
+    const warnings = [...injection.warnings, ...advice].map(shorten);
+    logger.info('pod_injected', { ...facts, did: injection.summary, ...(warnings.length === 0 ? undefined : { warnings }) });
+  } else if (injection.outcome === 'denied') logger.warn('pod_denied', { ...facts, message: injection.message });
+  else logger.info('pod_skipped', facts);
+}
+
+function toNews(request: ReviewedRequest, injection: Injection, advice: readonly string[]): News[] {
+  if (injection.outcome === 'skipped') return [];
+  if (injection.outcome === 'denied') return [{ request, type: 'Warning', reason: 'SidegateDenied', note: injection.message }];
+  const warnings = [...injection.warnings, ...advice];
+  return [
+    { request, type: 'Normal', reason: 'SidegateInjected', note: injection.summary },
+    ...warnings.map((note): News => ({ request, type: 'Warning', reason: 'SidegateWarning', note })),
+  ];
+}

@@ -1,0 +1,159 @@
+/** Puts the admission server together, starts it, and stops it without losing a review. */
+import { AdminAccess } from '../admin/access.ts';
+import { createProbedEndpoints } from '../admin/health.ts';
+import { AdminRouter } from '../admin/router.ts';
+import { AdminServer } from '../admin/server.ts';
+import { createAdvice } from '../admission/advice.ts';
+import { ClusterVersion } from '../admission/cluster-version.ts';
+import { Events } from '../admission/events.ts';
+import { Lookups } from '../admission/lookups.ts';
+import { ADMISSIONS, createReviewer } from '../admission/reviewer.ts';
+import { createStopgap, SelfSigned, type ServerPair } from '../admission/self-signed.ts';
+import type { InjectorConfig, InjectServerConfig } from '../config/injector-config.ts';
+import type { Clock, Milliseconds } from '../core/clock.ts';
+import type { KubeClient } from '../kube/client.ts';
+import { AdmissionServer } from '../listen/admission-server.ts';
+import { TlsContexts, type TlsSettings } from '../listen/tls.ts';
+import { createInjectorMetrics, type InjectorMetrics } from '../observe/injector-metrics.ts';
+import type { Logger } from '../observe/logger.ts';
+import type { Listening } from '../sockets/listener.ts';
+import { DirectoryCertificate } from './injector-directory.ts';
+import { pause, within } from './shutdown.ts';
+
+/** What an injector is given by whoever starts it. */
+export interface InjectorSurroundings {
+  readonly config: InjectorConfig;
+  readonly server: InjectServerConfig;
+  /** Authorities of callers, PEM; undefined: everybody is heard. */
+  readonly clientCa: Buffer | undefined;
+  readonly kube: KubeClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly version: string;
+  /** The commit that it was built from; left out: not known. */
+  readonly revision?: string;
+  /** The name of its pod. */
+  readonly instance: string;
+}
+
+/** Where a running injector listens. */
+export interface InjectorAddresses {
+  readonly data: Listening;
+  readonly admin: Listening;
+}
+
+const FLUSH_EVERY_MS: Milliseconds = 50;
+const STOPGAP_LIFE_MS: Milliseconds = 3_600_000;
+const HANDSHAKES_TOLD_EVERY_MS: Milliseconds = 60_000;
+
+/** A running injector. */
+export class Injector {
+  readonly #surroundings: InjectorSurroundings;
+  readonly #metrics: InjectorMetrics;
+  readonly #contexts: TlsContexts;
+  readonly #server: AdmissionServer;
+  readonly #admin: AdminServer;
+  readonly #certificate: SelfSigned | DirectoryCertificate;
+  readonly #clusterVersion: ClusterVersion;
+  readonly #stopFlushing: () => void;
+  #handshakeToldAt: Milliseconds | undefined;
+  #isStopping = false;
+
+  constructor(surroundings: InjectorSurroundings) {
+    const { server, kube, clock, logger, version, revision } = surroundings;
+    this.#surroundings = surroundings;
+    const metrics = createInjectorMetrics({ version, revision, processMetrics: true, admissions: ADMISSIONS });
+    this.#metrics = metrics;
+    this.#clusterVersion = new ClusterVersion({ kube, clock, logger });
+    this.#contexts = new TlsContexts(this.#toSettings(createStopgap(clock.now(), STOPGAP_LIFE_MS)));
+    this.#server = this.#buildServer();
+    const parts = { kube, clock, logger, metrics, serve: (pair: ServerPair) => this.#serve(pair) };
+    const { certificate } = server;
+    this.#certificate =
+      'selfSigned' in certificate ? new SelfSigned(certificate.selfSigned, parts) : new DirectoryCertificate(certificate, parts);
+    const notReadyBecause = (): string | undefined => this.notReadyBecause();
+    metrics.watchReady(() => notReadyBecause() === undefined);
+    const endpoints = createProbedEndpoints({ metrics, notReadyBecause });
+    const router = new AdminRouter({ endpoints, access: new AdminAccess(undefined), onDenied: () => undefined });
+    this.#admin = new AdminServer(server.adminAddress, router);
+    this.#stopFlushing = clock.every(FLUSH_EVERY_MS, () => logger.flush());
+  }
+
+  /** Listens; what the cluster has to say comes later, and is told by readiness. Rejects with the system's error. */
+  async start(): Promise<InjectorAddresses> {
+    const data = await this.#server.listen();
+    const admin = await this.#admin.listen();
+    void this.#certificate.start();
+    void this.#clusterVersion.start();
+    return { data, admin };
+  }
+
+  /** Why it should get no reviews now. */
+  notReadyBecause(): string | undefined {
+    if (this.#isStopping) return 'it is stopping';
+    return this.#certificate.notReadyBecause() ?? this.#clusterVersion.notReadyBecause();
+  }
+
+  /** Goes on for a while, as endpoints are removed after readiness falls and not at once, then finishes. True when every review got its answer. */
+  async stop(): Promise<boolean> {
+    const { server, kube, clock } = this.#surroundings;
+    this.#isStopping = true;
+    this.#server.startClosing();
+    await pause(clock, server.shutdown.grace);
+    const isFinished = await within(clock, server.shutdown.drain, this.#server.idle());
+    this.#certificate.close();
+    this.#clusterVersion.close();
+    this.#server.destroy();
+    this.#admin.close();
+    kube.close();
+    this.#stopFlushing();
+    return isFinished;
+  }
+
+  #buildServer(): AdmissionServer {
+    const { config, server, kube, clock, logger, version, instance } = this.#surroundings;
+    const metrics = this.#metrics;
+    const events = new Events({ kube, clock, logger, instance, onOutcome: (outcome) => metrics.event(outcome) });
+    const lookups = new Lookups({ kube, clock, onOutcome: (outcome) => metrics.lookup(outcome) });
+    const review = createReviewer({
+      clock,
+      logger,
+      metrics,
+      defaults: config.sidecar,
+      version,
+      kube: () => this.#clusterVersion.oldest,
+      advise: createAdvice({ lookups, clock, onLate: () => metrics.lookup('late') }),
+      tell: (news) => events.tell(news),
+    });
+    return new AdmissionServer({
+      address: server.address,
+      tls: this.#contexts,
+      clock,
+      review,
+      onTurnedAway: (reason) => metrics.turnedAway(reason),
+      onInFlight: (delta) => metrics.inFlight(delta),
+      onHandshakeFailed: (problem) => this.#onHandshakeFailed(problem),
+    });
+  }
+
+  #serve(pair: ServerPair): void {
+    this.#contexts.replace(this.#toSettings(pair));
+    this.#server.refreshTls();
+  }
+
+  #toSettings({ cert, key }: ServerPair): TlsSettings {
+    const pairs = [{ certFile: 'server.certificate', cert, key }];
+    const { clientCa } = this.#surroundings;
+    return { pairs, clientCa, clientCertificate: 'require', minVersion: '1.2', http2: false };
+  }
+
+  /** An API server that does not trust us says so here; scanners would fill the log. */
+  #onHandshakeFailed(problem: string): void {
+    const { clock, logger } = this.#surroundings;
+    this.#metrics.handshakeFailed();
+    const now = clock.monotonic();
+    if (this.#handshakeToldAt !== undefined && now - this.#handshakeToldAt < HANDSHAKES_TOLD_EVERY_MS) return;
+    this.#handshakeToldAt = now;
+    logger.warn('tls_handshake_failed', { problem });
+  }
+}

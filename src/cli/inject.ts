@@ -1,0 +1,159 @@
+/** `sidegate inject`: puts the sidecar into manifests, as the admission webhook would. */
+import { readFile } from 'node:fs/promises';
+import { loadInjectorConfig, type SidecarDefaults, toSidecarDefaults } from '../config/injector-config.ts';
+import { formatProblem } from '../config/problem.ts';
+import { injectPod } from '../injector/inject.ts';
+import { INJECT_LABEL } from '../injector/names.ts';
+import type { InjectContext, Injection, KubeVersion } from '../injector/outcome.ts';
+import { type PatchOperation, toPointer } from '../injector/patch.ts';
+import { objectAt } from '../injector/raw.ts';
+import { usageError } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+import { type Manifest, parseManifests } from './manifests/documents.ts';
+import { findWorkloads, type Workload } from './manifests/workloads.ts';
+import { readVersion } from './version.ts';
+
+/** Options of the command. */
+export interface InjectOptions {
+  readonly filename: readonly string[];
+  readonly config?: string;
+  readonly namespace: string;
+  readonly kubeVersion: string;
+  readonly output: string;
+}
+
+interface Injected {
+  readonly manifest: Manifest;
+  readonly workload: Workload;
+  readonly patch: readonly PatchOperation[];
+}
+
+const OUTPUTS: readonly string[] = ['yaml', 'json', 'patch'];
+
+/** Prints nothing where one pod is denied, so that no part of the input can get into a cluster by a pipe. */
+export async function injectFiles(options: InjectOptions, io: Io): Promise<number> {
+  if (!OUTPUTS.includes(options.output)) throw usageError(`--output ${options.output} is not one of ${OUTPUTS.join(', ')}`);
+  const kube = toKubeVersion(options.kubeVersion);
+  const defaults = await readDefaults(options.config, io);
+  if (defaults === undefined) return EXIT.failed;
+  const context = { defaults, version: readVersion(), kube, namespace: options.namespace };
+  const manifests: Manifest[] = [];
+  const results: (Injected | 'left' | 'denied')[] = [];
+  for (const file of options.filename) {
+    const read = await readManifests(file, io);
+    manifests.push(...read.manifests);
+    if (read.isBroken) results.push('denied');
+    for (const manifest of read.manifests)
+      for (const workload of findWorkloads(manifest.value)) results.push(injectOne({ file, manifest, workload }, context, io));
+  }
+  if (results.includes('denied')) return EXIT.failed;
+  const injected = results.filter((result) => typeof result === 'object');
+  if (results.length === 0) io.stderr('sidegate inject: there is no pod and no template of pods in the input\n');
+  io.stdout(print(options, manifests, injected));
+  return EXIT.ok;
+}
+
+interface Found {
+  readonly file: string;
+  readonly manifest: Manifest;
+  readonly workload: Workload;
+}
+
+function injectOne({ file, manifest, workload }: Found, context: InjectContext, io: Io): Injected | 'left' | 'denied' {
+  const namespace = workload.namespace ?? context.namespace;
+  const injection = injectPod(workload.pod, { ...context, namespace, isJob: workload.isJob });
+  tell(injection, toPlace(file, manifest, workload), workload, io);
+  if (injection.outcome === 'injected') return { manifest, workload, patch: injection.patch };
+  return injection.outcome === 'denied' ? 'denied' : 'left';
+}
+
+async function readManifests(file: string, io: Io): Promise<{ manifests: readonly Manifest[]; isBroken: boolean }> {
+  const read = parseManifests(await readManifest(file, io));
+  if (!('message' in read)) return { manifests: read, isBroken: false };
+  io.stderr(`${toShown(file)}:${read.line}:${read.column}: error: ${read.message}\n`);
+  return { manifests: [], isBroken: true };
+}
+
+async function readDefaults(file: string | undefined, io: Io): Promise<SidecarDefaults | undefined> {
+  if (file === undefined) return toSidecarDefaults(`sidegate:${readVersion()}`);
+  const { config, problems } = await loadInjectorConfig(file);
+  for (const problem of problems) io.stderr(`${formatProblem(problem)}\n`);
+  return config?.sidecar;
+}
+
+async function readManifest(file: string, io: Io): Promise<string> {
+  if (file !== '-') {
+    try {
+      return await readFile(file, 'utf8');
+    } catch (thrown) {
+      throw usageError(`the file ${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+    }
+  }
+  if (io.stdin.isTTY === true) throw usageError('which manifests? name a file, or pipe them in');
+  const chunks: Buffer[] = [];
+  for await (const chunk of io.stdin) chunks.push(Buffer.from(chunk));
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** `1.34`, `v1.34.2`, `1.34+`. */
+function toKubeVersion(text: string): KubeVersion {
+  const [, major, minor] = /^v?([0-9]{1,2})\.([0-9]{1,3})(?:[.+-].*)?$/.exec(text) ?? [];
+  if (major === undefined || minor === undefined) throw usageError(`--kube-version ${text} is no version such as 1.34`);
+  return { major: Number(major), minor: Number(minor) };
+}
+
+const toShown = (file: string): string => (file === '-' ? '<stdin>' : file);
+
+function toPlace(file: string, manifest: Manifest, { kind, name, objectPath, podPath }: Workload): string {
+  const path = [...objectPath, ...podPath].join('.');
+  return `${toShown(file)}:${manifest.line}: document ${manifest.number}: ${kind}/${name}${path === '' ? '' : ` ${path}`}`;
+}
+
+function tell(injection: Injection, place: string, { object, podPath }: Workload, io: Io): void {
+  switch (injection.outcome) {
+    case 'denied':
+      io.stderr(`${place}: denied: ${injection.message}\n`);
+      return;
+    case 'skipped': {
+      const isElsewhere = podPath.length > 0 && objectAt(objectAt(object, 'metadata'), 'labels')[INJECT_LABEL] !== undefined;
+      const hint =
+        isElsewhere && injection.reason === 'not_labelled' ? '; the label must stand in the metadata of the template' : '';
+      io.stderr(`${place}: left as it is: ${injection.message}${hint}\n`);
+      return;
+    }
+    case 'injected':
+      io.stderr(`${place}: injected: ${injection.summary}\n`);
+      for (const warning of injection.warnings) io.stderr(`${place}: warning: ${warning}\n`);
+  }
+}
+
+function print({ output, namespace }: InjectOptions, manifests: readonly Manifest[], injected: readonly Injected[]): string {
+  if (output === 'patch') return printPatches(injected, namespace);
+  for (const { manifest, workload, patch } of injected) manifest.apply([...workload.objectPath, ...workload.podPath], patch);
+  if (output === 'yaml') return join(manifests.map((manifest) => manifest.toText()));
+  const values = manifests.map((manifest) => manifest.toValue()).filter((value) => value !== null);
+  const value = values.length === 1 ? values[0] : { apiVersion: 'v1', kind: 'List', items: values };
+  return `${JSON.stringify(value, undefined, 2)}\n`;
+}
+
+/** Documents of several files need a line between them, those of one have theirs. */
+function join(texts: readonly string[]): string {
+  return texts.reduce((all, text) => {
+    if (all === '' || text === '' || text.startsWith('---')) return all + text;
+    return `${all}${all.endsWith('\n') ? '' : '\n'}---\n${text}`;
+  }, '');
+}
+
+/** One patch is kubectl's own `--type=json -p`; of several, each line says whose it is. */
+function printPatches(injected: readonly Injected[], namespace: string): string {
+  const patches = injected.map(({ workload, patch }) => ({
+    apiVersion: workload.apiVersion,
+    kind: workload.kind,
+    namespace: workload.namespace ?? namespace,
+    name: workload.name,
+    patch: patch.map((operation) => ({ ...operation, path: toPointer(workload.podPath) + operation.path })),
+  }));
+  const [first, second] = patches;
+  if (first !== undefined && second === undefined) return `${JSON.stringify(first.patch)}\n`;
+  return patches.map((patch) => `${JSON.stringify(patch)}\n`).join('');
+}

@@ -1,0 +1,112 @@
+/** How values of Kubernetes are written: in the injector's config and in a pod's annotations alike, so each form stands here once. */
+
+/** A form: its pattern (RE2 knows it, too, so that admission policies can check it) and what is said where a text has another. */
+export interface ValueForm {
+  /** Anchored; the whole text. */
+  readonly pattern: string;
+  /** After "expected", for example "a port from 1 to 65535". */
+  readonly expected: string;
+  readonly maxLength?: number;
+  /** The words that may stand, where there are few. */
+  readonly words?: readonly string[];
+}
+
+const LABEL = '[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?';
+const SUBDOMAIN = `${LABEL}(?:\\.${LABEL})*`;
+const PORT = '(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])';
+const PORT_NAME = '[a-z0-9-]{0,14}[a-z][a-z0-9-]{0,14}';
+const VARIABLE = '[A-Za-z_][A-Za-z0-9_]{0,127}';
+const LONGEST_NAME = 253;
+
+/** Of an object such as a ConfigMap (RFC 1123 subdomain). */
+export const OBJECT_NAME: ValueForm = {
+  pattern: `^${SUBDOMAIN}$`,
+  expected: 'a name of lower-case letters, digits, dots and dashes',
+  maxLength: LONGEST_NAME,
+};
+/** Several of them. */
+export const OBJECT_NAMES: ValueForm = {
+  pattern: `^${SUBDOMAIN}(?: *, *${SUBDOMAIN})*$`,
+  expected: 'names of lower-case letters, digits, dots and dashes, with commas between them',
+};
+/** Of a container (RFC 1123 label). */
+export const CONTAINER_NAME: ValueForm = {
+  pattern: `^${LABEL}$`,
+  expected: 'a container name: at most 63 lower-case letters, digits and dashes',
+};
+export const PORT_NUMBER: ValueForm = { pattern: `^${PORT}$`, expected: 'a port from 1 to 65535' };
+/** Container ports go by either (RFC 6335 §5.1). */
+export const PORT_NUMBER_OR_NAME: ValueForm = {
+  pattern: `^(?:${PORT}|${PORT_NAME})$`,
+  expected: 'a port from 1 to 65535, or the name of a port of the container',
+};
+export const IMAGE: ValueForm = {
+  pattern: '^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}$',
+  expected: 'an image reference without blanks',
+};
+/** Whole seconds are all that a preStop knows. */
+export const WHOLE_SECONDS: ValueForm = {
+  pattern: '^(?:(?:0|[1-9][0-9]{0,3})s|[1-9][0-9]?m)$',
+  expected: 'a duration in whole seconds (s) or minutes (m)',
+};
+/** CPU quantities above zero. */
+export const CPU: ValueForm = {
+  pattern: '^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$',
+  expected: 'cores, as 50m or 0.5',
+};
+/** Memory with its unit: bytes without one are a forgotten unit, and 100m is a tenth of a byte. */
+export const MEMORY: ValueForm = {
+  pattern: '^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$',
+  expected: 'memory in Mi, Gi, M or G',
+};
+export const SIDECAR_MODE: ValueForm = {
+  pattern: '^(?:auto|native|container)$',
+  expected: 'auto, native or container',
+  words: ['auto', 'native', 'container'],
+};
+export const TAKEOVER: ValueForm = {
+  pattern: `^(?:service|rename|(?:same-port|env)(?::${VARIABLE})?)$`,
+  expected: 'service, rename, same-port, same-port:VARIABLE, env or env:VARIABLE',
+  words: ['service', 'rename', 'same-port', 'env'],
+};
+
+/** How the sidecar gets between a Service and the app. */
+export type Takeover = 'service' | 'rename' | 'same-port' | 'env';
+/** The mode, and the app's variable that is set for it. */
+export interface TakeoverSetting {
+  readonly mode: Takeover;
+  readonly variable?: string;
+}
+/** `native`: an init container that restarts; `auto`: that, where the cluster knows it. */
+export type SidecarMode = 'auto' | 'native' | 'container';
+
+/** Whether `text` has the form. */
+export function hasForm({ pattern, maxLength }: ValueForm, text: string): boolean {
+  return text.length <= (maxLength ?? Number.POSITIVE_INFINITY) && new RegExp(pattern, 'u').test(text);
+}
+
+/** Of text that has the form. */
+export function toTakeover(text: string): TakeoverSetting {
+  const [mode = '', variable] = text.split(':');
+  if (mode === 'env') return { mode, variable: variable ?? 'PORT' };
+  return variable === undefined ? { mode: mode as Takeover } : { mode: mode as Takeover, variable };
+}
+
+/** Seconds, of text that has the form. */
+export function toWholeSeconds(text: string): number {
+  const number = Number.parseInt(text, 10);
+  return text.endsWith('m') ? number * 60 : number;
+}
+
+/** Names with commas between them, each once. */
+export function toNames(text: string): readonly string[] {
+  return [...new Set(text.split(',').map((name) => name.trim()))];
+}
+
+const UNITS: Readonly<Record<string, number>> = { m: 1e-3, '': 1, M: 1e6, G: 1e9, Mi: 1024 ** 2, Gi: 1024 ** 3 };
+
+/** Cores or bytes, of text that has the form. */
+export function toAmount(text: string): number {
+  const [, number = '', unit = ''] = /^([0-9.]+)([A-Za-z]*)$/.exec(text) ?? [];
+  return Number(number) * (UNITS[unit] ?? Number.NaN);
+}

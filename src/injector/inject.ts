@@ -1,0 +1,134 @@
+/** The injector's one way: a pod as raw JSON in, the smallest patch that puts the sidecar before its app out. */
+import { containersOf, findApp } from './app.ts';
+import { Findings } from './findings.ts';
+import { INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
+import type { InjectContext, Injection } from './outcome.ts';
+import { Patch } from './patch.ts';
+import { type Plan, toPlan } from './plan.ts';
+import { checkPod, checkPortNames, checkPorts } from './pod-checks.ts';
+import { checkForm } from './pod-form.ts';
+import { has, isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
+import { readSettings } from './settings.ts';
+import { fill } from './shape.ts';
+import { delayStop } from './shutdown.ts';
+import { CONTAINER_SHAPE, type SidecarValues, VOLUMES_SHAPE } from './sidecar.ts';
+import { findSidecar, type InjectionStatus, toDefaultsHash } from './status.ts';
+import { takeOver } from './takeover.ts';
+
+/** Judges `pod`; never throws, whatever it is. Its own output again is skipped. */
+export function injectPod(pod: unknown, context: InjectContext): Injection {
+  const findings = new Findings();
+  if (!isRaw(pod) || containersOf(pod, 'containers').length === 0)
+    return { outcome: 'denied', reason: 'malformed', message: 'this is no pod: it has no spec.containers' };
+  return findLabel(pod) ?? findEarlier(pod) ?? inject(pod, context, findings) ?? toDenied(findings);
+}
+
+function findLabel(pod: Raw): Injection | undefined {
+  const value = objectAt(objectAt(pod, 'metadata'), 'labels')[INJECT_LABEL];
+  if (value === 'true') return undefined;
+  if (value === undefined || value === 'false')
+    return { outcome: 'skipped', reason: 'not_labelled', message: `it has no label ${INJECT_LABEL}: "true"` };
+  const message = `the label ${INJECT_LABEL} is ${JSON.stringify(value)}: write "true" (in quotes), or take it away`;
+  return { outcome: 'denied', reason: 'invalid_setting', message };
+}
+
+function findEarlier(pod: Raw): Injection | undefined {
+  const sidecar = findSidecar(pod);
+  if (sidecar === undefined) return undefined;
+  if (sidecar.isWhole) return { outcome: 'skipped', reason: 'already_injected', message: 'it has the sidecar already' };
+  // Webhooks that were built for older APIs drop fields that they do not know, and this one would leave the pod hanging in its start.
+  const message = 'the injected sidecar lost its restartPolicy: Always, probably to another admission webhook: update that one';
+  return { outcome: 'denied', reason: 'sidecar_damaged', message };
+}
+
+function inject(pod: Raw, context: InjectContext, findings: Findings): Injection | undefined {
+  checkForm(pod, findings);
+  checkPod(pod, findings);
+  const read = readSettings(pod);
+  if ('problems' in read) {
+    for (const problem of read.problems) findings.deny('invalid_setting', problem);
+    return undefined;
+  }
+  const app = findApp(pod, read.settings);
+  if ('problem' in app) {
+    findings.deny('app_unclear', app.problem);
+    return undefined;
+  }
+  const plan = toPlan(app, { pod, settings: read.settings, context, findings });
+  checkPorts(pod, plan, findings);
+  checkPortNames(pod, plan, findings);
+  const patch = new Patch();
+  const work = { pod, plan, patch, findings };
+  const appProbes = takeOver(work);
+  const ownPreStop = delayStop(work, context);
+  if (findings.denial !== undefined) return undefined;
+  addSidecar(pod, plan, toValues(plan, appProbes, ownPreStop), patch);
+  mark(pod, plan, context, patch);
+  return {
+    outcome: 'injected',
+    patch: patch.operations,
+    warnings: findings.warnings,
+    summary: toSummary(plan),
+    takeover: plan.takeover.mode,
+  };
+}
+
+function toDenied(findings: Findings): Injection {
+  const { reason, message } = findings.denial ?? { reason: 'malformed', message: 'this pod cannot be read' };
+  return { outcome: 'denied', reason, message };
+}
+
+function toValues(plan: Plan, appProbes: readonly string[], ownPreStop: number | undefined): SidecarValues {
+  const isOnPodAddresses = plan.takeover.mode === 'same-port';
+  return {
+    image: plan.image,
+    imagePullPolicy: plan.imagePullPolicy,
+    isNative: plan.isNative,
+    isOnPodAddresses,
+    isOnAllAddresses: !isOnPodAddresses,
+    port: plan.port,
+    adminPort: plan.adminPort,
+    portName: plan.portName,
+    appPort: plan.appPort,
+    config: plan.config,
+    secrets: plan.secrets.map((secret, index) => ({ secret, number: index + 1 })),
+    appProbes: appProbes.map((appProbe) => ({ appProbe })),
+    cpuRequest: plan.cpuRequest,
+    memoryRequest: plan.memoryRequest,
+    cpuLimit: plan.cpuLimit,
+    memoryLimit: plan.memoryLimit,
+    ownPreStop,
+  };
+}
+
+function addSidecar(pod: Raw, plan: Plan, values: SidecarValues, patch: Patch): void {
+  const spec = objectAt(pod, 'spec');
+  patch.append(['spec', 'volumes'], has(spec, 'volumes'), fill(VOLUMES_SHAPE, values) as unknown[]);
+  const known = listAt(spec, 'imagePullSecrets').map((secret) => textAt(secret, 'name'));
+  const missing = plan.pullSecrets.filter((name) => !known.includes(name));
+  patch.append(
+    ['spec', 'imagePullSecrets'],
+    has(spec, 'imagePullSecrets'),
+    missing.map((name) => ({ name })),
+  );
+  const container = fill(CONTAINER_SHAPE, values);
+  if (plan.isNative) patch.prepend(['spec', 'initContainers'], has(spec, 'initContainers'), container);
+  else patch.append(['spec', 'containers'], true, [container]);
+}
+
+function mark(pod: Raw, plan: Plan, { version, defaults }: InjectContext, patch: Patch): void {
+  const metadata = objectAt(pod, 'metadata');
+  const status: InjectionStatus = {
+    version,
+    takeover: plan.takeover.mode,
+    sidecar: plan.isNative ? 'native' : 'container',
+    hash: toDefaultsHash(defaults),
+  };
+  patch.set(['metadata', 'labels'], objectAt(metadata, 'labels'), INJECTED_LABEL, 'true');
+  patch.set(['metadata', 'annotations'], objectAt(metadata, 'annotations'), STATUS_ANNOTATION, JSON.stringify(status));
+}
+
+function toSummary({ app, takeover, isNative, port, appPort }: Plan): string {
+  const kind = isNative ? 'native sidecar' : 'sidecar container';
+  return `${kind} on port ${port} before ${app.name} on port ${appPort} (takeover ${takeover.mode})`;
+}

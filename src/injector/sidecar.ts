@@ -1,0 +1,88 @@
+/** The sidecar's container and volumes: THE one shape of them, whoever fills it (webhook, command line, admission policy, library chart). */
+import { ADMIN_PORT, CONFIG_FOLDER, CONFIG_KEY, CONFIG_VOLUME, CONTAINER, SECRET_VOLUME, SECRETS_FOLDER } from './names.ts';
+import { each, type Shape, text, type Values, value, when } from './shape.ts';
+
+/** What is filled in. */
+export interface SidecarValues extends Values {
+  readonly image: string;
+  readonly imagePullPolicy: string;
+  readonly isNative: boolean;
+  /** Listens on the pod's own addresses only, as the app has the loopback. */
+  readonly isOnPodAddresses: boolean;
+  readonly isOnAllAddresses: boolean;
+  readonly port: number;
+  readonly adminPort: number;
+  readonly portName: string;
+  readonly appPort: number;
+  readonly config: string;
+  readonly secrets: readonly { readonly secret: string; readonly number: number }[];
+  /** `CONTAINER/KIND=URL` each. */
+  readonly appProbes: readonly { readonly appProbe: string }[];
+  readonly cpuRequest: string;
+  readonly memoryRequest: string;
+  readonly cpuLimit: string | undefined;
+  readonly memoryLimit: string;
+  /** Of the sidecar itself, which a native one does not need: it outlives the app. */
+  readonly ownPreStop: number | undefined;
+}
+
+/** Off 1337, which Istio takes for its own. */
+const USER = 65_532;
+
+/** The container. */
+export const CONTAINER_SHAPE: Shape = {
+  name: CONTAINER,
+  image: value('image'),
+  imagePullPolicy: value('imagePullPolicy'),
+  restartPolicy: when('isNative', 'Always'),
+  args: [
+    'run',
+    '--config',
+    `${CONFIG_FOLDER}/${CONFIG_KEY}`,
+    '--listen',
+    when('isOnAllAddresses', text(':', value('port'))),
+    when('isOnPodAddresses', text('$(SIDEGATE_POD_IPS):', value('port'))),
+    '--admin',
+    text(':', value('adminPort')),
+    '--upstream',
+    text('http://127.0.0.1:', value('appPort')),
+    each('appProbes', text('--app-probe=', value('appProbe'))),
+  ],
+  env: when('isOnPodAddresses', [{ name: 'SIDEGATE_POD_IPS', valueFrom: { fieldRef: { fieldPath: 'status.podIPs' } } }]),
+  ports: [
+    { name: value('portName'), containerPort: value('port'), protocol: 'TCP' },
+    { name: ADMIN_PORT, containerPort: value('adminPort'), protocol: 'TCP' },
+  ],
+  startupProbe: { httpGet: { path: '/readyz', port: value('adminPort') }, periodSeconds: 1, failureThreshold: 30 },
+  readinessProbe: { httpGet: { path: '/readyz', port: value('adminPort') }, periodSeconds: 5 },
+  livenessProbe: { httpGet: { path: '/healthz', port: value('adminPort') }, periodSeconds: 10, failureThreshold: 3 },
+  lifecycle: when('ownPreStop', { preStop: { sleep: { seconds: value('ownPreStop') } } }),
+  resources: {
+    requests: { cpu: value('cpuRequest'), memory: value('memoryRequest') },
+    limits: { cpu: when('cpuLimit', value('cpuLimit')), memory: value('memoryLimit') },
+  },
+  securityContext: {
+    runAsNonRoot: true,
+    runAsUser: USER,
+    runAsGroup: USER,
+    allowPrivilegeEscalation: false,
+    capabilities: { drop: ['ALL'] },
+    readOnlyRootFilesystem: true,
+    seccompProfile: { type: 'RuntimeDefault' },
+  },
+  terminationMessagePolicy: 'FallbackToLogsOnError',
+  volumeMounts: [
+    { name: CONFIG_VOLUME, mountPath: CONFIG_FOLDER, readOnly: true },
+    each('secrets', {
+      name: text(SECRET_VOLUME, value('number')),
+      mountPath: text(`${SECRETS_FOLDER}/`, value('secret')),
+      readOnly: true,
+    }),
+  ],
+};
+
+/** Whole directories: files under them follow their ConfigMap and Secrets, as single mounted files never would. */
+export const VOLUMES_SHAPE: Shape = [
+  { name: CONFIG_VOLUME, configMap: { name: value('config') } },
+  each('secrets', { name: text(SECRET_VOLUME, value('number')), secret: { secretName: value('secret') } }),
+];

@@ -1,0 +1,72 @@
+/** What the injector leaves on a pod about its work, and how that is read again. */
+import { createHash } from 'node:crypto';
+import type { SidecarDefaults } from '../config/injector-config.ts';
+import type { Takeover } from '../config/kubernetes-values.ts';
+import { isRestarting } from './app.ts';
+import { CONTAINER, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
+import { isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
+
+/** The annotation's JSON. */
+export interface InjectionStatus {
+  /** Of sidegate. */
+  readonly version: string;
+  readonly takeover: Takeover;
+  readonly sidecar: 'native' | 'container';
+  /** Of the defaults that the sidecar was made with; the rest stands in the pod's own annotations. */
+  readonly hash: string;
+}
+
+const HASH_LENGTH = 12;
+
+/** Changes whenever a default does. */
+export function toDefaultsHash(defaults: SidecarDefaults): string {
+  return createHash('sha256').update(toHashedText(defaults)).digest('hex').slice(0, HASH_LENGTH);
+}
+
+/** One line for each default, in an order that never changes: templates that hash it must come to the same. */
+function toHashedText({ resources, takeover, ...rest }: SidecarDefaults): string {
+  return [
+    rest.image,
+    rest.imagePullPolicy,
+    rest.imagePullSecrets.join(','),
+    takeover.variable === undefined ? takeover.mode : `${takeover.mode}:${takeover.variable}`,
+    rest.mode,
+    rest.port,
+    rest.adminPort,
+    rest.movedPort,
+    resources.requests.cpu,
+    resources.requests.memory,
+    resources.limits.cpu ?? '',
+    resources.limits.memory,
+    rest.preStop,
+  ].join('\n');
+}
+
+/** The status of a pod, if it bears a sound one. */
+export function readStatus(pod: unknown): InjectionStatus | undefined {
+  const metadata = objectAt(pod, 'metadata');
+  if (textAt(objectAt(metadata, 'labels'), INJECTED_LABEL) !== 'true') return undefined;
+  const status = parse(textAt(objectAt(metadata, 'annotations'), STATUS_ANNOTATION) ?? '');
+  const isSound = ['version', 'takeover', 'sidecar', 'hash'].every((key) => textAt(status, key) !== undefined);
+  return isSound ? (status as unknown as InjectionStatus) : undefined;
+}
+
+/** The sidecar of a pod that bears its status, and whether it is the container that it was made as. */
+export function findSidecar(pod: Raw): { readonly container: Raw; readonly isWhole: boolean } | undefined {
+  const status = readStatus(pod);
+  if (status === undefined) return undefined;
+  const spec = objectAt(pod, 'spec');
+  const isNamed = (container: unknown): container is Raw => isRaw(container) && textAt(container, 'name') === CONTAINER;
+  const native = listAt(spec, 'initContainers').find(isNamed);
+  if (native !== undefined) return { container: native, isWhole: isRestarting(native) };
+  const plain = listAt(spec, 'containers').find(isNamed);
+  return plain === undefined ? undefined : { container: plain, isWhole: status.sidecar === 'container' };
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,153 @@
+/** The port that the API server calls: https, one path, AdmissionReviews in JSON, bounded in size and time. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
+import type { ReviewReply } from '../admission/reviewer.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Reason } from '../core/refusal.ts';
+import type { TurnedAwayLabel } from '../observe/injector-metrics.ts';
+import type { ListenAddress } from '../sockets/listen-address.ts';
+import { Listener, type Listening } from '../sockets/listener.ts';
+import { RequestOrigin } from './content-origin.ts';
+import { BodyWatch } from './limits.ts';
+import { IncomingBody } from './request-body.ts';
+import { createStrictServer, endAfterUpgradeWish } from './strict-server.ts';
+import type { TlsContexts } from './tls.ts';
+
+/** What the server stands on. */
+export interface AdmissionServerParts {
+  readonly address: ListenAddress;
+  readonly tls: TlsContexts;
+  readonly clock: Clock;
+  /** Answers the content of one request. */
+  readonly review: (content: Buffer) => Promise<ReviewReply>;
+  readonly onTurnedAway: (reason: TurnedAwayLabel) => void;
+  readonly onInFlight: (delta: 1 | -1) => void;
+  readonly onHandshakeFailed: (problem: string) => void;
+}
+
+const PATH = '/inject';
+/** The API server takes objects of 3 MiB at most, and wraps this one into a review. */
+const LARGEST_REVIEW = 4 * 1024 * 1024;
+const LIMITS = {
+  maxHeaderBytes: 16_384,
+  headTimeout: 10_000,
+  bodyTimeout: 15_000,
+  bodyIdleTimeout: 5_000,
+  bodyMinRate: 500,
+  maxBufferedBytes: 64 * 1024 * 1024,
+  // The API server lets go of an idle connection after 90 s: were we first, a review could be on its way just then, and would be lost.
+  keepAliveTimeout: 180_000,
+  maxConnections: 1_024,
+};
+const CONTENT_TYPE = /^application\/json *(?:;|$)/i;
+const REASONS: Partial<Readonly<Record<Reason, readonly [TurnedAwayLabel, number]>>> = {
+  body_too_large: ['body_too_large', 413],
+  body_timeout: ['body_timeout', 408],
+  buffer_full: ['overloaded', 503],
+};
+
+/** The listening port. */
+export class AdmissionServer {
+  readonly #parts: AdmissionServerParts;
+  readonly #server: TlsServer;
+  readonly #listener: Listener;
+  readonly #bodies: BodyWatch;
+  #underWay = 0;
+  #isClosing = false;
+  #onIdle: () => void = () => undefined;
+
+  constructor(parts: AdmissionServerParts) {
+    this.#parts = parts;
+    this.#bodies = new BodyWatch(LIMITS, parts.clock, () => undefined);
+    this.#server = createStrictServer(LIMITS, parts.tls, {}) as TlsServer;
+    this.#listener = new Listener(this.#server, parts.address);
+    this.#server.on('request', (request, response) => void this.#onRequest(request, response));
+    this.#server.on('tlsClientError', (error) => parts.onHandshakeFailed(error.message));
+  }
+
+  /** Starts to listen; rejects with the system's error. */
+  listen(): Promise<Listening> {
+    return this.#listener.open();
+  }
+
+  /** New connections get what the contexts hold now; those that are open keep theirs. */
+  refreshTls(): void {
+    this.#server.setSecureContext(this.#parts.tls.toServerOptions());
+  }
+
+  /** Still serves, but has every connection end with its next answer. */
+  startClosing(): void {
+    this.#isClosing = true;
+  }
+
+  /** Takes no new connections; resolves once all answers are out. */
+  idle(): Promise<void> {
+    this.#listener.close();
+    return new Promise((resolve) => {
+      if (this.#underWay === 0) resolve();
+      else this.#onIdle = resolve;
+    });
+  }
+
+  /** Destroys whatever is left. */
+  destroy(): void {
+    this.#listener.close();
+    this.#server.closeAllConnections();
+    this.#bodies.close();
+  }
+
+  async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    this.#change(1);
+    response.once('close', () => this.#change(-1));
+    endAfterUpgradeWish(request, response);
+    const reply = await this.#answer(request, response);
+    // What is left unread would be taken for the next request.
+    if (this.#isClosing || !request.complete) response.shouldKeepAlive = false;
+    response.writeHead(reply.status, {
+      'Content-Type': reply.status === 200 ? 'application/json' : 'text/plain; charset=utf-8',
+      'Content-Length': Buffer.byteLength(reply.text),
+      ...(reply.status === 405 ? { Allow: 'POST' } : undefined),
+    });
+    response.end(reply.text);
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<ReviewReply> {
+    const problem = findHeadProblem(request);
+    if (problem !== undefined) return this.#turnAway(...problem);
+    const body = new IncomingBody(new RequestOrigin(request, response, false), this.#bodies);
+    const content = await body.read(LARGEST_REVIEW);
+    try {
+      if (!Buffer.isBuffer(content)) {
+        const [reason, status] = REASONS[content.reason] ?? (['body_aborted', 400] as const);
+        return this.#turnAway(reason, status, 'the content could not be read whole');
+      }
+      return await this.#parts.review(content);
+    } catch {
+      // Whatever it is, the API server then goes by the webhook's failurePolicy.
+      return this.#turnAway('internal', 500, 'the injector failed to answer this');
+    } finally {
+      body.free();
+    }
+  }
+
+  #turnAway(reason: TurnedAwayLabel, status: number, line: string): ReviewReply {
+    this.#parts.onTurnedAway(reason);
+    return { status, text: `${line}\n` };
+  }
+
+  #change(delta: 1 | -1): void {
+    this.#underWay += delta;
+    this.#parts.onInFlight(delta);
+    if (this.#underWay === 0) this.#onIdle();
+  }
+}
+
+function findHeadProblem({ url = '', method, headers }: IncomingMessage): [TurnedAwayLabel, number, string] | undefined {
+  // The API server adds its timeout as a query.
+  if (url.split('?')[0] !== PATH) return ['path', 404, `try ${PATH}`];
+  if (method !== 'POST') return ['method', 405, 'only POST'];
+  const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = headers;
+  if (!CONTENT_TYPE.test(contentType) || coding !== 'identity')
+    return ['content_type', 415, 'the content must be application/json, not encoded'];
+  return undefined;
+}

@@ -1,0 +1,111 @@
+/** Where a port listens: one port number on one, several or all addresses of this machine. */
+import { isIP, isIPv4 } from 'node:net';
+
+/** A port on some addresses. */
+export interface ListenAddress {
+  /** IPv6 ones without brackets; none: all addresses of both families. */
+  readonly hosts: readonly string[];
+  /** 0: one that the system chooses. */
+  readonly port: number;
+}
+
+/** What a connection is opened to. */
+interface Aim {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Of a name as DNS, and hosts files, have it. */
+export const HOST_NAME = /^(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\.[A-Za-z0-9_-]{1,63})*\.?$/;
+const FORM = /^(.*):(\d{1,5})$/;
+const HIGHEST_PORT = 65_535;
+const WILDCARDS: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
+const SELF: ReadonlyMap<string, readonly string[]> = new Map([
+  ['localhost', ['127.0.0.1', '::1']],
+  ['0.0.0.0', ['127.0.0.1']],
+  ['::', ['::1']],
+]);
+const LOOPBACK_IPV4 = /^127\./;
+const MAPPED = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
+
+/** Reads `host:port`, `[::1]:8080`, `:8080` (all addresses) and `10.0.0.7,fd00::7:8080`: the last colon is the port's. */
+export function parseListenAddress(text: string): ListenAddress | { readonly problem: string } {
+  const match = FORM.exec(text);
+  if (match === null)
+    return {
+      problem: `"${text}" is no address; write host:port, for example 127.0.0.1:8080, [::1]:8080 or :8080 for all addresses`,
+    };
+  const port = Number(match[2]);
+  if (port > HIGHEST_PORT) return { problem: `port ${port} is above ${HIGHEST_PORT}` };
+  const written = match[1] as string;
+  const hosts: string[] = [];
+  for (const each of written === '' ? [] : written.split(',')) {
+    const host = toHost(each);
+    if (host === undefined) return { problem: `"${each}" is no host name or IP address` };
+    if (hosts.includes(host)) return { problem: `${host} is named twice` };
+    hosts.push(host);
+  }
+  const covering = hosts.find(
+    (host) => WILDCARDS.has(host) && hosts.some((other) => other !== host && isIP(other) === isIP(host)),
+  );
+  return covering === undefined ? { hosts, port } : { problem: `${covering} holds the others of its family already` };
+}
+
+/** Would a connection to `aim` come out at `address`? Names other than localhost are taken for other machines, unless both say the same. */
+export function isReachedBy(address: ListenAddress, aim: Aim): boolean {
+  if (aim.port !== address.port) return false;
+  const hosts = address.hosts.flatMap(toPlaces);
+  return toPlaces(aim.host).some((place) => hosts.includes(place) || (isLoopback(place) && isCovered(address.hosts, place)));
+}
+
+/** Have the two a place in common, or could have? */
+export function isOverlapping(a: ListenAddress, b: ListenAddress): boolean {
+  if (a.port !== b.port || a.port === 0) return false;
+  return [a, b].some(isEverywhere) || a.hosts.some((host) => b.hosts.includes(host));
+}
+
+/** Can nobody but this machine reach it? */
+export function isLoopbackOnly({ hosts }: ListenAddress): boolean {
+  return hosts.length > 0 && hosts.every((host) => isLoopback(host));
+}
+
+/** As the forms above, brackets and all. */
+export function toAddressText(host: string, port: number): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+function isEverywhere({ hosts }: ListenAddress): boolean {
+  return hosts.length === 0 || hosts.some((host) => WILDCARDS.has(host));
+}
+
+/** The addresses that a connection to `host` may go to: "any address", as what is connected to, is this machine. */
+function toPlaces(host: string): readonly string[] {
+  const plain = toComparable(host);
+  return SELF.get(plain) ?? [plain];
+}
+
+function isCovered(hosts: readonly string[], place: string): boolean {
+  if (hosts.length === 0) return true;
+  // A lone `::` takes connections of both families.
+  return hosts.includes(isIPv4(place) ? '0.0.0.0' : '::') || (hosts.length === 1 && hosts[0] === '::');
+}
+
+function isLoopback(host: string): boolean {
+  return LOOPBACK_IPV4.test(host) || host === '::1';
+}
+
+function toHost(written: string): string | undefined {
+  const bare = written.startsWith('[') && written.endsWith(']') ? written.slice(1, -1) : written;
+  if (isIP(bare) === 6) return toComparable(bare);
+  return bare === written && (isIPv4(bare) || HOST_NAME.test(bare)) ? bare.toLowerCase() : undefined;
+}
+
+/** One spelling for each address; an IPv4 address in IPv6 is that IPv4 address. */
+function toComparable(host: string): string {
+  if (isIP(host) !== 6) return host.toLowerCase().replace(/\.$/, '');
+  const canonical = new URL(`http://[${host.replace(/%.*$/, '')}]`).hostname.slice(1, -1);
+  const mapped = MAPPED.exec(canonical);
+  if (mapped === null) return canonical;
+  const [high, low] = [Number.parseInt(mapped[1] as string, 16), Number.parseInt(mapped[2] as string, 16)];
+  return [high >> 8, high & 255, low >> 8, low & 255].join('.');
+}

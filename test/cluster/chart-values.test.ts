@@ -1,0 +1,71 @@
+import { describe, expect, test } from 'vitest';
+import { templateChart } from '../support/chart.ts';
+
+const CA = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';
+
+describe('the chart', () => {
+  test.each([
+    ['a misspelt group', { sidecars: {} }, "additional properties 'sidecars' not allowed"],
+    ['a misspelt value', { injector: { replica: 3 } }, "additional properties 'replica' not allowed"],
+    ['a word that is none of the choices', { admission: { mode: 'webhoook' } }, "value must be one of 'webhook', 'policy'"],
+    ['text in the place of a number', { injector: { replicas: 'two' } }, 'got string, want integer'],
+    ['a takeover that does not exist', { sidecar: { takeover: 'iptables' } }, '/sidecar/takeover'],
+    ['a port out of range', { sidecar: { port: 70_000 } }, 'maximum: got 70,000, want 65,535'],
+    ['a label that is no text', { commonLabels: { a: true } }, 'got boolean, want string'],
+  ])('refuses %s, and says where', async (_what, values, message) => {
+    const { code, stderr } = await templateChart(values);
+    expect(stderr).toContain(message);
+    expect(code).not.toBe(0);
+  });
+
+  test.each([
+    ['the policy mode before 1.36', { admission: { mode: 'policy' } }, '1.35.4', 'admission.mode=policy needs Kubernetes 1.36'],
+    ['the validating policies before 1.30', {}, '1.29.9', 'admission.protect needs Kubernetes 1.30'],
+    [
+      'native sidecars before 1.29',
+      { sidecar: { mode: 'native' }, admission: { protect: false, enforce: false, failurePolicy: 'Fail' } },
+      '1.28.0',
+      'sidecar.mode=native needs',
+    ],
+    ['a way to run unprotected', { admission: { protect: false } }, '1.36.3', 'would start labelled pods without their sidecar'],
+    [
+      'denial and warning in one',
+      { admission: { enforceActions: ['Deny', 'Warn'] } },
+      '1.36.3',
+      'admission.enforceActions has both',
+    ],
+    ['ports of the sidecar that collide', { sidecar: { adminPort: 8480 } }, '1.36.3', 'must differ'],
+    ['ports of the injector that collide', { injector: { adminPort: 10_250 } }, '1.36.3', 'must differ'],
+    ["the kubelet's port on the node's network", { injector: { hostNetwork: true } }, '1.36.3', "port is the kubelet's"],
+    ["rights for everybody's account", { serviceAccount: { create: false } }, '1.36.3', 'Name the account'],
+    [
+      'no name for the existing Secret',
+      { certificate: { mode: 'existing-secret' } },
+      '1.36.3',
+      'needs certificate.existingSecret',
+    ],
+    [
+      'no authority for the existing Secret',
+      { certificate: { mode: 'existing-secret', existingSecret: 'a' } },
+      '1.36.3',
+      'needs certificate.caBundle',
+    ],
+    [
+      'an authority that is no PEM',
+      { certificate: { mode: 'existing-secret', existingSecret: 'a', caBundle: 'AA==' } },
+      '1.36.3',
+      'is no PEM text',
+    ],
+    ['an authority that would be ignored', { certificate: { caBundle: CA } }, '1.36.3', 'would be ignored'],
+    [
+      'an issuer without name',
+      { certificate: { mode: 'cert-manager', certManager: { issuerRef: { kind: 'Issuer' } } } },
+      '1.36.3',
+      'issuerRef needs a name',
+    ],
+  ] as const)('refuses %s with a sentence', async (_what, values, kubeVersion, message) => {
+    const { code, stderr } = await templateChart(values, { kubeVersion });
+    expect(stderr).toContain(message);
+    expect(code).not.toBe(0);
+  });
+});

@@ -1,0 +1,309 @@
+import { X509Certificate } from 'node:crypto';
+import { Agent, request } from 'node:https';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { createAuthority } from '../../src/admission/authority.ts';
+import { readCertificates } from '../../src/admission/chain.ts';
+import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
+import { type InjectorInstallation, installInjector, type Lives, type Replica } from '../support/cluster/injector.ts';
+import type { Answer, Kube } from '../support/cluster/kube-request.ts';
+import { makePod } from '../support/cluster/pods.ts';
+import { until } from '../support/gate.ts';
+
+const USUAL: Lives = { checkInterval: '500ms', overlap: '1s' };
+/** Announced after 12 s, signing after 14 s, its predecessor gone after 20 s; servers are renewed every 2.7 s. */
+const SHORT: Lives = { authorityLife: '18s', serverLife: '4s', overlap: '2s', checkInterval: '500ms' };
+const METADATA = { labels: { 'sidegate.dev/inject': 'true' }, annotations: { 'sidegate.dev/config': 'gate' } };
+const GATE = `routes:
+  - name: orders
+    match: { path: /hooks }
+    upstream: http://127.0.0.1:8080
+    webhook: { keys: [{ name: a, secret: { file: ../secrets/orders/key } }] }
+`;
+
+let cluster: Cluster;
+let installation: InjectorInstallation | undefined;
+
+beforeAll(async () => {
+  cluster = await useCluster('1.36');
+});
+afterEach(async () => {
+  await installation?.stop();
+  installation = undefined;
+  await cluster?.cleanUp();
+});
+afterAll(() => cluster?.cleanUp());
+
+async function install(lives: Lives, replicas: number): Promise<InjectorInstallation> {
+  installation = await installInjector(cluster, lives);
+  const { start } = installation;
+  const started = await Promise.all(Array.from({ length: replicas }, () => start()));
+  await until(async () => (await Promise.all(started.map((replica) => replica.isReady()))).every(Boolean));
+  // The API server takes the configuration from a watch of its own.
+  const namespace = await toApps(installation);
+  await until(async () => (await create(namespace, { isDryRun: true })).status === 201);
+  return installation;
+}
+
+async function toApps({ namespace }: InjectorInstallation): Promise<string> {
+  const apps = await cluster.createNamespace({ 'injected-by': namespace });
+  await cluster.create(
+    { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'gate' }, data: { 'gate.yaml': GATE } },
+    { namespace: apps },
+  );
+  return apps;
+}
+
+let count = 0;
+function create(namespace: string, { isDryRun = false, metadata = METADATA as Kube } = {}): Promise<Answer> {
+  return cluster.create(makePod(`pod-${count++}`, { metadata }), { namespace, isDryRun });
+}
+
+const isInjected = ({ status, body }: Answer): boolean => status === 201 && body.spec.initContainers?.[0]?.name === 'sidegate';
+
+async function readBundle({ webhook }: InjectorInstallation): Promise<X509Certificate[]> {
+  const { webhooks } = await cluster.ok('GET', webhook);
+  const { caBundle = '' } = webhooks.find(({ name }: Kube) => name === 'inject.sidegate.dev').clientConfig;
+  return readCertificates(Buffer.from(caBundle, 'base64').toString());
+}
+
+async function readAuthority({ secret }: InjectorInstallation): Promise<X509Certificate> {
+  return new X509Certificate(Buffer.from((await cluster.ok('GET', secret)).data['ca.crt'], 'base64'));
+}
+
+const toSteps = (replicas: readonly Replica[]): unknown[] =>
+  replicas.flatMap(({ log }) => log().flatMap(({ msg, step }) => (msg === 'authority_rotated' ? [step] : [])));
+
+interface Load {
+  readonly failures: string[];
+  readonly admitted: () => number;
+  stop(): Promise<void>;
+}
+
+/** Pods by way of the API server, which keeps its connections, and reviews on connections of their own, verified by what the webhook configuration holds at that moment. */
+function startLoad(installed: InjectorInstallation, namespace: string): Load {
+  const failures: string[] = [];
+  let admitted = 0;
+  let isOver = false;
+  const run = async (once: () => Promise<string | undefined>): Promise<void> => {
+    while (!isOver) {
+      const failure = await once().catch((thrown: unknown) => String(thrown));
+      if (failure === undefined) admitted++;
+      else failures.push(failure);
+    }
+  };
+  const byApiServer = async (): Promise<string | undefined> => {
+    const answer = await create(namespace, { isDryRun: true });
+    return isInjected(answer) ? undefined : `${answer.status} ${answer.body?.message ?? 'not injected'}`;
+  };
+  const byItself = async (): Promise<string | undefined> => {
+    const bundle = await readBundle(installed);
+    const status = await review(installed, bundle.map((each) => each.toString()).join(''));
+    return status === 200 ? undefined : `review: ${status}`;
+  };
+  const workers = [run(byApiServer), run(byApiServer), run(byItself), run(byItself)];
+  return {
+    failures,
+    admitted: () => admitted,
+    async stop() {
+      isOver = true;
+      await Promise.all(workers);
+    },
+  };
+}
+
+/** A review as the API server sends it, on a connection of its own. */
+function review({ service }: InjectorInstallation, ca: string): Promise<number> {
+  const pod = makePod('direct', { metadata: METADATA });
+  const asked = {
+    uid: 'a',
+    kind: { group: '', version: 'v1', kind: 'Pod' },
+    operation: 'CREATE',
+    namespace: 'b',
+    dryRun: true,
+    object: pod,
+  };
+  const content = JSON.stringify({ apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview', request: asked });
+  return new Promise((done, fail) => {
+    const options = {
+      host: service.host,
+      port: service.port,
+      path: '/inject?timeout=5s',
+      method: 'POST',
+      servername: service.name,
+      ca,
+      agent: new Agent({ keepAlive: false }),
+      headers: { 'Content-Type': 'application/json' },
+    };
+    const outgoing = request(options, (response) => {
+      response.resume();
+      response.once('end', () => done(response.statusCode ?? 0));
+    });
+    outgoing.once('error', fail);
+    outgoing.end(content);
+  });
+}
+
+describe('two replicas that start at once', () => {
+  test('agree on one authority, which the webhook configuration holds, and both serve by it', async () => {
+    const installed = await install(USUAL, 2);
+    expect(toSteps(installed.replicas)).toEqual(['created']);
+    const authority = await readAuthority(installed);
+    expect((await readBundle(installed)).map(({ serialNumber }) => serialNumber)).toEqual([authority.serialNumber]);
+    for (const { log } of installed.replicas)
+      expect(log().filter(({ msg }) => msg === 'certificate_issued')).toEqual([
+        expect.objectContaining({ by: authority.subject.replace('CN=', '') }),
+      ]);
+    for (let i = 0; i < 4; i++) expect(await review(installed, authority.toString())).toBe(200);
+  });
+});
+
+describe('a pod that is created by way of the API server', () => {
+  test('gets the sidecar and a warning that says so; without the label it stays as it is', async () => {
+    const namespace = await toApps(await install(USUAL, 1));
+    const answer = await create(namespace);
+    expect(isInjected(answer)).toBe(true);
+    expect(answer.warnings).toEqual([expect.stringMatching(/^sidegate: native sidecar on port 8480 before app/)]);
+    const plain = await create(namespace, { metadata: {} });
+    expect([plain.status, plain.body.spec.initContainers]).toEqual([201, undefined]);
+  });
+
+  test('is denied with a sentence where its settings are wrong', async () => {
+    const namespace = await toApps(await install(USUAL, 1));
+    const annotations = { ...METADATA.annotations, 'sidegate.dev/takeovr': 'service' };
+    const { status, body } = await create(namespace, { metadata: { ...METADATA, annotations } });
+    expect([status, body.message]).toEqual([400, expect.stringContaining('sidegate.dev/takeover')]);
+    const replica = installation?.replicas[0] as Replica;
+    expect(await replica.metric('sidegate_injector_admissions_total{result="denied",reason="invalid_setting"}')).toBe(1);
+  });
+
+  test('brings a warning where its ConfigMap is missing or wrong', async () => {
+    const namespace = await toApps(await install(USUAL, 1));
+    const toMetadata = (name: string): Kube => ({ ...METADATA, annotations: { 'sidegate.dev/config': name } });
+    const missing = await create(namespace, { metadata: toMetadata('nowhere') });
+    expect(isInjected(missing)).toBe(true);
+    expect(missing.warnings).toContain('sidegate: there is no ConfigMap nowhere: the pod waits for it');
+    const wrong = {
+      apiVersion: 'v1',
+      kind: 'ConfigMap',
+      metadata: { name: 'wrong' },
+      data: { 'gate.yaml': GATE.replace('webhook', 'wehbook') },
+    };
+    await cluster.create(wrong, { namespace });
+    const { warnings } = await create(namespace, { metadata: toMetadata('wrong') });
+    expect(warnings[1]).toMatch(
+      /^sidegate: ConfigMap wrong is no config that the sidecar starts with: line 5, routes\.0\.wehbook: unknown key/,
+    );
+  });
+
+  test('of a Deployment leaves Events on its ReplicaSet, with a warning where replicas share no store', async () => {
+    const installed = await install(USUAL, 1);
+    const namespace = await toApps(installed);
+    const { kind: _kind, apiVersion: _version, metadata: _metadata, ...pod } = makePod('x');
+    const labels = { ...METADATA.labels, app: 'web' };
+    const template = { ...pod, metadata: { ...METADATA, labels } };
+    const spec = { replicas: 3, selector: { matchLabels: { app: 'web' } }, template };
+    await cluster.create({ apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: 'web' }, spec }, { namespace });
+    const events = await until(async () => {
+      const { items } = await cluster.ok('GET', `/apis/events.k8s.io/v1/namespaces/${namespace}/events`);
+      const ours = items.filter(({ reportingController }: Kube) => reportingController === 'sidegate.dev/injector');
+      return ours.length >= 2 ? (ours as Kube[]) : undefined;
+    });
+    const [replicaSet] = (await cluster.ok('GET', `/apis/apps/v1/namespaces/${namespace}/replicasets`)).items;
+    for (const { regarding } of events)
+      expect(regarding).toMatchObject({ kind: 'ReplicaSet', name: replicaSet.metadata.name, uid: replicaSet.metadata.uid });
+    // Three pods, and one Event of each kind.
+    expect(events.map(({ type, reason }) => [type, reason]).sort()).toEqual([
+      ['Normal', 'SidegateInjected'],
+      ['Warning', 'SidegateWarning'],
+    ]);
+    expect(events.find(({ type }) => type === 'Warning').note).toMatch(/has 3 replicas, and its gate no store\.redis/);
+    const replica = installed.replicas[0] as Replica;
+    await until(async () => (await replica.metric('sidegate_injector_events_total{outcome="repeated"}')) === 4);
+  });
+
+  test('leaves no Event in a dry run, and none is worth a failure', async () => {
+    const installed = await install(USUAL, 1);
+    const namespace = await toApps(installed);
+    expect(isInjected(await create(namespace, { isDryRun: true }))).toBe(true);
+    expect(isInjected(await create(namespace))).toBe(true);
+    const replica = installed.replicas[0] as Replica;
+    await until(async () => (await replica.metric('sidegate_injector_events_total{outcome="sent"}')) === 1);
+    const { items } = await cluster.ok('GET', `/apis/events.k8s.io/v1/namespaces/${namespace}/events`);
+    expect(items).toHaveLength(1);
+  });
+});
+
+describe('under load', () => {
+  test('certificates and authorities are rotated, and the old authority leaves, without one failed admission', async () => {
+    const installed = await install(SHORT, 2);
+    const first = await readAuthority(installed);
+    const load = startLoad(installed, await toApps(installed));
+    await until(() => load.failures.length > 0 || toSteps(installed.replicas).includes('retired'));
+    await load.stop();
+    expect(load.failures).toEqual([]);
+    expect(load.admitted()).toBeGreaterThan(50);
+    expect(toSteps(installed.replicas).slice(0, 4)).toEqual(
+      expect.arrayContaining(['created', 'announced', 'switched', 'retired']),
+    );
+    const bundle = await readBundle(installed);
+    expect(bundle.map(({ serialNumber }) => serialNumber)).not.toContain(first.serialNumber);
+    for (const replica of installed.replicas)
+      expect(await replica.metric('sidegate_injector_certificate_rotations_total{step="server_issued"}')).toBeGreaterThan(3);
+  });
+
+  test('an emptied Secret forces a rotation in which both authorities are trusted, without one failed admission', async () => {
+    const installed = await install(USUAL, 2);
+    const first = await readAuthority(installed);
+    const load = startLoad(installed, await toApps(installed));
+    const secret = await cluster.ok('GET', installed.secret);
+    await cluster.ok('PUT', installed.secret, { ...secret, data: {} });
+    const isServedByNew = ({ log }: Replica): boolean => log().filter(({ msg }) => msg === 'certificate_issued').length === 2;
+    await until(() => load.failures.length > 0 || installed.replicas.every(isServedByNew));
+    await load.stop();
+    expect(load.failures).toEqual([]);
+    const serials = (await readBundle(installed)).map(({ serialNumber }) => serialNumber);
+    expect(serials).toEqual([(await readAuthority(installed)).serialNumber, first.serialNumber]);
+    expect(serials[0]).not.toBe(first.serialNumber);
+  });
+
+  test('a replica that is stopped loses none of its reviews', async () => {
+    const installed = await install(USUAL, 2);
+    const load = startLoad(installed, await toApps(installed));
+    const enough = load.admitted() + 20;
+    await until(() => load.failures.length > 0 || load.admitted() > enough);
+    const [leaving] = installed.replicas as [Replica];
+    leaving.program.child.kill('SIGTERM');
+    await until(() => load.failures.length > 0 || leaving.program.ended() !== undefined);
+    await load.stop();
+    expect(load.failures).toEqual([]);
+    expect(leaving.program.ended()).toBe(0);
+    expect(leaving.log().at(-1)).toMatchObject({ msg: 'stopped', complete: true });
+  });
+});
+
+describe('a caBundle', () => {
+  const foreign = Buffer.from(createAuthority(Date.now(), 60_000).certificate.toString()).toString('base64');
+
+  test('that somebody else changed is mended, by the name of the webhook and leaving the others alone', async () => {
+    const installed = await install(USUAL, 1);
+    const [authority] = await readBundle(installed);
+    const before = await cluster.ok('GET', installed.webhook);
+    const overwrite = { webhooks: [{ name: 'inject.sidegate.dev', clientConfig: { caBundle: foreign } }] };
+    await cluster.ok('PATCH', installed.webhook, overwrite, { contentType: 'application/strategic-merge-patch+json' });
+    await until(async () => (await readBundle(installed))[0]?.serialNumber === authority?.serialNumber);
+    const after = await cluster.ok('GET', installed.webhook);
+    expect(after.webhooks).toEqual(before.webhooks);
+    const namespace = await toApps(installed);
+    await until(async () => isInjected(await create(namespace, { isDryRun: true })));
+  });
+
+  test('that is right is not written again', async () => {
+    const installed = await install(USUAL, 2);
+    const { metadata } = await cluster.ok('GET', installed.webhook);
+    const [replica] = installed.replicas as [Replica];
+    const checks = 'sidegate_injector_certificate_checks_total{result="success"}';
+    const enough = (await replica.metric(checks)) + 3;
+    await until(async () => (await replica.metric(checks)) >= enough);
+    expect((await cluster.ok('GET', installed.webhook)).metadata.resourceVersion).toBe(metadata.resourceVersion);
+  });
+});

@@ -1,0 +1,198 @@
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parse, stringify } from 'yaml';
+import { injectFiles } from '../../src/cli/inject.ts';
+import { toSidecarDefaults } from '../../src/config/injector-config.ts';
+import { injectPod } from '../../src/injector/inject.ts';
+import { readStatus } from '../../src/injector/status.ts';
+import { CHART, helm, pick, type Rendered, templateChart, toObjects } from '../support/chart.ts';
+
+const LIBRARY = resolve(CHART, '..', 'sidegate-lib');
+const IMAGE = 'registry.example.com/sidegate:1';
+
+type Settings = Readonly<Record<string, unknown>>;
+
+let folder: string;
+let web: string;
+
+/** A copy of a chart beside the library that it depends on, as `helm dependency build` makes it. */
+function vendor(chart: string): string {
+  cpSync(LIBRARY, join(chart, 'charts', 'sidegate-lib'), { recursive: true });
+  return chart;
+}
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'sidegate-library-'));
+  web = join(folder, 'web');
+  cpSync(resolve(import.meta.dirname, '..', 'support', 'charts', 'web'), web, { recursive: true });
+  vendor(web);
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** The objects of the example chart with these settings. */
+async function render(settings: Settings, portName = 'http'): Promise<readonly Rendered[]> {
+  const sidegate = { image: IMAGE, config: 'web-gate', appPort: 3000, ...settings };
+  const { code, stdout, stderr } = await templateChart({ sidegate, portName }, { chart: web, release: 'web' });
+  if (code !== 0) throw new Error(stderr);
+  return toObjects(stdout);
+}
+
+function podOf(objects: readonly Rendered[]): Rendered {
+  return (pick(objects, 'Deployment')['spec'] as { template: Rendered }).template;
+}
+
+/** The same app without any sidecar, as its author would write it for the injector. */
+function makeBarePod(settings: Settings): Rendered {
+  const toName = (key: string): string => key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  const annotations = Object.entries({ config: 'web-gate', ...settings }).map(([key, value]) => [
+    `sidegate.dev/${toName(key)}`,
+    String(value),
+  ]);
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'web', labels: { 'sidegate.dev/inject': 'true' }, annotations: Object.fromEntries(annotations) },
+    spec: {
+      containers: [
+        {
+          name: 'web',
+          image: 'web:1',
+          ports: [{ name: 'http', containerPort: 3000 }],
+          livenessProbe: { httpGet: { path: '/healthz', port: 3000 }, periodSeconds: 7 },
+          readinessProbe: { tcpSocket: { port: 3000 } },
+        },
+      ],
+    },
+  };
+}
+
+/** What `sidegate inject -f` prints for it. */
+async function inject(settings: Settings): Promise<Rendered> {
+  const [pod, config] = [join(folder, 'pod.yaml'), join(folder, 'injector.yaml')];
+  writeFileSync(pod, stringify(makeBarePod(settings)));
+  writeFileSync(config, stringify({ sidecar: { image: IMAGE } }));
+  let [stdout, stderr] = ['', ''];
+  const io = {
+    stdin: process.stdin,
+    env: {},
+    stdout: (text: string) => {
+      stdout += text;
+    },
+    stderr: (text: string) => {
+      stderr += text;
+    },
+  };
+  const options = { filename: [pod], config, namespace: 'default', kubeVersion: '1.36', output: 'json' };
+  expect(await injectFiles(options, io), stderr).toBe(0);
+  return JSON.parse(stdout) as Rendered;
+}
+
+const appProbes = { web: { livez: 'http://127.0.0.1:3000/healthz', readyz: 'tcp://127.0.0.1:3000' } };
+
+describe('a chart that writes the sidecar by the library', () => {
+  test.each<[string, Settings, Settings?, string?]>([
+    ['takeover service', {}],
+    ['its own ports', { port: 9000, adminPort: 9001 }],
+    ['two Secrets', { secrets: ['stripe-webhook', 'web-users'] }],
+    ['a container beside the app', { sidecar: 'container' }],
+    ['no time before the end', { preStop: '0s' }],
+    ['more time before the end, in a container beside the app', { preStop: '1m', sidecar: 'container' }],
+    ['its own resources', { cpuRequest: '100m', cpuLimit: '1', memoryRequest: '96Mi', memoryLimit: '256Mi' }],
+    ['a Secret to pull with', { imagePullSecrets: ['registry'] }],
+    ['takeover rename', { takeover: 'rename' }, { portName: 'http' }, 'http-app'],
+    ['takeover same-port', { takeover: 'same-port:HOST' }, { appProbes }],
+    ['takeover same-port, where the app is on the loopback by itself', { takeover: 'same-port' }, { appProbes }],
+    ['takeover env', { takeover: 'env' }],
+    ['takeover env with a variable of its own', { takeover: 'env:WEB_PORT' }],
+  ])('makes the pod that `sidegate inject -f` makes, with %s', async (_what, settings, own = {}, portName = 'http') => {
+    const pod = podOf(await render({ ...settings, ...own }, portName));
+    const injected = await inject(settings);
+    const { terminationGracePeriodSeconds = 30, ...spec } = injected['spec'] as Record<string, unknown>;
+    expect(pod['spec']).toEqual({ ...spec, terminationGracePeriodSeconds });
+    const { hash: _ours, version: _other, ...status } = readStatus(injected) ?? {};
+    expect(readStatus(pod)).toMatchObject(status);
+    expect(pod.metadata.labels).toMatchObject({ 'sidegate.dev/inject': 'true', 'sidegate.dev/injected': 'true' });
+  });
+
+  test('leads its Service and its NetworkPolicy to the sidecar, by number', async () => {
+    const objects = await render({ port: 9000, adminPort: 9001 });
+    expect(pick(objects, 'Service')['spec']).toMatchObject({
+      ports: [{ name: 'http', port: 80, targetPort: 9000, protocol: 'TCP' }],
+    });
+    expect(pick(objects, 'NetworkPolicy')['spec']).toEqual({
+      podSelector: { matchLabels: { app: 'web' } },
+      policyTypes: ['Ingress'],
+      ingress: [
+        {
+          ports: [
+            { port: 9000, protocol: 'TCP' },
+            { port: 9001, protocol: 'TCP' },
+          ],
+        },
+      ],
+    });
+  });
+
+  test('is left alone by the injector', async () => {
+    const pod = { ...podOf(await render({})), apiVersion: 'v1', kind: 'Pod' };
+    const context = { defaults: toSidecarDefaults(IMAGE), version: '1', kube: { major: 1, minor: 36 }, namespace: 'default' };
+    expect(injectPod(pod, context)).toMatchObject({ outcome: 'skipped', reason: 'already_injected' });
+  });
+
+  test.each<[string, Settings, string]>([
+    ['a setting that is unknown', { memory: '64Mi' }, 'the setting memory is unknown; known are config, secrets,'],
+    ['a setting that is missing', { image: '' }, 'the setting image is'],
+    ['a port out of range', { port: 70_000 }, 'the setting port is "70000": expected a port from 1 to 65535, for example 8480.'],
+    [
+      'a takeover that does not exist',
+      { takeover: 'iptables' },
+      'the setting takeover is "iptables": expected service, rename, same-port',
+    ],
+    ['a name that is none', { secrets: ['Stripe'] }, 'the setting secrets is "Stripe": expected names'],
+    [
+      'a port of its own where it takes the app’s',
+      { takeover: 'env', port: 9000 },
+      "the sidecar takes the app's port 3000: leave port out",
+    ],
+    ['ports that collide', { port: 3000 }, 'are one and the same'],
+    ['a rename without a name', { takeover: 'rename' }, 'takeover rename needs the setting portName'],
+    ['a probe that nobody could ask', { takeover: 'same-port' }, 'the probe web/livez is not in the setting appProbes'],
+    ['probes that need no help', { appProbes }, 'appProbes belong to takeover same-port'],
+  ])('is refused with a sentence for %s', async (_what, settings, message) => {
+    await expect(render(settings)).rejects.toThrow(message);
+  });
+});
+
+test('the chart of the README is the whole of it: it renders, and its app stands behind the sidecar', async () => {
+  const readme = readFileSync(join(LIBRARY, 'README.md'), 'utf8');
+  const blocks = new Map([...readme.matchAll(/```yaml\n# (\S+)\n(.*?)```/gs)].map(([, name = '', text = '']) => [name, text]));
+  expect([...blocks.keys()]).toEqual([
+    'Chart.yaml',
+    'values.yaml',
+    'templates/deployment.yaml',
+    'templates/service.yaml',
+    'templates/networkpolicy.yaml',
+  ]);
+  const chart = join(folder, 'readme');
+  mkdirSync(join(chart, 'templates'), { recursive: true });
+  for (const [name, text] of blocks) writeFileSync(join(chart, name), text);
+  vendor(chart);
+  const { stdout, stderr } = await templateChart({}, { chart, release: 'web' });
+  expect(stderr).toBe('');
+  const objects = toObjects(stdout);
+  const { initContainers } = podOf(objects)['spec'] as { initContainers: { name: string; args: string[]; image: string }[] };
+  const values = parse(blocks.get('values.yaml') ?? '') as { sidegate: { image: string; appPort: number } };
+  expect(initContainers).toMatchObject([{ name: 'sidegate', image: values.sidegate.image }]);
+  expect(initContainers[0]?.args).toContain(`http://127.0.0.1:${values.sidegate.appPort}`);
+  expect(pick(objects, 'Service')['spec']).toMatchObject({ ports: [{ targetPort: 8480 }] });
+});
+
+test("passes Helm's lint, and has the version of the chart", async () => {
+  expect((await helm('lint', '--strict', LIBRARY)).code).toBe(0);
+  expect((await helm('lint', '--strict', web)).code).toBe(0);
+  const versionOf = (chart: string): unknown => parse(readFileSync(join(chart, 'Chart.yaml'), 'utf8'));
+  const { version, appVersion } = versionOf(CHART) as Record<string, string>;
+  expect(versionOf(LIBRARY)).toMatchObject({ version, appVersion });
+});

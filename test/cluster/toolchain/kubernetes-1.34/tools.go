@@ -1,0 +1,8 @@
+//go:build tools
+
+// Package tools names the commands that the cluster tests run.
+package tools
+
+import (
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+)

@@ -1,0 +1,248 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { makeAuthority } from '../support/certificates.ts';
+import { send } from '../support/client.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { startGate, type TestGate, until } from '../support/gate.ts';
+import { startGateProcess } from '../support/process.ts';
+import { exchangeRaw } from '../support/proxy.ts';
+
+const ROUTE = { name: 'open', match: { pathPrefix: '/' }, allow: 'anyone' };
+const closers: (() => unknown)[] = [];
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-app-probes-'));
+let app: Server;
+let port: number;
+const seen: { method: string | undefined; url: string | undefined; rawHeaders: string[] }[] = [];
+let answer: (request: IncomingMessage, response: ServerResponse) => void;
+
+beforeAll(async () => {
+  app = createServer((request, response) => {
+    seen.push({ method: request.method, url: request.url, rawHeaders: request.rawHeaders });
+    answer(request, response);
+  });
+  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+  port = (app.address() as AddressInfo).port;
+});
+afterAll(() => {
+  app.close();
+  app.closeAllConnections();
+  rmSync(folder, { recursive: true });
+});
+beforeEach(() => {
+  seen.length = 0;
+  answer = (_request, response) => response.end('the database password is hunter2');
+});
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+interface Probe {
+  readonly kind: string;
+  readonly url: string;
+  readonly headers?: readonly { readonly name: string; readonly value: string }[];
+}
+
+async function start(probes: readonly Probe[], clock?: FakeClock): Promise<TestGate> {
+  const admin = { address: '127.0.0.1:0', appProbes: probes.map((probe) => ({ container: 'app', ...probe })) };
+  const gate = await startGate({ admin, upstream: `http://127.0.0.1:${port}`, routes: [ROUTE] }, clock);
+  closers.push(async () => {
+    const stopped = gate.stop();
+    await clock?.advance(3_000);
+    await stopped;
+  });
+  return gate;
+}
+
+const ask = (gate: { adminPort: number }, path = '/app-health/app/livez', method = 'GET') =>
+  send(gate.adminPort, { method, path, headers: { Cookie: 'a=b', 'X-Caller': 'kubelet' } });
+const url = (path = '/healthz'): string => `http://127.0.0.1:${port}${path}`;
+
+describe('a probe of the app', () => {
+  test('by the command line asks the one URL given for it, with its own header fields and nothing of the caller’s', async () => {
+    const headers = [
+      { name: 'Host', value: 'shop.example' },
+      { name: 'X-Probe', value: '1' },
+      { name: 'X-Probe', value: '2' },
+      { name: 'Accept', value: '' },
+    ];
+    const gate = await startGateProcess({ routes: [ROUTE] }, [
+      '--upstream',
+      `http://127.0.0.1:${port}`,
+      '--app-probe',
+      `app/livez=${url('/healthz?full=1')}`,
+      '--app-probe',
+      `app/readyz=${JSON.stringify({ url: url('/ready'), headers })}`,
+    ]);
+    closers.push(async () => {
+      gate.child.kill('SIGKILL');
+      await gate.exit;
+    });
+    expect(await ask(gate, '/app-health/app/livez?full=0&x=y')).toMatchObject({ status: 200, text: 'the app answered 200\n' });
+    expect((await ask(gate, '/app-health/app/readyz')).status).toBe(200);
+    expect(seen).toEqual([
+      {
+        method: 'GET',
+        url: '/healthz?full=1',
+        rawHeaders: ['Host', `127.0.0.1:${port}`, 'User-Agent', 'kube-probe/1.0', 'Accept', '*/*', 'Connection', 'close'],
+      },
+      {
+        method: 'GET',
+        url: '/ready',
+        rawHeaders: [
+          'User-Agent',
+          'kube-probe/1.0',
+          'Host',
+          'shop.example',
+          'X-Probe',
+          '1',
+          'X-Probe',
+          '2',
+          'Connection',
+          'close',
+        ],
+      },
+    ]);
+    for (const path of [
+      '/app-health/app/startupz',
+      '/app-health/other/livez',
+      '/app-health/app/livez/',
+      '/app-health/app/%6civez',
+    ])
+      expect((await ask(gate, path)).status, path).toBe(404);
+    expect((await ask(gate, '/app-health/app/livez', 'POST')).status).toBe(405);
+    expect(seen).toHaveLength(2);
+  });
+
+  test.each([200, 201, 204, 301, 302, 304, 399, 400, 401, 404, 429, 500, 503])(
+    'is answered with the app’s status, never with its words: %i',
+    async (status) => {
+      const gate = await start([{ kind: 'livez', url: url() }]);
+      answer = (_request, response) =>
+        response.writeHead(status, { Location: '/elsewhere', 'Set-Cookie': 'a=b' }).end(status === 204 ? undefined : 'hunter2');
+      const reply = await ask(gate);
+      expect(reply.status).toBe(status);
+      expect(reply.text).toBe([204, 304].includes(status) ? '' : `the app answered ${status}\n`);
+      expect(reply.rawHeaders.join()).not.toMatch(/elsewhere|a=b/);
+      // A redirect is not followed.
+      expect(seen).toHaveLength(1);
+      expect((await ask(gate, '/app-health/app/livez', 'HEAD')).status).toBe(status);
+    },
+  );
+
+  test('has no length where there can be none', async () => {
+    const gate = await start([{ kind: 'livez', url: url() }]);
+    answer = (_request, response) => response.writeHead(204).end();
+    const text = await exchangeRaw(gate.adminPort, 'GET /app-health/app/livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+    expect(text).toMatch(/^HTTP\/1\.1 204 /);
+    expect(text).not.toMatch(/content-length/i);
+  });
+
+  test('goes by https, whoever signed the certificate', async () => {
+    const pair = makeAuthority(folder, 'nobody').issue('elsewhere', 'DNS:elsewhere.example');
+    const secure = createTlsServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, (request, response) =>
+      response.writeHead(request.url === '/secure' ? 200 : 404).end(),
+    );
+    await new Promise<void>((resolve) => secure.listen(0, '127.0.0.1', resolve));
+    closers.push(() => {
+      secure.close();
+      secure.closeAllConnections();
+    });
+    const gate = await start([{ kind: 'readyz', url: `https://127.0.0.1:${(secure.address() as AddressInfo).port}/secure` }]);
+    expect((await ask(gate, '/app-health/app/readyz')).status).toBe(200);
+  });
+
+  test('by tcp is a mere connection', async () => {
+    const gate = await start([
+      { kind: 'livez', url: `tcp://127.0.0.1:${port}` },
+      { kind: 'readyz', url: 'tcp://127.0.0.1:1' },
+    ]);
+    expect(await ask(gate)).toMatchObject({ status: 200, text: 'the app takes connections\n' });
+    expect(await ask(gate, '/app-health/app/readyz')).toMatchObject({
+      status: 502,
+      text: 'the app cannot be asked: ECONNREFUSED\n',
+    });
+    expect(seen).toHaveLength(0);
+  });
+
+  test.each([
+    ['is not there', 'http://127.0.0.1:1/', undefined],
+    ['cuts the connection', undefined, (request: IncomingMessage) => request.socket.destroy()],
+    [
+      'dies within its answer',
+      undefined,
+      (request: IncomingMessage, response: ServerResponse) => {
+        response.writeHead(200, { 'Content-Length': 100 }).write('a');
+        setImmediate(() => request.socket.destroy());
+      },
+    ],
+  ])('fails where the app %s', async (_, given, script) => {
+    if (script !== undefined) answer = script;
+    const gate = await start([{ kind: 'livez', url: given ?? url() }]);
+    expect((await ask(gate)).status).toBe(502);
+  });
+
+  test('ends with the answer’s head where the content does not end', async () => {
+    const gate = await start([{ kind: 'livez', url: url() }]);
+    let isGone = false;
+    answer = (_request, response) => {
+      response.on('close', () => {
+        isGone = true;
+      });
+      const more = (): void => {
+        while (response.write('x'.repeat(4_096)));
+        response.once('drain', more);
+      };
+      more();
+    };
+    expect((await ask(gate)).status).toBe(200);
+    await until(() => isGone);
+  });
+
+  test.each([
+    ['livez', 60_000],
+    ['prestop', 600_000],
+  ])('is over after its time, whatever the app does: %s', async (kind, atMost) => {
+    const clock = new FakeClock();
+    const gate = await start([{ kind, url: url() }], clock);
+    answer = () => undefined;
+    const reply = ask(gate, `/app-health/app/${kind}`);
+    await until(() => seen.length === 1);
+    await clock.advance(atMost - 1);
+    await clock.advance(1);
+    expect(await reply).toMatchObject({ status: 504, text: `the app did not answer within ${atMost / 1_000} s\n` });
+  });
+
+  test('is given up when the kubelet has given up', async () => {
+    const gate = await start([{ kind: 'livez', url: url() }]);
+    let isGone = false;
+    answer = (_request, response) =>
+      response.on('close', () => {
+        isGone = true;
+      });
+    const controller = new AbortController();
+    const asked = fetch(`http://127.0.0.1:${gate.adminPort}/app-health/app/livez`, { signal: controller.signal });
+    await until(() => seen.length === 1);
+    controller.abort();
+    await expect(asked).rejects.toThrow();
+    await until(() => isGone);
+  });
+
+  test('needs no token, as the kubelet has none', async () => {
+    const admin = {
+      address: '127.0.0.1:0',
+      token: { secret: { file: 'token' } },
+      appProbes: [{ container: 'app', kind: 'livez', url: url() }],
+    };
+    const gate = await startGate({ admin, upstream: `http://127.0.0.1:${port}`, routes: [ROUTE] }, undefined, {
+      token: '0123456789abcdef0123456789abcdef',
+    });
+    closers.push(() => gate.stop());
+    expect((await ask(gate)).status).toBe(200);
+    expect((await ask(gate, '/journal')).status).toBe(401);
+  });
+});

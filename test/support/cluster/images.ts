@@ -1,0 +1,34 @@
+/** Which command line stands for an image on this machine. */
+import { existsSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { Kube } from './kube-request.ts';
+
+const ROOT = resolve(import.meta.dirname, '..', '..', '..');
+const BUNDLE = join(ROOT, 'dist', 'sidegate.mjs');
+
+/** The process that a container's command, args and image ask for; `$(NAME)` is filled in as the kubelet does. */
+export function toCommandLine(container: Kube, env: Readonly<Record<string, string>>): string[] {
+  const expand = (text: string): string => expandVariables(text, env);
+  const entry: string[] = container.command?.map(expand) ?? toEntrypoint(container.image);
+  const [program = '', ...rest] = [...entry, ...((container.args ?? []) as string[]).map(expand)];
+  return [program === 'node' ? process.execPath : program, ...rest];
+}
+
+/** `$$(NAME)` stays `$(NAME)`, and what is not known stays as it is. */
+export function expandVariables(text: string, env: Readonly<Record<string, string>>): string {
+  return text.replace(/\$(\$\([^)]*\))|\$\(([^)]+)\)/g, (whole, escaped, name) => escaped ?? env[name] ?? whole);
+}
+
+function toEntrypoint(image: string): string[] {
+  const [, name] = /([^/:@]+)(?:[:@][^/]*)?$/.exec(image) ?? [];
+  if (name === 'app') return [process.execPath, join(import.meta.dirname, 'app-image.ts')];
+  if (name !== 'sidegate') throw new Error(`no program of this machine stands for the image ${image}`);
+  if (!existsSync(BUNDLE)) throw new Error(`${BUNDLE} is missing: npm run build makes it`);
+  return [process.execPath, ...readEntrypoint().slice(1, -1), BUNDLE];
+}
+
+/** The image's own flags for Node are those of the Dockerfile. */
+function readEntrypoint(): string[] {
+  const [, json = '[]'] = /^ENTRYPOINT (\[.+\])$/m.exec(readFileSync(join(ROOT, 'Dockerfile'), 'utf8')) ?? [];
+  return JSON.parse(json) as string[];
+}

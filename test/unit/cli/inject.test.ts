@@ -1,0 +1,149 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { Readable } from 'node:stream';
+import { applyPatch, type Operation } from 'rfc6902';
+import { describe, expect, test } from 'vitest';
+import { type InjectOptions, injectFiles } from '../../../src/cli/inject.ts';
+import { parseManifests } from '../../../src/cli/manifests/documents.ts';
+import { findWorkloads } from '../../../src/cli/manifests/workloads.ts';
+import { readVersion } from '../../../src/cli/version.ts';
+
+const FOLDER = resolve(import.meta.dirname, '../../golden/inject');
+const INPUTS = readdirSync(FOLDER).filter((name) => /^[a-z-]+\.yaml$/.test(name));
+/** Of inputs that are not for a recent cluster and the defaults. */
+const OPTIONS: Readonly<Record<string, Partial<InjectOptions>>> = {
+  'old-cluster.yaml': { kubeVersion: 'v1.29.14-eks' },
+  'env-container.yaml': { config: join(FOLDER, 'config/pull-secrets.yaml') },
+};
+
+interface Ran {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+async function run(input: string, options: Partial<InjectOptions> = {}): Promise<Ran> {
+  const ran = { stdout: '', stderr: '' };
+  const io = {
+    stdin: Readable.from([input]) as NodeJS.ReadableStream,
+    env: {},
+    stdout: (text: string) => {
+      ran.stdout += text;
+    },
+    stderr: (text: string) => {
+      ran.stderr += text;
+    },
+  };
+  const all = {
+    config: join(FOLDER, 'config/plain.yaml'),
+    filename: ['-'],
+    namespace: 'default',
+    kubeVersion: '1.34',
+    output: 'yaml',
+    ...options,
+  };
+  const code = await injectFiles(all, io);
+  const anonymous = (text: string): string => text.replaceAll(readVersion(), 'VERSION');
+  return { code, stdout: anonymous(ran.stdout), stderr: anonymous(ran.stderr) };
+}
+
+const read = (name: string): string => readFileSync(join(FOLDER, name), 'utf8');
+const valuesOf = (text: string): unknown[] => {
+  const manifests = parseManifests(text);
+  if ('message' in manifests) throw new Error(manifests.message);
+  return manifests.map(({ value }) => value);
+};
+
+describe('sidegate inject', () => {
+  test.each(INPUTS)('makes of %s what is kept beside it', async (name) => {
+    const { stdout, stderr } = await run(read(name), OPTIONS[name]);
+    await expect(stdout).toMatchFileSnapshot(join(FOLDER, 'output', name));
+    await expect(stderr).toMatchFileSnapshot(join(FOLDER, 'output', name.replace('.yaml', '.txt')));
+  });
+
+  test.each(INPUTS)('finds nothing more to do in its own output of %s', async (name) => {
+    const { stdout } = await run(read(name), OPTIONS[name]);
+    const again = await run(stdout, OPTIONS[name]);
+    expect(again.stdout).toBe(stdout);
+    expect(again.stderr).not.toContain(': injected: ');
+  });
+
+  test.each(INPUTS)('prints a patch of %s that another library applies to the same end', async (name) => {
+    const values = valuesOf(read(name));
+    const { stdout, code } = await run(read(name), { ...OPTIONS[name], output: 'patch' });
+    if (code !== 0) return;
+    const lines = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as unknown);
+    const patches = lines.map((line) => (Array.isArray(line) ? line : (line as { patch: unknown[] }).patch) as Operation[]);
+    const objects = values
+      .flatMap((value) => findWorkloads(value))
+      .filter(({ pod }) => JSON.stringify(pod).includes('sidegate.dev/config'));
+    expect(patches).toHaveLength(objects.length);
+    for (const [index, patch] of patches.entries())
+      expect(applyPatch(objects[index]?.object, patch).filter((error) => error !== null)).toEqual([]);
+    const json = JSON.parse((await run(read(name), { ...OPTIONS[name], output: 'json' })).stdout) as { items?: unknown[] };
+    const expected = JSON.stringify(values.length === 1 ? values[0] : values).replaceAll(readVersion(), 'VERSION');
+    expect(values.length === 1 ? json : json.items).toEqual(JSON.parse(expected));
+    expect(valuesOf((await run(read(name), OPTIONS[name])).stdout)).toEqual(values.length === 1 ? [json] : json.items);
+  });
+
+  test('leaves all that it does not touch as it was, to the character', async () => {
+    const input = 'kind:   ConfigMap # nothing to do\nmode: 0644\n---\n\n{"kind": "Service"}\n';
+    expect((await run(input)).stdout).toBe(input);
+    const { stdout } = await run(`${input}---\n${read('old-cluster.yaml')}`);
+    expect(stdout.startsWith(input)).toBe(true);
+  });
+
+  test('prints nothing where one of many pods is denied, so that a pipe applies no part', async () => {
+    const { code, stdout } = await run(`${read('old-cluster.yaml')}---\n${read('denied.yaml')}`);
+    expect([code, stdout]).toEqual([1, '']);
+  });
+
+  test('takes the image of its own version where no config names another', async () => {
+    let stdout = '';
+    const print = (text: string): void => {
+      stdout += text;
+    };
+    const io = { stdin: process.stdin, env: {}, stderr: () => undefined, stdout: print };
+    const filename = [join(FOLDER, 'old-cluster.yaml')];
+    expect(await injectFiles({ filename, namespace: 'a', kubeVersion: '1.34', output: 'yaml' }, io)).toBe(0);
+    expect(stdout).toContain(`image: sidegate:${readVersion()}\n`);
+  });
+
+  test('tells where a manifest is no YAML', async () => {
+    const { code, stderr } = await run('kind: Pod\nspec: [\n');
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^<stdin>:\d+:\d+: error: /);
+  });
+
+  test('says so where there is no pod in the input', async () => {
+    const { code, stdout, stderr } = await run('kind: Service\n');
+    expect([code, stdout, stderr]).toEqual([
+      0,
+      'kind: Service\n',
+      'sidegate inject: there is no pod and no template of pods in the input\n',
+    ]);
+  });
+
+  test('reads several files into one stream', async () => {
+    const files = ['old-cluster.yaml', 'rename.yaml'].map((name) => join(FOLDER, name));
+    const { stdout } = await run('', { filename: files });
+    expect(valuesOf(stdout)).toHaveLength(2);
+  });
+
+  test.each([
+    [{ output: 'xml' }, '--output xml is not one of yaml, json, patch'],
+    [{ kubeVersion: 'new' }, '--kube-version new is no version such as 1.34'],
+    [{ filename: ['/nonexistent.yaml'] }, 'the file /nonexistent.yaml cannot be read (ENOENT)'],
+  ])('refuses the options %j', async (options, message) => {
+    await expect(run('kind: Pod', options)).rejects.toThrow(message);
+  });
+
+  test("shows the problems of the injector's config", async () => {
+    const { code, stderr } = await run('kind: Pod', { config: join(FOLDER, 'denied.yaml') });
+    expect(code).toBe(1);
+    expect(stderr).toContain('denied.yaml');
+  });
+});

@@ -1,0 +1,57 @@
+import { describe, expect, test } from 'vitest';
+import { loadInjectorConfig, parseInjectorConfig } from '../../../src/config/injector-config.ts';
+import { formatProblem } from '../../../src/config/problem.ts';
+
+const problemsOf = (text: string): string[] => parseInjectorConfig('injector.yaml', text).problems.map(formatProblem);
+
+describe("the injector's config", () => {
+  test('needs the image only', () => {
+    const { config } = parseInjectorConfig('injector.yaml', 'sidecar: { image: "registry.example/sidegate:1" }');
+    expect(config?.sidecar).toEqual({
+      image: 'registry.example/sidegate:1',
+      imagePullPolicy: 'IfNotPresent',
+      imagePullSecrets: [],
+      takeover: { mode: 'service' },
+      mode: 'auto',
+      port: 8480,
+      adminPort: 8481,
+      movedPort: 8482,
+      resources: { requests: { cpu: '50m', memory: '64Mi' }, limits: { memory: '192Mi' } },
+      preStop: 5,
+    });
+    expect(config?.server).toBeUndefined();
+  });
+
+  test('has the server that the chart asks for', () => {
+    const { config } = parseInjectorConfig(
+      'injector.yaml',
+      'sidecar: { image: a }\nserver:\n  certificate:\n    selfSigned: { namespace: n, secret: s, service: v, webhook: w }\n',
+    );
+    expect(config?.server).toMatchObject({
+      address: { port: 10250 },
+      adminAddress: { port: 8481 },
+      certificate: { selfSigned: { namespace: 'n', secret: 's', service: 'v', webhook: 'w' } },
+    });
+  });
+
+  test('tells mistakes with their places and how to mend them', () => {
+    expect(problemsOf('sidecar:\n  image: a b\n  takover: service\n')).toEqual([
+      'injector.yaml:2:10: error sidecar.image: "a b" is not right: expected an image reference without blanks, for example registry.example/sidegate:1.0.0',
+      'injector.yaml:3:3: error sidecar.takover: unknown key "takover"\n  hint: did you mean "takeover"?',
+    ]);
+    expect(problemsOf('sidecar:\n  image: a\n  resources: { limits: { memory: 100m } }\n')).toEqual([
+      'injector.yaml:3:34: error sidecar.resources.limits.memory: "100m" is not right: expected memory in Mi, Gi, M or G, for example 192Mi',
+    ]);
+    expect(problemsOf('sidecar:\n  image: a\n  port: 9\n  adminPort: 9\n')).toEqual([
+      'injector.yaml:4:14: error sidecar.adminPort: 9 is sidecar.port already\n  hint: choose another port',
+    ]);
+    expect(problemsOf('sidecar:\n  image: a\n  movedPort: 8480\n')).toEqual([
+      'injector.yaml:3:14: error sidecar.movedPort: 8480 is a port of the sidecar\n  hint: choose another port',
+    ]);
+  });
+
+  test('says so where there is no file', async () => {
+    const { problems } = await loadInjectorConfig('/nonexistent/injector.yaml');
+    expect(problems.map(formatProblem)).toEqual(['/nonexistent/injector.yaml: error there is no such file']);
+  });
+});
