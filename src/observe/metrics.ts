@@ -6,15 +6,15 @@ import { createFamilies, createGateFamilies, type RouteLabels } from './families
 import {
   ADMIN_DENIALS,
   type AdminDenialLabel,
-  DEDUP_OUTCOMES,
   type DedupOutcome,
   FORGOTTEN_STATES,
   type ForgottenLabel,
   type LimitLabel,
-  ORDER_OUTCOMES,
   type OrderOutcome,
   PASSWORD_CHECKS,
   type PasswordCheckLabel,
+  WATCHED_DEDUP_OUTCOMES,
+  WATCHED_ORDER_OUTCOMES,
 } from './labels.ts';
 import { type ExpositionFormat, toExposition } from './openmetrics.ts';
 import { collectProcessMetrics } from './process-metrics.ts';
@@ -66,7 +66,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   createBuildInfo(registers, options);
   if (options.processMetrics) collectProcessMetrics(registry);
 
-  const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
+  for (const outcome of WATCHED_DEDUP_OUTCOMES) gate.dedup.series(outcome);
   const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, gate.passwordChecks.series(outcome)]));
   for (const was of FORGOTTEN_STATES) gate.forgottenIds.series(was);
   for (const reason of ADMIN_DENIALS) gate.adminDenials.series(reason);
@@ -80,7 +80,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
 
   return {
     setRoutes(next) {
-      if (next.some(({ isOrdered }) => isOrdered)) for (const outcome of ORDER_OUTCOMES) gate.order.series(outcome);
+      if (next.some(({ isOrdered }) => isOrdered)) for (const outcome of WATCHED_ORDER_OUTCOMES) gate.order.series(outcome);
       const names = new Map(next.map(({ name, scheme }) => [name, scheme]));
       for (const [name, series] of routes) {
         if (names.get(name) === series.scheme) continue;
@@ -95,7 +95,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
       }
     },
     route: (name) => (name === undefined ? unmatched : (routes.get(name) ?? unmatched)),
-    dedup: (outcome) => dedup.get(outcome)?.add(),
+    dedup: (outcome) => gate.dedup.series(outcome).add(),
     dedupDuration: (duration) => dedupDuration.observe(duration / 1000),
     order: (outcome) => gate.order.series(outcome).add(),
     storeUp: (isUp) => gate.dedupUp.set(isUp ? 1 : 0),
