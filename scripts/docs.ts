@@ -5,6 +5,7 @@ import { DASHBOARD_FILES } from '../chart/dashboards.ts';
 import { toJsonSchema } from '../src/config/json-schema.ts';
 import { renderLibraryReadme, renderLibrarySidecar } from './chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from './chart-pages.ts';
+import { renderInjectionPage } from './injection-page.ts';
 import { renderPresetsPage } from './presets-page.ts';
 import { renderProbePage } from './probe-page.ts';
 import { toRows, toTable } from './schema-rows.ts';
@@ -14,6 +15,7 @@ import { renderTestingPage } from './testing-page.ts';
 /** Writers by page. */
 const PAGES: Readonly<Record<string, () => string>> = {
   'docs/config.md': renderConfigPage,
+  'docs/injection.md': renderInjectionPage,
   'docs/presets.md': renderPresetsPage,
   'docs/senders.md': renderSendersPage,
   'docs/probe.md': renderProbePage,

@@ -5,11 +5,11 @@ import { dirname, join, relative, resolve } from 'node:path';
 /** Rooms by floor, lowest first: a room imports from itself and from lower floors only. */
 const FLOORS: readonly (readonly string[])[] = [
   ['core'],
-  ['schemes', 'credentials', 'store', 'observe', 'tunnel', 'remote', 'trace', 'sockets', 'certificate', 'kube'],
+  ['schemes', 'credentials', 'store', 'observe', 'tunnel', 'remote', 'trace', 'certificate', 'kube', 'sockets'],
   ['handshakes', 'otlp'],
   ['config', 'explain'],
   ['gates', 'forward', 'injector'],
-  ['gatehouse', 'admin', 'probe', 'admission'],
+  ['gatehouse', 'admin', 'probe', 'admission', 'doctor'],
   ['listen'],
   ['app'],
   ['cli'],

@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { SidegateError } from '../core/errors.ts';
 import { checkFile } from './check.ts';
+import { examineCluster } from './doctor.ts';
 import { explainRequest } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
@@ -100,6 +101,7 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   addForget(program, io, setExit);
   addInject(program, io, setExit);
   addInjectServer(program);
+  addDoctor(program, io, setExit);
   return program;
 }
 
@@ -199,6 +201,21 @@ function withOverrides(command: Command): Command {
     .option('--admin <hosts:port>', 'the same for the admin port')
     .option('--upstream <url>', 'the app of the routes that name none of their own')
     .option('--app-probe <container/kind=url>', 'what the admin port asks the app for the kubelet; repeat for more', COLLECT);
+}
+
+function addDoctor(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('doctor')
+    .description('tell which workloads of a cluster are protected, and what leads past their sidecars; exit 1 if something does')
+    .option('--kubeconfig <file>', "left out: $KUBECONFIG, ~/.kube/config, or the pod's own cluster")
+    .option('--context <name>', 'a context of the kubeconfig; its current one if left out')
+    .option('-n, --namespace <name>', "the context's if left out")
+    .option('-A, --all-namespaces', 'look into all of them')
+    .option('-c, --config <file>', "the injector's config, by which sidecars are stale or not; its ConfigMap if left out")
+    .option('--live', 'also ask each running sidecar which config it serves')
+    .option('-o, --output <format>', 'text or json', 'text')
+    .option('--fail-on <severity>', 'exit 1 for findings of this severity or a worse one: error or warning', 'error')
+    .action(async (options) => setExit(await examineCluster(options, io)));
 }
 
 function withSecret(command: Command): Command {

@@ -16,8 +16,8 @@ export const CONTENT = {
   apply: 'application/apply-patch+yaml',
 } as const;
 
-/** Asks for names and labels alone, never for what an object holds: for Secrets. */
-export const METADATA_ONLY = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1';
+/** Asks for the name and labels of an object alone, never for what it holds: for Secrets. */
+export const METADATA_ONLY_OBJECT = 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1';
 
 /** What a request may have beside its method and path. */
 export interface RequestOptions {

@@ -4,7 +4,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { systemClock } from '../../../src/core/clock.ts';
 import type { ClusterAccess, Credentials } from '../../../src/kube/access.ts';
-import { CONTENT, KubeClient, METADATA_ONLY } from '../../../src/kube/client.ts';
+import { CONTENT, KubeClient, METADATA_ONLY_OBJECT } from '../../../src/kube/client.ts';
 import { KubeError } from '../../../src/kube/error.ts';
 import { type AnswerWith, type ApiServer, answerJson, startApiServer, toStatus } from '../../support/api-server.ts';
 import { FakeClock, settle } from '../../support/fake-clock.ts';
@@ -327,13 +327,13 @@ test('lists page by page, by names alone where that is asked', async () => {
       metadata: token === 'b' ? {} : { continue: token === null ? 'a' : 'b' },
     });
   });
-  expect(await client.list('/api/v1/secrets', { labelSelector: 'x' }, { accept: METADATA_ONLY, pageSize: 2 })).toEqual([
+  expect(await client.list('/api/v1/secrets', { labelSelector: 'x' }, { accept: METADATA_ONLY_OBJECT, pageSize: 2 })).toEqual([
     { id: 'first' },
     { id: 'a' },
     { id: 'b' },
   ]);
   expect(server.asked[2]?.url).toBe('/api/v1/secrets?labelSelector=x&limit=2&continue=b');
-  expect(server.asked.every(({ headers }) => headers.accept === METADATA_ONLY)).toBe(true);
+  expect(server.asked.every(({ headers }) => headers.accept === METADATA_ONLY_OBJECT)).toBe(true);
 });
 
 test('lists anew in one piece where its pages expired', async () => {

@@ -1,0 +1,74 @@
+/** `sidegate doctor`: which workloads of a cluster are protected, and what leads past their sidecars. */
+import { readFacts } from '../app/doctor.ts';
+import { type InjectorConfig, loadInjectorConfig } from '../config/injector-config.ts';
+import { findCluster } from '../config/kubeconfig.ts';
+import { formatProblem } from '../config/problem.ts';
+import { systemClock } from '../core/clock.ts';
+import { diagnose, type Report } from '../doctor/diagnose.ts';
+import { toJson } from '../doctor/report-json.ts';
+import { toText } from '../doctor/report-text.ts';
+import { KubeClient } from '../kube/client.ts';
+import { KubeError } from '../kube/error.ts';
+import { usageError } from './input.ts';
+import { EXIT, type Io } from './io.ts';
+import { readVersion } from './version.ts';
+
+/** Options of the command. */
+export interface DoctorOptions {
+  readonly kubeconfig?: string;
+  readonly context?: string;
+  readonly namespace?: string;
+  readonly allNamespaces?: boolean;
+  readonly config?: string;
+  readonly output: string;
+  readonly failOn: string;
+  readonly live?: boolean;
+}
+
+const OUTPUTS: readonly string[] = ['text', 'json'];
+const FAIL_ON: readonly string[] = ['error', 'warning'];
+/** RFC 1123 §2.1 label: it becomes part of a path. */
+const NAMESPACE = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
+
+/** Exit 1 where something is found that is as grave as `--fail-on` says. */
+export async function examineCluster(options: DoctorOptions, io: Io): Promise<number> {
+  const { output, failOn } = options;
+  if (!OUTPUTS.includes(output)) throw usageError(`--output ${output} is not one of ${OUTPUTS.join(', ')}`);
+  if (!FAIL_ON.includes(failOn)) throw usageError(`--fail-on ${failOn} is not one of ${FAIL_ON.join(', ')}`);
+  if (options.namespace !== undefined && options.allNamespaces === true)
+    throw usageError('give --namespace or --all-namespaces, not both');
+  if (options.namespace !== undefined && !NAMESPACE.test(options.namespace))
+    throw usageError(`--namespace ${options.namespace} is no name of a namespace`);
+  const given = options.config === undefined ? undefined : { config: await readGiven(options.config), version: readVersion() };
+  const cluster = await findCluster({
+    file: options.kubeconfig,
+    context: options.context,
+    env: io.env,
+    clock: systemClock,
+    tell: io.stderr,
+  });
+  const namespace = options.allNamespaces === true ? undefined : (options.namespace ?? cluster.namespace);
+  const client = new KubeClient(cluster.access, systemClock);
+  try {
+    const report = diagnose(await readFacts(client, { namespace, isLive: options.live === true, given }, systemClock));
+    const subject = { context: cluster.name, namespace };
+    io.stdout(output === 'json' ? toJson(report, subject) : toText(report, subject, io.isColoured === true));
+    return isFailed(report, failOn) ? EXIT.failed : EXIT.ok;
+  } catch (thrown) {
+    // No answer is no verdict.
+    if (thrown instanceof KubeError) throw usageError(thrown.message);
+    throw thrown;
+  } finally {
+    client.close();
+  }
+}
+
+function isFailed({ findings }: Report, failOn: string): boolean {
+  return findings.error > 0 || (failOn === 'warning' && findings.warning > 0);
+}
+
+async function readGiven(file: string): Promise<InjectorConfig> {
+  const { config, problems } = await loadInjectorConfig(file);
+  if (config === undefined) throw usageError(`--config: ${problems.map(formatProblem).join('\n')}`);
+  return config;
+}

@@ -1,0 +1,171 @@
+/** Facts in, report out: every workload with its state and findings, and what is to say of the cluster. */
+import { CONTROLLER_KINDS, type Facts, type Found, itemsOf } from './facts.ts';
+import { type Finding, type FindingCode, type FindingSeverity, finding, sortFindings, toRank } from './finding.ts';
+import { judgeAdmission } from './judge-admission.ts';
+import { judgeConfig } from './judge-config.ts';
+import { findNaked, judgeInjection } from './judge-injection.ts';
+import { judgeNetwork } from './judge-network.ts';
+import { judgeServices } from './judge-services.ts';
+import { judgeStale } from './judge-stale.ts';
+import { findSidecar, isConcerned, isProtected, isReady } from './sidecar.ts';
+import { findWorkloads, nameOf, type Workload } from './workloads.ts';
+
+/**
+ * `unprotected`: pods that should have the sidecar have none; `bypassed`: they have it, and something leads past it; `idle`: it has
+ * no pods at present; `unasked`: nobody asked for the sidecar; `unknown`: pods could not be listed.
+ */
+export const STATES = ['unprotected', 'bypassed', 'unknown', 'idle', 'protected', 'unasked'] as const;
+export type State = (typeof STATES)[number];
+
+/** One workload. */
+export interface WorkloadReport {
+  readonly namespace: string;
+  readonly kind: string;
+  readonly name: string;
+  readonly state: State;
+  readonly pods: { readonly total: number; readonly protected: number; readonly ready: number };
+  /** Of its pods' status annotations; several during a rollout, none where people wrote the sidecar themselves. */
+  readonly takeovers: readonly string[];
+  readonly forms: readonly string[];
+  readonly versions: readonly string[];
+  readonly findings: readonly Finding[];
+}
+
+/** The whole diagnosis. */
+export interface Report {
+  /** The worst first. */
+  readonly workloads: readonly WorkloadReport[];
+  readonly cluster: readonly Finding[];
+  readonly states: Readonly<Record<State, number>>;
+  readonly findings: Readonly<Record<FindingSeverity, number>>;
+}
+
+const BYPASSES: ReadonlySet<FindingCode> = new Set([
+  'service-to-app',
+  'headless-to-app',
+  'endpoints-to-app',
+  'host-port',
+  'host-network',
+]);
+
+/** Judges all; pure. */
+export function diagnose(facts: Facts): Report {
+  const found = findWorkloads(facts);
+  const workloads = found.map((workload) => toReport(workload, facts)).sort(compare);
+  const cluster = sortFindings([...judgeAdmission(found, facts), ...judgeUnknown(facts)]);
+  const all = [...cluster, ...workloads.flatMap(({ findings }) => findings)];
+  return {
+    workloads,
+    cluster,
+    states: count(
+      STATES,
+      workloads.map(({ state }) => state),
+    ),
+    findings: count(
+      ['error', 'warning', 'note'],
+      all.map(({ severity }) => severity),
+    ),
+  };
+}
+
+function toReport(workload: Workload, facts: Facts): WorkloadReport {
+  const { namespace, kind, name, pods } = workload;
+  const findings = sortFindings([
+    ...judgeInjection(workload, facts),
+    ...judgeServices(workload, facts),
+    ...judgeNetwork(workload, facts),
+    ...judgeConfig(workload, facts),
+    ...judgeStale(workload, facts),
+  ]);
+  const sidecars = pods.flatMap((pod) => findSidecar(pod) ?? []);
+  return {
+    namespace,
+    kind,
+    name,
+    state: toState(workload, facts, findings),
+    pods: {
+      total: pods.length,
+      protected: pods.filter(isProtected).length,
+      ready: pods.filter((pod) => isProtected(pod) && isReady(pod) === true).length,
+    },
+    takeovers: distinct(sidecars.flatMap(({ status }) => status?.takeover ?? [])),
+    forms: distinct(sidecars.map(({ form }) => form)),
+    versions: distinct(sidecars.flatMap(({ status }) => status?.version ?? [])),
+    findings,
+  };
+}
+
+function toState(workload: Workload, facts: Facts, findings: readonly Finding[]): State {
+  const { pods, template } = workload;
+  const isAsked = [...pods, ...(template === undefined ? [] : [template])].some(isConcerned);
+  if (findNaked(workload, facts).length > 0) return 'unprotected';
+  if (findings.some(({ code }) => BYPASSES.has(code))) return 'bypassed';
+  if (!isAsked) return 'unasked';
+  if ('unknown' in facts.pods) return 'unknown';
+  return pods.length === 0 ? 'idle' : 'protected';
+}
+
+/** By the gravest finding, then by state, then by name. */
+function compare(a: WorkloadReport, b: WorkloadReport): number {
+  return (
+    toRank(a.findings[0]?.severity) - toRank(b.findings[0]?.severity) ||
+    STATES.indexOf(a.state) - STATES.indexOf(b.state) ||
+    `${a.namespace}/${nameOf(a)}`.localeCompare(`${b.namespace}/${nameOf(b)}`, 'en')
+  );
+}
+
+/** What is left unjudged for want of each list. */
+function judgeUnknown(facts: Facts): Finding[] {
+  const {
+    services,
+    ownEndpointSlices,
+    ingresses,
+    networkPolicies,
+    webhooks,
+    policies,
+    bindings,
+    namespaces,
+    injectors,
+    current,
+  } = facts;
+  const lists: readonly (readonly [Found<unknown>, string])[] = [
+    [namespaces, 'which namespaces demand the sidecar'],
+    ...CONTROLLER_KINDS.map((kind) => [facts.controllers[kind], `what the next pods of each ${kind} will be`] as const),
+    [services, 'which Services lead past the sidecar'],
+    [ownEndpointSlices, 'which EndpointSlices lead past the sidecar'],
+    [ingresses, 'which Ingresses reach such Services'],
+    [networkPolicies, "who may connect to the app's port"],
+    [webhooks, 'whether the webhook is set up'],
+    [facts.mutatingPolicies, 'whether a policy puts the sidecar into pods'],
+    [facts.mutatingBindings, 'whether that policy is bound'],
+    [policies, 'whether policies deny pods without the sidecar'],
+    [bindings, 'whether policies are bound'],
+    [injectors, 'whether the injector is ready'],
+  ];
+  const unknown = lists.flatMap(([list, what]) =>
+    'unknown' in list ? [finding('not-known', `${what}: ${list.unknown}`, 'have somebody look who may')] : [],
+  );
+  const stale =
+    current.unknown === undefined
+      ? []
+      : [finding('not-known', `which sidecars are stale: ${current.unknown}`, 'give --config injector.yaml')];
+  const pods =
+    'unknown' in facts.pods
+      ? [
+          finding(
+            'pods-not-known',
+            `which pods are protected: ${facts.pods.unknown}`,
+            'give a namespace that you may look into (-n), or have somebody look who may',
+          ),
+        ]
+      : [];
+  return [...pods, ...unknown, ...(itemsOf(facts.pods).some(isConcerned) ? stale : [])];
+}
+
+function distinct(words: readonly string[]): readonly string[] {
+  return [...new Set(words)].sort();
+}
+
+function count<T extends string>(names: readonly T[], given: readonly T[]): Record<T, number> {
+  return Object.fromEntries(names.map((name) => [name, given.filter((each) => each === name).length])) as Record<T, number>;
+}

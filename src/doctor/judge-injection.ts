@@ -1,0 +1,166 @@
+/** Whether a workload's pods have the sidecar, and whether its next ones will. */
+import { ENFORCE_LABEL, INJECT_LABEL } from '../injector/names.ts';
+import { type Facts, itemsOf } from './facts.ts';
+import { type Finding, finding, listNames } from './finding.ts';
+import type { Pod } from './objects.ts';
+import { fits } from './selector.ts';
+import { askOf, findSidecar, isConcerned, isProtected, isReady } from './sidecar.ts';
+import { nameOf, restartOf, type Workload } from './workloads.ts';
+
+/** The name of the webhook in its configuration. */
+export const WEBHOOK = 'inject.sidegate.dev';
+
+/** Whether the namespace admits only pods with the sidecar. */
+export function isEnforced(namespace: string, facts: Facts): boolean {
+  const found = itemsOf(facts.namespaces).find(({ metadata }) => metadata.name === namespace);
+  return found?.metadata.labels?.[ENFORCE_LABEL] === 'true';
+}
+
+/** Pods that should have the sidecar, and have none that stays. */
+export function findNaked({ pods, namespace }: Workload, facts: Facts): readonly Pod[] {
+  const enforced = isEnforced(namespace, facts);
+  return pods.filter((pod) => !isProtected(pod) && (enforced || isConcerned(pod)));
+}
+
+/** All findings of the kind. */
+export function judgeInjection(workload: Workload, facts: Facts): Finding[] {
+  return [
+    ...judgeNaked(workload, facts),
+    ...judgeTemplate(workload),
+    ...judgeLabels(workload),
+    ...judgeNamespace(workload, facts),
+    ...judgePods(workload),
+    ...judgeMissing(workload, facts),
+  ];
+}
+
+function judgeNaked(workload: Workload, facts: Facts): Finding[] {
+  const naked = findNaked(workload, facts);
+  const ending = naked.filter((pod) => findSidecar(pod) !== undefined);
+  const without = naked.filter((pod) => findSidecar(pod) === undefined);
+  const found: Finding[] = [];
+  if (ending.length > 0) {
+    found.push(
+      finding(
+        'sidecar-ends',
+        `${tell(ending, workload)} an init container sidegate without restartPolicy: Always, which ends before the app starts`,
+        `another webhook may have dropped the field: update it, or set the annotation sidegate.dev/sidecar: container; then ${restartOf(workload)}`,
+      ),
+    );
+  }
+  if (without.length > 0) {
+    const why = without.some((pod) => askOf(pod) === 'true')
+      ? `no sidecar, though the label ${INJECT_LABEL} asks for it`
+      : `no sidecar, in a namespace that is labelled ${ENFORCE_LABEL}`;
+    found.push(finding('no-sidecar', `${tell(without, workload)} ${why}`, toMend(workload, without)));
+  }
+  return found;
+}
+
+function toMend(workload: Workload, without: readonly Pod[]): string {
+  const { template } = workload;
+  const asks = template === undefined ? without.every((pod) => askOf(pod) === 'true') : askOf(template) === 'true';
+  if (asks) return `see that the injector is ready, then ${restartOf(workload)}`;
+  return `set the label ${INJECT_LABEL}: "true" and the annotation sidegate.dev/config in the pod template`;
+}
+
+/** `2 of 3 pods have (web-a, web-b)`. */
+function tell(some: readonly Pod[], { pods }: Workload): string {
+  const names = listNames(some.map(({ metadata }) => metadata.name));
+  return `${some.length} of ${pods.length} ${pods.length === 1 ? 'pod' : 'pods'} (${names}) ${some.length === 1 ? 'has' : 'have'}`;
+}
+
+function judgeTemplate(workload: Workload): Finding[] {
+  const { template, pods } = workload;
+  if (template === undefined || askOf(template) === 'true' || isProtected(template)) return [];
+  if (!pods.some(isProtected)) return [];
+  return [
+    finding(
+      'label-lost',
+      `pods have the sidecar, but the template of ${nameOf(workload)} ${askOf(template) === undefined ? 'has no' : 'has another value of the'} label ${INJECT_LABEL}: its next pods will have none`,
+      `set the label ${INJECT_LABEL}: "true" in spec.template.metadata.labels`,
+    ),
+  ];
+}
+
+function judgeLabels(workload: Workload): Finding[] {
+  const { template, metadata, pods } = workload;
+  const values = new Set([template, ...pods].flatMap((each) => (each === undefined ? [] : (askOf(each) ?? []))));
+  const found = [...values]
+    .filter((value) => value !== 'true' && value !== 'false')
+    .map((value) =>
+      finding(
+        'label-value',
+        `the label ${INJECT_LABEL} is "${value}", which asks for nothing`,
+        'write "true", in lower case and in quotes',
+      ),
+    );
+  const isMisplaced = metadata?.labels?.[INJECT_LABEL] === 'true' && template !== undefined && askOf(template) === undefined;
+  if (isMisplaced && !isProtected(template)) {
+    found.push(
+      finding(
+        'label-misplaced',
+        `the label ${INJECT_LABEL} is in metadata.labels of ${nameOf(workload)}, where it does not count`,
+        'move it to spec.template.metadata.labels, and the annotations to spec.template.metadata.annotations',
+      ),
+    );
+  }
+  return found;
+}
+
+/** The webhook's own selector says of which namespaces it is asked. */
+function judgeNamespace({ namespace, template, pods }: Workload, facts: Facts): Finding[] {
+  const asks = [template, ...pods].some((each) => each !== undefined && askOf(each) === 'true');
+  const labels = itemsOf(facts.namespaces).find(({ metadata }) => metadata.name === namespace)?.metadata.labels;
+  if (!asks || labels === undefined || itemsOf(facts.mutatingPolicies).length > 0) return [];
+  const webhooks = itemsOf(facts.webhooks)
+    .flatMap((each) => each.webhooks ?? [])
+    .filter(({ name }) => name === WEBHOOK);
+  if (webhooks.length === 0 || webhooks.some(({ namespaceSelector = {} }) => fits(namespaceSelector, labels))) return [];
+  return [
+    finding(
+      'namespace-left-out',
+      `pods ask for the sidecar, but the webhook's namespaceSelector leaves the namespace ${namespace} out`,
+      `deploy in another namespace, or change the chart's admission.namespaceSelector and excludedNamespaces`,
+    ),
+  ];
+}
+
+function judgePods(workload: Workload): Finding[] {
+  const { pods } = workload;
+  const found: Finding[] = [];
+  const unready = pods.filter((pod) => isProtected(pod) && isReady(pod) === false);
+  if (unready.length > 0) {
+    const [first] = unready;
+    found.push(
+      finding(
+        'sidecar-not-ready',
+        `the sidecar of ${listNames(unready.map(({ metadata }) => metadata.name))} is not ready`,
+        `kubectl -n ${workload.namespace} logs ${first?.metadata.name} -c sidegate`,
+      ),
+    );
+  }
+  const hosted = pods.filter((pod) => pod.spec.hostNetwork === true && findSidecar(pod) !== undefined);
+  if (hosted.length > 0) {
+    found.push(
+      finding(
+        'host-network',
+        `${listNames(hosted.map(({ metadata }) => metadata.name))} ${hosted.length === 1 ? 'is' : 'are'} on the network of the node`,
+        'take hostNetwork away: on the node, the app is reached past the sidecar',
+      ),
+    );
+  }
+  return found;
+}
+
+function judgeMissing({ pods, wanted = 0, template, trouble, ...rest }: Workload, facts: Facts): Finding[] {
+  if ('unknown' in facts.pods || pods.length > 0 || wanted === 0 || template === undefined || !isConcerned(template)) return [];
+  const count = `${wanted} ${wanted === 1 ? 'pod' : 'pods'}`;
+  return [
+    finding(
+      'pods-missing',
+      `${nameOf(rest)} should have ${count} and has none${trouble === undefined ? '' : `: ${trouble}`}`,
+      `kubectl -n ${rest.namespace} get events`,
+    ),
+  ];
+}

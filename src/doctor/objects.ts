@@ -1,0 +1,175 @@
+/** The fields of a cluster's objects that the doctor looks at, as the API server sends them. */
+
+/** Of every object. */
+export interface Metadata {
+  readonly name: string;
+  readonly namespace?: string;
+  readonly uid?: string;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+  readonly ownerReferences?: readonly OwnerReference[];
+  readonly deletionTimestamp?: string;
+}
+
+/** Who made an object. */
+export interface OwnerReference {
+  readonly kind: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly controller?: boolean;
+}
+
+/** Anything with a name. */
+export interface Named {
+  readonly metadata: Metadata;
+}
+
+/** A port that a container declares. */
+export interface ContainerPort {
+  readonly name?: string;
+  readonly containerPort: number;
+  readonly protocol?: string;
+  readonly hostPort?: number;
+}
+
+/** A container of either list. */
+export interface Container {
+  readonly name: string;
+  readonly image?: string;
+  readonly args?: readonly string[];
+  readonly command?: readonly string[];
+  readonly restartPolicy?: string;
+  readonly ports?: readonly ContainerPort[];
+}
+
+/** A volume, where it comes from an object of the namespace. */
+export interface Volume {
+  readonly name: string;
+  readonly configMap?: { readonly name?: string; readonly optional?: boolean };
+  readonly secret?: { readonly secretName?: string; readonly optional?: boolean };
+}
+
+export interface PodSpec {
+  readonly containers: readonly Container[];
+  readonly initContainers?: readonly Container[];
+  readonly volumes?: readonly Volume[];
+  readonly hostNetwork?: boolean;
+}
+
+/** A pod, or as much of one as a template has. */
+export interface PodTemplate {
+  readonly metadata?: Partial<Metadata>;
+  readonly spec: PodSpec;
+}
+
+export interface ContainerStatus {
+  readonly name: string;
+  readonly ready?: boolean;
+  readonly restartCount?: number;
+  readonly state?: { readonly waiting?: { readonly reason?: string } };
+}
+
+export interface Pod extends Named {
+  readonly spec: PodSpec;
+  readonly status?: {
+    readonly phase?: string;
+    readonly podIP?: string;
+    readonly containerStatuses?: readonly ContainerStatus[];
+    readonly initContainerStatuses?: readonly ContainerStatus[];
+  };
+}
+
+/** Deployment, ReplicaSet, StatefulSet, DaemonSet, Job; CronJob has its template deeper. */
+export interface Controller extends Named {
+  readonly spec: {
+    readonly replicas?: number;
+    readonly suspend?: boolean;
+    readonly template?: PodTemplate;
+    readonly jobTemplate?: { readonly spec: { readonly template: PodTemplate } };
+  };
+  readonly status?: {
+    readonly conditions?: readonly { readonly type: string; readonly status: string; readonly message?: string }[];
+  };
+}
+
+export interface ServicePort {
+  readonly name?: string;
+  readonly port: number;
+  readonly targetPort?: number | string;
+  readonly protocol?: string;
+  readonly nodePort?: number;
+}
+
+export interface Service extends Named {
+  readonly spec: {
+    readonly type?: string;
+    readonly clusterIP?: string;
+    readonly selector?: Readonly<Record<string, string>>;
+    readonly ports?: readonly ServicePort[];
+  };
+}
+
+export interface EndpointSlice extends Named {
+  readonly endpoints?: readonly { readonly addresses?: readonly string[] }[] | null;
+  readonly ports?: readonly { readonly port?: number; readonly protocol?: string }[] | null;
+}
+
+export interface Ingress extends Named {
+  readonly spec: {
+    readonly defaultBackend?: IngressBackend;
+    readonly rules?: readonly {
+      readonly host?: string;
+      readonly http?: { readonly paths: readonly { readonly backend: IngressBackend }[] };
+    }[];
+  };
+}
+
+interface IngressBackend {
+  readonly service?: { readonly name: string };
+}
+
+export interface Selector {
+  readonly matchLabels?: Readonly<Record<string, string>>;
+  readonly matchExpressions?: readonly { readonly key: string; readonly operator: string; readonly values?: readonly string[] }[];
+}
+
+export interface PolicyPeer {
+  readonly podSelector?: Selector;
+  readonly namespaceSelector?: Selector;
+  readonly ipBlock?: { readonly cidr: string; readonly except?: readonly string[] };
+}
+
+export interface PolicyPort {
+  readonly port?: number | string;
+  readonly endPort?: number;
+  readonly protocol?: string;
+}
+
+export interface PolicyRule {
+  readonly from?: readonly PolicyPeer[];
+  readonly ports?: readonly PolicyPort[];
+}
+
+export interface NetworkPolicy extends Named {
+  readonly spec: {
+    readonly podSelector: Selector;
+    readonly policyTypes?: readonly string[];
+    readonly ingress?: readonly PolicyRule[];
+  };
+}
+
+export interface WebhookConfiguration extends Named {
+  readonly webhooks?: readonly {
+    readonly name: string;
+    readonly failurePolicy?: string;
+    readonly namespaceSelector?: Selector;
+    readonly clientConfig: {
+      readonly caBundle?: string;
+      readonly service?: { readonly namespace: string; readonly name: string };
+    };
+  }[];
+}
+
+export interface PolicyBinding extends Named {
+  readonly spec: { readonly policyName: string; readonly validationActions?: readonly string[] };
+}

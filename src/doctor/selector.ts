@@ -1,0 +1,38 @@
+/** Whether labels fit a selector, by the rules of apimachinery. */
+import type { Selector } from './objects.ts';
+
+type Labels = Readonly<Record<string, string>>;
+
+/** An empty selector fits everything. */
+export function fits(selector: Selector, labels: Labels = {}): boolean {
+  const { matchLabels = {}, matchExpressions = [] } = selector;
+  return (
+    Object.entries(matchLabels).every(([key, value]) => labels[key] === value) &&
+    matchExpressions.every((expression) => fitsExpression(expression, labels))
+  );
+}
+
+/** Everything fits: it selects nothing in particular. */
+export function isEverything({ matchLabels = {}, matchExpressions = [] }: Selector): boolean {
+  return Object.keys(matchLabels).length === 0 && matchExpressions.length === 0;
+}
+
+function fitsExpression(
+  { key, operator, values = [] }: NonNullable<Selector['matchExpressions']>[number],
+  labels: Labels,
+): boolean {
+  const value = labels[key];
+  switch (operator) {
+    case 'In':
+      return value !== undefined && values.includes(value);
+    case 'NotIn':
+      return value === undefined || !values.includes(value);
+    case 'Exists':
+      return value !== undefined;
+    case 'DoesNotExist':
+      return value === undefined;
+    default:
+      // An operator of a later version: better one finding too many than one too few.
+      return true;
+  }
+}

@@ -1,0 +1,180 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
+import { createGateConfig, HOOK, makeGatedPod, sendFour } from '../support/cluster/gate-pods.ts';
+import { type Installation, installChart } from '../support/cluster/installation.ts';
+import type { Kube } from '../support/cluster/kube-request.ts';
+import { startNode, type TestNode } from '../support/cluster/node.ts';
+import type { PodRunner } from '../support/cluster/pod-runner.ts';
+import { makePod } from '../support/cluster/pods.ts';
+import { readSlices, type ServiceProxy, startServiceProxy } from '../support/cluster/service-proxy.ts';
+import { until } from '../support/gate.ts';
+
+let cluster: Cluster;
+let installation: Installation;
+let namespace: string;
+let node: TestNode;
+const proxies: ServiceProxy[] = [];
+
+beforeAll(async () => {
+  cluster = await useCluster();
+  installation = await installChart(cluster, { injector: { replicas: 1 } });
+  namespace = await cluster.createNamespace({ 'pod-security.kubernetes.io/enforce': 'restricted' });
+  await createGateConfig(cluster, namespace);
+  node = startNode(cluster, [namespace]);
+});
+afterAll(async () => {
+  await Promise.all(proxies.map((proxy) => proxy.stop()));
+  await node?.stop();
+  await installation?.stop();
+  await cluster?.cleanUp();
+});
+
+/** The app's own lines, one for each request but those of probes. */
+const received = (pod: PodRunner): Kube[] =>
+  pod
+    .log('app')
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => JSON.parse(line));
+
+async function serve(app: string, targetPort: string | number): Promise<ServiceProxy> {
+  const service = {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name: app },
+    spec: { selector: { app }, ports: [{ port: 80, targetPort }] },
+  };
+  expect((await cluster.apply(service, { namespace })).status).toBeLessThan(300);
+  const proxy = await startServiceProxy(cluster, namespace, app);
+  proxies.push(proxy);
+  return proxy;
+}
+
+async function startGated(name: string, takeover: string, container: Kube = {}): Promise<PodRunner> {
+  const { status, body } = await cluster.create(makeGatedPod(name, takeover, { labels: { app: name }, container }), {
+    namespace,
+  });
+  expect(status, body.message).toBe(201);
+  return node.untilReady(namespace, name);
+}
+
+const MODES = [
+  { takeover: 'service', targetPort: 'sidegate', port: 8480, container: {} },
+  { takeover: 'service', targetPort: 8480, port: 8480, container: {} },
+  { takeover: 'rename', targetPort: 'http', port: 8480, container: {} },
+  { takeover: 'same-port', targetPort: 8080, port: 8080, container: { env: [{ name: 'HOST', value: '127.0.0.1' }] } },
+  { takeover: 'same-port:HOST', targetPort: 'http', port: 8080, container: {} },
+  { takeover: 'env', targetPort: 8080, port: 8080, container: { env: [{ name: 'PORT', value: '8080' }] } },
+  { takeover: 'env:PORT', targetPort: 'http', port: 8080, container: {} },
+];
+
+test.each(MODES)(
+  'takes over by $takeover, a Service to $targetPort: the app gets the signed delivery once and nothing else',
+  async ({ takeover, targetPort, port, container }) => {
+    const name = `${takeover.replace(':', '-').toLowerCase()}-${targetPort}`;
+    const proxy = await serve(name, targetPort);
+    const pod = await startGated(name, takeover, container);
+    await until(() => proxy.endpoints().length === 1);
+    expect(proxy.endpoints()).toEqual([`${pod.addresses.outer}:${port}`]);
+    const answers = await sendFour(`http://${proxy.clusterIp}:80`);
+    expect(answers.signed).toBe('200 handled');
+    expect(answers.tampered).toMatch(/^401 /);
+    expect(answers.replayed).toMatch(/^200 /);
+    expect(answers.stale).toMatch(/^401 /);
+    expect(received(pod).map(({ method, url }) => [method, url])).toEqual([['POST', HOOK]]);
+  },
+);
+
+test.each(['same-port', 'same-port:HOST'])('leaves no way to the app past the gate in %s', async (takeover) => {
+  const name = `closed-${takeover.replace(':', '-').toLowerCase()}`;
+  const pod = await startGated(name, takeover, { env: [{ name: 'HOST', value: '127.0.0.1' }] });
+  const response = await fetch(`${pod.url(8080)}/anything`);
+  expect(response.status).toBe(404);
+  expect(received(pod)).toEqual([]);
+});
+
+test.each(['same-port:HOST', 'env:PORT', 'service', 'rename'])(
+  "restarts an app that hangs, by the app's own probe, in %s",
+  async (takeover) => {
+    const name = `hanging-${takeover.replace(':', '-').toLowerCase()}`;
+    const hangs =
+      "const s = require('http').createServer((q, r) => r.writeHead(q.url === '/live' && process.uptime() > 3 ? 500 : 200).end()).listen(process.env.PORT || 8080, process.env.HOST)";
+    const livenessProbe = { httpGet: { path: '/live', port: 'http' }, periodSeconds: 1, failureThreshold: 1 };
+    const pod = await startGated(name, takeover, { command: ['node', '-e', hangs], livenessProbe });
+    await until(() => pod.steps.filter((step) => step === 'app started').length > 1);
+    expect(pod.steps).toContain('app failed its probe');
+    expect(pod.steps.filter((step) => step === 'sidegate started')).toHaveLength(1);
+  },
+);
+
+test('has no endpoint for an uninjected pod behind a Service to the name of the sidecar: the network itself fails closed', async () => {
+  const app = 'closed';
+  const proxy = await serve(app, 'sidegate');
+  const labels = { app };
+  await cluster.create(makePod('naked', { metadata: { labels } }), { namespace });
+  await node.untilReady(namespace, 'naked');
+  await cluster.create(makeGatedPod('gated', 'service', { labels }), { namespace });
+  const gated = await node.untilReady(namespace, 'gated');
+  await until(() => proxy.endpoints().length === 1);
+  const slices = await until(async () => {
+    const found = await readSlices(cluster, namespace, app);
+    return found.reduce((sum, { endpoints }) => sum + (endpoints?.length ?? 0), 0) === 2 && found;
+  });
+  const ports = slices.flatMap(({ endpoints, ports: list }) =>
+    (endpoints as Kube[]).map(({ targetRef }) => [targetRef.name, (list ?? []).map(({ port }: Kube) => port)]),
+  );
+  expect(Object.fromEntries(ports)).toEqual({ gated: [8480], naked: [] });
+  expect(proxy.endpoints()).toEqual([`${gated.addresses.outer}:8480`]);
+});
+
+test('takes a new secret from a swapped mount without a restart', async () => {
+  const pod = await startGated('reloading', 'same-port:HOST');
+  const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'signing' } };
+  await cluster.apply({ ...secret, stringData: { key: `whsec_${Buffer.alloc(32, 7).toString('base64')}` } }, { namespace });
+  try {
+    await pod.refreshVolumes();
+    await until(async () => (await sendFour(pod.url(8080))).signed.startsWith('401'));
+  } finally {
+    await createGateConfig(cluster, namespace);
+  }
+  await pod.refreshVolumes();
+  await until(async () => (await sendFour(pod.url(8080))).signed.startsWith('200'));
+  expect(pod.steps.filter((step) => step === 'sidegate started')).toHaveLength(1);
+});
+
+test('ends the app before the sidecar, after the pause in which the endpoints forget the pod', async () => {
+  const pod = await startGated('leaving', 'same-port:HOST');
+  await cluster.request('DELETE', pod.path);
+  await until(async () => (await cluster.request('GET', pod.path)).status === 404);
+  const steps = pod.steps.filter((step) => !step.endsWith('ready'));
+  expect(steps).toEqual([
+    'sidegate started',
+    'app started',
+    'app preStop',
+    'app SIGTERM',
+    'app ended 0',
+    'sidegate SIGTERM',
+    'sidegate ended 0',
+  ]);
+});
+
+test('completes an injected Job', async () => {
+  const template = makeGatedPod('once', 'service', {
+    container: { startupProbe: null, readinessProbe: null, livenessProbe: null, command: ['sh', '-c', 'exit 0'] },
+  });
+  const { metadata, spec } = template;
+  const job = {
+    apiVersion: 'batch/v1',
+    kind: 'Job',
+    metadata: { name: 'once' },
+    spec: {
+      template: {
+        metadata: { labels: metadata.labels, annotations: metadata.annotations },
+        spec: { ...spec, restartPolicy: 'Never' },
+      },
+    },
+  };
+  await cluster.create(job, { namespace });
+  const path = `/apis/batch/v1/namespaces/${namespace}/jobs/once`;
+  await until(async () => (await cluster.ok('GET', path)).status.succeeded === 1);
+});
