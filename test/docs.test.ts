@@ -54,7 +54,7 @@ describe('the docs', () => {
   });
 
   test('name every metric, and none that does not exist', async () => {
-    const metrics = createMetrics({ version: '1', revision: '1', processMetrics: false });
+    const metrics = createMetrics({ version: '1', processMetrics: false });
     metrics.watchBufferedBytes(() => 0);
     metrics.watchPendingPasswords(() => 0);
     metrics.proxyBytes('a', { bytesSent: 0, bytesReceived: 0 });

@@ -70,6 +70,15 @@ describe('every alert', () => {
   });
 });
 
+test('the page on monitoring lists every alert with how bad it is, and none that does not exist', () => {
+  const rows = [...read('docs/monitoring.md').matchAll(/^\| \[(\w+)\]\(runbooks\/\w+\.md\) \| ([^|]+) \|/gm)];
+  expect(rows.map(([, name]) => name).sort()).toEqual([...names].sort());
+  for (const [, name = '', severities] of rows) {
+    const own = alerts.filter(({ alert }) => alert === name).map(({ labels }) => labels?.['severity']);
+    expect(severities, name).toBe([...new Set(own)].join(', '));
+  }
+});
+
 describe('the pages of the alerts', () => {
   test('name only commands of sidegate that exist, by options that they have', () => {
     const program = createProgram(

@@ -184,7 +184,7 @@ export class SelfSigned {
     serve(pair);
     this.#served = { issuer, certificate };
     metrics.certificate('server_issued');
-    metrics.serverEnds(toEnd(certificate));
+    metrics.serverLasts(Date.parse(certificate.validFrom), toEnd(certificate));
     logger.info('certificate_issued', { serial: certificate.serialNumber, by: toTitle(issuer), until: certificate.validTo });
   }
 

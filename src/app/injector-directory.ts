@@ -99,7 +99,7 @@ export class DirectoryCertificate {
     this.#fileTrouble = undefined;
     metrics.certificate('server_loaded');
     metrics.certificateCheck('success', clock.now());
-    metrics.serverEnds(Date.parse(server.validTo));
+    metrics.serverLasts(Date.parse(server.validFrom), Date.parse(server.validTo));
     const warnings = read?.troubles.map(({ message }) => message) ?? [];
     logger.info('certificate_loaded', {
       serial: server.serialNumber,

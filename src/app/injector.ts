@@ -31,6 +31,8 @@ export interface InjectorSurroundings {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly version: string;
+  /** The commit that it was built from; left out: not known. */
+  readonly revision?: string;
   /** The name of its pod. */
   readonly instance: string;
 }
@@ -60,9 +62,9 @@ export class Injector {
   #isStopping = false;
 
   constructor(surroundings: InjectorSurroundings) {
-    const { server, kube, clock, logger, version } = surroundings;
+    const { server, kube, clock, logger, version, revision } = surroundings;
     this.#surroundings = surroundings;
-    const metrics = createInjectorMetrics({ version, processMetrics: true, admissions: ADMISSIONS });
+    const metrics = createInjectorMetrics({ version, revision, processMetrics: true, admissions: ADMISSIONS });
     this.#metrics = metrics;
     this.#clusterVersion = new ClusterVersion({ kube, clock, logger });
     this.#contexts = new TlsContexts(this.#toSettings(createStopgap(clock.now(), STOPGAP_LIFE_MS)));

@@ -47,7 +47,7 @@ export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works 
   const { limits, journal } = ready.loaded.config;
   const metrics = createMetrics({
     version,
-    revision: surroundings.revision ?? 'unknown',
+    revision: surroundings.revision,
     processMetrics: createUpstream === undefined,
   });
   const tracing = buildTracing(ready.loaded.config.tracing, ready.tracing, { clock, logger, metrics, version });

@@ -12,7 +12,7 @@ import { KubeClient } from '../kube/client.ts';
 import { createLogger, type Logger } from '../observe/logger.ts';
 import { EXIT, type Io } from './io.ts';
 import { untilSignal } from './signals.ts';
-import { readVersion } from './version.ts';
+import { readRevision, readVersion } from './version.ts';
 
 const HELP = `Usage: sidegate inject-server --config FILE
 
@@ -83,6 +83,7 @@ async function prepare(file: string, { kubeconfig, context }: Options, io: Io): 
       clock: systemClock,
       logger: createLogger({ level: config.log.level, version }),
       version,
+      revision: readRevision(),
       instance: io.env['HOSTNAME'] || hostname(),
     };
   } catch (thrown) {

@@ -244,12 +244,6 @@ export function createGateFamilies(registers: Registry[]) {
       labelNames: ['hash'],
       registers,
     }),
-    buildInfo: new Gauge({
-      name: 'sidegate_build_info',
-      help: 'Version of the gate, the commit that it was built from, and the Node that it runs on.',
-      labelNames: ['version', 'revision', 'node'],
-      registers,
-    }),
   };
 }
 

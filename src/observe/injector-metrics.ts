@@ -1,6 +1,9 @@
 /** Every metric of the admission server, in one list (docs/injector.md). */
-import { collectDefaultMetrics, Gauge, Registry } from '@prometheus-io/client';
+import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
+import { type BuildOptions, createBuildInfo } from './build-info.ts';
+import { type ExpositionFormat, toExposition } from './openmetrics.ts';
+import { collectProcessMetrics } from './process-metrics.ts';
 import { CounterFamily, GaugeFamily, HistogramFamily } from './series.ts';
 
 /** What a review was not answered for; the API server then goes by its failurePolicy. */
@@ -51,19 +54,19 @@ export interface InjectorMetrics {
   /** A look at Secret, webhook configuration and own certificate is over. */
   certificateCheck(result: Success, at: EpochMilliseconds): void;
   bundlePatch(result: Success): void;
-  serverEnds(at: EpochMilliseconds): void;
+  /** The certificate that is served now: alerts go by how much of its life is left. */
+  serverLasts(from: EpochMilliseconds, to: EpochMilliseconds): void;
   authorityEnds(at: EpochMilliseconds): void;
   event(outcome: EventOutcome): void;
   lookup(outcome: LookupOutcome): void;
   /** Whether /readyz says so, read when scraped. */
   watchReady(read: () => boolean): void;
-  /** What a scrape gets. */
-  exposition(): Promise<{ contentType: string; text: string }>;
+  /** What a scrape gets: Prometheus' text format, or OpenMetrics. */
+  exposition(format?: ExpositionFormat): Promise<{ contentType: string; text: string }>;
 }
 
 /** How they are made. */
-export interface InjectorMetricsOptions {
-  readonly version: string;
+export interface InjectorMetricsOptions extends BuildOptions {
   /** Also process_* and nodejs_*. */
   readonly processMetrics: boolean;
   /** All results with their reasons, shown as 0 from the start. */
@@ -86,11 +89,8 @@ export function createInjectorMetrics(options: InjectorMetricsOptions): Injector
     registers,
   }).series();
   const inFlight = gauges.inFlight.series();
-  new Gauge({ name: 'sidegate_build_info', help: 'Version of the gate.', labelNames: ['version', 'node'], registers }).set(
-    { version: options.version, node: process.versions.node },
-    1,
-  );
-  if (options.processMetrics) collectDefaultMetrics({ register: registry });
+  createBuildInfo(registers, options);
+  if (options.processMetrics) collectProcessMetrics(registry);
   initialise(counters, options.admissions);
   return {
     admission(result, reason, took) {
@@ -106,8 +106,9 @@ export function createInjectorMetrics(options: InjectorMetricsOptions): Injector
       if (result === 'success') gauges.checkedAt.series().value = at / 1000;
     },
     bundlePatch: (result) => counters.patches.series(result).add(),
-    serverEnds(at) {
-      gauges.serverEnd.series().value = at / 1000;
+    serverLasts(from, to) {
+      gauges.serverStart.series().value = from / 1000;
+      gauges.serverEnd.series().value = to / 1000;
     },
     authorityEnds(at) {
       gauges.authorityEnd.series().value = at / 1000;
@@ -115,9 +116,7 @@ export function createInjectorMetrics(options: InjectorMetricsOptions): Injector
     event: (outcome) => counters.events.series(outcome).add(),
     lookup: (outcome) => counters.lookups.series(outcome).add(),
     watchReady: (read) => watchReady(registers, read),
-    async exposition() {
-      return { contentType: registry.contentType, text: await registry.metrics() };
-    },
+    exposition: (format = 'text') => toExposition(registry, format),
   };
 }
 
@@ -141,6 +140,7 @@ function createGauges(registers: readonly Registry[]) {
     new GaugeFamily({ name: `sidegate_injector_${name}`, help, registers });
   return {
     inFlight: gauge('admissions_in_flight', 'Reviews that are being answered.'),
+    serverStart: gauge('certificate_not_before_timestamp_seconds', 'When the certificate that is served began.'),
     serverEnd: gauge('certificate_not_after_timestamp_seconds', 'When the certificate that is served ends.'),
     authorityEnd: gauge('authority_not_after_timestamp_seconds', 'When the authority that signs ends.'),
     checkedAt: gauge('certificate_last_check_success_timestamp_seconds', 'When the last look at the certificate succeeded.'),

@@ -20,6 +20,19 @@ export const DEDUP_OUTCOMES = [
 ] as const;
 export type DedupOutcome = (typeof DEDUP_OUTCOMES)[number];
 
+/** Those that alerts and dashboards go by, shown before the first of them. */
+export const WATCHED_DEDUP_OUTCOMES: readonly DedupOutcome[] = [
+  'new',
+  'duplicate',
+  'taken_over',
+  'confirmed',
+  'id_reused',
+  'replayed_under_new_id',
+  'unidentified',
+  'bypassed',
+  'unavailable',
+];
+
 /** Why a signature was refused, as far as it could be found out (docs/explain.md). */
 export const EXPLAIN_CAUSES = [
   'headers_missing',
@@ -72,6 +85,9 @@ export const ORDER_OUTCOMES = [
   'settle_lost',
 ] as const;
 export type OrderOutcome = (typeof ORDER_OUTCOMES)[number];
+
+/** As those of dedup. */
+export const WATCHED_ORDER_OUTCOMES: readonly OrderOutcome[] = ['entered', 'stale', 'busy', 'unordered', 'bypassed'];
 
 /** How credentials were judged: known from before, by a hash, or by the hash of another request that sent the same. */
 export const PASSWORD_CHECKS = ['hit', 'miss', 'joined'] as const;

@@ -1,23 +1,24 @@
 /** Every metric there is, in one list (docs/metrics.md). */
 import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
+import { type BuildOptions, createBuildInfo } from './build-info.ts';
 import { createFamilies, createGateFamilies, type RouteLabels } from './families.ts';
 import {
   ADMIN_DENIALS,
   type AdminDenialLabel,
-  DEDUP_OUTCOMES,
   type DedupOutcome,
   FORGOTTEN_STATES,
   type ForgottenLabel,
   type LimitLabel,
-  ORDER_OUTCOMES,
   type OrderOutcome,
   PASSWORD_CHECKS,
   type PasswordCheckLabel,
   SPAN_OUTCOMES,
   type SpanOutcome,
+  WATCHED_DEDUP_OUTCOMES,
+  WATCHED_ORDER_OUTCOMES,
 } from './labels.ts';
-import { type ExpositionFormat, OPENMETRICS_TYPE, toOpenMetrics } from './openmetrics.ts';
+import { type ExpositionFormat, toExposition } from './openmetrics.ts';
 import { collectProcessMetrics } from './process-metrics.ts';
 import { type RouteMetrics, RouteSeries } from './route-metrics.ts';
 
@@ -54,10 +55,7 @@ export interface Metrics {
 }
 
 /** How the metrics are made. */
-export interface MetricsOptions {
-  readonly version: string;
-  /** The commit that it was built from. */
-  readonly revision: string;
+export interface MetricsOptions extends BuildOptions {
   /** Also process_* and nodejs_*. */
   readonly processMetrics: boolean;
 }
@@ -68,11 +66,10 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const registers = [registry];
   const families = createFamilies(registers);
   const gate = createGateFamilies(registers);
-  const { version, revision } = options;
-  gate.buildInfo.set({ version, revision, node: process.versions.node }, 1);
+  createBuildInfo(registers, options);
   if (options.processMetrics) collectProcessMetrics(registry);
 
-  const dedup = new Map(DEDUP_OUTCOMES.map((outcome) => [outcome, gate.dedup.series(outcome)]));
+  for (const outcome of WATCHED_DEDUP_OUTCOMES) gate.dedup.series(outcome);
   const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, gate.passwordChecks.series(outcome)]));
   showFromStart(gate);
   const dedupDuration = gate.dedupDuration.series();
@@ -84,7 +81,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
 
   return {
     setRoutes(next) {
-      if (next.some(({ isOrdered }) => isOrdered)) for (const outcome of ORDER_OUTCOMES) gate.order.series(outcome);
+      if (next.some(({ isOrdered }) => isOrdered)) for (const outcome of WATCHED_ORDER_OUTCOMES) gate.order.series(outcome);
       const names = new Map(next.map(({ name, scheme }) => [name, scheme]));
       for (const [name, series] of routes) {
         if (names.get(name) === series.scheme) continue;
@@ -99,7 +96,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
       }
     },
     route: (name) => (name === undefined ? unmatched : (routes.get(name) ?? unmatched)),
-    dedup: (outcome) => dedup.get(outcome)?.add(),
+    dedup: (outcome) => gate.dedup.series(outcome).add(),
     dedupDuration: (duration) => dedupDuration.observe(duration / 1000),
     order: (outcome) => gate.order.series(outcome).add(),
     storeUp: (isUp) => gate.dedupUp.set(isUp ? 1 : 0),
@@ -128,11 +125,6 @@ export function createMetrics(options: MetricsOptions): Metrics {
     },
     exposition: (format = 'text') => toExposition(registry, format),
   };
-}
-
-async function toExposition(registry: Registry, format: ExpositionFormat): Promise<{ contentType: string; text: string }> {
-  if (format === 'text') return { contentType: registry.contentType, text: await registry.metrics() };
-  return { contentType: OPENMETRICS_TYPE, text: toOpenMetrics(await registry.getMetricsAsJSON()) };
 }
 
 /** What has not happened yet. */

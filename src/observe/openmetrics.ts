@@ -1,11 +1,10 @@
 /** Writes metrics as OpenMetrics 1.0: the client library's own writer renames the metrics it writes, so one registry could not serve both formats. */
-import type { MetricObjectWithValues, MetricValue } from '@prometheus-io/client';
+import type { MetricObjectWithValues, MetricValue, Registry } from '@prometheus-io/client';
 
 /** What a scraper can ask for. */
 export type ExpositionFormat = 'text' | 'openmetrics';
 
-/** The media type of what is written here. */
-export const OPENMETRICS_TYPE = 'application/openmetrics-text; version=1.0.0; charset=utf-8';
+const OPENMETRICS_TYPE = 'application/openmetrics-text; version=1.0.0; charset=utf-8';
 
 /** A sample of the registry; the library's type leaves out what histograms add. */
 interface Sample {
@@ -19,8 +18,13 @@ interface Sample {
   };
 }
 
-/** The exposition of all of them. */
-export function toOpenMetrics(metrics: readonly MetricObjectWithValues<MetricValue<string>>[]): string {
+/** What a registry holds, in the format that is asked for. */
+export async function toExposition(registry: Registry, format: ExpositionFormat): Promise<{ contentType: string; text: string }> {
+  if (format === 'text') return { contentType: registry.contentType, text: await registry.metrics() };
+  return { contentType: OPENMETRICS_TYPE, text: toOpenMetrics(await registry.getMetricsAsJSON()) };
+}
+
+function toOpenMetrics(metrics: readonly MetricObjectWithValues<MetricValue<string>>[]): string {
   return `${metrics.flatMap(toFamily).join('\n')}\n# EOF\n`;
 }
 

@@ -1,9 +1,11 @@
-import { readdirSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { startApp, type TestApp } from '../support/app.ts';
 import { send } from '../support/client.ts';
+import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
+import { type InjectorInstallation, installInjector } from '../support/cluster/injector.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { type TestGate, until } from '../support/gate.ts';
 import { exercise, startMonitoredGate, TRACE_ID, toSeries } from '../support/monitored-gate.ts';
@@ -29,14 +31,23 @@ const OF_OTHERS: Readonly<Record<string, readonly string[]>> = {
 
 let app: TestApp;
 let gate: TestGate;
+let cluster: Cluster;
+let installation: InjectorInstallation | undefined;
 let live: ReadonlyMap<string, readonly Readonly<Record<string, string>>[]>;
 beforeAll(async () => {
   app = await startApp();
   gate = await startMonitoredGate(app.port);
   await exercise(gate, app.port, Date.now());
-  live = toLive(await gate.metrics());
-});
+  cluster = await useCluster('1.36');
+  installation = await installInjector(cluster, { checkInterval: '500ms', overlap: '1s' });
+  const injector = await installation.start();
+  await until(injector.isReady);
+  const ofInjector = await (await fetch(`http://127.0.0.1:${injector.adminPort}/metrics`)).text();
+  live = toLive(`${await gate.metrics()}\n${ofInjector}`);
+}, 180_000);
 afterAll(async () => {
+  await installation?.stop();
+  await cluster?.cleanUp();
   await gate.stop();
   await app.close();
 });
@@ -104,11 +115,11 @@ describe('every series that a rule or a panel names', () => {
     return missing === undefined ? undefined : `no ${metric} has ${label}="${missing}"`;
   }
 
-  test('is found on a gate that has seen a bit of everything, or is told to be somebody else’s', () => {
+  test('is found on a gate that has seen a bit of everything, on a running injector, or is told to be somebody else’s', () => {
     expect(expressions.length).toBeGreaterThan(80);
     const problems = expressions.flatMap((expr) =>
       toSelectors(expr).flatMap((selector) => {
-        const problem = selector.metric.startsWith('sidegate_injector_') ? undefined : findProblem(selector);
+        const problem = findProblem(selector);
         return problem === undefined ? [] : [`${problem}: ${expr}`];
       }),
     );
@@ -200,6 +211,17 @@ describe('a real Prometheus', () => {
     expect(alerts[0]?.annotations['summary']).toMatch(/^[\d.]+% of the signatures on route billing are wrong$/);
     expect(alerts[0]?.annotations['description']).toContain('route billing of shop/web');
   });
+});
+
+test('the scrape config of the docs is one that Prometheus takes', async () => {
+  const page = readFileSync(resolve(import.meta.dirname, '..', '..', 'docs', 'monitoring.md'), 'utf8');
+  const [, config = ''] = /```yaml\n(scrape_configs:.*?)```/s.exec(page) ?? [];
+  const file = join(gate.folder, 'prometheus.yml');
+  expect(config).toContain('kubernetes_sd_configs: [{ role: pod }]');
+  // Debian builds Prometheus without the discovery of pods.
+  writeFileSync(file, config.replace('kubernetes_sd_configs: [{ role: pod }]', 'static_configs: []'));
+  const { code, stdout, stderr } = await run('promtool', ['check', 'config', '--syntax-only', file]);
+  expect(code, stdout + stderr).toBe(0);
 });
 
 test('the metrics in the text format are such as the linter of Prometheus approves of', async () => {

@@ -39,7 +39,7 @@ beforeEach(async () => {
     version: 'test',
     destination: { write: (line: string) => void lines.push(line) },
   });
-  const metrics = createMetrics({ version: 'test', revision: 'test', processMetrics: false });
+  const metrics = createMetrics({ version: 'test', processMetrics: false });
   const nothing = (): void => undefined;
   const request: typeof logger.request = (line) => {
     if (isLogBroken) throw new Error('the log is broken');
