@@ -86,13 +86,7 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
     .action(async (file, options) => setExit(await verifyDelivery(file, options, io)));
   addExplain(program, io, setExit);
   addProbe(program, io, setExit);
-  program
-    .command('hash-password')
-    .description('make an entry for a users file; reads the password from the terminal unseen, or from standard input')
-    .argument('[user]', 'prints user:hash; the hash alone if left out')
-    .option('--algorithm <name>', 'bcrypt or argon2id', 'bcrypt')
-    .option('--cost <number>', 'of bcrypt: each step doubles the work', '12')
-    .action(async (user, options) => setExit(await hashPassword(user, options, io)));
+  addHashPassword(program, io, setExit);
   addTest(program, io, setExit);
   program
     .command('schema')
@@ -118,6 +112,16 @@ function addInjectServer(program: Command): void {
     .command('inject-server')
     .description('answer the API server: put the sidecar into pods that ask for it')
     .requiredOption('-c, --config <file>', 'config file of the injector');
+}
+
+function addHashPassword(program: Command, io: Io, setExit: (code: number) => void): void {
+  program
+    .command('hash-password')
+    .description('make an entry for a users file; reads the password from the terminal unseen, or from standard input')
+    .argument('[user]', 'prints user:hash; the hash alone if left out')
+    .option('--algorithm <name>', 'bcrypt or argon2id', 'bcrypt')
+    .option('--cost <number>', 'of bcrypt: each step doubles the work', '12')
+    .action(async (user, options) => setExit(await hashPassword(user, options, io)));
 }
 
 function addExplain(program: Command, io: Io, setExit: (code: number) => void): void {
