@@ -93,11 +93,7 @@ function createProgram(io: Io, setExit: (code: number) => void): Command {
     .option('--cost <number>', 'of bcrypt: each step doubles the work', '12')
     .action(async (user, options) => setExit(await hashPassword(user, options, io)));
   addTest(program, io, setExit);
-  program
-    .command('schema')
-    .description('print the JSON Schema of the config, for editors')
-    .option('--fixtures', 'that of fixture files instead')
-    .action((options) => printSchema(options, io));
+  addSchema(program, io);
   addForget(program, io, setExit);
   addSelfTest(program, io, setExit);
   addInject(program, io, setExit);
@@ -192,6 +188,14 @@ function addSelfTest(program: Command, io: Io, setExit: (code: number) => void):
     .option('--wait <duration>', 'how long to wait for the gate to listen', '60s')
     .option('--timeout <duration>', 'how long to wait for each answer', '30s')
     .action(async (options) => setExit(await testGate(options, io)));
+}
+
+function addSchema(program: Command, io: Io): void {
+  program
+    .command('schema')
+    .description('print the JSON Schema of the config, for editors')
+    .option('--fixtures', 'that of fixture files instead')
+    .action((options) => printSchema(options, io));
 }
 
 function addInject(program: Command, io: Io, setExit: (code: number) => void): void {

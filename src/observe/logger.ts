@@ -64,6 +64,7 @@ export type LogEvent =
   | 'store_down'
   | 'store_warning'
   | 'settlement_lost'
+  | 'leaving'
   | 'draining'
   | 'drain_incomplete'
   | 'stopped'
