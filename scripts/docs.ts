@@ -4,6 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { toJsonSchema } from '../src/config/json-schema.ts';
 import { renderLibraryReadme, renderLibrarySidecar } from './chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from './chart-pages.ts';
+import { renderInjectionPage } from './injection-page.ts';
+import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from './policy-page.ts';
 import { renderPresetsPage } from './presets-page.ts';
 import { renderProbePage } from './probe-page.ts';
 import { toRows, toTable } from './schema-rows.ts';
@@ -13,10 +15,15 @@ import { renderTestingPage } from './testing-page.ts';
 /** Writers by page. */
 const PAGES: Readonly<Record<string, () => string>> = {
   'docs/config.md': renderConfigPage,
+  'docs/injection.md': renderInjectionPage,
   'docs/presets.md': renderPresetsPage,
   'docs/senders.md': renderSendersPage,
   'docs/probe.md': renderProbePage,
   'docs/testing.md': renderTestingPage,
+  'chart/sidegate/templates/mutating-admission-policy.yaml': renderMutatingPolicy,
+  'chart/sidegate/templates/mutating-admission-policy-binding.yaml': () => renderBinding('Mutating'),
+  'chart/sidegate/templates/settings-policy.yaml': renderSettingsPolicy,
+  'chart/sidegate/templates/settings-policy-binding.yaml': () => renderBinding('Validating'),
   'chart/sidegate/values.yaml': renderValuesYaml,
   'chart/sidegate/values.schema.json': renderValuesSchema,
   'chart/sidegate/README.md': renderChartReadme,

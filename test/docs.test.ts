@@ -1,22 +1,28 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { renderLibraryReadme, renderLibrarySidecar } from '../scripts/chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scripts/chart-pages.ts';
 import { renderConfigPage } from '../scripts/docs.ts';
+import { renderInjectionPage } from '../scripts/injection-page.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
+import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from '../scripts/policy-page.ts';
 import { renderPresetsPage } from '../scripts/presets-page.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
 import { renderSendersPage } from '../scripts/senders-page.ts';
 import { renderTestingPage } from '../scripts/testing-page.ts';
 import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
+import { injectFiles } from '../src/cli/inject.ts';
 import { testConfigs } from '../src/cli/test.ts';
+import { hasForm } from '../src/config/kubernetes-values.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
 import { CAUSES } from '../src/explain/causes.ts';
 import { HANDSHAKE_NAMES } from '../src/handshakes/catalogue.ts';
+import { SETTINGS } from '../src/injector/settings.ts';
 import { ADMIN_DENIALS, DEDUP_OUTCOMES, FORGOTTEN_STATES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
 import { PRESETS } from '../src/schemes/catalogue.ts';
@@ -110,6 +116,27 @@ describe('the docs', () => {
   test('show the presets as the catalogue has them', () => {
     expect(read('docs/presets.md')).toBe(renderPresetsPage());
     expect(read('docs/presets.md')).not.toMatch(/\| *\| /);
+  });
+
+  test('show the annotations as the injector knows them, and pods that it takes', async () => {
+    const page = read('docs/injection.md');
+    expect(page).toBe(renderInjectionPage());
+    expect(Object.keys(SETTINGS).length).toBeLessThanOrEqual(15);
+    for (const [, text = ''] of page.matchAll(/```yaml\n(.*?)```/gs)) {
+      const stdin = Readable.from([text]) as NodeJS.ReadableStream;
+      const io = { stdin, env: {}, stdout: () => undefined, stderr: () => undefined };
+      const options = { filename: ['-'], namespace: 'default', kubeVersion: '1.34', output: 'yaml' };
+      expect(await injectFiles(options, io), text).toBe(0);
+    }
+    for (const { name, form, example } of Object.values(SETTINGS)) expect(hasForm(form, example), name).toBe(true);
+  });
+
+  test('leave the policies that inject without a webhook as the injector’s source has them', () => {
+    const templates = 'chart/sidegate/templates';
+    expect(read(`${templates}/mutating-admission-policy.yaml`)).toBe(renderMutatingPolicy());
+    expect(read(`${templates}/mutating-admission-policy-binding.yaml`)).toBe(renderBinding('Mutating'));
+    expect(read(`${templates}/settings-policy.yaml`)).toBe(renderSettingsPolicy());
+    expect(read(`${templates}/settings-policy-binding.yaml`)).toBe(renderBinding('Validating'));
   });
 
   test('show the checks of the probe as they are', () => {

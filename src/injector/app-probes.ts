@@ -1,6 +1,6 @@
 /** Has the sidecar ask an app on the loopback what the kubelet would ask it, as the kubelet comes from outside. */
 import { lastingContainersOf } from './app.ts';
-import { type Handler, handlersOf } from './handlers.ts';
+import { HANDLER_KINDS, type Handler, handlersOf } from './handlers.ts';
 import type { Patch } from './patch.ts';
 import type { Work } from './plan.ts';
 import { has, listAt, textAt } from './raw.ts';
@@ -8,22 +8,19 @@ import { has, listAt, textAt } from './raw.ts';
 /** Where the sidecar's admin port answers for containers of the pod. */
 export const APP_HEALTH = '/app-health';
 
-/** Points probes and hooks to the sidecar; the result are its `--app-probe` values. */
+/** Points probes and hooks to the sidecar; the result are its `--app-probe` values, kind by kind. */
 export function rewriteProbes(work: Work): readonly string[] {
   const { pod, plan, patch } = work;
-  const probes: string[] = [];
-  for (const container of lastingContainersOf(pod)) {
-    const isApp = container.path.join() === plan.app.path.join();
-    for (const handler of handlersOf(container)) {
-      // The app may have gone to the loopback with all its ports, and one that stays everywhere is on the loopback, too.
-      if (!isApp && handler.port !== plan.app.port) continue;
-      const target = toTarget(handler, work);
-      if (target === undefined) continue;
-      redirect(handler, plan.adminPort, patch);
-      probes.push(`${container.name}/${handler.kind}=${escapeArgument(target)}`);
-    }
-  }
-  return probes;
+  const handlers = lastingContainersOf(pod).flatMap(handlersOf);
+  return HANDLER_KINDS.flatMap((kind) => handlers.filter((handler) => handler.kind === kind)).flatMap((handler) => {
+    const { container } = handler;
+    // The app may have gone to the loopback with all its ports, and one that stays everywhere is on the loopback, too.
+    if (container.path.join() !== plan.app.path.join() && handler.port !== plan.app.port) return [];
+    const target = toTarget(handler, work);
+    if (target === undefined) return [];
+    redirect(handler, plan.adminPort, patch);
+    return [`${container.name}/${handler.kind}=${escapeArgument(target)}`];
+  });
 }
 
 function toTarget(handler: Handler, { plan, findings }: Work): string | undefined {

@@ -23,19 +23,21 @@ export interface Handler {
   readonly writtenPort: unknown;
 }
 
-const PLACES: readonly (readonly [HandlerKind, Path])[] = [
+/** Where each stands in a container. */
+export const HANDLER_PLACES: readonly (readonly [HandlerKind, readonly string[]])[] = [
   ['livez', ['livenessProbe']],
   ['readyz', ['readinessProbe']],
   ['startupz', ['startupProbe']],
   ['poststart', ['lifecycle', 'postStart']],
   ['prestop', ['lifecycle', 'preStop']],
 ];
+export const HANDLER_KINDS = HANDLER_PLACES.map(([kind]) => kind);
 const ACTIONS: readonly Action[] = ['httpGet', 'tcpSocket', 'grpc'];
 
 /** Those of a container that reach the pod by network; one with a host of its own is not about the pod. */
 export function handlersOf(container: Placed): Handler[] {
-  return PLACES.flatMap(([kind, steps]) => {
-    const handler = steps.reduce<Raw>((from, step) => objectAt(from, String(step)), container.container);
+  return HANDLER_PLACES.flatMap(([kind, steps]) => {
+    const handler = steps.reduce<Raw>((from, step) => objectAt(from, step), container.container);
     // More than one is refused by the API server.
     const action = ACTIONS.find((known) => isRaw(handler[known]));
     if (action === undefined) return [];

@@ -1,5 +1,8 @@
+import { parseArgs } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { toSidecarDefaults } from '../../../src/config/injector-config.ts';
+import { override } from '../../../src/config/overrides.ts';
+import { ConfigSchema } from '../../../src/config/schema.ts';
 import { injectPod } from '../../../src/injector/inject.ts';
 import type { InjectContext } from '../../../src/injector/outcome.ts';
 
@@ -9,6 +12,7 @@ const CONTEXT: InjectContext = {
   kube: { major: 1, minor: 34 },
   namespace: 'default',
 };
+const WEB = { name: 'web', image: 'web', ports: [{ name: 'http', containerPort: 8080 }] };
 
 const pod = (annotations: object = {}, spec: object = {}): object => ({
   apiVersion: 'v1',
@@ -18,12 +22,123 @@ const pod = (annotations: object = {}, spec: object = {}): object => ({
     labels: { 'sidegate.dev/inject': 'true' },
     annotations: { 'sidegate.dev/config': 'web-gate', ...annotations },
   },
-  spec: { containers: [{ name: 'web', image: 'web', ports: [{ name: 'http', containerPort: 8080 }] }], ...spec },
+  spec: { containers: [WEB], ...spec },
 });
 
-describe('the injector', () => {
-  test('injects a labelled pod', () => {
-    const injection = injectPod(pod(), CONTEXT);
-    expect(injection).toMatchObject({ outcome: 'injected', takeover: 'service' });
+/** What stands at a path of the patch; the sidecar itself is the first value with a name. */
+function inject(annotations: object = {}, spec: object = {}, context: Partial<InjectContext> = {}) {
+  const injection = injectPod(pod(annotations, spec), { ...CONTEXT, ...context });
+  if (injection.outcome !== 'injected') throw new Error(injection.message);
+  const added = injection.patch.flatMap((operation) => ('value' in operation ? operation.value : [])) as { name?: string }[];
+  const sidecar = added.find((value) => value?.name === 'sidegate') as Record<string, unknown> & { readonly args: string[] };
+  return { ...injection, sidecar, paths: injection.patch.map(({ path }) => path) };
+}
+
+describe('the sidecar', () => {
+  test('is started by arguments that sidegate run reads, probes with header fields and variables among them', () => {
+    const livenessProbe = {
+      httpGet: { path: '/a=b?c=$(D)', port: 'http', httpHeaders: [{ name: 'X-A', value: 'b"c' }] },
+    };
+    const readinessProbe = { tcpSocket: { port: 8080 } };
+    const containers = [{ ...WEB, livenessProbe, readinessProbe }];
+    const { sidecar } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers });
+    // As the kubelet does it: variables that are set take their place, and of two dollar signs one is left.
+    const args = sidecar.args.map((arg) => arg.replace('$(SIDEGATE_POD_IPS)', '10.0.0.7,fd00::7').replaceAll('$$(', '$('));
+    const options = {
+      config: { type: 'string' },
+      listen: { type: 'string' },
+      admin: { type: 'string' },
+      upstream: { type: 'string' },
+      'app-probe': { type: 'string', multiple: true },
+    } as const;
+    const { values } = parseArgs({ args: args.slice(1), options });
+    const { 'app-probe': appProbes, listen, admin, upstream } = values;
+    const file = { routes: [{ name: 'any', match: { path: '/' }, allow: 'anyone' }] };
+    const { value, problems } = override(file, { listen, admin, upstream, appProbes });
+    expect(problems).toEqual([]);
+    expect(ConfigSchema.parse(value)).toMatchObject({
+      listen: { address: { hosts: ['10.0.0.7', 'fd00::7'], port: 8080 } },
+      admin: {
+        address: { port: 8481 },
+        appProbes: [
+          { container: 'web', kind: 'livez', url: 'http://127.0.0.1:8080/a=b?c=$(D)', headers: [{ name: 'X-A', value: 'b"c' }] },
+          { container: 'web', kind: 'readyz', url: 'tcp://127.0.0.1:8080' },
+        ],
+      },
+    });
+  });
+
+  test.each([
+    [28, 'service', 'container'],
+    [29, 'service', 'native'],
+    [32, 'rename', 'container'],
+    [33, 'rename', 'native'],
+  ] as const)('is on Kubernetes 1.%i, with takeover %s, %s by itself', (minor, takeover, kind) => {
+    const { sidecar, paths } = inject({ 'sidegate.dev/takeover': takeover }, {}, { kube: { major: 1, minor } });
+    expect(sidecar['restartPolicy']).toBe(kind === 'native' ? 'Always' : undefined);
+    expect(paths).toContain(kind === 'native' ? '/spec/initContainers' : '/spec/containers/-');
+  });
+
+  test.each([
+    [28, {}, 'native sidecars need Kubernetes 1.29, and this is 1.28'],
+    [32, { 'sidegate.dev/takeover': 'rename' }, 'takeover rename needs Kubernetes 1.33 with a native sidecar'],
+  ])('is denied on Kubernetes 1.%i where native is asked for with %j', (minor, annotations, message) => {
+    const asked = { 'sidegate.dev/sidecar': 'native', ...annotations };
+    expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
+  });
+
+  test('is denied beside a Job that owns the pod, where it would be a plain container', () => {
+    const injection = injectPod(
+      { ...pod(), metadata: { ...(pod() as { metadata: object }).metadata, ownerReferences: [{ kind: 'Job', name: 'x' }] } },
+      { ...CONTEXT, kube: { major: 1, minor: 28 } },
+    );
+    expect(injection).toMatchObject({ outcome: 'denied', reason: 'job_never_completes' });
+  });
+
+  test('tells of ports that need more than it has, and of gRPC probes that must stay reachable', () => {
+    const containers = [{ ...WEB, ports: [{ containerPort: 80 }], livenessProbe: { grpc: { port: 9090 } } }];
+    const { warnings } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers });
+    expect(warnings).toEqual([
+      'the sidecar listens on 80: nodes must let containers without root do so (ip_unprivileged_port_start)',
+      'the container web (livez) is asked by gRPC on 9090: that port must stay open on the pod’s own address'.replace('’', "'"),
+    ]);
+  });
+
+  test('asks an app by HTTPS on a port that is not its own', () => {
+    const livenessProbe = { httpGet: { path: '/', port: 9443, scheme: 'HTTPS' } };
+    const { sidecar } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers: [{ ...WEB, livenessProbe }] });
+    expect(sidecar.args.at(-1)).toBe('--app-probe=web/livez=https://127.0.0.1:9443/');
+  });
+});
+
+describe('the app', () => {
+  const [a, b] = [{ name: 'a' }, { name: 'b' }];
+
+  test.each([
+    ['the one with a port of the name', { 'sidegate.dev/app-port': 'http' }, [{ ...b, ports: [{ containerPort: 1 }] }, WEB]],
+    ['the one that declares a port', {}, [a, WEB, b]],
+    [
+      'the one that others go by',
+      { 'kubectl.kubernetes.io/default-container': 'web' },
+      [{ ...a, ports: [{ containerPort: 1 }] }, WEB],
+    ],
+    ['the one that is named', { 'sidegate.dev/app-container': 'web' }, [{ ...a, ports: [{ containerPort: 1 }] }, WEB]],
+  ])('is %s', (_which, annotations, containers) => {
+    expect(inject(annotations, { containers }).summary).toContain('before web on port 8080');
+  });
+
+  test.each([
+    [{ 'sidegate.dev/app-container': 'c' }, [a, b], 'sidegate.dev/app-container is c, but the pod has the containers a, b'],
+    [
+      { 'sidegate.dev/app-port': 'grpc' },
+      [WEB],
+      'the container web declares no TCP port named grpc, as sidegate.dev/app-port has it (it has http: 8080)',
+    ],
+  ])('is unclear with %j', (annotations, containers, message) => {
+    expect(() => inject(annotations, { containers })).toThrow(message);
+  });
+
+  test('may be on a port that it does not declare', () => {
+    expect(inject({ 'sidegate.dev/app-port': '9000' }).sidecar.args).toContain('http://127.0.0.1:9000');
   });
 });

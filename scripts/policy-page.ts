@@ -1,0 +1,188 @@
+/** Writes the templates of the policies by which the API server injects by itself, from the injector's own source. */
+import { APP_HEALTH } from '../src/injector/app-probes.ts';
+import { DATA_PORT, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from '../src/injector/names.ts';
+import { toPointer } from '../src/injector/patch.ts';
+import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/injector/sidecar.ts';
+import { type CelHoles, celText, toCel } from './cel-shape.ts';
+import { toRules } from './policy-rules.ts';
+import { toVariables } from './policy-variables.ts';
+
+const HEAD = '{{/* Written from src/injector (`npm run docs`): the pod is the same whoever injects it. */}}\n';
+const V = 'variables.';
+const text = (name: string) => ({ expression: V + name });
+const number = (name: string) => ({ expression: V + name, isNumber: true }) as const;
+
+const HOLES: CelHoles = {
+  values: {
+    image: text('image'),
+    imagePullPolicy: { expression: "'{{ .Values.sidecar.imagePullPolicy }}'" },
+    port: number('port'),
+    adminPort: number('adminPort'),
+    portName: { expression: celText(DATA_PORT) },
+    appPort: number('appPort'),
+    config: text('config'),
+    cpuRequest: text('cpuRequest'),
+    memoryRequest: text('memoryRequest'),
+    cpuLimit: text('cpuLimit'),
+    memoryLimit: text('memoryLimit'),
+    // A native sidecar outlives the app: nothing to wait for.
+    pause: { expression: '0', isNumber: true },
+  },
+  conditions: {
+    isNative: 'true',
+    isOnPodAddresses: 'variables.isSamePort',
+    isOnAllAddresses: '!variables.isSamePort',
+    cpuLimit: "variables.cpuLimit != ''",
+  },
+  lists: {
+    secrets: {
+      expression: 'variables.range.filter(i, i < size(variables.secrets))',
+      values: { secret: { expression: 'variables.secrets[entry]' }, number: { expression: 'entry + 1', isNumber: true } },
+    },
+    appProbes: { expression: 'variables.asked', values: { appProbe: { expression: toAppProbe() } } },
+  },
+};
+
+function toAppProbe(): string {
+  const url = `(entry.isTls ? 'https' : 'http') + '://127.0.0.1:' + string(entry.port) + (entry.path.startsWith('/') ? '' : '/') + entry.path.replace('$(', '$$(')`;
+  return `entry.container + '/' + entry.kind + '=' + (entry.action == 'tcpSocket' ? 'tcp://127.0.0.1:' + string(entry.port) : ${url})`;
+}
+
+const add = (path: string, value: string): string => `JSONPatch{op: 'add', path: ${path}, value: ${value}}`;
+const at = (...path: readonly string[]): string => celText(toPointer(path));
+
+/** The parts of the patch, each a list of operations; the sidecar comes last, as it moves the init containers. */
+function toOperations(): string[] {
+  const answered = `{'path': dyn('${APP_HEALTH}/' + h.container + '/' + h.kind), 'port': dyn(variables.adminPort)}`;
+  const preStop = "{'sleep': dyn({'seconds': dyn(variables.preStop)})}";
+  const env = "'/spec/containers/' + string(variables.appIndex) + '/env'";
+  const entry = "{'name': dyn(variables.variable), 'value': dyn('127.0.0.1')}";
+  const volumes = toCel(VOLUMES_SHAPE, HOLES);
+  const container = toCel(CONTAINER_SHAPE, HOLES);
+  const status = `'{"version":"{{ .Chart.AppVersion }}","takeover":"' + (variables.isSamePort ? 'same-port' : 'service') + '","sidecar":"native","hash":"{{ include "sidegate.defaultsHash" . }}"}'`;
+  return [
+    `!variables.isSamePort || variables.variable == '' ? [] : size(variables.env) == 0 ? [${add(env, `[${entry}]`)}] : size(variables.envIndexes) == 0 ? [${add(`${env} + '/-'`, entry)}] : [${add(`${env} + '/' + string(variables.envIndexes[size(variables.envIndexes) - 1]) + '/value'`, "'127.0.0.1'")}]`,
+    `variables.asked.map(h, ${add("h.at + '/httpGet'", answered)})`,
+    "variables.asked.filter(h, h.action == 'tcpSocket').map(h, JSONPatch{op: 'remove', path: h.at + '/tcpSocket'})",
+    `variables.preStop == 0 ? [] : variables.range.filter(i, i < size(variables.containers) && !has(variables.containers[i].lifecycle)).map(i, ${add("'/spec/containers/' + string(i) + '/lifecycle'", `{'preStop': dyn(${preStop})}`)})`,
+    `variables.preStop == 0 ? [] : variables.range.filter(i, i < size(variables.containers) && has(variables.containers[i].lifecycle) && !has(variables.containers[i].lifecycle.preStop)).map(i, ${add("'/spec/containers/' + string(i) + '/lifecycle/preStop'", preStop)})`,
+    `variables.preStop == 0 ? [] : [${add(at('spec', 'terminationGracePeriodSeconds'), 'object.spec.?terminationGracePeriodSeconds.orValue(30) + variables.preStop')}]`,
+    `size(variables.volumes) == 0 ? [${add(at('spec', 'volumes'), volumes)}] : (${volumes}).map(v, ${add(at('spec', 'volumes', '-'), 'v')})`,
+    `size(variables.pullSecrets) == 0 ? [] : size(object.spec.?imagePullSecrets.orValue([])) == 0 ? [${add(at('spec', 'imagePullSecrets'), "variables.pullSecrets.map(name, {'name': name})")}] : variables.pullSecrets.map(name, ${add(at('spec', 'imagePullSecrets', '-'), "{'name': name}")})`,
+    `size(variables.initContainers) == 0 ? [${add(at('spec', 'initContainers'), `[dyn(${container})]`)}] : [${add(at('spec', 'initContainers', '0'), container)}]`,
+    `[${add(at('metadata', 'labels', INJECTED_LABEL), "'true'")}, ${add(at('metadata', 'annotations', STATUS_ANNOTATION), status)}]`,
+  ];
+}
+
+/** templates/mutating-admission-policy.yaml as it should be. */
+export function renderMutatingPolicy(): string {
+  const sound = toRules().map(({ holds }) => `(${holds})`);
+  const parts = toOperations().map((part) => `(${part})`);
+  return `${HEAD}{{- if eq .Values.admission.mode "policy" }}
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+${renderMetadata()}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: IfNeeded
+${renderMatch()}
+  variables:
+${renderVariables()}
+    # What does not hold leaves the pod as it is, and the policy ${'`…-settings`'} denies it with a sentence.
+    - name: isSound
+      expression: >-
+${indent(sound.join(' &&\n'), 8)}
+  mutations:
+    - patchType: JSONPatch
+      jsonPatch:
+        expression: >-
+          !variables.isSound ? [] :
+${indent(parts.join(' +\n'), 10)}
+{{- end }}
+`;
+}
+
+/** templates/settings-policy.yaml as it should be: says why a pod is not injected. */
+export function renderSettingsPolicy(): string {
+  const rules = toRules().map(
+    ({ holds, message }) => `    - expression: >-
+${indent(holds, 8)}
+      messageExpression: >-
+${indent(`'Pod ' + request.namespace + '/' + object.metadata.?name.orValue(object.metadata.?generateName.orValue('') + '…') + ': ' +\n${message}`, 8)}
+      reason: Invalid`,
+  );
+  return `${HEAD}{{- if eq .Values.admission.mode "policy" }}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+${renderMetadata('-settings')}
+spec:
+  failurePolicy: Fail
+${renderMatch()}
+  variables:
+${renderVariables()}
+  validations:
+${rules.join('\n')}
+{{- end }}
+`;
+}
+
+/** The binding of either: nothing but who is bound. */
+export function renderBinding(kind: 'Mutating' | 'Validating'): string {
+  const suffix = kind === 'Mutating' ? '-inject' : '-settings';
+  const actions = kind === 'Mutating' ? '' : '  validationActions: [Deny]\n';
+  return `${HEAD}{{- if eq .Values.admission.mode "policy" }}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ${kind}AdmissionPolicyBinding
+${renderMetadata(suffix)}
+spec:
+  policyName: {{ include "sidegate.fullname" . }}${suffix}
+${actions}  matchResources:
+    namespaceSelector:
+      {{- $selector := deepCopy .Values.admission.namespaceSelector }}
+      {{- $expressions := default list $selector.matchExpressions }}
+      {{- $excluded := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" .Values.admission.excludedNamespaces }}
+      {{- if .Values.admission.excludedNamespaces }}{{- $expressions = append $expressions $excluded }}{{- end }}
+      {{- set $selector "matchExpressions" $expressions | toYaml | nindent 6 }}
+{{- end }}
+`;
+}
+
+function renderMetadata(suffix = '-inject'): string {
+  return `metadata:
+  name: {{ include "sidegate.fullname" . }}${suffix}
+  labels:
+    {{- include "sidegate.componentLabels" (dict "root" . "component" "admission") | nindent 4 }}`;
+}
+
+/** Pods that ask for the sidecar and have none; of those that have, the policy \`protected\` judges. */
+function renderMatch(): string {
+  return `  matchConstraints:
+    objectSelector:
+      matchLabels:
+        ${INJECT_LABEL}: "true"
+    resourceRules:
+      - apiGroups: [""]
+        apiVersions: [v1]
+        resources: [pods]
+        operations: [CREATE]
+        scope: Namespaced
+  matchConditions:
+    {{- include "sidegate.policyMatchConditions" . | nindent 4 }}
+    - name: not-injected
+      expression: >-
+        object.metadata.?labels.orValue({})[?'${INJECTED_LABEL}'].orValue('') != 'true' ||
+        !(object.spec.containers.exists(c, c.name == 'sidegate') || object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate'))`;
+}
+
+function renderVariables(): string {
+  return toVariables()
+    .map(({ name, expression }) => `    - name: ${name}\n      expression: >-\n${indent(expression, 8)}`)
+    .join('\n');
+}
+
+function indent(lines: string, by: number): string {
+  return lines
+    .split('\n')
+    .map((line) => ' '.repeat(by) + line)
+    .join('\n');
+}

@@ -1,0 +1,164 @@
+/** What an admission policy that injects will not do, each with the sentence that denies the pod: what src/injector denies, and what only it can do. */
+
+import {
+  ADMIN_PORT,
+  CONFIG_VOLUME,
+  CONTAINER,
+  DATA_PORT,
+  DOMAIN,
+  SECRET_VOLUME,
+  STATUS_ANNOTATION,
+} from '../src/injector/names.ts';
+import { SETTINGS } from '../src/injector/settings.ts';
+import { celText } from './cel-shape.ts';
+import { lastingPorts } from './policy-ports.ts';
+import { MOST, matches } from './policy-variables.ts';
+
+/** What must hold, and what is said where it does not: CEL both. */
+export interface PolicyRule {
+  readonly holds: string;
+  readonly message: string;
+}
+
+const BY_WEBHOOK = 'install the chart with admission.mode: webhook, or use `sidegate inject -f`';
+
+/** All of them. */
+export function toRules(): PolicyRule[] {
+  return [...toSettingRules(), ...toPodRules(), ...toPortRules(), ...toProbeRules()];
+}
+
+function toSettingRules(): PolicyRule[] {
+  const names = Object.values(SETTINGS).map(({ name }) => `${DOMAIN}/${name}`);
+  const unknown = `variables.annotations.filter(k, k.startsWith('${DOMAIN}/') && !(k in [${[...names, STATUS_ANNOTATION].map(celText).join(', ')}]))`;
+  const forms = Object.values(SETTINGS).map(({ name, form, example }) => {
+    const value = `variables.annotations[?${celText(`${DOMAIN}/${name}`)}].orValue(${celText(example)})`;
+    const length = form.maxLength === undefined ? '' : ` && size(${value}) <= ${form.maxLength}`;
+    return {
+      holds: matches(value, form.pattern) + length,
+      message: `${celText(`the annotation ${DOMAIN}/${name} is "`)} + ${value} + ${celText(`": expected ${form.expected}, for example ${example}`)}`,
+    };
+  });
+  return [
+    {
+      holds: `size(${unknown}) == 0`,
+      message: `'the annotation ' + ${unknown}[0] + ${celText(
+        ` is unknown: known are ${Object.values(SETTINGS)
+          .map(({ name }) => name)
+          .join(', ')}`,
+      )}`,
+    },
+    ...forms,
+    {
+      holds: "variables.config != ''",
+      message: celText(`the annotation ${DOMAIN}/config is missing: name the ConfigMap whose key gate.yaml is the gate's config`),
+    },
+    {
+      holds: "variables.takeover == 'service' || variables.isSamePort",
+      message: `'takeover ' + variables.takeover + ${celText(` is beyond what the API server's own policy can do: use service or same-port, or ${BY_WEBHOOK}`)}`,
+    },
+    {
+      holds: "variables.mode != 'container'",
+      message: celText(
+        `${DOMAIN}/sidecar is container, and the API server's own policy makes native sidecars only: leave it out, or ${BY_WEBHOOK}`,
+      ),
+    },
+    {
+      holds: `!('${DOMAIN}/port' in variables.annotations) || !variables.isSamePort || variables.dataPortText == string(variables.appPort)`,
+      message: `'${DOMAIN}/port is ' + variables.dataPortText + ', but with takeover same-port the sidecar takes the port ' + string(variables.appPort) + ' of the app: leave ${DOMAIN}/port out'`,
+    },
+    ...toResourceRules(),
+  ];
+}
+
+function toResourceRules(): PolicyRule[] {
+  return ['cpu', 'memory'].map((kind) => {
+    const [request, limit] = [`variables.${kind}Request`, `variables.${kind}Limit`];
+    return {
+      holds: `${limit} == '' || !isQuantity(${limit}) || !isQuantity(${request}) || !quantity(${request}).isGreaterThan(quantity(${limit}))`,
+      message: `'the ${kind} request ' + ${request} + ' of the sidecar is above its limit ' + ${limit} + ': set ${DOMAIN}/${kind}-request and ${DOMAIN}/${kind}-limit'`,
+    };
+  });
+}
+
+function toPodRules(): PolicyRule[] {
+  const volume = `variables.volumes.exists(v, v.name == '${CONFIG_VOLUME}' || v.name.startsWith('${SECRET_VOLUME}'))`;
+  return [
+    {
+      holds: '!object.spec.?hostNetwork.orValue(false)',
+      message: celText('the pod uses hostNetwork: the app would be reached on the node past the sidecar; take hostNetwork away'),
+    },
+    {
+      holds:
+        "object.spec.?os.?name.orValue('') != 'windows' && object.spec.?nodeSelector.orValue({})[?'kubernetes.io/os'].orValue('') != 'windows'",
+      message: celText('the pod is for Windows, and the sidecar runs on Linux only: put a Linux gate before it'),
+    },
+    {
+      holds: `!variables.containers.exists(c, c.name == '${CONTAINER}') && !variables.initContainers.exists(c, c.name == '${CONTAINER}')`,
+      message: celText(`the pod has a container named ${CONTAINER} that is not the injected one: name it otherwise`),
+    },
+    {
+      holds: `!${volume}`,
+      message: celText(
+        `the pod has a volume named ${CONFIG_VOLUME} or ${SECRET_VOLUME}…, which the sidecar needs: name it otherwise`,
+      ),
+    },
+    {
+      holds: `size(variables.containers) <= ${MOST} && size(variables.initContainers) <= ${MOST} && size(variables.env) <= ${MOST * 8}`,
+      message: celText(`the pod has more than ${MOST} containers: ${BY_WEBHOOK}`),
+    },
+    {
+      holds: 'size(variables.apps) == 1',
+      message: `'the pod has the containers ' + variables.containers.map(c, c.name).join(', ') + ': say which is the app by the annotation ${DOMAIN}/app-container'`,
+    },
+    {
+      holds: 'size(variables.appPorts) == 1',
+      message: `'the container ' + variables.app.name + ' declares no TCP port, or several: say which is the port of the app by the annotation ${DOMAIN}/app-port'`,
+    },
+  ];
+}
+
+function toPortRules(): PolicyRule[] {
+  const own = (number: string): string =>
+    lastingPorts(`p.containerPort == ${number} && !(isApp && p.containerPort == variables.appPort)`);
+  return [
+    {
+      holds: 'variables.port != variables.adminPort && variables.adminPort != variables.appPort',
+      message: `'the admin port ' + string(variables.adminPort) + ' of the sidecar is its data port, or that of the app: set ${DOMAIN}/admin-port'`,
+    },
+    {
+      holds: 'variables.isSamePort || variables.port != variables.appPort',
+      message: `'the app listens on ' + string(variables.port) + ', the data port of the sidecar: set ${DOMAIN}/port to another'`,
+    },
+    {
+      holds: `!(${own('variables.port')} || ${own('variables.adminPort')})`,
+      message: `'a container of the pod has port ' + string(variables.port) + ' or ' + string(variables.adminPort) + ', which the sidecar needs: change it, or ${DOMAIN}/port and ${DOMAIN}/admin-port'`,
+    },
+    {
+      holds: `!${lastingPorts(`p.?name.orValue('') in ['${DATA_PORT}', '${ADMIN_PORT}']`)}`,
+      message: celText(`the pod has a port named ${DATA_PORT} or ${ADMIN_PORT}, which is the sidecar's: name it otherwise`),
+    },
+  ];
+}
+
+function toProbeRules(): PolicyRule[] {
+  const none = (condition: string): string => `!variables.handlers.exists(h, ${condition})`;
+  const rule = (condition: string, sentence: string): PolicyRule => ({ holds: none(condition), message: celText(sentence) });
+  return [
+    rule('h.port == -1', "a probe is asked on a port that its container does not declare: write the port's number"),
+    rule(
+      "h.action == 'grpc' && h.port == variables.appPort",
+      'a probe is asked by gRPC on the port that takeover same-port moves to the loopback: use an httpGet or exec probe, or another takeover',
+    ),
+    rule(
+      'h.isTls && h.port == variables.appPort',
+      'a probe is asked by HTTPS, and the sidecar reaches the app by http: let the app speak http, or use another takeover',
+    ),
+    rule('h.hasHeaders', `a probe has httpHeaders, which the API server's own policy cannot pass on: ${BY_WEBHOOK}`),
+    rule("!h.path.matches('^[!-~]*$')", `a probe has a path that is not ASCII: ${BY_WEBHOOK}`),
+    {
+      holds:
+        "!variables.isSamePort || variables.variable == '' || !variables.env.exists(e, e.name == variables.variable && has(e.valueFrom))",
+      message: `'the variable ' + variables.variable + ' of the app comes by valueFrom, and ${DOMAIN}/takeover would set it: take it away from the app'`,
+    },
+  ];
+}

@@ -1,0 +1,149 @@
+/** What the admission policies that inject go by: the injector's decisions (src/injector) as CEL variables, each of which always has a value. */
+import { PORT_NUMBER, WHOLE_SECONDS } from '../src/config/kubernetes-values.ts';
+import { HANDLER_PLACES } from '../src/injector/handlers.ts';
+import { DEFAULT_CONTAINER_ANNOTATION, DOMAIN } from '../src/injector/names.ts';
+import { SETTINGS } from '../src/injector/settings.ts';
+import { celText } from './cel-shape.ts';
+
+/** A variable of a policy. */
+export interface PolicyVariable {
+  readonly name: string;
+  readonly expression: string;
+}
+
+/** Longest lists that are looked at: CEL has no ranges, and no pod comes near. */
+export const MOST = 32;
+const RANGE = `[${Array.from({ length: MOST }, (_, index) => index).join(', ')}]`;
+
+/** An annotation, with its default as CEL text. */
+const annotation = (key: keyof typeof SETTINGS, fallback: string): string =>
+  `variables.annotations[?${celText(`${DOMAIN}/${SETTINGS[key].name}`)}].orValue(${fallback})`;
+const sidecar = (value: string): string => `'{{ .Values.sidecar.${value} }}'`;
+/** Whether text has a form; raw strings leave the pattern as it is. */
+export const matches = (text: string, pattern: string): string => `${text}.matches(r'${pattern}')`;
+const TCP_PORTS = (container: string): string => `${container}.?ports.orValue([]).filter(p, p.?protocol.orValue('TCP') == 'TCP')`;
+/** The indexes of a list. */
+const indexes = (list: string, condition: string): string => `variables.range.filter(i, i < size(${list}) && ${condition})`;
+const toPort = (text: string): string => `${matches(text, PORT_NUMBER.pattern)} ? int(${text}) : 0`;
+const distinct = (list: string): string =>
+  `${indexes(list, `!variables.range.exists(j, j < i && ${list}[j] == ${list}[i])`)}.map(i, ${list}[i])`;
+const toList = (text: string): string => `${text}.trim() == '' ? [] : ${text}.split(',').map(name, name.trim())`;
+
+/** All of them, in the order in which they need each other. */
+export function toVariables(): PolicyVariable[] {
+  return [
+    { name: 'range', expression: RANGE },
+    { name: 'annotations', expression: 'object.metadata.?annotations.orValue({})' },
+    { name: 'containers', expression: 'object.spec.containers' },
+    { name: 'initContainers', expression: 'object.spec.?initContainers.orValue([])' },
+    { name: 'volumes', expression: 'object.spec.?volumes.orValue([])' },
+    ...toSettingVariables(),
+    ...toAppVariables(),
+    ...toHandlerVariables(),
+  ];
+}
+
+function toSettingVariables(): PolicyVariable[] {
+  return [
+    { name: 'config', expression: annotation('config', "''") },
+    { name: 'takeover', expression: annotation('takeover', sidecar('takeover')) },
+    { name: 'isSamePort', expression: "variables.takeover.startsWith('same-port')" },
+    { name: 'variable', expression: "variables.takeover.contains(':') ? variables.takeover.split(':')[1] : ''" },
+    { name: 'mode', expression: annotation('sidecar', sidecar('mode')) },
+    { name: 'image', expression: annotation('image', `'{{ include "sidegate.sidecarImage" . }}'`) },
+    { name: 'cpuRequest', expression: annotation('cpuRequest', sidecar('resources.requests.cpu')) },
+    { name: 'memoryRequest', expression: annotation('memoryRequest', sidecar('resources.requests.memory')) },
+    { name: 'cpuLimit', expression: annotation('cpuLimit', sidecar('resources.limits.cpu | default ""')) },
+    { name: 'memoryLimit', expression: annotation('memoryLimit', sidecar('resources.limits.memory')) },
+    { name: 'preStopText', expression: annotation('preStop', sidecar('preStop')) },
+    {
+      name: 'preStop',
+      expression: `!${matches('variables.preStopText', WHOLE_SECONDS.pattern)} ? 0 : variables.preStopText.endsWith('m') ? int(variables.preStopText.replace('m', '')) * 60 : int(variables.preStopText.replace('s', ''))`,
+    },
+    { name: 'secretList', expression: toList(annotation('secrets', "''")) },
+    { name: 'secrets', expression: distinct('variables.secretList') },
+    {
+      name: 'pullSecretList',
+      expression: `(${toList(annotation('imagePullSecrets', "''"))}) + {{ .Values.sidecar.imagePullSecrets | toJson }}`,
+    },
+    {
+      name: 'pullSecrets',
+      expression: `(${distinct('variables.pullSecretList')}).filter(name, !object.spec.?imagePullSecrets.orValue([]).exists(s, s.?name.orValue('') == name))`,
+    },
+  ];
+}
+
+function toAppVariables(): PolicyVariable[] {
+  const byPortName = `variables.containers.filter(c, (${TCP_PORTS('c')}).exists(p, p.?name.orValue('') == variables.appPortText && variables.appPortText != ''))`;
+  const byPorts = `variables.containers.filter(c, size(${TCP_PORTS('c')}) > 0)`;
+  const usual = `variables.containers.filter(c, c.name == variables.annotations[?${celText(DEFAULT_CONTAINER_ANNOTATION)}].orValue(''))`;
+  return [
+    { name: 'appContainer', expression: annotation('appContainer', "''") },
+    { name: 'appPortText', expression: annotation('appPort', "''") },
+    {
+      name: 'apps',
+      expression: `variables.appContainer != '' ? variables.containers.filter(c, c.name == variables.appContainer) : size(variables.containers) == 1 ? variables.containers : size(${usual}) == 1 ? ${usual} : size(${byPortName}) == 1 ? ${byPortName} : ${byPorts}`,
+    },
+    { name: 'app', expression: 'size(variables.apps) == 1 ? variables.apps[0] : variables.containers[0]' },
+    {
+      name: 'appIndex',
+      expression: `${indexes('variables.containers', 'variables.containers[i].name == variables.app.name')}[0]`,
+    },
+    {
+      name: 'appPorts',
+      expression: `${matches('variables.appPortText', '^[0-9]+$')} ? [${toPort('variables.appPortText')}] : (${TCP_PORTS('variables.app')}).filter(p, variables.appPortText == '' || p.?name.orValue('') == variables.appPortText).map(p, int(p.containerPort))`,
+    },
+    { name: 'appPort', expression: 'size(variables.appPorts) == 1 ? variables.appPorts[0] : 0' },
+    { name: 'dataPortText', expression: annotation('port', sidecar('port')) },
+    { name: 'port', expression: `variables.isSamePort ? variables.appPort : ${toPort('variables.dataPortText')}` },
+    { name: 'adminPortText', expression: annotation('adminPort', sidecar('adminPort')) },
+    { name: 'adminPort', expression: toPort('variables.adminPortText') },
+    { name: 'env', expression: 'variables.app.?env.orValue([])' },
+    { name: 'envIndexes', expression: indexes('variables.env', 'variables.env[i].name == variables.variable') },
+  ];
+}
+
+/** Probes and hooks that reach the pod by network and must be asked by the sidecar; in the injector's own order. */
+function toHandlerVariables(): PolicyVariable[] {
+  const variables = HANDLER_PLACES.map(([kind, steps]) => ({
+    name: kind,
+    expression: [toHandlers('initContainers', kind, steps), toHandlers('containers', kind, steps)].join(' + '),
+  }));
+  const all = HANDLER_PLACES.map(([kind]) => `variables.${kind}`).join(' + ');
+  return [
+    ...variables,
+    {
+      name: 'handlers',
+      expression: `variables.isSamePort ? (${all}).filter(h, h.host == '' && (h.isApp || h.port == variables.appPort)) : []`,
+    },
+    { name: 'asked', expression: "variables.handlers.filter(h, h.action != 'grpc')" },
+  ];
+}
+
+function toHandlers(list: string, kind: string, steps: readonly string[]): string {
+  const place = `variables.${list}`;
+  const handler = `${place}[i].${steps.map((step) => `?${step}`).join('.')}`;
+  const http = `${handler}.?httpGet`;
+  const tcp = `${handler}.?tcpSocket`;
+  const grpc = `${handler}.?grpc`;
+  const lasting = list === 'containers' ? '' : `${place}[i].?restartPolicy.orValue('') == 'Always' && `;
+  const pick = (field: string, fallback: string): string =>
+    `(${http}.hasValue() ? ${http}.?${field}.orValue(${fallback}) : ${tcp}.?${field}.orValue(${fallback}))`;
+  const written = `(${grpc}.hasValue() ? dyn(${grpc}.?port.orValue(0)) : dyn(${pick('port', 'dyn(0)')}))`;
+  const named = `(${TCP_PORTS(`${place}[i]`)}).filter(p, p.?name.orValue('') == string(${written}))`;
+  const port = `(type(${written}) == int ? int(${written}) : size(${named}) > 0 ? int(${named}[0].containerPort) : ${matches(`string(${written})`, '^[0-9]{1,5}$')} ? int(string(${written})) : -1)`;
+  const fields = {
+    at: `'/spec/${list}/' + string(i) + '/${steps.join('/')}'`,
+    container: `${place}[i].name`,
+    kind: celText(kind),
+    action: `${http}.hasValue() ? 'httpGet' : ${tcp}.hasValue() ? 'tcpSocket' : 'grpc'`,
+    host: pick('host', "''"),
+    isApp: list === 'containers' ? 'i == variables.appIndex' : 'false',
+    port,
+    path: `${http}.?path.orValue('/')`,
+    isTls: `${http}.?scheme.orValue('HTTP') == 'HTTPS'`,
+    hasHeaders: `size(${http}.?httpHeaders.orValue([])) > 0`,
+  };
+  const map = Object.entries(fields).map(([key, expression]) => `${celText(key)}: dyn(${expression})`);
+  return `${indexes(place, `${lasting}(${http}.hasValue() || ${tcp}.hasValue() || ${grpc}.hasValue())`)}.map(i, {${map.join(', ')}})`;
+}

@@ -1,0 +1,264 @@
+import { applyPatch, type Operation } from 'rfc6902';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { ChartInput } from '../../chart/values.ts';
+import { parseInjectorConfig } from '../../src/config/injector-config.ts';
+import { injectPod } from '../../src/injector/inject.ts';
+import type { PatchOperation } from '../../src/injector/patch.ts';
+import { pick, renderChart } from '../support/chart.ts';
+import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
+import type { Kube } from '../support/cluster/kube-request.ts';
+import { until } from '../support/gate.ts';
+
+const RELEASE = 'policy-mode';
+const VALUES: ChartInput = { admission: { mode: 'policy' }, sidecar: { imagePullSecrets: ['team'], preStop: '1m' } };
+
+let cluster: Cluster;
+let injecting: string;
+let plain: string;
+let config: NonNullable<ReturnType<typeof parseInjectorConfig>['config']>;
+let version: string;
+
+beforeAll(async () => {
+  cluster = await useCluster('1.36');
+  const objects = await renderChart(VALUES, { release: RELEASE });
+  const webhook = await renderChart({ ...VALUES, admission: { mode: 'webhook' } }, { release: RELEASE });
+  const text = (pick(webhook, 'ConfigMap', 'policy-mode-sidegate-injector')['data'] as Record<string, string>)['injector.yaml'];
+  const parsed = parseInjectorConfig('injector.yaml', text ?? '');
+  if (parsed.config === undefined) throw new Error(JSON.stringify(parsed.problems));
+  config = parsed.config;
+  const mutating: Kube = pick(objects, 'MutatingAdmissionPolicy');
+  version = mutating['metadata'].labels['app.kubernetes.io/version'];
+  const names = [`${RELEASE}-sidegate-inject`, `${RELEASE}-sidegate-settings`];
+  for (const object of objects.filter(({ metadata }) => names.includes(metadata.name)) as Kube[]) {
+    // The control plane is shared with other tests: these policies are for these namespaces alone.
+    if (object['kind'].endsWith('Binding'))
+      object['spec'].matchResources = { namespaceSelector: { matchLabels: { release: RELEASE } } };
+    const { status, body } = await cluster.create(object);
+    expect(status, body.message).toBe(201);
+  }
+  injecting = await cluster.createNamespace({ release: RELEASE });
+  plain = await cluster.createNamespace({});
+  await until(async () => (await create(injecting, toPod({ annotations: { 'sidegate.dev/x': '1' } }))).status >= 400);
+  await until(async () => (await create(injecting, toPod())).body['spec']?.initContainers !== undefined);
+});
+afterAll(() => cluster?.cleanUp());
+
+const WEB: Kube = { name: 'web', image: 'web:1', ports: [{ name: 'http', containerPort: 8080 }] };
+
+function toPod({
+  annotations = {},
+  spec = {},
+  container = {},
+}: {
+  annotations?: Kube;
+  spec?: Kube;
+  container?: Kube;
+} = {}): Kube {
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: {
+      name: 'web',
+      labels: { 'sidegate.dev/inject': 'true' },
+      annotations: { 'sidegate.dev/config': 'web-gate', ...annotations },
+    },
+    // The volume of the account's token has a name by chance.
+    spec: { automountServiceAccountToken: false, containers: [{ ...WEB, ...container }], ...spec },
+  };
+}
+
+/** Nothing stays: what the API server would have made of it is all that is asked. */
+const create = (namespace: string, pod: Kube): Promise<{ status: number; body: Kube }> =>
+  cluster.create(pod, { namespace, isDryRun: true });
+
+function inject(pod: Kube): ReturnType<typeof injectPod> {
+  return injectPod(pod, { defaults: config.sidecar, version, kube: { major: 1, minor: 36 }, namespace: plain });
+}
+
+/** What of a pod is not its own place and time. */
+function essence({ metadata, spec }: Kube): Kube {
+  return { labels: metadata.labels, annotations: metadata.annotations, spec };
+}
+
+const sameP = { 'sidegate.dev/takeover': 'same-port' };
+const get = (path: string, port: unknown, more: Kube = {}): Kube => ({ httpGet: { path, port, ...more } });
+const CASES: readonly (readonly [string, Kube])[] = [
+  ['a plain pod', toPod()],
+  [
+    'one with every setting',
+    toPod({
+      annotations: {
+        'sidegate.dev/secrets': 'a, b,a',
+        'sidegate.dev/port': '9000',
+        'sidegate.dev/admin-port': '9001',
+        'sidegate.dev/image': 'registry.example/sidegate:2',
+        'sidegate.dev/image-pull-secrets': 'x, team',
+        'sidegate.dev/cpu-request': '10m',
+        'sidegate.dev/cpu-limit': '1.5',
+        'sidegate.dev/memory-request': '100Mi',
+        'sidegate.dev/memory-limit': '1Gi',
+        'sidegate.dev/pre-stop': '7s',
+        'sidegate.dev/app-container': 'web',
+        'sidegate.dev/app-port': 'http',
+        'sidegate.dev/sidecar': 'native',
+      },
+      spec: { imagePullSecrets: [{ name: 'x' }], terminationGracePeriodSeconds: 60 },
+    }),
+  ],
+  [
+    'one among others',
+    toPod({
+      spec: {
+        containers: [
+          { name: 'agent', image: 'agent:1', lifecycle: { stopSignal: 'SIGUSR1' } },
+          { ...WEB, lifecycle: { postStart: { exec: { command: ['true'] } } } },
+        ],
+        initContainers: [
+          { name: 'mesh', image: 'mesh:1', restartPolicy: 'Always' },
+          { name: 'setup', image: 'setup:1' },
+        ],
+        volumes: [{ name: 'data', emptyDir: {} }],
+        os: { name: 'linux' },
+      },
+    }),
+  ],
+  ['one that waits for nothing', toPod({ annotations: { 'sidegate.dev/pre-stop': '0s' } })],
+  [
+    'same-port with probes of each kind',
+    toPod({
+      annotations: { ...sameP, 'sidegate.dev/takeover': 'same-port:HOST' },
+      container: {
+        env: [
+          { name: 'HOST', value: '0.0.0.0' },
+          { name: 'A', value: 'b' },
+        ],
+        livenessProbe: get('/live?a=$(B)', 'http'),
+        readinessProbe: { tcpSocket: { port: 8080 }, periodSeconds: 3 },
+        startupProbe: get('/', 9100, { scheme: 'HTTPS' }),
+        lifecycle: { postStart: get('warm', 8080), preStop: { exec: { command: ['true'] } } },
+      },
+      spec: {},
+    }),
+  ],
+  [
+    'same-port beside others that ask the app',
+    toPod({
+      annotations: { ...sameP, 'sidegate.dev/app-container': 'web' },
+      spec: {
+        containers: [
+          { name: 'agent', image: 'agent:1', livenessProbe: get('/live', 8080), readinessProbe: get('/own', 9200) },
+          { ...WEB, readinessProbe: get('/ready', 'http') },
+        ],
+        initContainers: [{ name: 'mesh', image: 'mesh:1', restartPolicy: 'Always', startupProbe: { tcpSocket: { port: 8080 } } }],
+      },
+    }),
+  ],
+  [
+    'same-port with the first variable of the app',
+    toPod({ annotations: { ...sameP, 'sidegate.dev/takeover': 'same-port:HOST' } }),
+  ],
+];
+
+describe('the API server’s own policy', () => {
+  test.each(CASES)('makes of %s what the injector makes of it', async (_what, pod) => {
+    const injection = inject(pod);
+    if (injection.outcome !== 'injected') throw new Error(injection.message);
+    const expected = structuredClone(pod);
+    expect(
+      applyPatch(expected, structuredClone(injection.patch) as Operation[] & PatchOperation[]).filter((error) => error !== null),
+    ).toEqual([]);
+    const byHand = await create(plain, expected);
+    expect(byHand.status, byHand.body['message']).toBe(201);
+    const byPolicy = await create(injecting, pod);
+    expect(byPolicy.status, byPolicy.body['message']).toBe(201);
+    expect(essence(byPolicy.body)).toEqual(essence(byHand.body));
+  });
+
+  test.each([
+    ['an unknown annotation', toPod({ annotations: { 'sidegate.dev/confg': 'a' } }), 'sidegate.dev/confg is unknown'],
+    [
+      'a setting of another form',
+      toPod({ annotations: { 'sidegate.dev/port': '70000' } }),
+      'is "70000": expected a port from 1 to 65535',
+    ],
+    [
+      'no config',
+      { ...toPod(), metadata: { name: 'web', labels: { 'sidegate.dev/inject': 'true' } } },
+      'sidegate.dev/config is missing',
+    ],
+    ['takeover rename', toPod({ annotations: { 'sidegate.dev/takeover': 'rename' } }), 'takeover rename is beyond'],
+    ['takeover env', toPod({ annotations: { 'sidegate.dev/takeover': 'env:PORT' } }), 'takeover env:PORT is beyond'],
+    ['a plain container', toPod({ annotations: { 'sidegate.dev/sidecar': 'container' } }), 'makes native sidecars only'],
+    [
+      'hostNetwork',
+      toPod({
+        spec: {
+          hostNetwork: true,
+          containers: [{ name: 'web', image: 'web', ports: [{ containerPort: 8080, hostPort: 8080 }] }],
+        },
+      }),
+      'hostNetwork',
+    ],
+    ['a container of the name', toPod({ spec: { containers: [WEB, { name: 'sidegate', image: 'a' }] } }), 'not the injected one'],
+    [
+      'a volume of the name',
+      toPod({ spec: { volumes: [{ name: 'sidegate-config', emptyDir: {} }] } }),
+      'which the sidecar needs',
+    ],
+    [
+      'a taken port',
+      toPod({
+        container: { ports: [{ containerPort: 8080, name: 'http' }, { containerPort: 8481 }] },
+        annotations: { 'sidegate.dev/app-port': 'http' },
+      }),
+      'which the sidecar needs',
+    ],
+    ['a taken port name', toPod({ container: { ports: [{ containerPort: 8080, name: 'sidegate' }] } }), 'which is the sidecar'],
+    [
+      'two apps',
+      toPod({
+        spec: {
+          containers: [
+            { name: 'a', image: 'a' },
+            { name: 'b', image: 'b' },
+          ],
+        },
+      }),
+      'say which is the app',
+    ],
+    ['no port', toPod({ container: { ports: [] } }), 'declares no TCP port'],
+    ['a gRPC probe', toPod({ annotations: sameP, container: { livenessProbe: { grpc: { port: 8080 } } } }), 'by gRPC'],
+    [
+      'header fields of a probe',
+      toPod({ annotations: sameP, container: { livenessProbe: get('/', 8080, { httpHeaders: [{ name: 'A', value: 'b' }] }) } }),
+      'httpHeaders',
+    ],
+    ['a request above the limit', toPod({ annotations: { 'sidegate.dev/memory-request': '1Gi' } }), 'above its limit'],
+  ] as const)('denies %s with a sentence, as the injector would', async (what, pod, message) => {
+    const { status, body } = await create(injecting, pod);
+    expect(body['message']).toContain(message);
+    expect(status).toBe(422);
+    // These are within the injector's reach alone.
+    const isBeyond = ['takeover rename', 'takeover env', 'a plain container', 'header fields of a probe'].includes(what);
+    expect(inject(pod).outcome).toBe(isBeyond ? 'injected' : 'denied');
+  });
+
+  test('finds nothing to object to in the expressions', async () => {
+    const path = `/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/${RELEASE}-sidegate-settings`;
+    await until(async () => (await cluster.ok('GET', path))['status']?.typeChecking !== undefined);
+    expect((await cluster.ok('GET', path))['status'].typeChecking).toEqual({});
+  });
+
+  test('leaves a pod alone that has the sidecar already', async () => {
+    const { body } = await create(injecting, toPod());
+    const { metadata, spec } = body;
+    const again = await create(injecting, {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: 'again', labels: metadata.labels, annotations: metadata.annotations },
+      spec,
+    });
+    expect(again.status, again.body['message']).toBe(201);
+    expect(again.body['spec']).toEqual(spec);
+  });
+});
