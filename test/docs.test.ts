@@ -178,6 +178,8 @@ describe('the docs', () => {
     const pages = [
       'README.md',
       'ARCHITECTURE.md',
+      'chart/sidegate/README.md',
+      'chart/sidegate-lib/README.md',
       ...readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
         .filter((name) => name.endsWith('.md'))
         .map((name) => join('docs', name)),

@@ -2,12 +2,12 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } f
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parse } from 'yaml';
+import { parse, stringify } from 'yaml';
+import { injectFiles } from '../../src/cli/inject.ts';
 import { toSidecarDefaults } from '../../src/config/injector-config.ts';
 import { injectPod } from '../../src/injector/inject.ts';
 import { readStatus } from '../../src/injector/status.ts';
 import { CHART, helm, pick, type Rendered, templateChart, toObjects } from '../support/chart.ts';
-import { applyPatch } from '../support/json-patch.ts';
 
 const LIBRARY = resolve(CHART, '..', 'sidegate-lib');
 const IMAGE = 'registry.example.com/sidegate:1';
@@ -68,12 +68,25 @@ function makeBarePod(settings: Settings): Rendered {
   };
 }
 
-function inject(settings: Settings): Rendered {
-  const pod = makeBarePod(settings);
-  const context = { defaults: toSidecarDefaults(IMAGE), version: '1', kube: { major: 1, minor: 36 }, namespace: 'default' };
-  const injection = injectPod(pod, context);
-  if (injection.outcome !== 'injected') throw new Error(injection.message);
-  return applyPatch(pod, injection.patch);
+/** What `sidegate inject -f` prints for it. */
+async function inject(settings: Settings): Promise<Rendered> {
+  const [pod, config] = [join(folder, 'pod.yaml'), join(folder, 'injector.yaml')];
+  writeFileSync(pod, stringify(makeBarePod(settings)));
+  writeFileSync(config, stringify({ sidecar: { image: IMAGE } }));
+  let [stdout, stderr] = ['', ''];
+  const io = {
+    stdin: process.stdin,
+    env: {},
+    stdout: (text: string) => {
+      stdout += text;
+    },
+    stderr: (text: string) => {
+      stderr += text;
+    },
+  };
+  const options = { filename: [pod], config, namespace: 'default', kubeVersion: '1.36', output: 'json' };
+  expect(await injectFiles(options, io), stderr).toBe(0);
+  return JSON.parse(stdout) as Rendered;
 }
 
 const appProbes = { web: { livez: 'http://127.0.0.1:3000/healthz', readyz: 'tcp://127.0.0.1:3000' } };
@@ -93,9 +106,9 @@ describe('a chart that writes the sidecar by the library', () => {
     ['takeover same-port, where the app is on the loopback by itself', { takeover: 'same-port' }, { appProbes }],
     ['takeover env', { takeover: 'env' }],
     ['takeover env with a variable of its own', { takeover: 'env:WEB_PORT' }],
-  ])('makes the pod that the injector makes, with %s', async (_what, settings, own = {}, portName = 'http') => {
+  ])('makes the pod that `sidegate inject -f` makes, with %s', async (_what, settings, own = {}, portName = 'http') => {
     const pod = podOf(await render({ ...settings, ...own }, portName));
-    const injected = inject(settings);
+    const injected = await inject(settings);
     const { terminationGracePeriodSeconds = 30, ...spec } = injected['spec'] as Record<string, unknown>;
     expect(pod['spec']).toEqual({ ...spec, terminationGracePeriodSeconds });
     const { hash: _ours, version: _other, ...status } = readStatus(injected) ?? {};

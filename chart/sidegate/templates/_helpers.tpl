@@ -101,6 +101,7 @@ server:
       webhook: {{ include "sidegate.injectorName" . }}
     {{- else }}
     directory: /etc/sidegate-tls
+    webhook: {{ include "sidegate.injectorName" . }}
     {{- end }}
 log:
   level: {{ .Values.injector.logLevel }}

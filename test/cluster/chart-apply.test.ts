@@ -1,0 +1,35 @@
+import { readdirSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CHART, type Rendered, templateChart, toObjects } from '../support/chart.ts';
+import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
+
+const CI = readdirSync(join(CHART, 'ci')).map((name) => basename(name, '-values.yaml'));
+/** Kinds of other projects, which these API servers do not have. */
+const FOREIGN = ['cert-manager.io/', 'monitoring.coreos.com/', 'grafana.integreatly.org/'];
+
+describe.each(['1.34', '1.36'] as const)('an API server of version %s', (version) => {
+  let cluster: Cluster;
+  let namespace: string;
+
+  beforeAll(async () => {
+    cluster = await useCluster(version);
+    namespace = await cluster.createNamespace();
+  });
+  afterAll(() => cluster?.cleanUp());
+
+  test.each(CI.filter((name) => name !== 'policy' || version === '1.36'))(
+    'takes every object of ci/%s, with strict field validation and without a warning',
+    async (name) => {
+      const options = { namespace, kubeVersion: `${version}.0`, files: [join(CHART, 'ci', `${name}-values.yaml`)] };
+      const { stdout, stderr } = await templateChart({}, options);
+      expect(stderr).toBe('');
+      const own = ({ apiVersion }: Rendered): boolean => !FOREIGN.some((group) => apiVersion.startsWith(group));
+      for (const object of toObjects(stdout).filter(own)) {
+        const { status, body, warnings } = await cluster.apply({ ...object }, { isDryRun: true });
+        expect(status, `${object.kind} ${object.metadata.name}: ${body.message}`).toBeLessThan(300);
+        expect(warnings, `${object.kind} ${object.metadata.name}`).toEqual([]);
+      }
+    },
+  );
+});
