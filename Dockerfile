@@ -21,7 +21,8 @@ COPY --from=build /build/dist/sidegate.mjs /build/dist/password-worker.mjs /opt/
 # The native bcrypt of this platform, for routes that ask for passwords.
 COPY --from=build /build/node_modules/@node-rs /opt/sidegate/node_modules/@node-rs
 USER 65532:65532
-EXPOSE 8080 9090
+# By the config's defaults; 8480 and 8481 as an injected sidecar; the injector has 10250 and 8481.
+EXPOSE 8080 9090 8480 8481 10250
 STOPSIGNAL SIGTERM
 # The heap gets its share of the container's memory limit; the rest is for buffers and the process itself.
 ENTRYPOINT ["node", "--max-old-space-size-percentage=65", "/opt/sidegate/sidegate.mjs"]

@@ -70,6 +70,19 @@ const networkPolicy = z.strictObject({
     ),
 });
 
+const selfTest = z.strictObject({
+  enabled: z
+    .boolean()
+    .default(true)
+    .describe('Whether `helm test` has a pod to run (Kubernetes 1.29 and newer): injected, it is its own sender and app.'),
+  namespace: objectName()
+    .min(1)
+    .default('default')
+    .describe(
+      'Where that pod runs: a namespace that is there already, and in which pods are injected, so not the one of the release.',
+    ),
+});
+
 /** All values of the chart. */
 export const ChartValues = z.strictObject({
   nameOverride: objectName().default('').describe("Stands in the place of the chart's name in names and labels."),
@@ -88,6 +101,7 @@ export const ChartValues = z.strictObject({
   rbac: rbac.prefault({}).describe("The injector's rights."),
   podDisruptionBudget: podDisruptionBudget.prefault({}).describe('How many injectors remain while nodes are drained.'),
   networkPolicy: networkPolicy.prefault({}).describe('Who may reach the injector, and whom it may reach.'),
+  selfTest: selfTest.prefault({}).describe('What `helm test` runs.'),
   enabled: z
     .boolean()
     .default(true)

@@ -27,6 +27,8 @@ export interface RenderOptions {
   readonly namespace?: string;
   /** The version of the cluster that is rendered for. */
   readonly kubeVersion?: string;
+  /** What `helm test` makes, too. */
+  readonly tests?: boolean;
   /** Files with values, applied before `values`. */
   readonly files?: readonly string[];
 }
@@ -57,9 +59,17 @@ export async function templateChart(
   try {
     const file = join(folder, 'values.yaml');
     writeFileSync(file, stringify(values));
-    const { chart = CHART, release = 'sidegate', namespace = 'sidegate-system', kubeVersion = '1.36.3', files = [] } = options;
-    const valueArgs = [...files, file].flatMap((each) => ['--values', each]);
-    return await helm('template', release, chart, '--namespace', namespace, '--kube-version', kubeVersion, ...valueArgs);
+    const {
+      chart = CHART,
+      release = 'sidegate',
+      namespace = 'sidegate-system',
+      kubeVersion = '1.36.3',
+      files = [],
+      tests = false,
+    } = options;
+    const more = [...files, file].flatMap((each) => ['--values', each]);
+    if (!tests) more.push('--skip-tests');
+    return await helm('template', release, chart, '--namespace', namespace, '--kube-version', kubeVersion, ...more);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
