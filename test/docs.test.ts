@@ -13,9 +13,11 @@ import { renderPresetsPage } from '../scripts/presets-page.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
 import { renderSendersPage } from '../scripts/senders-page.ts';
 import { renderTestingPage } from '../scripts/testing-page.ts';
+import { ADMISSIONS } from '../src/admission/reviewer.ts';
 import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
 import { injectFiles } from '../src/cli/inject.ts';
 import { testConfigs } from '../src/cli/test.ts';
+import { parseInjectorConfig } from '../src/config/injector-config.ts';
 import { hasForm } from '../src/config/kubernetes-values.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
@@ -23,6 +25,7 @@ import { REFUSALS } from '../src/core/refusal.ts';
 import { CAUSES } from '../src/explain/causes.ts';
 import { HANDSHAKE_NAMES } from '../src/handshakes/catalogue.ts';
 import { SETTINGS } from '../src/injector/settings.ts';
+import { CERTIFICATE_STEPS, createInjectorMetrics, EVENT_OUTCOMES, LOOKUP_OUTCOMES } from '../src/observe/injector-metrics.ts';
 import { ADMIN_DENIALS, DEDUP_OUTCOMES, FORGOTTEN_STATES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
 import { createMetrics } from '../src/observe/metrics.ts';
 import { PRESETS } from '../src/schemes/catalogue.ts';
@@ -57,6 +60,18 @@ describe('the docs', () => {
     const names = [...text.matchAll(/^# TYPE (\S+) /gm)].map((match) => match[1] ?? '');
     expect(firstCells('docs/metrics.md').sort()).toEqual(names.sort());
     for (const outcome of [...DEDUP_OUTCOMES, ...ORDER_OUTCOMES]) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
+  });
+
+  test('name every metric of the injector, and none that does not exist', async () => {
+    const metrics = createInjectorMetrics({ version: '1', processMetrics: false, admissions: ADMISSIONS });
+    metrics.watchReady(() => true);
+    const { text } = await metrics.exposition();
+    const names = [...text.matchAll(/^# TYPE (\S+) /gm)].map((match) => match[1] ?? '');
+    expect(firstCells('docs/injector.md').sort()).toEqual(names.sort());
+    for (const label of [...CERTIFICATE_STEPS, ...EVENT_OUTCOMES, ...LOOKUP_OUTCOMES])
+      expect(read('docs/injector.md')).toContain(`\`${label}\``);
+    const [, config = ''] = /```yaml\n(.*?)```/s.exec(read('docs/injector.md')) ?? [];
+    expect(parseInjectorConfig('injector.yaml', config).problems).toEqual([]);
   });
 
   test('name every endpoint of the admin port, who may ask it, and none that does not exist', () => {

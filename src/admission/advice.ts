@@ -1,6 +1,6 @@
 /** What is worth a warning although the pod may be: a config that the sidecar will not start with, replicas that forget what the others handled. */
 import type { Config } from '../config/config.ts';
-import { parseConfig } from '../config/load.ts';
+import { type LoadResult, parseConfig } from '../config/load.ts';
 import type { Problem } from '../config/problem.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { CONFIG_FOLDER, CONFIG_KEY } from '../injector/names.ts';
@@ -36,14 +36,14 @@ export function createAdvice({ lookups, clock, onLate }: AdviceParts): (pod: Adv
     });
 }
 
-async function advise({ request, configMap }: AdvisedPod, lookups: Lookups, clock: Clock): Promise<string[]> {
+async function advise({ request, configMap, overrides }: AdvisedPod, lookups: Lookups, clock: Clock): Promise<string[]> {
   if (configMap === undefined) return [];
   const { namespace, owner } = request;
   const [found, replicas] = await Promise.all([
     lookups.find('/api/v1', namespace, 'configmaps', configMap),
     findReplicas(lookups, namespace, owner),
   ]);
-  const read = readGate(found, configMap, clock);
+  const read = readGate(found, configMap, (file, text) => parseConfig(file, text, clock, { overrides }));
   if ('warning' in read) return read.warning === undefined ? [] : [read.warning];
   const warning = owner === undefined ? undefined : warnOfReplicas(read.config, owner, replicas);
   return warning === undefined ? [] : [warning];
@@ -53,14 +53,14 @@ async function advise({ request, configMap }: AdvisedPod, lookups: Lookups, cloc
 function readGate(
   found: Found,
   name: string,
-  clock: Clock,
+  judge: (file: string, text: string) => LoadResult,
 ): { readonly config: Config } | { readonly warning: string | undefined } {
   if (found === 'unknown') return { warning: undefined };
   if (found === 'absent') return { warning: `there is no ConfigMap ${name}: the pod waits for it` };
   const text = textAt(objectAt(found.object, 'data'), CONFIG_KEY);
   if (text === undefined) return { warning: `ConfigMap ${name} has no ${CONFIG_KEY}: the sidecar does not start without it` };
   // Where it will lie, so that files are found beside it; they are not read here.
-  const { config, problems } = parseConfig(`${CONFIG_FOLDER}/${CONFIG_KEY}`, text, clock);
+  const { config, problems } = judge(`${CONFIG_FOLDER}/${CONFIG_KEY}`, text);
   if (config !== undefined) return { config };
   const errors = problems.filter(({ severity }) => severity === 'error');
   const more = errors.length > 1 ? ` (and ${errors.length - 1} more)` : '';

@@ -1,4 +1,5 @@
 /** Leaves Events on whoever creates the pods, where people look: bounded in their rate, beside the way of the admission, and none is worth a failure. */
+import { randomBytes } from 'node:crypto';
 import { type Clock, type Milliseconds, toInstant } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { ReviewedRequest } from '../injector/review.ts';
@@ -108,7 +109,10 @@ function toEvent({ request, type, reason, note }: News, instance: string, now: s
   return {
     apiVersion: 'events.k8s.io/v1',
     kind: 'Event',
-    metadata: { generateName: `${(regarding?.name ?? '').slice(0, LONGEST_NAME)}.`, namespace: request.namespace },
+    metadata: {
+      name: `${(regarding?.name ?? '').slice(0, LONGEST_NAME)}.${randomBytes(8).toString('hex')}`,
+      namespace: request.namespace,
+    },
     // Microseconds are asked for.
     eventTime: now.replace('Z', '000Z'),
     reportingController: 'sidegate.dev/injector',

@@ -1,5 +1,6 @@
 /** Answers one review after another, and tells of each: log, metric, Event. */
 import type { SidecarDefaults } from '../config/injector-config.ts';
+import type { Overrides } from '../config/overrides.ts';
 import type { Clock } from '../core/clock.ts';
 import { DENY_REASONS, type Injection, type KubeVersion, SKIP_REASONS } from '../injector/outcome.ts';
 import { objectAt, textAt } from '../injector/raw.ts';
@@ -7,6 +8,7 @@ import { answerReview, type ReviewedRequest } from '../injector/review.ts';
 import { SETTINGS } from '../injector/settings.ts';
 import type { InjectorMetrics } from '../observe/injector-metrics.ts';
 import type { Logger } from '../observe/logger.ts';
+import { toSidecarOverrides } from './sidecar-flags.ts';
 import { addWarnings, shorten } from './warnings.ts';
 
 /** What is answered to a review. */
@@ -21,6 +23,8 @@ export interface AdvisedPod {
   readonly request: ReviewedRequest;
   /** The ConfigMap of its gate. */
   readonly configMap: string | undefined;
+  /** What its gate is told beside that. */
+  readonly overrides: Overrides;
 }
 
 /** Something that somebody should hear of. */
@@ -77,7 +81,10 @@ export function createReviewer(parts: ReviewerParts): (content: Buffer) => Promi
       metrics.turnedAway('not_a_review');
       return NO_REVIEW;
     }
-    const advice = injection.outcome === 'injected' ? await advise({ request, configMap: toConfigMap(review) }) : [];
+    const advice =
+      injection.outcome === 'injected'
+        ? await advise({ request, configMap: toConfigMap(review), overrides: toSidecarOverrides(injection) })
+        : [];
     metrics.admission(injection.outcome, toReason(injection), clock.monotonic() - start);
     log(parts, request, injection, advice);
     if (!request.isDryRun) for (const news of toNews(request, injection, advice)) parts.tell(news);
