@@ -22,6 +22,8 @@ import { hasForm } from '../src/config/kubernetes-values.ts';
 import { parseConfig } from '../src/config/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
+import { STATES } from '../src/doctor/diagnose.ts';
+import { FINDINGS } from '../src/doctor/finding.ts';
 import { CAUSES } from '../src/explain/causes.ts';
 import { HANDSHAKE_NAMES } from '../src/handshakes/catalogue.ts';
 import { SETTINGS } from '../src/injector/settings.ts';
@@ -97,6 +99,13 @@ describe('the docs', () => {
   test('name every cause of a refused signature as the analysis has it, and none that does not exist', () => {
     const rows = Object.entries(CAUSES).map(([cause, { meaning, mend }]) => `| \`${cause}\` | ${meaning} | ${mend} |`);
     expect(read('docs/explain.md').match(/^\| `.*$/gm)).toEqual(rows);
+  });
+
+  test('name every finding and state of the doctor as they are, and none that does not exist', () => {
+    const rows = Object.entries(FINDINGS).map(([code, { severity, meaning }]) => `| \`${code}\` | ${severity} | ${meaning} |`);
+    const states = firstCells('docs/doctor.md').filter((cell) => (STATES as readonly string[]).includes(cell));
+    expect(read('docs/doctor.md').match(/^\| `.*\| (?:error|warning|note) \| .*$/gm)).toEqual(rows);
+    expect(states).toEqual([...STATES]);
   });
 
   test('show the config as the schema has it', () => {

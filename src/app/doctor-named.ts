@@ -99,7 +99,8 @@ async function readEach<T>(keys: readonly string[], read: (namespace: string, na
 function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): GateConfig {
   const text = data[CONFIG_KEY];
   if (text === undefined) return { state: 'without-key', keys: Object.keys(data) };
-  const loaded = parseConfig(`${CONFIG_FOLDER}/${CONFIG_KEY}`, text, clock);
+  // Its app is named by the sidecar's own arguments.
+  const loaded = parseConfig(`${CONFIG_FOLDER}/${CONFIG_KEY}`, text, clock, { needsUpstream: false });
   if (loaded.config === undefined) {
     const errors = loaded.problems.filter(({ severity }) => severity === 'error');
     return {

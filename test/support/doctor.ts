@@ -4,8 +4,8 @@ import { CONTROLLER_KINDS, type Facts } from '../../src/doctor/facts.ts';
 import type { Controller, NetworkPolicy, Pod, Service } from '../../src/doctor/objects.ts';
 import { injectPod } from '../../src/injector/inject.ts';
 import type { InjectContext } from '../../src/injector/outcome.ts';
-import type { PatchOperation } from '../../src/injector/patch.ts';
 import { toDefaultsHash } from '../../src/injector/status.ts';
+import { applyPatch } from './json-patch.ts';
 
 /** Unknown in depth, as tests write it. */
 // biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written
@@ -153,25 +153,6 @@ export function makeFacts(over: Over = {}): Facts {
     live: over.live ?? new Map(),
     ...(Object.hasOwn(over, 'version') ? { version: over.version } : undefined),
   };
-}
-
-/** RFC 6902, as far as the injector uses it. */
-function applyPatch(document: unknown, patch: readonly PatchOperation[]): unknown {
-  const result: Json = structuredClone(document);
-  for (const operation of patch) {
-    const steps = operation.path
-      .slice(1)
-      .split('/')
-      .map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
-    const last = steps.pop() ?? '';
-    let parent: Json = result;
-    for (const step of steps) parent = parent[step];
-    if (operation.op === 'remove') Array.isArray(parent) ? parent.splice(Number(last), 1) : delete parent[last];
-    else if (Array.isArray(parent) && operation.op === 'add')
-      parent.splice(last === '-' ? parent.length : Number(last), 0, operation.value);
-    else parent[last] = operation.value;
-  }
-  return result;
 }
 
 /** Self-signed, until 2036-11-18. */

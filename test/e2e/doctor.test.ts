@@ -1,0 +1,292 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import { runProgram } from '../../src/cli/program.ts';
+import { type ApiServer, type Asked, answerJson, startApiServer, toStatus } from '../support/api-server.ts';
+import {
+  type Json,
+  makeBare,
+  makeDeployment,
+  makePod,
+  makeService,
+  makeTemplate,
+  makeWebhook,
+  NAMESPACE,
+  OWNER,
+} from '../support/doctor.ts';
+
+const GATE = `
+store: { redis: { url: "redis://redis:6379" } }
+routes:
+  - name: hooks
+    match: { path: /hooks }
+    webhook: { scheme: standard-webhooks, keys: [{ name: a, secret: { file: ../secrets/web-secret/key } }] }
+`;
+const INJECTOR = 'sidecar: { image: "sidegate:1.0.0" }\n';
+
+let server: ApiServer;
+let folder: string;
+let file: string;
+/** What the API server has: lists by path, and single objects and texts by theirs; a number is a refusal. */
+let objects: Record<string, Json>;
+
+beforeAll(async () => {
+  server = await startApiServer((asked, response) => {
+    const path = asked.url.split('?')[0] ?? '';
+    const found = objects[path];
+    if (Array.isArray(found)) answerJson(response, 200, { items: found });
+    else if (typeof found === 'string') response.end(found);
+    else if (typeof found === 'number') answerJson(response, found, toStatus(found, 'Forbidden', `${path} is forbidden`));
+    else if (found !== undefined) answerJson(response, 200, found);
+    else answerJson(response, 404, toStatus(404, 'NotFound', `${path} not found`));
+  });
+  folder = mkdtempSync(join(tmpdir(), 'sidegate-doctor-'));
+  file = join(folder, 'config');
+  const cluster = { server: server.url.href, 'certificate-authority-data': Buffer.from(server.ca).toString('base64') };
+  writeFileSync(
+    file,
+    stringify({
+      'current-context': 'test',
+      clusters: [{ name: 'c', cluster }],
+      users: [{ name: 'u', user: { token: 'very-secret' } }],
+      contexts: [{ name: 'test', context: { cluster: 'c', user: 'u', namespace: NAMESPACE } }],
+    }),
+  );
+});
+afterAll(async () => {
+  await server.stop();
+  rmSync(folder, { recursive: true });
+});
+beforeEach(() => {
+  server.asked.length = 0;
+  const { Deployment, ReplicaSet } = makeDeployment();
+  const binding = (name: string) => ({ metadata: { name }, spec: { policyName: name, validationActions: ['Deny'] } });
+  const admission = '/apis/admissionregistration.k8s.io/v1';
+  const policies = ['sidegate-protected', 'sidegate-enforced'];
+  const pod = makePod('web-1-a', makeTemplate(), OWNER);
+  objects = {
+    '/version': { major: '1', minor: '34+' },
+    ...inNamespace('/api/v1', { pods: [pod], services: [makeService()] }),
+    ...inNamespace('/apis/apps/v1', { deployments: Deployment, replicasets: ReplicaSet }),
+    ...inNamespace('/apis/networking.k8s.io/v1', { networkpolicies: [policyFor([8480, 8481])] }),
+    [`/api/v1/namespaces/${NAMESPACE}`]: { metadata: { name: NAMESPACE, labels: {} } },
+    '/api/v1/namespaces': [{ metadata: { name: NAMESPACE } }],
+    [`/api/v1/namespaces/${NAMESPACE}/configmaps/web-gate`]: { data: { 'gate.yaml': GATE } },
+    [`/api/v1/namespaces/${NAMESPACE}/secrets/web-secret`]: { kind: 'PartialObjectMetadata', metadata: { name: 'web-secret' } },
+    '/api/v1/namespaces/sidegate/configmaps/sidegate-injector': { data: { 'injector.yaml': INJECTOR } },
+    '/apis/apps/v1/namespaces/sidegate/deployments': [
+      { metadata: { name: 'sidegate-injector', namespace: 'sidegate' }, status: { readyReplicas: 1 } },
+    ],
+    [`${admission}/mutatingwebhookconfigurations`]: [{ metadata: { name: 'other' } }, makeWebhook()],
+    [`${admission}/validatingadmissionpolicies`]: policies.map((name) => ({ metadata: { name } })),
+    [`${admission}/validatingadmissionpolicybindings`]: policies.map(binding),
+  };
+});
+
+/** The same list for the namespace and for all. */
+function inNamespace(root: string, lists: Record<string, Json>): Record<string, Json> {
+  return Object.fromEntries(
+    Object.entries(lists).flatMap(([plural, items]) => [
+      [`${root}/namespaces/${NAMESPACE}/${plural}`, items],
+      [`${root}/${plural}`, items],
+    ]),
+  );
+}
+
+function policyFor(ports: number[]): Json {
+  return {
+    metadata: { name: 'web', namespace: NAMESPACE },
+    spec: { podSelector: {}, ingress: [{ ports: ports.map((port) => ({ port })) }] },
+  };
+}
+
+async function doctor(...args: string[]) {
+  let [stdout, stderr] = ['', ''];
+  const io = {
+    stdin: process.stdin,
+    env: {},
+    stdout: (text: string) => {
+      stdout += text;
+    },
+    stderr: (text: string) => {
+      stderr += text;
+    },
+  };
+  const code = await runProgram(['doctor', '--kubeconfig', file, ...args], io);
+  expect(stdout + stderr).not.toContain('very-secret');
+  return { code, stdout, stderr, json: args.includes('json') ? (JSON.parse(stdout) as Json) : undefined };
+}
+
+test('says that all is well, and exits 0', async () => {
+  const { code, stdout, stderr } = await doctor();
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  expect(stdout).toBe(`test, namespace shop
+
+STATE      NAMESPACE  WORKLOAD        PODS  TAKEOVER  SIDECAR
+protected  shop       deployment/web  1/1   service   native 1.0.0
+
+1 protected. 0 errors, 0 warnings, 0 notes.
+`);
+});
+
+test('shows the worst first, each with what to do, and exits 1', async () => {
+  const pods = `/api/v1/namespaces/${NAMESPACE}/pods`;
+  const free = makeTemplate({ labels: { app: 'free' } });
+  objects[pods] = [
+    ...objects[pods],
+    makePod('other', makeTemplate({ labels: { app: 'other' } })),
+    makeBare('free', free),
+    makeBare('plain', { ...free, metadata: { labels: {} } }),
+  ];
+  objects[`/api/v1/namespaces/${NAMESPACE}/services`].push(
+    makeService({ selector: { app: 'other' }, ports: [{ port: 80, targetPort: 'http' }] }, 'other'),
+  );
+  const { code, stdout } = await doctor();
+  expect(code).toBe(1);
+  expect(stdout).toBe(`test, namespace shop
+
+STATE        NAMESPACE  WORKLOAD        PODS  TAKEOVER  SIDECAR
+unprotected  shop       pod/free        0/1   -         -
+  error    no-sidecar: 1 of 1 pod (free) has no sidecar, though the label sidegate.dev/inject asks for it
+           → see that the injector is ready, then delete and create pod/free anew
+bypassed     shop       pod/other       1/1   service   native 1.0.0
+  error    service-to-app: Service other, port 80, leads to port 8080, the app's own, past the sidecar
+           → set its targetPort to sidegate
+protected    shop       deployment/web  1/1   service   native 1.0.0
+
+1 unprotected, 1 bypassed, 1 protected; 1 does not ask for the sidecar. 2 errors, 0 warnings, 0 notes.
+`);
+});
+
+test('gives tools JSON whose form stays', async () => {
+  objects[`/apis/networking.k8s.io/v1/namespaces/${NAMESPACE}/networkpolicies`] = [];
+  const { code, json } = await doctor('-o', 'json');
+  expect(code).toBe(0);
+  expect(json).toEqual({
+    format: 1,
+    context: 'test',
+    namespace: 'shop',
+    states: { unprotected: 0, bypassed: 0, unknown: 0, idle: 0, protected: 1, unasked: 0 },
+    findings: { error: 0, warning: 1, note: 0 },
+    cluster: [],
+    workloads: [
+      {
+        namespace: 'shop',
+        kind: 'Deployment',
+        name: 'web',
+        state: 'protected',
+        pods: { total: 1, protected: 1, ready: 1 },
+        takeovers: ['service'],
+        forms: ['native'],
+        versions: ['1.0.0'],
+        findings: [
+          {
+            code: 'no-network-policy',
+            severity: 'warning',
+            message: expect.stringContaining('every pod in the cluster reaches the app at port 8080'),
+            mend: 'admit only 8480 and 8481, by number, in a NetworkPolicy',
+          },
+        ],
+      },
+    ],
+  });
+  expect((await doctor('--fail-on', 'warning')).code).toBe(1);
+});
+
+test('looks into all namespaces, or another one', async () => {
+  expect((await doctor('-A', '-o', 'json')).json).toMatchObject({ namespace: null, states: { protected: 1 } });
+  expect(server.asked.map(({ url }) => url)).toContain('/api/v1/pods?limit=500');
+  const { code, stderr } = await doctor('-n', 'elsewhere');
+  expect([code, stderr]).toEqual([2, 'sidegate: there is no namespace elsewhere\n']);
+});
+
+test('asks for the metadata of Secrets alone, and only for those that pods name', async () => {
+  await doctor('-A', '--live');
+  const secrets = server.asked.filter(({ url }: Asked) => url.includes('/secrets'));
+  expect(secrets.map(({ url, headers }) => [url, headers.accept])).toEqual([
+    [`/api/v1/namespaces/${NAMESPACE}/secrets/web-secret`, 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1'],
+  ]);
+  expect(server.asked.every(({ method }) => method === 'GET')).toBe(true);
+});
+
+test('reads configs with the loader of the gate, and what they need of Secrets and Redis', async () => {
+  const path = `/api/v1/namespaces/${NAMESPACE}/configmaps/web-gate`;
+  const codesOf = async (text: string): Promise<string[]> => {
+    objects[path] = { data: { 'gate.yaml': text } };
+    const { json } = await doctor('-o', 'json');
+    return json.workloads[0].findings.map(({ code }: { code: string }) => code);
+  };
+  objects[`/apis/apps/v1/namespaces/${NAMESPACE}/deployments`][0].spec.replicas = 2;
+  expect(await codesOf(GATE)).toEqual([]);
+  expect(await codesOf(GATE.replace('web-secret', 'other-secret'))).toEqual(['secret-not-mounted']);
+  expect(await codesOf(GATE.replace(/store:.*\n/, ''))).toEqual(['memory-not-shared']);
+  expect(await codesOf(GATE.replace('scheme: standard-webhooks', 'scheme: standard'))).toEqual(['config-broken']);
+  delete objects[path];
+  objects[`/api/v1/namespaces/${NAMESPACE}/secrets/web-secret`] = undefined;
+  const { json } = await doctor('-o', 'json');
+  expect(json.workloads[0].findings.map(({ code }: Json) => code)).toEqual(['config-missing', 'secret-missing']);
+});
+
+test("goes by the injector's config that is given instead of its ConfigMap's", async () => {
+  const given = join(folder, 'injector.yaml');
+  writeFileSync(given, 'sidecar: { image: "sidegate:1.0.0", port: 9000 }\n');
+  const { json } = await doctor('--config', given, '-o', 'json');
+  expect(json.workloads[0].findings.map(({ code }: Json) => code)).toEqual(['version-stale', 'settings-stale']);
+  objects['/api/v1/namespaces/sidegate/configmaps/sidegate-injector'].data['injector.yaml'] =
+    'sidecar: { image: "sidegate:1.0.0", port: 9000 }\n';
+  expect((await doctor('-o', 'json')).json.workloads[0].findings.map(({ code }: Json) => code)).toEqual(['settings-stale']);
+  writeFileSync(given, 'sidecar: { imag: x }\n');
+  const { code, stderr } = await doctor('--config', given);
+  expect(code).toBe(2);
+  expect(stderr).toMatch(/injector\.yaml:1:\d+: error.*"imag"/);
+});
+
+test('asks running sidecars what they serve, through the API server', async () => {
+  const metrics = `/api/v1/namespaces/${NAMESPACE}/pods/web-1-a:8481/proxy/metrics`;
+  objects[metrics] = '# TYPE sidegate_config_info gauge\nsidegate_config_info{hash="0123456789abcdef"} 1\n';
+  const { stdout } = await doctor('--live', '-o', 'json');
+  expect(stdout).toMatch(/web-1-a serves the config 0123456789abcdef, and the ConfigMap web-gate holds [0-9a-f]{16}"/);
+  const [, hash] = /holds ([0-9a-f]{16})/.exec(stdout) ?? [];
+  objects[metrics] = `sidegate_config_info{hash="${hash}"} 1\n`;
+  expect((await doctor('--live', '-o', 'json')).json.findings).toEqual({ error: 0, warning: 0, note: 0 });
+  objects[metrics] = 'up 1\n';
+  expect((await doctor('--live')).stdout).toContain('what web-1-a serves: port 8481 tells no sidegate_config_info');
+  objects[metrics] = 403;
+  expect((await doctor('--live')).stdout).toContain('what web-1-a serves: you may not get pods/proxy');
+});
+
+test('tells what it may not read, and judges the rest', async () => {
+  for (const path of Object.keys(objects))
+    if (/networkpolicies|\/apis\/admission|web-gate|web-secret|\/sidegate\//.test(path)) objects[path] = 403;
+  const { code, stdout } = await doctor();
+  expect(code).toBe(0);
+  expect(stdout).toContain("who may connect to the app's port: you may not list networkpolicies in shop");
+  expect(stdout).toContain('whether the webhook is set up: you may not list mutatingwebhookconfigurations');
+  expect(stdout).toContain('the ConfigMap web-gate was not judged: you may not get it');
+  expect(stdout).toContain('which sidecars are stale: you may not list mutatingwebhookconfigurations');
+  expect(stdout).toMatch(/1 protected\. 0 errors, 0 warnings, \d+ notes\./);
+});
+
+test('gives no verdict where pods may not be listed, or nobody answers', async () => {
+  objects[`/api/v1/namespaces/${NAMESPACE}/pods`] = 403;
+  const { code, stdout } = await doctor();
+  expect(code).toBe(1);
+  expect(stdout).toContain('pods-not-known: which pods are protected: you may not list pods in shop');
+  objects['/version'] = 401;
+  expect(await doctor()).toMatchObject({ code: 2, stderr: 'sidegate: GET /version: /version is forbidden\n' });
+});
+
+test.each([
+  [['--output', 'yaml'], /--output yaml is not one of text, json/],
+  [['--fail-on', 'note'], /--fail-on note is not one of error, warning/],
+  [['-n', 'a', '-A'], /not both/],
+  [['-n', '../x'], /no name of a namespace/],
+  [['--context', 'other'], /no context other/],
+  [['--config', '/absent.yaml'], /--config: \/absent\.yaml: error there is no such file/],
+])('is used wrongly with %j', async (args, text) => {
+  const { code, stderr } = await doctor(...args);
+  expect(code).toBe(2);
+  expect(stderr).toMatch(text);
+});
