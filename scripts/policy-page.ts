@@ -25,15 +25,14 @@ const HOLES: CelHoles = {
     memoryRequest: text('memoryRequest'),
     cpuLimit: text('cpuLimit'),
     memoryLimit: text('memoryLimit'),
-    ownPreStop: number('preStop'),
+    // A native sidecar outlives the app: nothing to wait for.
+    pause: { expression: '0', isNumber: true },
   },
   conditions: {
     isNative: 'true',
     isOnPodAddresses: 'variables.isSamePort',
     isOnAllAddresses: '!variables.isSamePort',
     cpuLimit: "variables.cpuLimit != ''",
-    // A native sidecar outlives the app.
-    ownPreStop: 'false',
   },
   lists: {
     secrets: {

@@ -5,6 +5,7 @@ import { createForgetEndpoint, type ForgettingRoute } from '../admin/forget.ts';
 import { createHealthEndpoints, type HealthParts } from '../admin/health.ts';
 import { createJournalEndpoint } from '../admin/journal.ts';
 import { createKeysEndpoint, type KeyedRoute } from '../admin/keys.ts';
+import { createLeaveEndpoint, type LeaveParts } from '../admin/leave.ts';
 import { AdminRouter, type Endpoint } from '../admin/router.ts';
 import { AdminServer } from '../admin/server.ts';
 import { APP_HOOKS } from '../config/app-probe-schema.ts';
@@ -27,7 +28,7 @@ export interface AdminTokenRead {
 }
 
 /** What the admin port tells of, and does. */
-export interface AdminParts extends HealthParts {
+export interface AdminParts extends HealthParts, LeaveParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
@@ -84,6 +85,7 @@ export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
   const { clock, logger, metrics, journal, keyEvidence, store, routes } = parts;
   return [
     ...createHealthEndpoints(parts),
+    createLeaveEndpoint(parts),
     createJournalEndpoint(journal),
     createKeysEndpoint({ clock, evidence: keyEvidence, routes: () => routes().flatMap((route) => toKeyedRoute(route, metrics)) }),
     createForgetEndpoint({ store, logger, metrics, routes: () => routes().map(toForgettingRoute) }),

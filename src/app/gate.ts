@@ -55,6 +55,7 @@ export class Gate {
   #rejectedWatch: Watch | undefined;
   #reloading: Promise<void> = Promise.resolve();
   #notReadyBecause: string | undefined = 'starting';
+  #isLeaving = false;
 
   constructor(ready: Ready, surroundings: GateSurroundings) {
     const { clock, logger } = surroundings;
@@ -99,6 +100,7 @@ export class Gate {
       toKeySet: () => works.signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
       stuckFor: () => works.loopWatch.stuckFor,
+      leave: () => this.#leave(),
     });
     this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => logger.flush());
   }
@@ -151,6 +153,14 @@ export class Gate {
     this.#close();
     await this.#works.realms.close();
     return isFinished;
+  }
+
+  /** The pod is about to end: once it does, kept connections would be cut under the requests on them. */
+  #leave(): void {
+    if (this.#isLeaving || this.#notReadyBecause === 'draining') return;
+    this.#isLeaving = true;
+    this.#surroundings.logger.info('leaving');
+    for (const port of [this.#listen, this.#sidePorts.authz, this.#sidePorts.proxy]) port?.enter('leaving');
   }
 
   #close(): void {

@@ -88,11 +88,7 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   addProbe(program, io, setExit);
   addHashPassword(program, io, setExit);
   addTest(program, io, setExit);
-  program
-    .command('schema')
-    .description('print the JSON Schema of the config, for editors')
-    .option('--fixtures', 'that of fixture files instead')
-    .action((options) => printSchema(options, io));
+  addSchema(program, io);
   addForget(program, io, setExit);
   addForKubernetes(program, io, setExit);
   return program;
@@ -202,6 +198,14 @@ function addSelfTest(program: Command, io: Io, setExit: (code: number) => void):
     .option('--wait <duration>', 'how long to wait for the gate to listen', '60s')
     .option('--timeout <duration>', 'how long to wait for each answer', '30s')
     .action(async (options) => setExit(await testGate(options, io)));
+}
+
+function addSchema(program: Command, io: Io): void {
+  program
+    .command('schema')
+    .description('print the JSON Schema of the config, for editors')
+    .option('--fixtures', 'that of fixture files instead')
+    .action((options) => printSchema(options, io));
 }
 
 function addInject(program: Command, io: Io, setExit: (code: number) => void): void {

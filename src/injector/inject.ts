@@ -60,9 +60,9 @@ function inject(pod: Raw, context: InjectContext, findings: Findings): Injection
   const patch = new Patch();
   const work = { pod, plan, patch, findings };
   const appProbes = takeOver(work);
-  const ownPreStop = delayStop(work, context);
+  const pause = delayStop(work, context);
   if (findings.denial !== undefined) return undefined;
-  addSidecar(pod, plan, toValues(plan, appProbes, ownPreStop), patch);
+  addSidecar(pod, plan, toValues(plan, appProbes, pause), patch);
   mark(pod, plan, context, patch);
   return {
     outcome: 'injected',
@@ -78,7 +78,7 @@ function toDenied(findings: Findings): Injection {
   return { outcome: 'denied', reason, message };
 }
 
-function toValues(plan: Plan, appProbes: readonly string[], ownPreStop: number | undefined): SidecarValues {
+function toValues(plan: Plan, appProbes: readonly string[], pause: number): SidecarValues {
   const isOnPodAddresses = plan.takeover.mode === 'same-port';
   return {
     image: plan.image,
@@ -97,7 +97,7 @@ function toValues(plan: Plan, appProbes: readonly string[], ownPreStop: number |
     memoryRequest: plan.memoryRequest,
     cpuLimit: plan.cpuLimit,
     memoryLimit: plan.memoryLimit,
-    ownPreStop,
+    pause,
   };
 }
 

@@ -8,13 +8,13 @@ import { has, numberAt, objectAt } from './raw.ts';
 const SLEEP_SINCE = 30;
 const USUAL_GRACE_SECONDS = 30;
 
-/** Gives the app's containers their preStop and the pod the time for it; the result is the sidecar's own one, in seconds. */
-export function delayStop({ pod, plan, patch, findings }: Work, { kube }: InjectContext): number | undefined {
+/** Gives the app's containers their preStop and the pod the time for it; the result is how long the sidecar's own SIGTERM waits, in seconds. */
+export function delayStop({ pod, plan, patch, findings }: Work, { kube }: InjectContext): number {
   const { preStopSeconds: seconds, isNative } = plan;
-  if (seconds === 0) return undefined;
+  if (seconds === 0) return 0;
   if (!isAtLeast(kube, SLEEP_SINCE)) {
     findings.warn('no preStop was added, as Kubernetes knows its sleep from 1.30 on only: requests may be lost when pods stop');
-    return undefined;
+    return 0;
   }
   for (const { container, name, path } of containersOf(pod, 'containers')) {
     const lifecycle = objectAt(container, 'lifecycle');
@@ -29,5 +29,5 @@ export function delayStop({ pod, plan, patch, findings }: Work, { kube }: Inject
   const spec = objectAt(pod, 'spec');
   const grace = numberAt(spec, 'terminationGracePeriodSeconds') ?? USUAL_GRACE_SECONDS;
   patch.set(['spec'], spec, 'terminationGracePeriodSeconds', grace + seconds);
-  return isNative ? undefined : seconds;
+  return isNative ? 0 : seconds;
 }

@@ -22,8 +22,8 @@ export interface SidecarValues extends Values {
   readonly memoryRequest: string;
   readonly cpuLimit: string | undefined;
   readonly memoryLimit: string;
-  /** Of the sidecar itself, which a native one does not need: it outlives the app. */
-  readonly ownPreStop: number | undefined;
+  /** Seconds that its SIGTERM waits; 0 for a native one, which outlives the app. */
+  readonly pause: number;
 }
 
 /** Off 1337, which Istio takes for its own. */
@@ -56,7 +56,8 @@ export const CONTAINER_SHAPE: Shape = {
   startupProbe: { httpGet: { path: '/readyz', port: value('adminPort') }, periodSeconds: 1, failureThreshold: 30 },
   readinessProbe: { httpGet: { path: '/readyz', port: value('adminPort') }, periodSeconds: 5 },
   livenessProbe: { httpGet: { path: '/healthz', port: value('adminPort') }, periodSeconds: 10, failureThreshold: 3 },
-  lifecycle: when('ownPreStop', { preStop: { sleep: { seconds: value('ownPreStop') } } }),
+  // A sidecar's hook runs as soon as the pod begins to end, its SIGTERM comes after the app is gone (KEP-753).
+  lifecycle: { preStop: { httpGet: { path: text('/prestop?pause=', value('pause')), port: value('adminPort') } } },
   resources: {
     requests: { cpu: value('cpuRequest'), memory: value('memoryRequest') },
     limits: { cpu: when('cpuLimit', value('cpuLimit')), memory: value('memoryLimit') },

@@ -103,7 +103,7 @@ export class ProxyServer {
     if (phase === 'refusing') this.#listener.close();
     if (phase === 'open') return;
     for (const response of this.#answers.values()) response.shouldKeepAlive = false;
-    this.#server.closeIdleConnections();
+    if (phase !== 'leaving') this.#server.closeIdleConnections();
   }
 
   /** Destroys what node:http knows of; tunnels are the house's to end. */

@@ -46,8 +46,8 @@ export interface ListenParts {
   readonly onConnections: (delta: 1 | -1) => void;
 }
 
-/** How far shutting down has come: `closing` still serves but keeps no connection, `refusing` answers 503. */
-export type ListenPhase = 'open' | 'closing' | 'refusing';
+/** How far shutting down has come: `leaving` ends connections with their next answer, `closing` also those that are idle, `refusing` answers 503. */
+export type ListenPhase = 'open' | 'leaving' | 'closing' | 'refusing';
 
 /** The listening data port. */
 export class ListenServer {
@@ -121,7 +121,8 @@ export class ListenServer {
     if (phase === 'refusing') this.#listener.close();
     if (phase === 'open') return;
     this.#clientErrors.endConnections();
-    this.#server.closeIdleConnections();
+    // A client may be sending on an idle one at this very moment; while there is time, its answer ends it.
+    if (phase !== 'leaving') this.#server.closeIdleConnections();
     this.#http2.close();
   }
 

@@ -69,6 +69,7 @@ export type LogEvent =
   | 'settlement_lost'
   | 'tracing_export_failed'
   | 'tracing_export_recovered'
+  | 'leaving'
   | 'draining'
   | 'drain_incomplete'
   | 'stopped'

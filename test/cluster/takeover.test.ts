@@ -153,6 +153,7 @@ test('ends the app before the sidecar, after the pause in which the endpoints fo
   expect(steps).toEqual([
     'sidegate started',
     'app started',
+    'sidegate preStop',
     'app preStop',
     'app SIGTERM',
     'app ended 0',

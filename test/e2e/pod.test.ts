@@ -152,6 +152,62 @@ describe('a connection to a gate that drains', () => {
   });
 });
 
+describe('a pod that is about to end, the app pausing before it does', () => {
+  const start = async (clock?: FakeClock) => {
+    const app = await startApp();
+    const gate = await startGate({ routes: [toRoute(app.port)] }, clock);
+    const agent = new Agent({ keepAlive: true });
+    closers.push(
+      () => app.close(),
+      async () => {
+        const stopped = gate.stop();
+        await clock?.advance(5_000);
+        await stopped;
+      },
+      () => agent.destroy(),
+    );
+    return { gate, agent, hook: `http://127.0.0.1:${gate.adminPort}/prestop` };
+  };
+
+  test('has connections end with their next answer from the preStop hook on, serves all that come, and stays ready', async () => {
+    const { gate, agent, hook } = await start();
+    expect((await send(gate.port, { ...makeDelivery(), agent })).headers['connection']).toBe('keep-alive');
+    expect((await fetch(hook)).status).toBe(200);
+    for (let time = 0; time < 2; time++)
+      expect(await send(gate.port, { ...makeDelivery(), agent })).toMatchObject({
+        status: 200,
+        headers: { connection: 'close' },
+      });
+    expect((await fetch(`http://127.0.0.1:${gate.adminPort}/readyz`)).status).toBe(200);
+    expect(gate.log().filter(({ msg }) => msg === 'leaving')).toHaveLength(1);
+  });
+
+  test('leaves everything as it is where the hook is only asked about, or asked wrongly', async () => {
+    const { gate, agent, hook } = await start();
+    expect((await fetch(hook, { method: 'HEAD' })).status).toBe(200);
+    for (const pause of ['601', '-1', 'soon', '1e2']) expect((await fetch(`${hook}?pause=${pause}`)).status).toBe(400);
+    expect((await send(gate.port, { ...makeDelivery(), agent })).headers['connection']).toBe('keep-alive');
+  });
+
+  test('holds the hook for the pause that it asks for, unless the kubelet goes away', async () => {
+    const clock = new FakeClock();
+    const { gate, hook } = await start(clock);
+    const before = clock.timers;
+    const held = fetch(`${hook}?pause=5`);
+    await until(() => clock.timers > before);
+    await clock.advance(5_000);
+    expect((await held).status).toBe(200);
+    expect(clock.timers).toBe(before);
+    const gone = new AbortController();
+    const left = fetch(`${hook}?pause=5`, { signal: gone.signal });
+    await until(() => clock.timers > before);
+    gone.abort();
+    await expect(left).rejects.toThrow();
+    await until(() => clock.timers === before);
+    expect(gate.log().filter(({ msg }) => msg === 'leaving')).toHaveLength(1);
+  });
+});
+
 describe('a gate that remembers ids by itself', () => {
   const hint = expect.stringMatching(/^ids are remembered by this process alone: with several replicas, .* give store\.redis$/);
 

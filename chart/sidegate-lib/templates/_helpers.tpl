@@ -207,8 +207,8 @@ ingress:
   "appProbes" $probes
   "cpuRequest" (toString (default "50m" .cpuRequest))
   "memoryRequest" (toString (default "64Mi" .memoryRequest))
-  "memoryLimit" (toString (default "192Mi" .memoryLimit)) -}}
+  "memoryLimit" (toString (default "192Mi" .memoryLimit))
+  "pause" (ternary 0 $preStop $isNative) -}}
 {{- if .cpuLimit -}}{{- $_ := set $values "cpuLimit" (toString .cpuLimit) -}}{{- end -}}
-{{- if and (not $isNative) $preStop -}}{{- $_ := set $values "ownPreStop" $preStop -}}{{- end -}}
 {{- $values | toJson -}}
 {{- end -}}

@@ -55,12 +55,11 @@ livenessProbe:
     port: {{ .adminPort | toJson }}
   periodSeconds: 10
   failureThreshold: 3
-{{- if .ownPreStop }}
 lifecycle:
   preStop:
-    sleep:
-      seconds: {{ .ownPreStop | toJson }}
-{{- end }}
+    httpGet:
+      path: {{ printf "/prestop?pause=%v" .pause | toJson }}
+      port: {{ .adminPort | toJson }}
 resources:
   requests:
     cpu: {{ .cpuRequest | toJson }}

@@ -1,0 +1,65 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { ClusterTool } from '../../scripts/cluster-tools.ts';
+import { prepareCluster } from '../../scripts/prepare-cluster.ts';
+
+let folder: string;
+let bin: string;
+let tool: ClusterTool;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'sidegate-toolchain-'));
+  bin = join(folder, 'bin');
+  const module = join(folder, 'module');
+  mkdirSync(module);
+  tool = { name: 'greeter-v1', module, package: '.', flags: [], minutes: 1 };
+  writeFileSync(join(module, 'go.mod'), 'module greeter\n\ngo 1.21\n');
+  writeFileSync(join(module, 'go.sum'), '');
+  write('package main\n\nfunc main() { println("hello") }\n');
+  vi.spyOn(console, 'log').mockReturnValue();
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+  vi.unstubAllEnvs();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const write = (text: string): void => writeFileSync(join(tool.module, 'main.go'), text);
+const prepare = (): string | undefined => prepareCluster([tool], bin);
+const builds = (): number => vi.mocked(console.log).mock.calls.filter(([line]) => String(line).startsWith('built ')).length;
+
+test('builds a program once, and again when its module has changed', () => {
+  expect(prepare()).toBeUndefined();
+  expect(execFileSync(join(bin, 'greeter-v1'), { stdio: 'pipe' }).length).toBe(0);
+  expect(prepare()).toBeUndefined();
+  expect(builds()).toBe(1);
+  writeFileSync(join(tool.module, 'go.mod'), 'module greeter\n\ngo 1.22\n');
+  expect(prepare()).toBeUndefined();
+  expect(builds()).toBe(2);
+});
+
+test('takes no program for built whose build failed, and says where', () => {
+  write('package main\n\nfunc main() { hello() }\n');
+  expect(prepare()).toContain(`greeter-v1 could not be built in ${tool.module}`);
+  expect(readdirSync(bin)).toEqual([]);
+  // What lies there by the name alone is nothing either.
+  writeFileSync(join(bin, 'greeter-v1'), 'half of it');
+  expect(prepare()).toBeDefined();
+});
+
+test('names the package where there is no Go', () => {
+  vi.stubEnv('PATH', folder);
+  expect(prepare()).toMatch(/^greeter-v1 must be built: there is no go; apt-get install golang-go/);
+  expect(existsSync(bin)).toBe(false);
+});
+
+test('says that Go is too old, and what would do', () => {
+  writeFileSync(join(folder, 'go'), '#!/bin/sh\necho go1.19.8\n', { mode: 0o755 });
+  vi.stubEnv('PATH', folder);
+  expect(prepare()).toMatch(
+    /^greeter-v1 must be built: go1\.19\.8 is too old, 1\.21 is the oldest that will do; apt-get install/,
+  );
+});
