@@ -1,11 +1,11 @@
 /** A healthy cluster for the doctor to look at, made by the injector itself, in which tests break one thing each. */
+import { applyPatch, type Operation } from 'rfc6902';
 import { toSidecarDefaults } from '../../src/config/injector-config.ts';
 import { CONTROLLER_KINDS, type Facts } from '../../src/doctor/facts.ts';
 import type { Controller, NetworkPolicy, Pod, Service } from '../../src/doctor/objects.ts';
 import { injectPod } from '../../src/injector/inject.ts';
 import type { InjectContext } from '../../src/injector/outcome.ts';
 import { toDefaultsHash } from '../../src/injector/status.ts';
-import { applyPatch } from './json-patch.ts';
 
 /** Unknown in depth, as tests write it. */
 // biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written
@@ -57,7 +57,8 @@ export function makePod(name: string, template: Json = makeTemplate(), owner?: J
   const bare = makeBare(name, template, owner);
   const injection = injectPod(bare, { ...CONTEXT, ...context });
   if (injection.outcome !== 'injected') throw new Error(injection.message);
-  const pod: Json = applyPatch(bare, injection.patch);
+  const pod: Json = structuredClone(bare);
+  applyPatch(pod, structuredClone(injection.patch) as Operation[]);
   const place = pod.spec.initContainers?.length ? 'initContainerStatuses' : 'containerStatuses';
   return { ...pod, status: { ...pod.status, [place]: [{ name: 'sidegate', ready: true }] } };
 }
