@@ -58,7 +58,7 @@ export function makePod(name: string, template: Json = makeTemplate(), owner?: J
   const injection = injectPod(bare, { ...CONTEXT, ...context });
   if (injection.outcome !== 'injected') throw new Error(injection.message);
   const pod: Json = structuredClone(bare);
-  applyPatch(pod, injection.patch as Operation[]);
+  applyPatch(pod, structuredClone(injection.patch) as Operation[]);
   const place = pod.spec.initContainers?.length ? 'initContainerStatuses' : 'containerStatuses';
   return { ...pod, status: { ...pod.status, [place]: [{ name: 'sidegate', ready: true }] } };
 }
