@@ -26,6 +26,8 @@ import { Upstreams } from './upstreams.ts';
 import { buildWorks, type Works } from './works.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;
+/** Longer than pods are given to end. */
+const LEAVING_LASTS_MS = 15 * 60_000;
 const IN_MEMORY =
   'ids are remembered by this process alone: with several replicas, or after a restart, a repeated delivery reaches the app again; give store.redis';
 const OBSERVED = 'this route lets everything through, and only tells what it would have refused; mode: enforce ends that';
@@ -55,7 +57,7 @@ export class Gate {
   #rejectedWatch: Watch | undefined;
   #reloading: Promise<void> = Promise.resolve();
   #notReadyBecause: string | undefined = 'starting';
-  #isLeaving = false;
+  #cancelStaying: CancelTimer | undefined;
 
   constructor(ready: Ready, surroundings: GateSurroundings) {
     const { clock, logger } = surroundings;
@@ -136,6 +138,7 @@ export class Gate {
   /** Drains and closes everything; true when every request under way was finished. */
   async stop(): Promise<boolean> {
     const { clock, logger } = this.#surroundings;
+    this.#cancelStaying?.();
     this.#notReadyBecause = 'draining';
     const isFinished = await drain({
       clock,
@@ -157,10 +160,24 @@ export class Gate {
 
   /** The pod is about to end: once it does, kept connections would be cut under the requests on them. */
   #leave(): void {
-    if (this.#isLeaving || this.#notReadyBecause === 'draining') return;
-    this.#isLeaving = true;
+    if (this.#notReadyBecause === 'draining') return;
+    const isNews = this.#cancelStaying === undefined;
+    this.#cancelStaying?.();
+    this.#cancelStaying = this.#surroundings.clock.after(LEAVING_LASTS_MS, () => this.#stay());
+    if (!isNews) return;
     this.#surroundings.logger.info('leaving');
-    for (const port of [this.#listen, this.#sidePorts.authz, this.#sidePorts.proxy]) port?.enter('leaving');
+    this.#enter('leaving');
+  }
+
+  /** The end did not come: it was not the kubelet that asked. */
+  #stay(): void {
+    this.#cancelStaying = undefined;
+    this.#surroundings.logger.info('staying');
+    this.#enter('open');
+  }
+
+  #enter(phase: 'open' | 'leaving'): void {
+    for (const port of [this.#listen, this.#sidePorts.authz, this.#sidePorts.proxy]) port?.enter(phase);
   }
 
   #close(): void {

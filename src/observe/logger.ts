@@ -70,6 +70,7 @@ export type LogEvent =
   | 'tracing_export_failed'
   | 'tracing_export_recovered'
   | 'leaving'
+  | 'staying'
   | 'draining'
   | 'drain_incomplete'
   | 'stopped'

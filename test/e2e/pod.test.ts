@@ -182,6 +182,21 @@ describe('a pod that is about to end, the app pausing before it does', () => {
     expect(gate.log().filter(({ msg }) => msg === 'leaving')).toHaveLength(1);
   });
 
+  test('keeps connections again where the end did not come: anybody may have asked', async () => {
+    const clock = new FakeClock();
+    const { gate, agent, hook } = await start(clock);
+    const ask = async () => (await send(gate.port, { ...makeDelivery({ timestamp: Math.floor(clock.now() / 1_000) }), agent })).headers['connection'];
+    await fetch(hook);
+    expect(await ask()).toBe('close');
+    await clock.advance(14 * 60_000);
+    await fetch(hook);
+    await clock.advance(14 * 60_000);
+    expect(await ask()).toBe('close');
+    await clock.advance(60_000);
+    expect(await ask()).toBe('keep-alive');
+    expect(gate.log().filter(({ msg }) => msg === 'leaving' || msg === 'staying')).toHaveLength(2);
+  });
+
   test('leaves everything as it is where the hook is only asked about, or asked wrongly', async () => {
     const { gate, agent, hook } = await start();
     expect((await fetch(hook, { method: 'HEAD' })).status).toBe(200);
@@ -192,6 +207,7 @@ describe('a pod that is about to end, the app pausing before it does', () => {
   test('holds the hook for the pause that it asks for, unless the kubelet goes away', async () => {
     const clock = new FakeClock();
     const { gate, hook } = await start(clock);
+    await fetch(hook);
     const before = clock.timers;
     const held = fetch(`${hook}?pause=5`);
     await until(() => clock.timers > before);
