@@ -3,7 +3,7 @@ import { CONTROLLER_KINDS, type Facts, type Found, itemsOf } from './facts.ts';
 import { type Finding, type FindingCode, type FindingSeverity, finding, sortFindings, toRank } from './finding.ts';
 import { judgeAdmission } from './judge-admission.ts';
 import { judgeConfig } from './judge-config.ts';
-import { findNaked, judgeInjection } from './judge-injection.ts';
+import { findNaked, isAsked, judgeInjection } from './judge-injection.ts';
 import { judgeNetwork } from './judge-network.ts';
 import { judgeServices } from './judge-services.ts';
 import { judgeStale } from './judge-stale.ts';
@@ -96,13 +96,13 @@ function toReport(workload: Workload, facts: Facts): WorkloadReport {
 }
 
 function toState(workload: Workload, facts: Facts, findings: readonly Finding[]): State {
-  const { pods, template } = workload;
-  const isAsked = [...pods, ...(template === undefined ? [] : [template])].some(isConcerned);
+  const { pods } = workload;
   if (findNaked(workload, facts).length > 0) return 'unprotected';
   if (findings.some(({ code }) => BYPASSES.has(code))) return 'bypassed';
-  if (!isAsked) return 'unasked';
+  if (!isAsked(workload)) return 'unasked';
   if ('unknown' in facts.pods) return 'unknown';
-  return pods.length === 0 ? 'idle' : 'protected';
+  if (pods.length === 0) return 'idle';
+  return pods.every(isProtected) ? 'protected' : 'unprotected';
 }
 
 /** By the gravest finding, then by state, then by name. */

@@ -12,7 +12,8 @@ interface Row {
 export const FINDINGS = {
   'no-sidecar': {
     severity: 'error',
-    meaning: 'Pods ask for the sidecar, or their namespace demands it, and they run without one.',
+    meaning:
+      'Pods run without the sidecar, though they, their template or others of the workload ask for it, or their namespace demands it.',
   },
   'sidecar-ends': {
     severity: 'error',

@@ -155,6 +155,47 @@ describe('the sidecar', () => {
     expect(mendOf('no-sidecar')).toBe('see that the injector is ready, then kubectl -n shop rollout restart deployment/web');
   });
 
+  const plain = { ...template, metadata: { labels: { app: 'web' } } };
+  test.each<[string, Over, number, RegExp]>([
+    [
+      'old pods are left of before the label',
+      { pods: [makeBare('a', plain, OWNER), makeBare('b', plain, OWNER)] },
+      0,
+      /template of deployment\/web/,
+    ],
+    [
+      'an old pod is left beside a new one',
+      of(with_('rename'), {
+        pods: [makePod('a', with_('rename'), OWNER), makeBare('b', plain, OWNER)],
+        services: [makeService({ ports: [{ port: 80, targetPort: 'http' }] })],
+      }),
+      1,
+      /template of deployment\/web/,
+    ],
+    [
+      'the template no longer asks, and one of two pods is made of it',
+      { ...makeDeployment(plain), pods: [makePod('a', template, OWNER), makeBare('b', plain, OWNER)] },
+      1,
+      /other pods of deployment\/web/,
+    ],
+    [
+      'a foreign controller has one pod with it and one without',
+      {
+        ...{ Deployment: [], ReplicaSet: [] },
+        pods: [
+          makePod('a', template, { kind: 'Rollout', name: 'web', uid: 'x' }),
+          makeBare('b', plain, { kind: 'Rollout', name: 'web', uid: 'x' }),
+        ],
+      },
+      1,
+      /other pods of rollout\/web/,
+    ],
+  ])('is missing where %s', (_, over, count, message) => {
+    const { web, messageOf } = examine(over);
+    expect([web.state, web.pods.protected]).toEqual(['unprotected', count]);
+    expect(messageOf('no-sidecar')).toMatch(message);
+  });
+
   test('is missing where the namespace demands it of all', () => {
     const plain = { ...template, metadata: { labels: { app: 'x' } } };
     const namespaces = [{ metadata: { name: NAMESPACE, labels: { 'sidegate.dev/enforce': 'true' } } }];
