@@ -4,7 +4,7 @@ import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { Pod } from './objects.ts';
 import { fits } from './selector.ts';
-import { askOf, findSidecar, isConcerned, isProtected, isReady } from './sidecar.ts';
+import { arePortsKnown, askOf, findSidecar, isConcerned, isOnAppPort, isProtected, isReady } from './sidecar.ts';
 import { nameOf, restartOf, type Workload } from './workloads.ts';
 
 /** The name of the webhook in its configuration. */
@@ -148,8 +148,18 @@ function judgePods(workload: Workload): Finding[] {
     found.push(
       finding(
         'sidecar-not-ready',
-        `the sidecar of ${listNames(unready.map(({ metadata }) => metadata.name))} is not ready`,
+        `the sidecar of ${listNames(unready.map(({ metadata }) => metadata.name))} is not ready${unready.some(isOnAppPort) ? "; it should stand on the app's own port, where the app itself may stand now, open to everybody" : ''}`,
         `kubectl -n ${workload.namespace} logs ${first?.metadata.name} -c sidegate`,
+      ),
+    );
+  }
+  const unread = pods.filter((pod) => isProtected(pod) && !arePortsKnown(pod));
+  if (unread.length > 0) {
+    found.push(
+      finding(
+        'ports-not-known',
+        `the arguments of the container sidegate of ${listNames(unread.map(({ metadata }) => metadata.name))} do not name both --listen and --upstream with a port`,
+        'give both as arguments, not in the config or by a variable: --listen :8480 --upstream http://127.0.0.1:8080',
       ),
     );
   }
