@@ -112,6 +112,9 @@ function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): Gat
   return {
     state: 'sound',
     hash,
+    routes: config.routes.length,
+    open: config.routes.filter(({ allow }) => allow === 'anyone').map(({ name }) => name),
+    observing: config.routes.filter(({ mode }) => mode === 'observe').map(({ name }) => name),
     isShared: config.store.redis !== undefined,
     remembered: toRemembered(config),
     secrets: toSecrets(config),

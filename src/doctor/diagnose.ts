@@ -2,17 +2,17 @@
 import { CONTROLLER_KINDS, type Facts, type Found, itemsOf } from './facts.ts';
 import { type Finding, type FindingCode, type FindingSeverity, finding, sortFindings, toRank } from './finding.ts';
 import { judgeAdmission } from './judge-admission.ts';
-import { judgeConfig } from './judge-config.ts';
-import { findNaked, judgeInjection } from './judge-injection.ts';
+import { areConfigsKnown, judgeConfig } from './judge-config.ts';
+import { findNaked, isAsked, judgeInjection } from './judge-injection.ts';
 import { judgeNetwork } from './judge-network.ts';
 import { judgeServices } from './judge-services.ts';
 import { judgeStale } from './judge-stale.ts';
-import { findSidecar, isConcerned, isProtected, isReady } from './sidecar.ts';
+import { findSidecar, isConcerned, isOnAppPort, isProtected, isReady } from './sidecar.ts';
 import { findWorkloads, nameOf, type Workload } from './workloads.ts';
 
 /**
  * `unprotected`: pods that should have the sidecar have none; `bypassed`: they have it, and something leads past it; `idle`: it has
- * no pods at present; `unasked`: nobody asked for the sidecar; `unknown`: pods could not be listed.
+ * no pods at present; `unasked`: nobody asked for the sidecar; `unknown`: something that `protected` depends on is not known.
  */
 export const STATES = ['unprotected', 'bypassed', 'unknown', 'idle', 'protected', 'unasked'] as const;
 export type State = (typeof STATES)[number];
@@ -46,7 +46,10 @@ const BYPASSES: ReadonlySet<FindingCode> = new Set([
   'endpoints-to-app',
   'host-port',
   'host-network',
+  'port-beside',
+  'config-open',
 ]);
+const DOUBTS: ReadonlySet<FindingCode> = new Set(['ports-not-known', 'config-not-taken']);
 
 /** Judges all; pure. */
 export function diagnose(facts: Facts): Report {
@@ -96,13 +99,27 @@ function toReport(workload: Workload, facts: Facts): WorkloadReport {
 }
 
 function toState(workload: Workload, facts: Facts, findings: readonly Finding[]): State {
-  const { pods, template } = workload;
-  const isAsked = [...pods, ...(template === undefined ? [] : [template])].some(isConcerned);
+  const { pods } = workload;
   if (findNaked(workload, facts).length > 0) return 'unprotected';
   if (findings.some(({ code }) => BYPASSES.has(code))) return 'bypassed';
-  if (!isAsked) return 'unasked';
+  if (!isAsked(workload)) return 'unasked';
   if ('unknown' in facts.pods) return 'unknown';
-  return pods.length === 0 ? 'idle' : 'protected';
+  if (pods.length === 0) return 'idle';
+  if (isDoubtful(workload, facts, findings)) return 'unknown';
+  return pods.every(isProtected) ? 'protected' : 'unprotected';
+}
+
+/** Whether something is not known without which nobody can say that all requests are verified. */
+function isDoubtful(workload: Workload, facts: Facts, findings: readonly Finding[]): boolean {
+  const { services, ownEndpointSlices } = facts;
+  return (
+    'unknown' in services ||
+    'unknown' in ownEndpointSlices ||
+    findings.some(({ code }) => DOUBTS.has(code)) ||
+    !areConfigsKnown(workload, facts) ||
+    // While the sidecar is not there, the app may have taken the port that Services lead to.
+    workload.pods.some((pod) => isOnAppPort(pod) && isReady(pod) !== true)
+  );
 }
 
 /** By the gravest finding, then by state, then by name. */

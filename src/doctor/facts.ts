@@ -28,6 +28,11 @@ export type GateConfig =
   | {
       readonly state: 'sound';
       readonly hash: string;
+      readonly routes: number;
+      /** The names of those with `allow: anyone`. */
+      readonly open: readonly string[];
+      /** The names of those with `mode: observe`. */
+      readonly observing: readonly string[];
       /** Whatever it remembers is shared by all replicas. */
       readonly isShared: boolean;
       /** What each replica remembers for itself where it is not: "ids that were delivered". */

@@ -12,7 +12,8 @@ interface Row {
 export const FINDINGS = {
   'no-sidecar': {
     severity: 'error',
-    meaning: 'Pods ask for the sidecar, or their namespace demands it, and they run without one.',
+    meaning:
+      'Pods run without the sidecar, though they, their template or others of the workload ask for it, or their namespace demands it.',
   },
   'sidecar-ends': {
     severity: 'error',
@@ -63,6 +64,10 @@ export const FINDINGS = {
     severity: 'error',
     meaning: 'While the injector does not answer, pods are made without the sidecar, and no policy denies them.',
   },
+  'config-open': {
+    severity: 'error',
+    meaning: 'No route of the config refuses anything: each has `allow: anyone` or `mode: observe`.',
+  },
   'policy-unbound': { severity: 'error', meaning: 'A policy is there, but no binding makes it deny anything.' },
   'enforce-without-policy': { severity: 'error', meaning: 'A namespace demands the sidecar, and no policy enforces it.' },
   'injector-down': { severity: 'error', meaning: 'No replica of the injector is ready.' },
@@ -84,6 +89,15 @@ export const FINDINGS = {
       'A Service names a port that pods do not have, or that this version of Kubernetes does not find in native sidecars: it has no endpoints.',
   },
   'sidecar-not-ready': { severity: 'warning', meaning: 'The sidecar is not ready, so its pod gets no traffic.' },
+  'port-beside': {
+    severity: 'warning',
+    meaning: "A Service, an EndpointSlice or a hostPort leads to another port of the app's container, which no sidecar guards.",
+  },
+  'ports-not-known': {
+    severity: 'warning',
+    meaning:
+      "The sidecar's arguments do not tell with `--listen` and `--upstream` which port is its own and which the app's, so nobody knows what leads past it.",
+  },
   'pods-missing': { severity: 'warning', meaning: 'There should be pods, and there are none; a policy may have denied them.' },
   'version-stale': { severity: 'warning', meaning: 'Sidecars are of another version than the injector.' },
   'settings-stale': { severity: 'warning', meaning: "Sidecars were made with other defaults than the injector's present ones." },
@@ -93,6 +107,10 @@ export const FINDINGS = {
     severity: 'warning',
     meaning:
       'Several replicas without Redis: each remembers for itself, so a delivery that was sent before is new to the others.',
+  },
+  'config-observes': {
+    severity: 'warning',
+    meaning: 'Some routes of the config let through what they would refuse, with `mode: observe`.',
   },
   'ca-ends-soon': { severity: 'warning', meaning: "The authority in the webhook's caBundle ends within two weeks." },
   'policy-missing': { severity: 'warning', meaning: 'No policy denies pods whose sidecar another webhook took away again.' },

@@ -3,7 +3,7 @@ import { CONFIG_VOLUME, DOMAIN, SECRET_VOLUME } from '../injector/names.ts';
 import { type Facts, type GateConfig, keyOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { PodTemplate } from './objects.ts';
-import { isConcerned } from './sidecar.ts';
+import { isConcerned, isProtected } from './sidecar.ts';
 import { restartOf, type Workload } from './workloads.ts';
 
 /** The ConfigMap of a pod's or template's gate: what it mounts, or asks to have mounted. */
@@ -32,8 +32,21 @@ export function judgeConfig(workload: Workload, facts: Facts): Finding[] {
   return [
     ...[...names].flatMap((name) => judgeOne(name, workload, facts)),
     ...[...secrets].flatMap((name) => judgeSecret(name, workload, facts)),
+    ...judgeNameless(workload),
     ...judgeLive(workload, facts),
   ];
+}
+
+function judgeNameless({ pods }: Workload): Finding[] {
+  const nameless = pods.filter((pod) => isProtected(pod) && configNameOf(pod) === undefined);
+  if (nameless.length === 0) return [];
+  const message = `which config the sidecar of ${listNames(nameless.map(({ metadata }) => metadata.name))} has: there is no volume ${CONFIG_VOLUME} of a ConfigMap`;
+  return [finding('not-known', message, `name the volume with its ConfigMap ${CONFIG_VOLUME}`)];
+}
+
+/** Whether it is known what each of the pods' gates asks for. */
+export function areConfigsKnown({ namespace, pods }: Workload, facts: Facts): boolean {
+  return pods.every((pod) => facts.configs.get(keyOf(namespace, configNameOf(pod) ?? ''))?.state === 'sound');
 }
 
 function judgeOne(name: string, workload: Workload, facts: Facts): Finding[] {
@@ -69,13 +82,24 @@ function judgeOne(name: string, workload: Workload, facts: Facts): Finding[] {
         finding('not-known', `the ConfigMap ${name} was not judged: ${config.reason}`, 'have somebody look who may get it'),
       ];
     case 'sound':
-      return [...judgeMounts(name, config, workload), ...judgeMemory(name, config, workload)];
+      return [...judgeRoutes(name, config), ...judgeMounts(name, config, workload), ...judgeMemory(name, config, workload)];
     default:
       return [];
   }
 }
 
 type Sound = Extract<GateConfig, { readonly state: 'sound' }>;
+
+/** What lets through whatever comes. */
+function judgeRoutes(name: string, { routes, open, observing }: Sound): Finding[] {
+  if (routes > 0 && new Set([...open, ...observing]).size === routes) {
+    const message = `no route of the ConfigMap ${name} refuses anything (${listNames([...new Set([...open, ...observing])])})`;
+    return [finding('config-open', message, 'have routes verify what comes, and take allow: anyone and mode: observe away')];
+  }
+  if (observing.length === 0) return [];
+  const message = `${listNames(observing)} of the ConfigMap ${name} ${observing.length === 1 ? 'lets' : 'let'} through what should be refused`;
+  return [finding('config-observes', message, 'take mode: observe away once the log shows no wrong refusals')];
+}
 
 function judgeMounts(name: string, { secrets }: Sound, workload: Workload): Finding[] {
   const readers = concernedOf(workload).filter((each) => configNameOf(each) === name);

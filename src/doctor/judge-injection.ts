@@ -4,7 +4,7 @@ import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { Pod } from './objects.ts';
 import { fits } from './selector.ts';
-import { askOf, findSidecar, isConcerned, isProtected, isReady } from './sidecar.ts';
+import { arePortsKnown, askOf, findSidecar, isConcerned, isOnAppPort, isProtected, isReady } from './sidecar.ts';
 import { nameOf, restartOf, type Workload } from './workloads.ts';
 
 /** The name of the webhook in its configuration. */
@@ -16,10 +16,15 @@ export function isEnforced(namespace: string, facts: Facts): boolean {
   return found?.metadata.labels?.[ENFORCE_LABEL] === 'true';
 }
 
+/** Whether anything of it asks for the sidecar: Services send to all of its pods alike, so one that asks speaks for all. */
+export function isAsked({ pods, template }: Workload): boolean {
+  return [...pods, ...(template === undefined ? [] : [template])].some(isConcerned);
+}
+
 /** Pods that should have the sidecar, and have none that stays. */
-export function findNaked({ pods, namespace }: Workload, facts: Facts): readonly Pod[] {
-  const enforced = isEnforced(namespace, facts);
-  return pods.filter((pod) => !isProtected(pod) && (enforced || isConcerned(pod)));
+export function findNaked(workload: Workload, facts: Facts): readonly Pod[] {
+  if (!isEnforced(workload.namespace, facts) && !isAsked(workload)) return [];
+  return workload.pods.filter((pod) => !isProtected(pod));
 }
 
 /** All findings of the kind. */
@@ -49,17 +54,25 @@ function judgeNaked(workload: Workload, facts: Facts): Finding[] {
     );
   }
   if (without.length > 0) {
-    const why = without.some((pod) => askOf(pod) === 'true')
-      ? `no sidecar, though the label ${INJECT_LABEL} asks for it`
-      : `no sidecar, in a namespace that is labelled ${ENFORCE_LABEL}`;
-    found.push(finding('no-sidecar', `${tell(without, workload)} ${why}`, toMend(workload, without)));
+    found.push(
+      finding('no-sidecar', `${tell(without, workload)} no sidecar, ${toWhy(workload, without)}`, toMend(workload, without)),
+    );
   }
   return found;
+}
+
+function toWhy(workload: Workload, without: readonly Pod[]): string {
+  const { template } = workload;
+  if (without.some((pod) => askOf(pod) === 'true')) return `though the label ${INJECT_LABEL} asks for it`;
+  if (template !== undefined && isConcerned(template)) return `though the template of ${nameOf(workload)} has or asks for it`;
+  if (isAsked(workload)) return `though other pods of ${nameOf(workload)} have or ask for it`;
+  return `in a namespace that is labelled ${ENFORCE_LABEL}`;
 }
 
 function toMend(workload: Workload, without: readonly Pod[]): string {
   const { template } = workload;
   const asks = template === undefined ? without.every((pod) => askOf(pod) === 'true') : askOf(template) === 'true';
+  if (template !== undefined && isProtected(template)) return restartOf(workload);
   if (asks) return `see that the injector is ready, then ${restartOf(workload)}`;
   return `set the label ${INJECT_LABEL}: "true" and the annotation sidegate.dev/config in the pod template`;
 }
@@ -135,8 +148,18 @@ function judgePods(workload: Workload): Finding[] {
     found.push(
       finding(
         'sidecar-not-ready',
-        `the sidecar of ${listNames(unready.map(({ metadata }) => metadata.name))} is not ready`,
+        `the sidecar of ${listNames(unready.map(({ metadata }) => metadata.name))} is not ready${unready.some(isOnAppPort) ? "; it should stand on the app's own port, where the app itself may stand now, open to everybody" : ''}`,
         `kubectl -n ${workload.namespace} logs ${first?.metadata.name} -c sidegate`,
+      ),
+    );
+  }
+  const unread = pods.filter((pod) => isProtected(pod) && !arePortsKnown(pod));
+  if (unread.length > 0) {
+    found.push(
+      finding(
+        'ports-not-known',
+        `the arguments of the container sidegate of ${listNames(unread.map(({ metadata }) => metadata.name))} do not name both --listen and --upstream with a port`,
+        'give both as arguments, not in the config or by a variable: --listen :8480 --upstream http://127.0.0.1:8080',
       ),
     );
   }

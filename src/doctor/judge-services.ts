@@ -1,10 +1,11 @@
 /** Ways to the app's own port that somebody has laid: Services, EndpointSlices, host ports. */
+import { BlockList, isIP, isIPv6 } from 'node:net';
 import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding } from './finding.ts';
 import type { Pod, Service, ServicePort } from './objects.ts';
-import { classify, findNamedPort, resolveTarget } from './ports.ts';
+import { classify, declares, findNamedPort, resolveTarget } from './ports.ts';
 import { fits } from './selector.ts';
-import { findSidecar, isOnLoopback, isProtected, type Sidecar } from './sidecar.ts';
+import { findSidecar, isProtected, type Sidecar } from './sidecar.ts';
 import type { Workload } from './workloads.ts';
 
 /** From this minor version on, the endpoints controller finds named ports of native sidecars. */
@@ -50,8 +51,9 @@ function judgePort(each: Case): Finding[] {
       ),
     ];
   }
-  const isHeadless = service.spec.clusterIP === 'None';
-  if (isHeadless && port.port === sidecar.ports.app && !isOnLoopback(sidecar)) {
+  if (target === 'beside') return [judgeBeside(`${tell(each)} leads`, number)];
+  const direct = service.spec.clusterIP === 'None' ? classify(pod.spec, port.port) : 'other';
+  if (direct === 'app') {
     return [
       finding(
         'headless-to-app',
@@ -60,7 +62,18 @@ function judgePort(each: Case): Finding[] {
       ),
     ];
   }
+  // A port that nobody declares is as a rule nobody's here, as the targetPort says where the pod is meant to be asked.
+  if (direct === 'beside' && pod.spec.containers.some((container) => declares(container, port.port)))
+    return [judgeBeside(`${tell(each)} is headless and leads`, port.port)];
   return target === 'nothing' || isUnfound(each) ? [judgeNothing(each)] : [];
+}
+
+function judgeBeside(what: string, port: number | undefined): Finding {
+  return finding(
+    'port-beside',
+    `${what} to port ${port} of the app's container, which no sidecar guards`,
+    'see that nothing is asked there that the sidecar should verify; otherwise have it lead to the sidecar, or take it away',
+  );
 }
 
 /** Before 1.33, a name that only a native sidecar declares is no port (kubernetes/kubernetes#127958). */
@@ -114,33 +127,55 @@ function ingressesOf({ metadata: { name, namespace } }: Service, facts: Facts): 
 }
 
 function judgeSlices(pod: Pod, facts: Facts): Finding[] {
-  const { podIP } = pod.status ?? {};
-  if (podIP === undefined) return [];
-  return itemsOf(facts.ownEndpointSlices)
-    .filter(({ endpoints }) => endpoints?.some(({ addresses }) => addresses?.includes(podIP)))
-    .flatMap(({ metadata, ports }) =>
-      (ports ?? [])
-        .filter(({ port, protocol = 'TCP' }) => protocol === 'TCP' && classify(pod.spec, port) === 'app')
-        .map(({ port }) =>
-          finding(
-            'endpoints-to-app',
-            `EndpointSlice ${metadata.name} leads to ${podIP}:${port}, the app's own port, past the sidecar`,
-            `set its port to ${findSidecar(pod)?.ports.data ?? "the sidecar's"}, or have a Service select the pods`,
-          ),
+  const { podIP = '', podIPs = [] } = pod.status ?? {};
+  const own = toAddresses([podIP, ...podIPs.map(({ ip = '' }) => ip)]);
+  return itemsOf(facts.ownEndpointSlices).flatMap(({ metadata, endpoints, ports }) => {
+    const address = (endpoints ?? []).flatMap(({ addresses }) => addresses ?? []).find((each) => has(own, each));
+    if (address === undefined) return [];
+    return (ports ?? []).flatMap(({ port, protocol = 'TCP' }) => {
+      const target = protocol === 'TCP' ? classify(pod.spec, port) : 'other';
+      const place = isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
+      if (target === 'beside') return [judgeBeside(`EndpointSlice ${metadata.name} leads to ${place}, and so`, port)];
+      if (target !== 'app') return [];
+      return [
+        finding(
+          'endpoints-to-app',
+          `EndpointSlice ${metadata.name} leads to ${place}, the app's own port, past the sidecar`,
+          `set its port to ${findSidecar(pod)?.ports.data ?? "the sidecar's"}, or have a Service select the pods`,
         ),
-    );
+      ];
+    });
+  });
+}
+
+/** IPv6 has many spellings of one address, and whoever writes a slice may use any of them. */
+function toAddresses(addresses: readonly string[]): BlockList {
+  const list = new BlockList();
+  for (const each of addresses.filter((address) => isIP(address) !== 0)) list.addAddress(each, familyOf(each));
+  return list;
+}
+
+function has(list: BlockList, address: string): boolean {
+  return isIP(address) !== 0 && list.check(address, familyOf(address));
+}
+
+function familyOf(address: string): 'ipv4' | 'ipv6' {
+  return isIPv6(address) ? 'ipv6' : 'ipv4';
 }
 
 function judgeHostPorts(pod: Pod): Finding[] {
   return pod.spec.containers.flatMap(({ name, ports = [] }) =>
-    ports
-      .filter(({ hostPort = 0, containerPort }) => hostPort !== 0 && classify(pod.spec, containerPort) === 'app')
-      .map(({ hostPort, containerPort }) =>
+    ports.flatMap(({ hostPort = 0, containerPort, protocol = 'TCP' }) => {
+      const target = hostPort === 0 || protocol !== 'TCP' ? 'other' : classify(pod.spec, containerPort);
+      if (target === 'beside') return [judgeBeside(`hostPort ${hostPort} of the container ${name} leads`, containerPort)];
+      if (target !== 'app') return [];
+      return [
         finding(
           'host-port',
           `hostPort ${hostPort} of the container ${name} leads to port ${containerPort}, the app's own, past the sidecar`,
           'take the hostPort away, or use the takeover same-port or env',
         ),
-      ),
+      ];
+    }),
   );
 }

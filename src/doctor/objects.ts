@@ -74,6 +74,8 @@ export interface Pod extends Named {
   readonly status?: {
     readonly phase?: string;
     readonly podIP?: string;
+    /** One of each family; podIP is the first. */
+    readonly podIPs?: readonly { readonly ip?: string }[];
     readonly containerStatuses?: readonly ContainerStatus[];
     readonly initContainerStatuses?: readonly ContainerStatus[];
   };

@@ -1,9 +1,10 @@
 /** Where a Service's port leads in a pod, as the endpoints controller finds it. */
-import type { PodSpec, ServicePort } from './objects.ts';
-import { findSidecar, isOnLoopback } from './sidecar.ts';
+import { CONTAINER } from '../injector/names.ts';
+import type { Container, PodSpec, ServicePort } from './objects.ts';
+import { findSidecar } from './sidecar.ts';
 
-/** Whose port it is; `nothing` where the pod declares no port of that name. */
-export type Target = 'app' | 'sidecar' | 'other' | 'nothing';
+/** Whose port it is; `beside`: the app's container may have it, too; `nothing` where the pod declares no port of that name. */
+export type Target = 'app' | 'beside' | 'sidecar' | 'other' | 'nothing';
 
 /** The number a name stands for: app containers first, then native sidecars, as findPort of the endpoints controller does. */
 export function findNamedPort(spec: PodSpec, name: string, protocol = 'TCP'): number | undefined {
@@ -27,6 +28,23 @@ export function classify(spec: PodSpec, port: number | undefined): Target {
   if (port === undefined) return 'nothing';
   const sidecar = findSidecar({ spec });
   if (sidecar === undefined) return 'other';
-  if (port === sidecar.ports.data) return 'sidecar';
-  return port === sidecar.ports.app && !isOnLoopback(sidecar) ? 'app' : 'other';
+  const { data, admin, app } = sidecar.ports;
+  if (port === data || port === admin) return 'sidecar';
+  if (app === undefined || data === undefined) return 'other';
+  if (port === app) return 'app';
+  if (declares(sidecar.container, port)) return 'sidecar';
+  return isOfOthers(spec, port, [app, data]) ? 'other' : 'beside';
+}
+
+/** Whether only containers declare the port that are not the app's. Where none declares a port of the app's, each may be. */
+function isOfOthers({ containers, initContainers = [] }: PodSpec, port: number, own: readonly number[]): boolean {
+  const all = [...containers, ...initContainers].filter(({ name }) => name !== CONTAINER);
+  const apps = all.filter((each) => own.some((number) => declares(each, number)));
+  const declaring = all.filter((each) => declares(each, port));
+  return apps.length > 0 && declaring.length > 0 && !declaring.some((each) => apps.includes(each));
+}
+
+/** Whether a container declares a port of TCP. */
+export function declares({ ports = [] }: Container, port: number): boolean {
+  return ports.some(({ containerPort, protocol = 'TCP' }) => containerPort === port && protocol === 'TCP');
 }

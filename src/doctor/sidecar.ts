@@ -43,8 +43,28 @@ export function isProtected(pod: PodTemplate): boolean {
 }
 
 /** The app listens where no other pod reaches it: two may share a port only if one of them is on loopback, and that is not the sidecar. */
-export function isOnLoopback({ ports, status }: Sidecar): boolean {
-  return status?.takeover === 'same-port' || (ports.app !== undefined && ports.app === ports.data);
+export function isOnLoopback({ ports }: Sidecar): boolean {
+  return ports.app !== undefined && ports.app === ports.data;
+}
+
+/** Whether the sidecar stands where the app would: an app that does not know of it takes that port, and the sidecar gets none. */
+export function isOnAppPort(pod: PodTemplate): boolean {
+  const sidecar = findSidecar(pod);
+  if (sidecar === undefined) return false;
+  const { status, ports } = sidecar;
+  const declared = pod.spec.containers.filter(({ name }) => name !== CONTAINER).flatMap((each) => each.ports ?? []);
+  return (
+    status?.takeover === 'same-port' ||
+    status?.takeover === 'env' ||
+    isOnLoopback(sidecar) ||
+    declared.some(({ containerPort }) => containerPort === ports.data)
+  );
+}
+
+/** Whether its arguments tell what it listens on and where the app is. */
+export function arePortsKnown(pod: PodTemplate): boolean {
+  const { data, app } = findSidecar(pod)?.ports ?? {};
+  return data !== undefined && app !== undefined;
 }
 
 /** Whether the sidecar is ready; undefined where the kubelet has not said. */

@@ -266,7 +266,7 @@ test('tells what it may not read, and judges the rest', async () => {
   expect(stdout).toContain('whether the webhook is set up: you may not list mutatingwebhookconfigurations');
   expect(stdout).toContain('the ConfigMap web-gate was not judged: you may not get it');
   expect(stdout).toContain('which sidecars are stale: you may not list mutatingwebhookconfigurations');
-  expect(stdout).toMatch(/1 protected\. 0 errors, 0 warnings, \d+ notes\./);
+  expect(stdout).toMatch(/1 unknown\. 0 errors, 0 warnings, \d+ notes\./);
 });
 
 test('gives no verdict where pods may not be listed, or nobody answers', async () => {

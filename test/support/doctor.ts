@@ -147,7 +147,10 @@ export function makeFacts(over: Over = {}): Facts {
       new Map([
         [
           'shop/web-gate',
-          { state: 'sound', hash: 'abc', isShared: true, remembered: ['ids that were delivered'], secrets: ['web-secret'] },
+          {
+            ...{ state: 'sound', hash: 'abc', routes: 1, open: [], observing: [] },
+            ...{ isShared: true, remembered: ['ids that were delivered'], secrets: ['web-secret'] },
+          },
         ],
       ]),
     secrets: over.secrets ?? new Map([['shop/web-secret', 'there']]),

@@ -42,7 +42,10 @@ const sound = (over: Json = {}): Json =>
   new Map([
     [
       'shop/web-gate',
-      { state: 'sound', hash: 'abc', isShared: true, remembered: ['ids that were delivered'], secrets: [], ...over },
+      {
+        ...{ state: 'sound', hash: 'abc', routes: 1, open: [], observing: [] },
+        ...{ isShared: true, remembered: ['ids that were delivered'], secrets: [], ...over },
+      },
     ],
   ]);
 
@@ -153,6 +156,47 @@ describe('the sidecar', () => {
       '2 of 3 pods (b and c) have no sidecar, though the label sidegate.dev/inject asks for it',
     );
     expect(mendOf('no-sidecar')).toBe('see that the injector is ready, then kubectl -n shop rollout restart deployment/web');
+  });
+
+  const plain = { ...template, metadata: { labels: { app: 'web' } } };
+  test.each<[string, Over, number, RegExp]>([
+    [
+      'old pods are left of before the label',
+      { pods: [makeBare('a', plain, OWNER), makeBare('b', plain, OWNER)] },
+      0,
+      /template of deployment\/web/,
+    ],
+    [
+      'an old pod is left beside a new one',
+      of(with_('rename'), {
+        pods: [makePod('a', with_('rename'), OWNER), makeBare('b', plain, OWNER)],
+        services: [makeService({ ports: [{ port: 80, targetPort: 'http' }] })],
+      }),
+      1,
+      /template of deployment\/web/,
+    ],
+    [
+      'the template no longer asks, and one of two pods is made of it',
+      { ...makeDeployment(plain), pods: [makePod('a', template, OWNER), makeBare('b', plain, OWNER)] },
+      1,
+      /other pods of deployment\/web/,
+    ],
+    [
+      'a foreign controller has one pod with it and one without',
+      {
+        ...{ Deployment: [], ReplicaSet: [] },
+        pods: [
+          makePod('a', template, { kind: 'Rollout', name: 'web', uid: 'x' }),
+          makeBare('b', plain, { kind: 'Rollout', name: 'web', uid: 'x' }),
+        ],
+      },
+      1,
+      /other pods of rollout\/web/,
+    ],
+  ])('is missing where %s', (_, over, count, message) => {
+    const { web, messageOf } = examine(over);
+    expect([web.state, web.pods.protected]).toEqual(['unprotected', count]);
+    expect(messageOf('no-sidecar')).toMatch(message);
   });
 
   test('is missing where the namespace demands it of all', () => {
@@ -606,6 +650,216 @@ describe('what may not be read', () => {
     expect(examine({ ReplicaSet: unknown, Deployment: unknown, pods: foreign }).workloads).toMatchObject([
       { kind: 'ReplicaSet', name: 'canary-7' },
     ]);
+  });
+});
+
+/** One pod whose sidecar, or what stands beside it, is changed. */
+const changed = (takeover: string, change: (pod: Json, sidecar: Json) => void): Over => {
+  const its = with_(takeover);
+  const pod: Json = makePod('a', its, OWNER);
+  const all = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+  change(
+    pod,
+    all.find(({ name }: Json) => name === 'sidegate'),
+  );
+  return { ...makeDeployment(its), pods: [pod] };
+};
+const withoutOption = (name: string) => (_: Json, sidecar: Json) => {
+  sidecar.args.splice(sidecar.args.indexOf(name), 2);
+};
+const unready = (pod: Json) => {
+  pod.status.initContainerStatuses = [{ name: 'sidegate', ready: false }];
+};
+const toService = (port: Json, over: Json = {}) => ({ services: [makeService({ ports: [{ port: 80, ...port }], ...over })] });
+const configured = (over: Json): Over => ({ configs: sound({ secrets: ['web-secret'], ...over }) });
+const TWO_PORTS = {
+  annotations: { 'sidegate.dev/app-port': '8080' },
+  container: {
+    ports: [
+      { name: 'http', containerPort: 8080 },
+      { name: 'extra', containerPort: 9000 },
+    ],
+  },
+};
+const EXPORTER = {
+  spec: {
+    containers: [
+      { name: 'web', image: 'web:1', ports: [{ name: 'http', containerPort: 8080 }] },
+      { name: 'exporter', image: 'exporter:1', ports: [{ containerPort: 9113 }] },
+    ],
+  },
+  annotations: { 'sidegate.dev/app-container': 'web', 'sidegate.dev/app-port': '8080' },
+};
+const sliceTo = (address: string, port = 8080): Over => ({
+  ownEndpointSlices: [
+    { metadata: { name: 'by-hand', namespace: NAMESPACE }, endpoints: [{ addresses: [address] }], ports: [{ port }] },
+  ],
+});
+const dual = (pod: Json) => {
+  pod.status.podIPs = [{ ip: '10.1.0.1' }, { ip: 'fd00::a1' }];
+};
+
+describe('no workload is called protected', () => {
+  test.each<[string, Over, string, string]>([
+    ['where Services are not known', { services: { unknown: 'x' } }, 'unknown', 'not-known'],
+    ['where EndpointSlices are not known', { ownEndpointSlices: { unknown: 'x' } }, 'unknown', 'not-known'],
+    [
+      'where its config may not be read',
+      { configs: new Map([['shop/web-gate', { state: 'unknown', reason: 'x' }]]) },
+      'unknown',
+      'not-known',
+    ],
+    [
+      'where its config is not there',
+      { configs: new Map([['shop/web-gate', { state: 'missing' }]]) },
+      'unknown',
+      'config-missing',
+    ],
+    [
+      'where its config is broken',
+      { configs: new Map([['shop/web-gate', { state: 'broken', problems: ['x'] }]]) },
+      'unknown',
+      'config-broken',
+    ],
+    ['where it serves another config', { live: new Map([['shop/web-1-a', { hash: 'old' }]]) }, 'unknown', 'config-not-taken'],
+    [
+      'where no volume tells its config',
+      changed('service', (pod) => {
+        pod.spec.volumes = [];
+        delete pod.metadata.annotations['sidegate.dev/config'];
+      }),
+      'unknown',
+      'not-known',
+    ],
+    [
+      'by a sidecar without --upstream',
+      { ...changed('service', withoutOption('--upstream')), ...toService({ targetPort: 8080 }) },
+      'unknown',
+      'ports-not-known',
+    ],
+    ['by a sidecar without --listen', changed('service', withoutOption('--listen')), 'unknown', 'ports-not-known'],
+    [
+      'by a container that only has the name',
+      changed('service', (pod, sidecar) => {
+        delete pod.metadata.annotations['sidegate.dev/status'];
+        delete sidecar.args;
+        sidecar.image = 'pause';
+      }),
+      'unknown',
+      'ports-not-known',
+    ],
+    [
+      'where a slice has its IPv6 address',
+      { ...changed('service', dual), ...sliceTo('fd00::a1') },
+      'bypassed',
+      'endpoints-to-app',
+    ],
+    [
+      'where a slice spells that address otherwise',
+      { ...changed('service', dual), ...sliceTo('FD00:0:0::00a1') },
+      'bypassed',
+      'endpoints-to-app',
+    ],
+    ['where a slice leads beside', sliceTo('10.1.0.1', 9000), 'bypassed', 'port-beside'],
+    [
+      "where a Service leads to the app container's other port",
+      { ...of(with_('service', TWO_PORTS)), ...toService({ targetPort: 9000 }) },
+      'bypassed',
+      'port-beside',
+    ],
+    [
+      'where it does so by name',
+      { ...of(with_('rename', TWO_PORTS)), ...toService({ targetPort: 'extra' }) },
+      'bypassed',
+      'port-beside',
+    ],
+    [
+      'where it does so beside a port that is taken',
+      { ...of(with_('same-port', TWO_PORTS)), ...toService({ targetPort: 9000 }) },
+      'bypassed',
+      'port-beside',
+    ],
+    ['where it leads to a port that nobody declares', toService({ targetPort: 9000 }), 'bypassed', 'port-beside'],
+    [
+      'where a headless Service leads to it by its own port',
+      { ...of(with_('service', TWO_PORTS)), ...toService({ port: 9000, targetPort: 'sidegate' }, { clusterIP: 'None' }) },
+      'bypassed',
+      'port-beside',
+    ],
+    [
+      'where a hostPort leads to it',
+      changed('service', (pod) => {
+        pod.spec.containers[0].ports.push({ containerPort: 9000, hostPort: 90 });
+      }),
+      'bypassed',
+      'port-beside',
+    ],
+    [
+      'where the app may stand on the port itself',
+      { ...changed('same-port', unready), ...toService({ targetPort: 8080 }) },
+      'unknown',
+      'sidecar-not-ready',
+    ],
+    [
+      'where it may in mode env',
+      { ...changed('env', unready), ...toService({ targetPort: 8080 }) },
+      'unknown',
+      'sidecar-not-ready',
+    ],
+    [
+      'where it may, and people wrote it',
+      {
+        ...changed('env', (pod) => {
+          unready(pod);
+          delete pod.metadata.annotations['sidegate.dev/status'];
+        }),
+        ...toService({ targetPort: 8080 }),
+      },
+      'unknown',
+      'sidecar-not-ready',
+    ],
+    [
+      'by an annotation that the arguments belie',
+      {
+        ...changed('service', (pod) => {
+          const status = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
+          pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({ ...status, takeover: 'same-port' });
+        }),
+        ...toService({ targetPort: 8080 }),
+      },
+      'bypassed',
+      'service-to-app',
+    ],
+    ['where its config is open', configured({ routes: 2, open: ['a', 'b'] }), 'bypassed', 'config-open'],
+    ['where its config only observes', configured({ routes: 2, observing: ['a', 'b'] }), 'bypassed', 'config-open'],
+    ['where it does either', configured({ routes: 2, open: ['a'], observing: ['b'] }), 'bypassed', 'config-open'],
+  ])('%s', (_, over, state, code) => {
+    const { web, codes } = examine(over);
+    expect([web.state, codes]).toEqual([state, expect.arrayContaining([code])]);
+  });
+
+  test.each<[string, Over, string[]]>([
+    [
+      'a Service leads to what another container declares',
+      { ...of(with_('service', EXPORTER)), ...toService({ targetPort: 9113 }) },
+      [],
+    ],
+    ['a slice leads to another address', { ...changed('service', dual), ...sliceTo('fd00::a2') }, []],
+    ['some routes only observe', configured({ routes: 2, observing: ['a'] }), ['config-observes']],
+    ['some routes are open', configured({ routes: 2, open: ['a'] }), []],
+    ['a config has no routes at all', configured({ routes: 0 }), []],
+  ])('but one is where %s', (_, over, expected) => {
+    const { web, codes } = examine(over);
+    expect([web.state, codes]).toEqual(['protected', expected]);
+  });
+
+  test('says what to do where the ports are not known, and what may stand where the sidecar is not ready', () => {
+    expect(examine(changed('service', withoutOption('--upstream'))).messageOf('ports-not-known')).toBe(
+      'the arguments of the container sidegate of a do not name both --listen and --upstream with a port',
+    );
+    expect(examine(changed('same-port', unready)).messageOf('sidecar-not-ready')).toBe(
+      "the sidecar of a is not ready; it should stand on the app's own port, where the app itself may stand now, open to everybody",
+    );
   });
 });
 
