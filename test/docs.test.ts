@@ -18,6 +18,7 @@ import { ADMISSIONS } from '../src/admission/reviewer.ts';
 import { warnOfVariables } from '../src/admission/variables.ts';
 import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
 import { injectFiles } from '../src/cli/inject.ts';
+import { createProgram } from '../src/cli/program.ts';
 import { testConfigs } from '../src/cli/test.ts';
 import { parseInjectorConfig } from '../src/config/injector-config.ts';
 import { hasForm } from '../src/config/kubernetes-values.ts';
@@ -38,6 +39,7 @@ import { SENDERS } from '../src/schemes/senders.ts';
 const ROOT = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
 
+const SILENT = { env: {}, stdout: () => undefined, stderr: () => undefined };
 /** As the injector starts a sidecar. */
 const IN_A_POD = { listen: ':8480', admin: ':8481', upstream: 'http://127.0.0.1:3000' };
 
@@ -227,6 +229,20 @@ describe('the docs', () => {
       expect(read(page)).toContain(`sidegate.dev/secrets: ${secret}`);
     },
   );
+
+  test('of the README name every command with what it cannot do without, and lead to every page', () => {
+    const { commands } = createProgram({ ...SILENT, stdin: Readable.from([]) as NodeJS.ReadableStream }, () => undefined);
+    const rows = firstCells('README.md');
+    for (const command of commands) {
+      const row = rows.find((cell) => cell.split(' ')[1] === command.name());
+      expect(row, command.name()).toBeDefined();
+      for (const { mandatory, long, short } of command.options)
+        if (mandatory) expect(row?.split(' '), command.name()).toContain(row?.includes(` ${short} `) ? short : long);
+    }
+    for (const page of readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md')))
+      expect(read('README.md')).toContain(`(docs/${page}`);
+    expect(read('docs/monitoring.md')).toContain('(injector.md#metrics)');
+  });
 
   test('name only files and npm scripts that exist', () => {
     const scripts = Object.keys((JSON.parse(read('package.json')) as { scripts: object }).scripts);
