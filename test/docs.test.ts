@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { renderLibraryReadme, renderLibrarySidecar } from '../scripts/chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scripts/chart-pages.ts';
 import { renderConfigPage } from '../scripts/docs.ts';
@@ -14,8 +15,10 @@ import { renderProbePage } from '../scripts/probe-page.ts';
 import { renderSendersPage } from '../scripts/senders-page.ts';
 import { renderTestingPage } from '../scripts/testing-page.ts';
 import { ADMISSIONS } from '../src/admission/reviewer.ts';
+import { warnOfVariables } from '../src/admission/variables.ts';
 import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
 import { injectFiles } from '../src/cli/inject.ts';
+import { createProgram } from '../src/cli/program.ts';
 import { testConfigs } from '../src/cli/test.ts';
 import { parseInjectorConfig } from '../src/config/injector-config.ts';
 import { hasForm } from '../src/config/kubernetes-values.ts';
@@ -35,6 +38,10 @@ import { SENDERS } from '../src/schemes/senders.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
+
+const SILENT = { env: {}, stdout: () => undefined, stderr: () => undefined };
+/** As the injector starts a sidecar. */
+const IN_A_POD = { listen: ':8480', admin: ':8481', upstream: 'http://127.0.0.1:3000' };
 
 /** The first cell of every row of a page's tables that is `code`. */
 function firstCells(page: string): string[] {
@@ -193,13 +200,48 @@ describe('the docs', () => {
     'docs/tracing.md',
   ])('show configs in %s that the gate takes', (page) => {
     const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
-    const configs = blocks.filter((text) => /^(?:listen|routes|proxy|authz|identity|admin|journal|explain|tracing):/m.test(text));
+    const configs = blocks.filter((text) =>
+      /^(?:listen|store|routes|proxy|authz|identity|admin|journal|explain|tracing):/m.test(text),
+    );
     expect(configs.length).toBeGreaterThan(0);
     for (const text of configs) {
       const route = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';
-      const { problems } = parseConfig('gate.yaml', text.includes('routes:') ? text : text + route, systemClock);
+      const overrides = text.includes('../secrets/') ? IN_A_POD : {};
+      const { problems } = parseConfig('gate.yaml', text.includes('routes:') ? text : text + route, systemClock, { overrides });
       expect(problems.filter(({ severity }) => severity === 'error')).toEqual([]);
     }
+  });
+
+  test.each(['README.md', 'chart/sidegate/README.md'])(
+    'show a whole config for a pod in %s, which the sidecar starts with as the injector makes it',
+    (page) => {
+      const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
+      const config = blocks.find((text) => text.includes('routes:') && text.includes('../secrets/')) ?? '';
+      expect(Object.keys(parse(config) as object)).not.toContain('listen');
+      expect(config).not.toContain('upstream');
+      const { config: gate, problems } = parseConfig('/etc/sidegate/config/gate.yaml', config, systemClock, {
+        overrides: IN_A_POD,
+      });
+      expect(problems).toEqual([]);
+      expect(warnOfVariables(gate, 'my-gate')).toEqual([]);
+      const [, secret = ''] = /file: \.\.\/secrets\/([^/]+)\//.exec(config) ?? [];
+      expect(read(page)).toContain(`kubectl create secret generic ${secret}`);
+      expect(read(page)).toContain(`sidegate.dev/secrets: ${secret}`);
+    },
+  );
+
+  test('of the README name every command with what it cannot do without, and lead to every page', () => {
+    const { commands } = createProgram({ ...SILENT, stdin: Readable.from([]) as NodeJS.ReadableStream }, () => undefined);
+    const rows = firstCells('README.md');
+    for (const command of commands) {
+      const row = rows.find((cell) => cell.split(' ')[1] === command.name());
+      expect(row, command.name()).toBeDefined();
+      for (const { mandatory, long, short } of command.options)
+        if (mandatory) expect(row?.split(' '), command.name()).toContain(row?.includes(` ${short} `) ? short : long);
+    }
+    for (const page of readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md')))
+      expect(read('README.md')).toContain(`(docs/${page}`);
+    expect(read('docs/monitoring.md')).toContain('(injector.md#metrics)');
   });
 
   test('name only files and npm scripts that exist', () => {

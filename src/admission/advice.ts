@@ -1,4 +1,4 @@
-/** What is worth a warning although the pod may be: a config that the sidecar will not start with, replicas that forget what the others handled. */
+/** What is worth a warning although the pod may be: a config that the sidecar will not start with, variables that it does not have, replicas that forget what the others handled. */
 import type { Config } from '../config/config.ts';
 import { type LoadResult, parseConfig } from '../config/load.ts';
 import type { Problem } from '../config/problem.ts';
@@ -8,6 +8,7 @@ import { objectAt, textAt } from '../injector/raw.ts';
 import type { OwnerReference } from '../injector/review.ts';
 import type { Found, Lookups } from './lookups.ts';
 import type { AdvisedPod } from './reviewer.ts';
+import { warnOfVariables } from './variables.ts';
 
 /** What it stands on. */
 export interface AdviceParts {
@@ -46,7 +47,7 @@ async function advise({ request, configMap, overrides }: AdvisedPod, lookups: Lo
   const read = readGate(found, configMap, (file, text) => parseConfig(file, text, clock, { overrides }));
   if ('warning' in read) return read.warning === undefined ? [] : [read.warning];
   const warning = owner === undefined ? undefined : warnOfReplicas(read.config, owner, replicas);
-  return warning === undefined ? [] : [warning];
+  return [...warnOfVariables(read.config, configMap), ...(warning === undefined ? [] : [warning])];
 }
 
 /** The config as the sidecar will read it, or what keeps it from starting. */

@@ -2,7 +2,8 @@
 import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
-import { toErrorText } from '../core/errors.ts';
+import { SidegateError, toErrorText } from '../core/errors.ts';
+import type { Scheme, SignRequest } from '../schemes/scheme.ts';
 import { type ListenAddress, parseListenAddress } from '../sockets/listen-address.ts';
 import { readSecretOption, toDuration, toScheme, usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
@@ -35,6 +36,7 @@ interface Outcome {
 
 const DAY_MS: Milliseconds = 86_400_000;
 const KNOCK_AGAIN_MS: Milliseconds = 250;
+const TO_BE_WRITTEN = 'write whsec_ and base64, or of a key pair whsk_ and base64 of the private half';
 const WIDTHS = [10, 22, 36] as const;
 
 /** Exit 0 where the gate let the genuine delivery through, once, and nothing else. */
@@ -101,11 +103,20 @@ async function makeTrials(secretFile: string): Promise<Trial[]> {
   const scheme = toScheme('standard-webhooks');
   const secret = await readSecretOption({ secretFile });
   const now = systemClock.now();
+  const sign = (request: SignRequest): ReturnType<Scheme['sign']> => {
+    try {
+      return scheme.sign(request, secret, undefined);
+    } catch (thrown) {
+      throw isUnfit(thrown)
+        ? usageError(`${secretFile} holds nothing that signs by Standard Webhooks: ${TO_BE_WRITTEN}`)
+        : thrown;
+    }
+  };
   const make = (timestamp: number): Pick<Trial, 'id' | 'headers' | 'body'> => {
     const id = `msg_selftest_${randomBytes(12).toString('base64url')}`;
     const data = { type: 'sidegate.self_test', id, created: Math.floor(timestamp / 1_000), data: {} };
     const body = Buffer.from(JSON.stringify(data));
-    const signature = scheme.sign({ id, timestamp, body, method: 'POST', url: '' }, secret, undefined);
+    const signature = sign({ id, timestamp, body, method: 'POST', url: '' });
     return { id, body, headers: [['Content-Type', 'application/json'], ...signature] };
   };
   const [signed, tampered, stale] = [make(now), make(now), make(now - DAY_MS)];
@@ -116,6 +127,11 @@ async function makeTrials(secretFile: string): Promise<Trial[]> {
     { ...signed, name: 'replayed', status: '2xx', atApp: 1 },
     { ...stale, name: 'stale', status: '401', atApp: 0 },
   ];
+}
+
+/** The scheme's own hint is a setting of the gate's config. */
+function isUnfit(thrown: unknown): boolean {
+  return thrown instanceof SidegateError && thrown.code === 'secret_cannot_sign';
 }
 
 /** Waits until something takes connections there: a sidecar that is no init container may start after its app. */

@@ -72,6 +72,13 @@ export function findApp(pod: Raw, settings: PodSettings): App | { readonly probl
   return { problem: `${place} declares several TCP ports${tell(ports)}: say which is the app's by ${DOMAIN}/app-port` };
 }
 
+/** A warning, where the container declares ports, and the one that the annotation names is none of them. */
+export function warnOfUndeclaredPort({ container, name, port, declared }: App): string | undefined {
+  const ports = tcpPortsOf(container);
+  if (declared !== undefined || ports.length === 0) return undefined;
+  return `${DOMAIN}/app-port is ${port}, which the container ${name} does not declare${tell(ports)}: if nothing listens there, no request reaches the app`;
+}
+
 function findContainer(pod: Raw, { appContainer, appPort }: PodSettings): Placed | { readonly problem: string } {
   const containers = containersOf(pod, 'containers');
   const names = containers.map(({ name }) => name).join(', ');

@@ -1,5 +1,5 @@
 /** The injector's one way: a pod as raw JSON in, the smallest patch that puts the sidecar before its app out. */
-import { containersOf, findApp } from './app.ts';
+import { containersOf, findApp, warnOfUndeclaredPort } from './app.ts';
 import { Findings } from './findings.ts';
 import { INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
 import type { InjectContext, Injection } from './outcome.ts';
@@ -54,6 +54,8 @@ function inject(pod: Raw, context: InjectContext, findings: Findings): Injection
     findings.deny('app_unclear', app.problem);
     return undefined;
   }
+  const undeclared = warnOfUndeclaredPort(app);
+  if (undeclared !== undefined) findings.warn(undeclared);
   const plan = toPlan(app, { pod, settings: read.settings, context, findings });
   checkPorts(pod, plan, findings);
   checkPortNames(pod, plan, findings);

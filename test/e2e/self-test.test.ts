@@ -120,3 +120,20 @@ test('a place that another app has, and a secret that is not there, are told', a
   const odd = await run(process.execPath, [LAUNCHER, 'self-test', '--gate', 'localhost', '--secret-file', secretFile]);
   expect([odd.code, odd.stderr]).toEqual([2, expect.stringContaining('--gate localhost is no http or https URL')]);
 });
+
+test.each(['plain words', 'whsec_no-base64', 'whpk_rYE7uzpiQKz9RZj2ZhS6dX/jf2rCU7ZnLyuN8rZtsUo='])(
+  'a secret that cannot sign is told in words of its own command, and not shown: %s',
+  async (text) => {
+    const file = join(folder, 'odd');
+    writeFileSync(file, text);
+    const { code, stderr } = await run(process.execPath, [
+      LAUNCHER,
+      'self-test',
+      ...['--gate', 'http://127.0.0.1:1/', '--secret-file', file],
+    ]);
+    expect(code).toBe(2);
+    expect(stderr).toBe(
+      `sidegate: ${file} holds nothing that signs by Standard Webhooks: write whsec_ and base64, or of a key pair whsk_ and base64 of the private half\n`,
+    );
+  },
+);

@@ -51,6 +51,23 @@ describe('advice', () => {
     ['a ConfigMap without the key', { configmaps: async () => ({ data: { other: '' } }) }, [/^ConfigMap gate has no gate\.yaml/]],
     ['a config with mistakes', toConfigMap(GATE('lisen: {}')), [/starts with: line 1, lisen: unknown key "lisen"/]],
     [
+      'variables that the sidecar does not have',
+      toConfigMap(
+        GATE('store: { redis: { url: "redis://redis:6379", passwordEnv: PASSWORD } }').replace(
+          'file: ../secrets/orders/key',
+          'env: ORDERS',
+        ),
+      ),
+      [
+        /^ConfigMap gate: \S+ is (?:ORDERS|PASSWORD) \(and 1 more\), and the sidecar has no such variable: write (?:file|passwordFile): \.\.\/secrets\/NAME\/KEY/,
+      ],
+    ],
+    [
+      'one variable by its place',
+      toConfigMap(GATE().replace('file: ../secrets/orders/key', 'env: ORDERS')),
+      [/^ConfigMap gate: routes\.0\.webhook\.keys\.0\.secret\.env is ORDERS, and.*: write file: .* in sidegate\.dev\/secrets$/],
+    ],
+    [
       'replicas that share nothing',
       { ...toConfigMap(GATE()), ...toReplicas(2) },
       [/^ReplicaSet web has 2 replicas.*route orders/],

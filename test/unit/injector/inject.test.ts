@@ -34,6 +34,20 @@ function inject(annotations: object = {}, spec: object = {}, context: Partial<In
   return { ...injection, sidecar, paths: injection.patch.map(({ path }) => path) };
 }
 
+test.each([
+  [
+    'another port than the container declares',
+    '80',
+    [WEB],
+    [/app-port is 80, which the container web does not declare \(it has http: 8080\)/],
+  ],
+  ['a port of a container that declares none', '80', [{ name: 'web', image: 'web' }], []],
+  ['the port that the container declares', '8080', [WEB], []],
+])('app-port with %s has the warnings that belong to it', (_, appPort, containers, expected) => {
+  const { warnings } = inject({ 'sidegate.dev/app-port': appPort }, { containers });
+  expect(warnings).toEqual(expected.map((pattern) => expect.stringMatching(pattern)));
+});
+
 describe('the sidecar', () => {
   test('is started by arguments that sidegate run reads, probes with header fields and variables among them', () => {
     const livenessProbe = {
