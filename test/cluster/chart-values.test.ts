@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { templateChart } from '../support/chart.ts';
+import { CHART, helm, templateChart } from '../support/chart.ts';
 
 const CA = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';
 
@@ -66,6 +66,12 @@ describe('the chart', () => {
   ] as const)('refuses %s with a sentence', async (_what, values, kubeVersion, message) => {
     const { code, stderr } = await templateChart(values, { kubeVersion });
     expect(stderr).toContain(message);
+    expect(code).not.toBe(0);
+  });
+
+  test('sees that ports collide, whether they come from a file or from the command line', async () => {
+    const { code, stderr } = await helm('template', 'sidegate', CHART, '--namespace', 'a', '--set', 'sidecar.port=8481');
+    expect(stderr).toContain('must differ');
     expect(code).not.toBe(0);
   });
 });
