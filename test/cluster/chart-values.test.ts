@@ -20,6 +20,18 @@ describe('the chart', () => {
 
   test.each([
     ['the policy mode before 1.36', { admission: { mode: 'policy' } }, '1.35.4', 'admission.mode=policy needs Kubernetes 1.36'],
+    [
+      'a takeover that the API server does not know',
+      { admission: { mode: 'policy' }, sidecar: { takeover: 'env:PORT' } },
+      '1.36.3',
+      'with sidecar.takeover=env:PORT it would deny',
+    ],
+    [
+      'a container beside the app where the API server injects',
+      { admission: { mode: 'policy' }, sidecar: { mode: 'container' } },
+      '1.36.3',
+      'knows native sidecars alone',
+    ],
     ['the validating policies before 1.30', {}, '1.29.9', 'admission.protect needs Kubernetes 1.30'],
     [
       'native sidecars before 1.29',
