@@ -32,6 +32,18 @@ describe('the chart', () => {
       '1.36.3',
       'knows native sidecars alone',
     ],
+    [
+      'a self-test where the injector is never asked',
+      { selfTest: { namespace: 'sidegate-system' } },
+      '1.36.3',
+      'sidegate-system, the namespace of the release',
+    ],
+    [
+      'a self-test in an excluded namespace',
+      { admission: { excludedNamespaces: ['default'] } },
+      '1.36.3',
+      'which admission.excludedNamespaces leaves out',
+    ],
     ['the validating policies before 1.30', {}, '1.29.9', 'admission.protect needs Kubernetes 1.30'],
     [
       'native sidecars before 1.29',
@@ -85,5 +97,11 @@ describe('the chart', () => {
     const { code, stderr } = await helm('template', 'sidegate', CHART, '--namespace', 'a', '--set', 'sidecar.port=8481');
     expect(stderr).toContain('must differ');
     expect(code).not.toBe(0);
+  });
+
+  test('takes the namespace of the release for the self-test where the API server injects, and any where there is none', async () => {
+    const selfTest = { namespace: 'sidegate-system' };
+    for (const values of [{ admission: { mode: 'policy' }, selfTest }, { selfTest: { ...selfTest, enabled: false } }])
+      expect((await templateChart(values)).stderr).toBe('');
   });
 });
