@@ -1,9 +1,40 @@
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { CHART, helm, templateChart } from '../support/chart.ts';
+import { CHART, helm, templateChart, toObjects } from '../support/chart.ts';
+import type { Ended } from '../support/run.ts';
 
 const CA = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';
 
+/** What Helm renders where these values are null; one with `=` is set to what follows. */
+function setToNull(...paths: readonly string[]): Promise<Ended> {
+  const settings = paths.map((path) => (path.includes('=') ? path : `${path}=null`)).join(',');
+  const monitoring = ['--values', join(CHART, 'ci', 'monitoring-values.yaml')];
+  return helm('template', 'a', CHART, '--namespace', 'a', '--kube-version', '1.36.3', ...monitoring, '--set', settings);
+}
+
 describe('the chart', () => {
+  test.each([
+    ['a group', 'injector', "missing property 'injector'"],
+    ['a group within', 'sidecar.resources', "missing property 'resources'"],
+    ['a value that pods need', 'sidecar.resources.limits.memory', "missing property 'memory'"],
+    ['a default that protects', 'admission.excludedNamespaces', "missing property 'excludedNamespaces'"],
+  ])('refuses to have %s taken away by null', async (_what, path, message) => {
+    const { code, stderr } = await setToNull(path);
+    expect(stderr).toContain(message);
+    expect(code).not.toBe(0);
+  });
+
+  test('takes null for what is empty anyway', async () => {
+    const paths = ['commonLabels', 'image.tag', 'admission.namespaceSelector', 'sidecar.imagePullSecrets'];
+    const more = ['injector.affinity', 'monitoring.rules.alertLabels', 'monitoring.podMonitor.selector'];
+    for (const mode of ['webhook', 'policy']) {
+      const { stdout, stderr } = await setToNull(...paths, ...more, `admission.mode=${mode}`);
+      expect(stderr).toBe('');
+      expect(toObjects(stdout).length).toBeGreaterThan(5);
+      expect(stdout).not.toMatch(/<no value>|nil pointer|(?:imagePullSecrets|selector): null/);
+    }
+  });
+
   test.each([
     ['a misspelt group', { sidecars: {} }, "additional properties 'sidecars' not allowed"],
     ['a misspelt value', { injector: { replica: 3 } }, "additional properties 'replica' not allowed"],

@@ -77,7 +77,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 sidecar:
   image: {{ include "sidegate.sidecarImage" . | quote }}
   imagePullPolicy: {{ .Values.sidecar.imagePullPolicy }}
-  imagePullSecrets: {{ .Values.sidecar.imagePullSecrets | toJson }}
+  imagePullSecrets: {{ default list .Values.sidecar.imagePullSecrets | toJson }}
   takeover: {{ .Values.sidecar.takeover | quote }}
   mode: {{ .Values.sidecar.mode }}
   port: {{ .Values.sidecar.port }}
