@@ -20,7 +20,24 @@ function toValuesSchema(): JsonSchema {
 /** values.schema.json as it should be. */
 export function renderValuesSchema(): string {
   // Defaults are Helm's to merge, from values.yaml alone.
-  return `${JSON.stringify({ ...toValuesSchema(), title: 'Values of the chart sidegate' }, null, 2)}\n`;
+  const schema = requireValues(toValuesSchema(), ChartValues.parse({}));
+  return `${JSON.stringify({ ...schema, title: 'Values of the chart sidegate' }, null, 2)}\n`;
+}
+
+/** Helm removes what is set to null. Only what is empty by default may be missing so: templates read all the rest. */
+function requireValues(schema: JsonSchema, values: unknown): JsonSchema {
+  if (schema.properties === undefined) return schema;
+  const entries = Object.entries(schema.properties).map(([name, inner]) => [name, inner, toValueAt(values, name)] as const);
+  return {
+    ...schema,
+    properties: Object.fromEntries(entries.map(([name, inner, value]) => [name, requireValues(inner, value)])),
+    required: entries.filter(([, inner, value]) => inner.properties !== undefined || !isEmpty(value)).map(([name]) => name),
+  };
+}
+
+function isEmpty(value: unknown): boolean {
+  if (value === undefined || value === '') return true;
+  return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
 }
 
 /** values.yaml as it should be: every value with its default and what it means. */
@@ -51,7 +68,7 @@ function toValueRows(): readonly Row[] {
 function toFallback(value: unknown): string {
   if (value === undefined) return 'none';
   if (typeof value !== 'object' || value === null) return value === '' ? 'empty' : `\`${value}\``;
-  return Object.keys(value).length === 0 ? 'empty' : `\`${JSON.stringify(value)}\``;
+  return isEmpty(value) ? 'empty' : `\`${JSON.stringify(value)}\``;
 }
 
 function toValueAt(values: unknown, path: string): unknown {

@@ -138,7 +138,7 @@ spec:
   policyName: {{ include "sidegate.fullname" . }}${suffix}
 ${actions}  matchResources:
     namespaceSelector:
-      {{- $selector := deepCopy .Values.admission.namespaceSelector }}
+      {{- $selector := deepCopy (default dict .Values.admission.namespaceSelector) }}
       {{- $expressions := default list $selector.matchExpressions }}
       {{- $excluded := dict "key" "kubernetes.io/metadata.name" "operator" "NotIn" "values" .Values.admission.excludedNamespaces }}
       {{- if .Values.admission.excludedNamespaces }}{{- $expressions = append $expressions $excluded }}{{- end }}

@@ -1,9 +1,40 @@
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { templateChart } from '../support/chart.ts';
+import { CHART, helm, templateChart, toObjects } from '../support/chart.ts';
+import type { Ended } from '../support/run.ts';
 
 const CA = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n';
 
+/** What Helm renders where these values are null; one with `=` is set to what follows. */
+function setToNull(...paths: readonly string[]): Promise<Ended> {
+  const settings = paths.map((path) => (path.includes('=') ? path : `${path}=null`)).join(',');
+  const monitoring = ['--values', join(CHART, 'ci', 'monitoring-values.yaml')];
+  return helm('template', 'a', CHART, '--namespace', 'a', '--kube-version', '1.36.3', ...monitoring, '--set', settings);
+}
+
 describe('the chart', () => {
+  test.each([
+    ['a group', 'injector', "missing property 'injector'"],
+    ['a group within', 'sidecar.resources', "missing property 'resources'"],
+    ['a value that pods need', 'sidecar.resources.limits.memory', "missing property 'memory'"],
+    ['a default that protects', 'admission.excludedNamespaces', "missing property 'excludedNamespaces'"],
+  ])('refuses to have %s taken away by null', async (_what, path, message) => {
+    const { code, stderr } = await setToNull(path);
+    expect(stderr).toContain(message);
+    expect(code).not.toBe(0);
+  });
+
+  test('takes null for what is empty anyway', async () => {
+    const paths = ['commonLabels', 'image.tag', 'admission.namespaceSelector', 'sidecar.imagePullSecrets'];
+    const more = ['injector.affinity', 'monitoring.rules.alertLabels', 'monitoring.podMonitor.selector'];
+    for (const mode of ['webhook', 'policy']) {
+      const { stdout, stderr } = await setToNull(...paths, ...more, `admission.mode=${mode}`);
+      expect(stderr).toBe('');
+      expect(toObjects(stdout).length).toBeGreaterThan(5);
+      expect(stdout).not.toMatch(/<no value>|nil pointer|(?:imagePullSecrets|selector): null/);
+    }
+  });
+
   test.each([
     ['a misspelt group', { sidecars: {} }, "additional properties 'sidecars' not allowed"],
     ['a misspelt value', { injector: { replica: 3 } }, "additional properties 'replica' not allowed"],
@@ -20,6 +51,30 @@ describe('the chart', () => {
 
   test.each([
     ['the policy mode before 1.36', { admission: { mode: 'policy' } }, '1.35.4', 'admission.mode=policy needs Kubernetes 1.36'],
+    [
+      'a takeover that the API server does not know',
+      { admission: { mode: 'policy' }, sidecar: { takeover: 'env:PORT' } },
+      '1.36.3',
+      'with sidecar.takeover=env:PORT it would deny',
+    ],
+    [
+      'a container beside the app where the API server injects',
+      { admission: { mode: 'policy' }, sidecar: { mode: 'container' } },
+      '1.36.3',
+      'knows native sidecars alone',
+    ],
+    [
+      'a self-test where the injector is never asked',
+      { selfTest: { namespace: 'sidegate-system' } },
+      '1.36.3',
+      'sidegate-system, the namespace of the release',
+    ],
+    [
+      'a self-test in an excluded namespace',
+      { admission: { excludedNamespaces: ['default'] } },
+      '1.36.3',
+      'which admission.excludedNamespaces leaves out',
+    ],
     ['the validating policies before 1.30', {}, '1.29.9', 'admission.protect needs Kubernetes 1.30'],
     [
       'native sidecars before 1.29',
@@ -67,5 +122,17 @@ describe('the chart', () => {
     const { code, stderr } = await templateChart(values, { kubeVersion });
     expect(stderr).toContain(message);
     expect(code).not.toBe(0);
+  });
+
+  test('sees that ports collide, whether they come from a file or from the command line', async () => {
+    const { code, stderr } = await helm('template', 'sidegate', CHART, '--namespace', 'a', '--set', 'sidecar.port=8481');
+    expect(stderr).toContain('must differ');
+    expect(code).not.toBe(0);
+  });
+
+  test('takes the namespace of the release for the self-test where the API server injects, and any where there is none', async () => {
+    const selfTest = { namespace: 'sidegate-system' };
+    for (const values of [{ admission: { mode: 'policy' }, selfTest }, { selfTest: { ...selfTest, enabled: false } }])
+      expect((await templateChart(values)).stderr).toBe('');
   });
 });

@@ -225,6 +225,22 @@ describe('the chart', () => {
     expect(createHash('sha256').update(config.trimEnd()).digest('hex')).toBe(sum);
   });
 
+  test('keeps the labels that its selectors go by, whatever labels the values add', async () => {
+    const labels = Object.fromEntries(
+      ['name', 'instance', 'component'].map((label) => [`app.kubernetes.io/${label}`, 'other'] as const),
+    );
+    const values = { commonLabels: { ...labels, team: 'edge' }, injector: { podLabels: { ...labels, tier: 'control' } } };
+    const deployment = pick(await renderChart(values), 'Deployment');
+    const own = {
+      'app.kubernetes.io/name': 'sidegate',
+      'app.kubernetes.io/instance': 'sidegate',
+      'app.kubernetes.io/component': 'injector',
+      team: 'edge',
+    };
+    expect(deployment.metadata.labels).toMatchObject(own);
+    expect(toTemplate(deployment).metadata.labels).toMatchObject({ ...own, tier: 'control' });
+  });
+
   test('names ports by number in the NetworkPolicy, and has none where it would not hold', async () => {
     const { ingress } = pick(await renderChart(), 'NetworkPolicy')['spec'] as { ingress: { ports: { port: unknown }[] }[] };
     expect(ingress.flatMap(({ ports }) => ports.map(({ port }) => port))).toEqual([10_250, 8481]);

@@ -46,6 +46,22 @@ describe('monitoring', () => {
     expect('StatefulSet;billing-api').not.toMatch(regex);
   });
 
+  test('has the label of the nearest value where two give one', async () => {
+    const labels = { release: 'near' };
+    const { rules, podMonitor, serviceMonitor, dashboards } = ALL;
+    const monitoring = {
+      podMonitor: { ...podMonitor, labels },
+      serviceMonitor: { ...serviceMonitor, labels },
+      rules: { ...rules, labels },
+      dashboards: { ...dashboards, labels, operator: { enabled: true, labels } },
+    };
+    const objects = await renderChart({ commonLabels: { release: 'far', team: 'edge' }, monitoring });
+    const found = objects.filter((object) => KINDS.includes(object.kind) || isDashboard(object));
+    expect(found).toHaveLength(9);
+    for (const { kind, metadata } of found)
+      expect(metadata.labels, kind).toMatchObject({ release: 'near', team: 'edge', 'app.kubernetes.io/component': 'monitoring' });
+  });
+
   test('scrapes the injector by a Service of its own, and not where there is none', async () => {
     const objects = await renderChart({ monitoring: ALL });
     const monitor = pick(objects, 'ServiceMonitor');

@@ -22,16 +22,13 @@ app.kubernetes.io/name: {{ include "sidegate.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* Labels of every object; each adds its own app.kubernetes.io/component. */}}
+{{/* Labels of every object but for its app.kubernetes.io/component and those of values. */}}
 {{- define "sidegate.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "sidegate.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: sidegate
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
 {{- end -}}
 
 {{/* The image, by digest where one is given. */}}
@@ -80,7 +77,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 sidecar:
   image: {{ include "sidegate.sidecarImage" . | quote }}
   imagePullPolicy: {{ .Values.sidecar.imagePullPolicy }}
-  imagePullSecrets: {{ .Values.sidecar.imagePullSecrets | toJson }}
+  imagePullSecrets: {{ default list .Values.sidecar.imagePullSecrets | toJson }}
   takeover: {{ .Values.sidecar.takeover | quote }}
   mode: {{ .Values.sidecar.mode }}
   port: {{ .Values.sidecar.port }}
@@ -107,8 +104,11 @@ log:
   level: {{ .Values.injector.logLevel }}
 {{- end -}}
 
-{{/* Labels of one part: `dict "root" $ "component" "injector"`, and `more` for labels that others may have added. */}}
+{{/*
+Labels of one part: `dict "root" $ "component" "injector"`, and `more` for labels that its values add. The chart's own win, as
+selectors go by them; then those of the part.
+*/}}
 {{- define "sidegate.componentLabels" -}}
 {{- $own := include "sidegate.labels" .root | fromYaml -}}
-{{- merge (dict "app.kubernetes.io/component" .component) $own (default dict .more) | toYaml -}}
+{{- merge (dict "app.kubernetes.io/component" .component) $own (default dict .more) (default dict .root.Values.commonLabels) | toYaml -}}
 {{- end -}}
