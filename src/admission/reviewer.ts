@@ -2,12 +2,13 @@
 import type { SidecarDefaults } from '../config/injector-config.ts';
 import type { Overrides } from '../config/overrides.ts';
 import type { Clock } from '../core/clock.ts';
-import { DENY_REASONS, type Injection, type KubeVersion, SKIP_REASONS } from '../injector/outcome.ts';
+import { DENY_REASONS, type InjectContext, type Injection, type KubeVersion, SKIP_REASONS } from '../injector/outcome.ts';
 import { objectAt, textAt } from '../injector/raw.ts';
 import { answerReview, type ReviewedRequest } from '../injector/review.ts';
 import { SETTINGS } from '../injector/settings.ts';
 import type { InjectorMetrics } from '../observe/injector-metrics.ts';
 import type { Logger } from '../observe/logger.ts';
+import { parseBounded } from './bounded-json.ts';
 import { toSidecarOverrides } from './sidecar-flags.ts';
 import { addWarnings, shorten } from './warnings.ts';
 
@@ -69,8 +70,7 @@ export function createReviewer(parts: ReviewerParts): (content: Buffer) => Promi
   const { clock, metrics, defaults, version, kube, advise } = parts;
   return async (content) => {
     const start = clock.monotonic();
-    const review = parse(content);
-    const { response, injection, request } = answerReview(review, (namespace) => ({
+    const { response, injection, request, advised } = answer(content, (namespace) => ({
       defaults,
       version,
       kube: kube(),
@@ -81,10 +81,7 @@ export function createReviewer(parts: ReviewerParts): (content: Buffer) => Promi
       metrics.turnedAway('not_a_review');
       return NO_REVIEW;
     }
-    const advice =
-      injection.outcome === 'injected'
-        ? await advise({ request, configMap: toConfigMap(review), overrides: toSidecarOverrides(injection) })
-        : [];
+    const advice = advised === undefined ? [] : await advise(advised);
     metrics.admission(injection.outcome, toReason(injection), clock.monotonic() - start);
     log(parts, request, injection, advice);
     if (!request.isDryRun) for (const news of toNews(request, injection, advice)) parts.tell(news);
@@ -92,13 +89,27 @@ export function createReviewer(parts: ReviewerParts): (content: Buffer) => Promi
   };
 }
 
-/** Undefined where it is no JSON, which is then no review. */
-function parse(content: Buffer): unknown {
-  try {
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(content)) as unknown;
-  } catch {
-    return undefined;
-  }
+/** What is said of an injection, without the patch: parts of the pod hang on it. */
+type Told = Injection | Omit<Extract<Injection, { outcome: 'injected' }>, 'patch'>;
+
+interface Answered {
+  readonly response: object;
+  readonly injection: Told;
+  readonly request: ReviewedRequest;
+  readonly advised: AdvisedPod | undefined;
+}
+
+/**
+ * All that needs the review, in one go: once this returns nobody holds what was parsed. As nothing is waited for in here, one review
+ * is parsed at a time, however many are under way.
+ */
+function answer(content: Buffer, toContext: (namespace: string) => InjectContext): Answered {
+  const review = parseBounded(content);
+  const { response, injection, request } = answerReview(review, toContext);
+  if (injection.outcome !== 'injected') return { response, injection, request, advised: undefined };
+  const { patch: _, ...told } = injection;
+  const advised = { request, configMap: toConfigMap(review), overrides: toSidecarOverrides(injection) };
+  return { response, injection: told, request, advised };
 }
 
 function toConfigMap(review: unknown): string | undefined {
@@ -106,11 +117,11 @@ function toConfigMap(review: unknown): string | undefined {
   return textAt(objectAt(metadata, 'annotations'), `sidegate.dev/${SETTINGS.config.name}`);
 }
 
-function toReason(injection: Injection): string {
+function toReason(injection: Told): string {
   return injection.outcome === 'injected' ? injection.takeover : injection.reason;
 }
 
-function log({ logger }: ReviewerParts, request: ReviewedRequest, injection: Injection, advice: readonly string[]): void {
+function log({ logger }: ReviewerParts, request: ReviewedRequest, injection: Told, advice: readonly string[]): void {
   const { uid, namespace, name, isDryRun, owner } = request;
   const facts = {
     uid,
@@ -128,7 +139,7 @@ function log({ logger }: ReviewerParts, request: ReviewedRequest, injection: Inj
   else logger.info('pod_skipped', facts);
 }
 
-function toNews(request: ReviewedRequest, injection: Injection, advice: readonly string[]): News[] {
+function toNews(request: ReviewedRequest, injection: Told, advice: readonly string[]): News[] {
   if (injection.outcome === 'skipped') return [];
   if (injection.outcome === 'denied') return [{ request, type: 'Warning', reason: 'SidegateDenied', note: injection.message }];
   const warnings = [...injection.warnings, ...advice];

@@ -16,6 +16,7 @@ export function addWarnings(answer: object, warnings: readonly string[]): object
 
 /** One line of bounded length, by code points: half a character would not be UTF-8. */
 export function shorten(text: string, longest = LONGEST_WARNING): string {
-  const characters = [...text.replace(/[\p{Cc}\p{Cf}]/gu, ' ')];
+  // Of the text as it may be, no more than can be kept is taken apart.
+  const characters = [...text.slice(0, 2 * (longest + 1)).replace(/[\p{Cc}\p{Cf}]/gu, ' ')];
   return characters.length <= longest ? characters.join('') : `${characters.slice(0, longest - 1).join('')}…`;
 }

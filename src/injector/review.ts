@@ -1,5 +1,6 @@
 /** Answers an AdmissionReview (admission.k8s.io/v1): the patch, or a status that says why not. */
 import { injectPod } from './inject.ts';
+import { DOMAIN } from './names.ts';
 import type { DenyReason, InjectContext, Injection } from './outcome.ts';
 import { listAt, objectAt, type Raw, textAt } from './raw.ts';
 
@@ -32,6 +33,10 @@ export interface ReviewAnswer {
 /** Longer warnings may be cut by the API server, and too many are dropped (4096 bytes in all). */
 const LONGEST_WARNING = 256;
 const MOST_WARNINGS = 8;
+/** Each name of a Secret becomes a volume and a mount: some kilobytes of annotation are enough for every pod, and megabytes are forged. */
+const LONGEST_SETTINGS = 8_192;
+/** People read it in one line of kubectl. */
+const LONGEST_MESSAGE = 2_048;
 /** What the author of the pod wrote wrong is a bad request; the rest is a pod that may not be. */
 const BAD_REQUESTS: ReadonlySet<DenyReason> = new Set(['malformed', 'invalid_setting']);
 
@@ -79,7 +84,23 @@ function judge(review: unknown, asked: Raw, pod: Raw, toContext: () => InjectCon
   const isPod = (group ?? '') === '' && kindVersion === 'v1' && kind === 'Pod';
   if (!isPod || textAt(asked, 'operation') !== 'CREATE' || (textAt(asked, 'subResource') ?? '') !== '')
     return { outcome: 'skipped', reason: 'not_a_pod_creation', message: 'only pods that are created are looked at' };
-  return injectPod(pod, toContext());
+  const length = countSettings(pod);
+  if (length > LONGEST_SETTINGS)
+    return {
+      outcome: 'denied',
+      reason: 'invalid_setting',
+      message: `the annotations ${DOMAIN}/… have ${length} characters in all; ${LONGEST_SETTINGS} are the most`,
+    };
+  const injection = injectPod(pod, toContext());
+  if (injection.outcome !== 'denied' || injection.message.length <= LONGEST_MESSAGE) return injection;
+  return { ...injection, message: shorten(injection.message, LONGEST_MESSAGE) };
+}
+
+function countSettings(pod: Raw): number {
+  let length = 0;
+  for (const [name, value] of Object.entries(objectAt(objectAt(pod, 'metadata'), 'annotations')))
+    if (name.startsWith(`${DOMAIN}/`)) length += name.length + String(value).length;
+  return length;
 }
 
 function toResponse(injection: Injection): object {
@@ -100,11 +121,12 @@ function toResponse(injection: Injection): object {
 
 function toWarnings({ warnings, summary }: Extract<Injection, { outcome: 'injected' }>): object {
   const all = [`sidegate: ${summary}`, ...warnings.map((warning) => `sidegate: ${warning}`)];
-  return { warnings: all.slice(0, MOST_WARNINGS).map(shorten) };
+  return { warnings: all.slice(0, MOST_WARNINGS).map((warning) => shorten(warning, LONGEST_WARNING)) };
 }
 
 /** By code points: half a character would not be UTF-8. */
-function shorten(warning: string): string {
-  const characters = [...warning.replace(/[\p{Cc}\p{Cf}]/gu, ' ')];
-  return characters.length <= LONGEST_WARNING ? characters.join('') : `${characters.slice(0, LONGEST_WARNING - 1).join('')}…`;
+function shorten(text: string, longest: number): string {
+  // Of the text as it may be, no more than can be kept is taken apart.
+  const characters = [...text.slice(0, 2 * (longest + 1)).replace(/[\p{Cc}\p{Cf}]/gu, ' ')];
+  return characters.length <= longest ? characters.join('') : `${characters.slice(0, longest - 1).join('')}…`;
 }

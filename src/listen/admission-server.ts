@@ -28,13 +28,20 @@ export interface AdmissionServerParts {
 const PATH = '/inject';
 /** The API server takes objects of 3 MiB at most, and wraps this one into a review. */
 const LARGEST_REVIEW = 4 * 1024 * 1024;
+/**
+ * Where strangers ask, these bound what all of it takes, within the chart's 256 MiB, of which the heap may have 65 % (166 MiB):
+ * contents, outside of the heap: 16 MiB, 1,600 reviews of common pods; the one review that is parsed at a time: 8 MiB of text and
+ * at most 20 MB of values (the worst 131,072 that were found made 17 MB); the answers that wait for warnings, 300 ms at most: what
+ * the contents have, in base64 and with 20 MB for the one patch that is made at a time.
+ */
+const MOST_CONTENT = 16 * 1024 * 1024;
 const LIMITS = {
   maxHeaderBytes: 16_384,
   headTimeout: 10_000,
   bodyTimeout: 15_000,
   bodyIdleTimeout: 5_000,
   bodyMinRate: 500,
-  maxBufferedBytes: 64 * 1024 * 1024,
+  maxBufferedBytes: MOST_CONTENT,
   // The API server lets go of an idle connection after 90 s: were we first, a review could be on its way just then, and would be lost.
   keepAliveTimeout: 180_000,
   maxConnections: 1_024,

@@ -37,6 +37,21 @@ const review = (object: unknown, more: object = {}): object => ({
 const answer = (asked: unknown) => answerReview(asked, toContext).response as { response: Record<string, unknown> };
 
 describe('an admission review', () => {
+  test('is denied where its settings would make thousands of volumes', () => {
+    const secrets = Array.from({ length: 4_000 }, (_, i) => `s${i}`).join(',');
+    const annotations = { ...POD.metadata.annotations, 'sidegate.dev/secrets': secrets };
+    const { response } = answer(review({ ...POD, metadata: { ...POD.metadata, annotations } }));
+    expect(response['status']).toMatchObject({
+      message: expect.stringMatching(/^the annotations sidegate\.dev\/… have \d+ characters in all; 8192 are the most$/),
+    });
+  });
+
+  test('is denied in one message of bounded length, whatever the pod repeats', () => {
+    const ports = Array.from({ length: 5_000 }, (_, i) => ({ name: `p${i}`, containerPort: 3_000 + i }));
+    const { response } = answer(review({ ...POD, spec: { containers: [{ name: 'web', ports }] } }));
+    expect((response['status'] as { message: string }).message).toMatch(/^.{1,2047}…$/u);
+  });
+
   test('is answered by its UID, a patch in base64 and a warning that says what was done', () => {
     const { response } = answer(review(POD));
     expect(response).toMatchObject({ uid: 'u1', allowed: true, patchType: 'JSONPatch' });
