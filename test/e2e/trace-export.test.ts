@@ -131,7 +131,7 @@ describe('a request that was let through', () => {
     const spans = await spansOf(2);
     expect(toServer(spans)).toMatchObject({
       isError: true,
-      attributes: { 'error.type': 'upstream_connect', 'http.response.status_code': 502, 'sidegate.decision': 'allow' },
+      attributes: { 'error.type': 'upstream_connect', 'http.response.status_code': 503, 'sidegate.decision': 'allow' },
     });
     expect(toClient(spans)).toMatchObject({ isError: true, attributes: { 'error.type': 'connect' } });
   });
