@@ -24,6 +24,8 @@ const FORMS: Readonly<Record<keyof InjectionStatus, RegExp>> = {
   sidecar: /^(?:native|container)$/,
   hash: /^[0-9a-z]{1,64}$/,
 };
+/** In place of the hash where the library chart made the sidecar, which knows no defaults of an injector. */
+export const LIBRARY_HASH = 'library';
 
 /** Changes whenever a default does. */
 export function toDefaultsHash(defaults: SidecarDefaults): string {
