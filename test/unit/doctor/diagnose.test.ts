@@ -837,10 +837,10 @@ describe('no workload is called protected', () => {
           const status = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
           pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({ ...status, takeover: 'same-port' });
         }),
-        ...toService({ targetPort: 8080 }),
+        ...toService({ port: 8080, targetPort: 'sidegate' }, { clusterIP: 'None' }),
       },
       'bypassed',
-      'service-to-app',
+      'headless-to-app',
     ],
     ['where its config is open', configured({ routes: 2, open: ['a', 'b'] }), 'bypassed', 'config-open'],
     ['where its config only observes', configured({ routes: 2, observing: ['a', 'b'] }), 'bypassed', 'config-open'],
