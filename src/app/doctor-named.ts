@@ -2,6 +2,7 @@
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import type { Clock } from '../core/clock.ts';
+import { readConfigHash } from '../doctor/exposition.ts';
 import { type ByName, type Facts, type GateConfig, itemsOf, keyOf, type Live, type Presence } from '../doctor/facts.ts';
 import { concernedOf, configNameOf, secretNamesOf } from '../doctor/judge-config.ts';
 import type { Pod, PodTemplate } from '../doctor/objects.ts';
@@ -16,7 +17,6 @@ const FORBIDDEN = 403;
 const NOT_FOUND = 404;
 const LIVE_TIMEOUT = 5_000;
 const LARGEST_EXPOSITION = 8_388_608;
-const CONFIG_INFO = /^sidegate_config_info\{[^}]*\bhash="([0-9a-f]+)"[^}]*\} 1(?:\.0+)?$/m;
 
 /** Every ConfigMap that a pod's gate is configured by. */
 export async function readConfigs(client: KubeClient, facts: Facts, clock: Clock): Promise<ByName<GateConfig>> {
@@ -66,7 +66,7 @@ async function readOneLive(client: KubeClient, pod: Pod | undefined): Promise<Li
   try {
     const path = `/api/v1/namespaces/${namespace}/pods/${name}:${port}/proxy/metrics`;
     const text = await client.text(path, { timeout: LIVE_TIMEOUT, maxBytes: LARGEST_EXPOSITION });
-    const [, hash] = CONFIG_INFO.exec(text) ?? [];
+    const hash = readConfigHash(text);
     return hash === undefined ? { unknown: `port ${port} tells no sidegate_config_info` } : { hash };
   } catch (thrown) {
     if (!(thrown instanceof KubeError)) throw thrown;

@@ -100,7 +100,11 @@ export const FINDINGS = {
   },
   'pods-missing': { severity: 'warning', meaning: 'There should be pods, and there are none; a policy may have denied them.' },
   'version-stale': { severity: 'warning', meaning: 'Sidecars are of another version than the injector.' },
-  'settings-stale': { severity: 'warning', meaning: "Sidecars were made with other defaults than the injector's present ones." },
+  'settings-stale': {
+    severity: 'warning',
+    meaning:
+      "Sidecars were made with other defaults than the injector's present ones. Those of the library chart have their own.",
+  },
   'config-not-taken': { severity: 'warning', meaning: 'A running sidecar serves another config than the ConfigMap holds.' },
   'config-differs': { severity: 'warning', meaning: 'Replicas serve different configs.' },
   'memory-not-shared': {

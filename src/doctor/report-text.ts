@@ -28,6 +28,7 @@ const HEADS = ['STATE', 'NAMESPACE', 'WORKLOAD', 'PODS', 'TAKEOVER', 'SIDECAR'];
 export function toText(report: Report, { context, namespace }: Subject, isColoured: boolean): string {
   const paint = (word: State | FindingSeverity, text: string): string =>
     isColoured ? `\u001b[${COLOURS[word]}m${text}\u001b[0m` : text;
+  const subject = toPlain(`${context}, ${namespace === undefined ? 'all namespaces' : `namespace ${namespace}`}`);
   const shown = report.workloads.filter(({ state, findings }) => state !== 'unasked' || findings.length > 0);
   const rows = shown.map(toCells);
   const widths = HEADS.map((head, column) => Math.max(head.length, ...rows.map((cells) => cells[column]?.length ?? 0)));
@@ -42,7 +43,7 @@ export function toText(report: Report, { context, namespace }: Subject, isColour
     return [`${paint(state, state)}${text.slice(state.length)}`, ...workload.findings.flatMap((each) => toLines(each, paint))];
   });
   return [
-    `${context}, ${namespace === undefined ? 'all namespaces' : `namespace ${namespace}`}`,
+    subject,
     '',
     ...(report.cluster.length === 0 ? [] : ['cluster', ...report.cluster.flatMap((each) => toLines(each, paint)), '']),
     ...(shown.length === 0 ? [] : [line(HEADS), ...table, '']),
@@ -60,11 +61,16 @@ function toCells({ state, namespace, kind, name, pods, takeovers, forms, version
     `${pods.protected}/${pods.total}`,
     takeovers.join(' ') || '-',
     sidecar || '-',
-  ];
+  ].map(toPlain);
 }
 
 function toLines({ severity, code, message, mend }: Finding, paint: (word: FindingSeverity, text: string) => string): string[] {
-  return [`  ${paint(severity, severity.padEnd(7))}  ${code}: ${message}`, `           → ${mend}`];
+  return [`  ${paint(severity, severity.padEnd(7))}  ${code}: ${toPlain(message)}`, `           → ${toPlain(mend)}`];
+}
+
+/** What objects say comes from whoever made them, and must neither steer the terminal nor reorder what stands in it. */
+function toPlain(text: string): string {
+  return text.replace(/[\t\r\n]+/g, ' ').replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '');
 }
 
 /** How many of which, in one line. */

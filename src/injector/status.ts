@@ -17,6 +17,15 @@ export interface InjectionStatus {
 }
 
 const HASH_LENGTH = 12;
+/** Of the status' fields: whoever may make pods may write any text there, and it is shown to people. */
+const FORMS: Readonly<Record<keyof InjectionStatus, RegExp>> = {
+  version: /^[0-9A-Za-z][0-9A-Za-z.+-]{0,63}$/,
+  takeover: /^(?:service|rename|same-port|env)$/,
+  sidecar: /^(?:native|container)$/,
+  hash: /^[0-9a-z]{1,64}$/,
+};
+/** In place of the hash where the library chart made the sidecar, which knows no defaults of an injector. */
+export const LIBRARY_HASH = 'library';
 
 /** Changes whenever a default does. */
 export function toDefaultsHash(defaults: SidecarDefaults): string {
@@ -47,7 +56,7 @@ export function readStatus(pod: unknown): InjectionStatus | undefined {
   const metadata = objectAt(pod, 'metadata');
   if (textAt(objectAt(metadata, 'labels'), INJECTED_LABEL) !== 'true') return undefined;
   const status = parse(textAt(objectAt(metadata, 'annotations'), STATUS_ANNOTATION) ?? '');
-  const isSound = ['version', 'takeover', 'sidecar', 'hash'].every((key) => textAt(status, key) !== undefined);
+  const isSound = Object.entries(FORMS).every(([key, form]) => form.test(textAt(status, key) ?? ''));
   return isSound ? (status as unknown as InjectionStatus) : undefined;
 }
 

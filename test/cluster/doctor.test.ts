@@ -152,7 +152,7 @@ test('sees sidecars grow stale, and their config break', async () => {
   await cluster.ok('PATCH', path, { data: { 'injector.yaml': text.replace('preStop: 5s', 'preStop: 6s') } }, merge);
   await cluster.ok('PATCH', gate, { data: { 'gate.yaml': 'routes: 5' } }, merge);
   expect(toTable((await doctor(cluster.kubeconfig())).report)['Deployment/good']).toEqual([
-    'protected',
+    'unknown',
     'config-broken',
     'settings-stale',
   ]);

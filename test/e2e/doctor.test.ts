@@ -223,6 +223,9 @@ test('reads configs with the loader of the gate, and what they need of Secrets a
   expect(await codesOf(GATE.replace('web-secret', 'other-secret'))).toEqual(['secret-not-mounted']);
   expect(await codesOf(GATE.replace(/store:.*\n/, ''))).toEqual(['memory-not-shared']);
   expect(await codesOf(GATE.replace('scheme: standard-webhooks', 'scheme: standard'))).toEqual(['config-broken']);
+  const open = GATE.replace(/webhook:.*/, 'allow: anyone');
+  expect(await codesOf(open)).toEqual(['config-open']);
+  expect(await codesOf(GATE.replace('  - name: hooks', '  - mode: observe\n    name: hooks'))).toEqual(['config-open']);
   delete objects[path];
   objects[`/api/v1/namespaces/${NAMESPACE}/secrets/web-secret`] = undefined;
   const { json } = await doctor('-o', 'json');

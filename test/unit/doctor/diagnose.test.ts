@@ -533,6 +533,18 @@ describe('staleness', () => {
     expect(mendOf('settings-stale')).toBe('kubectl -n shop rollout restart deployment/web');
   });
 
+  test('is of no defaults where the library chart made the sidecar, and is mended in the chart', () => {
+    const pod: Json = makePod('a', template, OWNER);
+    const its = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
+    pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({ ...its, hash: 'library' });
+    expect(examine({ pods: [pod] }).codes).toEqual([]);
+    const { codes, mendOf } = examine({ pods: [pod], current: { version: '1.1.0', hash: 'other', unknown: undefined } });
+    expect(codes).toEqual(['version-stale']);
+    expect(mendOf('version-stale')).toBe(
+      'upgrade the dependency sidegate-lib of the chart that makes deployment/web to 1.1.0, and the release with it',
+    );
+  });
+
   test('is not known without the injector, which matters only where there are sidecars', () => {
     const current = { version: undefined, hash: undefined, unknown: 'no injector was found' };
     expect(examine({ current }).codes).toEqual(['not-known']);
@@ -825,10 +837,10 @@ describe('no workload is called protected', () => {
           const status = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
           pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({ ...status, takeover: 'same-port' });
         }),
-        ...toService({ targetPort: 8080 }),
+        ...toService({ port: 8080, targetPort: 'sidegate' }, { clusterIP: 'None' }),
       },
       'bypassed',
-      'service-to-app',
+      'headless-to-app',
     ],
     ['where its config is open', configured({ routes: 2, open: ['a', 'b'] }), 'bypassed', 'config-open'],
     ['where its config only observes', configured({ routes: 2, observing: ['a', 'b'] }), 'bypassed', 'config-open'],
