@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { applyPatch, type Operation } from 'rfc6902';
 import { describe, expect, test } from 'vitest';
@@ -83,5 +83,14 @@ describe('the docs for pods', () => {
       .split('\n')
       .filter((line) => !line.startsWith('|'));
     expect(prose.filter((line) => line.length > 150)).toEqual([]);
+  });
+
+  test('tell decisions in one form: a number, and context before decision', () => {
+    const files = readdirSync(join(ROOT, 'docs/adr')).sort();
+    for (const [index, file] of files.entries()) {
+      const text = read(join('docs/adr', file));
+      expect(file).toMatch(new RegExp(`^${String(index + 1).padStart(4, '0')}-`));
+      expect(text, file).toMatch(new RegExp(`^# ${index + 1}\\. .*\\n\\n\\*\\*Context\\.\\*\\* [^]*\\*\\*Decision\\.\\*\\*`));
+    }
   });
 });
