@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { parse } from 'yaml';
 import { renderLibraryReadme, renderLibrarySidecar } from '../scripts/chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scripts/chart-pages.ts';
 import { renderConfigPage } from '../scripts/docs.ts';
@@ -15,7 +14,6 @@ import { renderProbePage } from '../scripts/probe-page.ts';
 import { renderSendersPage } from '../scripts/senders-page.ts';
 import { renderTestingPage } from '../scripts/testing-page.ts';
 import { ADMISSIONS } from '../src/admission/reviewer.ts';
-import { warnOfVariables } from '../src/admission/variables.ts';
 import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
 import { injectFiles } from '../src/cli/inject.ts';
 import { createProgram } from '../src/cli/program.ts';
@@ -40,6 +38,7 @@ const ROOT = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
 
 const SILENT = { env: {}, stdout: () => undefined, stderr: () => undefined };
+const ANY_ROUTE = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';
 /** As the injector starts a sidecar. */
 const IN_A_POD = { listen: ':8480', admin: ':8481', upstream: 'http://127.0.0.1:3000' };
 
@@ -205,30 +204,13 @@ describe('the docs', () => {
     );
     expect(configs.length).toBeGreaterThan(0);
     for (const text of configs) {
-      const route = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';
       const overrides = text.includes('../secrets/') ? IN_A_POD : {};
-      const { problems } = parseConfig('gate.yaml', text.includes('routes:') ? text : text + route, systemClock, { overrides });
+      const { problems } = parseConfig('gate.yaml', text.includes('routes:') ? text : text + ANY_ROUTE, systemClock, {
+        overrides,
+      });
       expect(problems.filter(({ severity }) => severity === 'error')).toEqual([]);
     }
   });
-
-  test.each(['README.md', 'chart/sidegate/README.md'])(
-    'show a whole config for a pod in %s, which the sidecar starts with as the injector makes it',
-    (page) => {
-      const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
-      const config = blocks.find((text) => text.includes('routes:') && text.includes('../secrets/')) ?? '';
-      expect(Object.keys(parse(config) as object)).not.toContain('listen');
-      expect(config).not.toContain('upstream');
-      const { config: gate, problems } = parseConfig('/etc/sidegate/config/gate.yaml', config, systemClock, {
-        overrides: IN_A_POD,
-      });
-      expect(problems).toEqual([]);
-      expect(warnOfVariables(gate, 'my-gate')).toEqual([]);
-      const [, secret = ''] = /file: \.\.\/secrets\/([^/]+)\//.exec(config) ?? [];
-      expect(read(page)).toContain(`kubectl create secret generic ${secret}`);
-      expect(read(page)).toContain(`sidegate.dev/secrets: ${secret}`);
-    },
-  );
 
   test('of the README name every command with what it cannot do without, and lead to every page', () => {
     const { commands } = createProgram({ ...SILENT, stdin: Readable.from([]) as NodeJS.ReadableStream }, () => undefined);

@@ -4,6 +4,7 @@ import { parseYaml, readText } from './document.ts';
 import { InjectorConfigSchema } from './injector-schema.ts';
 import { toFindings } from './issues.ts';
 import type { JsonSchema } from './json-schema.ts';
+import { toAmount } from './kubernetes-values.ts';
 import type { Problem } from './problem.ts';
 
 type Parsed = z.output<typeof InjectorConfigSchema>;
@@ -37,7 +38,7 @@ export function parseInjectorConfig(file: string, text: string): InjectorConfigR
   if ('problems' in read) return { config: undefined, problems: read.problems };
   const parsed = InjectorConfigSchema.safeParse(read.value, { reportInput: true });
   if (parsed.success) {
-    const findings = findClashes(parsed.data.sidecar);
+    const findings = [...findClashes(parsed.data.sidecar), ...findTooSmallLimits(parsed.data.sidecar)];
     if (findings.length === 0) return { config: Object.freeze(parsed.data), problems: [] };
     return { config: undefined, problems: findings.map((finding) => read.toProblem('error', finding)) };
   }
@@ -64,5 +65,20 @@ function findClashes({ port, adminPort, movedPort }: SidecarDefaults) {
       message: `${movedPort} is a port of the sidecar`,
       hint: 'choose another port',
     });
+  return findings;
+}
+
+/** The injector would deny every pod that says nothing of its own. */
+function findTooSmallLimits({ resources: { requests, limits } }: SidecarDefaults) {
+  const findings = [];
+  for (const kind of ['cpu', 'memory'] as const) {
+    const [request, limit] = [requests[kind], limits[kind]];
+    if (limit !== undefined && toAmount(request) > toAmount(limit))
+      findings.push({
+        path: ['sidecar', 'resources', 'requests', kind],
+        message: `${request} is above sidecar.resources.limits.${kind}, which is ${limit}`,
+        hint: 'raise the limit, or lower the request',
+      });
+  }
   return findings;
 }

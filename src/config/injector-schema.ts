@@ -22,7 +22,12 @@ const formed = (form: ValueForm, example: string) =>
       error: ({ input }) => `"${String(input)}" is not right: expected ${form.expected}, for example ${example}`,
     })
     .meta({ examples: [example] });
-const port = () => z.int().min(1).max(65_535);
+const HIGHEST_PORT = 65_535;
+const port = () =>
+  z
+    .int()
+    .min(1, { error: ({ input }) => `port ${String(input)} is below 1` })
+    .max(HIGHEST_PORT, { error: ({ input }) => `port ${String(input)} is above ${HIGHEST_PORT}` });
 const objectName = () => formed(OBJECT_NAME, 'sidegate-injector');
 
 const resources = z

@@ -15,6 +15,10 @@ import {
 } from './kubeconfig-schema.ts';
 import { formatProblem } from './problem.ts';
 
+/** Nothing but these leads a pod to its cluster. */
+const IN_A_POD =
+  '; a pod goes by KUBERNETES_SERVICE_HOST, which is not set, and by the token of its service account (automountServiceAccountToken)';
+
 interface Merged {
   currentContext: string | undefined;
   readonly clusters: Map<string, Placed<KubeCluster>>;
@@ -30,7 +34,7 @@ export async function findCluster(options: KubeconfigOptions): Promise<ClusterEn
     const entry = options.context === undefined ? await readInCluster(options.env) : undefined;
     if (entry !== undefined) return entry;
     throw kubeconfigError(
-      `which cluster? there is no kubeconfig${files.length === 0 ? '' : ` (${files.join(', ')})`}; give --kubeconfig FILE`,
+      `which cluster? there is no kubeconfig${files.length === 0 ? '' : ` (${files.join(', ')})`}; give --kubeconfig FILE${options.context === undefined ? IN_A_POD : ''}`,
     );
   }
   const name = options.context ?? merged.currentContext;

@@ -50,6 +50,30 @@ describe("the injector's config", () => {
     ]);
   });
 
+  test('has ports that there are', () => {
+    expect(problemsOf('sidecar:\n  image: a\n  port: 99999\n  adminPort: 0\n')).toEqual([
+      'injector.yaml:3:9: error sidecar.port: port 99999 is above 65535',
+      'injector.yaml:4:14: error sidecar.adminPort: port 0 is below 1',
+    ]);
+    expect(problemsOf('sidecar: { image: a, port: 8480.5 }')).toEqual([
+      expect.stringMatching(/sidecar\.port: expected a whole number/),
+    ]);
+  });
+
+  test('asks for no more than its limits, those that are left out among them', () => {
+    const withResources = (resources: string): string => `sidecar:\n  image: a\n  resources: ${resources}\n`;
+    expect(problemsOf(withResources('{ requests: { memory: 512Mi } }'))).toEqual([
+      'injector.yaml:3:36: error sidecar.resources.requests.memory: 512Mi is above sidecar.resources.limits.memory, which is 192Mi\n  hint: raise the limit, or lower the request',
+    ]);
+    expect(problemsOf(withResources('{ limits: { memory: 32Mi, cpu: 20m } }'))).toEqual([
+      expect.stringMatching(/requests\.cpu: 50m is above sidecar\.resources\.limits\.cpu, which is 20m/),
+      expect.stringMatching(/requests\.memory: 64Mi is above sidecar\.resources\.limits\.memory, which is 32Mi/),
+    ]);
+    expect(problemsOf(withResources('{ requests: { memory: 1Gi, cpu: "2" }, limits: { memory: 1024Mi, cpu: 2000m } }'))).toEqual(
+      [],
+    );
+  });
+
   test('says so where there is no file', async () => {
     const { problems } = await loadInjectorConfig('/nonexistent/injector.yaml');
     expect(problems.map(formatProblem)).toEqual(['/nonexistent/injector.yaml: error there is no such file']);

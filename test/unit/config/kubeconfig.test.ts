@@ -109,7 +109,7 @@ describe('which files', () => {
   test('falls back on the cluster that it runs in', async () => {
     const env = { KUBERNETES_SERVICE_HOST: '10.0.0.1', KUBERNETES_SERVICE_PORT: '443' };
     expect(await troubleOf(find({ env }))).toMatch(/serviceaccount.* cannot be read/);
-    expect(await troubleOf(find({ env, context: 'one' }))).toMatch(/^kubeconfig: which cluster\?/);
+    expect(await troubleOf(find({ env, context: 'one' }))).toMatch(/^kubeconfig: which cluster\?.*give --kubeconfig FILE$/);
   });
 
   test.each([
@@ -117,7 +117,7 @@ describe('which files', () => {
     [
       'none at all',
       () => find({ env: { HOME: folder } }),
-      /which cluster\? there is no kubeconfig \(.*\.kube\/config\); give --kubeconfig FILE/,
+      /which cluster\? there is no kubeconfig \(.*\.kube\/config\); give --kubeconfig FILE; a pod goes by KUBERNETES_SERVICE_HOST, .*automountServiceAccountToken/,
     ],
     ['no YAML', () => find({ file: write('x', `users: [{ token: ${SECRET}`) }), /x:\d+:\d+: error/],
     [
