@@ -6,7 +6,8 @@ import { SETTINGS, type Setting } from '../src/injector/settings.ts';
 import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/injector/sidecar.ts';
 import { toHelm } from './helm-shape.ts';
 
-const ROWS: readonly (readonly [string, Setting])[] = Object.entries(SETTINGS);
+type Form = Pick<Setting, 'form' | 'description' | 'example'>;
+
 /** Lists in a chart are lists, and ports numbers: only in annotations all is text. */
 const LISTS = ['secrets', 'imagePullSecrets'];
 const BEGIN = '<!-- settings: written by `npm run docs` -->\n';
@@ -21,11 +22,24 @@ const OWN: Readonly<Record<string, string>> = {
     'With `same-port`: the app\'s probes and hooks by container and kind, `{ web: { livez: "http://127.0.0.1:3000/healthz" } }`.',
   gracePeriodSeconds: 'What the app itself needs to end. Left out: 30.',
 };
+/** What a chart writes otherwise than annotations: it cannot look into a container, nor does one text fit every cluster. */
+const OTHERWISE: Readonly<Record<string, Form>> = {
+  appPort: { form: PORT_NUMBER, description: 'The port of the app, by number.', example: '3000' },
+  sidecar: {
+    form: { pattern: '^(?:native|container)$', expected: 'native or container' },
+    description: '`native` (Kubernetes 1.29 and newer), as where it is left out, or `container`: one beside the app.',
+    example: 'container',
+  },
+};
 /** What of the annotations makes no sense where the chart's author writes the pod. */
 const NOT_HERE = ['appContainer'];
 
+const ROWS: readonly (readonly [string, Form])[] = Object.entries(SETTINGS)
+  .filter(([key]) => !NOT_HERE.includes(key))
+  .map(([key, setting]) => [key, OTHERWISE[key] ?? setting]);
+
 function toKnown(): string[] {
-  return [...ROWS.map(([key]) => key).filter((key) => !NOT_HERE.includes(key)), ...Object.keys(OWN)];
+  return [...ROWS.map(([key]) => key), ...Object.keys(OWN)];
 }
 
 /** templates/_sidecar.tpl as it should be. */
@@ -49,7 +63,7 @@ export function renderLibraryReadme(): string {
   const [before, rest = ''] = text.split(BEGIN);
   const after = rest.split(END)[1];
   if (after === undefined) throw new Error(`chart/sidegate-lib/README.md has no ${BEGIN.trim()} … ${END.trim()}`);
-  const rows = ROWS.filter(([key]) => !NOT_HERE.includes(key)).map(
+  const rows = ROWS.map(
     ([key, { description, example }]) =>
       `| \`${key}\` | \`${LISTS.includes(key) ? `[${example}]` : example}\` | ${description} |\n`,
   );
@@ -64,6 +78,9 @@ function define(name: string, body: string): string {
 function toCheck(): string {
   const known = toKnown();
   const lines = [
+    '{{- if not (kindIs "map" .) -}}',
+    '{{- fail "\\n\\nsidegate: a helper was given no settings: it takes a mapping with config, image and appPort, such as .Values.sidegate." -}}',
+    '{{- end -}}',
     `{{- $known := list ${known.map((key) => JSON.stringify(key)).join(' ')} -}}`,
     '{{- range $key := keys . | sortAlpha -}}',
     '{{- if not (has $key $known) -}}',
@@ -71,17 +88,15 @@ function toCheck(): string {
     '{{- end -}}',
     '{{- end -}}',
   ];
-  for (const [key, setting] of ROWS) if (!NOT_HERE.includes(key)) lines.push(toFormCheck(key, setting));
+  for (const [key, form] of ROWS) lines.push(toFormCheck(key, form));
   lines.push(
     `{{- include "sidegate.lib.form" (list . "movedPort" ${JSON.stringify(PORT_NUMBER.pattern)} ${JSON.stringify(PORT_NUMBER.expected)} "8482") -}}`,
   );
   return `${lines.join('\n')}\n`;
 }
 
-function toFormCheck(key: string, { form, example }: Setting): string {
+function toFormCheck(key: string, { form, example }: Form): string {
   if (!hasForm(form, example)) throw new Error(`${key}: the example has another form`);
-  // A chart cannot look up the name of a port in a container that its author writes.
-  const { pattern, expected } = key === 'appPort' ? PORT_NUMBER : form;
-  const rest = [key, pattern, expected, key === 'appPort' ? '3000' : example].map((text) => JSON.stringify(text)).join(' ');
+  const rest = [key, form.pattern, form.expected, example].map((text) => JSON.stringify(text)).join(' ');
   return `{{- include "sidegate.lib.form" (list . ${rest}) -}}`;
 }

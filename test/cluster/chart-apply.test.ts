@@ -11,21 +11,28 @@ const FOREIGN = ['cert-manager.io/', 'monitoring.coreos.com/', 'grafana.integrea
 describe.each(['1.34', '1.36'] as const)('an API server of version %s', (version) => {
   let cluster: Cluster;
   let namespace: string;
+  let apps: string;
 
   beforeAll(async () => {
     cluster = await useCluster(version);
     namespace = await cluster.createNamespace();
+    apps = await cluster.createNamespace();
   });
   afterAll(() => cluster?.cleanUp());
 
   test.each(CI.filter((name) => name !== 'policy' || version === '1.36'))(
     'takes every object of ci/%s, with strict field validation and without a warning',
     async (name) => {
-      const options = { namespace, kubeVersion: `${version}.0`, files: [join(CHART, 'ci', `${name}-values.yaml`)] };
-      const { stdout, stderr } = await templateChart({}, options);
+      const files = [join(CHART, 'ci', `${name}-values.yaml`)];
+      const options = { namespace, kubeVersion: `${version}.0`, files, tests: true };
+      const { stdout, stderr } = await templateChart({ selfTest: { namespace: apps } }, options);
       expect(stderr).toBe('');
       const own = ({ apiVersion }: Rendered): boolean => !FOREIGN.some((group) => apiVersion.startsWith(group));
-      for (const object of toObjects(stdout).filter(own)) {
+      const objects = toObjects(stdout).filter(own);
+      expect(objects.length).toBeGreaterThan(3);
+      const tests = objects.filter(({ metadata }) => metadata.annotations?.['helm.sh/hook'] === 'test');
+      expect(tests.map(({ kind }) => kind).sort()).toEqual(['ConfigMap', 'Pod', 'Secret']);
+      for (const object of objects) {
         const { status, body, warnings } = await cluster.apply({ ...object }, { isDryRun: true });
         expect(status, `${object.kind} ${object.metadata.name}: ${body.message}`).toBeLessThan(300);
         expect(warnings, `${object.kind} ${object.metadata.name}`).toEqual([]);

@@ -89,6 +89,7 @@ async function inject(settings: Settings): Promise<Rendered> {
   return JSON.parse(stdout) as Rendered;
 }
 
+const HELPERS = ['initContainer', 'lifecycle', 'gracePeriodSeconds', 'imagePullSecrets', 'podAnnotations', 'servicePort'];
 const appProbes = { web: { livez: 'http://127.0.0.1:3000/healthz', readyz: 'tcp://127.0.0.1:3000' } };
 
 describe('a chart that writes the sidecar by the library', () => {
@@ -150,6 +151,10 @@ describe('a chart that writes the sidecar by the library', () => {
       { takeover: 'iptables' },
       'the setting takeover is "iptables": expected service, rename, same-port',
     ],
+    ['seconds without their unit', { preStop: 5 }, 'the setting preStop is "5": expected a duration'],
+    ['no seconds without their unit', { preStop: 0 }, 'the setting preStop is "0": expected a duration'],
+    ['a choice that a chart cannot make', { sidecar: 'auto' }, 'the setting sidecar is "auto": expected native or container'],
+    ['a name of a port', { appPort: 'http' }, 'the setting appPort is "http": expected a port from 1 to 65535'],
     ['a name that is none', { secrets: ['Stripe'] }, 'the setting secrets is "Stripe": expected names'],
     [
       'a port of its own where it takes the app’s',
@@ -162,6 +167,25 @@ describe('a chart that writes the sidecar by the library', () => {
     ['probes that need no help', { appProbes }, 'appProbes belong to takeover same-port'],
   ])('is refused with a sentence for %s', async (_what, settings, message) => {
     await expect(render(settings)).rejects.toThrow(message);
+  });
+
+  test.each(HELPERS)('is refused with a sentence where %s gets no settings', async (helper) => {
+    const chart = join(folder, `no-settings-${helper}`);
+    mkdirSync(join(chart, 'templates'), { recursive: true });
+    cpSync(join(web, 'Chart.yaml'), join(chart, 'Chart.yaml'));
+    writeFileSync(
+      join(chart, 'templates', 'pod.yaml'),
+      `pod:\n  {{- include "sidegate.${helper}" .Values.sidegate | nindent 2 }}\n`,
+    );
+    const { code, stderr } = await templateChart({}, { chart: vendor(chart), release: 'web' });
+    expect(stderr).toContain('sidegate: a helper was given no settings');
+    expect(code).not.toBe(0);
+  });
+
+  test('has the table of the README say what its checks take', () => {
+    const readme = readFileSync(join(LIBRARY, 'README.md'), 'utf8');
+    expect(readme).toContain('| `appPort` | `3000` | The port of the app, by number. |');
+    expect(readme).not.toContain('`auto`');
   });
 });
 

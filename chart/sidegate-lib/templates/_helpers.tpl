@@ -27,6 +27,7 @@ helpers give what belongs there.
 
 {{/* Items of imagePullSecrets. */}}
 {{- define "sidegate.imagePullSecrets" -}}
+{{- include "sidegate.lib.check" . -}}
 {{- range include "sidegate.lib.names" .imagePullSecrets | fromJsonArray }}
 - name: {{ . }}
 {{- end }}
@@ -148,7 +149,8 @@ ingress:
 
 {{/* preStop in seconds. */}}
 {{- define "sidegate.lib.preStopSeconds" -}}
-{{- $text := default "5s" .preStop -}}
+{{- include "sidegate.lib.check" . -}}
+{{- $text := default "5s" .preStop | toString -}}
 {{- mul (regexFind "^[0-9]+" $text | int) (ternary 60 1 (hasSuffix "m" $text)) -}}
 {{- end -}}
 
@@ -190,7 +192,7 @@ ingress:
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $isNative := ne (default "auto" .sidecar) "container" -}}
+{{- $isNative := ne (default "native" .sidecar) "container" -}}
 {{- $preStop := include "sidegate.lib.preStopSeconds" . | int -}}
 {{- $values := dict
   "image" (toString .image)

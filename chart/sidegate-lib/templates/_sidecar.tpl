@@ -109,6 +109,9 @@ volumeMounts:
 
 {{/* Fails with a sentence on settings that are unknown or badly written. */}}
 {{- define "sidegate.lib.check" -}}
+{{- if not (kindIs "map" .) -}}
+{{- fail "\n\nsidegate: a helper was given no settings: it takes a mapping with config, image and appPort, such as .Values.sidegate." -}}
+{{- end -}}
 {{- $known := list "config" "secrets" "takeover" "appPort" "port" "adminPort" "sidecar" "image" "imagePullSecrets" "cpuRequest" "memoryRequest" "cpuLimit" "memoryLimit" "preStop" "imagePullPolicy" "movedPort" "portName" "appProbes" "gracePeriodSeconds" -}}
 {{- range $key := keys . | sortAlpha -}}
 {{- if not (has $key $known) -}}
@@ -121,7 +124,7 @@ volumeMounts:
 {{- include "sidegate.lib.form" (list . "appPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "3000") -}}
 {{- include "sidegate.lib.form" (list . "port" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8480") -}}
 {{- include "sidegate.lib.form" (list . "adminPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8481") -}}
-{{- include "sidegate.lib.form" (list . "sidecar" "^(?:auto|native|container)$" "auto, native or container" "native") -}}
+{{- include "sidegate.lib.form" (list . "sidecar" "^(?:native|container)$" "native or container" "container") -}}
 {{- include "sidegate.lib.form" (list . "image" "^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}$" "an image reference without blanks" "registry.example/sidegate:1.0.0") -}}
 {{- include "sidegate.lib.form" (list . "imagePullSecrets" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*(?: *, *[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*)*$" "names of lower-case letters, digits, dots and dashes, with commas between them" "registry-login") -}}
 {{- include "sidegate.lib.form" (list . "cpuRequest" "^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$" "cores, as 50m or 0.5" "100m") -}}

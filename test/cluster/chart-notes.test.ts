@@ -1,0 +1,42 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { ChartInput } from '../../chart/values.ts';
+import { CHART, pick, renderChart } from '../support/chart.ts';
+
+let chart: string;
+
+// `helm template` leaves the notes out, and `helm install` knows one version of Kubernetes: they become an object of a copy.
+beforeAll(() => {
+  chart = join(mkdtempSync(join(tmpdir(), 'sidegate-notes-')), 'sidegate');
+  cpSync(CHART, chart, { recursive: true });
+  const notes = readFileSync(join(CHART, 'templates', 'NOTES.txt'), 'utf8');
+  const object = 'kind: Notes\nmetadata: { name: notes }\ntext: {{ include "notes" . | toJson }}\n';
+  writeFileSync(join(chart, 'templates', 'notes.yaml'), `{{ define "notes" }}${notes}{{ end }}\n${object}`);
+});
+afterAll(() => rmSync(join(chart, '..'), { recursive: true, force: true }));
+
+async function renderNotes(kubeVersion: string, sidecar: ChartInput['sidecar'] = {}): Promise<string> {
+  return String(pick(await renderChart({ sidecar }, { chart, kubeVersion }), 'Notes')['text']);
+}
+
+test('lead a Service to the sidecar by its name where that leads somewhere, else by its port', async () => {
+  expect(await renderNotes('1.33.0')).toContain('targetPort: sidegate\n');
+  expect(await renderNotes('1.32.9')).toContain('targetPort: 8480\n');
+  expect(await renderNotes('1.32.9', { port: 9480 })).toContain('targetPort: 9480\n');
+  expect(await renderNotes('1.32.9', { mode: 'container' })).toContain('targetPort: sidegate\n');
+});
+
+test.each([
+  ['rename', 'the sidecar takes the port name'],
+  ['same-port', 'have your app listen on 127.0.0.1'],
+  ['same-port:BIND', 'where its variable BIND says'],
+  ['env', 'where its variable PORT says'],
+  ['env:WEB_PORT', 'where its variable WEB_PORT says'],
+])('say what is left to do with takeover %s', async (takeover, sentence) => {
+  const notes = await renderNotes('1.36.3', { takeover });
+  expect(notes).toContain('\n4. Leave your app');
+  expect(notes).toContain(sentence);
+  expect(notes).not.toContain('targetPort');
+});
