@@ -1,5 +1,6 @@
 /** The admin port: what operators and their machines ask of the gate. It never shares a route table with the data port. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { limitCrowd } from '../sockets/crowd.ts';
 import type { ListenAddress } from '../sockets/listen-address.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
 import { toPlain } from './answer.ts';
@@ -7,6 +8,8 @@ import type { AdminRouter } from './router.ts';
 
 const MOST_CONNECTIONS = 64;
 const SLOWEST_REQUEST_MS = 5_000;
+/** Node's own is 30 s: it is then that timeouts are noticed. */
+const CHECK_INTERVAL_MS = 1_000;
 
 /** The listening admin port. */
 export class AdminServer {
@@ -16,8 +19,13 @@ export class AdminServer {
 
   constructor(address: ListenAddress, router: AdminRouter) {
     this.#router = router;
-    this.#server = createServer({ headersTimeout: SLOWEST_REQUEST_MS, requestTimeout: SLOWEST_REQUEST_MS });
-    this.#server.maxConnections = MOST_CONNECTIONS;
+    this.#server = createServer({
+      headersTimeout: SLOWEST_REQUEST_MS,
+      requestTimeout: SLOWEST_REQUEST_MS,
+      connectionsCheckingInterval: CHECK_INTERVAL_MS,
+    });
+    // The kubelet, which asks by a new connection each time, must get in whoever else is there: else it ends the container.
+    limitCrowd(this.#server, MOST_CONNECTIONS);
     this.#listener = new Listener(this.#server, address);
     this.#server.on('request', (request, response) => void this.#onRequest(request, response));
   }

@@ -1,5 +1,7 @@
 /** Reads from the cluster what warnings rest on: remembered for moments, bounded in number, and never more than a help. */
 import type { Clock, Milliseconds } from '../core/clock.ts';
+import { CONFIG_KEY } from '../injector/names.ts';
+import { objectAt, textAt } from '../injector/raw.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { KubeError } from '../kube/error.ts';
 import type { LookupOutcome } from '../observe/injector-metrics.ts';
@@ -12,7 +14,20 @@ export interface LookupsParts {
 }
 
 /** What was found; `unknown` where it could not be looked at, which is nobody's fault. */
-export type Found = { readonly object: object } | 'absent' | 'unknown';
+export type Found = { readonly object: Kept } | 'absent' | 'unknown';
+
+/** What is remembered of an object, and no more: anyone may fill a ConfigMap with a MiB. */
+export interface Kept {
+  /** Changes with every change; undefined where the answer does not say. */
+  readonly edition: string | undefined;
+  readonly replicas: number | undefined;
+  /** The gate's config, if it is not too long; how long it is tells `gateLength`. */
+  readonly gate: string | undefined;
+  readonly gateLength: number;
+}
+
+/** Characters of a config that are looked at. */
+export const LONGEST_GATE = 32_768;
 
 interface Remembered {
   readonly at: Milliseconds;
@@ -23,8 +38,8 @@ const REMEMBERED_MS: Milliseconds = 5_000;
 const MOST_REMEMBERED = 256;
 const MOST_UNDER_WAY = 16;
 const TIMEOUT_MS: Milliseconds = 2_000;
-/** Of an object in etcd. */
-const MAX_BYTES = 4 * 1024 * 1024;
+/** A ConfigMap has 1 MiB at most; what becomes longer by being written as JSON is not looked at. */
+const MAX_BYTES = 1_536 * 1024;
 const NAME = /^[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?$/;
 
 /** Looks things up. */
@@ -60,7 +75,7 @@ export class Lookups {
     try {
       const object = await kube.request<object>('GET', path, { timeout: TIMEOUT_MS, maxBytes: MAX_BYTES });
       onOutcome('found');
-      return { object };
+      return { object: toKept(object) };
     } catch (thrown) {
       const status = thrown instanceof KubeError ? thrown.status : 0;
       onOutcome(status === 404 ? 'absent' : status === 403 ? 'forbidden' : 'failed');
@@ -69,4 +84,17 @@ export class Lookups {
       this.#underWay--;
     }
   }
+}
+
+function toKept(object: object): Kept {
+  const { uid, resourceVersion } = objectAt(object, 'metadata');
+  const { replicas } = objectAt(object, 'spec');
+  const gate = textAt(objectAt(object, 'data'), CONFIG_KEY);
+  const isKnown = typeof uid === 'string' && typeof resourceVersion === 'string';
+  return {
+    edition: isKnown ? `${uid}/${resourceVersion}` : undefined,
+    replicas: typeof replicas === 'number' ? replicas : undefined,
+    gate: gate !== undefined && gate.length <= LONGEST_GATE ? gate : undefined,
+    gateLength: gate?.length ?? 0,
+  };
 }

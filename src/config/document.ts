@@ -36,14 +36,15 @@ export interface UnreadFile {
 
 const LARGEST_FILE = 1_048_576;
 
-/** Reads the YAML in `text`; `start` is a hint for who wrote nothing. */
-export function parseYaml(file: string, text: string, start: string): YamlFile | UnreadFile {
+/** Reads the YAML in `text`; `start` is a hint for who wrote nothing, `mostProblems` what is told at most. */
+export function parseYaml(file: string, text: string, start: string, mostProblems?: number): YamlFile | UnreadFile {
   const lineCounter = new LineCounter();
   const documents = parseAllDocuments(text, { lineCounter, prettyErrors: false, uniqueKeys: true, version: '1.2' });
   const document = Array.isArray(documents) ? documents[0] : undefined;
   if (document === undefined || document.contents === null) return failed(file, 'the file is empty', start);
   const errors = (documents as Document.Parsed[]).flatMap((each) => each.errors);
-  if (errors.length > 0) return { problems: errors.map((error) => toSyntaxProblem(file, error, lineCounter)) };
+  if (errors.length > 0)
+    return { problems: errors.slice(0, mostProblems).map((error) => toSyntaxProblem(file, error, lineCounter)) };
   if (documents.length > 1) return failed(file, 'the file holds several YAML documents', 'put everything into one, without ---');
   const value = toValue(document);
   if (value instanceof Error) return failed(file, value.message, 'write the repeated parts out');

@@ -14,9 +14,16 @@ export interface Finding {
   readonly isAboutKey?: true;
 }
 
-/** All findings of a failed parse. */
-export function toFindings(issues: readonly Issue[], schema: JsonSchema): Finding[] {
-  return issues.flatMap((issue) => flatten(issue, [])).flatMap(({ issue, path }) => describe(issue, path, schema));
+/** All findings of a failed parse, or the first `most`. */
+export function toFindings(issues: readonly Issue[], schema: JsonSchema, most?: number): Finding[] {
+  const placed = issues.slice(0, most).flatMap((issue) => flatten(issue, []));
+  const findings = placed.slice(0, most).flatMap(({ issue, path }) => describe(toShort(issue, most), path, schema));
+  return findings.slice(0, most);
+}
+
+/** One issue tells of all keys that are unknown in a place. */
+function toShort(issue: Issue, most: number | undefined): Issue {
+  return most !== undefined && issue.code === 'unrecognized_keys' ? { ...issue, keys: issue.keys.slice(0, most) } : issue;
 }
 
 interface Placed {

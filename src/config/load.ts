@@ -38,6 +38,8 @@ export interface LoadOptions {
   readonly standIns?: StandIns;
   /** False where nothing will be forwarded: routes need no app. */
   readonly needsUpstream?: boolean;
+  /** Where anyone may have written the text: no more problems than these are worked out; some of them may be warnings. */
+  readonly mostProblems?: number;
 }
 
 /** Loads and checks `file`; never throws for anything in it. */
@@ -48,21 +50,24 @@ export async function loadConfig(file: string, clock: Clock, options?: LoadOptio
 
 /** Checks the text of `file`. */
 export function parseConfig(file: string, text: string, clock: Clock, options: LoadOptions = {}): LoadResult {
-  const { overrides = {}, standIns, needsUpstream = standIns === undefined } = options;
-  const read = parseYaml(file, text, 'start with routes:');
+  const { overrides = {}, standIns, needsUpstream = standIns === undefined, mostProblems } = options;
+  const read = parseYaml(file, text, 'start with routes:', mostProblems);
   if ('problems' in read) return { config: undefined, problems: read.problems };
   const { value, toFlag, problems: flagProblems } = override(read.value, overrides);
   const toProblem = toProblemOf(read.toProblem, toFlag);
   const parsed = ConfigSchema.safeParse(value, { reportInput: true });
   if (!parsed.success) {
-    const findings = toFindings(parsed.error.issues, toJsonSchema());
+    const findings = toFindings(parsed.error.issues, toJsonSchema(), mostProblems);
     return { config: undefined, problems: [...flagProblems, ...findings.map((finding) => toProblem('error', finding))] };
   }
   const { routes, ratings, toOwnPlace } = provideUpstreams(parsed.data, needsUpstream);
   const resolved = resolveFiles({ ...parsed.data, routes }, dirname(resolve(file)));
   const config: Config = freeze(standIns === undefined ? resolved : withStandIns(resolved, standIns));
   const rated = [...ratings, ...validate(config, clock.now())].map(toOwnPlace);
-  const problems = [...flagProblems, ...toDistinct(rated).map(({ severity, ...finding }) => toProblem(severity, finding))];
+  const problems = [
+    ...flagProblems,
+    ...pickFirst(toDistinct(rated), mostProblems).map(({ severity, ...finding }) => toProblem(severity, finding)),
+  ];
   if (problems.some(({ severity }) => severity === 'error')) return { config: undefined, problems };
   const hash = createHash('sha256').update(text).digest('hex').slice(0, HASH_LENGTH);
   return { config, problems, locate: (path) => read.locate(path.split('.')), hash };
@@ -83,6 +88,12 @@ function toProblemOf(toProblem: ToProblem, toFlag: Overridden['toFlag']): ToProb
 /** What all routes have from one place is told once. */
 function toDistinct(ratings: readonly Rating[]): Rating[] {
   return [...new Map(ratings.map((rating) => [JSON.stringify(rating), rating])).values()];
+}
+
+/** Errors before warnings, so that none hides. */
+function pickFirst(ratings: readonly Rating[], most: number | undefined): readonly Rating[] {
+  if (most === undefined || ratings.length <= most) return ratings;
+  return [...ratings].sort((a, b) => Number(b.severity === 'error') - Number(a.severity === 'error')).slice(0, most);
 }
 
 const FILE_KEYS = new Set([

@@ -5,6 +5,7 @@ import type { ReviewReply } from '../admission/reviewer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Reason } from '../core/refusal.ts';
 import type { TurnedAwayLabel } from '../observe/injector-metrics.ts';
+import { limitCrowd } from '../sockets/crowd.ts';
 import type { ListenAddress } from '../sockets/listen-address.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
 import { RequestOrigin } from './content-origin.ts';
@@ -35,6 +36,7 @@ const LARGEST_REVIEW = 4 * 1024 * 1024;
  * the contents have, in base64 and with 20 MB for the one patch that is made at a time.
  */
 const MOST_CONTENT = 16 * 1024 * 1024;
+const MOST_CONNECTIONS = 1_024;
 const LIMITS = {
   maxHeaderBytes: 16_384,
   headTimeout: 10_000,
@@ -44,7 +46,7 @@ const LIMITS = {
   maxBufferedBytes: MOST_CONTENT,
   // The API server lets go of an idle connection after 90 s: were we first, a review could be on its way just then, and would be lost.
   keepAliveTimeout: 180_000,
-  maxConnections: 1_024,
+  maxConnections: MOST_CONNECTIONS,
 };
 const CONTENT_TYPE = /^application\/json *(?:;|$)/i;
 const REASONS: Partial<Readonly<Record<Reason, readonly [TurnedAwayLabel, number]>>> = {
@@ -67,6 +69,7 @@ export class AdmissionServer {
     this.#parts = parts;
     this.#bodies = new BodyWatch(LIMITS, parts.clock, () => undefined);
     this.#server = createStrictServer(LIMITS, parts.tls, {}) as TlsServer;
+    limitCrowd(this.#server, MOST_CONNECTIONS);
     this.#listener = new Listener(this.#server, parts.address);
     this.#server.on('request', (request, response) => void this.#onRequest(request, response));
     this.#server.on('tlsClientError', (error) => parts.onHandshakeFailed(error.message));

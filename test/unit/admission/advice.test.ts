@@ -3,6 +3,7 @@ import { createAdvice } from '../../../src/admission/advice.ts';
 import { ClusterVersion } from '../../../src/admission/cluster-version.ts';
 import { Lookups } from '../../../src/admission/lookups.ts';
 import type { AdvisedPod } from '../../../src/admission/reviewer.ts';
+import { Verdicts } from '../../../src/admission/verdicts.ts';
 import { KubeError } from '../../../src/kube/error.ts';
 import { createLogger } from '../../../src/observe/logger.ts';
 import { FakeClock, settle } from '../../support/fake-clock.ts';
@@ -21,6 +22,8 @@ const POD: AdvisedPod = {
 };
 const NEVER = new Promise<never>(() => undefined);
 const refuse = (status: number, reason: string) => Promise.reject(new KubeError(status, reason, reason));
+
+const toKeys = (count: number): string => Array.from({ length: count }, (_, i) => `k${i}: 1`).join('\n');
 
 type Answers = Readonly<Record<string, () => Promise<unknown>>>;
 const toConfigMap = (text: string): Answers => ({ configmaps: async () => ({ data: { 'gate.yaml': text } }) });
@@ -49,6 +52,15 @@ describe('advice', () => {
     ['nothing on what fails', { configmaps: () => refuse(500, 'InternalError') }, []],
     ['a ConfigMap that is missing', { configmaps: () => refuse(404, 'NotFound') }, [/^there is no ConfigMap gate/]],
     ['a ConfigMap without the key', { configmaps: async () => ({ data: { other: '' } }) }, [/^ConfigMap gate has no gate\.yaml/]],
+    ['that an empty config is none', toConfigMap(''), [/the file is empty$/]],
+    [
+      'no more on what is too long to be judged',
+      toConfigMap(GATE(`#${'x'.repeat(32_768)}`)),
+      [/has 32\d{3} characters, and more/],
+    ],
+    ['few of very many mistakes', toConfigMap(`routes: [${'{a: b},'.repeat(2_000)}]`), [/missing: .* \(and at least 19 more\)$/]],
+    ['few of very many unknown keys', toConfigMap(GATE(toKeys(2_000))), [/unknown key "k0" \(and at least 19 more\)$/]],
+    ['few of very many mistakes in YAML', toConfigMap('}'.repeat(2_000)), [/\(and at least 19 more\)$/]],
     ['a config with mistakes', toConfigMap(GATE('lisen: {}')), [/starts with: line 1, lisen: unknown key "lisen"/]],
     [
       'variables that the sidecar does not have',
@@ -96,6 +108,41 @@ describe('advice', () => {
     expect(await advice).toEqual([]);
     expect(outcomes).toContain('late');
     expect(clock.timers).toBe(0);
+  });
+
+  test('judges a ConfigMap once, until it changes', async () => {
+    let resourceVersion = '1';
+    let text = GATE('lisen: {}');
+    const configmaps = async () => ({ metadata: { uid: 'c', resourceVersion }, data: { 'gate.yaml': text } });
+    const { advise, clock } = start({ configmaps });
+    expect(await advise(POD)).toEqual([expect.stringMatching(/"lisen"/)]);
+    // No API server does that: it shows that nobody looks.
+    text = GATE();
+    await clock.advance(5_000);
+    expect(await advise(POD)).toEqual([expect.stringMatching(/"lisen"/)]);
+    expect(await advise({ ...POD, overrides: {} })).toEqual([expect.stringMatching(/upstream/)]);
+    resourceVersion = '2';
+    await clock.advance(5_000);
+    expect(await advise(POD)).toEqual([]);
+  });
+
+  test('leaves four fifths of the time to reviews', () => {
+    const clock = new FakeClock();
+    let elapsed = 0;
+    const slow = Object.assign(Object.create(clock) as FakeClock, {
+      now: () => clock.now(),
+      monotonic: () => {
+        elapsed += 200;
+        return elapsed;
+      },
+    });
+    const verdicts = new Verdicts(slow);
+    const isJudged = (gate: string): boolean =>
+      verdicts.judge('gate', { edition: gate, replicas: undefined, gate, gateLength: 1 }, {}) !== undefined;
+    // Each look at this clock takes 200 ms. The first is let off: it takes what all of them need.
+    expect([isJudged('a'), isJudged('b')]).toEqual([true, true]);
+    expect([isJudged('c'), isJudged('c'), isJudged('c'), isJudged('b')]).toEqual([false, false, false, true]);
+    expect(isJudged('c')).toBe(true);
   });
 
   test('is looked up once in five seconds, whatever the number of pods', async () => {
