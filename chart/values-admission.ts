@@ -26,7 +26,9 @@ export const admission = z.strictObject({
   excludedNamespaces: z
     .array(z.string())
     .default(['kube-system', 'kube-node-lease'])
-    .describe('Namespaces where no pod gets the sidecar. With `mode: webhook` that of the release is one, too; with `mode: policy` it is not.'),
+    .describe(
+      'Namespaces where no pod gets the sidecar. With `mode: webhook` that of the release is one, too; with `mode: policy` it is not.',
+    ),
   namespaceSelector: freeForm()
     .default({})
     .describe(

@@ -93,4 +93,9 @@ describe('the docs for pods', () => {
       expect(text, file).toMatch(new RegExp(`^# ${index + 1}\\. .*\\n\\n\\*\\*Context\\.\\*\\* [^]*\\*\\*Decision\\.\\*\\*`));
     }
   });
+
+  test('say of excluded namespaces which mode excludes the one of the release', () => {
+    const row = read('chart/sidegate/README.md').match(/^\| `admission\.excludedNamespaces`.*$/m)?.[0];
+    expect(row).toMatch(/`mode: webhook` that of the release is one, too; with `mode: policy`/);
+  });
 });

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { CHART, pick, type Rendered, renderChart, templateChart } from '../support/chart.ts';
+import { CHART, helm, pick, type Rendered, renderChart, templateChart } from '../support/chart.ts';
 import { type Rule, type RuleFile, readRules } from '../support/monitoring.ts';
 import { run } from '../support/run.ts';
 
@@ -138,3 +138,24 @@ function byText(a: Rule, b: Rule): number {
   const [one, other] = [JSON.stringify([a.alert, a.record, a.expr]), JSON.stringify([b.alert, b.record, b.expr])];
   return one < other ? -1 : 1;
 }
+
+test.each([
+  ['say so where they lead nowhere', { enabled: true }, true],
+  ['say nothing where they are links', { enabled: true, runbookUrl: 'https://git.example.com/docs/runbooks' }, false],
+  ['say nothing where there are no rules', { enabled: false }, false],
+])('the notes on runbooks %s', async (_, rules, isTold) => {
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-notes-'));
+  try {
+    const file = join(folder, 'values.yaml');
+    // Without a cluster Helm takes an old one, which has no policies.
+    const admission = { protect: false, enforce: false, failurePolicy: 'Fail' };
+    writeFileSync(file, stringify({ admission, monitoring: { rules } }));
+    const { code, stdout } = await helm('install', 'sidegate', CHART, '--dry-run=client', '--values', file);
+    expect(code).toBe(0);
+    const [, notes = ''] = stdout.split('\nNOTES:\n');
+    expect(notes).toContain('is installed as');
+    expect(notes.includes('monitoring.rules.runbookUrl')).toBe(isTold);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+});
