@@ -228,7 +228,7 @@ describe('the admin port', () => {
     const unknown = await ask('/');
     expect([unknown.status, unknown.text]).toEqual([
       404,
-      'try /metrics, /healthz, /readyz, /identity/jwks.json, /journal, /keys, /routes/*/forget\n',
+      'try /metrics, /healthz, /readyz, /identity/jwks.json, /prestop, /journal, /keys, /routes/*/forget\n',
     ]);
     for (const [method, path, allow] of [
       ['GET', FORGET, 'POST'],
