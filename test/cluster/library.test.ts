@@ -159,6 +159,11 @@ describe('a chart that writes the sidecar by the library', () => {
     ['ports that collide', { port: 3000 }, 'are one and the same'],
     ['a rename without a name', { takeover: 'rename' }, 'takeover rename needs the setting portName'],
     ['a probe that nobody could ask', { takeover: 'same-port' }, 'the probe web/livez is not in the setting appProbes'],
+    [
+      'a hook that anyone could set off',
+      { takeover: 'same-port', appProbes: { web: { ...appProbes.web, prestop: 'http://127.0.0.1:3000/stop' } } },
+      'appProbes has web/prestop; known are livez, readyz and startupz.',
+    ],
     ['probes that need no help', { appProbes }, 'appProbes belong to takeover same-port'],
   ])('is refused with a sentence for %s', async (_what, settings, message) => {
     await expect(render(settings)).rejects.toThrow(message);

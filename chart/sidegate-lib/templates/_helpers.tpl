@@ -81,7 +81,7 @@ preStop:
 {{- (include "sidegate.lib.values" . | fromJson).appPort -}}
 {{- end -}}
 
-{{/* With takeover `same-port`: the body of a probe or hook that the sidecar asks in the kubelet's place: `list $settings "web" "livez"`. */}}
+{{/* With takeover `same-port`: the body of a probe that the sidecar asks in the kubelet's place: `list $settings "web" "livez"`. */}}
 {{- define "sidegate.appProbe" -}}
 {{- $settings := index . 0 -}}
 {{- $container := index . 1 -}}
@@ -184,7 +184,12 @@ ingress:
 {{- end -}}
 {{- $probes := list -}}
 {{- range $container, $kinds := default dict .appProbes -}}
-{{- range $kind := list "livez" "readyz" "startupz" "poststart" "prestop" -}}
+{{- range $kind := keys $kinds | sortAlpha -}}
+{{- if not (has $kind (list "livez" "readyz" "startupz")) -}}
+{{- fail (printf "\n\nsidegate: appProbes has %s/%s; known are livez, readyz and startupz. A hook that the sidecar asks could be set off by anyone: use exec or sleep." $container $kind) -}}
+{{- end -}}
+{{- end -}}
+{{- range $kind := list "livez" "readyz" "startupz" -}}
 {{- with index $kinds $kind -}}
 {{- $probes = append $probes (dict "appProbe" (printf "%s/%s=%s" $container $kind (replace "$(" "$$(" .))) -}}
 {{- end -}}

@@ -111,6 +111,36 @@ describe('the sidecar', () => {
   });
 });
 
+describe('a hook that is asked by network', () => {
+  const AUTHORIZATION = [{ name: 'Authorization', value: 'Basic YTpi' }];
+  const stop = (port: unknown) => ({ preStop: { httpGet: { path: '/admin/shutdown', port, httpHeaders: AUTHORIZATION } } });
+  const samePort = { 'sidegate.dev/takeover': 'same-port' };
+
+  test.each([
+    ['of the app', [{ ...WEB, lifecycle: stop('http') }], 'the container web (preStop) is asked on 8080'],
+    [
+      'at the start',
+      [{ ...WEB, lifecycle: { postStart: { tcpSocket: { port: 8080 } } } }],
+      'the container web (postStart) is asked on 8080',
+    ],
+    ['of another container', [WEB, { name: 'b', lifecycle: stop(8080) }], 'the container b (preStop) is asked on 8080'],
+    [
+      'on a port that is not declared',
+      [{ ...WEB, lifecycle: stop('stop') }],
+      'the container web (preStop) is asked on a port that it does not declare',
+    ],
+  ])('is denied where same-port takes its port away: %s', (_which, containers, message) => {
+    expect(() => inject(samePort, { containers })).toThrow(message);
+  });
+
+  test('is no question that the sidecar asks for strangers, and stays where it leads to another port', () => {
+    const { sidecar, warnings, paths } = inject(samePort, { containers: [{ ...WEB, lifecycle: stop(9100) }] });
+    expect(sidecar.args.join(' ')).not.toContain('--app-probe');
+    expect(paths.filter((path) => path.includes('preStop'))).toEqual([]);
+    expect(warnings).toContain("the container web (preStop) is asked on 9100: that port must stay open on the pod's own address");
+  });
+});
+
 describe('the app', () => {
   const [a, b] = [{ name: 'a' }, { name: 'b' }];
 
