@@ -164,6 +164,8 @@ describe('a chart that writes the sidecar by the library', () => {
       { takeover: 'same-port', appProbes: { web: { ...appProbes.web, prestop: 'http://127.0.0.1:3000/stop' } } },
       'appProbes has web/prestop; known are livez, readyz and startupz.',
     ],
+    ['a race for the port', { takeover: 'env', sidecar: 'container' }, 'takeover env needs a native sidecar'],
+    ['a race for the address', { takeover: 'same-port', sidecar: 'container' }, 'takeover same-port needs a native sidecar'],
     ['probes that need no help', { appProbes }, 'appProbes belong to takeover same-port'],
   ])('is refused with a sentence for %s', async (_what, settings, message) => {
     await expect(render(settings)).rejects.toThrow(message);

@@ -190,6 +190,11 @@ describe('the API server’s own policy', () => {
     ['takeover env', toPod({ annotations: { 'sidegate.dev/takeover': 'env:PORT' } }), 'takeover env:PORT is beyond'],
     ['a plain container', toPod({ annotations: { 'sidegate.dev/sidecar': 'container' } }), 'makes native sidecars only'],
     [
+      'a plain container that would race for the port',
+      toPod({ annotations: { ...sameP, 'sidegate.dev/sidecar': 'container' } }),
+      'makes native sidecars only',
+    ],
+    [
       'hostNetwork',
       toPod({
         spec: {

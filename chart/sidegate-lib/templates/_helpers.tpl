@@ -162,6 +162,9 @@ ingress:
 {{- end -}}
 {{- $takeover := include "sidegate.lib.takeover" . -}}
 {{- $takesPort := has $takeover (list "same-port" "env") -}}
+{{- if and $takesPort (eq (default "auto" .sidecar) "container") -}}
+{{- fail (printf "\n\nsidegate: takeover %s needs a native sidecar, as an app may take the port before a plain container does: leave sidecar out, or use takeover service or rename." $takeover) -}}
+{{- end -}}
 {{- $appPort := int .appPort -}}
 {{- if and $takesPort .port (ne (int .port) $appPort) -}}
 {{- fail (printf "\n\nsidegate: port is %d, but with takeover %s the sidecar takes the app's port %d: leave port out." (int .port) $takeover $appPort) -}}

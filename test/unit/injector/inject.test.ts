@@ -87,6 +87,19 @@ describe('the sidecar', () => {
     expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
   });
 
+  test.each([
+    ['same-port', 'container', 34, 'takeover same-port needs a native sidecar'],
+    ['env:PORT', 'container', 34, 'takeover env needs a native sidecar'],
+    ['same-port:HOST', 'auto', 28, 'and so Kubernetes 1.29'],
+    ['env', 'auto', 28, 'and so Kubernetes 1.29'],
+  ])(
+    'is denied with takeover %s where it comes out as a plain container: %s on Kubernetes 1.%i',
+    (takeover, sidecar, minor, message) => {
+      const asked = { 'sidegate.dev/takeover': takeover, 'sidegate.dev/sidecar': sidecar };
+      expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
+    },
+  );
+
   test('is denied beside a Job that owns the pod, where it would be a plain container', () => {
     const injection = injectPod(
       { ...pod(), metadata: { ...(pod() as { metadata: object }).metadata, ownerReferences: [{ kind: 'Job', name: 'x' }] } },
