@@ -78,9 +78,9 @@ function toTarget(handler: Handler, { plan, findings }: Work): string | undefine
   return headers.length === 0 ? url : JSON.stringify({ url, headers });
 }
 
-/** The kubelet puts variables into arguments; `$$(` is a `$(` that stays one. */
+/** The kubelet puts variables into arguments, and makes one `$` of each two, wherever they stand. */
 function escapeArgument(text: string): string {
-  return text.replaceAll('$(', '$$$$(');
+  return text.replaceAll('$', '$$$$');
 }
 
 function redirect({ action, path, request, container, kind }: Handler, adminPort: number, patch: Patch): void {

@@ -60,7 +60,7 @@ function makeBarePod(settings: Settings): Rendered {
           name: 'web',
           image: 'web:1',
           ports: [{ name: 'http', containerPort: 3000 }],
-          livenessProbe: { httpGet: { path: '/healthz', port: 3000 }, periodSeconds: 7 },
+          livenessProbe: { httpGet: { path: '/healthz?a=$$b&c=$(D)', port: 3000 }, periodSeconds: 7 },
           readinessProbe: { tcpSocket: { port: 3000 } },
         },
       ],
@@ -89,7 +89,7 @@ async function inject(settings: Settings): Promise<Rendered> {
   return JSON.parse(stdout) as Rendered;
 }
 
-const appProbes = { web: { livez: 'http://127.0.0.1:3000/healthz', readyz: 'tcp://127.0.0.1:3000' } };
+const appProbes = { web: { livez: 'http://127.0.0.1:3000/healthz?a=$$b&c=$(D)', readyz: 'tcp://127.0.0.1:3000' } };
 
 describe('a chart that writes the sidecar by the library', () => {
   test.each<[string, Settings, Settings?, string?]>([

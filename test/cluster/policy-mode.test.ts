@@ -132,7 +132,7 @@ const CASES: readonly (readonly [string, Kube])[] = [
           { name: 'HOST', value: '0.0.0.0' },
           { name: 'A', value: 'b' },
         ],
-        livenessProbe: get('/live?a=$(B)', 'http'),
+        livenessProbe: get('/live?a=$(B)&c=$$d$', 'http'),
         readinessProbe: { tcpSocket: { port: 8080 }, periodSeconds: 3 },
         startupProbe: get('/', 9100, { scheme: 'HTTPS' }),
         lifecycle: { postStart: get('warm', 9100), preStop: { exec: { command: ['true'] } } },

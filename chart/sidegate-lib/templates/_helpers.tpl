@@ -194,7 +194,7 @@ ingress:
 {{- end -}}
 {{- range $kind := list "livez" "readyz" "startupz" -}}
 {{- with index $kinds $kind -}}
-{{- $probes = append $probes (dict "appProbe" (printf "%s/%s=%s" $container $kind (replace "$(" "$$(" .))) -}}
+{{- $probes = append $probes (dict "appProbe" (printf "%s/%s=%s" $container $kind (replace "$" "$$" .))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

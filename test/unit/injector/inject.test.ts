@@ -5,6 +5,7 @@ import { override } from '../../../src/config/overrides.ts';
 import { ConfigSchema } from '../../../src/config/schema.ts';
 import { injectPod } from '../../../src/injector/inject.ts';
 import type { InjectContext } from '../../../src/injector/outcome.ts';
+import { expandVariables } from '../../support/cluster/images.ts';
 
 const CONTEXT: InjectContext = {
   defaults: toSidecarDefaults('sidegate:1.0.0'),
@@ -37,13 +38,13 @@ function inject(annotations: object = {}, spec: object = {}, context: Partial<In
 describe('the sidecar', () => {
   test('is started by arguments that sidegate run reads, probes with header fields and variables among them', () => {
     const livenessProbe = {
-      httpGet: { path: '/a=b?c=$(D)', port: 'http', httpHeaders: [{ name: 'X-A', value: 'b"c' }] },
+      httpGet: { path: '/a=b?c=$(D)&e=$$(F)', port: 'http', httpHeaders: [{ name: 'X-A', value: 'pa$$"w$rd' }] },
     };
     const readinessProbe = { tcpSocket: { port: 8080 } };
     const containers = [{ ...WEB, livenessProbe, readinessProbe }];
     const { sidecar } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers });
     // As the kubelet does it: variables that are set take their place, and of two dollar signs one is left.
-    const args = sidecar.args.map((arg) => arg.replace('$(SIDEGATE_POD_IPS)', '10.0.0.7,fd00::7').replaceAll('$$(', '$('));
+    const args = sidecar.args.map((arg) => expandVariables(arg, { SIDEGATE_POD_IPS: '10.0.0.7,fd00::7', D: 'd', F: 'f' }));
     const options = {
       config: { type: 'string' },
       listen: { type: 'string' },
@@ -61,7 +62,7 @@ describe('the sidecar', () => {
       admin: {
         address: { port: 8481 },
         appProbes: [
-          { container: 'web', kind: 'livez', url: 'http://127.0.0.1:8080/a=b?c=$(D)', headers: [{ name: 'X-A', value: 'b"c' }] },
+          { container: 'web', kind: 'livez', url: 'http://127.0.0.1:8080/a=b?c=$(D)&e=$$(F)', headers: [{ name: 'X-A', value: 'pa$$"w$rd' }] },
           { container: 'web', kind: 'readyz', url: 'tcp://127.0.0.1:8080' },
         ],
       },
