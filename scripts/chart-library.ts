@@ -18,8 +18,7 @@ const OWN: Readonly<Record<string, string>> = {
   imagePullPolicy: 'When the image is pulled: `Always`, `IfNotPresent` or `Never`. Left out: `IfNotPresent`.',
   movedPort: 'With `env`: where the app listens. Left out: 8482.',
   portName: "With `rename`: the port's name that the sidecar takes from the app.",
-  appProbes:
-    'With `same-port`: the app\'s probes and hooks by container and kind, `{ web: { livez: "http://127.0.0.1:3000/healthz" } }`.',
+  appProbes: 'With `same-port`: the app\'s probes by container and kind, `{ web: { livez: "http://127.0.0.1:3000/healthz" } }`.',
   gracePeriodSeconds: 'What the app itself needs to end. Left out: 30.',
 };
 /** What a chart writes otherwise than annotations: it cannot look into a container, nor does one text fit every cluster. */

@@ -44,7 +44,7 @@ const HOLES: CelHoles = {
 };
 
 function toAppProbe(): string {
-  const url = `(entry.isTls ? 'https' : 'http') + '://127.0.0.1:' + string(entry.port) + (entry.path.startsWith('/') ? '' : '/') + entry.path.replace('$(', '$$(')`;
+  const url = `(entry.isTls ? 'https' : 'http') + '://127.0.0.1:' + string(entry.port) + (entry.path.startsWith('/') ? '' : '/') + entry.path.replace('$', '$$')`;
   return `entry.container + '/' + entry.kind + '=' + (entry.action == 'tcpSocket' ? 'tcp://127.0.0.1:' + string(entry.port) : ${url})`;
 }
 

@@ -144,6 +144,16 @@ function toProbeRules(): PolicyRule[] {
   const none = (condition: string): string => `!variables.handlers.exists(h, ${condition})`;
   const rule = (condition: string, sentence: string): PolicyRule => ({ holds: none(condition), message: celText(sentence) });
   return [
+    {
+      holds: '!variables.hooks.exists(h, h.port == -1)',
+      message: celText("a hook is asked on a port that its container does not declare: write the port's number"),
+    },
+    {
+      holds: '!variables.hooks.exists(h, h.port == variables.appPort)',
+      message: celText(
+        'a postStart or preStop hook is asked on the port that takeover same-port moves to the loopback, where the kubelet does not come: use exec or sleep, or another takeover',
+      ),
+    },
     rule('h.port == -1', "a probe is asked on a port that its container does not declare: write the port's number"),
     rule(
       "h.action == 'grpc' && h.port == variables.appPort",

@@ -1,6 +1,6 @@
 /** What the admission policies that inject go by: the injector's decisions (src/injector) as CEL variables, each of which always has a value. */
 import { PORT_NUMBER, WHOLE_SECONDS } from '../src/config/kubernetes-values.ts';
-import { HANDLER_PLACES } from '../src/injector/handlers.ts';
+import { HOOK_PLACES, PROBE_PLACES } from '../src/injector/handlers.ts';
 import { DEFAULT_CONTAINER_ANNOTATION, DOMAIN } from '../src/injector/names.ts';
 import { SETTINGS } from '../src/injector/settings.ts';
 import { celText } from './cel-shape.ts';
@@ -103,19 +103,18 @@ function toAppVariables(): PolicyVariable[] {
   ];
 }
 
-/** Probes and hooks that reach the pod by network and must be asked by the sidecar; in the injector's own order. */
+/** Probes that reach the pod by network and must be asked by the sidecar, in the injector's own order; and hooks, which must not be. */
 function toHandlerVariables(): PolicyVariable[] {
-  const variables = HANDLER_PLACES.map(([kind, steps]) => ({
-    name: kind,
+  const all = [...PROBE_PLACES, ...HOOK_PLACES].map(([kind, steps]) => ({
+    name: `${kind}Handlers`,
     expression: [toHandlers('initContainers', kind, steps), toHandlers('containers', kind, steps)].join(' + '),
   }));
-  const all = HANDLER_PLACES.map(([kind]) => `variables.${kind}`).join(' + ');
+  const concerned = (places: readonly (readonly [string, unknown])[]): string =>
+    `variables.isSamePort ? (${places.map(([kind]) => `variables.${kind}Handlers`).join(' + ')}).filter(h, h.host == '' && (h.isApp || h.port == variables.appPort)) : []`;
   return [
-    ...variables,
-    {
-      name: 'handlers',
-      expression: `variables.isSamePort ? (${all}).filter(h, h.host == '' && (h.isApp || h.port == variables.appPort)) : []`,
-    },
+    ...all,
+    { name: 'handlers', expression: concerned(PROBE_PLACES) },
+    { name: 'hooks', expression: concerned(HOOK_PLACES) },
     { name: 'asked', expression: "variables.handlers.filter(h, h.action != 'grpc')" },
   ];
 }

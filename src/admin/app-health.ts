@@ -1,34 +1,30 @@
-/** Answers the kubelet in the place of an app that listens on loopback: each probe and hook has one path here, and asks one URL. */
+/** Answers the kubelet in the place of an app that listens on loopback: each probe has one path here, and asks one URL. */
 import type { IncomingMessage } from 'node:http';
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
 import { type Answer, toPlain } from './answer.ts';
 import { type AppQuestion, type AppReply, askApp } from './ask-app.ts';
 import type { Endpoint } from './router.ts';
 
-/** One probe or hook of the app. */
+/** One probe of the app. */
 export interface AppProbe {
   readonly container: string;
   readonly kind: string;
   readonly url: string;
   readonly headers: AppQuestion['headers'];
-  /** It may take as long as a hook does; a probe less. */
-  readonly isHook: boolean;
 }
 
 /** Above what probes are given (`timeoutSeconds`), which the kubelet counts itself. */
-const PROBE_AT_MOST_MS: Milliseconds = 60_000;
-/** A hook may take as long as the pod's grace period lets it. */
-const HOOK_AT_MOST_MS: Milliseconds = 600_000;
-/** Questions to the app under way at once: pipelined ones must not add up. */
-const MOST_AT_ONCE = 64;
+const AT_MOST_MS: Milliseconds = 60_000;
+/** Questions of one probe under way at once, where the kubelet has one: pipelined ones must not add up, nor take the place of other probes. */
+const MOST_AT_ONCE = 16;
 /** No answer with one of these has content (RFC 9110 §15.3.5, §15.3.6, §15.4.5). */
 const WITHOUT_CONTENT: ReadonlySet<number> = new Set([204, 205, 304]);
 
 /** Open to everybody who reaches the port, as the kubelet comes from the node and has no token. */
 export function createAppHealthEndpoints(probes: readonly AppProbe[], clock: Clock): Endpoint[] {
-  let underWay = 0;
-  return probes.map(({ container, kind, url, headers, isHook }) => {
-    const question: AppQuestion = { url: new URL(url), headers, atMost: isHook ? HOOK_AT_MOST_MS : PROBE_AT_MOST_MS };
+  return probes.map(({ container, kind, url, headers }) => {
+    const question: AppQuestion = { url: new URL(url), headers, atMost: AT_MOST_MS };
+    let underWay = 0;
     return {
       path: `/app-health/${container}/${kind}`,
       method: 'GET',

@@ -8,7 +8,6 @@ import { createKeysEndpoint, type KeyedRoute } from '../admin/keys.ts';
 import { createLeaveEndpoint, type LeaveParts } from '../admin/leave.ts';
 import { AdminRouter, type Endpoint } from '../admin/router.ts';
 import { AdminServer } from '../admin/server.ts';
-import { APP_HOOKS } from '../config/app-probe-schema.ts';
 import type { AdminConfig, Config, RouteConfig } from '../config/config.ts';
 import { readSecret } from '../config/secrets.ts';
 import type { Clock } from '../core/clock.ts';
@@ -74,8 +73,7 @@ export function toAdminRoutes({ routes }: Config, rings: ReadonlyMap<string, Key
 /** Builds it, not listening yet. */
 export function buildAdmin({ address, appProbes }: AdminConfig, parts: AdminParts): AdminServer {
   const { access, clock, metrics } = parts;
-  const ofApp = appProbes.map((probe) => ({ ...probe, isHook: APP_HOOKS.has(probe.kind) }));
-  const endpoints = [...createEndpoints(parts), ...createAppHealthEndpoints(ofApp, clock)];
+  const endpoints = [...createEndpoints(parts), ...createAppHealthEndpoints(appProbes, clock)];
   const router = new AdminRouter({ endpoints, access, onDenied: metrics.adminDenied });
   return new AdminServer(address, router);
 }

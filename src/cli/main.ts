@@ -27,8 +27,8 @@ Options:
       --upstream URL    the app of the routes that name none of their own
       --app-probe CONTAINER/KIND=URL
                         what /app-health/CONTAINER/KIND on the admin port asks the
-                        app; KIND is livez, readyz, startupz, poststart or prestop;
-                        with headers: CONTAINER/KIND={"url":…,"headers":[…]}
+                        app; KIND is livez, readyz or startupz; with headers:
+                        CONTAINER/KIND={"url":…,"headers":[…]}
   -h, --help            show this
 `;
 

@@ -2,11 +2,8 @@
 import { z } from 'zod';
 import { scalar } from './scalars.ts';
 
-/** What is asked for: the three probes and the two hooks of a container. */
-export const APP_PROBE_KINDS = ['livez', 'readyz', 'startupz', 'poststart', 'prestop'] as const;
-
-/** Those that a container has once, at its start and its end. */
-export const APP_HOOKS: ReadonlySet<string> = new Set(['poststart', 'prestop']);
+/** What is asked for: the three probes of a container. Its hooks do something, and everybody may ask here. */
+const APP_PROBE_KINDS = ['livez', 'readyz', 'startupz'] as const;
 
 const CONTAINER = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
@@ -20,7 +17,7 @@ export const appProbe = z.strictObject({
     .string()
     .regex(CONTAINER, 'a container name is 1 to 63 lower-case letters, digits and dashes')
     .describe('Whose probe it is.'),
-  kind: z.enum(APP_PROBE_KINDS).describe('Which of its probes or hooks.'),
+  kind: z.enum(APP_PROBE_KINDS).describe('Which of its probes.'),
   url: scalar<string>(parseUrl, EXAMPLE).describe(
     'What is asked: http:// or https:// (whose certificate is not looked at, as the kubelet does), or tcp://host:port, which is only connected to.',
   ),

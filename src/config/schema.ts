@@ -175,7 +175,7 @@ export const ConfigSchema = z.strictObject({
         .array(appProbe)
         .default([])
         .describe(
-          'What `/app-health/<container>/<kind>` asks the app: for the probes and hooks of an app that listens on loopback, where the kubelet cannot reach it.',
+          'What `/app-health/<container>/<kind>` asks the app: for the probes of an app that listens on loopback, where the kubelet cannot reach it.',
         ),
     })
     .prefault({}),

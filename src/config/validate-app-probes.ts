@@ -1,6 +1,5 @@
 /** The rules of app probes: each once, and never a question that comes back to the gate. */
 import { isReachedBy } from '../sockets/listen-address.ts';
-import { APP_HOOKS } from './app-probe-schema.ts';
 import type { Config } from './config.ts';
 import { error, type Rating } from './rating.ts';
 import type { SocketAddress } from './scalars.ts';
@@ -26,8 +25,6 @@ export function checkAppProbes({ admin, listen }: Config): Rating[] {
     const aim = toProbeAddress(url);
     if ([listen.address, admin.address].some((address) => isReachedBy(address, aim)))
       found.push(error([...path, 'url'], 'this is the gate itself', 'name the port the app listens on'));
-    if (APP_HOOKS.has(kind) && new URL(url).protocol === 'tcp:')
-      found.push(error([...path, 'url'], 'a hook is asked by http, not by a mere connection', 'give http:// or https://'));
     return found;
   });
 }

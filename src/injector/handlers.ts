@@ -3,14 +3,16 @@ import { type Placed, tcpPortsOf } from './app.ts';
 import type { Path } from './patch.ts';
 import { has, isRaw, objectAt, type Raw, textAt } from './raw.ts';
 
-/** The last step of the path under which the sidecar asks in the kubelet's stead. */
-export type HandlerKind = 'livez' | 'readyz' | 'startupz' | 'poststart' | 'prestop';
+/** A probe, by the last step of the path under which the sidecar asks in the kubelet's stead. */
+type ProbeKind = 'livez' | 'readyz' | 'startupz';
+/** A hook, by what Kubernetes calls it: nobody but the kubelet may set one off. */
+type HookKind = 'postStart' | 'preStop';
 /** How it asks. */
 export type Action = 'httpGet' | 'tcpSocket' | 'grpc';
 
 /** One probe or hook. */
 export interface Handler {
-  readonly kind: HandlerKind;
+  readonly kind: ProbeKind | HookKind;
   readonly action: Action;
   /** Of the probe or hook. */
   readonly path: Path;
@@ -23,20 +25,22 @@ export interface Handler {
   readonly writtenPort: unknown;
 }
 
-/** Where each stands in a container. */
-export const HANDLER_PLACES: readonly (readonly [HandlerKind, readonly string[]])[] = [
+/** Where each probe stands in a container. */
+export const PROBE_PLACES: readonly (readonly [ProbeKind, readonly string[]])[] = [
   ['livez', ['livenessProbe']],
   ['readyz', ['readinessProbe']],
   ['startupz', ['startupProbe']],
-  ['poststart', ['lifecycle', 'postStart']],
-  ['prestop', ['lifecycle', 'preStop']],
 ];
-export const HANDLER_KINDS = HANDLER_PLACES.map(([kind]) => kind);
+/** And each hook. */
+export const HOOK_PLACES: readonly (readonly [HookKind, readonly string[]])[] = [
+  ['postStart', ['lifecycle', 'postStart']],
+  ['preStop', ['lifecycle', 'preStop']],
+];
 const ACTIONS: readonly Action[] = ['httpGet', 'tcpSocket', 'grpc'];
 
 /** Those of a container that reach the pod by network; one with a host of its own is not about the pod. */
 export function handlersOf(container: Placed): Handler[] {
-  return HANDLER_PLACES.flatMap(([kind, steps]) => {
+  return [...PROBE_PLACES, ...HOOK_PLACES].flatMap(([kind, steps]) => {
     const handler = steps.reduce<Raw>((from, step) => objectAt(from, step), container.container);
     // More than one is refused by the API server.
     const action = ACTIONS.find((known) => isRaw(handler[known]));

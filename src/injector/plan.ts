@@ -120,8 +120,9 @@ function checkResources(plan: Plan, findings: Findings): void {
       );
 }
 
-function decideNative({ mode }: TakeoverSetting, { pod, settings, context, findings }: PlanInput): boolean {
+function decideNative(takeover: TakeoverSetting, { pod, settings, context, findings }: PlanInput): boolean {
   const { defaults, kube, isJob } = context;
+  const { mode } = takeover;
   const wanted = settings.sidecar ?? defaults.mode;
   const seesNamedPorts = isAtLeast(kube, NATIVE_NAMED_PORTS_SINCE);
   if (wanted === 'native' && !isAtLeast(kube, NATIVE_SINCE))
@@ -136,12 +137,22 @@ function decideNative({ mode }: TakeoverSetting, { pod, settings, context, findi
     );
   const since = mode === 'rename' ? NATIVE_NAMED_PORTS_SINCE : NATIVE_SINCE;
   const isNative = wanted === 'native' || (wanted === 'auto' && isAtLeast(kube, since));
-  if (!isNative) checkEnd(pod, isJob === true, findings);
-  else if (mode === 'service' && !seesNamedPorts)
+  if (!isNative) {
+    checkEnd(pod, isJob === true, findings);
+    if (takesAppPort(takeover)) denyRace(mode, wanted, findings);
+  } else if (mode === 'service' && !seesNamedPorts)
     findings.warn(
       'below Kubernetes 1.33 no Service sees the port name sidegate of a native sidecar: write targetPort as a number',
     );
   return isNative;
+}
+
+/** An app that does not honour its variable would take the port first, and stand open for good. */
+function denyRace(mode: string, wanted: string, findings: Findings): void {
+  const because = `takeover ${mode} needs a native sidecar, as an app may take the port before a plain container does`;
+  if (wanted === 'container')
+    findings.deny('invalid_setting', `${because}: set ${DOMAIN}/sidecar: native, or ${DOMAIN}/takeover: service or rename`);
+  else findings.deny('version_too_old', `${because}, and so Kubernetes 1.29: set ${DOMAIN}/takeover: service or rename`);
 }
 
 /** A container beside the app would run on after the app's work is done (istio/istio#11659). */

@@ -60,7 +60,7 @@ function makeBarePod(settings: Settings): Rendered {
           name: 'web',
           image: 'web:1',
           ports: [{ name: 'http', containerPort: 3000 }],
-          livenessProbe: { httpGet: { path: '/healthz', port: 3000 }, periodSeconds: 7 },
+          livenessProbe: { httpGet: { path: '/healthz?a=$$b&c=$(D)', port: 3000 }, periodSeconds: 7 },
           readinessProbe: { tcpSocket: { port: 3000 } },
         },
       ],
@@ -90,7 +90,7 @@ async function inject(settings: Settings): Promise<Rendered> {
 }
 
 const HELPERS = ['initContainer', 'lifecycle', 'gracePeriodSeconds', 'imagePullSecrets', 'podAnnotations', 'servicePort'];
-const appProbes = { web: { livez: 'http://127.0.0.1:3000/healthz', readyz: 'tcp://127.0.0.1:3000' } };
+const appProbes = { web: { livez: 'http://127.0.0.1:3000/healthz?a=$$b&c=$(D)', readyz: 'tcp://127.0.0.1:3000' } };
 
 describe('a chart that writes the sidecar by the library', () => {
   test.each<[string, Settings, Settings?, string?]>([
@@ -164,6 +164,13 @@ describe('a chart that writes the sidecar by the library', () => {
     ['ports that collide', { port: 3000 }, 'are one and the same'],
     ['a rename without a name', { takeover: 'rename' }, 'takeover rename needs the setting portName'],
     ['a probe that nobody could ask', { takeover: 'same-port' }, 'the probe web/livez is not in the setting appProbes'],
+    [
+      'a hook that anyone could set off',
+      { takeover: 'same-port', appProbes: { web: { ...appProbes.web, prestop: 'http://127.0.0.1:3000/stop' } } },
+      'appProbes has web/prestop; known are livez, readyz and startupz.',
+    ],
+    ['a race for the port', { takeover: 'env', sidecar: 'container' }, 'takeover env needs a native sidecar'],
+    ['a race for the address', { takeover: 'same-port', sidecar: 'container' }, 'takeover same-port needs a native sidecar'],
     ['probes that need no help', { appProbes }, 'appProbes belong to takeover same-port'],
   ])('is refused with a sentence for %s', async (_what, settings, message) => {
     await expect(render(settings)).rejects.toThrow(message);

@@ -132,10 +132,10 @@ const CASES: readonly (readonly [string, Kube])[] = [
           { name: 'HOST', value: '0.0.0.0' },
           { name: 'A', value: 'b' },
         ],
-        livenessProbe: get('/live?a=$(B)', 'http'),
+        livenessProbe: get('/live?a=$(B)&c=$$d$', 'http'),
         readinessProbe: { tcpSocket: { port: 8080 }, periodSeconds: 3 },
         startupProbe: get('/', 9100, { scheme: 'HTTPS' }),
-        lifecycle: { postStart: get('warm', 8080), preStop: { exec: { command: ['true'] } } },
+        lifecycle: { postStart: get('warm', 9100), preStop: { exec: { command: ['true'] } } },
       },
       spec: {},
     }),
@@ -190,6 +190,11 @@ describe('the API server’s own policy', () => {
     ['takeover env', toPod({ annotations: { 'sidegate.dev/takeover': 'env:PORT' } }), 'takeover env:PORT is beyond'],
     ['a plain container', toPod({ annotations: { 'sidegate.dev/sidecar': 'container' } }), 'makes native sidecars only'],
     [
+      'a plain container that would race for the port',
+      toPod({ annotations: { ...sameP, 'sidegate.dev/sidecar': 'container' } }),
+      'makes native sidecars only',
+    ],
+    [
       'hostNetwork',
       toPod({
         spec: {
@@ -227,6 +232,19 @@ describe('the API server’s own policy', () => {
       'say which is the app',
     ],
     ['no port', toPod({ container: { ports: [] } }), 'declares no TCP port'],
+    [
+      'a hook on the port',
+      toPod({ annotations: sameP, container: { lifecycle: { preStop: get('/admin/shutdown', 'http') } } }),
+      'hook is asked on the port that takeover same-port moves',
+    ],
+    [
+      'a hook at the start of another container',
+      toPod({
+        annotations: sameP,
+        spec: { containers: [WEB, { name: 'b', image: 'b:1', lifecycle: { postStart: { tcpSocket: { port: 8080 } } } }] },
+      }),
+      'hook is asked on the port that takeover same-port moves',
+    ],
     ['a gRPC probe', toPod({ annotations: sameP, container: { livenessProbe: { grpc: { port: 8080 } } } }), 'by gRPC'],
     [
       'header fields of a probe',

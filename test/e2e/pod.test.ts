@@ -185,7 +185,8 @@ describe('a pod that is about to end, the app pausing before it does', () => {
   test('keeps connections again where the end did not come: anybody may have asked', async () => {
     const clock = new FakeClock();
     const { gate, agent, hook } = await start(clock);
-    const ask = async () => (await send(gate.port, { ...makeDelivery({ timestamp: Math.floor(clock.now() / 1_000) }), agent })).headers['connection'];
+    const ask = async () =>
+      (await send(gate.port, { ...makeDelivery({ timestamp: Math.floor(clock.now() / 1_000) }), agent })).headers['connection'];
     await fetch(hook);
     expect(await ask()).toBe('close');
     await clock.advance(14 * 60_000);

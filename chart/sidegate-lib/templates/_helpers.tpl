@@ -82,7 +82,7 @@ preStop:
 {{- (include "sidegate.lib.values" . | fromJson).appPort -}}
 {{- end -}}
 
-{{/* With takeover `same-port`: the body of a probe or hook that the sidecar asks in the kubelet's place: `list $settings "web" "livez"`. */}}
+{{/* With takeover `same-port`: the body of a probe that the sidecar asks in the kubelet's place: `list $settings "web" "livez"`. */}}
 {{- define "sidegate.appProbe" -}}
 {{- $settings := index . 0 -}}
 {{- $container := index . 1 -}}
@@ -164,6 +164,9 @@ ingress:
 {{- end -}}
 {{- $takeover := include "sidegate.lib.takeover" . -}}
 {{- $takesPort := has $takeover (list "same-port" "env") -}}
+{{- if and $takesPort (eq (default "auto" .sidecar) "container") -}}
+{{- fail (printf "\n\nsidegate: takeover %s needs a native sidecar, as an app may take the port before a plain container does: leave sidecar out, or use takeover service or rename." $takeover) -}}
+{{- end -}}
 {{- $appPort := int .appPort -}}
 {{- if and $takesPort .port (ne (int .port) $appPort) -}}
 {{- fail (printf "\n\nsidegate: port is %d, but with takeover %s the sidecar takes the app's port %d: leave port out." (int .port) $takeover $appPort) -}}
@@ -186,9 +189,14 @@ ingress:
 {{- end -}}
 {{- $probes := list -}}
 {{- range $container, $kinds := default dict .appProbes -}}
-{{- range $kind := list "livez" "readyz" "startupz" "poststart" "prestop" -}}
+{{- range $kind := keys $kinds | sortAlpha -}}
+{{- if not (has $kind (list "livez" "readyz" "startupz")) -}}
+{{- fail (printf "\n\nsidegate: appProbes has %s/%s; known are livez, readyz and startupz. A hook that the sidecar asks could be set off by anyone: use exec or sleep." $container $kind) -}}
+{{- end -}}
+{{- end -}}
+{{- range $kind := list "livez" "readyz" "startupz" -}}
 {{- with index $kinds $kind -}}
-{{- $probes = append $probes (dict "appProbe" (printf "%s/%s=%s" $container $kind (replace "$(" "$$(" .))) -}}
+{{- $probes = append $probes (dict "appProbe" (printf "%s/%s=%s" $container $kind (replace "$" "$$" .))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

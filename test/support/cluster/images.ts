@@ -14,9 +14,9 @@ export function toCommandLine(container: Kube, env: Readonly<Record<string, stri
   return [program === 'node' ? process.execPath : program, ...rest];
 }
 
-/** `$$(NAME)` stays `$(NAME)`, and what is not known stays as it is. */
+/** `$$` is a `$`, so that `$$(NAME)` stays `$(NAME)`; what is not known stays as it is. */
 export function expandVariables(text: string, env: Readonly<Record<string, string>>): string {
-  return text.replace(/\$(\$\([^)]*\))|\$\(([^)]+)\)/g, (whole, escaped, name) => escaped ?? env[name] ?? whole);
+  return text.replace(/\$\$|\$\(([^)]+)\)/g, (whole, name) => (whole === '$$' ? '$' : (env[name] ?? whole)));
 }
 
 function toEntrypoint(image: string): string[] {

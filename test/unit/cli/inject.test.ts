@@ -13,7 +13,7 @@ const INPUTS = readdirSync(FOLDER).filter((name) => /^[a-z-]+\.yaml$/.test(name)
 /** Of inputs that are not for a recent cluster and the defaults. */
 const OPTIONS: Readonly<Record<string, Partial<InjectOptions>>> = {
   'old-cluster.yaml': { kubeVersion: 'v1.29.14-eks' },
-  'env-container.yaml': { config: join(FOLDER, 'config/pull-secrets.yaml') },
+  'env-variable.yaml': { config: join(FOLDER, 'config/pull-secrets.yaml') },
 };
 
 interface Ran {

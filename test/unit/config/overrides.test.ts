@@ -48,7 +48,7 @@ describe('what the command line says', () => {
     ],
     [{ appProbes: ['app/livez={"url":'] }, /^--app-probe: error what follows app\/livez= is no JSON/],
     [{ appProbes: ['app/livez={"uri":"http://127.0.0.1:1/"}'] }, /unknown key "uri"\n {2}hint: did you mean "url"\?/],
-    [{ appProbes: ['app/prestop=tcp://127.0.0.1:1'] }, /a hook is asked by http/],
+    [{ appProbes: ['app/prestop=http://127.0.0.1:1/stop'] }, /admin.appProbes.0.kind: "prestop" is not one of/],
     [
       { appProbes: ['a/livez=tcp://127.0.0.1:1', 'a/livez=tcp://127.0.0.1:2'] },
       /^--app-probe a\/livez: error admin.appProbes.1: a\/livez is named twice/,

@@ -5,6 +5,7 @@ import { override } from '../../../src/config/overrides.ts';
 import { ConfigSchema } from '../../../src/config/schema.ts';
 import { injectPod } from '../../../src/injector/inject.ts';
 import type { InjectContext } from '../../../src/injector/outcome.ts';
+import { expandVariables } from '../../support/cluster/images.ts';
 
 const CONTEXT: InjectContext = {
   defaults: toSidecarDefaults('sidegate:1.0.0'),
@@ -51,13 +52,13 @@ test.each([
 describe('the sidecar', () => {
   test('is started by arguments that sidegate run reads, probes with header fields and variables among them', () => {
     const livenessProbe = {
-      httpGet: { path: '/a=b?c=$(D)', port: 'http', httpHeaders: [{ name: 'X-A', value: 'b"c' }] },
+      httpGet: { path: '/a=b?c=$(D)&e=$$(F)', port: 'http', httpHeaders: [{ name: 'X-A', value: 'pa$$"w$rd' }] },
     };
     const readinessProbe = { tcpSocket: { port: 8080 } };
     const containers = [{ ...WEB, livenessProbe, readinessProbe }];
     const { sidecar } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers });
     // As the kubelet does it: variables that are set take their place, and of two dollar signs one is left.
-    const args = sidecar.args.map((arg) => arg.replace('$(SIDEGATE_POD_IPS)', '10.0.0.7,fd00::7').replaceAll('$$(', '$('));
+    const args = sidecar.args.map((arg) => expandVariables(arg, { SIDEGATE_POD_IPS: '10.0.0.7,fd00::7', D: 'd', F: 'f' }));
     const options = {
       config: { type: 'string' },
       listen: { type: 'string' },
@@ -75,7 +76,12 @@ describe('the sidecar', () => {
       admin: {
         address: { port: 8481 },
         appProbes: [
-          { container: 'web', kind: 'livez', url: 'http://127.0.0.1:8080/a=b?c=$(D)', headers: [{ name: 'X-A', value: 'b"c' }] },
+          {
+            container: 'web',
+            kind: 'livez',
+            url: 'http://127.0.0.1:8080/a=b?c=$(D)&e=$$(F)',
+            headers: [{ name: 'X-A', value: 'pa$$"w$rd' }],
+          },
           { container: 'web', kind: 'readyz', url: 'tcp://127.0.0.1:8080' },
         ],
       },
@@ -101,6 +107,19 @@ describe('the sidecar', () => {
     expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
   });
 
+  test.each([
+    ['same-port', 'container', 34, 'takeover same-port needs a native sidecar'],
+    ['env:PORT', 'container', 34, 'takeover env needs a native sidecar'],
+    ['same-port:HOST', 'auto', 28, 'and so Kubernetes 1.29'],
+    ['env', 'auto', 28, 'and so Kubernetes 1.29'],
+  ])(
+    'is denied with takeover %s where it comes out as a plain container: %s on Kubernetes 1.%i',
+    (takeover, sidecar, minor, message) => {
+      const asked = { 'sidegate.dev/takeover': takeover, 'sidegate.dev/sidecar': sidecar };
+      expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
+    },
+  );
+
   test('is denied beside a Job that owns the pod, where it would be a plain container', () => {
     const injection = injectPod(
       { ...pod(), metadata: { ...(pod() as { metadata: object }).metadata, ownerReferences: [{ kind: 'Job', name: 'x' }] } },
@@ -122,6 +141,36 @@ describe('the sidecar', () => {
     const livenessProbe = { httpGet: { path: '/', port: 9443, scheme: 'HTTPS' } };
     const { sidecar } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers: [{ ...WEB, livenessProbe }] });
     expect(sidecar.args.at(-1)).toBe('--app-probe=web/livez=https://127.0.0.1:9443/');
+  });
+});
+
+describe('a hook that is asked by network', () => {
+  const AUTHORIZATION = [{ name: 'Authorization', value: 'Basic YTpi' }];
+  const stop = (port: unknown) => ({ preStop: { httpGet: { path: '/admin/shutdown', port, httpHeaders: AUTHORIZATION } } });
+  const samePort = { 'sidegate.dev/takeover': 'same-port' };
+
+  test.each([
+    ['of the app', [{ ...WEB, lifecycle: stop('http') }], 'the container web (preStop) is asked on 8080'],
+    [
+      'at the start',
+      [{ ...WEB, lifecycle: { postStart: { tcpSocket: { port: 8080 } } } }],
+      'the container web (postStart) is asked on 8080',
+    ],
+    ['of another container', [WEB, { name: 'b', lifecycle: stop(8080) }], 'the container b (preStop) is asked on 8080'],
+    [
+      'on a port that is not declared',
+      [{ ...WEB, lifecycle: stop('stop') }],
+      'the container web (preStop) is asked on a port that it does not declare',
+    ],
+  ])('is denied where same-port takes its port away: %s', (_which, containers, message) => {
+    expect(() => inject(samePort, { containers })).toThrow(message);
+  });
+
+  test('is no question that the sidecar asks for strangers, and stays where it leads to another port', () => {
+    const { sidecar, warnings, paths } = inject(samePort, { containers: [{ ...WEB, lifecycle: stop(9100) }] });
+    expect(sidecar.args.join(' ')).not.toContain('--app-probe');
+    expect(paths.filter((path) => path.includes('preStop'))).toEqual([]);
+    expect(warnings).toContain("the container web (preStop) is asked on 9100: that port must stay open on the pod's own address");
   });
 });
 
