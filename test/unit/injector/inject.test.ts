@@ -62,7 +62,12 @@ describe('the sidecar', () => {
       admin: {
         address: { port: 8481 },
         appProbes: [
-          { container: 'web', kind: 'livez', url: 'http://127.0.0.1:8080/a=b?c=$(D)&e=$$(F)', headers: [{ name: 'X-A', value: 'pa$$"w$rd' }] },
+          {
+            container: 'web',
+            kind: 'livez',
+            url: 'http://127.0.0.1:8080/a=b?c=$(D)&e=$$(F)',
+            headers: [{ name: 'X-A', value: 'pa$$"w$rd' }],
+          },
           { container: 'web', kind: 'readyz', url: 'tcp://127.0.0.1:8080' },
         ],
       },
