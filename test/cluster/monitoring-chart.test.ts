@@ -150,7 +150,16 @@ test.each([
     // Without a cluster Helm takes an old one, which has no policies.
     const admission = { protect: false, enforce: false, failurePolicy: 'Fail' };
     writeFileSync(file, stringify({ admission, monitoring: { rules } }));
-    const { code, stdout } = await helm('install', 'sidegate', CHART, '--dry-run=client', '--values', file);
+    const { code, stdout } = await helm(
+      'install',
+      'sidegate',
+      CHART,
+      '--namespace',
+      'sidegate-system',
+      '--dry-run=client',
+      '--values',
+      file,
+    );
     expect(code).toBe(0);
     const [, notes = ''] = stdout.split('\nNOTES:\n');
     expect(notes).toContain('is installed as');
