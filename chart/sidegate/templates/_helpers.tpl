@@ -18,8 +18,8 @@
 
 {{/* What a selector goes by: never changed, as selectors are immutable. */}}
 {{- define "sidegate.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "sidegate.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "sidegate.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* Labels of every object but for its app.kubernetes.io/component and those of values. */}}
