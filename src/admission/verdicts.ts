@@ -1,5 +1,5 @@
 /** Judges the gates' configs that pods name: anyone may have written them, so what it costs is bounded, and nothing is judged twice. */
-import type { Config } from '../config/config.ts';
+import { type Config, remembersIds } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import type { Overrides } from '../config/overrides.ts';
 import type { Problem } from '../config/problem.ts';
@@ -93,5 +93,5 @@ function toText(problem: Problem | undefined): string {
 
 function findForgetful({ routes, store }: Config): string | undefined {
   if (store.redis !== undefined) return undefined;
-  return routes.find(({ webhook }) => webhook !== undefined && (webhook.dedup !== 'off' || webhook.order !== undefined))?.name;
+  return routes.find((route) => remembersIds(route) || route.webhook?.order !== undefined)?.name;
 }

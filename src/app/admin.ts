@@ -8,7 +8,7 @@ import { createKeysEndpoint, type KeyedRoute } from '../admin/keys.ts';
 import { createLeaveEndpoint, type LeaveParts } from '../admin/leave.ts';
 import { AdminRouter, type Endpoint } from '../admin/router.ts';
 import { AdminServer } from '../admin/server.ts';
-import type { AdminConfig, Config, RouteConfig } from '../config/config.ts';
+import { type AdminConfig, type Config, type RouteConfig, remembersIds } from '../config/config.ts';
 import { readSecret } from '../config/secrets.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Secret } from '../core/secret.ts';
@@ -96,8 +96,8 @@ function toKeyedRoute({ config: { name, webhook }, ring }: AdminRoute, metrics: 
     : [{ name, keys: [...webhook.jwks, ...webhook.keys], ring, use: (key) => metrics.route(name).keyUse(key) }];
 }
 
-function toForgettingRoute({ config: { name, webhook } }: AdminRoute): ForgettingRoute {
-  return { name, remembersIds: webhook !== undefined && webhook.dedup !== 'off' };
+function toForgettingRoute({ config }: AdminRoute): ForgettingRoute {
+  return { name: config.name, remembersIds: remembersIds(config) };
 }
 
 function failed(message: string, hint: string): AdminTokenRead {

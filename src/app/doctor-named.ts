@@ -1,5 +1,5 @@
 /** Reads what pods name: ConfigMaps with the gate's own loader, Secrets by their names alone, and what running sidecars say of themselves. */
-import type { Config } from '../config/config.ts';
+import { type Config, remembersIds } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import type { Clock } from '../core/clock.ts';
 import { readConfigHash } from '../doctor/exposition.ts';
@@ -123,11 +123,10 @@ function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): Gat
 
 /** What is in memory where there is no Redis. */
 function toRemembered({ routes, proxy }: Config): string[] {
-  const webhooks = routes.flatMap(({ webhook }) => webhook ?? []);
   const realms = [...routes.flatMap(({ basic }) => basic ?? []), ...(proxy === undefined ? [] : [proxy.basic])];
   return [
-    ...(webhooks.some(({ dedup }) => dedup !== 'off') ? ['ids that were delivered'] : []),
-    ...(webhooks.some(({ order }) => order !== undefined) ? ['the newest version of each resource'] : []),
+    ...(routes.some(remembersIds) ? ['ids that were delivered'] : []),
+    ...(routes.some(({ webhook }) => webhook?.order !== undefined) ? ['the newest version of each resource'] : []),
     ...(realms.some(({ limit }) => limit !== 'off') ? ['wrong passwords'] : []),
   ];
 }

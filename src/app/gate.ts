@@ -1,7 +1,7 @@
 /** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
 import { AdminAccess } from '../admin/access.ts';
 import type { AdminServer } from '../admin/server.ts';
-import { type Config, realmsOf } from '../config/config.ts';
+import { type Config, realmsOf, remembersIds } from '../config/config.ts';
 import { formatProblem, type Problem } from '../config/problem.ts';
 import { type Fingerprints, type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer } from '../core/clock.ts';
@@ -34,7 +34,7 @@ const OBSERVED = 'this route lets everything through, and only tells what it wou
 
 /** Does any route remember ids, with nobody to share them with? */
 function remembersAlone({ store, routes }: Config): boolean {
-  return store.redis === undefined && routes.some(({ webhook }) => webhook !== undefined && webhook.dedup !== 'off');
+  return store.redis === undefined && routes.some(remembersIds);
 }
 
 /** A gate from start to stop. */

@@ -67,6 +67,11 @@ export function methodsOf(route: RouteConfig): readonly string[] {
   return method === undefined || methods.includes(method) ? methods : [...methods, method];
 }
 
+/** Does the route let each id through once, and so has to remember it? */
+export function remembersIds({ webhook }: RouteConfig): boolean {
+  return webhook !== undefined && webhook.dedup !== 'off';
+}
+
 /** Every section that asks for passwords, with its config path. */
 export function realmsOf({
   routes,
