@@ -1,5 +1,6 @@
 /** Did the client prove by HTTP Basic who it is? (RFC 7617) */
 import { hash } from 'node:crypto';
+import { toClientNetwork } from '../core/client-network.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import type { Exchange } from '../core/exchange.ts';
 import { type Reason, refuse } from '../core/refusal.ts';
@@ -51,8 +52,6 @@ const UNLIMITED: AttemptBudget = { take: async () => 0, refund: async () => unde
 const HELD_MS: Milliseconds = 100;
 /** So many may be held; beyond them the answer comes at once. */
 const MOST_HELD = 1_000;
-/** The network that one subscriber gets: an attacker has all of its addresses. */
-const IPV6_GROUPS = 4;
 
 /** Builds the gate; it writes `facts.user`. Whatever is wrong with a credential, the sender gets the same answer. */
 export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthParts): Gate {
@@ -110,16 +109,8 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
 function toKeys(realm: string, by: AttemptsLimit['by'], address: string, user: string): string[] {
   const space = hash('sha256', realm, 'base64url').slice(0, 12);
   return by.map((whose) =>
-    whose === 'client' ? `${space}:c:${toNetwork(address)}` : `${space}:u:${hash('sha256', user, 'base64url').slice(0, 24)}`,
+    whose === 'client'
+      ? `${space}:c:${toClientNetwork(address)}`
+      : `${space}:u:${hash('sha256', user, 'base64url').slice(0, 24)}`,
   );
-}
-
-/** An IPv4 address, or the /64 of an IPv6 one. */
-function toNetwork(address: string): string {
-  if (!address.includes(':') || address.includes('.')) return address;
-  const [head = '', tail = ''] = address.split('::');
-  const groups = head === '' ? [] : head.split(':');
-  const behind = tail === '' ? 0 : tail.split(':').length;
-  const all = address.includes('::') ? [...groups, ...Array.from({ length: 8 - groups.length - behind }, () => '0')] : groups;
-  return all.slice(0, IPV6_GROUPS).join(':');
 }

@@ -1,0 +1,26 @@
+import { describe, expect, test } from 'vitest';
+import { toClientNetwork } from '../../../src/core/client-network.ts';
+
+describe('toClientNetwork', () => {
+  test.each([
+    ['192.0.2.7', '192.0.2.7'],
+    ['::ffff:192.0.2.7', '192.0.2.7'],
+    ['::FFFF:c000:207', '192.0.2.7'],
+    ['0:0:0:0:0:ffff:c000:0207', '192.0.2.7'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2'],
+    ['2001:0DB8:0001:0002::9', '2001:db8:1:2'],
+    ['2001:db8::', '2001:db8:0:0'],
+    ['::1', '0:0:0:0'],
+    ['fe80::1%eth0', 'fe80:0:0:0'],
+    ['64:ff9b::192.0.2.7', '64:ff9b:0:0'],
+    ['unknown', 'unknown'],
+    ['not:an:address', 'not:an:address'],
+  ])('maps %s to the network %s', (address, network) => {
+    expect(toClientNetwork(address)).toBe(network);
+  });
+
+  test('gives every address of one /64 the same network, and the next /64 another', () => {
+    expect(toClientNetwork('2001:db8:1:2::1')).toBe(toClientNetwork('2001:db8:1:2:ffff:ffff:ffff:ffff'));
+    expect(toClientNetwork('2001:db8:1:3::1')).not.toBe(toClientNetwork('2001:db8:1:2::1'));
+  });
+});
