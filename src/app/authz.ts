@@ -34,7 +34,7 @@ export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoin
   const { address, trustedCallers } = config;
   const server = new ListenServer({
     // Nobody speaks for a caller: its own address is what is trusted.
-    listen: { address, trustedProxies: [] },
+    listen: { address, trustedProxies: [], trustedIdentityProxies: [] },
     tls,
     limits,
     clock,

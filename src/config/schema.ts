@@ -133,7 +133,18 @@ export const ConfigSchema = z.strictObject({
       address: listenAddress()
         .prefault('0.0.0.0:8080')
         .describe('Where requests come in: host:port, several hosts with commas between, or :port for all addresses.'),
-      trustedProxies: z.array(addressRange()).default([]).describe('Whose X-Forwarded-* is believed.'),
+      trustedProxies: z
+        .array(addressRange())
+        .default([])
+        .describe(
+          'Proxies trusted for the address of the client: X-Forwarded-For, -Proto, -Host and similar. They are not trusted for identity headers.',
+        ),
+      trustedIdentityProxies: z
+        .array(addressRange())
+        .default([])
+        .describe(
+          'Proxies trusted for the identity of the client: headers such as Remote-User or X-Auth-Request-User pass to the app only from these. Name only proxies that remove such headers from what their own clients send.',
+        ),
       hsts: z
         .strictObject({
           maxAge: duration().prefault('365d').describe('How long browsers ask for this host by https only.'),

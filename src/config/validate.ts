@@ -34,6 +34,8 @@ function checkAddresses({ listen, admin }: Config): Rating[] {
   }
   const message = 'everybody is a trusted proxy, so anybody can claim to be any client';
   found.push(...checkTrustedRanges(listen.trustedProxies, ['listen', 'trustedProxies'], message));
+  const impersonation = 'every client is trusted for its own identity headers, so any client can claim to be any user';
+  found.push(...checkTrustedRanges(listen.trustedIdentityProxies, ['listen', 'trustedIdentityProxies'], impersonation));
   found.push(...checkTrustedRanges(listen.proxyProtocol?.from ?? [], ['listen', 'proxyProtocol', 'from'], message));
   return found;
 }

@@ -18,8 +18,10 @@ export interface Client {
   readonly address: string;
   /** The socket's other end. */
   readonly peer: string;
-  /** The peer is a trusted proxy: its X-Forwarded-* may be believed. */
+  /** The peer is a proxy of `listen.trustedProxies`: its X-Forwarded-* may be believed. */
   readonly viaTrustedProxy: boolean;
+  /** The peer is a proxy of `listen.trustedIdentityProxies`: it may say who the client is. */
+  readonly viaIdentityProxy: boolean;
   /** How the client came, as far as it can be believed. */
   readonly scheme: 'http' | 'https';
   /** Of the connection itself. */

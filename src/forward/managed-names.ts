@@ -19,74 +19,150 @@ const OWN_PREFIX = 'sidegate-';
 /** What the signature is read from. */
 const SIGNED_PREFIXES = ['webhook-', 'svix-'];
 
-/** By what begins so, proxies tell an app who the client or the user is, and how they came. */
-const CLAIM_PREFIXES = [
-  'x-forwarded-',
-  'x-original-',
-  'x-envoy-',
-  'x-auth-request-',
-  'x-consumer-',
-  'x-goog-authenticated-user-',
-  'x-ms-client-principal',
-  'x-amzn-oidc-',
-  'x-amzn-mtls-',
-  'x-ssl-',
-  'ssl-client-',
-  'cf-access-',
+/**
+ * How a field that speaks for a proxy is treated when a client sends it:
+ * - `override`: it replaces the path, the method or the host that were checked, or steers the server. It never passes.
+ * - `identity`: it says who the user or the calling workload is. It passes only from `listen.trustedIdentityProxies`, and never on a
+ *   route that authenticates users itself.
+ * - `certificate`: it says which certificate the client showed. The same, and never on a route that asks for a certificate itself.
+ * - `unchecked`: it says where the client is, in a form that proxies pass on unchanged. It passes only from `listen.trustedIdentityProxies`.
+ * - `clientAddress`: it is one address. It passes from `listen.trustedProxies` if it is the address that X-Forwarded-For led to.
+ * - `route`: it says by which port, prefix or protocol the client came. It passes from `listen.trustedProxies`.
+ */
+export type Claim = 'override' | 'identity' | 'certificate' | 'unchecked' | 'clientAddress' | 'route';
+
+/** Longest prefix first where two match. For folded names (core/headers.ts). */
+const CLAIM_PREFIXES: readonly (readonly [string, Claim])[] = [
+  ['x-forwarded-user', 'identity'],
+  ['x-forwarded-group', 'identity'],
+  ['x-forwarded-role', 'identity'],
+  ['x-forwarded-email', 'identity'],
+  ['x-forwarded-preferred-', 'identity'],
+  ['x-forwarded-access-', 'identity'],
+  ['x-forwarded-id-', 'identity'],
+  ['x-forwarded-client-', 'certificate'],
+  ['x-forwarded-tls-', 'certificate'],
+  ['x-forwarded-ssl-', 'certificate'],
+  ['x-forwarded-uri', 'override'],
+  ['x-forwarded-url', 'override'],
+  ['x-forwarded-path', 'override'],
+  ['x-forwarded-method', 'override'],
+  ['x-forwarded-', 'route'],
+  ['x-envoy-original-', 'override'],
+  ['x-envoy-', 'route'],
+  ['x-original-', 'override'],
+  ['x-rewrite-', 'override'],
+  // Next.js trusts these of its own: CVE-2025-29927.
+  ['x-middleware-', 'override'],
+  ['x-accel-', 'override'],
+  ['x-sendfile', 'override'],
+  // oauth2-proxy, Authelia, Authentik, Pomerium, Vouch, Traefik, Kong, Tyk and mod_auth_openidc.
+  ['x-auth-request-', 'identity'],
+  ['remote-', 'identity'],
+  ['x-authentik-', 'identity'],
+  ['x-pomerium-', 'identity'],
+  ['x-vouch-', 'identity'],
+  ['x-consumer-', 'identity'],
+  ['x-credential-', 'identity'],
+  ['x-authenticated-', 'identity'],
+  ['oidc-', 'identity'],
+  ['mellon-', 'identity'],
+  ['shib-', 'identity'],
+  // Tailscale, Cloudflare Access, Google, Azure, AWS, IBM, Oracle, CA and Teleport.
+  ['tailscale-', 'identity'],
+  ['cf-access-', 'identity'],
+  ['x-goog-authenticated-user-', 'identity'],
+  ['x-goog-iap-', 'identity'],
+  ['x-appengine-user-', 'identity'],
+  ['x-ms-client-principal', 'identity'],
+  ['x-ms-token-', 'identity'],
+  ['x-amzn-oidc-', 'identity'],
+  ['x-amzn-mtls-', 'certificate'],
+  ['x-amzn-request-context', 'identity'],
+  ['x-amzn-lambda-context', 'identity'],
+  ['iv-', 'identity'],
+  ['oam-', 'identity'],
+  ['osso-', 'identity'],
+  ['sm-', 'identity'],
+  ['teleport-', 'identity'],
+  // Kubernetes' authenticating proxy and impersonation; Linkerd and Dapr.
+  ['x-remote-extra-', 'identity'],
+  ['impersonate-', 'identity'],
+  ['l5d-', 'identity'],
+  ['dapr-caller-', 'identity'],
+  // Client certificates as TLS terminators write them.
+  ['x-ssl-', 'certificate'],
+  ['ssl-client-', 'certificate'],
+  ['x-client-cert', 'certificate'],
+  ['client-cert', 'certificate'],
+  ['x-arr-clientcert', 'certificate'],
 ];
 
-/** The same, by whole names: seen in nginx, Envoy, Traefik, HAProxy, oauth2-proxy, Authelia, Kong and the large CDNs and clouds. */
-const CLAIMS = new Set([
-  'forwarded',
-  'forwarded-for',
-  'x-forwarded',
-  'x-forward-for',
-  'x-real-ip',
-  'x-real-port',
-  'x-remote-ip',
-  'x-remote-addr',
-  'x-client-ip',
-  'x-cluster-client-ip',
-  'x-originating-ip',
-  'x-proxyuser-ip',
-  'x-appengine-user-ip',
-  'x-azure-clientip',
-  'x-azure-socketip',
-  'true-client-ip',
-  'client-ip',
-  'proxy-client-ip',
-  'wl-proxy-client-ip',
-  'cf-connecting-ip',
-  'cf-connecting-ipv6',
-  'cf-pseudo-ipv4',
-  'cf-visitor',
-  'fastly-client-ip',
-  'fastly-ssl',
-  'fly-client-ip',
-  'x-host',
-  'x-scheme',
-  'x-url-scheme',
-  'front-end-https',
-  'x-rewrite-url',
-  'x-client-cert',
-  'client-cert',
-  'client-cert-chain',
-  'x-arr-clientcert',
-  'x-arr-ssl',
-  'remote-user',
-  'remote-name',
-  'remote-email',
-  'remote-groups',
-  'x-remote-user',
-  'x-remote-group',
-  'x-webauth-user',
-  'x-auth-user',
-  'x-auth-username',
-  'x-auth-email',
-  'x-auth-groups',
-  'x-auth-roles',
-  'x-goog-iap-jwt-assertion',
+/** The same, by whole names. */
+const CLAIMS: ReadonlyMap<string, Claim> = new Map([
+  ...toClaims('override', [
+    // PHP, Python and others read it as the variable HTTP_PROXY: CVE-2016-5385.
+    'proxy',
+    'x-host',
+    'x-http-host-override',
+    'x-script-name',
+  ]),
+  ...toClaims('identity', [
+    'x-remote-user',
+    'x-remote-group',
+    'x-remote-groups',
+    'x-remote-email',
+    'x-remote-name',
+    'x-remote-uid',
+    'x-webauth-user',
+    'x-webauth-name',
+    'x-webauth-email',
+    'x-webauth-groups',
+    'x-webauth-role',
+    'x-auth-user',
+    'x-auth-username',
+    'x-auth-email',
+    'x-auth-groups',
+    'x-auth-roles',
+    'x-userinfo',
+    'x-user-info',
+    'x-anonymous-consumer',
+    'x-apigateway-api-userinfo',
+    'x-endpoint-api-userinfo',
+    'x-appengine-inbound-appid',
+    'smuser',
+    'http-sm-user',
+  ]),
+  ...toClaims('unchecked', ['forwarded', 'forwarded-for', 'x-forwarded', 'x-forward-for', 'x-azure-socketip', 'cf-pseudo-ipv4']),
+  ...toClaims('clientAddress', [
+    'x-real-ip',
+    'x-remote-ip',
+    'x-remote-addr',
+    'remote-addr',
+    'x-client-ip',
+    'x-cluster-client-ip',
+    'x-originating-ip',
+    'x-proxyuser-ip',
+    'x-appengine-user-ip',
+    'x-azure-clientip',
+    'x-envoy-external-address',
+    'x-original-forwarded-for',
+    'x-forwarded-client-ip',
+    'true-client-ip',
+    'client-ip',
+    'proxy-client-ip',
+    'wl-proxy-client-ip',
+    'cf-connecting-ip',
+    'cf-connecting-ipv6',
+    'fastly-client-ip',
+    'fly-client-ip',
+  ]),
+  ...toClaims('route', ['x-real-port', 'cf-visitor', 'fastly-ssl', 'x-scheme', 'x-url-scheme', 'front-end-https', 'x-arr-ssl']),
 ]);
+
+function toClaims(claim: Claim, names: readonly string[]): [string, Claim][] {
+  return names.map((name) => [name, claim]);
+}
 
 /** The trace that a request is part of (W3C Trace Context). */
 export const TRACE: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
@@ -108,14 +184,16 @@ export function isOwn(name: string): boolean {
   return name.startsWith(OWN_PREFIX);
 }
 
-/** A claim about the client that only a trusted proxy may make, for folded names (core/headers.ts). */
-export function isClaim(name: string): boolean {
-  return CLAIMS.has(name) || hasPrefix(name, CLAIM_PREFIXES);
+/** What a field claims that only a proxy may say, for folded names (core/headers.ts); undefined for a field that clients may send. */
+export function findClaim(name: string): Claim | undefined {
+  return CLAIMS.get(name) ?? CLAIM_PREFIXES.find(([prefix]) => name.startsWith(prefix))?.[1];
 }
 
 /** A field that nobody may double under another spelling, nor have removed on the way, for folded names (core/headers.ts). */
 export function isProtected(name: string): boolean {
-  return RELIED_UPON.has(name) || TRACE.has(name) || isOwn(name) || isClaim(name) || hasPrefix(name, SIGNED_PREFIXES);
+  return (
+    RELIED_UPON.has(name) || TRACE.has(name) || isOwn(name) || findClaim(name) !== undefined || hasPrefix(name, SIGNED_PREFIXES)
+  );
 }
 
 function hasPrefix(name: string, prefixes: readonly string[]): boolean {

@@ -1,13 +1,14 @@
 /** Writes the header the app gets: first everything a client must not say is removed, then the gate's own fields are added. */
 import type { Admitted } from '../core/admitted.ts';
+import type { Client } from '../core/exchange.ts';
 import { type HeaderFields, isPlainOption, toFoldedName, toNamedByConnection } from '../core/headers.ts';
 import { isTraceField } from '../trace/trace-fields.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
-import { HOP_BY_HOP, isClaim, isOwn, isProtected, TRACE } from './managed-names.ts';
+import { type Claim, findClaim, HOP_BY_HOP, isOwn, isProtected, TRACE } from './managed-names.ts';
 import { addTrace } from './trace-headers.ts';
 
-/** What becomes of a client's field. */
-type Fate = 'pass' | 'drop' | 'drop-unless-trusted';
+/** What becomes of a client's field; a claim depends on the proxy that the request came by. */
+type Fate = 'pass' | 'drop' | Exclude<Claim, 'override'>;
 
 /** Written anew for every request, whoever stands before us; Expect was answered by us (RFC 9110 §10.1.1). */
 const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'via', 'content-length', 'expect']);
@@ -66,9 +67,10 @@ export class HeaderPolicy {
     for (let i = 0; i < names.length; i++) {
       const name = names[i] as string;
       const fate = this.#fate(name);
-      if (fate === 'drop' || (fate === 'drop-unless-trusted' && !client.viaTrustedProxy)) continue;
+      const value = raw[i * 2 + 1] as string;
+      if (fate !== 'pass' && !mayClaim(fate, value, client)) continue;
       if (named?.has(name) === true) continue;
-      out.push(raw[i * 2] as string, raw[i * 2 + 1] as string);
+      out.push(raw[i * 2] as string, value);
     }
     addHost(out, headers);
     addForwarded(out, admitted);
@@ -95,19 +97,39 @@ export class HeaderPolicy {
 }
 
 function decideFate(name: string, context: HeaderContext): Fate {
-  const { forwardAuthorization, user, certificate, signatureHeaders = [], trustsTraces = false } = context;
+  const { forwardAuthorization, signatureHeaders = [], trustsTraces = false } = context;
   const folded = toFoldedName(name);
   // Written anew, or not at all. A stranger must not write into the app's traces, nor have everything recorded.
   if (TRACE.has(folded) || (isTraceField(folded) && !trustsTraces && !signatureHeaders.includes(name))) return 'drop';
   if (folded === 'authorization' && !forwardAuthorization) return 'drop';
-  // Ours to say here, even where a trusted proxy says it too.
-  if (folded === 'x-forwarded-user' && user !== undefined) return 'drop';
-  if (folded.startsWith('client-cert') && certificate !== undefined) return 'drop';
   if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || isOwn(folded)) return 'drop';
   // Another spelling of a managed name: an app may read it as the real thing, and nobody honest writes one.
   if (folded !== name && isProtected(folded)) return 'drop';
   if (signatureHeaders.some((signed) => signed !== name && toFoldedName(signed) === folded)) return 'drop';
-  return isClaim(folded) ? 'drop-unless-trusted' : 'pass';
+  return decideClaim(findClaim(folded), context);
+}
+
+function decideClaim(claim: Claim | undefined, { user, certificate }: HeaderContext): Fate {
+  if (claim === undefined) return 'pass';
+  // What a route checks itself, no proxy may contradict.
+  const isChecked = (claim === 'identity' && user !== undefined) || (claim === 'certificate' && certificate !== undefined);
+  return claim === 'override' || isChecked ? 'drop' : claim;
+}
+
+/** Is the claim one that the client's proxy is trusted to make? Proxies pass on what they do not know, so an address must be the right one. */
+function mayClaim(fate: Exclude<Fate, 'pass'>, value: string, client: Client): boolean {
+  switch (fate) {
+    case 'drop':
+      return false;
+    case 'identity':
+    case 'certificate':
+    case 'unchecked':
+      return client.viaIdentityProxy;
+    case 'clientAddress':
+      return client.viaIdentityProxy || (client.viaTrustedProxy && value === client.address);
+    case 'route':
+      return client.viaTrustedProxy || client.viaIdentityProxy;
+  }
 }
 
 /** HTTP/1.0 may lack it, our HTTP/1.1 must not; empty, as the target has no authority (RFC 9110 §7.2). */

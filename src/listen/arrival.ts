@@ -10,5 +10,5 @@ export function toArrival(method: string, client: Client, clock: Clock): Arrival
 
 /** A client before whom nobody stands whose word would count. */
 export function toDirectClient(peer: string, isEncrypted: boolean): Client {
-  return { address: peer, peer, viaTrustedProxy: false, scheme: isEncrypted ? 'https' : 'http' };
+  return { address: peer, peer, viaTrustedProxy: false, viaIdentityProxy: false, scheme: isEncrypted ? 'https' : 'http' };
 }

@@ -39,7 +39,7 @@ export function createAuthzDoor(rules: AuthzDoorRules, house: QuestionHandler): 
     const address = readClientAddress(headers.all('x-forwarded-for'));
     // All clients would be one, and a client could name itself.
     if (address === undefined) return refuse('original_request_unclear', 'original_request', 'no address in x-forwarded-for');
-    const client: Client = { address, peer: question.client.peer, viaTrustedProxy: true, scheme };
+    const client: Client = { address, peer: question.client.peer, viaTrustedProxy: true, viaIdentityProxy: false, scheme };
     return { ...question, method, target, client, headers: withHost(headers, host) };
   };
 

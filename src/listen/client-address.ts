@@ -7,17 +7,28 @@ import { AddressRanges, toPlainAddress } from './address-ranges.ts';
 /** Finds the client of a request from its peer address and header. */
 export type ClientResolver = (peer: string, isEncrypted: boolean, headers: HeaderFields) => Client;
 
-/** Builds the resolver for a list of CIDR ranges and single addresses; with none, nobody's X-Forwarded-* is believed. */
-export function createClientResolver(trustedProxies: readonly string[]): ClientResolver {
-  const trusted = new AddressRanges(trustedProxies);
+/** Which proxies are trusted, as CIDR ranges and single addresses; no proxy by default. */
+export interface TrustedProxies {
+  /** Trusted for the client's address. */
+  readonly address: readonly string[];
+  /** Trusted for the client's identity. */
+  readonly identity: readonly string[];
+}
+
+/** Builds the resolver; without trusted proxies the peer is the client. */
+export function createClientResolver(proxies: TrustedProxies): ClientResolver {
+  const trusted = new AddressRanges(proxies.address);
+  const identity = new AddressRanges(proxies.identity);
   return (rawPeer, isEncrypted, headers) => {
     const peer = toPlainAddress(rawPeer);
     const scheme = isEncrypted ? 'https' : 'http';
-    if (!trusted.has(peer)) return { address: peer, peer, viaTrustedProxy: false, scheme };
+    const viaIdentityProxy = identity.has(peer);
+    if (!trusted.has(peer)) return { address: peer, peer, viaTrustedProxy: false, viaIdentityProxy, scheme };
     return {
       address: findClientAddress(headers.all('x-forwarded-for'), peer, trusted),
       peer,
       viaTrustedProxy: true,
+      viaIdentityProxy,
       scheme: toScheme(headers.all('x-forwarded-proto')) ?? scheme,
     };
   };

@@ -67,7 +67,10 @@ export class ListenServer {
   constructor(parts: ListenParts) {
     const { limits, clock, tls } = parts;
     this.#parts = parts;
-    this.#resolveClient = createClientResolver(parts.listen.trustedProxies);
+    this.#resolveClient = createClientResolver({
+      address: parts.listen.trustedProxies,
+      identity: parts.listen.trustedIdentityProxies,
+    });
     this.#hsts = toHsts(parts.listen.hsts);
     this.#certificates = parts.listen.tls?.clientCaFile === undefined ? undefined : new ClientCertificates();
     this.#clientErrors = new ClientErrors({

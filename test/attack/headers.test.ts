@@ -41,6 +41,28 @@ const CLAIMS = [
   'x-envoy-external-address',
 ];
 
+/** Who the user is, as proxies, meshes and clouds tell an app. */
+const IDENTITIES = [
+  'remote-user',
+  'x-remote-user',
+  'x-remote-extra-scopes',
+  'x-auth-request-user',
+  'x-forwarded-user',
+  'x-forwarded-client-cert',
+  'cf-access-authenticated-user-email',
+  'impersonate-user',
+  'tailscale-user-login',
+  'x-pomerium-claim-email',
+  'x-vouch-user',
+  'x-authentik-username',
+  'x-userinfo',
+  'oidc-claim-sub',
+  'x-amzn-oidc-identity',
+  'x-ms-client-principal',
+];
+/** What replaces the path, the method or the host that were checked, or steers the app. */
+const OVERRIDES = ['proxy', 'x-original-url', 'x-rewrite-url', 'x-middleware-subrequest', 'x-accel-mapping', 'x-forwarded-path'];
+
 function spellings(name: string): string[] {
   const title = name.replace(/\b[a-z]/g, (letter) => letter.toUpperCase());
   return [
@@ -52,14 +74,19 @@ describe.each(DOOR_NAMES)('behind a door with %s', (name) => {
   const door = DOORS[name];
   let gate: TestGate;
   let behindProxy: TestGate;
+  let behindIdentityProxy: TestGate;
   beforeAll(async () => {
     gate = await startDoor({ routes: [toDoorRoute(door, app.port)] });
     behindProxy = await startDoor({
       listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] },
       routes: [toDoorRoute(door, app.port)],
     });
+    behindIdentityProxy = await startDoor({
+      listen: { address: '127.0.0.1:0', trustedIdentityProxies: ['127.0.0.0/8'] },
+      routes: [toDoorRoute(door, app.port)],
+    });
   });
-  afterAll(() => Promise.all([gate.stop(), behindProxy.stop()]));
+  afterAll(() => Promise.all([gate.stop(), behindProxy.stop(), behindIdentityProxy.stop()]));
 
   const deliver = async (to: TestGate, extra: readonly string[]): Promise<number> => {
     const body = Buffer.from('{"a":1}');
@@ -82,6 +109,22 @@ describe.each(DOOR_NAMES)('behind a door with %s', (name) => {
       expect(await deliver(behindProxy, [name, 'evil'])).toBe(200);
       expect(seenByApp(name.toLowerCase().replaceAll('_', '-'))).not.toContain('evil');
     });
+
+    test.each(IDENTITIES.flatMap(spellings))(
+      'never reaches the app through a proxy that is trusted for addresses: %s',
+      async (name) => {
+        expect(await deliver(behindProxy, [name, 'evil'])).toBe(200);
+        expect(seenByApp(name.toLowerCase().replaceAll('_', '-'))).not.toContain('evil');
+      },
+    );
+
+    test.each(OVERRIDES.flatMap(spellings))(
+      'never reaches the app, even from a proxy that is trusted for identities: %s',
+      async (name) => {
+        expect(await deliver(behindIdentityProxy, [name, 'evil'])).toBe(200);
+        expect(seenByApp(name.toLowerCase().replaceAll('_', '-'))).not.toContain('evil');
+      },
+    );
 
     // Elsewhere nobody relies on them.
     if (name === 'webhook')

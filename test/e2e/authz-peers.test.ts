@@ -178,3 +178,48 @@ describe.runIf(isInstalled('nginx'))('behind nginx, with the fields that ingress
     expect(app.received).toHaveLength(0);
   });
 });
+
+const PASSING_ON = `
+server {
+  listen 127.0.0.1:8000;
+  location / {
+    proxy_pass http://127.0.0.1:9091;
+    proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+    proxy_set_header X-Real-IP $remote_addr;
+  }
+}
+`;
+
+describe.runIf(isInstalled('nginx'))('behind an nginx that passes on what its clients send,', () => {
+  let front: TestGate;
+  let peer: Peer;
+  beforeAll(async () => {
+    front = await startGate({
+      listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.1'] },
+      routes: [{ name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' }],
+    });
+    peer = await startNginx(PASSING_ON, { authzPort: front.port, appPort: app.port });
+  });
+  afterAll(async () => {
+    await peer.stop();
+    await front.stop();
+  });
+
+  test('drops the identity, the path and the address that a client claims, and keeps the address that nginx sets', async () => {
+    app.received.length = 0;
+    const forged = {
+      'Remote-User': 'root',
+      'X-Auth-Request-User': 'root',
+      'X-Forwarded-User': 'root',
+      'Cf-Access-Authenticated-User-Email': 'root',
+      'X-Original-Url': '/admin',
+      'True-Client-Ip': '203.0.113.66',
+      Forwarded: 'for=203.0.113.66',
+      Proxy: 'http://203.0.113.66',
+    };
+    expect((await send(peer.port, { method: 'GET', path: '/a', headers: { Host: 'app.example', ...forged } })).status).toBe(200);
+    const { headers } = app.received[0] ?? { headers: {} };
+    for (const name of Object.keys(forged)) expect(headers).not.toHaveProperty(name.toLowerCase());
+    expect(headers).toMatchObject({ 'x-real-ip': '127.0.0.1', 'x-forwarded-for': '127.0.0.1, 127.0.0.1' });
+  });
+});

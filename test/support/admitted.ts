@@ -21,7 +21,14 @@ export function makeAdmitted(options: AdmittedOptions = {}): Admitted {
   const exchange: Exchange = {
     requestId: '00000000-0000-4000-8000-000000000001',
     method,
-    client: { address: '203.0.113.9', peer: '203.0.113.9', viaTrustedProxy: false, scheme: 'http', ...options.client },
+    client: {
+      address: '203.0.113.9',
+      peer: '203.0.113.9',
+      viaTrustedProxy: false,
+      viaIdentityProxy: false,
+      scheme: 'http',
+      ...options.client,
+    },
     receivedAt: 0,
     startedAt: 0,
     target: { raw: path, path, query: undefined, ambiguities: [] },

@@ -21,6 +21,37 @@ function valuesOf(headers: readonly string[], name: string): string[] {
 }
 
 const OWN = ['sidegate-route', 'sidegate-key', 'sidegate-request-id', 'sidegate-user', 'sidegate-stale', 'sidegate-x'];
+/** Fields that say who the user or the calling workload is, one of each known proxy or mesh. */
+const IDENTITY = [
+  ...[
+    'remote-user',
+    'x-remote-user',
+    'x-auth-request-user',
+    'x-auth-request-access-token',
+    'x-forwarded-user',
+    'x-forwarded-email',
+  ],
+  ...['x-forwarded-access-token', 'x-forwarded-client-cert', 'x-forwarded-tls-client-cert-info', 'x-authentik-username'],
+  ...['x-pomerium-claim-email', 'x-pomerium-jwt-assertion', 'x-vouch-user', 'x-vouch-idp-accesstoken', 'tailscale-user-login'],
+  ...[
+    'cf-access-jwt-assertion',
+    'x-goog-iap-jwt-assertion',
+    'x-ms-client-principal',
+    'x-ms-token-aad-id-token',
+    'x-amzn-oidc-identity',
+  ],
+  ...['x-amzn-request-context', 'x-userinfo', 'oidc-claim-sub', 'mellon-nameid', 'shib-identity-provider', 'iv-user', 'sm-user'],
+  ...['oam-remote-user', 'impersonate-user', 'impersonate-group', 'impersonate-extra-scopes', 'x-remote-extra-scopes'],
+  ...['x-consumer-username', 'x-credential-identifier', 'x-authenticated-userid', 'x-webauth-user', 'teleport-jwt-assertion'],
+  ...['l5d-client-id', 'dapr-caller-app-id', 'ssl-client-s-dn', 'x-ssl-client-cert', 'client-cert', 'x-appengine-user-email'],
+];
+/** Fields that replace what was checked: the path, the method, the host, or the proxy that the app itself uses. */
+const OVERRIDES = [
+  ...['proxy', 'x-original-url', 'x-original-uri', 'x-original-method', 'x-rewrite-url', 'x-forwarded-uri', 'x-forwarded-path'],
+  ...['x-envoy-original-path', 'x-middleware-subrequest', 'x-middleware-rewrite', 'x-accel-mapping', 'x-sendfile-type', 'x-host'],
+  ...['x-script-name', 'x-forwarded-method'],
+];
+
 const CLAIMS = [
   ...['for', 'host', 'proto', 'port', 'prefix', 'server', 'ssl', 'uri', 'method', 'path', 'scheme', 'by', 'proto-version'].map(
     (end) => `x-forwarded-${end}`,
@@ -33,6 +64,8 @@ const CLAIMS = [
   ...['x-envoy-external-address', 'x-envoy-internal', 'x-auth-request-user', 'x-auth-user', 'remote-user', 'remote-groups'],
   ...['x-ssl-client-cert', 'ssl-client-verify', 'x-consumer-username', 'x-amzn-oidc-data', 'x-ms-client-principal-id'],
   ...['x-goog-authenticated-user-email', 'cf-access-authenticated-user-email', 'fastly-client-ip', 'x-client-cert'],
+  ...IDENTITY,
+  ...OVERRIDES,
 ];
 
 describe('what a client may not say', () => {
@@ -54,6 +87,36 @@ describe('what a client may not say', () => {
     for (const spelling of [name, name.toUpperCase(), name.replaceAll('-', '_'), name.replace('-', '.')])
       expect(toHeaders({ headers: ['Host', 'a', spelling, 'evil'] })).not.toContain('evil');
   });
+
+  test.each([...IDENTITY, ...OVERRIDES])('drops %s from a client behind a proxy that is trusted for addresses', (name) => {
+    for (const spelling of [name, name.toUpperCase(), name.replaceAll('-', '_')])
+      expect(toHeaders({ headers: ['Host', 'a', spelling, 'evil'], client: { viaTrustedProxy: true } })).not.toContain('evil');
+  });
+
+  test.each(IDENTITY)(
+    'passes %s from a proxy that is trusted for identities, but not on a route that asks for a password',
+    (name) => {
+      const options = { headers: ['Host', 'a', name, 'alice'], client: { viaIdentityProxy: true } };
+      expect(valuesOf(toHeaders(options), name)).toContain('alice');
+      const context: HeaderContext = { ...CONTEXT, user: 'forward', certificate: 'forward' };
+      expect(toHeaders({ ...options, facts: { user: 'bob' } }, context)).not.toContain('alice');
+    },
+  );
+
+  test.each(OVERRIDES)('drops %s even from a proxy that is trusted for identities', (name) => {
+    const client = { viaTrustedProxy: true, viaIdentityProxy: true };
+    expect(toHeaders({ headers: ['Host', 'a', name, 'evil'], client })).not.toContain('evil');
+  });
+
+  test.each(['X-Real-IP', 'True-Client-IP', 'CF-Connecting-IP', 'Client-IP', 'X-Cluster-Client-IP'])(
+    'passes %s from a proxy that is trusted for addresses only if it is the address that X-Forwarded-For led to',
+    (name) => {
+      const client = { address: '198.51.100.7', viaTrustedProxy: true };
+      const sent = (value: string): string[] =>
+        valuesOf(toHeaders({ headers: ['Host', 'a', name, value], client }), toFoldedName(name));
+      expect([sent('198.51.100.7'), sent('127.0.0.1'), sent('198.51.100.7, 127.0.0.1')]).toEqual([['198.51.100.7'], [], []]);
+    },
+  );
 
   test.each(CLAIMS)('drops another spelling of %s even from a trusted proxy', (name) => {
     if (!name.includes('-')) return;
@@ -126,14 +189,15 @@ describe('what the app is told', () => {
     const headers = toHeaders({
       headers: [
         ...['Host', 'inner', 'X-Forwarded-For', '1.1.1.1, 2.2.2.2', 'x-forwarded-for', '3.3.3.3', 'X-Forwarded-Host', 'outer'],
-        ...['X-Forwarded-Proto', 'https', 'X-Forwarded-Port', '443', 'Forwarded', 'for=1.1.1.1'],
+        ...['X-Forwarded-Proto', 'https', 'X-Forwarded-Port', '443', 'Forwarded', 'for=6.6.6.6'],
       ],
       client: { peer: '10.0.0.1', viaTrustedProxy: true, scheme: 'https' },
     });
     expect(valuesOf(headers, 'x-forwarded-for')).toEqual(['1.1.1.1, 2.2.2.2, 3.3.3.3, 10.0.0.1']);
     expect(valuesOf(headers, 'x-forwarded-host')).toEqual(['outer']);
     expect(valuesOf(headers, 'x-forwarded-proto')).toEqual(['https']);
-    expect([valuesOf(headers, 'x-forwarded-port'), valuesOf(headers, 'forwarded')]).toEqual([['443'], ['for=1.1.1.1']]);
+    // Proxies that know X-Forwarded-For only pass on the Forwarded that a client wrote.
+    expect([valuesOf(headers, 'x-forwarded-port'), valuesOf(headers, 'forwarded')]).toEqual([['443'], []]);
   });
 
   test('falls back on Host where a trusted proxy names none, and sends an empty one where there is none at all', () => {

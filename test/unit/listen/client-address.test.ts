@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { HeaderFields } from '../../../src/core/headers.ts';
 import { createClientResolver } from '../../../src/listen/client-address.ts';
 
-const resolve = createClientResolver(['10.0.0.0/8', '192.0.2.7', 'fd00::/8']);
+const resolve = createClientResolver({ address: ['10.0.0.0/8', '192.0.2.7', 'fd00::/8'], identity: ['192.0.2.7'] });
 
 function client(peer: string, forwardedFor: readonly string[] = [], proto: readonly string[] = [], isEncrypted = false): string {
   const raw = [
@@ -30,6 +30,19 @@ test.each([
 });
 
 test('nobody is trusted by default', () => {
-  const { viaTrustedProxy } = createClientResolver([])('127.0.0.1', false, new HeaderFields(['X-Forwarded-For', '1.1.1.1']));
+  const { viaTrustedProxy } = createClientResolver({ address: [], identity: [] })(
+    '127.0.0.1',
+    false,
+    new HeaderFields(['X-Forwarded-For', '1.1.1.1']),
+  );
   expect(viaTrustedProxy).toBe(false);
+});
+
+test.each([
+  ['192.0.2.7', true],
+  ['::ffff:192.0.2.7', true],
+  ['10.1.1.1', false],
+  ['203.0.113.1', false],
+])('trusts the peer %s for the identity of its clients: %s', (peer, expected) => {
+  expect(resolve(peer, false, new HeaderFields([])).viaIdentityProxy).toBe(expected);
 });
