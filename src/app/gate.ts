@@ -206,7 +206,7 @@ export class Gate {
     this.#works.metrics.setRoutes(toAllLabels(config));
     const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
     this.#works.realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
-    this.#works.signer.replace(ready.identity?.key, config.identity?.ttl ?? 0);
+    this.#works.signer.replace(ready.identity?.key, config.identity);
     const rings = new Map<string, KeyRing>();
     this.#works.routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
     const routes = config.routes.map((route, index) => {

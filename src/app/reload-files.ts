@@ -107,7 +107,7 @@ async function reloadIdentity(changed: readonly string[], { config, logger, sign
   for (const { severity, message } of read?.troubles ?? [])
     if (severity === 'error') logger.error('identity_reload_failed', { message });
   if (read?.key === undefined) return;
-  signer.replace(read.key, identity.ttl);
+  signer.replace(read.key, identity);
   logger.info('identity_reloaded', { key: read.key.name });
 }
 

@@ -68,6 +68,13 @@ export const adminToken = z.strictObject({
 
 /** How forwarded requests are signed. */
 export const identity = z.strictObject({
+  audience: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,253}$/, 'expected 1 to 253 visible ASCII characters that name the app, for example "billing"')
+    .meta({ examples: ['billing'] })
+    .describe(
+      'The app that the tokens are for: their `aud`. Each app rejects tokens with another one, so that apps behind one key cannot replay them to each other.',
+    ),
   algorithm: z
     .enum(['hmac-sha256', 'ed25519'])
     .default('hmac-sha256')

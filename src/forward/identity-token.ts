@@ -107,11 +107,18 @@ interface Retired {
   readonly until: EpochMilliseconds;
 }
 
+/** What every token of a gate says. */
+export interface IdentityTerms {
+  /** The app that the tokens are for (RFC 7519 §4.1.3): another app that trusts the same key must reject them. */
+  readonly audience: string;
+  readonly ttl: Milliseconds;
+}
+
 /** Signs with the current key, where there is one. */
 export class IdentitySigner {
   readonly #clock: Clock;
   #key: IdentityKey | undefined;
-  #ttl: Milliseconds = 0;
+  #terms: IdentityTerms | undefined;
   /** Tokens that these signed may still be under way. */
   #retired: readonly Retired[] = [];
 
@@ -120,31 +127,35 @@ export class IdentitySigner {
   }
 
   /** Takes over a key; the next request is signed with it. Undefined: requests are not signed. */
-  replace(key: IdentityKey | undefined, ttl: Milliseconds): void {
+  replace(key: IdentityKey | undefined, terms: IdentityTerms | undefined): void {
     const now = this.#clock.now();
     const before = this.#key?.toPublicKey();
     const live = this.#retired.filter(({ until }) => until > now);
-    this.#retired = before === undefined || this.#key === key ? live : [...live, { key: before, until: now + this.#ttl }];
+    this.#retired =
+      before === undefined || this.#key === key ? live : [...live, { key: before, until: now + (this.#terms?.ttl ?? 0) }];
     this.#key = key;
-    this.#ttl = ttl;
+    this.#terms = terms;
   }
 
   /** The token; undefined where nothing signs. */
-  sign({ requestId, method, target, facts }: Exchange, route: string): string | undefined {
+  sign({ requestId, method, target, headers, facts }: Exchange, route: string): string | undefined {
     const key = this.#key;
-    if (key === undefined) return undefined;
+    const terms = this.#terms;
+    if (key === undefined || terms === undefined) return undefined;
     const issuedAt = Math.floor(this.#clock.now() / SECOND);
     const { user, certificateName, delivery } = facts;
     const text = `${key.head}.${toPart({
       iss: 'sidegate',
+      aud: terms.audience,
       sub: user,
       route,
       method,
+      host: headers.get('host'),
       path: target.raw,
       certificate: certificateName,
       webhook: delivery === undefined ? undefined : { id: delivery.id, key: delivery.keyName },
       iat: issuedAt,
-      exp: issuedAt + Math.ceil(this.#ttl / SECOND),
+      exp: issuedAt + Math.ceil(terms.ttl / SECOND),
       jti: requestId,
     })}`;
     return `${text}.${key.sign(text)}`;

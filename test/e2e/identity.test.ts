@@ -47,8 +47,8 @@ const start = async (identity: Sections | undefined, files: Readonly<Record<stri
     { users: makeEntry('Zoë', 'secret'), shared: SHARED, ...files },
   );
 };
-const HMAC = { key: { name: 'shared', secret: { file: 'shared', encoding: 'base64' } } };
-const ED25519 = { algorithm: 'ed25519', key: { name: 'signing', secret: { file: 'private.pem' } } };
+const HMAC = { audience: 'billing', key: { name: 'shared', secret: { file: 'shared', encoding: 'base64' } } };
+const ED25519 = { audience: 'billing', algorithm: 'ed25519', key: { name: 'signing', secret: { file: 'private.pem' } } };
 
 const get = (path: string, headers: Record<string, string> = {}): Promise<Answer> =>
   send(gate.port, { method: 'GET', path, headers });
@@ -61,7 +61,10 @@ describe('Sidegate-Identity', () => {
     await start(HMAC);
     const before = Math.floor(Date.now() / 1000);
     await get('/admin/users?page=2', toBasic('Zoë', 'secret'));
-    const { payload, protectedHeader } = await jwtVerify(token(), Buffer.from(SHARED, 'base64'), { issuer: 'sidegate' });
+    const { payload, protectedHeader } = await jwtVerify(token(), Buffer.from(SHARED, 'base64'), {
+      issuer: 'sidegate',
+      audience: 'billing',
+    });
     expect(protectedHeader).toEqual({ alg: 'HS256', typ: 'JWT', kid: 'shared' });
     expect(payload).toMatchObject({ sub: 'Zoë', route: 'admin', method: 'GET', path: '/admin/users?page=2' });
     expect(payload.jti).toBe(app.received[0]?.headers['sidegate-request-id']);
@@ -97,6 +100,15 @@ describe('Sidegate-Identity', () => {
     expect(token().split('.')).toHaveLength(3);
   });
 
+  test('is rejected by another app that trusts the same key', async () => {
+    await start(HMAC);
+    await get('/open/a');
+    const verify = (audience: string): Promise<unknown> => jwtVerify(token(), Buffer.from(SHARED, 'base64'), { audience });
+    await expect(verify('billing')).resolves.toBeDefined();
+    await expect(verify('payroll')).rejects.toThrow('unexpected "aud" claim value');
+    expect(decodeJwt(token())).toMatchObject({ host: app.received.at(-1)?.headers.host });
+  });
+
   test('goes to a proxy that asks on behalf of an app, for the request in question', async () => {
     await start(HMAC);
     const headers = {
@@ -112,6 +124,7 @@ describe('Sidegate-Identity', () => {
     expect(decodeJwt(String(answer.headers['sidegate-identity']))).toMatchObject({
       sub: 'Zoë',
       method: 'DELETE',
+      host: 'app.example',
       path: '/admin/users/7',
     });
   });
@@ -143,7 +156,7 @@ describe('Sidegate-Identity', () => {
 test.each([
   ['a short secret', HMAC, { shared: Buffer.alloc(16).toString('base64') }, 'the secret has 16 bytes'],
   ['a secret in another encoding', HMAC, { shared: 'not base64!' }, 'the secret is not base64'],
-  ['a secret that is not there', { key: { name: 'k', secret: { file: 'missing' } } }, {}, 'is not there'],
+  ['a secret that is not there', { audience: 'a', key: { name: 'k', secret: { file: 'missing' } } }, {}, 'is not there'],
   ['a file without a key', ED25519, { 'private.pem': 'nonsense' }, 'this is no private key'],
   [
     'a key of another kind',

@@ -94,7 +94,7 @@ test('a genuine delivery is as it always is', async () => {
 });
 
 test('nothing vouches for what was not verified, and no client can write the field itself', async () => {
-  const identity = { identity: { key: { name: 'gate', secret: { file: 'identity' } } } };
+  const identity = { identity: { audience: 'app', key: { name: 'gate', secret: { file: 'identity' } } } };
   const sections = { ...identity, routes: [toRoute(app.port, { route: { mode: 'observe' } })] };
   const gate = await startGate(sections, undefined, { identity: 'a secret of the gate and of the app' });
   await send(gate.port, { headers: { 'Sidegate-Observed': 'ok', 'Sidegate-Identity': 'x' }, body: '{}' });
