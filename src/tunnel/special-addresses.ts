@@ -22,11 +22,13 @@ const SPECIAL_IPV4 = [
   '224.0.0.0/4',
   '240.0.0.0/4',
 ];
+/** Public by their number, but served inside a cloud's own network: Azure's WireServer, and the service networks of IBM Cloud. */
+const CLOUD_IPV4 = ['168.63.129.16/32', '161.26.0.0/16', '166.8.0.0/14'];
 /** Of IPv6 only 2000::/3 is given out; within it these are special, or carry an IPv4 address that nobody checked. */
 const SPECIAL_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '2620:4f:8000::/48', '3fff::/20'];
 const GLOBAL_IPV6 = '2000::/3';
 
-const special = toList(SPECIAL_IPV4, 'ipv4');
+const special = toList([...SPECIAL_IPV4, ...CLOUD_IPV4], 'ipv4');
 const specialIpv6 = toList(SPECIAL_IPV6, 'ipv6');
 const globalIpv6 = toList([GLOBAL_IPV6], 'ipv6');
 
