@@ -114,7 +114,7 @@ function toGet(remote: ReadonlyMap<string, string>): HttpsGet {
   return async ({ href, host }) => {
     const text = remote.get(href);
     if (text === undefined) throw new RemoteFailure(`${host}: nobody is asked in a rehearsal, and the fixtures do not have it`);
-    return Buffer.from(text);
+    return { body: Buffer.from(text), freshFor: undefined };
   };
 }
 

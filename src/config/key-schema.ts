@@ -50,7 +50,11 @@ export const remoteKeys = z.strictObject({
     .meta({ examples: ['https://keys.example.com/jwks.json'] })
     .describe('Where they are. Only this host is asked, and no redirect is followed.'),
   refresh: duration().prefault('1h').describe('How often they are fetched; where no key fits a signature, earlier.'),
-  keepFor: duration().prefault('1d').describe('How long they count when they cannot be fetched anew.'),
+  keepFor: duration()
+    .prefault('4h')
+    .describe(
+      'The longest that the keys count without being fetched again. They end earlier if the response says so (Cache-Control), so that a revoked key ends with the cache.',
+    ),
 });
 
 /** What callers of the admin port show. */

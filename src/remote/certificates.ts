@@ -73,10 +73,10 @@ export class RemoteCertificates {
   }
 
   async #fetch(url: URL, now: EpochMilliseconds): Promise<{ publicKey: KeyObject; validTo: EpochMilliseconds }> {
-    const bytes = await this.#get(url, { maxBytes: LARGEST_BYTES, timeout: TIMEOUT_MS });
+    const { body } = await this.#get(url, { maxBytes: LARGEST_BYTES, timeout: TIMEOUT_MS });
     let certificate: X509Certificate;
     try {
-      certificate = new X509Certificate(bytes);
+      certificate = new X509Certificate(body);
     } catch (thrown) {
       throw new RemoteFailure(`${url.host}: no certificate (${toErrorText(thrown)})`);
     }

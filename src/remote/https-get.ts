@@ -1,4 +1,5 @@
 /** Fetches small public documents by https: bounded in size and time, from the very host that was asked for, without redirects. */
+import type { IncomingHttpHeaders } from 'node:http';
 import { request } from 'node:https';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 
@@ -8,8 +9,15 @@ export interface GetOptions {
   readonly timeout: Milliseconds;
 }
 
+/** A document that was fetched. */
+export interface RemoteDocument {
+  readonly body: Buffer;
+  /** How long its server lets caches keep it (RFC 9111 §5.2.2.1, less its age); undefined if the server does not say. */
+  readonly freshFor: Milliseconds | undefined;
+}
+
 /** Fetches a document; rejects with RemoteFailure and nothing else. */
-export type HttpsGet = (url: URL, options: GetOptions) => Promise<Buffer>;
+export type HttpsGet = (url: URL, options: GetOptions) => Promise<RemoteDocument>;
 
 /** Why there is no document; the text names the host, never the query. */
 export class RemoteFailure extends Error {
@@ -26,6 +34,8 @@ export interface Detour {
 }
 
 const OK = 200;
+const MAX_AGE = /^max-age="?(\d{1,9})"?$/;
+const SECONDS = /^\d{1,9}$/;
 
 /** Builds the fetch. */
 export function createHttpsGet(clock: Clock, detour?: Detour): HttpsGet {
@@ -60,9 +70,19 @@ export function createHttpsGet(clock: Clock, detour?: Detour): HttpsGet {
         incoming.on('error', () => fail('the answer broke off'));
         incoming.on('end', () => {
           cancel();
-          resolve(Buffer.concat(chunks));
+          resolve({ body: Buffer.concat(chunks), freshFor: toFreshness(incoming.headers) });
         });
       });
       outgoing.end();
     });
+}
+
+/** From Cache-Control and Age. A document that must not be kept is fresh for 0 ms. */
+export function toFreshness(headers: IncomingHttpHeaders): Milliseconds | undefined {
+  const directives = (headers['cache-control'] ?? '').split(',').map((directive) => directive.trim().toLowerCase());
+  if (directives.includes('no-store') || directives.includes('no-cache')) return 0;
+  const ages = directives.flatMap((directive) => MAX_AGE.exec(directive)?.[1] ?? []).map(Number);
+  if (ages.length === 0) return undefined;
+  const age = SECONDS.test(headers.age ?? '') ? Number(headers.age) : 0;
+  return Math.max(0, Math.min(...ages) - age) * 1_000;
 }

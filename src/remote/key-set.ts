@@ -8,7 +8,7 @@ import { type HttpsGet, RemoteFailure } from './https-get.ts';
 export interface KeySetOptions {
   readonly url: URL;
   readonly refresh: Milliseconds;
-  /** How long keys count that could not be fetched anew. */
+  /** The longest that keys count without being fetched anew; shorter where their server gives them a shorter cache lifetime. */
   readonly keepFor: Milliseconds;
 }
 
@@ -25,6 +25,8 @@ const TIMEOUT_MS: Milliseconds = 5_000;
 const FIRST_RETRY_MS: Milliseconds = 5_000;
 /** A signature that no key fits is often a stranger's: asking early must not be his to bring about at will. */
 const LEAST_BETWEEN_MS: Milliseconds = 60_000;
+/** Keys that may not be cached at all still count for so long, or each failed fetch would stop the route. */
+const MIN_LIFETIME_MS: Milliseconds = 300_000;
 
 /** Keeps one set up to date until it is closed. */
 export class RemoteKeySet {
@@ -33,6 +35,8 @@ export class RemoteKeySet {
   readonly #clock: Clock;
   readonly #events: KeySetEvents;
   #timer: CancelTimer | undefined;
+  /** Ends the keys on time, however the fetches go: a sender revokes a key by removing it from the set. */
+  #expiry: CancelTimer | undefined;
   #fetchedAt: Milliseconds | undefined;
   #askedAt: Milliseconds | undefined;
   #failures = 0;
@@ -59,6 +63,7 @@ export class RemoteKeySet {
   close(): void {
     this.#isClosed = true;
     this.#timer?.();
+    this.#expiry?.();
   }
 
   async #fetch(): Promise<void> {
@@ -68,8 +73,8 @@ export class RemoteKeySet {
     const { url } = this.#options;
     this.#askedAt = this.#clock.monotonic();
     try {
-      const keys = parseKeySet(await this.#get(url, { maxBytes: LARGEST_BYTES, timeout: TIMEOUT_MS }), url);
-      this.#onFetched(keys);
+      const { body, freshFor } = await this.#get(url, { maxBytes: LARGEST_BYTES, timeout: TIMEOUT_MS });
+      this.#onFetched(parseKeySet(body, url), freshFor);
     } catch (thrown) {
       this.#onFailed(toErrorText(thrown));
     } finally {
@@ -77,22 +82,27 @@ export class RemoteKeySet {
     }
   }
 
-  #onFetched(keys: readonly JsonWebKey[]): void {
+  #onFetched(keys: readonly JsonWebKey[], freshFor: Milliseconds | undefined): void {
     if (this.#isClosed) return;
+    const { refresh, keepFor } = this.#options;
     this.#failures = 0;
     this.#fetchedAt = this.#clock.monotonic();
+    const lifetime = freshFor === undefined ? keepFor : Math.min(keepFor, Math.max(freshFor, MIN_LIFETIME_MS));
+    this.#expiry?.();
+    this.#expiry = this.#clock.after(lifetime, () => this.#onExpired());
     this.#events.onKeys(keys);
-    this.#again(this.#options.refresh);
+    // Half the lifetime is left for retries.
+    this.#again(Math.min(refresh, lifetime / 2));
+  }
+
+  #onExpired(): void {
+    this.#fetchedAt = undefined;
+    this.#events.onKeys(undefined);
   }
 
   #onFailed(message: string): void {
     if (this.#isClosed) return;
     this.#events.onTrouble(message);
-    const now = this.#clock.monotonic();
-    if (this.#fetchedAt !== undefined && now - this.#fetchedAt >= this.#options.keepFor) {
-      this.#fetchedAt = undefined;
-      this.#events.onKeys(undefined);
-    }
     this.#again(Math.min(FIRST_RETRY_MS * 2 ** this.#failures, this.#options.refresh));
     this.#failures++;
   }

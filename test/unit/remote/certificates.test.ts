@@ -28,7 +28,7 @@ function start() {
   const certificates = new RemoteCertificates(async (url) => {
     asked.push(url.pathname);
     if (!there.has(url.href)) throw new RemoteFailure('answered 404');
-    return pem;
+    return { body: pem, freshFor: undefined };
   }, clock);
   const tell = (url: URL): Promise<string> =>
     certificates.key(url).then(

@@ -1,13 +1,13 @@
 import { generateKeyPairSync, type JsonWebKey } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { RemoteFailure } from '../../../src/remote/https-get.ts';
+import { RemoteFailure, toFreshness } from '../../../src/remote/https-get.ts';
 import { RemoteKeySet } from '../../../src/remote/key-set.ts';
 import { FakeClock, settle } from '../../support/fake-clock.ts';
 
 const HOUR = 3_600_000;
 const KEY = generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' });
 
-function start(first: unknown = { keys: [KEY] }) {
+function start(first: unknown = { keys: [KEY] }, freshFor?: number) {
   const clock = new FakeClock();
   let answer: unknown = first;
   let asked = 0;
@@ -18,7 +18,7 @@ function start(first: unknown = { keys: [KEY] }) {
     async () => {
       asked++;
       if (answer instanceof Error) throw answer;
-      return Buffer.from(typeof answer === 'string' ? answer : JSON.stringify(answer));
+      return { body: Buffer.from(typeof answer === 'string' ? answer : JSON.stringify(answer)), freshFor };
     },
     clock,
     { onKeys: (found) => void keys.push(found), onTrouble: (message) => void troubles.push(message) },
@@ -93,4 +93,40 @@ test('says nothing more once it is closed', async () => {
   await settle();
   await advance(2 * HOUR);
   expect([asked(), keys]).toEqual([1, []]);
+});
+
+test.each([
+  ['its cache lifetime', 30 * 60_000, 30 * 60_000],
+  ['five minutes, if it may not be cached', 0, 5 * 60_000],
+  ['keepFor, if the server says longer', 72 * HOUR, 24 * HOUR],
+])('ends the keys of a sender that cannot be reached after %s', async (_title, freshFor, lifetime) => {
+  const { keys, advance, answer } = start({ keys: [KEY] }, freshFor);
+  await settle();
+  answer(new RemoteFailure('keys.example: ECONNREFUSED'));
+  await advance(lifetime - 1);
+  expect(keys).toEqual([[KEY]]);
+  await advance(1);
+  expect(keys).toEqual([[KEY], undefined]);
+});
+
+test('fetches keys with a short cache lifetime again before they end', async () => {
+  const { keys, advance, asked } = start({ keys: [KEY] }, 10 * 60_000);
+  await settle();
+  await advance(30 * 60_000);
+  expect(asked()).toBe(7);
+  expect(keys).not.toContain(undefined);
+});
+
+test.each([
+  [{ 'cache-control': 'public, max-age=600' }, 600_000],
+  [{ 'cache-control': 'MAX-AGE="600"', age: '100' }, 500_000],
+  [{ 'cache-control': 'max-age=600, max-age=60' }, 60_000],
+  [{ 'cache-control': 'max-age=10', age: '100' }, 0],
+  [{ 'cache-control': 'no-store' }, 0],
+  [{ 'cache-control': 'max-age=600, no-cache' }, 0],
+  [{ 'cache-control': 'max-age=-1' }, undefined],
+  [{ 'cache-control': `max-age=${'9'.repeat(30)}` }, undefined],
+  [{}, undefined],
+])('reads the freshness of %j as %s', (headers, freshness) => {
+  expect(toFreshness(headers)).toBe(freshness);
 });
