@@ -1,5 +1,7 @@
 # syntax=docker/dockerfile:1
-FROM node:26-trixie-slim AS build
+# The base is pinned by the digest of its multi-platform index, so that a build is the one that was tested. To update it:
+# docker buildx imagetools inspect node:26-trixie-slim
+FROM node:26-trixie-slim@sha256:930557a230abacbc3f4fd9b8648abf8f4bee1e17cb72195dcdfb2f709bc85b33 AS build
 WORKDIR /build
 COPY package.json package-lock.json .npmrc tsconfig.json ./
 # The Node of devDependencies is for machines with an older one; the build runs on this image's.
@@ -11,7 +13,7 @@ COPY src ./src
 ARG SIDEGATE_REVISION=
 RUN node scripts/build.ts
 
-FROM node:26-trixie-slim
+FROM node:26-trixie-slim@sha256:930557a230abacbc3f4fd9b8648abf8f4bee1e17cb72195dcdfb2f709bc85b33
 # Since Node 25 the binary links libatomic.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends libatomic1 \

@@ -30,6 +30,13 @@ describe('the image', () => {
     for (const source of sources) expect(existsSync(join(ROOT, source)), source).toBe(true);
   });
 
+  test('pins one base image by its digest, for every stage', () => {
+    const bases = [...dockerfile.matchAll(/^FROM (\S+)/gm)].map(([, base]) => base);
+    expect(bases.length).toBe(2);
+    expect(new Set(bases).size).toBe(1);
+    expect(bases[0]).toMatch(/^node:\d+-trixie-slim@sha256:[0-9a-f]{64}$/);
+  });
+
   test('bounds the heap by the memory there is, by a flag this Node knows', () => {
     const [, flag = ''] = /ENTRYPOINT \["node", "(--[^"]+)"/.exec(dockerfile) ?? [];
     const limit = (...flags: string[]): number =>
