@@ -49,6 +49,39 @@ const RULES: readonly Rule[] = [
     text: 'mints an Admitted; only gatehouse/pipeline.ts does',
     mayUse: (file) => file === 'gatehouse/pipeline.ts' || file === 'core/admitted.ts',
   },
+  {
+    pattern: /(?<!\bprocess)(?:\.|\?\.)(?:on|once|addListener|prependListener|prependOnceListener)\(/,
+    text: 'adds a listener whose exception ends the process; onEvent and onceEvent of core/safe-events.ts guard it',
+    mayUse: (file) => file === 'core/safe-events.ts' || file === 'listen/http2-answer.ts',
+  },
+  {
+    pattern: /\bprocess\.(?:on|once)\(/,
+    text: 'handles signals or exceptions of the process; only cli/ does',
+    mayUse: inRoom('cli'),
+  },
+  {
+    pattern: /\b(?:setImmediate|queueMicrotask|nextTick)\(|\.setTimeout\(|\.on[a-z]+ = |\.addEventListener\(/,
+    text: 'runs a callback whose exception ends the process; the clock, or runSoon, runNextTurn and onEvent of core/safe-events.ts guard it',
+    mayUse: (file) => file === 'core/safe-events.ts',
+  },
+  {
+    pattern:
+      /\b(?:shouldUpgradeCallback|SNICallback|ALPNCallback|pskCallback|checkServerIdentity|createConnection|lookup): (?:async )?(?:\(|function)|\bnew (?:Duplex|Readable|Writable|Transform)\(\{\s*\w+: \(|\bonread: \{\s*\w+: \(/,
+    text: 'gives Node a callback whose exception ends the process; guardCallback and guardDecision of core/safe-events.ts guard it',
+    // `lookup` is a metric there.
+    mayUse: (file) => file === 'observe/injector-metrics.ts',
+  },
+  {
+    pattern:
+      /(?:\b(?:createServer|createSecureServer|createTlsServer|openRequest|openHttps?|request|watchDirectory|watch)|\.(?:write|end|listen|close|destroy))\((?:(?:[^()]|\([^()]*\))*?, )?(?:async )?\([^()]*\) => /,
+    text: 'gives Node a callback whose exception ends the process; listen for the event, or guard it by core/safe-events.ts',
+    mayUse: () => false,
+  },
+  {
+    pattern: /^(?!\s*(?:\*|\/[/*])).*\bvoid [\w#(![]/m,
+    text: 'drops a promise, whose rejection ends the process; runDetached of core/safe-events.ts reports it',
+    mayUse: () => false,
+  },
   { pattern: /^(?:export )?let /m, text: 'has mutable state at module level', mayUse: inRoom('app', 'cli') },
 ];
 

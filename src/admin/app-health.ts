@@ -1,6 +1,7 @@
 /** Answers the kubelet in the place of an app that listens on loopback: each probe has one path here, and asks one URL. */
 import type { IncomingMessage } from 'node:http';
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
+import { onceEvent } from '../core/safe-events.ts';
 import { type Answer, toPlain } from './answer.ts';
 import { type AppQuestion, type AppReply, askApp } from './ask-app.ts';
 import type { Endpoint } from './router.ts';
@@ -41,7 +42,7 @@ export function createAppHealthEndpoints(probes: readonly AppProbe[], clock: Clo
 }
 
 function onGone({ socket }: IncomingMessage, action: () => void): CancelTimer {
-  socket.once('close', action);
+  onceEvent(socket, 'close', action);
   return () => socket.off('close', action);
 }
 

@@ -3,6 +3,7 @@ import { type ClientRequest, request as openHttp, type RequestOptions } from 'no
 import { request as openHttps } from 'node:https';
 import { connect } from 'node:net';
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
+import { onceEvent, onEvent } from '../core/safe-events.ts';
 
 /** What is asked; parsed once. */
 export interface AppQuestion {
@@ -51,8 +52,8 @@ type Ask = (question: AppQuestion, tell: (reply: AppReply) => void) => () => voi
 
 const openConnection: Ask = ({ url }, tell) => {
   const socket = connect(Number(url.port), toHost(url));
-  socket.once('connect', () => tell({ status: 200, line: 'the app takes connections' }));
-  socket.on('error', (error) => tell(toFailure(error)));
+  onceEvent(socket, 'connect', () => tell({ status: 200, line: 'the app takes connections' }));
+  onEvent(socket, 'error', (error) => tell(toFailure(error)));
   return () => socket.destroy();
 };
 
@@ -69,17 +70,17 @@ const openRequest: Ask = ({ url, headers }, tell) => {
   };
   // The app's certificate is for the names that others know it by, if for any: the kubelet does not look at it either.
   const outgoing: ClientRequest = isTls ? openHttps({ ...options, rejectUnauthorized: false }) : openHttp(options);
-  outgoing.on('error', (error) => tell(toFailure(error)));
-  outgoing.on('response', (incoming) => {
+  onEvent(outgoing, 'error', (error) => tell(toFailure(error)));
+  onEvent(outgoing, 'response', (incoming) => {
     const status = incoming.statusCode ?? BAD_GATEWAY;
     const done = (): void => tell({ status, line: `the app answered ${status}` });
     let read = 0;
-    incoming.on('data', (chunk: Buffer) => {
+    onEvent(incoming, 'data', (chunk: Buffer) => {
       read += chunk.length;
       if (read > MOST_CONTENT) done();
     });
-    incoming.on('end', done);
-    incoming.on('error', (error) => tell(toFailure(error)));
+    onEvent(incoming, 'end', done);
+    onEvent(incoming, 'error', (error) => tell(toFailure(error)));
   });
   outgoing.end();
   return () => outgoing.destroy();

@@ -1,5 +1,6 @@
 /** `GET /prestop`: the kubelet's word that the pod is about to end, long before SIGTERM comes to a sidecar that outlives its app. */
 import type { CancelTimer, Clock } from '../core/clock.ts';
+import { onceEvent } from '../core/safe-events.ts';
 import { toPlain } from './answer.ts';
 import type { Endpoint } from './router.ts';
 
@@ -38,7 +39,7 @@ export function createLeaveEndpoint({ clock, leave }: LeaveParts): Endpoint {
 
 function pauseWhileOpen(
   duration: number,
-  socket: { once(event: 'close', listener: () => void): void; off(event: 'close', listener: () => void): void },
+  socket: { on(event: 'close', listener: () => void): unknown; off(event: 'close', listener: () => void): unknown },
   clock: Clock,
 ): Promise<void> {
   if (duration === 0) return Promise.resolve();
@@ -50,6 +51,6 @@ function pauseWhileOpen(
       resolve();
     };
     cancel = clock.after(duration, end);
-    socket.once('close', end);
+    onceEvent(socket, 'close', end);
   });
 }

@@ -1,5 +1,6 @@
 /** The admin port: what operators and their machines ask of the gate. It never shares a route table with the data port. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { onEvent } from '../core/safe-events.ts';
 import { limitCrowd } from '../sockets/crowd.ts';
 import type { ListenAddress } from '../sockets/listen-address.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
@@ -27,7 +28,7 @@ export class AdminServer {
     // The kubelet, which asks by a new connection each time, must get in whoever else is there: else it ends the container.
     limitCrowd(this.#server, MOST_CONNECTIONS);
     this.#listener = new Listener(this.#server, address);
-    this.#server.on('request', (request, response) => void this.#onRequest(request, response));
+    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
   }
 
   /** Starts to listen; rejects with the system's error. */

@@ -70,7 +70,7 @@ export class ClusterVersion {
       this.#problem = `the version of the cluster cannot be read: ${toErrorText(thrown)}`;
       logger.warn('cluster_version_unknown', { problem: toErrorText(thrown) });
     }
-    if (!this.#isClosed) this.#cancel = clock.after(this.#oldest === undefined ? RETRY_MS : REFRESH_MS, () => void this.#look());
+    if (!this.#isClosed) this.#cancel = clock.after(this.#oldest === undefined ? RETRY_MS : REFRESH_MS, () => this.#look());
   }
 
   async #readServer(): Promise<KubeVersion> {

@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { type Clock, type Milliseconds, toInstant } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { runDetached } from '../core/safe-events.ts';
 import type { ReviewedRequest } from '../injector/review.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { KubeError } from '../kube/error.ts';
@@ -52,7 +53,7 @@ export class Events {
   tell(news: News): void {
     const outcome = this.#judge(news);
     if (outcome !== undefined) this.#parts.onOutcome(outcome);
-    else void this.#send(news);
+    else runDetached(this.#send(news));
   }
 
   /** Why it is not sent. */

@@ -112,7 +112,7 @@ export class SelfSigned {
       this.#failures++;
       metrics.certificateCheck('failure', clock.now());
     }
-    if (!this.#isClosed) this.#cancel = clock.after(this.#toDelay(), () => void this.#check());
+    if (!this.#isClosed) this.#cancel = clock.after(this.#toDelay(), () => this.#check());
   }
 
   async #align(): Promise<void> {

@@ -2,6 +2,7 @@
 import type { Config } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { runNextTurn } from '../core/safe-events.ts';
 import { type Explained, Explainer, type SuspectContext } from '../explain/explainer.ts';
 import { type SuspectKey, toSuspectKey } from '../explain/suspect.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
@@ -27,7 +28,7 @@ export function createExplainer({ explain }: Config, parts: ExplainParts): Expla
   const { clock, logger, metrics } = parts;
   const explainer = new Explainer(explain, {
     clock,
-    pause: () => new Promise((resolve) => void setImmediate(resolve)),
+    pause: () => new Promise(runNextTurn),
     find: (route) => toContext(route, parts),
     onExplained: (explained) => tell(explained, parts),
     onSkipped: (route) => metrics.route(route).explained('skipped'),

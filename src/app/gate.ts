@@ -6,6 +6,7 @@ import { formatProblem, type Problem } from '../config/problem.ts';
 import { type Fingerprints, type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { runDetached } from '../core/safe-events.ts';
 import { Capacity } from '../gatehouse/capacity.ts';
 import { Gatehouse } from '../gatehouse/gatehouse.ts';
 import { KeyRing } from '../gates/key-ring.ts';
@@ -259,7 +260,7 @@ export class Gate {
   #watchFor(seen: Fingerprints, onChange: (changed: readonly string[]) => Promise<void>): Promise<Watch> {
     const { clock, logger } = this.#surroundings;
     return watchFiles(seen, clock, {
-      onChange: (changed) => void onChange(changed),
+      onChange: (changed) => runDetached(onChange(changed)),
       onTrouble: (message) => logger.warn('watch_failed', { message }),
     });
   }

@@ -7,6 +7,7 @@ import { type BundleReading, WebhookBundle } from '../admission/webhook-bundle.t
 import { toFingerprints, type Watch, watchFiles } from '../config/watch.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { runDetached } from '../core/safe-events.ts';
 import type { KubeClient } from '../kube/client.ts';
 import type { InjectorMetrics } from '../observe/injector-metrics.ts';
 import type { Logger } from '../observe/logger.ts';
@@ -56,7 +57,7 @@ export class DirectoryCertificate {
     const seen = await toFingerprints([this.#files.certFile, this.#files.keyFile]);
     await this.#load();
     const watch = await watchFiles(seen, clock, {
-      onChange: () => void this.#load(),
+      onChange: () => runDetached(this.#load()),
       onTrouble: (message) => logger.warn('watch_failed', { message }),
     });
     if (this.#isClosed) watch.close();
@@ -119,6 +120,6 @@ export class DirectoryCertificate {
       if (problem !== this.#bundleTrouble) logger.warn('certificate_check_failed', { problem });
       this.#bundleTrouble = problem;
     }
-    if (!this.#isClosed) this.#cancel = clock.after(LOOK_EVERY_MS, () => void this.#look());
+    if (!this.#isClosed) this.#cancel = clock.after(LOOK_EVERY_MS, () => this.#look());
   }
 }

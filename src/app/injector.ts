@@ -11,6 +11,7 @@ import { ADMISSIONS, createReviewer } from '../admission/reviewer.ts';
 import { createStopgap, SelfSigned, type ServerPair } from '../admission/self-signed.ts';
 import type { InjectorConfig, InjectServerConfig } from '../config/injector-config.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
+import { runDetached } from '../core/safe-events.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { AdmissionServer } from '../listen/admission-server.ts';
 import { TlsContexts, type TlsSettings } from '../listen/tls.ts';
@@ -86,8 +87,8 @@ export class Injector {
   async start(): Promise<InjectorAddresses> {
     const data = await this.#server.listen();
     const admin = await this.#admin.listen();
-    void this.#certificate.start();
-    void this.#clusterVersion.start();
+    runDetached(this.#certificate.start());
+    runDetached(this.#clusterVersion.start());
     return { data, admin };
   }
 

@@ -1,5 +1,6 @@
 /** The clock of a rehearsal: it stands still while the gate works, and leaps where the gate waits. */
 import { type CancelTimer, type Clock, type EpochMilliseconds, type Milliseconds, systemClock } from '../core/clock.ts';
+import { runNextTurn } from '../core/safe-events.ts';
 
 interface Timer {
   at: Milliseconds;
@@ -92,8 +93,5 @@ export class StageClock implements Clock {
 
 /** Lets everything that is ready run. */
 export async function settle(): Promise<void> {
-  for (let turn = 0; turn < TURNS; turn++)
-    await new Promise<void>((resolve) => {
-      setImmediate(resolve);
-    });
+  for (let turn = 0; turn < TURNS; turn++) await new Promise<void>(runNextTurn);
 }

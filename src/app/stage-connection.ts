@@ -2,6 +2,7 @@
 import { type IncomingMessage, request as openRequest } from 'node:http';
 import { Duplex, duplexPair } from 'node:stream';
 import { HeaderFields } from '../core/headers.ts';
+import { guardCallback, guardDecision, onEvent } from '../core/safe-events.ts';
 import type { ListenServer } from '../listen/server.ts';
 
 /** A client and what it sends. */
@@ -28,7 +29,7 @@ export interface SenderAnswer {
 /** Sends one request; undefined where the connection ends without an answer. */
 export async function sendOnStage(listen: ListenServer, request: StageRequest): Promise<SenderAnswer | undefined> {
   const [near, far] = duplexPair();
-  near.on('error', () => undefined);
+  onEvent(near, 'error', () => undefined);
   listen.receive(Object.assign(far, toPeer(request)));
   const answer = readAnswer(near, request.method);
   near.write(Buffer.concat([Buffer.from(toHead(request), 'latin1'), request.body]));
@@ -74,16 +75,21 @@ function toAlternativeName(name: string): string {
 /** Read by node:http; the request that it writes for that goes nowhere, as ours is on its way. */
 function readAnswer(near: Duplex, method: string): Promise<SenderAnswer | undefined> {
   const connection = new Duplex({
-    read: () => void near.resume(),
-    write: (_chunk, _encoding, done) => done(),
+    read: guardCallback(() => {
+      near.resume();
+    }),
+    write: guardCallback((_chunk, _encoding, done) => done()),
   });
-  near.on('data', (chunk: Buffer) => void connection.push(chunk));
-  near.on('end', () => void connection.push(null));
-  near.on('close', () => connection.destroy());
+  onEvent(near, 'data', (chunk: Buffer) => connection.push(chunk));
+  onEvent(near, 'end', () => connection.push(null));
+  onEvent(near, 'close', () => connection.destroy());
   return new Promise((resolve) => {
-    const reader = openRequest({ method: method === 'HEAD' ? 'HEAD' : 'GET', createConnection: () => connection });
-    reader.on('response', (answer) => void collect(answer).then(resolve));
-    reader.on('error', () => resolve(undefined));
+    const reader = openRequest({
+      method: method === 'HEAD' ? 'HEAD' : 'GET',
+      createConnection: guardDecision(() => connection, undefined),
+    });
+    onEvent(reader, 'response', async (answer) => resolve(await collect(answer)));
+    onEvent(reader, 'error', () => resolve(undefined));
     reader.end();
   });
 }

@@ -7,6 +7,7 @@ import { loadConfig } from '../config/load.ts';
 import { formatProblem } from '../config/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { onEvent } from '../core/safe-events.ts';
 import { type ListenAddress, toAddressText } from '../sockets/listen-address.ts';
 import { usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
@@ -111,18 +112,19 @@ function post(url: URL, content: string, token: string | undefined, timeoutMs: n
     ...(token === undefined ? undefined : { Authorization: `Bearer ${token}` }),
   };
   return new Promise((resolve, reject) => {
-    const outgoing = open(url, { method: 'POST', headers, signal: AbortSignal.timeout(timeoutMs) }, (incoming) => {
+    const outgoing = open(url, { method: 'POST', headers, signal: AbortSignal.timeout(timeoutMs) });
+    onEvent(outgoing, 'response', (incoming) => {
       let text = '';
       incoming.setEncoding('utf8');
-      incoming.on('data', (chunk: string) => {
+      onEvent(incoming, 'data', (chunk: string) => {
         text += chunk;
         // Whatever listens there, it is no gate.
         if (text.length > LARGEST_ANSWER) incoming.destroy(new Error('the answer is too long for a gate'));
       });
-      incoming.on('error', reject);
-      incoming.on('end', () => resolve({ status: incoming.statusCode ?? 0, text }));
+      onEvent(incoming, 'error', reject);
+      onEvent(incoming, 'end', () => resolve({ status: incoming.statusCode ?? 0, text }));
     });
-    outgoing.on('error', reject);
+    onEvent(outgoing, 'error', reject);
     outgoing.end(content);
   });
 }

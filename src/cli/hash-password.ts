@@ -1,5 +1,6 @@
 /** `sidegate hash-password`: makes an entry for a users file. */
 import type { ReadStream } from 'node:tty';
+import { onEvent } from '../core/safe-events.ts';
 import { findPasswordProblem, type MadeHash, makeHash } from '../credentials/password-make.ts';
 import { usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
@@ -84,6 +85,6 @@ function ask(question: string, { stdin, stderr }: Io): Promise<string> {
         typed = BACKSPACE.has(character) ? [...typed].slice(0, -1).join('') : typed + character;
       }
     };
-    stdin.on('data', onData);
+    onEvent(stdin, 'data', onData);
   });
 }

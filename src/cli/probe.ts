@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
 import { systemClock } from '../core/clock.ts';
+import { onceEvent, onEvent } from '../core/safe-events.ts';
 import { type SigningKey, toAnatomy } from '../probe/anatomy.ts';
 import { CHECKS, MOST_PARALLEL, runBattery } from '../probe/battery.ts';
 import type { CountHandled } from '../probe/bench.ts';
@@ -155,11 +156,11 @@ function toCounter(command: string, io: Io): CountHandled {
     new Promise((resolve, reject) => {
       const child = spawn('sh', ['-c', command], { env: { ...io.env, EVENT_ID: id }, stdio: ['ignore', 'pipe', 'inherit'] });
       let text = '';
-      child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+      onEvent(child.stdout.setEncoding('utf8'), 'data', (chunk: string) => {
         text += chunk;
       });
-      child.once('error', reject);
-      child.once('close', (code) => {
+      onceEvent(child, 'error', reject);
+      onceEvent(child, 'close', (code) => {
         const isNumber = /^[0-9]{1,9}$/.test(text.trim());
         if (code === 0 && isNumber) resolve(Number(text.trim()));
         else reject(usageError(`--count: the command must print a number and exit 0; it exited ${code}`));

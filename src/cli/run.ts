@@ -5,6 +5,7 @@ import type { GateAddresses } from '../app/surroundings.ts';
 import type { Overrides } from '../config/overrides.ts';
 import { formatProblem } from '../config/problem.ts';
 import { systemClock } from '../core/clock.ts';
+import { runDetached } from '../core/safe-events.ts';
 import { createLogger, type Logger } from '../observe/logger.ts';
 import { EXIT, type Io } from './io.ts';
 import { untilSignal } from './signals.ts';
@@ -25,7 +26,7 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
   const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version, revision: readRevision() });
   // Before anybody can know that the gate runs: a signal that comes first would end it without a drain.
   const signalled = untilSignal();
-  process.on('SIGHUP', () => void gate.reload());
+  process.on('SIGHUP', () => runDetached(gate.reload()));
   const addresses = await start(gate, io);
   if (addresses === undefined) return EXIT.failed;
   tellAddresses(logger, addresses);

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { SidegateError, toErrorText } from '../core/errors.ts';
+import { onceEvent, onEvent } from '../core/safe-events.ts';
 import type { Scheme, SignRequest } from '../schemes/scheme.ts';
 import { type ListenAddress, parseListenAddress } from '../sockets/listen-address.ts';
 import { readSecretOption, toDuration, toScheme, usageError } from './input.ts';
@@ -143,7 +144,9 @@ async function isThere({ hostname, port, protocol }: URL, waitMs: Milliseconds):
     if (await takesConnections(host, number, Math.max(1, end - systemClock.monotonic()))) return true;
     if (systemClock.monotonic() + KNOCK_AGAIN_MS >= end) return false;
     // Nothing else keeps the process alive meanwhile but the app's port.
-    await new Promise<void>((resolve) => void systemClock.after(KNOCK_AGAIN_MS, resolve));
+    await new Promise<void>((resolve) => {
+      systemClock.after(KNOCK_AGAIN_MS, resolve);
+    });
   }
 }
 
@@ -156,8 +159,8 @@ function takesConnections(host: string, port: number, atMost: Milliseconds): Pro
       resolve(isThereNow);
     };
     const cancel = systemClock.after(atMost, () => finish(false));
-    socket.once('connect', () => finish(true));
-    socket.on('error', () => finish(false));
+    onceEvent(socket, 'connect', () => finish(true));
+    onEvent(socket, 'error', () => finish(false));
   });
 }
 

@@ -2,6 +2,7 @@
 import { request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
 import { toErrorText } from '../core/errors.ts';
+import { onEvent } from '../core/safe-events.ts';
 import { toSeconds, usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { type DeliveryOptions, readSignedDelivery, type SignedDelivery } from './sign.ts';
@@ -45,16 +46,17 @@ export function postDelivery(url: URL, { body, headers }: SignedDelivery, timeou
   return new Promise((resolve, reject) => {
     const signal = AbortSignal.timeout(timeoutMs);
     const fields = { ...Object.fromEntries(headers), 'Content-Length': body.length };
-    const outgoing = open(url, { method: 'POST', headers: fields, signal }, (incoming) => {
+    const outgoing = open(url, { method: 'POST', headers: fields, signal });
+    onEvent(outgoing, 'response', (incoming) => {
       const chunks: Buffer[] = [];
-      incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
-      incoming.on('error', reject);
-      incoming.on('end', () => {
+      onEvent(incoming, 'data', (chunk: Buffer) => chunks.push(chunk));
+      onEvent(incoming, 'error', reject);
+      onEvent(incoming, 'end', () => {
         const found = Object.entries(incoming.headers).map(([name, value]) => [name, String(value)] as const);
         resolve({ status: incoming.statusCode ?? 0, headers: found, body: Buffer.concat(chunks).toString() });
       });
     });
-    outgoing.on('error', reject);
+    onEvent(outgoing, 'error', reject);
     outgoing.end(body);
   });
 }

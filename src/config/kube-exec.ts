@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { z } from 'zod';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { SidegateError } from '../core/errors.ts';
+import { onceEvent, onEvent } from '../core/safe-events.ts';
 import { Secret } from '../core/secret.ts';
 import type { Credentials } from '../kube/access.ts';
 
@@ -130,14 +131,14 @@ export class ExecPlugin {
       const cancel = clock.after(TIMEOUT, () => fail(`gave nothing within ${TIMEOUT / 1000} s`));
       const chunks: Buffer[] = [];
       let length = 0;
-      child.stdout.on('data', (chunk: Buffer) => {
+      onEvent(child.stdout, 'data', (chunk: Buffer) => {
         length += chunk.length;
         if (length > LARGEST_OUTPUT) fail(`printed more than ${LARGEST_OUTPUT} bytes`);
         else chunks.push(chunk);
       });
-      child.stderr.setEncoding('utf8').on('data', tell);
-      child.once('error', (error: NodeJS.ErrnoException) => fail(this.#toStartTrouble(error.code)));
-      child.once('close', (code, signal) => {
+      onEvent(child.stderr.setEncoding('utf8'), 'data', tell);
+      onceEvent(child, 'error', (error: NodeJS.ErrnoException) => fail(this.#toStartTrouble(error.code)));
+      onceEvent(child, 'close', (code, signal) => {
         cancel();
         if (code === 0) resolve(Buffer.concat(chunks).toString('utf8'));
         else reject(this.#trouble(`ended with ${signal ?? `exit code ${code}`}`));

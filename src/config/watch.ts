@@ -4,6 +4,7 @@ import { type FSWatcher, watch as watchDirectory } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { CancelTimer, Clock } from '../core/clock.ts';
+import { guardCallback, onEvent } from '../core/safe-events.ts';
 
 /** A watch that is under way. */
 export interface Watch {
@@ -58,7 +59,7 @@ class FileWatch implements Watch {
   }
 
   async start(): Promise<void> {
-    this.#cancelPoll = this.#clock.every(POLL_MS, () => void this.#look());
+    this.#cancelPoll = this.#clock.every(POLL_MS, () => this.#look());
     await this.#look();
   }
 
@@ -78,8 +79,12 @@ class FileWatch implements Watch {
 
   #watchDirectory(directory: string): void {
     try {
-      const watcher = watchDirectory(directory, { persistent: false }, () => this.#onEvent());
-      watcher.on('error', (error) => this.#drop(directory, error.message));
+      const watcher = watchDirectory(
+        directory,
+        { persistent: false },
+        guardCallback(() => this.#onEvent()),
+      );
+      onEvent(watcher, 'error', (error) => this.#drop(directory, error.message));
       this.#watchers.set(directory, watcher);
     } catch (thrown) {
       this.#listener.onTrouble(
@@ -97,7 +102,7 @@ class FileWatch implements Watch {
   #onEvent(): void {
     // A swap is several events; the last one counts.
     this.#cancelDebounce?.();
-    this.#cancelDebounce = this.#clock.after(DEBOUNCE_MS, () => void this.#look());
+    this.#cancelDebounce = this.#clock.after(DEBOUNCE_MS, () => this.#look());
   }
 
   async #look(): Promise<void> {

@@ -37,7 +37,7 @@ export interface Answer {
   end(last: string | undefined, encoding: 'latin1'): unknown;
   /** Cuts the answer off, so that the client cannot mistake the part for the whole. */
   destroy(): unknown;
+  /** For `onEvent`, which guards the listener. */
   on(event: AnswerEvent, listener: () => void): unknown;
-  once(event: AnswerEvent, listener: () => void): unknown;
   off(event: AnswerEvent, listener: () => void): unknown;
 }

@@ -1,4 +1,5 @@
 /** The only place that reads time; everything else is handed a Clock, so tests never sleep. */
+import { runTimer } from './safe-events.ts';
 
 /** A length of time in milliseconds. */
 export type Milliseconds = number;
@@ -30,12 +31,12 @@ export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
   after(delay, action) {
-    const timer = setTimeout(action, delay);
+    const timer = setTimeout(runTimer, delay, action);
     timer.unref();
     return () => clearTimeout(timer);
   },
   every(interval, action) {
-    const timer = setInterval(action, interval);
+    const timer = setInterval(runTimer, interval, action);
     timer.unref();
     return () => clearInterval(timer);
   },

@@ -1,5 +1,6 @@
 /** Checks passwords off the event loop: on threads of its own, a few more in line, the rest refused. */
 import { Worker } from 'node:worker_threads';
+import { onEvent } from '../core/safe-events.ts';
 import type { PasswordHash } from './password-hash.ts';
 
 /** What a thread needs of a stored hash. */
@@ -74,9 +75,9 @@ export class HashPool {
     const worker = new Worker(WORKER);
     // A thread that waits for work must not keep the process alive.
     worker.unref();
-    worker.on('message', (result: number) => this.#finish(worker, result));
-    worker.on('error', (error) => this.#lose(worker, error));
-    worker.on('exit', () => this.#lose(worker, new Error('a password thread ended')));
+    onEvent(worker, 'message', (result: number) => this.#finish(worker, result));
+    onEvent(worker, 'error', (error) => this.#lose(worker, error));
+    onEvent(worker, 'exit', () => this.#lose(worker, new Error('a password thread ended')));
     return worker;
   }
 

@@ -4,6 +4,7 @@ import type { Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { ContentStream } from '../core/exchange.ts';
 import type { RawHeaders } from '../core/headers.ts';
+import { onEvent } from '../core/safe-events.ts';
 import type { AnswerHead } from './answer-head.ts';
 import { type AnswerEvents, AnswerParser } from './answer-parser.ts';
 import { ContentWriter } from './content-writer.ts';
@@ -74,12 +75,15 @@ export class Connection implements AnswerEvents {
       noDelay: true,
       keepAlive: true,
       // One buffer for all instead of 64 KiB allocated for each read: a tenth of an exchange's cost (bench/forward-micro.ts).
-      onread: { buffer: () => this.#reading.next(), callback: (count) => this.#onRead(this.#reading.view(count)) },
+      onread: this.#reading.toOnRead(
+        (bytes) => this.#onRead(bytes),
+        () => this.#socket.destroy(),
+      ),
     });
-    this.#socket.on('connect', () => this.#onConnect());
-    this.#socket.on('end', () => this.#onEnd());
-    this.#socket.on('error', (error: NodeJS.ErrnoException) => this.#onLost(error.code ?? error.message));
-    this.#socket.on('close', () => this.#onLost('the connection is closed'));
+    onEvent(this.#socket, 'connect', () => this.#onConnect());
+    onEvent(this.#socket, 'end', () => this.#onEnd());
+    onEvent(this.#socket, 'error', (error: NodeJS.ErrnoException) => this.#onLost(error.code ?? error.message));
+    onEvent(this.#socket, 'close', () => this.#onLost('the connection is closed'));
   }
 
   /** Sends a request on a connection that is free. */

@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import type { ContentConsumer, ContentStream } from '../core/exchange.ts';
 import type { Reason } from '../core/refusal.ts';
+import { afterWrite, onEvent } from '../core/safe-events.ts';
 import { freeSpent } from '../core/spent.ts';
 
 /** What the connection wants to know of its content. */
@@ -30,7 +31,7 @@ export class ContentWriter implements ContentConsumer {
     this.#socket = socket;
     this.#content = content;
     this.#events = events;
-    socket.on('drain', this.#onDrain);
+    onEvent(socket, 'drain', this.#onDrain);
   }
 
   /** Begins; separate from the constructor, as content that is there already comes at once. */
@@ -40,7 +41,7 @@ export class ContentWriter implements ContentConsumer {
 
   write(chunk: Buffer): boolean {
     // What a broken connection may still hold is left to the garbage collector.
-    const onWritten = (error?: Error | null): void => void (error ?? freeSpent(chunk));
+    const onWritten = afterWrite(() => freeSpent(chunk));
     const isRoomy = this.#isChunked ? this.#writeChunk(chunk, onWritten) : this.#socket.write(chunk, onWritten);
     // A chunk may be as large as what Node would hold back: what the system has taken already is no reason to wait.
     const isTaken = isRoomy || this.#socket.writableLength === 0;

@@ -1,10 +1,14 @@
 /** What connections to the app read into: one buffer for all while answers are short, and lent ones while content streams. */
+import type { OnReadOpts } from 'node:net';
+import { guardDecision } from '../core/safe-events.ts';
 
 const READ_BYTES = 65_536;
 /** Less is copied: a lent buffer is held as a whole until its content is written. */
 const LEND_FROM = READ_BYTES / 2;
 /** Lent buffers that came back and wait for their next use. */
 const MOST_KEPT = 16;
+/** Makes a read fail, and its socket close. */
+const NO_ROOM = Buffer.alloc(0);
 
 /** Gives a lent buffer back; once. */
 export type GiveBack = () => void;
@@ -37,6 +41,14 @@ export class Reading {
   constructor(buffers: ReadBuffers) {
     this.#buffers = buffers;
     this.#current = buffers.shared;
+  }
+
+  /** The socket's `onread`; `onThrow` closes the connection. */
+  toOnRead(take: (bytes: Buffer) => boolean, onThrow: () => void): OnReadOpts {
+    return {
+      buffer: guardDecision(() => this.next(), NO_ROOM),
+      callback: guardDecision((length: number) => take(this.view(length)), false, onThrow),
+    };
   }
 
   /** What the next read goes to. */

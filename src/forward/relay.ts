@@ -6,6 +6,7 @@ import { toErrorText } from '../core/errors.ts';
 import type { ContentStream, UpgradeWish } from '../core/exchange.ts';
 import { type RawHeaders, takesTrailers } from '../core/headers.ts';
 import { type Reason, type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
+import { afterWrite, onceEvent, onEvent, runSoon } from '../core/safe-events.ts';
 import type { ForwardOutcome } from './outcome.ts';
 import type { GiveBack } from './read-buffers.ts';
 import type { AnswerPolicy } from './response-headers.ts';
@@ -67,7 +68,7 @@ export class Relay implements AnswerListener {
   follow(exchange: UpstreamExchange): void {
     this.#exchange = exchange;
     // A webhook's work goes on without its sender, and is settled; whoever asked for anything else asks no more.
-    if (this.#parts.admitted.exchange.facts.delivery === undefined) this.#response.once('close', this.#onSenderGone);
+    if (this.#parts.admitted.exchange.facts.delivery === undefined) onceEvent(this.#response, 'close', this.#onSenderGone);
   }
 
   /** The same stream, with an ear on how it ends. */
@@ -129,7 +130,7 @@ export class Relay implements AnswerListener {
     try {
       this.#response.writeHead(status, statusText, fields);
       // Content that came along goes out in one piece with the head; a head that came alone does not wait for it.
-      queueMicrotask(this.#flushHead);
+      runSoon(this.#flushHead);
     } catch (thrown) {
       this.#reject(toErrorText(thrown));
     }
@@ -146,7 +147,7 @@ export class Relay implements AnswerListener {
       return true;
     }
     // Memory that a broken connection may still hold is left to the garbage collector.
-    const onWritten = giveBack && ((error?: Error | null) => void (error ?? giveBack()));
+    const onWritten = giveBack && afterWrite(giveBack);
     // A chunk is as large as what Node would hold back before it asks for a pause: what the system has taken already needs none.
     if (this.#response.write(chunk, onWritten) || this.#response.writableLength === 0) return true;
     this.#waitForSender();
@@ -159,7 +160,7 @@ export class Relay implements AnswerListener {
       return this.#onClosed();
     }
     // For node:http an answer that was ended is over, and its connection idle: one of these is closed at once when the gate stops.
-    if (this.#isWaiting) this.#response.once('drain', () => this.#end(trailers));
+    if (this.#isWaiting) onceEvent(this.#response, 'drain', () => this.#end(trailers));
     else this.#end(trailers);
     this.#resolve({ kind: 'answered', status: this.#status, contentBytes: this.#contentBytes, upstreamMs: this.#elapsed() });
   }
@@ -207,8 +208,8 @@ export class Relay implements AnswerListener {
       response.off('close', go);
       this.#exchange?.resume();
     };
-    response.on('drain', go);
-    response.on('close', go);
+    onEvent(response, 'drain', go);
+    onEvent(response, 'close', go);
   }
 
   /** Node will not write this head, and nothing of it is written: it is as if no answer had come. */

@@ -7,6 +7,7 @@ import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { REFUSALS, type Refusal, refuse } from '../core/refusal.ts';
 import type { RefusalEntry } from '../core/refusal-entry.ts';
+import { runDetached } from '../core/safe-events.ts';
 import { addIdentity } from '../forward/identity.ts';
 import { addTrace } from '../forward/trace-headers.ts';
 import type { Journal } from '../observe/journal.ts';
@@ -59,7 +60,7 @@ export class AuthzHouse {
 
   /** Judges one request; never throws. */
   handle(original: Exchange, response: Answer): void {
-    void this.#take(original, response);
+    runDetached(this.#take(original, response));
   }
 
   /** Answers a question about a request that cannot be judged. */

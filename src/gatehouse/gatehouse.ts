@@ -6,6 +6,7 @@ import type { Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
+import { runDetached } from '../core/safe-events.ts';
 import type { Forwarder } from '../forward/forwarder.ts';
 import type { IdentityContext } from '../forward/identity.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
@@ -84,7 +85,7 @@ export class Gatehouse {
   handle(exchange: Exchange, response: Answer): void {
     const found = this.find(exchange);
     if ('code' in found) this.#leave({ arrival: exchange, exchange, refusal: found }, response);
-    else void this.#take(found, exchange, response);
+    else runDetached(this.#take(found, exchange, response));
   }
 
   /** Answers a request whose head is refused. */

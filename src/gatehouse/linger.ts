@@ -1,6 +1,7 @@
 /** Lets an early answer arrive: a connection closed while the sender still writes would be reset, and the answer lost with it. */
 import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../core/clock.ts';
+import { onceEvent } from '../core/safe-events.ts';
 
 /** How long the rest of the content is read and thrown away. */
 const LINGER_MS: Milliseconds = 1_000;
@@ -11,8 +12,8 @@ export function lingerOnClose(socket: Socket | undefined, clock: Clock): void {
   socket.destroySoon = () => {
     socket.end();
     const cancel = clock.after(LINGER_MS, () => socket.destroy());
-    socket.once('close', cancel);
-    socket.once('end', () => socket.destroy());
+    onceEvent(socket, 'close', cancel);
+    onceEvent(socket, 'end', () => socket.destroy());
     socket.resume();
   };
 }

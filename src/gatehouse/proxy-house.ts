@@ -6,6 +6,7 @@ import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange, UpgradeWish } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
+import { runDetached } from '../core/safe-events.ts';
 import type { Forwarder } from '../forward/forwarder.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
 import { toForwardsLeft } from '../forward/proxy-headers.ts';
@@ -66,7 +67,7 @@ export class ProxyHouse {
 
   /** Takes one request through; never throws. */
   handle(exchange: Exchange, response: Answer): void {
-    void this.#take(exchange, response);
+    runDetached(this.#take(exchange, response));
   }
 
   /** Answers a request whose head is refused. */

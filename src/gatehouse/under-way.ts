@@ -1,5 +1,6 @@
 /** Counts the requests under way, and tells when there are none. */
 import type { Answer } from '../core/answer.ts';
+import { onEvent } from '../core/safe-events.ts';
 
 /** The requests of one house that are not over yet. */
 export class UnderWay {
@@ -27,10 +28,10 @@ export class UnderWay {
       socket?.off('close', leave);
       this.#leave();
     };
-    response.on('finish', leave);
-    response.on('close', leave);
+    onEvent(response, 'finish', leave);
+    onEvent(response, 'close', leave);
     // Answers that wait behind another on the same connection never hear of its end themselves.
-    socket?.on('close', leave);
+    if (socket !== undefined) onEvent(socket, 'close', leave);
   }
 
   /** Resolves when there are none. */

@@ -1,5 +1,6 @@
 /** Sees every claim of an id or a place through: confirms and releases that the store could not take are tried again until it can, or they are moot. */
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
+import { runDetached } from '../core/safe-events.ts';
 import type { LeaveRequest, NewestVersions } from '../store/newest-versions.ts';
 import type { SeenIds } from '../store/seen-ids.ts';
 
@@ -67,12 +68,13 @@ export class Settlements {
   /** Settles now, or as soon as the store can; never throws. */
   settle(settlement: Settlement): void {
     this.#underWay++;
-    void this.#attempt(settlement).then((done) => {
+    const attempt = this.#attempt(settlement).then((done) => {
       this.#underWay--;
       if (done) this.#retryDelay = FIRST_RETRY_MS;
       else this.#enqueue(settlement);
       this.#tellIdle();
     });
+    runDetached(attempt);
   }
 
   /** Resolves when nothing is pending, or after `atMost`; what is left then is reported as lost. */

@@ -3,6 +3,7 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type 
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { getCACertificates } from 'node:tls';
 import type { Clock, Milliseconds } from '../core/clock.ts';
+import { onEvent } from '../core/safe-events.ts';
 import type { ClusterAccess, Credentials } from './access.ts';
 import { KubeError, type OwnReason } from './error.ts';
 
@@ -90,14 +91,14 @@ export class Transport {
         fail(this.#fail('Timeout', `no whole answer within ${outgoing.timeout / 1000} s`)),
       );
       let isAnswered = false;
-      request.on('error', (error: NodeJS.ErrnoException) => {
+      onEvent(request, 'error', (error: NodeJS.ErrnoException) => {
         // A kept connection that the server had just closed: nothing was done, so a question may be asked again.
         if (request.reusedSocket && !isAnswered && outgoing.method === 'GET' && error.code === 'ECONNRESET') {
           end();
           resolve({ isStale: true });
         } else fail(this.#fail('Unreachable', toTrouble(error)));
       });
-      request.on('response', (incoming) => {
+      onEvent(request, 'response', (incoming) => {
         isAnswered = true;
         readAnswer(incoming, outgoing.maxBytes, (answer) => {
           cancel();
@@ -165,13 +166,13 @@ export class Transport {
 function readAnswer(incoming: IncomingMessage, maxBytes: number, done: (answer: Answer | 'too large' | 'broken') => void): void {
   const chunks: Buffer[] = [];
   let length = 0;
-  incoming.on('data', (chunk: Buffer) => {
+  onEvent(incoming, 'data', (chunk: Buffer) => {
     length += chunk.length;
     if (length > maxBytes) done('too large');
     else chunks.push(chunk);
   });
-  incoming.on('error', () => done('broken'));
-  incoming.on('end', () => {
+  onEvent(incoming, 'error', () => done('broken'));
+  onEvent(incoming, 'end', () => {
     done({
       status: incoming.statusCode ?? 0,
       body: Buffer.concat(chunks),

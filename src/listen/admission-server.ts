@@ -4,6 +4,7 @@ import type { Server as TlsServer } from 'node:https';
 import type { ReviewReply } from '../admission/reviewer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Reason } from '../core/refusal.ts';
+import { onceEvent, onEvent } from '../core/safe-events.ts';
 import type { TurnedAwayLabel } from '../observe/injector-metrics.ts';
 import { limitCrowd } from '../sockets/crowd.ts';
 import type { ListenAddress } from '../sockets/listen-address.ts';
@@ -71,8 +72,8 @@ export class AdmissionServer {
     this.#server = createStrictServer(LIMITS, parts.tls, {}) as TlsServer;
     limitCrowd(this.#server, MOST_CONNECTIONS);
     this.#listener = new Listener(this.#server, parts.address);
-    this.#server.on('request', (request, response) => void this.#onRequest(request, response));
-    this.#server.on('tlsClientError', (error) => parts.onHandshakeFailed(error.message));
+    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
+    onEvent(this.#server, 'tlsClientError', (error) => parts.onHandshakeFailed(error.message));
   }
 
   /** Starts to listen; rejects with the system's error. */
@@ -108,7 +109,7 @@ export class AdmissionServer {
 
   async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.#change(1);
-    response.once('close', () => this.#change(-1));
+    onceEvent(response, 'close', () => this.#change(-1));
     endAfterUpgradeWish(request, response);
     const reply = await this.#answer(request, response);
     // What is left unread would be taken for the next request.

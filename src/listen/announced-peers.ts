@@ -1,6 +1,7 @@
 /** Takes the PROXY protocol's header off connections of the balancers that send one, before HTTP or TLS sees a byte. */
 import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../core/clock.ts';
+import { onceEvent, onEvent } from '../core/safe-events.ts';
 import { type AddressRanges, toPlainAddress } from './address-ranges.ts';
 import { type PreambleReading, readPreamble } from './proxy-protocol.ts';
 
@@ -64,14 +65,16 @@ export class AnnouncedPeers {
       // TLS reads what is left by itself; a socket that flows would take it away from there.
       if (!this.#isTls) socket.resume();
     };
-    const onError = (): void => void socket.destroy();
+    const onError = (): void => {
+      socket.destroy();
+    };
     const cancel = this.#clock.after(this.#timeout, () => {
       finish();
       outcome.onBad('it took too long');
     });
-    socket.on('data', onData);
-    socket.on('error', onError);
-    socket.once('close', cancel);
+    onEvent(socket, 'data', onData);
+    onEvent(socket, 'error', onError);
+    onceEvent(socket, 'close', cancel);
   }
 
   /** TLS begins on a connection whose header was read: what was said of it holds for the wrapped socket. False where that was lost. */
@@ -91,7 +94,7 @@ export class AnnouncedPeers {
     const end = toEnd(socket);
     this.#bySocket.set(socket, announced);
     this.#byEnd.set(end, announced);
-    socket.once('close', () => this.#byEnd.delete(end));
+    onceEvent(socket, 'close', () => this.#byEnd.delete(end));
   }
 }
 

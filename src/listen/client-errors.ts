@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival } from '../core/exchange.ts';
 import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
+import { onceEvent } from '../core/safe-events.ts';
 import { closeBehindAnswer } from '../gatehouse/linger.ts';
 import { toArrival, toDirectClient } from './arrival.ts';
 import type { OnLimit } from './limits.ts';
@@ -39,7 +40,7 @@ export class ClientErrors {
 
   /** Remembers what the connection is asked now. */
   follow(socket: Duplex, latest: Latest): void {
-    if (!this.#latest.has(socket)) socket.once('close', () => this.#latest.delete(socket));
+    if (!this.#latest.has(socket)) onceEvent(socket, 'close', () => this.#latest.delete(socket));
     this.#latest.set(socket, latest);
   }
 
@@ -54,7 +55,7 @@ export class ClientErrors {
     for (const [socket, { response }] of this.#latest) {
       if (isAnswered(response)) continue;
       response.shouldKeepAlive = false;
-      if (response.headersSent) response.once('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
+      if (response.headersSent) onceEvent(response, 'finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
     }
   }
 
@@ -98,7 +99,7 @@ export class ClientErrors {
     if (response.writableFinished) return;
     this.#ending.add(socket);
     response.shouldKeepAlive = false;
-    response.once('finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
+    onceEvent(response, 'finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
     body.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
   }
 }

@@ -2,6 +2,7 @@
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Answer, AnswerEvent } from '../core/answer.ts';
 import { type HeaderFields, takesTrailers } from '../core/headers.ts';
+import { onceEvent } from '../core/safe-events.ts';
 
 /** RFC 8297. */
 const EARLY_HINTS = 103;
@@ -24,9 +25,9 @@ export class Http2Answer implements Answer {
   constructor(stream: ServerHttp2Stream, headers: HeaderFields) {
     this.#stream = stream;
     this.#takesTrailers = takesTrailers(headers);
-    stream.once('wantTrailers', () => stream.sendTrailers(this.#trailers));
+    onceEvent(stream, 'wantTrailers', () => stream.sendTrailers(this.#trailers));
     // The rest of the request is not wanted (RFC 9113 §8.1), and would be paid for by the flow control of all streams.
-    stream.once('finish', () => {
+    onceEvent(stream, 'finish', () => {
       if (!stream.endAfterHeaders && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
     });
   }
@@ -94,12 +95,9 @@ export class Http2Answer implements Answer {
     this.#stream.destroy(new Error('the answer was cut off'));
   }
 
+  /** The listener is one of `onEvent`: guarded twice, `off` would not find it. */
   on(event: AnswerEvent, listener: () => void): void {
     this.#stream.on(event, listener);
-  }
-
-  once(event: AnswerEvent, listener: () => void): void {
-    this.#stream.once(event, listener);
   }
 
   off(event: AnswerEvent, listener: () => void): void {

@@ -10,6 +10,7 @@ import type { Socket } from 'node:net';
 import type { LimitsConfig } from '../config/config.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
 import { HeaderFields, type RawHeaders } from '../core/headers.ts';
+import { onceEvent, onEvent } from '../core/safe-events.ts';
 import { type ContentOrigin, StreamOrigin } from './content-origin.ts';
 import type { IncomingHead } from './head-check.ts';
 
@@ -75,14 +76,14 @@ export class Http2Sessions {
     });
     this.#sessions.add(session);
     const idle = new IdleTimer(this.#clock, keepAliveTimeout, () => session.close());
-    session.on('stream', (stream, headers, flags, raw) => {
+    onEvent(session, 'stream', (stream, headers, flags, raw) => {
       idle.enter();
-      stream.once('close', () => idle.leave());
+      onceEvent(stream, 'close', () => idle.leave());
       this.#onStream(session, stream, headers, { flags, raw, socket });
     });
     // A client that breaks the protocol was told so by GOAWAY already.
-    session.on('error', () => session.destroy());
-    session.on('close', () => {
+    onEvent(session, 'error', () => session.destroy());
+    onEvent(session, 'close', () => {
       idle.stop();
       this.#sessions.delete(session);
     });
@@ -105,7 +106,7 @@ export class Http2Sessions {
     { flags, raw, socket }: { flags: number; raw: RawHeaders; socket: Socket },
   ): void {
     // An error of one stream is its own end; whoever reads or writes it hears of that by `close`.
-    stream.on('error', () => undefined);
+    onEvent(stream, 'error', () => undefined);
     if (session.closed || session.destroyed) return stream.close(constants.NGHTTP2_REFUSED_STREAM);
     const fields = new HeaderFields(toFields(raw, headers[':authority']));
     const head = { method: headers[':method'] ?? '', url: headers[':path'] ?? '', headers: fields, isOld: false, socket };

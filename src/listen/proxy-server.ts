@@ -7,6 +7,7 @@ import type { LimitsConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
+import { guardDecision, onceEvent, onEvent } from '../core/safe-events.ts';
 import { parseTarget, type RequestTarget } from '../core/target.ts';
 import type { ListenAddress } from '../sockets/listen-address.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
@@ -73,17 +74,19 @@ export class ProxyServer {
       turnAwaySocket: (arrival, socket, refusal) => handler.turnAwaySocket(arrival, socket, refusal),
     });
     // An upgrade through the proxy goes by CONNECT; in absolute form it is served as if it had not been asked for.
-    this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: () => false });
+    this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: guardDecision(() => false, false) });
     this.#listener = new Listener(this.#server, parts.address);
-    this.#server.on('request', (request, response) => this.#onRequest(request, response, false));
-    this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, true));
-    this.#server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
+    onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
+    onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
       handler.turnAway(this.#toArrival(request), response, refuse('expectation_failed', 'expectation_failed'));
     });
-    this.#server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
+    onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onConnect(request, socket, head),
     );
-    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#clientErrors.handle(error, socket));
+    onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
+      this.#clientErrors.handle(error, socket),
+    );
     watchConnections(this.#server, onConnections, onLimit);
   }
 
@@ -134,9 +137,12 @@ export class ProxyServer {
 
   #onConnect(request: IncomingMessage, socket: Duplex, early: Buffer): void {
     const { handler } = this.#parts;
-    socket.on('error', () => socket.destroy());
+    onEvent(socket, 'error', () => socket.destroy());
     // The answers that are due would come out of the tunnel.
-    if (this.#clientErrors.isAtWork(socket)) return void socket.destroy();
+    if (this.#clientErrors.isAtWork(socket)) {
+      socket.destroy();
+      return;
+    }
     const response = openLastAnswer(request, socket, this.#parts.clock);
     const head = toIncomingHead(request);
     const { headers } = head;
@@ -156,9 +162,9 @@ export class ProxyServer {
   /** Its head may have promised to keep the connection, before the gate began to shut down. */
   #watchEnd(response: ServerResponse, socket: Socket): void {
     if (this.#phase !== 'open') response.shouldKeepAlive = false;
-    if (!this.#answers.has(socket)) socket.once('close', () => this.#answers.delete(socket));
+    if (!this.#answers.has(socket)) onceEvent(socket, 'close', () => this.#answers.delete(socket));
     this.#answers.set(socket, response);
-    response.once('finish', () => {
+    onceEvent(response, 'finish', () => {
       if (this.#phase !== 'open' && this.#answers.get(socket) === response) socket.end();
     });
   }

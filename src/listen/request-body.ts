@@ -2,6 +2,7 @@
 import type { Milliseconds } from '../core/clock.ts';
 import type { ContentStream, RequestBody } from '../core/exchange.ts';
 import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
+import { onEvent } from '../core/safe-events.ts';
 import type { ContentOrigin } from './content-origin.ts';
 import type { BodyInProgress, BodyWatch } from './limits.ts';
 import { IncomingStream } from './request-stream.ts';
@@ -88,10 +89,10 @@ export class IncomingBody implements RequestBody, BodyInProgress {
     return new Promise((resolve) => {
       this.#settle = resolve;
       const { stream } = this.#origin;
-      stream.on('data', (chunk: Buffer) => this.#onData(chunk));
-      stream.on('end', () => this.#onEnd());
-      stream.on('error', () => this.fail('body_aborted'));
-      stream.on('close', () => this.fail('body_aborted'));
+      onEvent(stream, 'data', (chunk: Buffer) => this.#onData(chunk));
+      onEvent(stream, 'end', () => this.#onEnd());
+      onEvent(stream, 'error', () => this.fail('body_aborted'));
+      onEvent(stream, 'close', () => this.fail('body_aborted'));
     });
   }
 

@@ -2,6 +2,7 @@
 import type { Milliseconds } from '../core/clock.ts';
 import type { ContentConsumer, ContentStream } from '../core/exchange.ts';
 import type { Reason } from '../core/refusal.ts';
+import { onEvent } from '../core/safe-events.ts';
 import type { ContentOrigin } from './content-origin.ts';
 import type { BodyInProgress, BodyWatch } from './limits.ts';
 
@@ -37,10 +38,10 @@ export class IncomingStream implements ContentStream, BodyInProgress {
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
     this.#watch.add(this);
-    stream.on('data', (chunk: Buffer) => this.#onData(chunk));
-    stream.on('end', () => this.#onEnd());
-    stream.on('error', () => this.fail('body_aborted'));
-    stream.on('close', () => this.fail('body_aborted'));
+    onEvent(stream, 'data', (chunk: Buffer) => this.#onData(chunk));
+    onEvent(stream, 'end', () => this.#onEnd());
+    onEvent(stream, 'error', () => this.fail('body_aborted'));
+    onEvent(stream, 'close', () => this.fail('body_aborted'));
   }
 
   resume(): void {

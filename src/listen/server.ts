@@ -9,6 +9,7 @@ import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
+import { guardDecision, onEvent } from '../core/safe-events.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
 import { AddressRanges } from './address-ranges.ts';
 import { AnnouncedPeers } from './announced-peers.ts';
@@ -83,8 +84,11 @@ export class ListenServer {
     this.#heap = new HeapGuard(limits.heapShed, clock);
     this.#server = createStrictServer(limits, tls, {
       // RFC 9110 §7.8: not for HTTP/1.0; behind a request still at work it is served in its turn, as if it had not been said: the connection is not free.
-      shouldUpgradeCallback: ({ method, headers, httpVersionMinor, socket }) =>
-        httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade) && !this.#clientErrors.isAtWork(socket),
+      shouldUpgradeCallback: guardDecision(
+        ({ method, headers, httpVersionMinor, socket }: IncomingMessage) =>
+          httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade) && !this.#clientErrors.isAtWork(socket),
+        false,
+      ),
     });
     this.#listener = new Listener(this.#server, parts.listen.address);
     this.#announced = new AnnouncedPeers({
@@ -150,33 +154,38 @@ export class ListenServer {
 
   #bind(): void {
     const { onLimit, onConnections } = this.#parts;
-    this.#server.on('request', (request, response) => this.#onRequest(request, response, false));
-    this.#server.on('checkContinue', (request, response) => this.#onRequest(request, response, true));
-    this.#server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
+    onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
+    onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
       this.#parts.handler.turnAway(
         this.#toArrival(toIncomingHead(request)),
         response,
         refuse('expectation_failed', 'expectation_failed'),
       );
     });
-    this.#server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
+    onEvent(this.#server, 'upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onUpgrade(request, socket, head),
     );
-    this.#server.on('connect', (request: IncomingMessage, socket: Duplex) => {
-      socket.on('error', () => socket.destroy());
+    onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex) => {
+      onEvent(socket, 'error', () => socket.destroy());
       // An answer now would come before those that are due, and be taken for one of them.
-      if (this.#clientErrors.isAtWork(socket)) return void socket.destroy();
+      if (this.#clientErrors.isAtWork(socket)) {
+        socket.destroy();
+        return;
+      }
       const arrival = this.#toArrival(toIncomingHead(request));
       this.#parts.handler.turnAwaySocket(arrival, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
-    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) => this.#clientErrors.handle(error, socket));
+    onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
+      this.#clientErrors.handle(error, socket),
+    );
     watchConnections(this.#server, onConnections, onLimit);
   }
 
   /** Node hands over the bare socket; what is not granted is answered on it like any request, and is the last thing on it. */
   #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const response = openLastAnswer(request, socket, this.#parts.clock);
-    socket.on('error', () => socket.destroy());
+    onEvent(socket, 'error', () => socket.destroy());
     this.#onRequest(request, response, false, new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head));
   }
 

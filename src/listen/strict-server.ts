@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerOptions, ty
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { LimitsConfig } from '../config/config.ts';
+import { onceEvent, onEvent } from '../core/safe-events.ts';
 import type { OnLimit } from './limits.ts';
 import type { TlsContexts } from './tls.ts';
 
@@ -51,8 +52,8 @@ export function divert<S extends Socket>(
 ): void {
   const own = server.listeners(event);
   server.removeAllListeners(event);
-  server.on(event, (socket: S) => {
-    take(socket, () => {
+  onEvent(server, event, (socket: Socket) => {
+    take(socket as S, () => {
       for (const listener of own) Reflect.apply(listener, server, [socket]);
     });
   });
@@ -60,11 +61,11 @@ export function divert<S extends Socket>(
 
 /** Tells of each connection that opens or closes, and of those that are too many. */
 export function watchConnections(server: Server | TlsServer, onConnections: (delta: 1 | -1) => void, onLimit: OnLimit): void {
-  server.on('connection', (socket: Socket) => {
+  onEvent(server, 'connection', (socket: Socket) => {
     onConnections(1);
-    socket.once('close', () => onConnections(-1));
+    onceEvent(socket, 'close', () => onConnections(-1));
   });
-  server.on('drop', () => onLimit('connections'));
+  onEvent(server, 'drop', () => onLimit('connections'));
 }
 
 /**

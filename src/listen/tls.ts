@@ -3,6 +3,7 @@ import { X509Certificate } from 'node:crypto';
 import { createSecureContext, type SecureContext, type SecureContextOptions, type TlsOptions } from 'node:tls';
 import type { EpochMilliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { guardCallback } from '../core/safe-events.ts';
 import type { Secret } from '../core/secret.ts';
 
 /** A certificate chain and its key, PEM. */
@@ -68,7 +69,7 @@ export class TlsContexts {
       requestCert: clientCa !== undefined,
       rejectUnauthorized: clientCa !== undefined && clientCertificate === 'require',
       // Never throws: an odd name must not end the process (CVE-2026-21637).
-      SNICallback: (name, done) => done(null, this.find(name)),
+      SNICallback: guardCallback((name, done) => done(null, this.find(name))),
     };
   }
 

@@ -5,6 +5,7 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 import type { ContentConsumer, ContentStream, UpgradeWish } from '../core/exchange.ts';
 import type { RawHeaders } from '../core/headers.ts';
+import { onceEvent, onEvent } from '../core/safe-events.ts';
 import { closeBehindAnswer } from '../gatehouse/linger.ts';
 
 /** HTTP/2 in clear text, which is not spoken here: the request goes on as it is, as the RFC allows. */
@@ -20,7 +21,7 @@ export function openLastAnswer(request: IncomingMessage, socket: Duplex, clock: 
   const response = new ServerResponse(request);
   response.assignSocket(socket as Socket);
   response.shouldKeepAlive = false;
-  response.on('finish', () => closeBehindAnswer(socket as Socket, clock));
+  onEvent(response, 'finish', () => closeBehindAnswer(socket as Socket, clock));
   return response;
 }
 
@@ -52,7 +53,7 @@ export class SocketUpgrade implements UpgradeWish {
   }
 
   onDrain(action: () => void): void {
-    this.#socket.once('drain', action);
+    onceEvent(this.#socket, 'drain', action);
   }
 
   end(): void {
@@ -79,11 +80,11 @@ class SocketContent implements ContentStream {
   start(consumer: ContentConsumer): void {
     const socket = this.#socket;
     this.#consumer = consumer;
-    socket.on('data', (chunk: Buffer) => {
+    onEvent(socket, 'data', (chunk: Buffer) => {
       if (this.#consumer?.write(chunk) === false) socket.pause();
     });
-    socket.on('end', () => this.#take()?.end());
-    socket.on('close', () => this.#take()?.fail('sender_gone'));
+    onEvent(socket, 'end', () => this.#take()?.end());
+    onEvent(socket, 'close', () => this.#take()?.fail('sender_gone'));
     // Sent before the grant; nothing obliges a client to wait.
     if (this.#early.length > 0) consumer.write(this.#early);
     if (socket.destroyed) this.#take()?.fail('sender_gone');

@@ -1,5 +1,6 @@
 /** Lines on their way to a file descriptor: written in batches, off the event loop, and bounded in what waits. */
 import { type DestinationStream, destination as openDestination } from 'pino';
+import { onEvent } from '../core/safe-events.ts';
 
 /** Below Docker's read size of 16 KiB, so that a batch is taken in one piece. */
 const BATCH_LENGTH = 12_288;
@@ -19,8 +20,8 @@ export class LogBatches implements DestinationStream {
   constructor(fd: number) {
     this.#stream = openDestination({ fd, sync: false, maxLength: MOST_WAITING_BYTES });
     // A full disk or a closed pipe must not end the gate.
-    this.#stream.on('error', () => undefined);
-    this.#stream.on('drop', (batch: string) => {
+    onEvent(this.#stream, 'error', () => undefined);
+    onEvent(this.#stream, 'drop', (batch: string) => {
       this.#dropped += batch.split('\n').length - 1;
     });
   }

@@ -3,6 +3,7 @@ import { type IncomingMessage, request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { onEvent } from '../core/safe-events.ts';
 
 /** How one export ended. */
 export type PostResult =
@@ -68,8 +69,10 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
       };
       const cancel = clock.after(timeout, () => abort(`no answer within ${timeout / 1_000} s`));
       aborts.add(abort);
-      outgoing.on('error', (error: NodeJS.ErrnoException) => abort(error.code ?? error.message));
-      outgoing.on('response', (incoming) => readAnswer(incoming, (text) => finish(toResult(incoming, text, url.host)), abort));
+      onEvent(outgoing, 'error', (error: NodeJS.ErrnoException) => abort(error.code ?? error.message));
+      onEvent(outgoing, 'response', (incoming) =>
+        readAnswer(incoming, (text) => finish(toResult(incoming, text, url.host)), abort),
+      );
       outgoing.end(body);
     });
 
@@ -93,13 +96,13 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
 function readAnswer(incoming: IncomingMessage, onEnd: (text: string) => void, abort: (why: string) => void): void {
   const chunks: Buffer[] = [];
   let length = 0;
-  incoming.on('data', (chunk: Buffer) => {
+  onEvent(incoming, 'data', (chunk: Buffer) => {
     length += chunk.length;
     if (length > MOST_ANSWER_BYTES) abort(`answers with more than ${MOST_ANSWER_BYTES} bytes`);
     else chunks.push(chunk);
   });
-  incoming.on('error', () => abort('the answer broke off'));
-  incoming.on('end', () => onEnd(Buffer.concat(chunks).toString()));
+  onEvent(incoming, 'error', () => abort('the answer broke off'));
+  onEvent(incoming, 'end', () => onEnd(Buffer.concat(chunks).toString()));
 }
 
 function toResult({ statusCode = 0, headers }: IncomingMessage, text: string, host: string): PostResult {

@@ -3,6 +3,7 @@ import { Agent as HttpAgent, type IncomingMessage, request as openHttp, type Req
 import { Agent as HttpsAgent, request as openHttps } from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
 import type { Clock, Milliseconds } from '../core/clock.ts';
+import { guardCallback, onceEvent, onEvent } from '../core/safe-events.ts';
 import type { Target } from './target.ts';
 
 /** Header fields in the order and spelling in which they are sent. */
@@ -84,14 +85,17 @@ export function createClient(target: Target, options: ClientOptions): SendReques
         resolve(reply);
         request.destroy();
       };
-      request.once('socket', (socket) => socket.once(isTls ? 'secureConnect' : 'connect', () => (isConnected = true)));
-      request.on('error', (error: NodeJS.ErrnoException) => finish(silence(error.code ?? 'the connection broke')));
-      request.once('response', (incoming) => {
+      onceEvent(request, 'socket', (socket) =>
+        onceEvent(socket, isTls ? 'secureConnect' : 'connect', () => {
+          isConnected = true;
+        }),
+      );
+      onEvent(request, 'error', (error: NodeJS.ErrnoException) => finish(silence(error.code ?? 'the connection broke')));
+      onceEvent(request, 'response', async (incoming) => {
         const address = incoming.socket.remoteAddress ?? '';
-        void readText(incoming).then((text) => {
-          const { statusCode: status = 0, headers } = incoming;
-          finish({ status, headers, address, text, durationMs: options.clock.monotonic() - begun });
-        });
+        const text = await readText(incoming);
+        const { statusCode: status = 0, headers } = incoming;
+        finish({ status, headers, address, text, durationMs: options.clock.monotonic() - begun });
       });
       write(request, outgoing);
     });
@@ -101,11 +105,11 @@ export function createClient(target: Target, options: ClientOptions): SendReques
 function pinTo(addresses: readonly string[]): LookupFunction {
   const all = addresses.map((address) => ({ address, family: isIP(address) }));
   const [{ address, family } = { address: '', family: 4 }] = all;
-  return (_host, options, done) => {
+  return guardCallback((_host, options, done) => {
     // `localhost` has two addresses, and apps often listen on one of them only: node:net tries them in turn.
     if (options.all === true) done(null, all);
     else done(null, address, family);
-  };
+  });
 }
 
 /** As a flat list, for node:http to keep order, case and repetition; Host and framing are ours to say then. */
@@ -127,13 +131,13 @@ function readText(incoming: IncomingMessage): Promise<string> {
     const chunks: Buffer[] = [];
     let length = 0;
     const finish = (): void => resolve(Buffer.concat(chunks).toString('latin1', 0, MOST_READ));
-    incoming.on('data', (chunk: Buffer) => {
+    onEvent(incoming, 'data', (chunk: Buffer) => {
       chunks.push(chunk);
       length += chunk.length;
       if (length >= MOST_READ) finish();
     });
-    incoming.once('end', finish);
-    incoming.once('error', finish);
-    incoming.once('close', finish);
+    onceEvent(incoming, 'end', finish);
+    onceEvent(incoming, 'error', finish);
+    onceEvent(incoming, 'close', finish);
   });
 }

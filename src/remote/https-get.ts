@@ -2,6 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { request } from 'node:https';
 import type { Clock, Milliseconds } from '../core/clock.ts';
+import { onEvent } from '../core/safe-events.ts';
 
 /** How far a fetch may go. */
 export interface GetOptions {
@@ -57,18 +58,18 @@ export function createHttpsGet(clock: Clock, detour?: Detour): HttpsGet {
         reject(new RemoteFailure(`${url.host}: ${message}`));
       };
       const cancel = clock.after(timeout, () => fail(`no answer within ${timeout / 1000} s`));
-      outgoing.on('error', (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
-      outgoing.on('response', (incoming) => {
+      onEvent(outgoing, 'error', (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
+      onEvent(outgoing, 'response', (incoming) => {
         if (incoming.statusCode !== OK) return fail(`answered ${incoming.statusCode}`);
         const chunks: Buffer[] = [];
         let length = 0;
-        incoming.on('data', (chunk: Buffer) => {
+        onEvent(incoming, 'data', (chunk: Buffer) => {
           length += chunk.length;
           if (length > maxBytes) fail(`more than ${maxBytes} bytes`);
           else chunks.push(chunk);
         });
-        incoming.on('error', () => fail('the answer broke off'));
-        incoming.on('end', () => {
+        onEvent(incoming, 'error', () => fail('the answer broke off'));
+        onEvent(incoming, 'end', () => {
           cancel();
           resolve({ body: Buffer.concat(chunks), freshFor: toFreshness(incoming.headers) });
         });

@@ -2,6 +2,7 @@
 import type { JsonWebKey } from 'node:crypto';
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { runDetached } from '../core/safe-events.ts';
 import { type HttpsGet, RemoteFailure } from './https-get.ts';
 
 /** Where the keys are, and how often they are looked at. */
@@ -48,14 +49,14 @@ export class RemoteKeySet {
     this.#get = get;
     this.#clock = clock;
     this.#events = events;
-    void this.#fetch();
+    runDetached(this.#fetch());
   }
 
   /** None of the keys fits a signature: there may be new ones, and they are asked for. False: those here are new enough to be all. */
   askEarly(): boolean {
     const now = this.#clock.monotonic();
     if (this.#fetchedAt !== undefined && now - this.#fetchedAt < LEAST_BETWEEN_MS) return false;
-    if (this.#askedAt === undefined || now - this.#askedAt >= LEAST_BETWEEN_MS) void this.#fetch();
+    if (this.#askedAt === undefined || now - this.#askedAt >= LEAST_BETWEEN_MS) runDetached(this.#fetch());
     return true;
   }
 
@@ -108,7 +109,7 @@ export class RemoteKeySet {
   }
 
   #again(delay: Milliseconds): void {
-    this.#timer = this.#clock.after(delay, () => void this.#fetch());
+    this.#timer = this.#clock.after(delay, () => this.#fetch());
   }
 }
 

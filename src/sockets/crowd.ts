@@ -2,6 +2,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
+import { onceEvent, onEvent } from '../core/safe-events.ts';
 
 interface Guest {
   readonly socket: Socket;
@@ -18,7 +19,7 @@ export function limitCrowd(server: Server | TlsServer, most: number): void {
   const guests = new Map<string, Guest>();
   // What is destroyed counts as open for Node until the next turn.
   server.maxConnections = 2 * most;
-  server.on('connection', (socket: Socket) => {
+  onEvent(server, 'connection', (socket: Socket) => {
     const key = toKey(socket);
     const idle = guests.size < most ? undefined : findIdle(guests);
     if (guests.size >= most && idle === undefined) {
@@ -31,17 +32,17 @@ export function limitCrowd(server: Server | TlsServer, most: number): void {
     }
     const guest: Guest = { socket, peer: socket.remoteAddress ?? '', underWay: 0 };
     guests.set(key, guest);
-    socket.once('close', () => {
+    onceEvent(socket, 'close', () => {
       if (guests.get(key) === guest) guests.delete(key);
     });
   });
-  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+  onEvent(server, 'request', (request: IncomingMessage, response: ServerResponse) => {
     // Under TLS it is another socket, of the same addresses.
     const key = toKey(request.socket);
     const guest = guests.get(key);
     if (guest === undefined) return;
     guest.underWay++;
-    response.once('close', () => {
+    onceEvent(response, 'close', () => {
       guest.underWay--;
       if (guests.get(key) !== guest) return;
       guests.delete(key);

@@ -1,5 +1,6 @@
 /** Makes one server listen on several addresses: further sockets accept for it, and hand it what comes. */
 import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from 'node:net';
+import { onceEvent, onEvent } from '../core/safe-events.ts';
 import { type ListenAddress, toAddressText } from './listen-address.ts';
 
 /** Where a server listens; address and port are those of the first. */
@@ -59,13 +60,13 @@ export class Listener {
 
   #addOther(): Server {
     const other = createServer(ACCEPTING);
-    other.on('connection', (socket) => {
+    onEvent(other, 'connection', (socket) => {
       this.#count(other, socket);
       this.#isHandingOver = true;
       this.#server.emit('connection', socket);
       this.#isHandingOver = false;
     });
-    other.on('drop', (dropped) => this.#server.emit('drop', dropped));
+    onEvent(other, 'drop', (dropped) => this.#server.emit('drop', dropped));
     this.#others.push(other);
     return other;
   }
@@ -74,7 +75,7 @@ export class Listener {
   #shareLimit(): void {
     const most = this.#server.maxConnections;
     if (most === undefined) return;
-    this.#server.on('connection', (socket) => {
+    onEvent(this.#server, 'connection', (socket) => {
       if (!this.#isHandingOver) this.#count(this.#server, socket);
     });
     this.#divide = () => {
@@ -92,7 +93,7 @@ export class Listener {
       this.#divide();
     };
     add(1);
-    socket.once('close', () => add(-1));
+    onceEvent(socket, 'close', () => add(-1));
   }
 }
 
@@ -107,11 +108,12 @@ async function listenEverywhere(server: Server, port: number): Promise<AddressIn
 
 function listenAt(server: Server, options: ListenOptions): Promise<AddressInfo> {
   return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(options, () => {
+    onceEvent(server, 'error', reject);
+    onceEvent(server, 'listening', () => {
       server.off('error', reject);
       resolve(server.address() as AddressInfo);
     });
+    server.listen(options);
   });
 }
 

@@ -3,6 +3,7 @@ import { lookup } from 'node:dns/promises';
 import { connect, isIP, type Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { onceEvent } from '../core/safe-events.ts';
 import type { Destination } from './destination.ts';
 import { isPublicAddress } from './special-addresses.ts';
 
@@ -64,11 +65,11 @@ function dialOne(address: string, port: number, timeout: Milliseconds, clock: Cl
       socket.destroy();
       reject(new DialFailure(`no connection to ${address} within ${timeout} ms`, true));
     });
-    socket.once('connect', () => {
+    onceEvent(socket, 'connect', () => {
       cancel();
       resolve(socket);
     });
-    socket.once('error', (error: NodeJS.ErrnoException) => {
+    onceEvent(socket, 'error', (error: NodeJS.ErrnoException) => {
       cancel();
       reject(new DialFailure(`${address}: ${error.code ?? error.message}`, false));
     });

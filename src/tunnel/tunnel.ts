@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import type { ContentStream, UpgradeWish } from '../core/exchange.ts';
+import { onEvent } from '../core/safe-events.ts';
 
 /** How long a tunnel may last. */
 export interface TunnelLimits {
@@ -34,7 +35,7 @@ export function joinTunnel(
       const now = clock.monotonic();
       if (now - lastByteAt >= limits.idleTimeout || now - startedAt >= limits.maxDuration) server.destroy();
     });
-    server.on('data', (chunk: Buffer) => {
+    onEvent(server, 'data', (chunk: Buffer) => {
       lastByteAt = clock.monotonic();
       bytesReceived += chunk.length;
       if (client.write(chunk)) return;
@@ -42,10 +43,10 @@ export function joinTunnel(
       client.onDrain(() => server.resume());
     });
     // Each side may have ended while the other still speaks.
-    server.on('end', () => client.end());
-    server.on('error', () => server.destroy());
-    server.on('drain', () => content.resume());
-    server.on('close', () => {
+    onEvent(server, 'end', () => client.end());
+    onEvent(server, 'error', () => server.destroy());
+    onEvent(server, 'drain', () => content.resume());
+    onEvent(server, 'close', () => {
       stopSweep();
       content.stop();
       // Where the destination ended in good order, the client is let finish reading; else it must not take the part for the whole.

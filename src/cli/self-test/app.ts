@@ -1,5 +1,6 @@
 /** The app that `sidegate self-test` is while it runs: takes whatever comes, and remembers it. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { onEvent } from '../../core/safe-events.ts';
 import type { ListenAddress } from '../../sockets/listen-address.ts';
 import { Listener, type Listening } from '../../sockets/listener.ts';
 
@@ -18,7 +19,8 @@ export class SelfTestApp {
   readonly #seen: Seen[] = [];
 
   constructor(address: ListenAddress) {
-    this.#server = createServer((request, response) => void this.#take(request, response));
+    this.#server = createServer();
+    onEvent(this.#server, 'request', (request, response) => this.#take(request, response));
     this.#listener = new Listener(this.#server, address);
   }
 
@@ -48,7 +50,10 @@ export class SelfTestApp {
     try {
       for await (const chunk of request) {
         size += (chunk as Buffer).length;
-        if (size > LARGEST) return void response.writeHead(413, { Connection: 'close' }).end();
+        if (size > LARGEST) {
+          response.writeHead(413, { Connection: 'close' }).end();
+          return;
+        }
         chunks.push(chunk as Buffer);
       }
     } catch {

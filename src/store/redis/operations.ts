@@ -2,6 +2,7 @@
 import type { Result } from 'ioredis';
 import type { Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
+import { runDetached, runNextTurn } from '../../core/safe-events.ts';
 import { type StoreFailure, StoreUnavailable } from '../seen-ids.ts';
 import type { RedisClient } from './client.ts';
 import { OPERATE } from './scripts.ts';
@@ -60,7 +61,7 @@ export class Operations {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ operation, resolve, reject });
       if (this.#waiting.length >= this.#mostTogether) this.#send();
-      else if (this.#waiting.length === 1) setImmediate(() => this.#send());
+      else if (this.#waiting.length === 1) runNextTurn(() => this.#send());
     });
   }
 
@@ -68,7 +69,7 @@ export class Operations {
     const batch = this.#waiting;
     this.#waiting = [];
     // It was full before the turn was over.
-    if (batch.length > 0) void this.#call(batch);
+    if (batch.length > 0) runDetached(this.#call(batch));
   }
 
   async #call(batch: readonly Waiting[]): Promise<void> {

@@ -1,5 +1,6 @@
 /** Seen ids, newest versions and counts of attempts in Redis, shared by all replicas: one round trip each, answered within a bounded time. */
 import type { Milliseconds } from '../../core/clock.ts';
+import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { Attempts, AttemptsRule } from '../attempts.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../newest-versions.ts';
 import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../seen-ids.ts';
@@ -38,9 +39,9 @@ class RedisStore implements RedisStoreParts {
       onAnswer: () => this.#markUp(),
       onFailure: (message) => this.#markDown(message),
     });
-    this.#client.on('ready', () => this.#onReady());
-    this.#client.on('error', (error: Error) => this.#markDown(error.message));
-    this.#client.on('close', () => this.#markDown('the connection to Redis is closed'));
+    onEvent(this.#client, 'ready', () => this.#onReady());
+    onEvent(this.#client, 'error', (error: Error) => this.#markDown(error.message));
+    onEvent(this.#client, 'close', () => this.#markDown('the connection to Redis is closed'));
   }
 
   async claim(request: ClaimRequest): Promise<ClaimResult> {
@@ -116,7 +117,7 @@ class RedisStore implements RedisStoreParts {
 
   #onReady(): void {
     this.#markUp();
-    void this.#warnAboutEviction();
+    runDetached(this.#warnAboutEviction());
   }
 
   #markUp(): void {

@@ -1,0 +1,219 @@
+/** Event listeners and callbacks whose exceptions end one connection, never the process. */
+import type { ChildProcess } from 'node:child_process';
+import { channel } from 'node:diagnostics_channel';
+import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
+import type { Http2Session, IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2';
+import type { DropArgument, Server, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
+import type { MessagePort, Worker } from 'node:worker_threads';
+
+/** The diagnostics channel that every `EscapedError` is published to. */
+export const ESCAPED_ERRORS = 'sidegate:escaped-error';
+
+/** Where an exception escaped from; a closed set, used as a metric label. */
+export const ESCAPE_SITES = ['listener', 'callback', 'timer', 'promise', 'process'] as const;
+export type EscapeSite = (typeof ESCAPE_SITES)[number];
+
+/** An exception that no caller could handle. */
+export interface EscapedError {
+  readonly site: EscapeSite;
+  readonly error: unknown;
+}
+
+/** Events of streams, sockets and responses. */
+interface StreamEvents {
+  close: [];
+  connect: [];
+  /** The listener names the type, which depends on the stream's encoding. */
+  data: [chunk: never];
+  drain: [];
+  drop: [text: string];
+  end: [];
+  error: [error: NodeJS.ErrnoException];
+  finish: [];
+  ready: [];
+  secureConnect: [];
+  wantTrailers: [];
+}
+
+interface ClientRequestEvents extends Pick<StreamEvents, 'close' | 'error'> {
+  response: [response: IncomingMessage];
+  socket: [socket: Socket];
+}
+
+interface ServerEvents extends Pick<StreamEvents, 'close' | 'error'> {
+  checkContinue: [request: IncomingMessage, response: ServerResponse];
+  checkExpectation: [request: IncomingMessage, response: ServerResponse];
+  clientError: [error: NodeJS.ErrnoException, socket: Duplex];
+  connect: [request: IncomingMessage, socket: Duplex, head: Buffer];
+  connection: [socket: Socket];
+  drop: [dropped?: DropArgument];
+  listening: [];
+  request: [request: IncomingMessage, response: ServerResponse];
+  secureConnection: [socket: TLSSocket];
+  tlsClientError: [error: Error, socket: TLSSocket];
+  upgrade: [request: IncomingMessage, socket: Duplex, head: Buffer];
+}
+
+interface SessionEvents extends Pick<StreamEvents, 'close' | 'error'> {
+  stream: [stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number, raw: string[]];
+}
+
+interface ChildEvents extends Pick<StreamEvents, 'error'> {
+  close: [code: number | null, signal: NodeJS.Signals | null];
+}
+
+interface ThreadEvents extends Pick<StreamEvents, 'error'> {
+  exit: [code: number];
+  message: [message: never];
+}
+
+type EventsOf<E> = E extends Server
+  ? ServerEvents
+  : E extends Http2Session
+    ? SessionEvents
+    : E extends ClientRequest
+      ? ClientRequestEvents
+      : E extends ChildProcess
+        ? ChildEvents
+        : E extends Worker | MessagePort
+          ? ThreadEvents
+          : StreamEvents;
+type ArgumentsOf<E, K extends keyof EventsOf<E>> = Extract<EventsOf<E>[K], unknown[]>;
+
+/** Node passes at most four arguments to a listener. */
+type Listener = (a?: unknown, b?: unknown, c?: unknown, d?: unknown) => unknown;
+
+interface Emitter {
+  on(event: string, listener: Listener): unknown;
+  off(event: string, listener: Listener): unknown;
+}
+
+/** `listener`: what `off` finds the guarded function by, as with Node's own `once`. */
+type Guarded = Listener & { listener?: unknown };
+
+const escaped = channel(ESCAPED_ERRORS);
+
+/**
+ * Adds `listener`. If it throws, or its promise rejects, the exception is reported, and the sockets, streams and requests among
+ * the event's arguments are destroyed; without any, the emitter itself is. `off` takes the same listener.
+ */
+export function onEvent<E extends Emitter, K extends keyof EventsOf<E> & string>(
+  emitter: E,
+  event: K,
+  listener: (...args: ArgumentsOf<E, K>) => unknown,
+): void {
+  const call = listener as Listener;
+  const guarded: Guarded = (a, b, c, d) => {
+    try {
+      const result = call(a, b, c, d);
+      if (result instanceof Promise) result.catch((error: unknown) => onEscaped(error, emitter, [a, b, c, d]));
+    } catch (error) {
+      onEscaped(error, emitter, [a, b, c, d]);
+    }
+  };
+  guarded.listener = listener;
+  emitter.on(event, guarded);
+}
+
+/** The same for the next such event only. */
+export function onceEvent<E extends Emitter, K extends keyof EventsOf<E> & string>(
+  emitter: E,
+  event: K,
+  listener: (...args: ArgumentsOf<E, K>) => unknown,
+): void {
+  const call = listener as Listener;
+  const guarded: Guarded = (a, b, c, d) => {
+    emitter.off(event, guarded);
+    try {
+      const result = call(a, b, c, d);
+      if (result instanceof Promise) result.catch((error: unknown) => onEscaped(error, emitter, [a, b, c, d]));
+    } catch (error) {
+      onEscaped(error, emitter, [a, b, c, d]);
+    }
+  };
+  guarded.listener = listener;
+  emitter.on(event, guarded);
+}
+
+/** For a function that Node calls once it has done what it was asked to: an exception in it is reported. */
+export function guardCallback<A extends unknown[]>(callback: (...args: A) => void): (...args: A) => void {
+  return (...args) => {
+    try {
+      callback(...args);
+    } catch (error) {
+      reportEscaped('callback', error);
+    }
+  };
+}
+
+/** For a function whose result Node uses: `otherwise` is the result where it throws, after `onThrow`. */
+export function guardDecision<A extends unknown[], R>(
+  decide: (...args: A) => R,
+  otherwise: R,
+  onThrow?: () => void,
+): (...args: A) => R {
+  return (...args) => {
+    try {
+      return decide(...args);
+    } catch (error) {
+      onThrow?.();
+      reportEscaped('callback', error);
+      return otherwise;
+    }
+  };
+}
+
+/** Calls a timer's action; what it throws, or its promise rejects with, is reported. */
+export function runTimer(action: () => unknown): void {
+  try {
+    const result = action();
+    if (result instanceof Promise) runDetached(result);
+  } catch (error) {
+    reportEscaped('timer', error);
+  }
+}
+
+/** For the callback of a write: runs `action` unless the write failed. */
+export function afterWrite(action: () => void): (error?: Error | null) => void {
+  return (error) => {
+    if (error === undefined || error === null) runTimer(action);
+  };
+}
+
+/** Runs `action` in the event loop's next turn. */
+export function runNextTurn(action: () => void): void {
+  setImmediate(runTimer, action);
+}
+
+/** Runs `action` once the current turn's other microtasks are done. */
+export function runSoon(action: () => void): void {
+  queueMicrotask(() => runTimer(action));
+}
+
+/** Lets nobody wait for `work`: its rejection is reported. */
+export function runDetached(work: Promise<unknown>): void {
+  work.catch(reportRejection);
+}
+
+/** Publishes an exception. In a process that subscribes to none, such as a command or a worker, it is thrown again. */
+export function reportEscaped(site: EscapeSite, error: unknown): void {
+  if (!escaped.hasSubscribers) throw error;
+  escaped.publish({ site, error } satisfies EscapedError);
+}
+
+function reportRejection(error: unknown): void {
+  reportEscaped('promise', error);
+}
+
+function onEscaped(error: unknown, emitter: unknown, args: readonly unknown[]): void {
+  const concerned = args.filter(isDestroyable);
+  if (concerned.length > 0) for (const each of concerned) each.destroy();
+  else if (isDestroyable(emitter)) emitter.destroy();
+  reportEscaped('listener', error);
+}
+
+function isDestroyable(value: unknown): value is { destroy(): void } {
+  return typeof value === 'object' && value !== null && 'destroy' in value && typeof value.destroy === 'function';
+}
