@@ -126,6 +126,7 @@ export class Gate {
       await this.#works.store.close();
       await this.#works.realms.close();
       this.#close();
+      this.#works.unwatchErrors();
       throw thrown;
     }
   }
@@ -156,6 +157,7 @@ export class Gate {
     });
     this.#close();
     await this.#works.realms.close();
+    this.#works.unwatchErrors();
     return isFinished;
   }
 

@@ -19,6 +19,7 @@ import { createInjectorMetrics, type InjectorMetrics } from '../observe/injector
 import type { Logger } from '../observe/logger.ts';
 import { LoopWatch } from '../observe/loop-watch.ts';
 import type { Listening } from '../sockets/listener.ts';
+import { watchEscapedErrors } from './escaped-errors.ts';
 import { DirectoryCertificate } from './injector-directory.ts';
 import { pause, within } from './shutdown.ts';
 
@@ -58,6 +59,7 @@ export class Injector {
   readonly #certificate: SelfSigned | DirectoryCertificate;
   readonly #clusterVersion: ClusterVersion;
   readonly #loopWatch: LoopWatch;
+  readonly #unwatchErrors: () => void;
   readonly #stopFlushing: () => void;
   #handshakeToldAt: Milliseconds | undefined;
   #isStopping = false;
@@ -75,6 +77,7 @@ export class Injector {
     this.#certificate =
       'selfSigned' in certificate ? new SelfSigned(certificate.selfSigned, parts) : new DirectoryCertificate(certificate, parts);
     this.#loopWatch = new LoopWatch(clock);
+    this.#unwatchErrors = watchEscapedErrors({ clock, logger, metrics });
     const notReadyBecause = (): string | undefined => this.notReadyBecause();
     metrics.watchReady(() => notReadyBecause() === undefined);
     const endpoints = createProbedEndpoints({ metrics, notReadyBecause, stuckFor: () => this.#loopWatch.stuckFor });
@@ -112,6 +115,7 @@ export class Injector {
     kube.close();
     this.#loopWatch.close();
     this.#stopFlushing();
+    this.#unwatchErrors();
     return isFinished;
   }
 

@@ -12,6 +12,7 @@ import { createMetrics, type Metrics } from '../observe/metrics.ts';
 import { RemoteCertificates } from '../remote/certificates.ts';
 import { createHttpsGet } from '../remote/https-get.ts';
 import type { Ready } from './check.ts';
+import { watchEscapedErrors } from './escaped-errors.ts';
 import { Realms } from './realms.ts';
 import { RemoteKeys } from './remote-keys.ts';
 import type { RouteParts } from './routes.ts';
@@ -39,6 +40,7 @@ export interface Works {
   readonly remoteKeys: RemoteKeys;
   readonly routeParts: RouteParts;
   readonly loopWatch: LoopWatch;
+  readonly unwatchErrors: () => void;
 }
 
 /** Builds them; nothing is fetched or listened to yet, but the store connects. */
@@ -76,7 +78,10 @@ export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works 
     certificates: new RemoteCertificates(get, clock),
   };
   const remoteKeys = new RemoteKeys({ ...told, get });
-  return { told, metrics, store, settlements, realms, signer, remoteKeys, routeParts, loopWatch: new LoopWatch(clock) };
+  const loopWatch = new LoopWatch(clock);
+  // A rehearsal's logger shows nothing: there an exception ends the command.
+  const unwatchErrors = createUpstream === undefined ? watchEscapedErrors(told) : () => undefined;
+  return { told, metrics, store, settlements, realms, signer, remoteKeys, routeParts, loopWatch, unwatchErrors };
 }
 
 function openStoreAloud(ready: Ready, { clock, logger, metrics }: Told): OpenStore {

@@ -9,9 +9,9 @@ import { formatProblem } from '../config/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { SidegateError, toErrorText } from '../core/errors.ts';
 import { KubeClient } from '../kube/client.ts';
-import { createLogger, type Logger } from '../observe/logger.ts';
+import { createLogger } from '../observe/logger.ts';
 import { EXIT, type Io } from './io.ts';
-import { untilSignal } from './signals.ts';
+import { Stopping } from './stopping.ts';
 import { readRevision, readVersion } from './version.ts';
 
 const HELP = `Usage: sidegate inject-server --config FILE
@@ -45,7 +45,7 @@ export async function runInjectServer(args: readonly string[], io: Io): Promise<
     return EXIT.usage;
   }
   const ready = await prepare(options.config, options, io);
-  return ready === undefined ? EXIT.failed : run(new Injector(ready), ready.logger, io);
+  return ready === undefined ? EXIT.failed : run(ready, io);
 }
 
 function parseOptions(args: readonly string[], io: Io): Options | undefined {
@@ -108,21 +108,16 @@ async function readClientCa(file: string | undefined, io: Io): Promise<Buffer | 
   return false;
 }
 
-async function run(injector: Injector, logger: Logger, io: Io): Promise<number> {
-  process.on('uncaughtExceptionMonitor', () => logger.flushNow());
-  // Before anybody can know that it runs: a signal that comes first would end it without a drain.
-  const signalled = untilSignal();
+async function run(surroundings: InjectorSurroundings, io: Io): Promise<number> {
+  const { logger, server } = surroundings;
+  const injector = new Injector(surroundings);
+  const stopping = new Stopping(logger, server.shutdown);
   const addresses = await start(injector, io);
   if (addresses === undefined) return EXIT.failed;
   const { data, admin } = addresses;
   logger.info('listening', { address: data.address, port: data.port, adminAddress: admin.address, adminPort: admin.port });
   logger.flushNow();
-  logger.info('draining', { signal: await signalled });
-  logger.flushNow();
-  const isFinished = await injector.stop();
-  logger.info('stopped', { complete: isFinished });
-  logger.flushNow();
-  return EXIT.ok;
+  return stopping.drain(injector);
 }
 
 async function start(injector: Injector, io: Io): Promise<InjectorAddresses | undefined> {

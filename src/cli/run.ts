@@ -8,7 +8,7 @@ import { systemClock } from '../core/clock.ts';
 import { runDetached } from '../core/safe-events.ts';
 import { createLogger, type Logger } from '../observe/logger.ts';
 import { EXIT, type Io } from './io.ts';
-import { untilSignal } from './signals.ts';
+import { Stopping } from './stopping.ts';
 import { readRevision, readVersion } from './version.ts';
 
 /** Runs until a signal; the exit code is 0 after a drain, even one that ran out of time. */
@@ -21,22 +21,13 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
   const version = readVersion();
   const logger = createLogger({ level: ready.loaded.config.log.level, version });
   for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
-  // Whatever ends the process, the lines written so far are not lost with it.
-  process.on('uncaughtExceptionMonitor', () => logger.flushNow());
   const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version, revision: readRevision() });
-  // Before anybody can know that the gate runs: a signal that comes first would end it without a drain.
-  const signalled = untilSignal();
+  const stopping = new Stopping(logger, ready.loaded.config.shutdown);
   process.on('SIGHUP', () => runDetached(gate.reload()));
   const addresses = await start(gate, io);
   if (addresses === undefined) return EXIT.failed;
   tellAddresses(logger, addresses);
-  const signal = await signalled;
-  logger.info('draining', { signal });
-  logger.flushNow();
-  const isFinished = await gate.stop();
-  logger.info('stopped', { complete: isFinished });
-  logger.flushNow();
-  return EXIT.ok;
+  return stopping.drain(gate);
 }
 
 async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {

@@ -20,3 +20,31 @@ export class SidegateError extends Error {
 export function toErrorText(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
+
+/** An error for a log line, without its message, which may quote what a client sent. */
+export interface ErrorSummary {
+  /** Its class, and its code where it has one. */
+  readonly error: string;
+  /** The innermost frames of its stack. */
+  readonly at: readonly string[];
+}
+
+const MAX_FRAMES = 8;
+const MAX_SUMMARY_TEXT = 200;
+const FRAME = /^\s+at (.*)$/gm;
+const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
+
+/** Where an error was thrown, in at most 2 kB. Never throws, whatever was thrown. */
+export function toErrorSummary(thrown: unknown): ErrorSummary {
+  try {
+    if (!(thrown instanceof Error)) return { error: `a thrown ${typeof thrown}`, at: [] };
+    const { name, code, stack = '' } = thrown as NodeJS.ErrnoException;
+    const words = [name, code].filter((word) => typeof word === 'string' && IDENTIFIER.test(word));
+    // The message comes before the first frame, and may look like one.
+    const frames = String(stack).slice(String(stack).indexOf(thrown.message) + thrown.message.length);
+    const at = [...frames.matchAll(FRAME)].slice(0, MAX_FRAMES).map(([, frame = '']) => frame.slice(0, MAX_SUMMARY_TEXT));
+    return { error: words.join(' ').slice(0, MAX_SUMMARY_TEXT), at };
+  } catch {
+    return { error: 'an error that cannot be read', at: [] };
+  }
+}

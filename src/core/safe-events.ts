@@ -11,9 +11,8 @@ import type { MessagePort, Worker } from 'node:worker_threads';
 /** The diagnostics channel that every `EscapedError` is published to. */
 export const ESCAPED_ERRORS = 'sidegate:escaped-error';
 
-/** Where an exception escaped from; a closed set, used as a metric label. */
-export const ESCAPE_SITES = ['listener', 'callback', 'timer', 'promise', 'process'] as const;
-export type EscapeSite = (typeof ESCAPE_SITES)[number];
+/** Where an exception escaped from; `process`: from code that nothing here guards. */
+export type EscapeSite = 'listener' | 'callback' | 'timer' | 'promise' | 'process';
 
 /** An exception that no caller could handle. */
 export interface EscapedError {

@@ -182,10 +182,17 @@ export class Relay implements AnswerListener {
 
   #end(trailers: RawHeaders): void {
     if (!this.#canWrite()) return;
-    if (trailers.length > 0 && this.#takesTrailers())
-      this.#response.addTrailers(this.#parts.answerPolicy.toSenderTrailers(trailers));
+    if (trailers.length > 0 && this.#takesTrailers()) this.#addTrailers(trailers);
     if (this.#whole === undefined) this.#response.end();
     else this.#response.end(this.#whole.toString('latin1'), 'latin1');
+  }
+
+  #addTrailers(trailers: RawHeaders): void {
+    try {
+      this.#response.addTrailers(this.#parts.answerPolicy.toSenderTrailers(trailers));
+    } catch {
+      // The content is complete without those that Node rejects.
+    }
   }
 
   #passOn(upgrade: UpgradeWish, chunk: Buffer): boolean {

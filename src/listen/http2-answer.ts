@@ -7,6 +7,31 @@ import { onceEvent } from '../core/safe-events.ts';
 /** RFC 8297. */
 const EARLY_HINTS = 103;
 
+/** Lists (RFC 9110 §8.4, §8.5) that node:http2 takes on one line only. */
+const JOINED: ReadonlySet<string> = new Set(['content-encoding', 'content-language']);
+/** What node:http2 throws for where it is repeated. */
+const SINGLE_VALUED: ReadonlySet<string> = new Set([
+  'access-control-allow-credentials',
+  'access-control-max-age',
+  'age',
+  'authorization',
+  'content-location',
+  'content-md5',
+  'content-range',
+  'content-type',
+  'date',
+  'dnt',
+  'etag',
+  'expires',
+  'from',
+  'host',
+  'last-modified',
+  'location',
+  'retry-after',
+  'tk',
+  'x-content-type-options',
+]);
+
 /** What the rest of the gate writes its answer through. */
 export class Http2Answer implements Answer {
   readonly req = { httpVersionMinor: 1 };
@@ -25,7 +50,7 @@ export class Http2Answer implements Answer {
   constructor(stream: ServerHttp2Stream, headers: HeaderFields) {
     this.#stream = stream;
     this.#takesTrailers = takesTrailers(headers);
-    onceEvent(stream, 'wantTrailers', () => stream.sendTrailers(this.#trailers));
+    onceEvent(stream, 'wantTrailers', () => this.#sendTrailers());
     // The rest of the request is not wanted (RFC 9113 §8.1), and would be paid for by the flow control of all streams.
     onceEvent(stream, 'finish', () => {
       if (!stream.endAfterHeaders && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
@@ -80,7 +105,7 @@ export class Http2Answer implements Answer {
   }
 
   addTrailers(trailers: readonly [string, string][]): void {
-    this.#trailers = toHeaders(trailers.flat());
+    this.#trailers = toHeaders(withoutConflicts(trailers));
   }
 
   end(last?: string, encoding: 'latin1' = 'latin1'): void {
@@ -104,12 +129,36 @@ export class Http2Answer implements Answer {
     this.#stream.off(event, listener);
   }
 
+  /** The content is complete without trailers, so those that Node rejects are not sent. */
+  #sendTrailers(): void {
+    try {
+      this.#stream.sendTrailers(this.#trailers);
+    } catch {
+      this.#stream.sendTrailers({});
+    }
+  }
+
   #interim(headers: OutgoingHttpHeaders): void {
     if (!this.destroyed && !this.headersSent) this.#stream.additionalHeaders(headers);
   }
 }
 
-/** Lower-cased names, repeated fields as lists. */
+/** The trailers without single-valued fields that are repeated with different values: none of them can be trusted. */
+function withoutConflicts(trailers: readonly [string, string][]): string[] {
+  const values = new Map<string, string>();
+  const conflicting = new Set<string>();
+  for (const [name, value] of trailers) {
+    const key = name.toLowerCase();
+    if (SINGLE_VALUED.has(key) && (values.get(key) ?? value) !== value) conflicting.add(key);
+    values.set(key, value);
+  }
+  return trailers.filter(([name]) => !conflicting.has(name.toLowerCase())).flat();
+}
+
+/**
+ * Lower-cased names, repeated fields as arrays. A single-valued field that is repeated with one value is sent once; with different
+ * values it stays an array, which `respond` rejects.
+ */
 function toHeaders(fields: readonly string[]): OutgoingHttpHeaders {
   const headers: Record<string, string | string[]> = Object.create(null);
   for (let i = 0; i < fields.length; i += 2) {
@@ -117,6 +166,8 @@ function toHeaders(fields: readonly string[]): OutgoingHttpHeaders {
     const value = fields[i + 1] as string;
     const before = headers[name];
     if (before === undefined) headers[name] = value;
+    else if (JOINED.has(name)) headers[name] = `${before}, ${value}`;
+    else if (SINGLE_VALUED.has(name) && before === value) continue;
     else headers[name] = Array.isArray(before) ? [...before, value] : [before, value];
   }
   return headers;

@@ -215,6 +215,12 @@ export function createGateFamilies(registers: Registry[]) {
       help: '1 if the last attempt to load changed users succeeded.',
       registers,
     }),
+    escapedErrors: new CounterFamily({
+      name: 'sidegate_escaped_errors_total',
+      help: 'Exceptions that nothing handled. Each is a bug of the gate; `guarded` cost at most one connection, `process` ends the gate.',
+      labelNames: ['scope'],
+      registers,
+    }),
     ...createAdminFamilies(registers),
     spans: new CounterFamily({
       name: 'sidegate_trace_spans_total',

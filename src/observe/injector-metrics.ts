@@ -2,6 +2,7 @@
 import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { type BuildOptions, createBuildInfo } from './build-info.ts';
+import { ESCAPE_SCOPES, type EscapeScope } from './labels.ts';
 import { type ExpositionFormat, toExposition } from './openmetrics.ts';
 import { collectProcessMetrics } from './process-metrics.ts';
 import { CounterFamily, GaugeFamily, HistogramFamily } from './series.ts';
@@ -50,6 +51,7 @@ export interface InjectorMetrics {
   turnedAway(reason: TurnedAwayLabel): void;
   inFlight(delta: 1 | -1): void;
   handshakeFailed(): void;
+  escapedError(scope: EscapeScope): void;
   certificate(step: CertificateStep): void;
   /** A look at Secret, webhook configuration and own certificate is over. */
   certificateCheck(result: Success, at: EpochMilliseconds): void;
@@ -100,6 +102,7 @@ export function createInjectorMetrics(options: InjectorMetricsOptions): Injector
     turnedAway: (reason) => counters.turnedAway.series(reason).add(),
     inFlight: (delta) => inFlight.add(delta),
     handshakeFailed: () => counters.handshakes.series().add(),
+    escapedError: (scope) => counters.escapedErrors.series(scope).add(),
     certificate: (step) => counters.certificates.series(step).add(),
     certificateCheck(result, at) {
       counters.checks.series(result).add();
@@ -127,6 +130,7 @@ function createCounters(registers: readonly Registry[]) {
     admissions: counter('admissions_total', 'Reviews answered, by what was done and why.', 'result', 'reason'),
     turnedAway: counter('requests_turned_away_total', 'Requests that got no review as an answer.', 'reason'),
     handshakes: counter('tls_handshakes_failed_total', 'Connections that ended in their TLS handshake.'),
+    escapedErrors: counter('escaped_errors_total', 'Exceptions that nothing handled, by their scope.', 'scope'),
     certificates: counter('certificate_rotations_total', 'Steps in the lives of certificates and authorities.', 'step'),
     checks: counter('certificate_checks_total', 'Looks at the certificate and at what the API server trusts.', 'result'),
     patches: counter('ca_bundle_patches_total', 'Changes of the caBundle of the webhook configuration.', 'result'),
@@ -151,6 +155,7 @@ function createGauges(registers: readonly Registry[]) {
 function initialise(counters: ReturnType<typeof createCounters>, admissions: InjectorMetricsOptions['admissions']): void {
   for (const [result, reason] of admissions) counters.admissions.series(result, reason);
   for (const reason of TURNED_AWAY) counters.turnedAway.series(reason);
+  for (const scope of ESCAPE_SCOPES) counters.escapedErrors.series(scope);
   for (const step of CERTIFICATE_STEPS) counters.certificates.series(step);
   for (const result of SUCCESS) {
     counters.checks.series(result);

@@ -142,3 +142,7 @@ export function toCodeLabel(status: number): string {
 /** What became of spans. `dropped`: there was no room; `rejected`: the collector did not want them; `failed`: it could not be reached. */
 export const SPAN_OUTCOMES = ['exported', 'dropped', 'rejected', 'failed'] as const;
 export type SpanOutcome = (typeof SPAN_OUTCOMES)[number];
+
+/** How far an exception reached that nothing handled. */
+export const ESCAPE_SCOPES = ['guarded', 'process'] as const;
+export type EscapeScope = (typeof ESCAPE_SCOPES)[number];

@@ -75,6 +75,7 @@ export type LogEvent =
   | 'drain_incomplete'
   | 'stopped'
   | 'internal_error'
+  | 'escaped_error'
   | 'pod_injected'
   | 'pod_skipped'
   | 'pod_denied'

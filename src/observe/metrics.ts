@@ -7,6 +7,8 @@ import {
   ADMIN_DENIALS,
   type AdminDenialLabel,
   type DedupOutcome,
+  ESCAPE_SCOPES,
+  type EscapeScope,
   FORGOTTEN_STATES,
   type ForgottenLabel,
   type LimitLabel,
@@ -40,6 +42,7 @@ export interface Metrics {
   /** The outcome of loading changed users. */
   usersReload(isSuccessful: boolean): void;
   idForgotten(was: ForgottenLabel): void;
+  escapedError(scope: EscapeScope): void;
   adminDenied(reason: AdminDenialLabel): void;
   traceSpans(outcome: SpanOutcome, count: number): void;
   inFlight(delta: 1 | -1): void;
@@ -101,6 +104,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
     order: (outcome) => gate.order.series(outcome).add(),
     storeUp: (isUp) => gate.dedupUp.set(isUp ? 1 : 0),
     idForgotten: (was) => gate.forgottenIds.series(was).add(),
+    escapedError: (scope) => gate.escapedErrors.series(scope).add(),
     adminDenied: (reason) => gate.adminDenials.series(reason).add(),
     traceSpans: (outcome, count) => gate.spans.series(outcome).add(count),
     inFlight: (delta) => inFlight.add(delta),
@@ -130,6 +134,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
 /** What has not happened yet. */
 function showFromStart(gate: ReturnType<typeof createGateFamilies>): void {
   for (const was of FORGOTTEN_STATES) gate.forgottenIds.series(was);
+  for (const scope of ESCAPE_SCOPES) gate.escapedErrors.series(scope);
   for (const reason of ADMIN_DENIALS) gate.adminDenials.series(reason);
   for (const outcome of SPAN_OUTCOMES) gate.spans.series(outcome);
   gate.usersReload.set(1);

@@ -1,0 +1,108 @@
+import { spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import { answerJson, startApiServer } from '../support/api-server.ts';
+import { startApp, type TestApp } from '../support/app.ts';
+import { makeAuthority } from '../support/certificates.ts';
+import { send } from '../support/client.ts';
+import { makeDelivery } from '../support/deliveries.ts';
+import { toRoute, until } from '../support/gate.ts';
+import { type GateProcess, LAUNCHER, startGateProcess } from '../support/process.ts';
+
+/** Node loads it before the gate; the gate itself has no such hook. */
+const FAULT = pathToFileURL(join(import.meta.dirname, '..', 'support', 'escaping-error.ts')).href;
+let app: TestApp;
+
+beforeAll(async () => {
+  app = await startApp();
+});
+afterAll(() => app.close());
+beforeEach(() => {
+  app.received.length = 0;
+});
+
+const start = (drain: string, grace = '200ms'): Promise<GateProcess> =>
+  startGateProcess({ shutdown: { grace, drain }, routes: [toRoute(app.port)] }, [], { NODE_OPTIONS: `--import=${FAULT}` });
+
+test('an exception that nothing handles turns readiness off, lets requests finish, and exits 1', async () => {
+  const gate = await start('10s', '1500ms');
+  let finish = (): void => undefined;
+  app.handler = (_request, response) => {
+    finish = () => response.end('late but whole');
+  };
+  const slow = send(gate.port, makeDelivery());
+  await until(() => app.received.length === 1);
+  gate.child.kill('SIGUSR2');
+  await until(async () => (await fetch(`http://127.0.0.1:${gate.adminPort}/readyz`)).status === 503);
+  const metrics = await (await fetch(`http://127.0.0.1:${gate.adminPort}/metrics`)).text();
+  expect(metrics).toMatch(/sidegate_escaped_errors_total\{scope="process"\} [1-9]/);
+  finish();
+  expect((await slow).text).toBe('late but whole');
+  expect(await gate.exit).toBe(1);
+  expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: true });
+});
+
+test('exceptions that repeat neither cut the drain short nor fill the log nor show their messages', async () => {
+  const gate = await start('500ms');
+  app.handler = () => undefined;
+  const stuck = send(gate.port, makeDelivery()).catch(() => 'cut');
+  await until(() => app.received.length === 1);
+  gate.child.kill('SIGUSR2');
+  expect(await stuck).toBe('cut');
+  expect(await gate.exit).toBe(1);
+  const lines = gate.log();
+  expect(lines.at(-1)).toMatchObject({ msg: 'stopped', complete: false });
+  expect(lines.filter(({ msg }) => msg === 'draining')).toEqual([expect.objectContaining({ reason: 'escaped_error' })]);
+  const escaped = lines.filter(({ msg }) => msg === 'escaped_error');
+  expect(escaped).toHaveLength(10);
+  expect(escaped).toContainEqual(expect.objectContaining({ site: 'process', error: 'TypeError ERR_TEST' }));
+  expect(JSON.stringify(lines)).not.toContain('secret-in');
+});
+
+test('an exception that nothing handles drains the injector, which exits 1', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-escaped-'));
+  const api = await startApiServer((_request, response) => answerJson(response, 200, { major: '1', minor: '34' }));
+  const pair = makeAuthority(folder, 'root').issue('server', 'DNS:injector.gate.svc');
+  mkdirSync(join(folder, 'tls'));
+  writeFileSync(join(folder, 'tls', 'tls.crt'), readFileSync(pair.cert));
+  writeFileSync(join(folder, 'tls', 'tls.key'), readFileSync(pair.key));
+  const server = {
+    address: '127.0.0.1:0',
+    adminAddress: '127.0.0.1:0',
+    shutdown: { grace: '0ms', drain: '2s' },
+    certificate: { directory: join(folder, 'tls') },
+  };
+  const kubeconfig = {
+    'current-context': 'c',
+    contexts: [{ name: 'c', context: { cluster: 'c', user: 'u' } }],
+    clusters: [{ name: 'c', cluster: { server: api.url, 'certificate-authority-data': Buffer.from(api.ca).toString('base64') } }],
+    users: [{ name: 'u', user: { token: 't' } }],
+  };
+  writeFileSync(join(folder, 'injector.yaml'), stringify({ sidecar: { image: 'registry.example/sidegate:1' }, server }));
+  writeFileSync(join(folder, 'kubeconfig'), stringify(kubeconfig));
+  const args = ['inject-server', '--config', join(folder, 'injector.yaml'), '--kubeconfig', join(folder, 'kubeconfig')];
+  const child = spawn(process.execPath, [LAUNCHER, ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, NODE_OPTIONS: `--import=${FAULT}` },
+  });
+  try {
+    let text = '';
+    child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+      text += chunk;
+    });
+    const exit = new Promise((resolve) => child.once('exit', (code, signal) => resolve(code ?? signal)));
+    await until(() => text.includes('"listening"'));
+    child.kill('SIGUSR2');
+    expect(await exit).toBe(1);
+    expect(text).toContain('"escaped_error"');
+    expect(text).toContain('"stopped"');
+  } finally {
+    child.kill('SIGKILL');
+    await api.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
