@@ -62,7 +62,8 @@ export class StreamOrigin implements ContentOrigin {
   }
 
   sendContinue(): void {
-    if (!this.stream.destroyed) this.stream.additionalHeaders({ ':status': constants.HTTP_STATUS_CONTINUE });
+    const { destroyed, closed, headersSent } = this.stream;
+    if (!destroyed && !closed && !headersSent) this.stream.additionalHeaders({ ':status': constants.HTTP_STATUS_CONTINUE });
   }
 }
 
