@@ -1,6 +1,7 @@
 /** Whether a route's scheme can be relied on: what is not signed proves nothing. */
 import { ALGORITHMS } from '../schemes/algorithms.ts';
 import type { SchemeDescription } from '../schemes/description.ts';
+import { findAmbiguity } from '../schemes/layout.ts';
 import type { RouteConfig, WebhookConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
 
@@ -10,6 +11,7 @@ export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Pa
   return [
     ...(scheme === 'custom' ? checkDescription(description, [...path, 'custom']) : []),
     ...checkUrl(webhook, path),
+    ...checkPieces(webhook, route, path),
     ...checkSender(webhook, route, path),
     ...checkRemoteKeys(webhook, [...path, 'jwks']),
     ...checkId(webhook, path),
@@ -85,30 +87,28 @@ function checkDescription(description: SchemeDescription, path: Path): Rating[] 
     );
   if (timestamp !== undefined && 'entry' in timestamp.from && signature?.list === undefined)
     found.push(error([...path, 'signature', 'list'], 'the timestamp is an entry of a header that is no list', 'list: ","'));
-  return [
-    ...found,
-    ...checkBoundaries(description, [...path, 'separator']),
-    ...checkKinds(description, [...path, 'signature', 'forms']),
-  ];
+  return [...found, ...checkKinds(description, [...path, 'signature', 'forms'])];
 }
 
-/** Two pieces that both vary in length, and nothing between them: bytes can move from one to the other. */
-function checkBoundaries({ signed, separator, timestamp, contentShape }: SchemeDescription, path: Path): Rating[] {
-  const found: Rating[] = [];
-  for (const [index, piece] of signed.entries()) {
-    const next = signed[index + 1];
-    if (typeof next !== 'string') continue;
-    if (piece === 'url' && next === 'body' && contentShape === undefined) {
-      const message = 'bytes can move between the query of the URL and the content under one signature';
-      found.push(warning(path, message, 'contentShape: json-object, if the sender sends nothing else'));
-    }
-    if (separator !== '') continue;
-    if (piece === 'body' && next === 'id')
-      found.push(warning(path, 'with nothing before the id, bytes can move between it and the content under one signature'));
-    if (piece === 'id' && !(next === 'timestamp' && timestamp?.unit === 'rfc3339'))
-      found.push(warning(path, 'with nothing behind the id, bytes can move between it and what follows under one signature'));
+/** Bytes that can move between two pieces give one signature to two messages: another id, another URL, another body. */
+function checkPieces({ description, scheme }: WebhookConfig, { match }: RouteConfig, path: Path): Rating[] {
+  const ambiguity = findAmbiguity(description);
+  if (ambiguity === undefined) return [];
+  const { before, after } = ambiguity;
+  // Twilio's own form. An exact path leaves only the query to move bytes to and from (docs/presets.md).
+  if (before === 'url' && after === 'form') {
+    if (match.path !== undefined) return [];
+    const message = `${scheme} puts nothing between the URL and the parameters of a form, so that under a pathPrefix a replay can move parameters into the path`;
+    return [error(path, message, 'match: { path: … }, the exact path that the sender calls')];
   }
-  return found;
+  const message = `the ${before} and the ${after} cannot be told apart in what is signed: bytes can move from one to the other under one signature`;
+  return [error([...path, 'custom', 'signed'], message, toPiecesHint(description))];
+}
+
+function toPiecesHint({ signed }: SchemeDescription): string {
+  return signed.includes('body')
+    ? 'contentShape: json-object (or json-array, json-object-or-array), if the sender sends nothing else; otherwise this signature cannot be relied on'
+    : 'a separator that none of the pieces can contain; where the sender has none, this signature cannot be relied on';
 }
 
 /** Keys are told by what they are, so one scheme has one algorithm for secrets and one for key pairs at most. */

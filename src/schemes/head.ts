@@ -5,6 +5,7 @@ import type { HeaderFields } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { SchemeDescription, SignatureDescription, SignatureEncoding, SignatureForm } from './description.ts';
+import { compilePieceRules, type PieceRules } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 
@@ -53,8 +54,9 @@ function toNames({ signature, id, timestamp }: SchemeDescription): Names {
 export function compileHead(description: SchemeDescription): ReadHead {
   const names = toNames(description);
   const findRepeated = compileFieldCheck(description);
-  const readId = compileId(description);
-  const readTime = compileTime(description);
+  const rules = compilePieceRules(description);
+  const readId = compileId(description, rules);
+  const readTime = compileTime(description, rules);
   const readSignatures = compileSignatures(description.signature);
   const kinds = description.kind?.map((name) => name.toLowerCase());
   return (headers, options) => {
@@ -99,11 +101,10 @@ function isContradicted(headers: HeaderFields, name: string, twin: string): bool
 }
 
 /** A signed id is needed; one that is not is only a hint, whose absence leaves the digest. */
-function compileId({
-  signed,
-  separator,
-  id: source,
-}: SchemeDescription): (id: string | undefined, options: HeadOptions) => string | undefined | Refusal {
+function compileId(
+  { signed, id: source }: SchemeDescription,
+  rules: PieceRules,
+): (id: string | undefined, options: HeadOptions) => string | undefined | Refusal {
   const isSigned = signed.includes('id');
   return (id, options) => {
     if (id === undefined || id === '') {
@@ -111,9 +112,8 @@ function compileId({
     }
     if (!VALID_ID.test(id)) return malformed('the id is not 1 to 256 visible ASCII characters');
     // `a.1` + `.2.body` and `a` + `.1.2.body` are the same signed bytes.
-    if (isSigned && separator !== '' && !options.allowDotInId && id.includes(separator))
-      return malformed(separator === '.' ? 'the id has a dot' : `the id has a ${separator}`);
-    return id;
+    const found = rules.findIdProblem(id, options.allowDotInId);
+    return found === undefined ? id : malformed(`the id has a ${found === '.' ? 'dot' : found}`);
   };
 }
 
@@ -122,14 +122,17 @@ type Time = Pick<SignedHead, 'timestampText' | 'timestamp'>;
 const NO_TIME: Time = { timestampText: undefined, timestamp: undefined };
 
 /** From its own header or an entry of the signature's; in the content it is looked for only when that is verified. */
-function compileTime({
-  timestamp: time,
-}: SchemeDescription): (field: string | undefined, entries: readonly string[]) => Time | Refusal {
+function compileTime(
+  { timestamp: time }: SchemeDescription,
+  { timeDigits }: PieceRules,
+): (field: string | undefined, entries: readonly string[]) => Time | Refusal {
   if (time === undefined || 'json' in time.from) return () => NO_TIME;
   const format = TIMESTAMP_FORMATS[time.unit];
   const read = (text: string): Time | Refusal => {
     const timestamp = format.parse(text);
-    return timestamp === undefined ? malformed(`the timestamp is not ${format.form}`) : { timestampText: text, timestamp };
+    if (timestamp === undefined) return malformed(`the timestamp is not ${format.form}`);
+    if (timeDigits !== undefined && text.length !== timeDigits) return malformed(`the timestamp has not ${timeDigits} digits`);
+    return { timestampText: text, timestamp };
   };
   if ('header' in time.from)
     return (field = '') => (field === '' ? refuse('missing_signature', 'missing_signature') : read(field));

@@ -100,7 +100,10 @@ export function toDelivery(one: PresetCase): fc.Arbitrary<Parts> {
 }
 
 /** Signs by the scheme itself. */
-function sign(one: PresetCase, request: { id: string; method: string; url: string; body: Buffer; timestamp: number }): Parts {
+export function sign(
+  one: PresetCase,
+  request: { id: string; method: string; url: string; body: Buffer; timestamp: number },
+): Parts {
   const { timestamp: time, signature } = one.description;
   const headers = new HeaderFields(one.scheme.sign(request, new Secret(Buffer.from(one.signingSecret)), undefined).flat());
   const whole = headers.get(signature?.header.toLowerCase() ?? '') ?? '';

@@ -2,7 +2,7 @@
 import type { SchemeDescription } from '../description.ts';
 import { FIVE_MINUTES, JSON_ONLY, minutes } from './defaults.ts';
 
-/** Nothing stands between time and content, and nothing needs to: a digit that moved would move the time by years. */
+/** Nothing stands between time and content, so the time must have exactly 10 digits (layout.ts). */
 const COMMON = {
   signed: ['timestamp', 'body'],
   separator: '',

@@ -149,8 +149,8 @@ export const webflow: SchemeDescription = {
 };
 
 /**
- * Twitch EventSub: https://dev.twitch.tv/docs/eventsub/handling-webhook-events. Nothing stands between the pieces, and nothing needs
- * to: the time has one form only, with an end of its own.
+ * Twitch EventSub: https://dev.twitch.tv/docs/eventsub/handling-webhook-events. Nothing stands between the pieces. An id must not contain
+ * a colon, so the first colon of the signed string stands 13 characters after the start of the time, and the time ends with its Z (layout.ts).
  */
 export const twitch: SchemeDescription = {
   ...COMMON,
