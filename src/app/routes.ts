@@ -14,6 +14,7 @@ import { createDedupGate } from '../gates/dedup.ts';
 import { createEnvelopeGate } from '../gates/envelope.ts';
 import type { Gate } from '../gates/gate.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
+import { createMediaTypeGate } from '../gates/media-type.ts';
 import { createOrderGate } from '../gates/order.ts';
 import type { Settlements } from '../gates/settlements.ts';
 import { createSignatureGate } from '../gates/signature.ts';
@@ -85,7 +86,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
     gates: [
       ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
       ...buildOpenHandshake(config, ring),
-      ...(webhook === undefined ? [] : [createContentGate({ ...webhook, allowQuery: isQueryAllowed(webhook) })]),
+      ...(webhook === undefined ? [] : [buildContentGate(webhook)]),
       ...(basic === undefined ? [] : [buildBasicGate(basic, 'origin', metrics, parts)]),
       ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
     ],
@@ -128,6 +129,16 @@ function toChallenges({ name, basic, webhook }: RouteConfig): string[] {
     // Config admits only names that need no escaping in a quoted-string (RFC 9110 §5.6.4).
     ...(webhook === undefined ? [] : [`Webhook-Signature realm="${name}"`]),
   ];
+}
+
+function buildContentGate(webhook: WebhookConfig): Gate {
+  const bindsMediaType = isContentSigned(webhook);
+  return createContentGate({ ...webhook, allowQuery: isQueryAllowed(webhook), bindsMediaType });
+}
+
+/** A token proves who sends, and nothing about the message, so there is nothing to bind. */
+function isContentSigned({ description }: WebhookConfig): boolean {
+  return description.signed.length > 0 || description.isSignedInContent === true;
 }
 
 /** Cheap and header-only first; nothing touches the store before the signature holds. */
@@ -173,6 +184,7 @@ function buildSignatureGates(
   return [
     createTimestampGate(scheme, { ...recency, allowDotInId }),
     createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed }),
+    ...(isContentSigned(webhook) ? [createMediaTypeGate(webhook.contentTypes)] : []),
     ...buildSignedHandshake(webhook, ring),
   ];
 }

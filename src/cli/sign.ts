@@ -1,6 +1,7 @@
 /** `sidegate sign`: the headers of a signed delivery, plain, as JSON, or as a curl line. */
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../core/clock.ts';
+import { pickMediaType } from '../core/media-type.ts';
 import {
   readBody,
   readSecretOption,
@@ -49,7 +50,7 @@ export async function readSignedDelivery(file: string | undefined, options: Deli
   const { publicUrl: url } = options;
   if (scheme.signsUrl && url === undefined) throw usageError(`${scheme.name} signs the URL: give --public-url`);
   const signature = scheme.sign({ id, timestamp, body, method: 'POST', url: url ?? '' }, secret, encoding);
-  return { body, headers: [['Content-Type', scheme.description.contentTypes[0] as string], ...signature] };
+  return { body, headers: [['Content-Type', pickMediaType(scheme.description.contentTypes, body)], ...signature] };
 }
 
 /** Prints the headers. */

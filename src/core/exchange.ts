@@ -1,6 +1,7 @@
 /** One request on its way through: what came in, and what the gates have established about it. */
 import type { EpochMilliseconds, Milliseconds } from './clock.ts';
 import type { HeaderFields, RawHeaders } from './headers.ts';
+import type { MediaType } from './media-type.ts';
 import type { Reason, Refusal } from './refusal.ts';
 import type { RequestTarget } from './target.ts';
 
@@ -79,7 +80,7 @@ export interface SignedHead {
   /** The timestamp's own text, which is what was signed; undefined where no header has one. */
   readonly timestampText: string | undefined;
   readonly timestamp: EpochMilliseconds | undefined;
-  /** What the sender calls this kind of event, in a header that it does not sign. */
+  /** What the sender calls this kind of event, in headers that it does not sign; spellings that mean the same are one. */
   readonly kind?: string;
   /** The signatures to check, already decoded and counted. */
   readonly signatures: readonly ParsedSignature[];
@@ -91,6 +92,8 @@ export interface EventIdentity {
   readonly id: string | undefined;
   /** Of all that was signed, where the signature does not cover the id: whoever holds one delivery could give it another. */
   readonly digest?: string;
+  /** Of what was signed alone, where `digest` covers an unsigned kind of event as well. */
+  readonly contentDigest?: string;
   /** Undefined where the sender signs none. */
   readonly timestamp: EpochMilliseconds | undefined;
 }
@@ -147,6 +150,8 @@ export interface RequestTrace {
 
 /** What gates established, and the gatehouse after them; each field is written in one place only, and read after it. */
 export interface Facts {
+  /** Where the content is signed and must have one reading. */
+  mediaType?: MediaType;
   head?: SignedHead;
   delivery?: VerifiedDelivery;
   /** Who proved by a password who they are. */

@@ -1,6 +1,7 @@
 /** What checks work with: genuine deliveries to vary, a way to send them, and a record of all that was sent. */
 import { randomBytes } from 'node:crypto';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../core/clock.ts';
+import { pickMediaType } from '../core/media-type.ts';
 import type { Tolerance } from '../schemes/description.ts';
 import { type Anatomy, getField, type SigningKey } from './anatomy.ts';
 import type { Answer, Fields, Reply, SendRequest } from './client.ts';
@@ -78,10 +79,11 @@ const TRACE =
 export function createBenches(options: BenchOptions): (checkId: string) => Bench {
   const exchanges: Exchange[] = [];
   const isContentType = ([name]: readonly [string, string]): boolean => name.toLowerCase() === 'content-type';
-  const contentType =
-    options.extraFields.find(isContentType)?.[1] ?? options.anatomy.description.contentTypes[0] ?? 'application/json';
   const others = options.extraFields.filter((field) => !isContentType(field));
   const { anatomy, sample, clock, tolerance, countHandled } = options;
+  const contentType =
+    options.extraFields.find(isContentType)?.[1] ??
+    pickMediaType(anatomy.description.contentTypes, sample.write('evt_sample', clock.now()));
   return (checkId) => ({
     anatomy,
     sample,

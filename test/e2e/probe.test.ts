@@ -78,6 +78,7 @@ const CUSTOM: Readonly<Record<string, { custom: Sections; sign?: string; verify?
       signature: { header: 'X-Signature', encoding: 'base64' },
       signed: ['method', 'url', 'body', 'timestamp'],
       timestamp: { header: 'X-Time', unit: 'ms' },
+      contentShape: 'json-object',
     },
     webhook: { publicUrl: 'https://hooks.example.com' },
   },
