@@ -36,6 +36,14 @@ const dedup = z
       .describe(
         'Where the signature does not cover the id (GitHub, Shopify and others): hold what was signed against earlier deliveries as well, so that nobody replays one under a new id; or go by the id alone.',
       ),
+    maxKinds: z
+      .int()
+      .min(1)
+      .max(16)
+      .default(2)
+      .describe(
+        'Where headers that are not signed tell kinds of event apart (Shopify, WooCommerce, `kind`): under how many kinds the same content may reach the app; a further kind counts as a duplicate.',
+      ),
   })
   .prefault({});
 
@@ -102,7 +110,7 @@ const written = z.strictObject({
     .prefault({}),
   dedup: z
     .union([z.literal('off'), z.literal(false).transform(() => 'off' as const), dedup], {
-      error: 'expected off, or a mapping with retention, lease, inProgress, waitAtMost, onStoreError, unsignedId',
+      error: 'expected off, or a mapping with retention, lease, inProgress, waitAtMost, onStoreError, unsignedId, maxKinds',
     })
     .prefault({})
     .describe('Let each event through once; `off` forwards repeats.'),

@@ -19,6 +19,11 @@ export function toDigestKey(route: string, digest: string): string {
   return `${route}:d:${digest}`;
 }
 
+/** Of one of the kinds that the same signed content may come under; counted from 1. */
+export function toKindKey(route: string, contentDigest: string, place: number): string {
+  return `${route}:k${place}:${contentDigest}`;
+}
+
 /** Of a resource whose versions are of this kind (a digit). */
 export function toResourceKey(route: string, kind: string, name: string): string {
   return toKey(`${route}:o${kind}`, name);

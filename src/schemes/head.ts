@@ -5,6 +5,7 @@ import type { HeaderFields } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { SchemeDescription, SignatureDescription, SignatureEncoding, SignatureForm } from './description.ts';
+import { compileKind } from './kind.ts';
 import { compilePieceRules, type PieceRules } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
@@ -58,7 +59,7 @@ export function compileHead(description: SchemeDescription): ReadHead {
   const readId = compileId(description, rules);
   const readTime = compileTime(description, rules);
   const readSignatures = compileSignatures(description.signature);
-  const kinds = description.kind?.map((name) => name.toLowerCase());
+  const readKind = description.kind === undefined ? undefined : compileKind(description.kind);
   return (headers, options) => {
     const repeated = findRepeated(headers);
     if (repeated !== undefined) return repeated;
@@ -73,8 +74,14 @@ export function compileHead(description: SchemeDescription): ReadHead {
     const signatures = readSignatures(entries);
     if ('code' in signatures) return signatures;
     const head = { id, ...time, signatures };
-    return kinds === undefined ? head : { ...head, kind: kinds.map((name) => headers.get(name) ?? '').join(' ') };
+    return readKind === undefined ? head : withKind(head, readKind(headers));
   };
+}
+
+function withKind(head: SignedHead, kind: string | undefined): SignedHead | Refusal {
+  return kind === undefined
+    ? malformed('the kind of event has other characters than A-Z a-z 0-9 / . _ : - and spaces')
+    : { ...head, kind };
 }
 
 /** Undefined where the scheme has no such header; empty where the request has none. */

@@ -1,7 +1,7 @@
 /** Which event a verified message is: its id, whether that was signed, and its time where the content holds it. */
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../core/clock.ts';
-import { type SignedHead, toDigestId } from '../core/exchange.ts';
+import { type EventIdentity, type SignedHead, toDigestId } from '../core/exchange.ts';
 import { type JsonPath, parseJsonListPath, parseJsonPath, readJsonList, readJsonPath } from '../core/json-path.ts';
 import { type Chunks, toBytes } from './algorithms.ts';
 import type { ContentShape, SchemeDescription, Source } from './description.ts';
@@ -40,8 +40,7 @@ export function compileIdentity(description: SchemeDescription): Identify {
     const id = readId === undefined ? head.id : readId(content);
     // A token says nothing of the rest of the message, so there is nothing that a digest could bind.
     if (signed.length === 0 || (id !== undefined && isIdSigned)) return { id, timestamp };
-    const digest = toDigest(withKind(toSigned(), head.kind));
-    return { id: id ?? toDigestId(digest), digest, timestamp };
+    return { ...identifyByContent(toSigned(), id, head.kind), timestamp };
   };
 }
 
@@ -99,8 +98,12 @@ function toText(value: unknown): string | undefined {
   return typeof value === 'string' || Number.isSafeInteger(value) ? String(value) : undefined;
 }
 
-function withKind(chunks: Chunks, kind: string | undefined): Chunks {
-  return kind === undefined ? chunks : [...chunks, `\0${kind}`];
+/** By what was signed, as the id is not or there is none; with an unsigned kind each kind is an event of its own. */
+function identifyByContent(signed: Chunks, id: string | undefined, kind: string | undefined): Omit<EventIdentity, 'timestamp'> {
+  const contentDigest = toDigest(signed);
+  if (kind === undefined) return { id: id ?? toDigestId(contentDigest), digest: contentDigest };
+  const digest = toDigest([...signed, `\0${kind}`]);
+  return { id: id ?? toDigestId(digest), digest, contentDigest };
 }
 
 function toDigest(chunks: Chunks): string {

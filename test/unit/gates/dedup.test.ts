@@ -15,6 +15,7 @@ const OPTIONS: DedupOptions = {
   waitAtMost: 4_000,
   onStoreError: 'refuse',
   unsignedId: 'check',
+  maxKinds: 2,
 };
 
 function start(over: Partial<DedupOptions> = {}) {

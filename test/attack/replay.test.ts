@@ -1,0 +1,199 @@
+/** Replays of captured deliveries whose unsigned headers were changed: the app must not get the event again. */
+import { createHmac, randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Answer, send } from '../support/client.ts';
+import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { type RedisServer, startRedis } from '../support/redis.ts';
+
+const SECRET = "It's a Secret to Everybody";
+
+let app: TestApp;
+let redis: RedisServer;
+
+beforeAll(async () => {
+  app = await startApp();
+  redis = await startRedis();
+});
+afterAll(async () => {
+  await redis.stop();
+  await app.close();
+});
+beforeEach(() => {
+  app.received.length = 0;
+  app.handler = (_request, response) => response.end('handled');
+});
+
+type StoreName = 'memory' | 'redis';
+
+async function start(store: StoreName, webhook: Sections): Promise<TestGate> {
+  const routes = [toRoute(app.port, { webhook })];
+  if (store === 'memory') return startGate({ routes }, undefined, { secret: SECRET });
+  const gate = await startGate({ routes, store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } }, undefined, {
+    secret: SECRET,
+  });
+  await until(() => gate.log().some(({ msg }) => msg === 'store_up'));
+  return gate;
+}
+
+function toBody(): string {
+  return JSON.stringify({ id: randomUUID() });
+}
+
+interface Sender {
+  readonly scheme: string;
+  readonly signature: string;
+  readonly kind: string;
+  readonly id?: string;
+}
+
+const SENDERS: readonly Sender[] = [
+  { scheme: 'shopify', signature: 'X-Shopify-Hmac-Sha256', kind: 'X-Shopify-Topic', id: 'X-Shopify-Webhook-Id' },
+  { scheme: 'shopify-events', signature: 'Shopify-Hmac-Sha256', kind: 'Shopify-Topic', id: 'Shopify-Webhook-Id' },
+  { scheme: 'woocommerce', signature: 'X-WC-Webhook-Signature', kind: 'X-WC-Webhook-Topic' },
+];
+
+function post(sender: Sender, port: number, body: string, kind: string | undefined, id: string = randomUUID()): Promise<Answer> {
+  const signature = createHmac('sha256', SECRET).update(body).digest('base64');
+  const headers = {
+    'Content-Type': 'application/json',
+    [sender.signature]: signature,
+    ...(sender.id !== undefined && { [sender.id]: id }),
+    ...(kind !== undefined && { [sender.kind]: kind }),
+  };
+  return send(port, { path: '/hooks/billing', headers, body });
+}
+
+/** What Shopify's own library makes ORDERS_CREATE of, and what other libraries fold alike. */
+const SPELLINGS = [
+  'Orders/create',
+  'ORDERS/CREATE',
+  'orders_create',
+  'orders.create',
+  'orders-create',
+  'orders create',
+  'orders:create',
+  'orders//create',
+  '/orders/create/',
+  'orders/_create',
+];
+/** Folded by some languages, and in no sender's names. */
+const FOREIGN = [
+  'orders/create\u00a0',
+  '\u00a0orders/create',
+  'order\u00a0s/create',
+  'orders%2Fcreate',
+  'orders\\create',
+  'orders,create',
+  'orders/cre\u00e4te',
+  'orders/create;x',
+  'a'.repeat(129),
+];
+
+describe.each(['memory', 'redis'] as const)('with the store in %s', (store) => {
+  describe.each(SENDERS.map((sender) => [sender.scheme, sender] as const))('%s', (scheme, sender) => {
+    test('forwards one of all spellings of a kind', async () => {
+      const gate = await start(store, { scheme });
+      const body = toBody();
+      expect((await post(sender, gate.port, body, 'orders/create')).text).toBe('handled');
+      for (const kind of SPELLINGS) expect((await post(sender, gate.port, body, kind)).code, kind).toBe('duplicate');
+      expect(app.received).toHaveLength(1);
+      await gate.stop();
+    });
+
+    test('rejects kinds in other characters than senders use', async () => {
+      const gate = await start(store, { scheme });
+      const body = toBody();
+      for (const kind of FOREIGN) expect((await post(sender, gate.port, body, kind)).code, kind).toBe('malformed_signature');
+      expect(app.received).toHaveLength(0);
+      await gate.stop();
+    });
+
+    test('forwards the same content under two kinds at most, and says how to allow more', async () => {
+      const gate = await start(store, { scheme });
+      const body = toBody();
+      expect((await post(sender, gate.port, body, 'orders/create')).text).toBe('handled');
+      expect((await post(sender, gate.port, body, 'orders/paid')).text).toBe('handled');
+      for (const kind of ['orders/updated', undefined, 'x1', 'x2', 'orders/create', 'orders/paid'])
+        expect((await post(sender, gate.port, body, kind)).code).toBe('duplicate');
+      expect(app.received).toHaveLength(2);
+      expect(await gate.metric('sidegate_dedup_operations_total{outcome="replayed_under_new_id"}')).toBeGreaterThanOrEqual(4);
+      await gate.stop();
+      expect(gate.log().find(({ reason }) => reason === 'replayed_under_new_id')).toMatchObject({
+        detail: expect.stringContaining('dedup.maxKinds'),
+      });
+    });
+  });
+
+  const [shopify] = SENDERS as [Sender];
+
+  test('forwards two of many kinds that come at once, over two replicas', async () => {
+    const gates =
+      store === 'redis'
+        ? [await start(store, { scheme: 'shopify' }), await start(store, { scheme: 'shopify' })]
+        : [await start(store, { scheme: 'shopify' })];
+    const bodies = Array.from({ length: 6 }, toBody);
+    const answers = await Promise.all(
+      bodies.flatMap((body) =>
+        Array.from({ length: 12 }, (_, i) => post(shopify, gates[i % gates.length]?.port ?? 0, body, `kind/${i}`)),
+      ),
+    );
+    expect(answers.every(({ status }) => status === 200)).toBe(true);
+    for (const body of bodies) expect(app.received.filter((each) => each.body.toString() === body)).toHaveLength(2);
+    for (const gate of gates) await gate.stop();
+  });
+
+  test('keeps no place for a kind that the app failed on', async () => {
+    const gate = await start(store, { scheme: 'shopify' });
+    const body = toBody();
+    app.handler = (_request, response) => response.writeHead(500).end('failed');
+    for (const kind of ['a', 'b', 'c', 'd']) expect((await post(shopify, gate.port, body, kind)).status).toBe(500);
+    app.handler = (_request, response) => response.end('handled');
+    expect((await post(shopify, gate.port, body, 'e')).text).toBe('handled');
+    expect((await post(shopify, gate.port, body, 'a')).text).toBe('handled');
+    expect((await post(shopify, gate.port, body, 'b')).code).toBe('duplicate');
+    await gate.stop();
+  });
+
+  test('lets a forgotten event through again although all places are taken', async () => {
+    const gate = await start(store, { scheme: 'shopify' });
+    const body = toBody();
+    const id = randomUUID();
+    expect((await post(shopify, gate.port, body, 'orders/create', id)).text).toBe('handled');
+    expect((await post(shopify, gate.port, body, 'orders/paid')).text).toBe('handled');
+    const headers = { 'Content-Type': 'application/json' };
+    const forget = { method: 'POST', headers, body: JSON.stringify({ id }) };
+    expect((await fetch(`http://127.0.0.1:${gate.adminPort}/routes/billing/forget`, forget)).status).toBe(200);
+    expect((await post(shopify, gate.port, body, 'orders/create', id)).text).toBe('handled');
+    expect((await post(shopify, gate.port, body, 'orders/updated')).code).toBe('duplicate');
+    await gate.stop();
+  });
+
+  test('forwards as many kinds as the route allows', async () => {
+    const gate = await start(store, { scheme: 'shopify', dedup: { maxKinds: 3 } });
+    const body = toBody();
+    for (const kind of ['a', 'b', 'c']) expect((await post(shopify, gate.port, body, kind)).text).toBe('handled');
+    expect((await post(shopify, gate.port, body, 'd')).code).toBe('duplicate');
+    await gate.stop();
+  });
+});
+
+test('reads two headers of a kind as two: no bytes move from one to the other', async () => {
+  const gate = await start('memory', { scheme: 'shopify-events', dedup: { maxKinds: 16 } });
+  const body = toBody();
+  const signature = createHmac('sha256', SECRET).update(body).digest('base64');
+  const sendKinds = (topic: string, action: string): Promise<Answer> => {
+    const kinds = { 'Shopify-Topic': topic, 'Shopify-Action': action };
+    const headers = {
+      'Content-Type': 'application/json',
+      'Shopify-Hmac-Sha256': signature,
+      'Shopify-Webhook-Id': randomUUID(),
+      ...kinds,
+    };
+    return send(gate.port, { path: '/hooks/billing', headers, body });
+  };
+  expect((await sendKinds('a b', 'c')).text).toBe('handled');
+  expect((await sendKinds('a', 'b c')).text).toBe('handled');
+  expect((await sendKinds('A_b', 'C')).code).toBe('duplicate');
+  await gate.stop();
+});
