@@ -2,6 +2,7 @@
 import type { KeyObject } from 'node:crypto';
 import type { EpochMilliseconds } from '../core/clock.ts';
 import type { Exchange } from '../core/exchange.ts';
+import type { HeaderFields } from '../core/headers.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { RemoteFailure } from '../remote/https-get.ts';
@@ -36,6 +37,9 @@ export function createSnsGate(options: SnsOptions, parts: SnsParts): Gate {
       if (!Buffer.isBuffer(body)) return body;
       const message = parseSnsMessage(body);
       if ('problem' in message) return refuse('malformed_signature', 'malformed_signature', message.problem);
+      const contradicted = findContradiction(exchange.headers, message);
+      if (contradicted !== undefined)
+        return refuse('malformed_signature', 'malformed_signature', `${contradicted} says something else than the content`);
       // Anybody with an account there can have messages signed: only the topic tells whose they are. And nothing is fetched for others.
       if (!topics.has(message.topic))
         return refuse('signature_mismatch', 'sender_not_allowed', 'the topic is not one of the route');
@@ -49,6 +53,12 @@ export function createSnsGate(options: SnsOptions, parts: SnsParts): Gate {
       return undefined;
     },
   };
+}
+
+/** These fields repeat what the content says, and are not signed: apps choose by them what to do with the content. */
+function findContradiction(headers: HeaderFields, { type, topic, id }: SnsMessage): string | undefined {
+  const said = { 'x-amz-sns-message-type': type, 'x-amz-sns-topic-arn': topic, 'x-amz-sns-message-id': id };
+  return Object.entries(said).find(([name, value]) => headers.all(name).some((field) => field !== value))?.[0];
 }
 
 async function checkSignature(message: SnsMessage, { toKey }: SnsParts): Promise<Refusal | undefined> {

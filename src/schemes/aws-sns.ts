@@ -24,6 +24,18 @@ const SIGNED_FIELDS: Readonly<Record<SnsMessage['type'], readonly string[]>> = {
   SubscriptionConfirmation: ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type'],
   UnsubscribeConfirmation: ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type'],
 };
+/** Every field that SNS writes; the signature covers some of them. Unknown ones pass, as apps do not know them either. */
+const KNOWN_FIELDS = [
+  ...new Set(Object.values(SIGNED_FIELDS).flat()),
+  'Signature',
+  'SignatureVersion',
+  'SigningCertURL',
+  'UnsubscribeURL',
+  'MessageAttributes',
+];
+const SPELLINGS: ReadonlyMap<string, string> = new Map(KNOWN_FIELDS.map((name) => [foldCase(name), name]));
+/** An app follows or trusts these, so they must not stand where the signature does not cover them. */
+const ONLY_WHERE_SIGNED = ['Subject', 'SubscribeURL', 'Token'];
 /** Left out by the sender where there is none. */
 const OPTIONAL_FIELD = 'Subject';
 const DIGESTS: Readonly<Record<string, SnsMessage['digest']>> = { '1': 'sha1', '2': 'sha256' };
@@ -51,6 +63,8 @@ export function parseSnsMessage(body: Buffer): SnsMessage | { readonly problem: 
   if (missing !== undefined) return { problem: `${missing} is missing` };
   const unclear = SIGNED_FIELDS[type].find((name) => !isUnmistakable(name, fields.get(name)));
   if (unclear !== undefined) return { problem: `${unclear} is nothing that SNS would sign` };
+  const unsigned = ONLY_WHERE_SIGNED.find((name) => fields.has(name) && !SIGNED_FIELDS[type].includes(name));
+  if (unsigned !== undefined) return { problem: `${unsigned} is not signed in a ${type}` };
   const region = toTopicRegion(text('TopicArn'));
   if (region === undefined) return { problem: 'TopicArn names no topic' };
   const timestamp = TIMESTAMP_FORMATS.rfc3339.parse(text('Timestamp'));
@@ -58,6 +72,9 @@ export function parseSnsMessage(body: Buffer): SnsMessage | { readonly problem: 
   const certificateUrl = toPinnedUrl(text('SigningCertURL'), region);
   if (certificateUrl === undefined || !CERTIFICATE_PATH.test(certificateUrl.pathname) || certificateUrl.search !== '')
     return { problem: "SigningCertURL is not of SNS in the topic's region" };
+  // Not signed: an app that ends its subscription by it must not be sent elsewhere.
+  if (fields.has('UnsubscribeURL') && toPinnedUrl(text('UnsubscribeURL'), region) === undefined)
+    return { problem: "UnsubscribeURL is not of SNS in the topic's region" };
   const digest = DIGESTS[text('SignatureVersion')];
   const signature = parseBase64(text('Signature'));
   if (digest === undefined || signature === undefined || signature.length === 0)
@@ -98,13 +115,19 @@ function parseFields(body: Buffer): Map<string, string> | undefined {
   try {
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body);
     const value: unknown = JSON.parse(text);
-    if (typeof value !== 'object' || value === null || Array.isArray(value) || hasNameTwice(text)) return undefined;
-    // Anything but text there would be taken for a subject by the app, and for none by the signature.
-    if (OPTIONAL_FIELD in value && value[OPTIONAL_FIELD] !== null && typeof value[OPTIONAL_FIELD] !== 'string') return undefined;
+    if (typeof value !== 'object' || value === null || Array.isArray(value) || hasAmbiguousName(text)) return undefined;
+    // Anything but text there would be taken for a subject or a URL by the app, and for none by the signature.
+    if (KNOWN_FIELDS.some((name) => isOddlyTyped(name, value))) return undefined;
     return new Map(Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
   } catch {
     return undefined;
   }
+}
+
+function isOddlyTyped(name: string, value: object): boolean {
+  if (name === 'MessageAttributes' || !Object.hasOwn(value, name)) return false;
+  const field = (value as Readonly<Record<string, unknown>>)[name];
+  return typeof field !== 'string' && (name !== OPTIONAL_FIELD || field !== null);
 }
 
 /** Anybody can name a URL: only SNS's own host in the topic's region is ever asked. */
@@ -126,10 +149,10 @@ function toSubscribeUrl(text: string, region: string, topic: string): URL | unde
 const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\]:]/g;
 
 /**
- * Whether a name stands twice in the outermost object, or twice but for its case: parsers take the first, the last, or either, and
- * the app would read a message that nobody verified. `text` is sound JSON.
+ * Whether a name stands twice in the outermost object, or twice but for its case, or is a known one in another case: parsers take the
+ * first, the last, or either, and some know no case, so that the app would read a field that nobody verified. `text` is sound JSON.
  */
-function hasNameTwice(text: string): boolean {
+function hasAmbiguousName(text: string): boolean {
   const names = new Set<string>();
   let depth = 0;
   let last = '';
@@ -137,11 +160,17 @@ function hasNameTwice(text: string): boolean {
     if (token === '{' || token === '[') depth++;
     else if (token === '}' || token === ']') depth--;
     else if (token === ':' && depth === 1) {
-      const name = String(JSON.parse(last)).toLowerCase();
-      if (names.has(name)) return true;
-      names.add(name);
+      const name = String(JSON.parse(last));
+      const folded = foldCase(name);
+      if (names.has(folded) || (SPELLINGS.get(folded) ?? name) !== name) return true;
+      names.add(folded);
     }
     last = token;
   }
   return false;
+}
+
+/** At least what Unicode's simple case folding makes equal, as Go's JSON decoder does: ſ is s, and the Kelvin sign is k. */
+function foldCase(name: string): string {
+  return name.toUpperCase().toLowerCase();
 }

@@ -117,3 +117,41 @@ describe('two different messages that are accepted', () => {
     );
   });
 });
+
+describe('a field that the signature does not cover', () => {
+  test.each([
+    'subject',
+    'SUBJECT',
+    '\u017fubject',
+    'messageId',
+    'Me\u017fsage',
+    'TopicARN',
+    '\u017figningCertURL',
+    'TYPE',
+    'to\u212aen',
+  ])('is rejected under a name that decoders without case take for a known one: %s', (name) => {
+    expect(toSigned({ ...NOTIFICATION, [name]: 'forged' })).toBeUndefined();
+    const escaped = [...name].map((letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`).join('');
+    const text = JSON.stringify(NOTIFICATION).replace('{', `{"${escaped}":"forged",`);
+    expect(parseSnsMessage(Buffer.from(text))).toHaveProperty('problem');
+  });
+
+  test.each([
+    ['SubscribeURL', `${HOST}/?Action=ConfirmSubscription`],
+    ['Token', 'abc'],
+    ['UnsubscribeURL', 'https://attacker.example/'],
+    ['UnsubscribeURL', 5],
+    ['SubscribeURL', ['https://attacker.example/']],
+  ])('is rejected in a notification: %s', (name, value) => {
+    expect(toSigned({ ...NOTIFICATION, [name]: value })).toBeUndefined();
+  });
+
+  test('is rejected as the subject of a confirmation', () => {
+    expect(toSigned({ ...CONFIRMATION, Subject: 'forged' })).toBeUndefined();
+  });
+
+  test('is accepted where SNS writes it', () => {
+    const own = { UnsubscribeURL: `${HOST}/?Action=Unsubscribe`, MessageAttributes: { a: { Type: 'String', Value: 'b' } } };
+    expect(toSigned({ ...NOTIFICATION, ...own, Unknown: 5 })).toBe(toSigned(NOTIFICATION));
+  });
+});
