@@ -9,6 +9,7 @@ import { toJsonSchema } from './json-schema.ts';
 import { type Overridden, type Overrides, override } from './overrides.ts';
 import type { Problem } from './problem.ts';
 import type { Rating } from './rating.ts';
+import { provideRetention } from './retention.ts';
 import { ConfigSchema } from './schema.ts';
 import { type StandIns, withStandIns } from './stand-ins.ts';
 import { provideUpstreams } from './upstreams.ts';
@@ -60,7 +61,9 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
     const findings = toFindings(parsed.error.issues, toJsonSchema(), mostProblems);
     return { config: undefined, problems: [...flagProblems, ...findings.map((finding) => toProblem('error', finding))] };
   }
-  const { routes, ratings, toOwnPlace } = provideUpstreams(parsed.data, needsUpstream);
+  const provided = provideUpstreams(parsed.data, needsUpstream);
+  const { ratings, toOwnPlace } = provided;
+  const routes = provideRetention(provided.routes, parsed.data.store.redis !== undefined);
   const resolved = resolveFiles({ ...parsed.data, routes }, dirname(resolve(file)));
   const config: Config = freeze(standIns === undefined ? resolved : withStandIns(resolved, standIns));
   const rated = [...ratings, ...validate(config, clock.now())].map(toOwnPlace);

@@ -2,12 +2,14 @@
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import type { DedupConfig, KeyConfig, OrderConfig, RouteConfig, WebhookConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
+import { isUntimed } from './retention.ts';
 import { checkHandshake } from './validate-handshake.ts';
 import { checkScheme } from './validate-scheme.ts';
 
 /** How long senders go on with retries; a few do so longer. */
 export const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
 
+const DAY_MS: Milliseconds = 86_400_000;
 const CLOCK_ROUNDING_MS: Milliseconds = 2_000;
 
 /** Everything wrong or risky in a route's webhook section. */
@@ -66,6 +68,16 @@ export function checkRetention({ dedup, tolerance }: WebhookConfig, bodyTimeout:
 
 function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
   const found: Rating[] = [];
+  if (dedup.isRetentionDefault && isUntimed(webhook)) {
+    const days = Math.round(dedup.retention / DAY_MS);
+    found.push(
+      warning(
+        [...path, 'retention'],
+        `${webhook.scheme} signs no timestamp: a captured delivery can be replayed once its id is forgotten, after ${days} days (in memory also after a restart)`,
+        'set retention as long as replays must be recognised, such as 90d, with the store in Redis; setting it hides this warning',
+      ),
+    );
+  }
   // The claim holds while the event waits for its place, too.
   const waitsForPlace = webhook.order?.waitAtMost ?? 0;
   if (dedup.lease <= route.timeout + route.connectTimeout + waitsForPlace) {

@@ -6,6 +6,7 @@ import type { SchemeDescription, Tolerance } from '../schemes/description.ts';
 import { handshake, resolveHandshake } from './handshake-schema.ts';
 import { remoteKeys, webhookKey } from './key-schema.ts';
 import { order } from './order-schema.ts';
+import { DEFAULT_RETENTION_MS } from './retention.ts';
 import { duration, publicUrl, size } from './scalars.ts';
 import { customScheme, idSource } from './scheme-schema.ts';
 
@@ -14,9 +15,9 @@ const MEDIA_TYPE = /^[a-z0-9!#$&^_.+-]+\/[a-z0-9!#$&^_.+-]+$/;
 const dedup = z
   .strictObject({
     retention: duration()
-      .prefault('3d')
+      .optional()
       .describe(
-        'How long a handled id is remembered: at least the tolerance of both sides and limits.bodyTimeout, and as long as the sender may retry.',
+        'How long a handled id is remembered: at least the tolerance of both sides and limits.bodyTimeout, and as long as the sender may retry. If omitted: 3d; 30d where the sender signs the content but no timestamp and the store is Redis.',
       ),
     lease: duration()
       .prefault('60s')
@@ -165,6 +166,14 @@ export const webhook = written.transform((values, context) => {
   }
   return {
     ...rest,
+    dedup:
+      rest.dedup === 'off'
+        ? rest.dedup
+        : {
+            ...rest.dedup,
+            retention: rest.dedup.retention ?? DEFAULT_RETENTION_MS,
+            isRetentionDefault: rest.dedup.retention === undefined,
+          },
     handshake: shake,
     description,
     tolerance: base.timestamp === undefined ? undefined : (tolerance ?? base.tolerance),

@@ -1,6 +1,10 @@
 /** Replays of captured deliveries whose unsigned headers were changed: the app must not get the event again. */
 import { createHmac, randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import { parseConfig } from '../../src/config/load.ts';
+import { formatProblem } from '../../src/config/problem.ts';
+import { systemClock } from '../../src/core/clock.ts';
 import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
@@ -196,4 +200,48 @@ test('reads two headers of a kind as two: no bytes move from one to the other', 
   expect((await sendKinds('a', 'b c')).text).toBe('handled');
   expect((await sendKinds('A_b', 'C')).code).toBe('duplicate');
   await gate.stop();
+});
+
+describe('a sender that signs no timestamp', () => {
+  const load = (webhook: Sections, store: Sections = {}) => {
+    const keys = [{ name: 'k', secret: { env: 'SECRET' } }];
+    const routes = [{ name: 'r', match: { path: '/hook' }, upstream: 'http://127.0.0.1:3000', webhook: { keys, ...webhook } }];
+    const { config, problems } = parseConfig('gate.yaml', stringify({ routes, store }), systemClock);
+    const dedup = config?.routes[0]?.webhook?.dedup;
+    return {
+      days: typeof dedup === 'object' ? dedup.retention / 86_400_000 : undefined,
+      text: problems.map(formatProblem).join('\n'),
+    };
+  };
+  const REDIS = { redis: { url: 'redis://127.0.0.1:6379' } };
+
+  test.each(['github', 'shopify', 'square', 'pagerduty', 'meta'])(
+    'has its ids kept for 30 days in Redis, and a warning: %s',
+    (scheme) => {
+      const publicUrl = scheme === 'square' ? { publicUrl: 'https://hooks.example.com' } : {};
+      const inRedis = load({ scheme, ...publicUrl }, REDIS);
+      expect(inRedis.days).toBe(30);
+      expect(inRedis.text).toContain(
+        `${scheme} signs no timestamp: a captured delivery can be replayed once its id is forgotten, after 30 days`,
+      );
+      const inMemory = load({ scheme, ...publicUrl });
+      expect(inMemory.days).toBe(3);
+      expect(inMemory.text).toContain('after 3 days (in memory also after a restart)');
+    },
+  );
+
+  test('has its ids kept as long as the route says, without a warning', () => {
+    const { days, text } = load({ scheme: 'github', dedup: { retention: '90d' } }, REDIS);
+    expect(days).toBe(90);
+    expect(text).toBe('');
+  });
+
+  test.each(['standard-webhooks', 'stripe', 'linear', 'gitlab'])(
+    'is told from one that does, and from one that signs nothing: %s',
+    (scheme) => {
+      const { days, text } = load({ scheme }, REDIS);
+      expect(days).toBe(3);
+      expect(text).not.toContain('signs no timestamp');
+    },
+  );
 });
