@@ -12,8 +12,9 @@ as well, and none is shipped that its sender's own values or library do not conf
 ## What is signed
 
 \`·\` joins pieces with nothing between them. *time* is the timestamp's own text, *form* the parameters of form content, sorted. Tolerance is how far the time
-may lie in the past and in the future; retries that keep their first time are within it. Where no time is signed, a repeat is known for as long as
-\`dedup.retention\` says. An id that the signature covers is taken as it is; beside one that it does not cover, what was signed is remembered as well, so that
+may lie in the past and in the future; retries that keep their first time are within it. Where no time is signed, a captured delivery can be replayed once
+its id is forgotten: \`dedup.retention\` is 30 days for these senders if the store is Redis (3 days in memory), and \`sidegate check\` warns until you set it. Redis needs about
+150 bytes for each key, and a delivery has two keys: a million deliveries in 30 days take about 300 MB. An id that the signature covers is taken as it is; beside one that it does not cover, what was signed is remembered as well, so that
 nobody replays a delivery under a new id; where there is none, what was signed stands for it.
 
 | scheme | sender | signature | signed | time, tolerance | id | content |
@@ -40,14 +41,21 @@ const TAIL = `
   reaches the app again, as it would without the gate. Where your events have an id in their content, name it: \`id: { json: $.payload.object.uuid }\`.
 - **Batches** (LINE, SendGrid, Microsoft Graph): one delivery holds several events, so all their ids together stand for it (\`[*]\`).
 - **Square, HubSpot, Twilio** sign the URL. \`publicUrl\` is what they call the gate by; a proxy before it must not rewrite path or query.
-- **Twilio** puts nothing between the URL and the parameters of a form, nor between their names and values: whoever holds one genuine delivery can pass the first parameters off as
-  the end of its query. What was signed stays the same, so it counts as a repeat. JSON is bound by \`bodySHA256\`, which counts at the end of the query only.
+- **Twilio** puts nothing between the URL and the parameters of a form, nor between their names and values. Anyone who captured a delivery can move the first parameters into the
+  query, or text from one parameter to the next, under the same signature. The route therefore needs an exact \`path\`: under a \`pathPrefix\` the path could take parameters as well, so that is an
+  error. Configure a URL without a query at Twilio, and let the app ignore parameters that it does not know. What was signed stays the same, so a changed copy and the
+  original are repeats of each other: if the copy arrives first, the app gets only the copy. JSON is bound by \`bodySHA256\`, which counts at the end of the query only.
 - **Shopify and WooCommerce** may send the same content for several topics, and sign only the content. So each topic counts as an event of its own: a repeat of one
-  topic is a duplicate, the same content under another topic is not.
+  topic is a duplicate, in whatever spelling (\`orders/create\`, \`ORDERS_CREATE\`), and the same content under another topic is not. As anyone who captured a delivery can invent topics, the same
+  content reaches the app under at most \`dedup.maxKinds\` topics, 2 by default. Further ones are answered 200 with the reason \`replayed_under_new_id\`: raise the limit if one route
+  receives more topics that can have the same content, such as \`orders/create\`, \`orders/paid\` and \`orders/updated\`.
+- **Amazon SNS** does not sign \`MessageAttributes\`. An app must not decide by them: anyone who captured a message can change them, as long as that message was not handled yet.
 - **Twilio** signs no time, and its voice calls wait for the app's answer: where a caller may press the same key twice, the second request is a repeat to the gate,
   and is answered without the app. Give such a route \`dedup: off\`, or let the URLs differ.
 - **WooCommerce** sends an unsigned form when a webhook is saved, which is refused (415), so that it cannot be saved as active while the gate stands before the app: save it with the route on
   \`mode: observe\`. Deliveries are signed. Its delivery id changes with each attempt.
+- **Content-Type** is signed by nobody, so where the content is signed the gate binds it: UTF-8 only, no ambiguous parameters, and content that looks like what it is called. JSON must not begin with a
+  byte order mark; a form must not begin like JSON; multipart content must begin with its boundary. Anything else is 415. See [ADR 0009](adr/0009-schemes-as-data.md).
 - **X** answers its own check by signing any token with the same key, so that only a JSON object is taken as an event.
 
 ## Without a preset
@@ -69,6 +77,8 @@ routes:
 \`\`\`
 
 The same fields describe any sender that signs by HMAC, Ed25519 or ECDSA P-256 over the content, alone or with id, time, method, URL or fixed text.
+The signed string must have one reading: if bytes could move from one piece to the next under one signature, \`sidegate check\` reports an error that names the two pieces. A separator
+that the pieces cannot contain resolves it, and so does \`contentShape\` for a sender of JSON, because no JSON object or array is a proper beginning or end of another.
 `;
 
 const ALGORITHMS: Readonly<Record<Algorithm, string>> = {

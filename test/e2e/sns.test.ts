@@ -120,6 +120,26 @@ function post(gate: TestGate, message: Message | string): Promise<Answer> {
 }
 
 describe('a notification', () => {
+  test.each([
+    ['x-amz-sns-message-type', 'Notification', 'SubscriptionConfirmation'],
+    ['x-amz-sns-topic-arn', TOPIC, `${TOPIC}-other`],
+    ['x-amz-sns-message-id', undefined, 'another'],
+  ])('is rejected where the unsigned field %s contradicts it', async (name, same, other) => {
+    const gate = await start();
+    const message = toMessage({ Subject: 'a' });
+    const sendWith = (value: string | string[]): Promise<Answer> => {
+      const headers = { 'Content-Type': 'text/plain; charset=UTF-8', [name]: value };
+      return send(gate.port, { path: '/hooks/billing', headers, body: JSON.stringify(message) });
+    };
+    const genuine = same ?? String(message['MessageId']);
+    expect((await sendWith(other)).code).toBe('malformed_signature');
+    expect((await sendWith([genuine, other])).code).toBe('malformed_signature');
+    expect(app.received).toHaveLength(0);
+    expect((await sendWith(genuine)).status).toBe(200);
+    expect(app.received).toHaveLength(1);
+    await gate.stop();
+  });
+
   test.each(['1', '2'] as const)(
     'of signature version %s reaches the app once, and the certificate is fetched once',
     async (version) => {
