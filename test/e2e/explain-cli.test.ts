@@ -31,7 +31,7 @@ beforeAll(() => {
     route('broken', { keys: keys('gone') }),
     route('sums', {
       scheme: 'custom',
-      custom: { signature: { header: 'X-Sum', encoding: 'hex' }, signed: ['url', 'body'] },
+      custom: { signature: { header: 'X-Sum', encoding: 'hex' }, signed: ['url', 'body'], contentShape: 'json-object' },
       publicUrl: 'https://hooks.example.com',
       keys: keys('secret'),
     }),
