@@ -24,6 +24,10 @@ const NEEDED_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>
 };
 /** The same for what not every release has: without it some tests say that they are skipped. */
 const WELCOME: Readonly<Record<string, string>> = { caddy: 'caddy' };
+/** The same, for one suite alone. */
+const WELCOME_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  oracles: { php: 'php-cli', puma: 'puma', java: 'openjdk-17-jdk-headless', mvn: 'maven' },
+};
 /** Asked by Debian's packages whether they may start their services; 101 is no. */
 const POLICY = '/usr/sbin/policy-rc.d';
 const VENV = '.cache/python';
@@ -45,6 +49,11 @@ const SENDERS_PACKAGES = [
 ];
 const GO_SOURCE = 'test/support/oracles/go';
 const GO_PROGRAM = '.cache/oracles-go';
+/** Web frameworks whose routers the gate is compared with (test/support/frameworks). */
+const FRAMEWORKS_VENV = '.cache/frameworks-python';
+const FRAMEWORKS_PACKAGES = ['flask==3.1.3', 'django==5.2.19', 'starlette==1.10.0', 'uvicorn==0.54.0'];
+const FRAMEWORKS = 'test/support/frameworks';
+const FRAMEWORKS_GO = '.cache/frameworks-go';
 
 function isInstalled(command: string): boolean {
   return spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
@@ -90,14 +99,22 @@ function preparePython(folder: string, packages: readonly string[]): void {
 }
 
 /** The same in Go; `go build` itself knows what is still fresh. */
-function prepareGo(): void {
+function prepareGo(source: string, program: string, what: string): void {
   const isBuilt =
     isInstalled('go') &&
-    spawnSync('go', ['build', '-o', resolve(GO_PROGRAM), '.'], { cwd: GO_SOURCE, stdio: ['ignore', 'ignore', 'inherit'] })
-      .status === 0;
+    spawnSync('go', ['build', '-o', resolve(program), '.'], { cwd: source, stdio: ['ignore', 'ignore', 'inherit'] }).status === 0;
   if (isBuilt) return;
-  rmSync(GO_PROGRAM, { force: true });
-  console.log("the senders' libraries in Go could not be built (apt-get install golang-go): their tests are skipped");
+  rmSync(program, { force: true });
+  console.log(`${what} in Go could not be built (apt-get install golang-go): their tests are skipped`);
+}
+
+/** Maven writes to .cache/frameworks-spring. */
+function prepareSpring(): void {
+  const args = ['--quiet', '--batch-mode', 'package'];
+  const isBuilt =
+    isInstalled('mvn') &&
+    spawnSync('mvn', args, { cwd: `${FRAMEWORKS}/spring`, stdio: ['ignore', 'ignore', 'inherit'] }).status === 0;
+  if (!isBuilt) console.log('the Spring app could not be built (apt-get install maven): its tests are skipped');
 }
 
 const suite = process.argv[2] ?? '';
@@ -108,12 +125,17 @@ if (packages.length > 0 && !install(packages)) {
   console.error(`the tests need ${missing.join(', ')}: run apt-get install ${packages.join(' ')}`);
   process.exit(1);
 }
-for (const command of findMissing(WELCOME))
-  if (!install([WELCOME[command] as string])) console.log(`${command} could not be installed: the tests behind it are skipped`);
+const welcome = { ...WELCOME, ...WELCOME_BY_SUITE[suite] };
+for (const command of findMissing(welcome))
+  if (!install([welcome[command] as string])) console.log(`${command} could not be installed: the tests behind it are skipped`);
 preparePython(VENV, PYTHON_PACKAGES);
+preparePython(FRAMEWORKS_VENV, FRAMEWORKS_PACKAGES);
 if (suite === 'oracles') {
   preparePython(SENDERS_VENV, SENDERS_PACKAGES);
-  prepareGo();
+  prepareGo(GO_SOURCE, GO_PROGRAM, "the senders' libraries");
+  prepareGo(`${FRAMEWORKS}/go`, FRAMEWORKS_GO, 'the web frameworks');
+  if (spawnSync('ruby', ['-e', "require 'sinatra/base'"]).status !== 0) install(['ruby-sinatra']);
+  prepareSpring();
 }
 if (suite === 'cluster') {
   const hindrance = prepareCluster();
