@@ -1,5 +1,6 @@
 /** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
 import { type Config, methodsOf, namesOf, type RouteConfig, type SnsConfig, type WebhookConfig } from '../config/config.ts';
+import { toRouting } from '../config/gate-identity.ts';
 import type { Clock, EpochMilliseconds } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
@@ -74,7 +75,7 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabel
 /** Compiles one route. */
 export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstream, parts: RouteParts): HouseRoute {
   const metrics = parts.metrics.route(config.name);
-  const { name, resend, basic, webhook, clientCertificate } = config;
+  const { name, resend, basic, webhook, clientCertificate, forwardMethodOverride } = config;
   const identity: IdentityContext = {
     route: name,
     ...(basic === undefined ? undefined : { user: basic.forwardUser ? 'forward' : 'hide' }),
@@ -82,7 +83,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
   };
   return {
     name,
-    match: { ...config.match, methods: methodsOf(config) },
+    ...toRouting(config),
     gates: [
       ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
       ...buildOpenHandshake(config, ring),
@@ -100,6 +101,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
           ...(webhook === undefined ? undefined : { signatureHeaders: toHeaderNames(webhook.description) }),
           trustsTraces: config.trace.trust === 'always',
           forwardAuthorization: basic?.forwardAuthorization ?? true,
+          forwardMethodOverride,
           ...(clientCertificate === undefined ? undefined : { certificate: clientCertificate.forward ? 'forward' : 'hide' }),
         }),
         resend,
@@ -110,6 +112,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
       parts.clock,
     ),
     verifiesContent: webhook !== undefined,
+    forwardMethodOverride,
     ...(webhook === undefined ? undefined : { statuses: toStatuses(webhook.scheme) }),
     identity,
     metrics,

@@ -1,7 +1,8 @@
 /** `sidegate explain`: why a captured request is refused, by the keys of a config or by one secret. */
 import { readFileSync } from 'node:fs';
 import { readKeys } from '../app/keys.ts';
-import { type Config, methodsOf, type RouteConfig } from '../config/config.ts';
+import type { Config, RouteConfig } from '../config/config.ts';
+import { toRouting } from '../config/gate-identity.ts';
 import { loadConfig } from '../config/load.ts';
 import { formatProblem } from '../config/problem.ts';
 import { systemClock } from '../core/clock.ts';
@@ -133,7 +134,7 @@ function findRoute({ routes }: Config, name: string | undefined, { method, targe
   }
   const target = parseTarget(raw);
   if ('problem' in target) throw usageError(`no route takes the request: ${target.problem}; name one with --route (${names})`);
-  const table = new RouteTable(routes.map((route) => ({ match: { ...route.match, methods: methodsOf(route) }, route })));
+  const table = new RouteTable(routes.map((route) => ({ name: route.name, ...toRouting(route), route })));
   const found = table.find({ method, host: headers.get('host'), target });
   if ('route' in found) return found.route;
   throw new SidegateError('user', 'usage', `no route takes the request (${found.code}); name one with --route (${names})`);

@@ -54,9 +54,10 @@ const WEBHOOK_METHODS = ['POST'];
 /** Not TRACE, which shows a request's credentials to whoever made it (RFC 9110 §9.3.8). */
 const USUAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
-/** The methods that a route's requests to the app may have. */
+/** The methods that a route's requests to the app may have. HEAD asks for what GET would give (RFC 9110 §9.3.2), so apps run the same handler. */
 export function appMethodsOf({ match, webhook, mode }: RouteConfig): readonly string[] {
-  return match.methods ?? (webhook === undefined || mode === 'observe' ? USUAL_METHODS : WEBHOOK_METHODS);
+  const methods = match.methods ?? (webhook === undefined || mode === 'observe' ? USUAL_METHODS : WEBHOOK_METHODS);
+  return methods.includes('GET') && !methods.includes('HEAD') ? [...methods, 'HEAD'] : methods;
 }
 
 /** The methods a route takes: those, and the one that its sender's handshake comes by. */

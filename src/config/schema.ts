@@ -1,5 +1,6 @@
 /** The config's schema: types, defaults, error texts and the editors' JSON Schema all derive from it. */
 import { z } from 'zod';
+import { PATH_DISTINCTIONS } from '../core/path-forms.ts';
 import { AMBIGUOUS_FORMS } from '../core/target.ts';
 import { appProbe } from './app-probe-schema.ts';
 import { authz } from './authz-schema.ts';
@@ -25,16 +26,24 @@ const match = z.strictObject({
     .regex(/^[A-Za-z0-9.-]{1,253}$/, 'a host is a name without port')
     .transform((host) => host.toLowerCase().replace(/\.$/, ''))
     .optional()
-    .describe('Only for this Host, whatever its port.'),
+    .describe('Only for this Host, whatever its port. Where such a route takes a path, routes without a host do not.'),
   methods: z
     .array(z.string().regex(TOKEN, 'a method is a token such as POST'))
     .min(1)
     .optional()
-    .describe('Methods that are taken. Left out: POST for webhooks; else GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.'),
+    .describe(
+      'Methods that are taken; GET includes HEAD. Other methods of the same path and host get 405, whatever a wider route takes. Default: POST for webhooks; else GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.',
+    ),
   allowInPath: z
     .array(z.enum(AMBIGUOUS_FORMS))
     .default([])
     .describe('Forms in the path that parsers read differently, let through all the same.'),
+  trustAppToDistinguish: z
+    .array(z.enum(PATH_DISTINCTIONS))
+    .default([])
+    .describe(
+      'Differences by which the app surely tells other paths from the paths of this route. A request that would match the route but for such a difference is then left to other routes, instead of being rejected (`ambiguous_target`).',
+    ),
 });
 
 const route = z.strictObject({
@@ -60,6 +69,12 @@ const route = z.strictObject({
     .default('idempotent')
     .describe(
       'What is sent again when a kept-alive connection to the app turns out dead: only what its method allows, or POST as well.',
+    ),
+  forwardMethodOverride: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Passes X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override to the app, which may then take a POST for another method.',
     ),
   allowResponseHeaders: z
     .array(

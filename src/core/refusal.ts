@@ -8,6 +8,7 @@ export type RefusalCode =
   | 'unsupported_media_type'
   | 'body_too_large'
   | 'malformed_request'
+  | 'ambiguous_target'
   | 'header_too_large'
   | 'target_too_long'
   | 'request_timeout'
@@ -57,6 +58,7 @@ export type Reason =
   | 'malformed'
   | 'framing'
   | 'path_ambiguous'
+  | 'ambiguous_target'
   | 'query_not_signed'
   | 'header_too_large'
   | 'target_too_long'
@@ -112,6 +114,7 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   unsupported_media_type: { status: 415, title: 'Unsupported media type', proxyError: 'http_request_denied', logLevel: 'info' },
   body_too_large: { status: 413, title: 'Content too large', proxyError: 'http_request_denied', logLevel: 'info', close: true },
   malformed_request: { status: 400, title: 'Malformed request', proxyError: 'http_request_error', logLevel: 'info', close: true },
+  ambiguous_target: { status: 400, title: 'Ambiguous target', proxyError: 'http_request_denied', logLevel: 'info' },
   header_too_large: {
     status: 431,
     title: 'Header fields too large',

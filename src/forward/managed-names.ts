@@ -164,6 +164,9 @@ function toClaims(claim: Claim, names: readonly string[]): [string, Claim][] {
   return names.map((name) => [name, claim]);
 }
 
+/** Some frameworks take a request for one of another method because of these, so the method that was checked would not be the one that counts. */
+const METHOD_OVERRIDES = new Set(['x-http-method-override', 'x-http-method', 'x-method-override']);
+
 /** The trace that a request is part of (W3C Trace Context). */
 export const TRACE: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
 
@@ -187,6 +190,11 @@ export function isOwn(name: string): boolean {
 /** What a field claims that only a proxy may say, for folded names (core/headers.ts); undefined for a field that clients may send. */
 export function findClaim(name: string): Claim | undefined {
   return CLAIMS.get(name) ?? CLAIM_PREFIXES.find(([prefix]) => name.startsWith(prefix))?.[1];
+}
+
+/** A field that changes the request's method for some apps, for folded names (core/headers.ts). */
+export function isMethodOverride(name: string): boolean {
+  return METHOD_OVERRIDES.has(name);
 }
 
 /** A field that nobody may double under another spelling, nor have removed on the way, for folded names (core/headers.ts). */

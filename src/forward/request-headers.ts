@@ -4,7 +4,7 @@ import type { Client } from '../core/exchange.ts';
 import { type HeaderFields, isPlainOption, toFoldedName, toNamedByConnection } from '../core/headers.ts';
 import { isTraceField } from '../trace/trace-fields.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
-import { type Claim, findClaim, HOP_BY_HOP, isOwn, isProtected, TRACE } from './managed-names.ts';
+import { type Claim, findClaim, HOP_BY_HOP, isMethodOverride, isOwn, isProtected, TRACE } from './managed-names.ts';
 import { addTrace } from './trace-headers.ts';
 
 /** What becomes of a client's field; a claim depends on the proxy that the request came by. */
@@ -22,6 +22,8 @@ export interface HeaderContext extends IdentityContext {
   readonly forwardAuthorization: boolean;
   /** What becomes of the client's certificate; left out: the route asks for none. */
   readonly certificate?: 'forward' | 'hide';
+  /** The app may take the request for one of another method. */
+  readonly forwardMethodOverride?: boolean;
   /** Lower-cased names of what the route's signature is read from. */
   readonly signatureHeaders?: readonly string[];
   /** Whoever is let through is trusted with the app's traces: fields of other tracing systems are passed, too. */
@@ -45,6 +47,11 @@ export function findForbiddenConnectionToken(headers: HeaderFields): string | un
     }
   }
   return undefined;
+}
+
+/** A field that would have an app run another method than the one that was checked, or undefined. */
+export function findMethodOverride({ names }: HeaderFields): string | undefined {
+  return names.find((name) => isMethodOverride(toFoldedName(name)));
 }
 
 /** Decides about names, remembering what it decided. */
@@ -97,11 +104,11 @@ export class HeaderPolicy {
 }
 
 function decideFate(name: string, context: HeaderContext): Fate {
-  const { forwardAuthorization, signatureHeaders = [], trustsTraces = false } = context;
+  const { signatureHeaders = [], trustsTraces = false } = context;
   const folded = toFoldedName(name);
   // Written anew, or not at all. A stranger must not write into the app's traces, nor have everything recorded.
   if (TRACE.has(folded) || (isTraceField(folded) && !trustsTraces && !signatureHeaders.includes(name))) return 'drop';
-  if (folded === 'authorization' && !forwardAuthorization) return 'drop';
+  if (isWithheld(folded, context)) return 'drop';
   if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || isOwn(folded)) return 'drop';
   // Another spelling of a managed name: an app may read it as the real thing, and nobody honest writes one.
   if (folded !== name && isProtected(folded)) return 'drop';
@@ -130,6 +137,12 @@ function mayClaim(fate: Exclude<Fate, 'pass'>, value: string, client: Client): b
     case 'route':
       return client.viaTrustedProxy || client.viaIdentityProxy;
   }
+}
+
+/** The route keeps the field from its app, even where a trusted proxy wrote it. */
+function isWithheld(folded: string, { forwardAuthorization, forwardMethodOverride }: HeaderContext): boolean {
+  if (folded === 'authorization') return !forwardAuthorization;
+  return isMethodOverride(folded) && forwardMethodOverride !== true;
 }
 
 /** HTTP/1.0 may lack it, our HTTP/1.1 must not; empty, as the target has no authority (RFC 9110 §7.2). */

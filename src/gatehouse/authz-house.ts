@@ -9,6 +9,7 @@ import { REFUSALS, type Refusal, refuse } from '../core/refusal.ts';
 import type { RefusalEntry } from '../core/refusal-entry.ts';
 import { runDetached } from '../core/safe-events.ts';
 import { addIdentity } from '../forward/identity.ts';
+import { findMethodOverride } from '../forward/request-headers.ts';
 import { addTrace } from '../forward/trace-headers.ts';
 import type { Journal } from '../observe/journal.ts';
 import type { Logger } from '../observe/logger.ts';
@@ -103,6 +104,9 @@ export class AuthzHouse {
     const route = { ...facts, by, route: by.name, tracedAs: by.trace };
     // Let through by its other gates alone, it would reach the app with a signature that nobody checked.
     if (by.verifiesContent) return { ...route, refusal: refuse('content_needed', 'content_needed') };
+    // The proxy that asks passes it to the app, which then runs a method that no route was looked up for.
+    const override = by.forwardMethodOverride ? undefined : findMethodOverride(original.headers);
+    if (override !== undefined) return { ...route, refusal: refuse('original_request_unclear', 'original_request', override) };
     try {
       const result = await runGates(by, original);
       const standing = toStanding(by, original, 'code' in result ? result : undefined);

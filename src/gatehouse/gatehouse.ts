@@ -21,7 +21,8 @@ import { lingerOnClose } from './linger.ts';
 import { type GuardedRoute, runGates } from './pipeline.ts';
 import { record } from './record.ts';
 import { toStatus, writeRefusal, writeSocketRefusal } from './respond.ts';
-import { type Routable, RouteTable } from './router.ts';
+import type { Routable } from './route-groups.ts';
+import { RouteTable } from './router.ts';
 import { settle, settleRefused } from './settle.ts';
 import { PROVEN, toStanding } from './standing.ts';
 import { UnderWay } from './under-way.ts';
@@ -33,6 +34,8 @@ export interface HouseRoute extends GuardedRoute, Routable {
   readonly forwarder: Forwarder;
   /** Some gate verifies the content, so the head alone cannot be judged. */
   readonly verifiesContent: boolean;
+  /** The app may take a request for one of another method. */
+  readonly forwardMethodOverride: boolean;
   readonly identity: IdentityContext;
   /** Where the route's sender goes by other statuses than the catalogue's. */
   readonly statuses?: ReadonlyMap<RefusalCode, number>;

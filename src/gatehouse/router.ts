@@ -1,15 +1,12 @@
-/** Finds the route of a request: exact paths first, then the longest prefix; a route that names a host before one that does not. */
-import type { MatchConfig } from '../config/config.ts';
+/**
+ * Finds the route of a request. Routes that name its host come before those that name none; of these the exact path, then the longest
+ * prefix. The routes that have this host and path own all methods on it. A path that an app could take for another route's is refused.
+ */
+import { toPathForms } from '../core/path-forms.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
-import type { RequestTarget } from '../core/target.ts';
-
-/** A match with the methods that count. */
-export type RouteMatch = MatchConfig & { readonly methods: readonly string[] };
-
-/** Something with a match; the table hands the very object back. */
-export interface Routable {
-  readonly match: RouteMatch;
-}
+import type { AmbiguousForm, RequestTarget } from '../core/target.ts';
+import { PathConflicts } from './path-conflicts.ts';
+import { type Routable, type RouteGroup, toGroups } from './route-groups.ts';
 
 /** What the table is asked. */
 export interface RouteQuery {
@@ -19,71 +16,102 @@ export interface RouteQuery {
   readonly target: RequestTarget;
 }
 
+/** The groups of one host, or of no host. */
+interface HostTable<Route extends Routable> {
+  readonly exact: ReadonlyMap<string, RouteGroup<Route>>;
+  /** Longest first. */
+  readonly prefixes: readonly RouteGroup<Route>[];
+}
+
 /** Routes compiled for look-up; immutable, a reload builds a new one. */
 export class RouteTable<Route extends Routable> {
-  readonly #exact = new Map<string, Route[]>();
-  readonly #prefixes: { readonly prefix: string; readonly routes: Route[] }[] = [];
   readonly routes: readonly Route[];
+  readonly #hosts = new Map<string, HostTable<Route>>();
+  readonly #anyHost: HostTable<Route>;
+  readonly #conflicts: PathConflicts<Route>;
 
   constructor(routes: readonly Route[]) {
     this.routes = routes;
-    const prefixes = new Map<string, Route[]>();
-    for (const route of routes) {
-      const { path, pathPrefix } = route.match;
-      if (path !== undefined) put(this.#exact, path, route);
-      else if (pathPrefix !== undefined) put(prefixes, toSegments(pathPrefix), route);
-    }
-    for (const [prefix, group] of prefixes) this.#prefixes.push({ prefix, routes: hostsFirst(group) });
-    for (const [path, group] of this.#exact) this.#exact.set(path, hostsFirst(group));
-    this.#prefixes.sort((a, b) => b.prefix.length - a.prefix.length);
+    const groups = toGroups(routes);
+    for (const host of new Set(groups.map((group) => group.host)))
+      if (host !== undefined) this.#hosts.set(host, toHostTable(groups, host));
+    this.#anyHost = toHostTable(groups, undefined);
+    this.#conflicts = new PathConflicts(groups);
   }
 
   /** The route, or why there is none. */
   find(query: RouteQuery): Route | Refusal {
-    const { path, ambiguities } = query.target;
-    const allowed: string[] = [];
-    let isClosed = false;
-    for (const route of this.#candidates(path)) {
-      if (route.match.host !== undefined && route.match.host !== toHostName(query.host)) continue;
-      // Matching a path that the app may read differently would authorise one thing and forward another.
-      if (!ambiguities.every((form) => route.match.allowInPath.includes(form))) isClosed = true;
-      else if (route.match.methods.includes(query.method)) return route;
-      else allowed.push(...route.match.methods);
+    const { method, target } = query;
+    const { path, ambiguities } = target;
+    const host = this.#hosts.size === 0 ? undefined : toHostName(query.host);
+    const group = this.#findGroup(path, host);
+    if (group === undefined) {
+      if (ambiguities.length > 0) return toAmbiguousPath(ambiguities);
+      return refuse('route_not_found', 'route_not_found');
     }
-    if (allowed.length > 0) return { code: 'method_not_allowed', reason: 'method_not_allowed', allow: [...new Set(allowed)] };
-    if (isClosed || ambiguities.length > 0) return refuse('malformed_request', 'path_ambiguous', ambiguities.join(', '));
-    return refuse('route_not_found', 'route_not_found');
+    const route = findTaker(group, method, ambiguities);
+    if (route === undefined) return toRefusal(group, ambiguities);
+    // Forms that the route opens may hide more: `%252e%252e` is a dot segment for an app that decodes twice.
+    if (ambiguities.length > 0 && toPathForms(path) === undefined) return toAmbiguousPath(ambiguities);
+    if (this.#conflicts.isSafe(group, path)) return route;
+    const conflict = this.#conflicts.find({ group, route, method, host }, path);
+    return conflict === undefined ? route : refuse('ambiguous_target', 'ambiguous_target', conflict);
   }
 
-  *#candidates(path: string): Generator<Route> {
-    const exact = this.#exact.get(path);
-    if (exact !== undefined) yield* exact;
-    for (const { prefix, routes } of this.#prefixes) {
-      // Whole segments only: `/hooks` must not open `/hooks-internal`.
-      if (path.startsWith(prefix) && (path.length === prefix.length || path[prefix.length] === '/')) yield* routes;
-    }
+  #findGroup(path: string, host: string | undefined): RouteGroup<Route> | undefined {
+    const table = host === undefined ? undefined : this.#hosts.get(host);
+    return (table === undefined ? undefined : findIn(table, path)) ?? findIn(this.#anyHost, path);
   }
 }
 
-/** `/hooks/` and `/hooks` are the same prefix, and `/` is every path. */
-function toSegments(prefix: string): string {
-  return prefix.endsWith('/') ? prefix.slice(0, -1) : prefix;
+function toHostTable<Route extends Routable>(groups: readonly RouteGroup<Route>[], host: string | undefined): HostTable<Route> {
+  const own = groups.filter((group) => group.host === host);
+  return {
+    exact: new Map(own.filter(({ isExact }) => isExact).map((group) => [group.path, group])),
+    prefixes: own.filter(({ isExact }) => !isExact).sort((a, b) => b.path.length - a.path.length),
+  };
 }
 
-function put<Route>(map: Map<string, Route[]>, key: string, route: Route): void {
-  const group = map.get(key);
-  if (group === undefined) map.set(key, [route]);
-  else group.push(route);
+function findIn<Route extends Routable>({ exact, prefixes }: HostTable<Route>, path: string): RouteGroup<Route> | undefined {
+  const group = exact.get(path);
+  if (group !== undefined) return group;
+  for (const each of prefixes) {
+    const { length } = each.path;
+    // Whole segments only: `/hooks` must not open `/hooks-internal`.
+    if (path.startsWith(each.path) && (path.length === length || path[length] === '/')) return each;
+  }
+  return undefined;
 }
 
-function hostsFirst<Route extends Routable>(group: readonly Route[]): Route[] {
-  return [...group.filter((route) => route.match.host !== undefined), ...group.filter((route) => route.match.host === undefined)];
+function findTaker<Route extends Routable>(
+  { routes }: RouteGroup<Route>,
+  method: string,
+  ambiguities: readonly AmbiguousForm[],
+): Route | undefined {
+  for (const route of routes) if (route.match.methods.includes(method) && isOpenTo(route, ambiguities)) return route;
+  return undefined;
 }
 
-/** Without port, lower case; a root dot at the end is the same name. */
+/** Matching a path that the app may read differently would authorise one thing and forward another. */
+function isOpenTo({ match }: Routable, ambiguities: readonly AmbiguousForm[]): boolean {
+  return ambiguities.every((form) => match.allowInPath.includes(form));
+}
+
+function toRefusal<Route extends Routable>({ routes }: RouteGroup<Route>, ambiguities: readonly AmbiguousForm[]): Refusal {
+  const allow = routes.filter((route) => isOpenTo(route, ambiguities)).flatMap(({ match }) => match.methods);
+  if (allow.length === 0) return toAmbiguousPath(ambiguities);
+  return { code: 'method_not_allowed', reason: 'method_not_allowed', allow: [...new Set(allow)] };
+}
+
+function toAmbiguousPath(ambiguities: readonly AmbiguousForm[]): Refusal {
+  return refuse('malformed_request', 'path_ambiguous', ambiguities.join(', '));
+}
+
+/** Without port, lower case; root dots at the end are the same name. */
 function toHostName(host: string | undefined): string | undefined {
-  return host
-    ?.replace(/:[0-9]*$/, '')
-    .replace(/\.$/, '')
-    .toLowerCase();
+  if (host === undefined) return undefined;
+  const colon = host.endsWith(']') ? -1 : host.lastIndexOf(':');
+  let end = colon === -1 ? host.length : colon;
+  while (end > 0 && host[end - 1] === '.') end--;
+  return host.slice(0, end).toLowerCase();
 }

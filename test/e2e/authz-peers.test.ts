@@ -39,7 +39,7 @@ beforeAll(async () => {
       routes: [
         { name: 'admin', match: { pathPrefix: '/admin' }, upstream, basic },
         { name: 'open-host', match: { pathPrefix: '/admin', host: 'open.example' }, upstream, allow: 'anyone' },
-        { name: 'preflight', match: { path: '/admin/x', methods: ['PROPFIND'] }, upstream, allow: 'anyone' },
+        { name: 'preflight', match: { pathPrefix: '/admin', methods: ['PROPFIND'] }, upstream, allow: 'anyone' },
         { name: 'tls', match: { path: '/tls' }, upstream, basic: { realm: 'admin' } },
         { name: 'health', match: { path: '/healthz' }, upstream, allow: 'anyone' },
       ],

@@ -69,8 +69,10 @@ beforeEach(async () => {
     house.swap([
       {
         name: 'a',
-        match: { allowInPath: [], path: '/hooks/billing', methods: ['POST'] },
+        match: { allowInPath: [], trustAppToDistinguish: [], path: '/hooks/billing', methods: ['POST'] },
         gates,
+        gateIdentity: 'a',
+        forwardMethodOverride: false,
         challenges: ['C'],
         isOpen: false,
         mode: 'enforce',

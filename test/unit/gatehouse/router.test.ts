@@ -5,8 +5,12 @@ import { RouteTable } from '../../../src/gatehouse/router.ts';
 function route(
   name: string,
   match: { path?: string; pathPrefix?: string; host?: string; methods?: string[] },
-): { name: string; match: { methods: string[]; allowInPath: never[] } & typeof match } {
-  return { name, match: { methods: ['POST'], allowInPath: [], ...match } };
+): {
+  name: string;
+  gateIdentity: string;
+  match: { methods: string[]; allowInPath: never[]; trustAppToDistinguish: never[] } & typeof match;
+} {
+  return { name, gateIdentity: 'same', match: { methods: ['POST'], allowInPath: [], trustAppToDistinguish: [], ...match } };
 }
 
 const table = new RouteTable([
@@ -42,9 +46,10 @@ test.each([['api.example'], ['API.Example:8080'], ['api.example.'], ['api.exampl
   },
 );
 
-test('a method is looked for in all routes of the path before it is refused', () => {
+test('looks for a method in all routes of the most specific path and host, and in no others', () => {
   expect(find('/hooks/billing', 'other', 'PUT')).toBe('billing-put');
-  expect(find('/hooks/billing', 'api.example', 'GET')).toEqual(['POST', 'PUT']);
+  expect(find('/hooks/billing', 'other', 'GET')).toEqual(['POST', 'PUT']);
+  expect(find('/hooks/billing', 'api.example', 'PUT')).toEqual(['POST']);
 });
 
 test('no route is no route, and an ambiguous path is refused even where none is', () => {

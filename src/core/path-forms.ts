@@ -1,0 +1,137 @@
+/**
+ * The paths that an app may take a request's path for. Routers and servers decode escapes, fold case, drop parameters and the like, each
+ * in an order of its own, so all of that is applied here in every order. Two paths that share a form may reach the same handler.
+ */
+
+/** What an app may treat as the same path. */
+export type PathDistinction =
+  | 'percentEncoding'
+  | 'letterCase'
+  | 'unicodeForm'
+  | 'trailingSlash'
+  | 'extension'
+  | 'slashes'
+  | 'semicolon'
+  | 'trailingDots';
+
+/** All of them, in the order of the config's documentation. */
+export const PATH_DISTINCTIONS: readonly PathDistinction[] = [
+  'percentEncoding',
+  'letterCase',
+  'unicodeForm',
+  'trailingSlash',
+  'extension',
+  'slashes',
+  'semicolon',
+  'trailingDots',
+];
+
+/** The distinctions that an app is known to make. */
+export type Kept = ReadonlySet<PathDistinction>;
+
+const NOTHING_KEPT: Kept = new Set();
+/** A path with more forms than this was written to have them: nested escapes and parameters. */
+const MAX_FORMS = 24;
+/** Lower-case letters, digits and signs that stand for themselves, in segments that are not empty: the only form is the path itself. */
+const PLAIN = /^(?:\/[a-z0-9_~!$&'()*+,=:@-]+)+$|^\/$/;
+const STEPS_APPLY = /[%;\\]|[^\x20-\x7e]/;
+const ESCAPES = /(?:%[0-9a-f]{2})+/gi;
+const PARAMETERS = /;[^/]*/g;
+const BACKSLASH = /\\/g;
+const END_OF_PATH = /[?#]/;
+const NOT_ASCII = /[^\0-\x7f]/;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: controls are what it looks for.
+const CONTROL = /[\0-\x1f\x7f]/;
+/** Windows ignores spaces around the dots. */
+const DOT_SEGMENT = /(?:^|\/) *\.{1,2} *(?:\/|$)/;
+
+/** The path is its own only form. */
+export function isPlainPath(path: string): boolean {
+  return PLAIN.test(path);
+}
+
+/**
+ * Every form of `path` (RFC 3986 §6.2.2), without a slash at its end; '' is the root. Undefined where no app should be trusted with the path:
+ * it has a dot segment, a control or broken UTF-8 in some form, or too many forms.
+ */
+export function toPathForms(path: string, kept: Kept = NOTHING_KEPT): ReadonlySet<string> | undefined {
+  const forms = new Set<string>();
+  if (!STEPS_APPLY.test(path)) return addFolded(path, kept, forms) ? forms : undefined;
+  // A set hands out what is added while it is walked.
+  const reached = new Set([path]);
+  for (const form of reached) {
+    if (!addFolded(form, kept, forms) || !addSteps(form, kept, reached) || reached.size > MAX_FORMS) return undefined;
+  }
+  return forms;
+}
+
+/** One step further in each direction; the order matters: `/a;%2fb` is `/a` for one app and `/a/b` for another. */
+function addSteps(form: string, kept: Kept, reached: Set<string>): boolean {
+  if (!kept.has('percentEncoding')) {
+    const decoded = decode(form);
+    if (decoded === undefined) return false;
+    reached.add(decoded);
+    const end = form.search(END_OF_PATH);
+    if (end !== -1) reached.add(form.slice(0, end));
+  }
+  if (!kept.has('semicolon')) reached.add(form.replace(PARAMETERS, ''));
+  if (!kept.has('slashes')) reached.add(form.replace(BACKSLASH, '/'));
+  if (!kept.has('unicodeForm') && NOT_ASCII.test(form)) reached.add(form.normalize('NFKC'));
+  return true;
+}
+
+/** Once; undefined where that gives a control or broken UTF-8. */
+function decode(form: string): string | undefined {
+  try {
+    const decoded = form.replace(ESCAPES, decodeURIComponent);
+    return CONTROL.test(decoded) ? undefined : decoded;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What gives the same result in any order. False for a dot segment. */
+function addFolded(form: string, kept: Kept, forms: Set<string>): boolean {
+  if (DOT_SEGMENT.test(form)) return false;
+  const folded = foldSegments(foldText(form, kept), kept);
+  forms.add(folded);
+  if (!kept.has('extension')) forms.add(withoutExtension(folded));
+  return true;
+}
+
+/** Letters as the most lenient comparison sees them: `ſ` is s, the Kelvin sign is k, `İ` and `ı` are i, `ß` is ss. */
+function foldText(form: string, kept: Kept): string {
+  const isAscii = !NOT_ASCII.test(form);
+  if (kept.has('letterCase')) return isAscii || kept.has('unicodeForm') ? form : form.normalize('NFKC');
+  if (isAscii) return form.toLowerCase();
+  const folded = toComposed(form, kept).toUpperCase().toLowerCase().replaceAll('i\u0307', 'i').replaceAll('ς', 'σ');
+  return toComposed(folded, kept);
+}
+
+function toComposed(text: string, kept: Kept): string {
+  return kept.has('unicodeForm') ? text : text.normalize('NFKC');
+}
+
+function foldSegments(path: string, kept: Kept): string {
+  const segments = path.split('/');
+  const last = segments.length - 1;
+  let folded = '';
+  for (let i = 1; i <= last; i++) {
+    const segment = kept.has('trailingDots') ? (segments[i] as string) : withoutTrailingDots(segments[i] as string);
+    if (segment !== '' || kept.has(i === last ? 'trailingSlash' : 'slashes')) folded += `/${segment}`;
+  }
+  return folded;
+}
+
+/** Windows opens `/admin.` and `/admin ` as `/admin`. */
+function withoutTrailingDots(segment: string): string {
+  let end = segment.length;
+  while (end > 0 && (segment[end - 1] === '.' || segment[end - 1] === ' ')) end--;
+  return segment.slice(0, end);
+}
+
+/** Rails serves `/admin.json` by the handler of `/admin`; earlier versions of Spring did, too. */
+function withoutExtension(path: string): string {
+  const dot = path.indexOf('.', path.lastIndexOf('/') + 2);
+  return dot === -1 || dot === path.length - 1 ? path : path.slice(0, dot);
+}

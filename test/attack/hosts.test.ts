@@ -1,0 +1,112 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
+import { startGate, type TestGate } from '../support/gate.ts';
+import { makeEntry } from '../support/users.ts';
+
+const BASIC = { realm: 'admin', users: { file: 'users' }, requireTls: false };
+
+let app: TestApp;
+let gate: TestGate;
+beforeAll(async () => {
+  app = await startApp();
+  const upstream = `http://127.0.0.1:${app.port}`;
+  gate = await startGate(
+    {
+      routes: [
+        { name: 'all', match: { pathPrefix: '/' }, upstream, allow: 'anyone' },
+        { name: 'static', match: { path: '/deep/down' }, upstream, allow: 'anyone' },
+        { name: 'hosted', match: { host: 'Admin.example.', pathPrefix: '/' }, upstream, basic: BASIC },
+        { name: 'narrow', match: { host: 'shop.example', pathPrefix: '/admin', methods: ['GET'] }, upstream, basic: BASIC },
+      ],
+    },
+    undefined,
+    { users: makeEntry('Aladdin', 'open sesame') },
+  );
+});
+afterAll(async () => {
+  await gate.stop();
+  await app.close();
+});
+beforeEach(() => {
+  app.received.length = 0;
+});
+
+const ask = async (host: string, path = '/', method = 'GET'): Promise<number | undefined> => {
+  const lines = [`${method} ${path} HTTP/1.1`, ...host.split('\n').map((each) => `Host: ${each}`), 'Connection: close'];
+  return toStatuses(await sendRaw(gate.port, toRequestText(lines)))[0];
+};
+
+describe('a route that names a host', () => {
+  test.each([
+    'admin.example',
+    'ADMIN.EXAMPLE',
+    'Admin.Example',
+    'admin.example.',
+    'admin.example..',
+    'admin.example:80',
+    'admin.example:',
+    'admin.example.:443',
+    'ADMIN.example.:65535',
+  ])('takes the Host %j', async (host) => {
+    expect(await ask(host)).toBe(401);
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('goes before a longer or exact path of a route without a host', async () => {
+    expect(await ask('other.example', '/deep/down')).toBe(200);
+    expect(await ask('admin.example', '/deep/down')).toBe(401);
+  });
+
+  test('owns all methods of its path: none falls to a route without a host', async () => {
+    expect(await ask('shop.example', '/admin', 'POST')).toBe(405);
+    expect(await ask('shop.example', '/admin', 'GET')).toBe(401);
+  });
+
+  test('owns what an app may take for its path', async () => {
+    expect(await ask('shop.example', '/%61dmin')).toBe(400);
+    expect(await ask('SHOP.example:80', '/ADMIN/x')).toBe(400);
+    expect(app.received).toHaveLength(0);
+  });
+
+  test('leaves other paths of its host to routes without one', async () => {
+    expect(await ask('shop.example', '/other')).toBe(200);
+  });
+});
+
+describe('a Host that two parsers may read in two ways', () => {
+  test.each([
+    'other.example\nadmin.example',
+    'admin.example\nadmin.example',
+    'admin.example@other.example',
+    'other.example, admin.example',
+    'admin.example:80:80',
+    'admin.example:x',
+    'admin.example/',
+    'admin.example\\x',
+    'admin%2eexample',
+    'admin.example#x',
+    ' ',
+    '[::1',
+    '[admin.example]',
+  ])('is rejected: %j', async (host) => {
+    expect(await ask(host)).toBe(400);
+    expect(app.received).toHaveLength(0);
+  });
+
+  test.each(['http://admin.example/', 'http://other.example/', '//admin.example/'])(
+    'is rejected in the target: %s',
+    async (target) => {
+      expect(await ask('other.example', target)).toBe(400);
+    },
+  );
+});
+
+test.each(['other.example:8080', 'OTHER.example.', '[::1]:80', '127.0.0.1'])(
+  'forwards the Host that was matched: %s',
+  async (host) => {
+    expect(await ask(host)).toBe(200);
+    expect(app.received[0]?.headers.host).toBe(host);
+    expect(app.received[0]?.rawHeaders.filter((name) => name.toLowerCase() === 'host')).toHaveLength(1);
+  },
+);
