@@ -2,6 +2,7 @@
 import { type LoadedConfig, loadConfig } from '../config/load.ts';
 import type { Overrides } from '../config/overrides.ts';
 import type { Problem } from '../config/problem.ts';
+import { describeNeighbours } from '../config/validate-neighbours.ts';
 import { type Fingerprints, toFingerprints } from '../config/watch.ts';
 import type { Clock } from '../core/clock.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
@@ -66,8 +67,24 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   return { loaded, keys, realms, identity, adminToken, tls, proxyTls, authzTls, tracing, store, seen, problems };
 }
 
+/** What `sidegate check` reports. */
+export interface ConfigReport {
+  /** Errors and warnings, in the order of the file. */
+  readonly problems: readonly Problem[];
+  /** How routes that contain each other are kept apart; none where the config has errors. */
+  readonly notes: readonly string[];
+}
+
+/** All that is worth knowing of a config file. */
+export async function reportConfig(file: string, clock: Clock, overrides?: Overrides): Promise<ConfigReport> {
+  const { problems, loaded } = await prepare(file, clock, overrides);
+  return {
+    problems: [...problems].sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0)),
+    notes: loaded === undefined ? [] : describeNeighbours(loaded.config.routes),
+  };
+}
+
 /** All problems of a config file, errors and warnings, in the order of the file. */
 export async function checkConfig(file: string, clock: Clock, overrides?: Overrides): Promise<readonly Problem[]> {
-  const { problems } = await prepare(file, clock, overrides);
-  return [...problems].sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0));
+  return (await reportConfig(file, clock, overrides)).problems;
 }

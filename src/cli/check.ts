@@ -1,5 +1,5 @@
-/** `sidegate check`: all problems of a config, with places and hints. */
-import { checkConfig } from '../app/check.ts';
+/** `sidegate check`: all problems of a config, with places and hints, and how routes inside others are kept apart. */
+import { reportConfig } from '../app/check.ts';
 import { formatProblem } from '../config/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { EXIT, type Io } from './io.ts';
@@ -17,12 +17,13 @@ export interface CheckOptions {
 /** Exit 0 where the gate could run with it, warnings or not. */
 export async function checkFile(options: CheckOptions, io: Io): Promise<number> {
   const { config, listen, admin, upstream, appProbe: appProbes } = options;
-  const problems = await checkConfig(config, systemClock, { listen, admin, upstream, appProbes });
+  const { problems, notes } = await reportConfig(config, systemClock, { listen, admin, upstream, appProbes });
   const errors = problems.filter(({ severity }) => severity === 'error').length;
   if (options.json === true) {
     io.stdout(`${JSON.stringify(problems, undefined, 2)}\n`);
   } else {
     for (const problem of problems) io.stdout(`${formatProblem(problem)}\n`);
+    for (const note of notes) io.stdout(`${config}: note: ${note}\n`);
     io.stdout(toSummary(options.config, errors, problems.length - errors));
   }
   return errors === 0 ? EXIT.ok : EXIT.failed;

@@ -13,22 +13,19 @@ interface Standing {
   readonly isSafeIfPlain: boolean;
 }
 
+/** The forms of each group's path. */
+type Keys<Route extends Routable> = ReadonlyMap<RouteGroup<Route>, readonly string[]>;
+
 /** Groups by the forms of their paths, as apps see them that make the distinctions in `kept`. */
 interface FormTable<Route extends Routable> {
   readonly kept: Kept;
   /** The groups whose apps make exactly these distinctions: only these can be meant. */
   readonly members: ReadonlySet<RouteGroup<Route>>;
+  readonly keys: Keys<Route>;
   readonly exact: ReadonlyMap<string, readonly RouteGroup<Route>[]>;
   readonly prefixes: ReadonlyMap<string, readonly RouteGroup<Route>[]>;
   /** Of the deepest prefix, in segments. */
   readonly maxDepth: number;
-}
-
-/** A group that a form of the path leads to. */
-interface Meant<Route extends Routable> {
-  readonly group: RouteGroup<Route>;
-  /** Longer is more specific. */
-  readonly length: number;
 }
 
 /** What the router found. */
@@ -70,18 +67,17 @@ export class PathConflicts<Route extends Routable> {
   }
 
   #judge(group: RouteGroup<Route>, groups: readonly RouteGroup<Route>[]): Standing {
-    const rivals = groups.filter((other) => other !== group && isRival(group, other));
-    const near = rivals.filter((other) =>
-      this.#tables.some((table) => table.members.has(other) && isBelow(group, other, table.kept)),
-    );
+    const near = groups
+      .filter((other) => isRival(group, other))
+      .filter((other) => this.#tables.some((table) => table.members.has(other) && canMeet(group, other, table.keys)));
     if (near.length === 0) return { isSafe: true, isSafeIfPlain: true };
     return { isSafe: false, isSafeIfPlain: near.every(({ path }) => path === '' || isPlainPath(path)) };
   }
 }
 
-/** Could `other` own a path that `group` owns, and asks it something else? */
+/** An app could run a handler of `other` for a path of `group`, and they ask something else of it. */
 function isRival<Route extends Routable>(group: RouteGroup<Route>, other: RouteGroup<Route>): boolean {
-  if (other.host !== group.host && group.host !== undefined) return false;
+  if (other === group || isAround(group, other) || (other.host !== group.host && group.host !== undefined)) return false;
   return group.routes.some((route) => route.match.methods.some((method) => !asksTheSame(other, route, method)));
 }
 
@@ -90,11 +86,16 @@ function asksTheSame<Route extends Routable>(other: RouteGroup<Route>, route: Ro
   return taker?.gateIdentity === route.gateIdentity;
 }
 
-/** Some form of `other`'s path stands at or below some form of `group`'s. */
-function isBelow<Route extends Routable>(group: RouteGroup<Route>, other: RouteGroup<Route>, kept: Kept): boolean {
-  const above = toKeys(group, kept);
-  return toKeys(other, kept).some((key) =>
-    above.some((top) => (group.isExact ? key === top && other.isExact : isAtOrBelow(key, top))),
+/** The wider route is there for all that `group` does not take; to go by `group` instead is what the config says. */
+function isAround<Route extends Routable>(group: RouteGroup<Route>, { isExact, path }: RouteGroup<Route>): boolean {
+  return !isExact && isAtOrBelow(group.path, path) && (group.isExact || group.path !== path);
+}
+
+/** Some path of `group` has a form that `other` takes. */
+function canMeet<Route extends Routable>(group: RouteGroup<Route>, other: RouteGroup<Route>, keys: Keys<Route>): boolean {
+  const own = keys.get(group) ?? [];
+  return (keys.get(other) ?? []).some((key) =>
+    own.some((top) => key === top || (!group.isExact && isAtOrBelow(key, top)) || (!other.isExact && isAtOrBelow(top, key))),
   );
 }
 
@@ -102,9 +103,9 @@ function isAtOrBelow(path: string, prefix: string): boolean {
   return path.startsWith(prefix) && (path.length === prefix.length || path[prefix.length] === '/');
 }
 
-/** The forms of a group's path. */
+/** The forms of a group's path. An app with a handler for `/a.json` does not run it for `/a`. */
 function toKeys<Route extends Routable>({ path }: RouteGroup<Route>, kept: Kept): string[] {
-  return path === '' ? [''] : [...(toPathForms(path, kept) ?? [path])];
+  return path === '' ? [''] : [...(toPathForms(path, new Set([...kept, 'extension'])) ?? [path])];
 }
 
 function toFormTables<Route extends Routable>(groups: readonly RouteGroup<Route>[]): FormTable<Route>[] {
@@ -127,14 +128,15 @@ function toFormTable<Route extends Routable>(
   const exact = new Map<string, RouteGroup<Route>[]>();
   const prefixes = new Map<string, RouteGroup<Route>[]>();
   let maxDepth = 0;
-  for (const group of groups) {
-    for (const key of toKeys(group, kept)) {
+  const keys = new Map(groups.map((group) => [group, toKeys(group, kept)]));
+  for (const [group, own] of keys) {
+    for (const key of own) {
       const map = group.isExact ? exact : prefixes;
       map.set(key, [...(map.get(key) ?? []), group]);
       if (!group.isExact) maxDepth = Math.max(maxDepth, key.split('/').length - 1);
     }
   }
-  return { kept, members, exact, prefixes, maxDepth };
+  return { kept, members, keys, exact, prefixes, maxDepth };
 }
 
 /** What the apps of all routes of a group are known to tell apart. */
@@ -142,31 +144,25 @@ function toKept<Route extends Routable>({ routes }: RouteGroup<Route>): PathDist
   return PATH_DISTINCTIONS.filter((each) => routes.every(({ match }) => match.trustAppToDistinguish.includes(each)));
 }
 
-/** A group that takes the form at least as specifically as `group` does, and asks something else. */
+/** A group that takes the form and asks something else. */
 function findRival<Route extends Routable>(
   table: FormTable<Route>,
   form: string,
   { group, route, method, host }: Found<Route>,
 ): RouteGroup<Route> | undefined {
-  const meant = findMeant(table, form);
-  let own = -1;
-  for (const each of meant) if (each.group === group && each.length > own) own = each.length;
-  for (const { group: other, length } of meant) {
-    if (other === group || !table.members.has(other) || asksTheSame(other, route, method)) continue;
-    if (other.host === group.host ? length >= own : other.host !== undefined && other.host === host) return other;
-  }
-  return undefined;
-}
-
-function findMeant<Route extends Routable>({ exact, prefixes, maxDepth }: FormTable<Route>, form: string): Meant<Route>[] {
-  const found: Meant<Route>[] = [];
-  for (const group of exact.get(form) ?? []) found.push({ group, length: Number.POSITIVE_INFINITY });
+  const isRivalHere = (other: RouteGroup<Route>): boolean =>
+    other !== group &&
+    table.members.has(other) &&
+    (other.host === group.host || (group.host === undefined && other.host === host)) &&
+    !isAround(group, other) &&
+    !asksTheSame(other, route, method);
+  const rival = table.exact.get(form)?.find(isRivalHere);
   let end = 0;
-  for (let depth = 0; depth <= maxDepth && end !== -1; depth++) {
-    for (const group of prefixes.get(form.slice(0, end)) ?? []) found.push({ group, length: end });
-    if (end === form.length) break;
+  for (let depth = 0; depth <= table.maxDepth && rival === undefined; depth++) {
+    const found = table.prefixes.get(form.slice(0, end))?.find(isRivalHere);
+    if (found !== undefined || end === form.length) return found;
     const next = form.indexOf('/', end + 1);
     end = next === -1 ? form.length : next;
   }
-  return found;
+  return rival;
 }

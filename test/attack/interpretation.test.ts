@@ -5,34 +5,20 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { PATH_DISTINCTIONS } from '../../src/core/path-forms.ts';
-import { parseTarget } from '../../src/core/target.ts';
+import { AMBIGUOUS_FORMS, parseTarget } from '../../src/core/target.ts';
 import { RouteTable } from '../../src/gatehouse/router.ts';
 import { startApp, type TestApp } from '../support/app.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { type Answer, send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { FRAMEWORKS, type RunningFramework, startFramework, toFrameworkResponse } from '../support/frameworks/framework.ts';
+import { GUARDED_BASIC, GUARDED_USER, startGuarded, startWithUsers, toGuardedRoutes } from '../support/frameworks/guarded.ts';
 import { MORE_TARGETS, SHOWN_TARGETS } from '../support/frameworks/targets.ts';
-import { type Sections, startGate, type TestGate } from '../support/gate.ts';
-import { makeEntry, toBasic } from '../support/users.ts';
+import type { Sections, TestGate } from '../support/gate.ts';
 
-const USERS = makeEntry('Aladdin', 'open sesame');
-const ALADDIN = toBasic('Aladdin', 'open sesame');
-const BASIC = { realm: 'admin', users: { file: 'users' }, requireTls: false };
+const ALADDIN = GUARDED_USER;
+const BASIC = GUARDED_BASIC;
 const WEBHOOK = { keys: [{ name: 'current', secret: { file: 'secret' } }] };
-const ALL_FORMS = ['emptySegment', 'backslash', 'semicolon', 'encodedSlash', 'encodedBackslash', 'encodedDot', 'encodedPercent'];
-const MORE_FORMS = [...ALL_FORMS, 'encodedQuestionMark', 'encodedHash'];
-
-/** The routes that all frameworks serve, guarded, beside an open catch-all. */
-function toRoutes(appPort: number, openMatch: Sections = {}): Sections[] {
-  const upstream = `http://127.0.0.1:${appPort}`;
-  return [
-    { name: 'admin', match: { pathPrefix: '/admin' }, upstream, basic: BASIC },
-    { name: 'billing', match: { path: '/hooks/billing' }, upstream, webhook: WEBHOOK },
-    { name: 'account', match: { path: '/account' }, upstream, basic: BASIC },
-    { name: 'rest', match: { pathPrefix: '/', ...openMatch }, upstream, allow: 'anyone' },
-  ];
-}
 
 describe.each(FRAMEWORKS.filter(({ cost, isAvailable }) => cost === 'cheap' && isAvailable()))(
   'in front of $title',
@@ -41,7 +27,7 @@ describe.each(FRAMEWORKS.filter(({ cost, isAvailable }) => cost === 'cheap' && i
     let gate: TestGate;
     beforeAll(async () => {
       running = await startFramework(framework);
-      gate = await startGate({ routes: toRoutes(running.port, { allowInPath: MORE_FORMS }) }, undefined, { users: USERS });
+      gate = await startGuarded(running.port);
     });
     afterAll(async () => {
       await gate?.stop();
@@ -85,7 +71,7 @@ beforeEach(() => {
 });
 
 async function withGate(sections: Sections, action: (gate: TestGate) => Promise<void>): Promise<void> {
-  const gate = await startGate(sections, undefined, { users: USERS });
+  const gate = await startWithUsers(sections);
   try {
     await action(gate);
   } finally {
@@ -117,7 +103,7 @@ describe('a path that an app may take for another route', () => {
     ['of a webhook, with a slash', '/hooks/billing/'],
   ])('is rejected %s: %s', async (_, path) => {
     const routes = [
-      ...toRoutes(app.port),
+      ...toGuardedRoutes(app.port),
       { name: 'settings', match: { pathPrefix: '/settings' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
       { name: 'keys', match: { pathPrefix: '/keys' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
     ];
@@ -160,7 +146,7 @@ describe('a path that an app may take for another route', () => {
     `/${'%25'.repeat(40)}61dmin`,
     `/${'%25'}${'25'.repeat(40)}61dmin`,
   ])('is rejected even where the wider route opens all forms: %s', async (path) => {
-    await withGate({ routes: toRoutes(app.port, { allowInPath: MORE_FORMS }) }, async (gate) => {
+    await withGate({ routes: toGuardedRoutes(app.port, { allowInPath: AMBIGUOUS_FORMS }) }, async (gate) => {
       expect((await get(gate, path)).status).toBe(400);
       expect(app.received).toHaveLength(0);
     });
@@ -180,11 +166,24 @@ describe('a path that an app may take for another route', () => {
 
   test('is rejected where the narrower route is the open one: no route is chosen by a guess', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
-    const routes = [{ name: 'public', match: { pathPrefix: '/admin/public' }, upstream, allow: 'anyone' }, ...toRoutes(app.port)];
+    const routes = [
+      { name: 'public', match: { pathPrefix: '/admin/public' }, upstream, allow: 'anyone' },
+      ...toGuardedRoutes(app.port),
+    ];
     await withGate({ routes }, async (gate) => {
       expect((await get(gate, '/admin/PUBLIC', ALADDIN)).code).toBe('ambiguous_target');
       expect((await get(gate, '/admin/public')).status).toBe(200);
       expect((await get(gate, '/admin/publish')).status).toBe(401);
+    });
+  });
+
+  test('is rejected although a route of its own opens it, where an app may take it for a guarded one', async () => {
+    const upstream = `http://127.0.0.1:${app.port}`;
+    const routes = [{ name: 'upper', match: { path: '/Admin' }, upstream, allow: 'anyone' }, ...toGuardedRoutes(app.port)];
+    await withGate({ routes }, async (gate) => {
+      expect((await get(gate, '/Admin')).code).toBe('ambiguous_target');
+      expect((await get(gate, '/admin', ALADDIN)).code).toBe('ambiguous_target');
+      expect((await get(gate, '/admin/x')).status).toBe(401);
     });
   });
 
@@ -203,7 +202,7 @@ describe('a path that an app may take for another route', () => {
   });
 
   test('has no route where the path itself has none', async () => {
-    const [admin] = toRoutes(app.port);
+    const [admin] = toGuardedRoutes(app.port);
     await withGate({ routes: [admin] }, async (gate) => {
       expect((await get(gate, '/%61dmin')).status).toBe(404);
     });
@@ -223,7 +222,7 @@ describe('a path without such a conflict', () => {
     '/administrator',
     '/x/admin',
   ])('is forwarded byte for byte: %s', async (path) => {
-    await withGate({ routes: toRoutes(app.port) }, async (gate) => {
+    await withGate({ routes: toGuardedRoutes(app.port) }, async (gate) => {
       expect((await get(gate, path)).status).toBe(200);
       expect(app.received[0]?.url).toBe(path);
     });
@@ -306,7 +305,7 @@ describe('the same holds', () => {
   });
 
   test('for forward-auth', async () => {
-    await withGate({ routes: toRoutes(app.port), authz: { address: '127.0.0.1:0' } }, async (gate) => {
+    await withGate({ routes: toGuardedRoutes(app.port), authz: { address: '127.0.0.1:0' } }, async (gate) => {
       const ask = (uri: string): Promise<Answer> => {
         const fields = { Method: 'GET', Proto: 'https', Host: 'a', Uri: uri, For: '203.0.113.7' };
         const headers = Object.fromEntries(Object.entries(fields).map(([name, value]) => [`X-Forwarded-${name}`, value]));
@@ -325,7 +324,7 @@ describe('the same holds', () => {
     const authority = makeAuthority(folder, 'ca');
     const { cert: certFile, key: keyFile } = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
     const listen = { address: '127.0.0.1:0', tls: { certFile, keyFile, http2: true } };
-    await withGate({ routes: toRoutes(app.port), listen }, async (gate) => {
+    await withGate({ routes: toGuardedRoutes(app.port), listen }, async (gate) => {
       const session = connectHttp2(`https://localhost:${gate.port}`, { ca: readFileSync(authority.ca) });
       const ask = (path: string): Promise<number> =>
         new Promise((resolve, reject) => {
@@ -343,7 +342,7 @@ describe('the same holds', () => {
   });
 
   test('for upgrades', async () => {
-    await withGate({ routes: toRoutes(app.port) }, async (gate) => {
+    await withGate({ routes: toGuardedRoutes(app.port) }, async (gate) => {
       const fields = ['Host: a', 'Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'];
       const text = toRequestText(['GET /%61dmin/ws HTTP/1.1', ...fields, 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==']);
       expect(toStatuses(await sendRaw(gate.port, text))).toEqual([400]);
@@ -408,7 +407,7 @@ describe('whatever the routes are', () => {
       match: {
         ...(isExact ? { path: text } : { pathPrefix: text }),
         methods: ['GET'],
-        allowInPath: MORE_FORMS,
+        allowInPath: AMBIGUOUS_FORMS,
         trustAppToDistinguish: [],
       } as never,
     }));
