@@ -2,8 +2,8 @@
 import type { RealmConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { HashPool, type HashPoolLimits } from '../credentials/hash-pool.ts';
-import type { CacheOutcome } from '../credentials/verifier.ts';
-import { Verifier } from '../credentials/verifier.ts';
+import { UserSet } from '../credentials/user-set.ts';
+import { type CacheOutcome, Verifier } from '../credentials/verifier.ts';
 import type { RealmRead } from './users.ts';
 
 /** Lives as long as the gate; a reload gives its verifiers new users. */
@@ -19,14 +19,22 @@ export class Realms {
     this.#onCache = onCache;
   }
 
-  /** Takes over the realms of a new config. */
+  /**
+   * Takes over the realms of a new config. A realm that stays keeps its cache and its sessions: otherwise a reload would let bans
+   * lock out users who are logged in.
+   */
   take(reads: readonly RealmRead[], settings: ReadonlyMap<string, RealmConfig>): void {
+    const before = this.#verifiers;
     this.#verifiers = new Map(
       reads.map(({ realm, set }) => {
         const cache = settings.get(realm)?.cache ?? { ttl: 0, maxEntries: 0 };
-        return [realm, new Verifier(set, { pool: this.#pool, clock: this.#clock, cache, onCache: this.#onCache })];
+        const kept = before.get(realm);
+        kept?.configure(cache);
+        kept?.replace(set);
+        return [realm, kept ?? new Verifier(set, { pool: this.#pool, clock: this.#clock, cache, onCache: this.#onCache })];
       }),
     );
+    for (const [realm, verifier] of before) if (!this.#verifiers.has(realm)) verifier.replace(new UserSet([]));
   }
 
   /** Takes over new users of one realm. */

@@ -4,7 +4,7 @@ import type { RedisConfig, StoreConfig } from '../config/config.ts';
 import { readSecret, type SecretRead } from '../config/secrets.ts';
 import type { Clock } from '../core/clock.ts';
 import { Secret } from '../core/secret.ts';
-import { type Attempts, withFallback } from '../store/attempts.ts';
+import { type Attempts, withBanCache, withFallback } from '../store/attempts.ts';
 import { createMemoryAttempts } from '../store/memory/memory-attempts.ts';
 import { createMemoryNewestVersions } from '../store/memory/memory-newest-versions.ts';
 import { createMemorySeenIds } from '../store/memory/memory-seen-ids.ts';
@@ -41,7 +41,13 @@ export async function readStoreSettings(config: StoreConfig): Promise<StoreSetti
 }
 
 /** Clients and users whose failed attempts are remembered here: some 10 MB. */
-const MOST_ATTEMPT_KEYS = 100_000;
+const MAX_ATTEMPT_KEYS = 100_000;
+
+/** What the store reports. */
+export interface StoreEvents extends RedisStoreEvents {
+  /** Login attempts are rejected because every counter in memory is banned. */
+  onAttemptsFull(): void;
+}
 
 /** What all routes share. */
 export interface OpenStore {
@@ -54,11 +60,12 @@ export interface OpenStore {
 }
 
 /** Opens the store; Redis connects in the background. */
-export function openStore(settings: StoreSettings, clock: Clock, events: RedisStoreEvents): OpenStore {
-  const attempts = createMemoryAttempts(clock, { maxKeys: MOST_ATTEMPT_KEYS });
+export function openStore(settings: StoreSettings, clock: Clock, events: StoreEvents): OpenStore {
+  const attempts = createMemoryAttempts(clock, { maxKeys: MAX_ATTEMPT_KEYS, onFull: () => events.onAttemptsFull() });
   if (settings.redis !== undefined) {
     const store = createRedisStore(settings.redis, events);
-    return { seenIds: store, versions: store, attempts: withFallback(store, attempts), close: () => store.close() };
+    const shared = withBanCache(store, clock, { maxBans: MAX_ATTEMPT_KEYS });
+    return { seenIds: store, versions: store, attempts: withFallback(shared, attempts), close: () => store.close() };
   }
   const seenIds = createMemorySeenIds(clock, { maxIds: settings.maxIds });
   const versions = createMemoryNewestVersions(clock, { maxResources: settings.maxIds });

@@ -95,5 +95,6 @@ function openStoreAloud(ready: Ready, { clock, logger, metrics }: Told): OpenSto
       logger.error('store_down', { message });
     },
     onWarning: (message) => logger.warn('store_warning', { message }),
+    onAttemptsFull: () => metrics.limitHit('login_attempts'),
   });
 }

@@ -68,8 +68,14 @@ export const basic = z.strictObject({
             .array(z.enum(['client', 'user']))
             .min(1)
             .default(['client', 'user'])
-            .describe('Whose attempts are counted: those of one client address, those at one user name.'),
-          ban: duration().prefault('5m').describe('How long no further attempt is looked at (429, a tenth of a second late).'),
+            .describe(
+              'Whose attempts are counted: those of one client network, those at one user name. The client is checked first.',
+            ),
+          ban: duration()
+            .prefault('5m')
+            .describe(
+              'How long further attempts are rejected with 429, after a delay of 100 ms, even with the right password. Exception: a password that the same client network (an IPv4 address, or the /64 of an IPv6 address) used successfully within the last hour, unless that network has sent 100 wrong ones for that user while banned.',
+            ),
         })
         .prefault({}),
     ])
@@ -77,8 +83,15 @@ export const basic = z.strictObject({
     .describe('Makes guessing slow; `off` leaves it to others.'),
   cache: z
     .strictObject({
-      ttl: duration().prefault('5m').describe('How long a password that fitted is not hashed again; 0s: hash each time.'),
-      maxEntries: z.int().min(0).max(1_000_000).default(10_000).describe('Most credentials remembered.'),
+      ttl: duration()
+        .prefault('5m')
+        .describe('How long a password that fitted is not hashed again for the same client network; 0s: hash each time.'),
+      maxEntries: z
+        .int()
+        .min(0)
+        .max(1_000_000)
+        .default(10_000)
+        .describe('Most users remembered, counted once for each of their client networks.'),
     })
     .prefault({}),
 });

@@ -148,6 +148,12 @@ export interface RequestTrace {
   readonly link: SpanReference | undefined;
 }
 
+/** The password that let a request in, for connections that outlive the request. */
+export interface Login {
+  /** Calls `end` once, when the user or the password is removed; now, if that has happened. The result stops watching. */
+  onRevoked(end: () => void): () => void;
+}
+
 /** What gates established, and the gatehouse after them; each field is written in one place only, and read after it. */
 export interface Facts {
   /** Where the content is signed and must have one reading. */
@@ -156,6 +162,8 @@ export interface Facts {
   delivery?: VerifiedDelivery;
   /** Who proved by a password who they are. */
   user?: string;
+  /** Of that user; only where the client asks for another protocol or a tunnel. */
+  login?: Login;
   /** The name of the client certificate that the route lets in. */
   certificateName?: string;
   claim?: Claim;

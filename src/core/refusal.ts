@@ -96,6 +96,7 @@ export type Reason =
   | 'dedup_unavailable'
   | 'order_unavailable'
   | 'secret_unavailable'
+  | 'users_unavailable'
   | 'queue_full'
   | 'queue_timeout'
   | 'buffer_full'

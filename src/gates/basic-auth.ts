@@ -7,8 +7,8 @@ import { type Reason, refuse } from '../core/refusal.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { type BasicCredentials, type BasicOptions, type CredentialsProblem, readBasic } from '../credentials/basic.ts';
 import type { LivePassword } from '../credentials/user-set.ts';
-import type { AttemptBudget, Verifier } from '../credentials/verifier.ts';
-import type { Attempts, AttemptsRule } from '../store/attempts.ts';
+import type { TakeAttempt, Verifier } from '../credentials/verifier.ts';
+import type { AttemptKeys, Attempts, AttemptsRule } from '../store/attempts.ts';
 import type { Gate } from './gate.ts';
 
 /** How attempts are bounded. */
@@ -44,7 +44,7 @@ const REASONS: Readonly<Record<CredentialsProblem, Reason>> = {
   charset: 'malformed_credentials',
   too_long: 'malformed_credentials',
 };
-const UNLIMITED: AttemptBudget = { take: async () => 0, refund: async () => undefined };
+const UNLIMITED: TakeAttempt = async () => ({ kind: 'taken', refund: async () => undefined });
 /**
  * How long who is banned waits for the answer: whoever guesses on as fast as answers come would otherwise take the event loop from
  * everybody else, at 0.2 ms for each (bench/RESULTS-basic.md).
@@ -64,13 +64,17 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
   const pass = (exchange: Exchange, user: string, password: LivePassword): undefined => {
     onUsed(password);
     exchange.facts.user = user;
+    // Only a connection that changes its protocol outlives the request.
+    if (exchange.upgrade === undefined) return;
+    const realm = verifier();
+    exchange.facts.login = { onRevoked: (end) => realm.onRevoked(user, password, end) };
   };
 
-  const toBudget = (exchange: Exchange, user: string): AttemptBudget => {
+  const toKeys = options.limit === undefined ? undefined : createAttemptKeys(options.realm, options.limit.by);
+  const toTake = (network: string, user: string): TakeAttempt => {
     const { limit } = options;
-    if (limit === undefined) return UNLIMITED;
-    const keys = toKeys(options.realm, limit.by, exchange.client.address, user);
-    return { take: () => attempts.take(keys, limit), refund: () => attempts.refund(keys, limit) };
+    if (limit === undefined || toKeys === undefined) return UNLIMITED;
+    return () => attempts.take(toKeys(network, user), limit);
   };
 
   const hold = async (): Promise<void> => {
@@ -82,8 +86,8 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
     held--;
   };
 
-  const verify = async (exchange: Exchange, credentials: BasicCredentials): Promise<Verdict> => {
-    const fit = await verifier().verify(credentials, toBudget(exchange, credentials.user));
+  const verify = async (exchange: Exchange, credentials: BasicCredentials, network: string): Promise<Verdict> => {
+    const fit = await verifier().verify(credentials, network, toTake(network, credentials.user));
     if (fit === undefined) return refuse(code, 'bad_credentials');
     if (!('notChecked' in fit)) return pass(exchange, credentials.user, fit);
     if (fit.notChecked === 'busy') return refuse('too_many_attempts', 'hash_queue_full');
@@ -95,22 +99,28 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
     name: 'basic-auth',
     check(exchange: Exchange): Verdict | Promise<Verdict> {
       if (options.requireTls && exchange.client.scheme !== 'https') return refuse('tls_required', 'tls_required');
+      const realm = verifier();
+      if (!realm.isAvailable) return refuse('secret_unavailable', 'users_unavailable', `realm ${options.realm}`);
       // Not a list field: first and last would be read by different parsers (RFC 9110 §5.3).
       if (exchange.headers.count(field) > 1) return refuse('malformed_request', 'malformed', `repeated ${field}`);
       const credentials = readBasic(exchange.headers.get(field), options);
       if (typeof credentials === 'string') return refuse(code, REASONS[credentials], credentials);
-      const known = verifier().recall(credentials);
-      return known === undefined ? verify(exchange, credentials) : pass(exchange, credentials.user, known);
+      const network = toClientNetwork(exchange.client.address);
+      const known = realm.recall(credentials, network);
+      return known === undefined ? verify(exchange, credentials, network) : pass(exchange, credentials.user, known);
     },
   };
 }
 
-/** User names are hashed: they are as long as an attacker likes, and may be a password typed into the wrong field. */
-function toKeys(realm: string, by: AttemptsLimit['by'], address: string, user: string): string[] {
-  const space = hash('sha256', realm, 'base64url').slice(0, 12);
-  return by.map((whose) =>
-    whose === 'client'
-      ? `${space}:c:${toClientNetwork(address)}`
-      : `${space}:u:${hash('sha256', user, 'base64url').slice(0, 24)}`,
-  );
+/**
+ * The counters of an attempt, the client's first. User names are hashed: they are as long as an attacker likes, and may be a
+ * password typed into the wrong field. The realm is a hash tag, so that Redis Cluster keeps both counters in one slot.
+ */
+function createAttemptKeys(realm: string, by: AttemptsLimit['by']): (network: string, user: string) => AttemptKeys {
+  const space = `{${hash('sha256', realm, 'base64url').slice(0, 12)}}`;
+  const toClientKey = (network: string): string => `${space}:c:${network}`;
+  const toUserKey = (user: string): string => `${space}:u:${hash('sha256', user, 'base64url').slice(0, 24)}`;
+  if (!by.includes('user')) return (network) => [toClientKey(network)];
+  if (!by.includes('client')) return (_, user) => [toUserKey(user)];
+  return (network, user) => [toClientKey(network), toUserKey(user)];
 }

@@ -113,6 +113,7 @@ export const LIMITS = [
   'waiters',
   'buffer',
   'heap',
+  'login_attempts',
 ] as const;
 export type LimitLabel = (typeof LIMITS)[number];
 

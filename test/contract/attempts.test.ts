@@ -1,12 +1,26 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Attempts, type AttemptsRule, withFallback } from '../../src/store/attempts.ts';
+import { type AttemptKeys, type Attempts, type AttemptsRule, withBanCache, withFallback } from '../../src/store/attempts.ts';
 import { createMemoryAttempts } from '../../src/store/memory/memory-attempts.ts';
-import { createRedisStore } from '../../src/store/redis/redis-store.ts';
+import type { RedisTopology } from '../../src/store/redis/options.ts';
+import { createRedisStore, type RedisStoreParts } from '../../src/store/redis/redis-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
+import { findFreePort, type RedisServer, startRedis } from '../support/redis.ts';
 
 const RULE: AttemptsRule = { failures: 3, per: 300, ban: 600 };
+
+/** Makes an attempt; 0 if it is allowed, else how long it is banned. */
+async function leftOf(attempts: Attempts, keys: AttemptKeys): Promise<number> {
+  const result = await attempts.take(keys, RULE);
+  return result.kind === 'taken' ? 0 : result.left;
+}
+
+/** Makes an attempt that must be allowed, and gives its refund. */
+async function take(attempts: Attempts, keys: AttemptKeys): Promise<() => Promise<void>> {
+  const result = await attempts.take(keys, RULE);
+  if (result.kind === 'banned') throw new Error(`${result.key} is banned`);
+  return () => result.refund();
+}
 
 /** What every count of attempts promises; `pass` lets time pass in the store's own clock. */
 function describeAttempts(title: string, make: () => { attempts: Attempts; pass: (ms: number) => Promise<void> }): void {
@@ -14,7 +28,7 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
     let count = 0;
     /** Three attempts of a key, all let through. */
     const useUp = async (attempts: Attempts, key: string): Promise<void> => {
-      for (let i = 0; i < 3; i++) expect(await attempts.take([key], RULE)).toBe(0);
+      for (let i = 0; i < 3; i++) expect(await leftOf(attempts, [key])).toBe(0);
     };
     const fresh = (): string => `k${count++}`;
 
@@ -22,19 +36,19 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
       const { attempts, pass } = make();
       const key = fresh();
       await useUp(attempts, key);
-      const ban = await attempts.take([key], RULE);
+      const ban = await leftOf(attempts, [key]);
       expect(ban).toBeGreaterThan(400);
       expect(ban).toBeLessThanOrEqual(600);
       await pass(400);
-      expect(await attempts.take([key], RULE)).toBeGreaterThan(0);
+      expect(await leftOf(attempts, [key])).toBeGreaterThan(0);
       await pass(300);
-      expect(await attempts.take([key], RULE)).toBe(0);
+      expect(await leftOf(attempts, [key])).toBe(0);
     });
 
     test('are counted anew after the window', async () => {
       const { attempts, pass } = make();
       const key = fresh();
-      for (let i = 0; i < 2; i++) await attempts.take([key], RULE);
+      for (let i = 0; i < 2; i++) await leftOf(attempts, [key]);
       await pass(400);
       await useUp(attempts, key);
     });
@@ -42,29 +56,52 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
     test('that did not fail are given back, and lift a ban that they alone made', async () => {
       const { attempts } = make();
       const key = fresh();
-      for (let i = 0; i < 10; i++) {
-        expect(await attempts.take([key], RULE)).toBe(0);
-        await attempts.refund([key], RULE);
-      }
-      await useUp(attempts, key);
-      await attempts.refund([key], RULE);
-      expect(await attempts.take([key], RULE)).toBe(0);
-      expect(await attempts.take([key], RULE)).toBeGreaterThan(0);
-      await attempts.refund([fresh()], RULE);
+      for (let i = 0; i < 10; i++) await (await take(attempts, [key]))();
+      const refunds = [];
+      for (let i = 0; i < 3; i++) refunds.push(await take(attempts, [key]));
+      expect(await leftOf(attempts, [key])).toBeGreaterThan(0);
+      await refunds[0]?.();
+      expect(await leftOf(attempts, [key])).toBe(0);
+      expect(await leftOf(attempts, [key])).toBeGreaterThan(0);
     });
 
-    test('of several keys are let through where all have one left, and count for none where one has not', async () => {
+    test('of a client and a user count for neither where one is banned, and name the client’s ban first', async () => {
       const { attempts } = make();
-      const [banned, other] = [fresh(), fresh()];
-      await useUp(attempts, banned);
-      for (let i = 0; i < 5; i++) expect(await attempts.take([banned, other], RULE)).toBeGreaterThan(0);
+      const [client, user, other] = [`{r}:${fresh()}`, `{r}:${fresh()}`, `{r}:${fresh()}`] as const;
+      await useUp(attempts, client);
+      for (let i = 0; i < 5; i++) expect(await leftOf(attempts, [client, user])).toBeGreaterThan(0);
+      await useUp(attempts, user);
+      expect(await attempts.take([client, user], RULE)).toMatchObject({ kind: 'banned', key: client });
+      for (let i = 0; i < 5; i++) expect(await attempts.take([other, user], RULE)).toMatchObject({ kind: 'banned', key: user });
       await useUp(attempts, other);
+    });
+
+    test('of a client and a user count for both, and are given back to both', async () => {
+      const { attempts } = make();
+      const [client, user] = [`{r}:${fresh()}`, `{r}:${fresh()}`] as const;
+      const refund = await take(attempts, [client, user]);
+      await take(attempts, [client, user]);
+      await refund();
+      for (const key of [client, user]) {
+        for (let i = 0; i < 2; i++) expect(await leftOf(attempts, [key])).toBe(0);
+        expect(await leftOf(attempts, [key])).toBeGreaterThan(0);
+      }
+    });
+
+    test('that are banned do not extend the ban', async () => {
+      const { attempts, pass } = make();
+      const key = fresh();
+      await useUp(attempts, key);
+      await pass(400);
+      expect(await leftOf(attempts, [key])).toBeLessThanOrEqual(200);
+      await pass(300);
+      expect(await leftOf(attempts, [key])).toBe(0);
     });
 
     test('that race are not more than allowed', async () => {
       const { attempts } = make();
       const key = fresh();
-      const results = await Promise.all(Array.from({ length: 20 }, () => attempts.take([key], RULE)));
+      const results = await Promise.all(Array.from({ length: 20 }, () => leftOf(attempts, [key])));
       expect(results.filter((ban) => ban === 0)).toHaveLength(3);
     });
   });
@@ -75,46 +112,144 @@ describeAttempts('in memory', () => {
   return { attempts: createMemoryAttempts(clock, { maxKeys: 1_000 }), pass: (ms) => clock.advance(ms) };
 });
 
-let server: RedisServer;
-let store: ReturnType<typeof createRedisStore>;
-beforeAll(async () => {
-  server = await startRedis();
+const servers: RedisServer[] = [];
+let store: RedisStoreParts;
+let clusterStore: RedisStoreParts;
+const open = (topology: RedisTopology): RedisStoreParts => {
   const nothing = (): void => undefined;
-  store = createRedisStore(
-    {
-      topology: { kind: 'standalone', node: { host: '127.0.0.1', port: server.port } },
-      keyPrefix: 'test:',
-      connectTimeout: 1_000,
-      commandTimeout: 500,
-    },
-    { onUp: nothing, onDown: nothing, onWarning: nothing },
-  );
-  await until(() => store.isUp());
+  const options = { topology, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 500 };
+  return createRedisStore(options, { onUp: nothing, onDown: nothing, onWarning: nothing });
+};
+const toNode = ({ port }: RedisServer) => ({ host: '127.0.0.1', port });
+
+/** The port of the cluster bus would be 10,000 higher, which may be none. */
+async function startMember(): Promise<RedisServer> {
+  return startRedis({ config: ['cluster-enabled yes', `cluster-port ${await findFreePort()}`] });
+}
+
+/** Two masters with half of the slots each. */
+async function startCluster(): Promise<[RedisServer, RedisServer]> {
+  const [one, two] = await Promise.all([startMember(), startMember()]);
+  one.cli('cluster', 'addslotsrange', '0', '8191');
+  two.cli('cluster', 'addslotsrange', '8192', '16383');
+  one.cli('cluster', 'meet', '127.0.0.1', String(two.port), two.cli('config', 'get', 'cluster-port').split('\n')[1] ?? '');
+  await until(() => [one, two].every(({ cli }) => cli('cluster', 'info').includes('cluster_state:ok')));
+  return [one, two];
+}
+
+beforeAll(async () => {
+  const [alone, [one, two]] = await Promise.all([startRedis(), startCluster()]);
+  servers.push(alone, one, two);
+  store = open({ kind: 'standalone', node: toNode(alone) });
+  clusterStore = open({ kind: 'cluster', nodes: [toNode(one)] });
+  await until(() => store.isUp() && clusterStore.isUp());
 });
 afterAll(async () => {
-  await store.close();
-  await server.stop();
+  await Promise.all([store.close(), clusterStore.close()]);
+  await Promise.all(servers.map((server) => server.stop()));
 });
-describeAttempts('in Redis', () => ({
-  attempts: store,
-  pass: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
-}));
+const passReally = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+describeAttempts('in Redis', () => ({ attempts: store, pass: passReally }));
+describeAttempts('in a Redis Cluster', () => ({ attempts: clusterStore, pass: passReally }));
 
-test('a flood of keys takes no more memory than allowed, and forgets those of longest ago', async () => {
-  const attempts = createMemoryAttempts(new FakeClock(), { maxKeys: 100 });
-  for (let i = 0; i < 3; i++) await attempts.take(['old'], RULE);
-  for (let i = 0; i < 99; i++) await attempts.take([`flood ${i}`], RULE);
-  expect(await attempts.take(['old'], RULE)).toBeGreaterThan(0);
-  for (let i = 0; i < 100; i++) await attempts.take([`more ${i}`], RULE);
-  expect(await attempts.take(['old'], RULE)).toBe(0);
+describe('attempts in memory', () => {
+  const FLOOD: AttemptsRule = { failures: 3, per: 60_000, ban: 60_000 };
+  const fill = async (attempts: Attempts, from: number, to: number, tries = 1): Promise<void> => {
+    for (let i = from; i < to; i++) for (let each = 0; each < tries; each++) await attempts.take([`flood ${i}`], FLOOD);
+  };
+
+  test('forget counters for new keys, and never a ban', async () => {
+    const attempts = createMemoryAttempts(new FakeClock(), { maxKeys: 100 });
+    for (let i = 0; i < 3; i++) await attempts.take(['banned'], FLOOD);
+    await fill(attempts, 0, 1_000);
+    expect(await attempts.take(['banned'], FLOOD)).toMatchObject({ kind: 'banned' });
+  });
+
+  test('are rejected for new keys while all others are banned, and say so, until a ban ends', async () => {
+    const clock = new FakeClock();
+    let full = 0;
+    const attempts = createMemoryAttempts(clock, { maxKeys: 10, onFull: () => void full++ });
+    await fill(attempts, 0, 10, 3);
+    expect(full).toBe(0);
+    expect(await attempts.take(['new'], FLOOD)).toEqual({ kind: 'banned', key: 'new', left: 1_000 });
+    expect(full).toBe(1);
+    for (let i = 0; i < 10; i++) expect(await attempts.take([`flood ${i}`], FLOOD)).toMatchObject({ kind: 'banned' });
+    await clock.advance(60_000);
+    expect(await attempts.take(['new'], FLOOD)).toMatchObject({ kind: 'taken' });
+  });
+
+  test('never make room for a user by the counter of its own client', async () => {
+    const attempts = createMemoryAttempts(new FakeClock(), { maxKeys: 2 });
+    await attempts.take(['client', 'user 0'], FLOOD);
+    await attempts.take(['client', 'user 1'], FLOOD);
+    await attempts.take(['client', 'user 2'], FLOOD);
+    expect(await attempts.take(['client', 'user 3'], FLOOD)).toMatchObject({ kind: 'banned', key: 'client' });
+  });
 });
 
-test('while the shared store is away this process counts for itself', async () => {
-  const own = createMemoryAttempts(new FakeClock(), { maxKeys: 10 });
-  const away: Attempts = { take: () => Promise.reject(new Error('away')), refund: () => Promise.reject(new Error('away')) };
-  const attempts = withFallback(away, own);
-  for (let i = 0; i < 3; i++) expect(await attempts.take(['k'], RULE)).toBe(0);
-  expect(await attempts.take(['k'], RULE)).toBeGreaterThan(0);
-  await attempts.refund(['k'], RULE);
-  expect(await attempts.take(['k'], RULE)).toBe(0);
+describe('bans that are remembered beside the store', () => {
+  const count = (own: Attempts): { attempts: Attempts; calls: () => number } => {
+    let calls = 0;
+    return {
+      attempts: {
+        take(keys, rule) {
+          calls++;
+          return own.take(keys, rule);
+        },
+      },
+      calls: () => calls,
+    };
+  };
+
+  test('cost one round trip a second, and end when the store says so', async () => {
+    const clock = new FakeClock();
+    const rule = { failures: 1, per: 60_000, ban: 5_500 };
+    const { attempts, calls } = count(createMemoryAttempts(clock, { maxKeys: 10 }));
+    const cached = withBanCache(attempts, clock, { maxBans: 10 });
+    expect(await cached.take(['c', 'u'], rule)).toMatchObject({ kind: 'taken' });
+    for (let i = 0; i < 50; i++)
+      expect(await cached.take(['c', `u${i}`], rule)).toEqual({ kind: 'banned', key: 'c', left: 5_500 });
+    expect(calls()).toBe(2);
+    await clock.advance(1_000);
+    expect(await cached.take(['c', 'u'], rule)).toMatchObject({ kind: 'banned', left: 4_500 });
+    expect(calls()).toBe(3);
+    await clock.advance(4_500);
+    expect(await cached.take(['c', 'other'], rule)).toMatchObject({ kind: 'taken' });
+  });
+
+  test('end at once when an attempt is given back, and are few', async () => {
+    const clock = new FakeClock();
+    const { attempts, calls } = count(createMemoryAttempts(clock, { maxKeys: 10 }));
+    const cached = withBanCache(attempts, clock, { maxBans: 1 });
+    const refunds = [];
+    for (let i = 0; i < 3; i++) refunds.push(await take(cached, ['c']));
+    expect(await leftOf(cached, ['c'])).toBeGreaterThan(0);
+    await refunds[0]?.();
+    expect(await leftOf(cached, ['c'])).toBe(0);
+    for (let i = 0; i < 3; i++) await cached.take(['d'], RULE);
+    for (const key of ['c', 'd', 'c', 'd']) expect(await leftOf(cached, [key])).toBeGreaterThan(0);
+    expect(calls()).toBe(12);
+  });
+});
+
+test('while the shared store is away this process counts for itself, and a refund goes where the attempt was counted', async () => {
+  const clock = new FakeClock();
+  const own = createMemoryAttempts(clock, { maxKeys: 10 });
+  let isAway = true;
+  const shared: Attempts = {
+    take: async () => {
+      if (isAway) throw new Error('away');
+      return { kind: 'taken', refund: () => Promise.reject(new Error('away')) };
+    },
+  };
+  const attempts = withFallback(shared, own);
+  const refund = await take(attempts, ['k']);
+  for (let i = 0; i < 2; i++) expect(await leftOf(attempts, ['k'])).toBe(0);
+  expect(await leftOf(attempts, ['k'])).toBeGreaterThan(0);
+  isAway = false;
+  await (await take(attempts, ['k']))();
+  isAway = true;
+  expect(await leftOf(attempts, ['k'])).toBeGreaterThan(0);
+  await refund();
+  expect(await leftOf(attempts, ['k'])).toBe(0);
 });

@@ -85,7 +85,8 @@ describe('in Redis', () => {
       shared.leave({ key: 'mixed-place', token: 't', handled: { version: '7', retentionMs: 60_000 } }),
       shared.enter({ ...ENTER, key: 'mixed-place', version: '6' }),
       shared.forget('mixed'),
-      shared.take(['mixed'], { failures: 2, per: 1_000, ban: 1_000 }),
+      shared.take(['mixed', 'mixed-user'], { failures: 2, per: 1_000, ban: 1_000 }),
+      shared.claim({ key: 'last', token: 't', fingerprint: 'f', leaseMs: 60_000 }),
     ]);
     expect(answers).toEqual([
       { state: 'new' },
@@ -94,7 +95,8 @@ describe('in Redis', () => {
       true,
       { state: 'stale' },
       { was: 'in-progress', fingerprint: 'f' },
-      0,
+      { kind: 'taken', refund: expect.any(Function) },
+      { state: 'new' },
     ]);
     const after = Number(/cmdstat_evalsha:calls=(\d+)/.exec(server.cli('INFO', 'commandstats'))?.[1] ?? 0);
     expect(after - before).toBe(1);

@@ -14,13 +14,16 @@ type RawReply = Reply | readonly [failed: -1, error: string];
 declare module 'ioredis' {
   interface RedisCommander<Context> {
     sidegateOperate(...keysAndArguments: (string | number)[]): Result<RawReply[], Context>;
+    sidegateOperateBoth(...keysAndArguments: (string | number)[]): Result<RawReply[], Context>;
   }
 }
 
 /** One operation, as the script knows it. */
 export interface Operation {
-  readonly name: 'claim' | 'confirm' | 'release' | 'forget' | 'enter' | 'leave' | 'attempt' | 'refund';
+  readonly name: 'claim' | 'confirm' | 'release' | 'forget' | 'enter' | 'leave' | `${'attempt' | 'refund'}${'' | 'Both'}`;
   readonly key: string;
+  /** Only of `…Both`. In a Cluster it must be in the slot of `key`. */
+  readonly otherKey?: string;
   /** At most three. */
   readonly args: readonly (string | number)[];
 }
@@ -53,7 +56,11 @@ export class Operations {
     // A script's keys must share a Cluster's slot: there each operation is a call, and ioredis sends those of a turn together.
     this.#mostTogether = client.isCluster ? 1 : MOST_TOGETHER;
     // ioredis finds a call's slot by its first argument, so that must be the key there, not the number of keys.
-    client.defineCommand('sidegateOperate', { lua: OPERATE, ...(client.isCluster ? { numberOfKeys: 1 } : undefined) });
+    // For a Cluster, ioredis must know which arguments are keys before it chooses a node.
+    const define = (name: string, keys: number): void =>
+      client.defineCommand(name, { lua: OPERATE, ...(client.isCluster ? { numberOfKeys: keys } : undefined) });
+    define('sidegateOperate', 1);
+    define('sidegateOperateBoth', 2);
   }
 
   /** Rejects with StoreUnavailable and nothing else. */
@@ -80,10 +87,10 @@ export class Operations {
       const [first = '', second = '', third = ''] = operation.args;
       args.push(operation.name, first, second, third);
     }
+    for (const { operation } of batch) if (operation.otherKey !== undefined) keys.push(operation.otherKey);
     let replies: readonly RawReply[];
     try {
-      const keyCount = this.#client.isCluster ? [] : [keys.length];
-      replies = await this.#client.sidegateOperate(...keyCount, ...keys, ...args);
+      replies = await this.#operate(keys, args);
     } catch (thrown) {
       const failure = this.#toUnavailable(toErrorText(thrown), thrown);
       for (const { reject } of batch) reject(failure);
@@ -98,6 +105,12 @@ export class Operations {
         resolve(reply);
       }
     }
+  }
+
+  #operate(keys: readonly string[], args: readonly (string | number)[]): Promise<RawReply[]> {
+    if (!this.#client.isCluster) return this.#client.sidegateOperate(keys.length, ...keys, ...args);
+    if (keys.length === 1) return this.#client.sidegateOperate(...keys, ...args);
+    return this.#client.sidegateOperateBoth(...keys, ...args);
   }
 
   #toUnavailable(text: string, cause?: unknown): StoreUnavailable {

@@ -1,11 +1,11 @@
 /** Seen ids, newest versions and counts of attempts in Redis, shared by all replicas: one round trip each, answered within a bounded time. */
 import type { Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
-import type { Attempts, AttemptsRule } from '../attempts.ts';
+import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from '../attempts.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../newest-versions.ts';
 import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../seen-ids.ts';
 import { openRedis, type RedisClient } from './client.ts';
-import { Operations } from './operations.ts';
+import { Operations, type Reply } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
 
 /** Told what the operator should know; texts hold no credentials. */
@@ -85,21 +85,14 @@ class RedisStore implements RedisStoreParts {
     return (await this.#operations.run({ name: 'leave', key: this.#prefix + key, args })) === 1;
   }
 
-  async take(keys: readonly string[], rule: AttemptsRule): Promise<Milliseconds> {
-    const { failures, per, ban } = rule;
-    const replies = await Promise.all(keys.map((key) => this.#attempt('attempt', key, [failures, per, ban])));
-    const longest = Math.max(0, ...replies);
-    // An attempt that is not made counts for nobody.
-    if (longest > 0)
-      await this.refund(
-        keys.filter((_, i) => replies[i] === 0),
-        rule,
-      );
-    return longest;
-  }
-
-  async refund(keys: readonly string[], { failures, per }: AttemptsRule): Promise<void> {
-    await Promise.all(keys.map((key) => this.#attempt('refund', key, [failures, per])));
+  async take(keys: AttemptKeys, rule: AttemptsRule): Promise<AttemptResult> {
+    const reply = await this.#attempt('attempt', keys, [rule.failures, rule.per, rule.ban]);
+    if (typeof reply === 'number') {
+      const refund = async (): Promise<void> => void (await this.#attempt('refund', keys, [rule.failures, rule.per]));
+      return { kind: 'taken', refund };
+    }
+    const [number, left] = reply;
+    return { kind: 'banned', key: number === '2' ? (keys[1] ?? keys[0]) : keys[0], left };
   }
 
   isUp(): boolean {
@@ -111,8 +104,10 @@ class RedisStore implements RedisStoreParts {
     this.#client.disconnect();
   }
 
-  async #attempt(name: 'attempt' | 'refund', key: string, args: readonly number[]): Promise<number> {
-    return Number(await this.#operations.run({ name, key: `${this.#prefix}a:${key}`, args }));
+  #attempt(name: 'attempt' | 'refund', [key, other]: AttemptKeys, args: readonly number[]): Promise<Reply> {
+    const toName = (attemptKey: string): string => `${this.#prefix}a:${attemptKey}`;
+    if (other === undefined) return this.#operations.run({ name, key: toName(key), args });
+    return this.#operations.run({ name: `${name}Both`, key: toName(key), otherKey: toName(other), args });
   }
 
   #onReady(): void {

@@ -1,12 +1,12 @@
 /**
  * The Lua script of the shared store: the operations of one turn of the event loop, in the order they came. Each touches one key,
- * so a Cluster runs them one by one on whatever node holds the key.
+ * or two with a common hash tag (`…Both`), so a Cluster runs them one by one on whatever node holds the slot.
  *
  * An id's value is `p <token> <fingerprint>` while it is being processed and `h <fingerprint>` once it is handled; the key's own
  * expiry is the lease or the retention. A resource's is `<newest> <until> <token> <until>`: the newest version that was handled, and who
 has the place now, each with the time by Redis's own clock from which on it counts as absent (`-` and 0: absent). A count of attempts is a number, and its expiry the end of its window or ban.
  *
- * KEYS[i]          the key of operation i
+ * KEYS             the key of each operation, in order; then the second key of each `…Both`, in order
  * ARGV[4i-3 … 4i]  its name and arguments; times in ms
  * RETURNS          for each operation: what its function says, or { -1, error }: one that fails takes no other with it
  */
@@ -87,29 +87,62 @@ function operations.leave(key, token, version, retention)
   return (isMine or (isFree and version ~= '')) and 1 or 0
 end
 
--- 0: an attempt was left, and is taken; else how long none is
-function operations.attempt(key, failures, per, ban)
-  local count = tonumber(redis.call('GET', key) or '0')
-  if count >= tonumber(failures) then return redis.call('PTTL', key) end
-  count = redis.call('INCR', key)
-  if count >= tonumber(failures) then redis.call('PEXPIRE', key, ban)
+-- How long the key is banned, in ms; 0: it is not. Writes nothing, unless the expiry of a ban was lost.
+local function readBan(key, failures, ban)
+  if tonumber(redis.call('GET', key) or '0') < failures then return 0 end
+  local left = redis.call('PTTL', key)
+  if left == -1 then
+    redis.call('PEXPIRE', key, ban)
+    left = tonumber(ban)
+  end
+  return math.max(left, 1)
+end
+
+local function countAttempt(key, failures, per, ban)
+  local count = redis.call('INCR', key)
+  if count >= failures then redis.call('PEXPIRE', key, ban)
   elseif count == 1 then redis.call('PEXPIRE', key, per) end
+end
+
+-- 0: the attempt is counted for both keys; else { number of the banned key, ms for which it is banned }, and nothing is counted
+function operations.attempt(key, failures, per, ban, other)
+  failures = tonumber(failures)
+  local left = readBan(key, failures, ban)
+  if left > 0 then return { '1', left } end
+  if other then
+    left = readBan(other, failures, ban)
+    if left > 0 then return { '2', left } end
+    countAttempt(other, failures, per, ban)
+  end
+  countAttempt(key, failures, per, ban)
   return 0
 end
 
--- 0: an attempt is given back, if there is one
-function operations.refund(key, failures, per)
+local function uncountAttempt(key, failures, per)
   local count = tonumber(redis.call('GET', key) or '0')
-  if count == 0 then return 0 end
+  if count <= 1 then return redis.call('DEL', key) end
   redis.call('DECR', key)
   if count == tonumber(failures) then redis.call('PEXPIRE', key, per) end
+end
+
+-- 0: the attempt is uncounted
+function operations.refund(key, failures, per, _, other)
+  if other then uncountAttempt(other, failures, per) end
+  uncountAttempt(key, failures, per)
   return 0
 end
 
-local replies = {}
-for i, key in ipairs(KEYS) do
-  local at = 4 * i
-  local ok, reply = pcall(operations[ARGV[at - 3]], key, ARGV[at - 2], ARGV[at - 1], ARGV[at])
+operations.attemptBoth, operations.refundBoth = operations.attempt, operations.refund
+
+local replies, extra = {}, #ARGV / 4
+for i = 1, #ARGV / 4 do
+  local at, other = 4 * i, nil
+  local name = ARGV[at - 3]
+  if string.sub(name, -4) == 'Both' then
+    extra = extra + 1
+    other = KEYS[extra]
+  end
+  local ok, reply = pcall(operations[name], KEYS[i], ARGV[at - 2], ARGV[at - 1], ARGV[at], other)
   if not ok then reply = { -1, type(reply) == 'table' and reply.err or tostring(reply) } end
   replies[i] = reply
 end

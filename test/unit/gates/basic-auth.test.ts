@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { Exchange } from '../../../src/core/exchange.ts';
 import { HeaderFields } from '../../../src/core/headers.ts';
 import type { Verdict } from '../../../src/core/verdict.ts';
-import type { Verifier } from '../../../src/credentials/verifier.ts';
+import type { TakeAttempt, Verifier } from '../../../src/credentials/verifier.ts';
 import { createBasicAuthGate } from '../../../src/gates/basic-auth.ts';
 import { createMemoryAttempts } from '../../../src/store/memory/memory-attempts.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
@@ -14,10 +14,11 @@ const RULE = { failures: 1, per: 60_000, ban: 60_000, by: ['client'] } as const;
 function open(): { clock: FakeClock; check: () => Verdict | Promise<Verdict> } {
   const clock = new FakeClock();
   const verifier = {
+    isAvailable: true,
     recall: () => undefined,
-    verify: async (_credentials: unknown, budget: { take(): Promise<number> }) => {
-      const left = await budget.take();
-      return left === 0 ? undefined : { notChecked: 'banned', left };
+    verify: async (_credentials: unknown, _network: string, take: TakeAttempt) => {
+      const attempt = await take();
+      return attempt.kind === 'taken' ? undefined : { notChecked: 'banned', left: attempt.left };
     },
   } as unknown as Verifier;
   const gate = createBasicAuthGate(

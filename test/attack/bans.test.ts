@@ -1,0 +1,160 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Answer, send } from '../support/client.ts';
+import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
+import { type RedisServer, startRedis } from '../support/redis.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
+
+const ALICE = '192.0.2.1';
+const ATTACKER = '192.0.2.66';
+const USERS = [makeEntry('alice', 'right'), makeEntry('bob', 'right')].join('\n');
+
+let app: TestApp;
+let gate: TestGate;
+let redis: RedisServer;
+
+beforeAll(async () => {
+  [app, redis] = await Promise.all([startApp(), startRedis()]);
+});
+afterEach(() => gate.stop());
+afterAll(async () => {
+  await app.close();
+  await redis.stop();
+});
+
+const start = async (basic: Sections = {}, sections: Sections = {}): Promise<void> => {
+  const route = {
+    name: 'admin',
+    match: { pathPrefix: '/' },
+    upstream: `http://127.0.0.1:${app.port}`,
+    basic: { realm: 'r', users: { file: 'users' }, requireTls: false, ...basic },
+  };
+  const listen = { address: '127.0.0.1:0', trustedProxies: ['127.0.0.1'] };
+  gate = await startGate({ listen, routes: [route], ...sections }, undefined, { users: USERS });
+};
+const ask = (from: string, user: string, password: string): Promise<Answer> =>
+  send(gate.port, {
+    method: 'GET',
+    path: '/',
+    headers: { ...toBasic(user, password), 'X-Forwarded-For': from, 'X-Forwarded-Proto': 'https' },
+  });
+const statusOf = async (from: string, user: string, password: string): Promise<number> =>
+  (await ask(from, user, password)).status;
+/** Wrong passwords for one user name each, until the client is banned. */
+const ban = async (from: string, failures = 3): Promise<void> => {
+  for (let i = 0; i < failures; i++) expect(await statusOf(from, `nobody-${i}`, 'wrong')).toBe(401);
+  expect(await statusOf(from, 'nobody', 'wrong')).toBe(429);
+};
+const LIMIT = { failures: 3, per: '1m', ban: '5m' };
+
+describe('a banned client', () => {
+  test('gets 429 for the right password of a user who is logged in from another network', async () => {
+    await start({ limit: LIMIT });
+    expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
+    await ban(ATTACKER);
+    expect(await statusOf(ATTACKER, 'alice', 'right')).toBe(429);
+    expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
+  });
+
+  test('keeps its access with the password that it used before', async () => {
+    await start({ limit: LIMIT });
+    expect(await statusOf(ATTACKER, 'alice', 'right')).toBe(200);
+    await ban(ATTACKER);
+    expect(await statusOf(ATTACKER, 'alice', 'right')).toBe(200);
+    expect(await statusOf(ATTACKER, 'bob', 'right')).toBe(429);
+  });
+
+  test('keeps it, and hashes again once the cache has forgotten the password', async () => {
+    await start({ limit: LIMIT, cache: { ttl: '0s' } });
+    expect(await statusOf(ATTACKER, 'alice', 'right')).toBe(200);
+    await ban(ATTACKER);
+    expect(await statusOf(ATTACKER, 'alice', 'right')).toBe(200);
+    expect(await statusOf(ATTACKER, 'alice', 'wrong')).toBe(429);
+  });
+
+  test('loses the exception for a user after 100 wrong passwords, so that a neighbour behind its NAT cannot guess on', async () => {
+    await start({ limit: LIMIT });
+    expect(await statusOf(ATTACKER, 'alice', 'right')).toBe(200);
+    expect(await statusOf(ATTACKER, 'bob', 'right')).toBe(200);
+    await ban(ATTACKER);
+    const guesses = await Promise.all(Array.from({ length: 101 }, (_, i) => statusOf(ATTACKER, 'alice', `guess ${i}`)));
+    expect(new Set(guesses)).toEqual(new Set([429]));
+    expect(await statusOf(ATTACKER, 'alice', 'right')).toBe(429);
+    expect(await statusOf(ATTACKER, 'bob', 'right')).toBe(200);
+  });
+
+  test('of IPv6 is its /64 network', async () => {
+    await start({ limit: LIMIT });
+    expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
+    await ban('2001:db8::1');
+    expect(await statusOf('2001:db8::ffff:2', 'alice', 'right')).toBe(429);
+    expect(await statusOf('2001:db8:0:1::1', 'alice', 'right')).toBe(200);
+  });
+
+  test('does not get in by guesses that it sends all at once, before its ban begins', async () => {
+    await start({ limit: LIMIT });
+    expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
+    const guesses = Array.from({ length: 200 }, (_, i) => (i === 150 ? 'right' : `guess ${i}`));
+    const statuses = await Promise.all(guesses.map((guess) => statusOf(ATTACKER, 'alice', guess)));
+    expect(statuses.filter((status) => status === 401)).toHaveLength(3);
+    expect(statuses.filter((status) => status === 200)).toHaveLength(0);
+    expect(await gate.metric('sidegate_password_checks_total{outcome="miss"}')).toBe(4);
+  });
+});
+
+describe('a banned user', () => {
+  test('who is logged in from elsewhere stays logged in; nobody else gets in by that name', async () => {
+    await start({ limit: { ...LIMIT, by: ['user'] } });
+    expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
+    for (let i = 0; i < 3; i++) await ask(ATTACKER, 'alice', `guess ${i}`);
+    expect(await statusOf(ATTACKER, 'alice', 'right')).toBe(429);
+    expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
+    expect(await statusOf(ATTACKER, 'bob', 'right')).toBe(200);
+  });
+});
+
+describe('with Redis, a banned client', () => {
+  const startShared = async (basic: Sections): Promise<void> => {
+    redis.cli('flushall');
+    await start(basic, { store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } });
+    await until(() => gate.logText().includes('store_up'));
+  };
+  const writes = (): number =>
+    redis
+      .cli('info', 'commandstats')
+      .split('\n')
+      .filter((line) => /^cmdstat_(?:incr|decr|set|del|pexpire)(?:\|\w+)?:/.test(line))
+      .reduce((sum, line) => sum + Number(/calls=(\d+)/.exec(line)?.[1]), 0);
+
+  test('makes no keys, no writes and almost no round trips, whatever user names it tries', async () => {
+    await startShared({ limit: LIMIT });
+    await ban(ATTACKER);
+    const keys = redis.cli('dbsize');
+    redis.cli('config', 'resetstat');
+    const statuses = await Promise.all(Array.from({ length: 500 }, (_, i) => statusOf(ATTACKER, `user-${i}`, 'x')));
+    expect(new Set(statuses)).toEqual(new Set([429]));
+    expect(redis.cli('dbsize')).toBe(keys);
+    expect(Number(keys)).toBeLessThanOrEqual(4);
+    expect(writes()).toBe(0);
+    const calls = Number(/cmdstat_evalsha:calls=(\d+)/.exec(redis.cli('info', 'commandstats'))?.[1] ?? 0);
+    expect(calls).toBeLessThanOrEqual(10);
+  });
+
+  test('is banned from all replicas', async () => {
+    await startShared({ limit: LIMIT });
+    const first = gate;
+    await ban(ATTACKER);
+    await start({ limit: LIMIT }, { store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } });
+    await until(() => gate.logText().includes('store_up'));
+    expect(await statusOf(ATTACKER, 'alice', 'right')).toBe(429);
+    await first.stop();
+  });
+});
+
+test('a gate whose config is loaded again remembers who was logged in', async () => {
+  await start({ limit: { ...LIMIT, by: ['user'] } });
+  expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
+  for (let i = 0; i < 3; i++) await ask(ATTACKER, 'alice', `guess ${i}`);
+  await gate.gate.reload();
+  expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
+});
