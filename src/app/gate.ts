@@ -197,7 +197,7 @@ export class Gate {
 
   /** Loads the config again; on any error the old one keeps serving. One reload at a time, in order. */
   reload(): Promise<void> {
-    this.#reloading = this.#reloading.then(() => this.#reload());
+    this.#reloading = this.#reloading.then(async () => void (await this.#reload()));
     return this.#reloading;
   }
 
@@ -208,6 +208,7 @@ export class Gate {
     const { pools, retire } = this.#upstreams.provide(config.routes);
     this.#works.metrics.setRoutes(toAllLabels(config));
     const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
+    this.#works.metrics.keepRealms(new Set(ready.realms.map(({ realm }) => realm)));
     this.#works.realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     this.#works.signer.replace(ready.identity?.key, config.identity);
     const rings = new Map<string, KeyRing>();
@@ -227,15 +228,15 @@ export class Gate {
     this.#works.metrics.reload(true, clock.now(), hash);
   }
 
-  async #reload(): Promise<void> {
+  /** False if the old config keeps serving. */
+  async #reload(): Promise<boolean> {
     const { file, overrides, clock, logger } = this.#surroundings;
     try {
       const next = await prepare(file, clock, overrides);
       this.#rejectedWatch?.close();
       if (next.loaded === undefined) {
-        this.#reject(next.problems);
         this.#rejectedWatch = await this.#watchFor(next.seen, () => this.reload());
-        return;
+        return this.#reject(next.problems);
       }
       const fixed = findFixedChange(this.#ready.loaded.config, next.loaded.config, file);
       if (fixed !== undefined) return this.#reject([fixed]);
@@ -243,15 +244,17 @@ export class Gate {
       await this.#rewatch(next.seen);
       logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });
       for (const problem of next.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
+      return true;
     } catch (thrown) {
-      this.#reject([{ severity: 'error', file, path: '', message: toErrorText(thrown) }]);
+      return this.#reject([{ severity: 'error', file, path: '', message: toErrorText(thrown) }]);
     }
   }
 
-  #reject(problems: readonly Problem[]): void {
+  #reject(problems: readonly Problem[]): false {
     const { clock, logger } = this.#surroundings;
     this.#works.metrics.reload(false, clock.now(), this.#ready.loaded.hash);
     for (const problem of problems) logger.error('config_reload_failed', { problem: formatProblem(problem) });
+    return false;
   }
 
   async #rewatch(seen: Fingerprints): Promise<void> {
@@ -284,8 +287,11 @@ export class Gate {
   }
 
   async #onFiles(changed: readonly string[]): Promise<void> {
-    if (changed.includes(this.#surroundings.file)) return this.reload();
-    this.#reloading = this.#reloading.then(() => reloadFiles(changed, this.#toReloadParts()));
+    this.#reloading = this.#reloading.then(async () => {
+      // Users that were removed together with a change of the config lose access even if the config is rejected.
+      if (changed.includes(this.#surroundings.file) && (await this.#reload())) return;
+      await reloadFiles(changed, this.#toReloadParts());
+    });
     return this.#reloading;
   }
 }

@@ -1,22 +1,43 @@
 /** The users of all realms while the gate runs: one pool of threads, one count of attempts, a verifier for each realm. */
 import type { RealmConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
+import { toThreadCount } from '../credentials/hash-budget.ts';
 import { HashPool, type HashPoolLimits } from '../credentials/hash-pool.ts';
+import type { Bytes } from '../credentials/password-hash.ts';
 import { UserSet } from '../credentials/user-set.ts';
 import { type CacheOutcome, Verifier } from '../credentials/verifier.ts';
 import type { RealmRead } from './users.ts';
 
+/** How much of the machine password hashing may use. */
+export interface RealmsLimits extends HashPoolLimits {
+  /** Memory of all threads; undefined: no bound. */
+  readonly memory: Bytes | undefined;
+}
+
+/** What is counted. */
+export interface RealmsEvents {
+  onCache(outcome: CacheOutcome): void;
+  /** After each read of a realm's users. */
+  onUsers(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
+  /** Whether the users of all realms were read without an error. */
+  onRead(isSound: boolean): void;
+}
+
 /** Lives as long as the gate; a reload gives its verifiers new users. */
 export class Realms {
+  readonly #limits: RealmsLimits;
   readonly #pool: HashPool;
   readonly #clock: Clock;
-  readonly #onCache: (outcome: CacheOutcome) => void;
+  readonly #events: RealmsEvents;
+  /** Realms whose last read had an error. */
+  readonly #broken = new Set<string>();
   #verifiers = new Map<string, Verifier>();
 
-  constructor(limits: HashPoolLimits, clock: Clock, onCache: (outcome: CacheOutcome) => void) {
+  constructor(limits: RealmsLimits, clock: Clock, events: RealmsEvents) {
+    this.#limits = limits;
     this.#pool = new HashPool(limits);
     this.#clock = clock;
-    this.#onCache = onCache;
+    this.#events = events;
   }
 
   /**
@@ -31,15 +52,18 @@ export class Realms {
         const kept = before.get(realm);
         kept?.configure(cache);
         kept?.replace(set);
-        return [realm, kept ?? new Verifier(set, { pool: this.#pool, clock: this.#clock, cache, onCache: this.#onCache })];
+        return [realm, kept ?? new Verifier(set, { pool: this.#pool, clock: this.#clock, cache, onCache: this.#events.onCache })];
       }),
     );
     for (const [realm, verifier] of before) if (!this.#verifiers.has(realm)) verifier.replace(new UserSet([]));
+    this.#broken.clear();
+    this.#report(reads);
   }
 
   /** Takes over new users of one realm. */
-  replace({ realm, set }: RealmRead): void {
-    this.#verifiers.get(realm)?.replace(set);
+  replace(read: RealmRead): void {
+    this.#verifiers.get(read.realm)?.replace(read.set);
+    this.#report([read]);
   }
 
   verifier(realm: string): Verifier {
@@ -55,5 +79,21 @@ export class Realms {
 
   close(): Promise<void> {
     return this.#pool.close();
+  }
+
+  #report(reads: readonly RealmRead[]): void {
+    this.#resizePool();
+    for (const { realm, set, rejected, troubles } of reads) {
+      this.#events.onUsers(realm, { usable: set.size, rejected });
+      if (troubles.some(({ severity }) => severity === 'error')) this.#broken.add(realm);
+      else this.#broken.delete(realm);
+    }
+    this.#events.onRead(this.#broken.size === 0);
+  }
+
+  /** A thread may get any realm's hash, so the largest decides. */
+  #resizePool(): void {
+    const largest = Math.max(0, ...[...this.#verifiers.values()].map(({ largestHash }) => largestHash));
+    this.#pool.resize(toThreadCount(this.#limits.threads, this.#limits.memory, largest));
   }
 }

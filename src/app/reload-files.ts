@@ -3,7 +3,7 @@ import type { AdminAccess } from '../admin/access.ts';
 import { type Config, type ListenTlsConfig, realmsOf } from '../config/config.ts';
 import { toTlsFiles } from '../config/tls-files.ts';
 import { toUserFiles } from '../config/user-sources.ts';
-import type { Clock } from '../core/clock.ts';
+import type { Clock, Milliseconds } from '../core/clock.ts';
 import type { IdentitySigner } from '../forward/identity-token.ts';
 import type { KeyRing } from '../gates/key-ring.ts';
 import type { TlsContexts } from '../listen/tls.ts';
@@ -15,7 +15,7 @@ import { readIdentity, toIdentityFiles } from './identity.ts';
 import { type KeyTrouble, readKeys, toSecretFiles } from './keys.ts';
 import type { Realms } from './realms.ts';
 import { readTls } from './tls.ts';
-import { readRealms } from './users.ts';
+import { type RealmRead, readRealms } from './users.ts';
 
 /** A port whose certificates may be rotated. */
 export interface TlsPort {
@@ -86,16 +86,31 @@ function tellTroubles(route: string, troubles: readonly KeyTrouble[], logger: Lo
   }
 }
 
-/** A realm whose files are broken keeps the users it had, and says so: half a file would lock out, or let in, the wrong people. */
-async function reloadUsers(changed: readonly string[], { config, logger, metrics, realms }: ReloadParts): Promise<void> {
-  for (const read of await readRealms(config)) {
-    if (!read.files.some((file) => changed.includes(file))) continue;
+/** How often, and after what pause, users are read again that may be missing only while somebody replaces their file. */
+const MAX_READS = 4;
+const READ_PAUSE_MS: Milliseconds = 100;
+
+/**
+ * Applies what is usable: removed users lose access at once, whatever else is wrong with the file, and so do users whose entry is
+ * broken. If a file is missing or empty, its realm gets 503 until it is back.
+ */
+async function reloadUsers(changed: readonly string[], { config, clock, logger, realms }: ReloadParts): Promise<void> {
+  for (const read of await readSettledRealms(config, changed, clock)) {
     const broken = read.troubles.filter(({ severity }) => severity === 'error');
     for (const { realm, message } of broken) logger.error('users_reload_failed', { realm, message });
-    metrics.usersReload(broken.length === 0);
-    if (broken.length > 0) continue;
     realms.replace(read);
-    logger.info('users_reloaded', { realm: read.realm, users: read.set.size });
+    logger.info('users_reloaded', { realm: read.realm, users: read.set.size, rejected: read.rejected });
+  }
+}
+
+/** A Secret's files are swapped at once, but other tools empty a file before they write it, or remove it before they move the new one. */
+async function readSettledRealms(config: Config, changed: readonly string[], clock: Clock): Promise<readonly RealmRead[]> {
+  for (let reads = 1; ; reads++) {
+    const realms = await readRealms(config, changed);
+    if (reads === MAX_READS || realms.every(({ set }) => set.size > 0)) return realms;
+    await new Promise<void>((resolve) => {
+      clock.after(READ_PAUSE_MS, resolve);
+    });
   }
 }
 

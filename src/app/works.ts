@@ -19,6 +19,7 @@ import type { RouteParts } from './routes.ts';
 import { type OpenStore, openStore } from './store.ts';
 import type { GateSurroundings } from './surroundings.ts';
 import { type BuiltTracing, buildTracing } from './tracing.ts';
+import { toPasswordMemory } from './users.ts';
 
 /** Where everything that happens is told. */
 export interface Told {
@@ -60,7 +61,11 @@ export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works 
     onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
   });
   const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);
-  const realms = new Realms({ threads, queue: limits.passwordQueue }, clock, (outcome) => metrics.passwordCheck(outcome));
+  const realms = new Realms({ threads, queue: limits.passwordQueue, memory: toPasswordMemory(limits) }, clock, {
+    onCache: (outcome) => metrics.passwordCheck(outcome),
+    onUsers: (realm, count) => metrics.users(realm, count),
+    onRead: (isSound) => metrics.usersReload(isSound),
+  });
   metrics.watchPendingPasswords(() => realms.pending);
   const signer = new IdentitySigner(clock);
   const get = surroundings.httpsGet ?? createHttpsGet(clock, surroundings.detour);

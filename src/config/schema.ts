@@ -131,6 +131,11 @@ const limits = z
       .max(100_000)
       .default(64)
       .describe('Passwords that may wait for such a thread; further ones are 429.'),
+    passwordMemory: size()
+      .optional()
+      .describe(
+        'Memory that these threads may use together; fewer run if it is not enough for all, and users whose hash needs more cannot log in. Default: 40 % of the memory limit of the container, or no bound where it has none.',
+      ),
     maxBufferedBytes: size().prefault('64Mi').describe('Content of all requests together.'),
     heapShed: z
       .number()

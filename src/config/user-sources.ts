@@ -1,7 +1,8 @@
 /** Reads where users come from, as bytes and names only: what they mean is said elsewhere. */
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { UserSourceConfig } from './config.ts';
+import { readRegularFile } from './regular-file.ts';
 import { findStandIn, listStandIns } from './stand-ins.ts';
 
 /** What a source holds. */
@@ -15,13 +16,18 @@ export type UserText =
 /** A source's content, or why there is none. */
 export type UserTextRead = UserText | { readonly problem: string; readonly hint: string };
 
-const LARGEST = 16 * 1024 * 1024;
+const MAX_FILE_BYTES = 16 * 1024 * 1024;
+/** Of a file that holds one name, password or hash. */
+const MAX_VALUE_BYTES = 64 * 1024;
 
 /** Reads one source. */
 export async function readUserSource(source: UserSourceConfig): Promise<UserTextRead> {
   try {
-    const read = (file: string): Promise<string> => readText(file, findStandIn(source, file));
-    if ('file' in source) return { kind: 'htpasswd', where: source.file, text: await read(source.file) };
+    if ('file' in source) {
+      const text = await readText(source.file, findStandIn(source, source.file), MAX_FILE_BYTES);
+      return { kind: 'htpasswd', where: source.file, text };
+    }
+    const read = (file: string): Promise<string> => readText(file, findStandIn(source, file), MAX_VALUE_BYTES);
     if ('secretDir' in source) return await readSecretDir(source.secretDir, read);
     const names = listStandIns(source, source.mapDir) ?? (await readdir(source.mapDir));
     return await readMapDir(source.mapDir, names, read);
@@ -39,10 +45,9 @@ export function toUserFiles(source: UserSourceConfig): string[] {
   return [join(source.mapDir, '/')];
 }
 
-async function readText(file: string, standIn: string | undefined): Promise<string> {
+async function readText(file: string, standIn: string | undefined, maxBytes: number): Promise<string> {
   if (standIn !== undefined) return standIn;
-  const bytes = await readFile(file);
-  if (bytes.length > LARGEST) throw new Error(`${file} has ${bytes.length} bytes; at most ${LARGEST} are read`);
+  const bytes = await readRegularFile(file, maxBytes);
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {

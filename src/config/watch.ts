@@ -1,10 +1,11 @@
 /** Tells when watched files have changed, whatever replaced them: an editor, `mv`, or the kubelet's symlink swap. */
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
 import { type FSWatcher, watch as watchDirectory } from 'node:fs';
-import { readdir, readFile } from 'node:fs/promises';
+import { readdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { CancelTimer, Clock } from '../core/clock.ts';
 import { guardCallback, onEvent } from '../core/safe-events.ts';
+import { readChunks, withFile } from './regular-file.ts';
 
 /** A watch that is under way. */
 export interface Watch {
@@ -24,7 +25,9 @@ export type Fingerprints = ReadonlyMap<string, string>;
 
 const DEBOUNCE_MS = 250;
 const POLL_MS = 30_000;
+/** Not there, or not a regular file. */
 const GONE = 'gone';
+const MAX_HASHED_BYTES = 32 * 1024 * 1024;
 
 /** What the files hold now, to be taken before they are read: what changes while they are read is then seen by the watch. */
 export async function toFingerprints(files: readonly string[]): Promise<Fingerprints> {
@@ -129,11 +132,21 @@ class FileWatch implements Watch {
 async function toHash(path: string): Promise<string> {
   try {
     const hash = createHash('sha256');
-    for (const file of path.endsWith('/') ? await listFiles(path) : [path]) hash.update(`${file}\n`).update(await readFile(file));
+    for (const file of path.endsWith('/') ? await listFiles(path) : [path]) await addFile(hash, file);
     return hash.digest('hex');
   } catch {
     return GONE;
   }
+}
+
+/** Of a file that is too large to be anything that is read, size and time are enough. */
+async function addFile(hash: Hash, file: string): Promise<void> {
+  hash.update(`${file}\n`);
+  await withFile(file, async (handle) => {
+    const { size, mtimeMs } = await handle.stat();
+    if (size > MAX_HASHED_BYTES) return void hash.update(`${size} ${mtimeMs}`);
+    for await (const chunk of readChunks(handle)) hash.update(chunk);
+  });
 }
 
 /** Without the kubelet's own directories, which begin with two dots. */

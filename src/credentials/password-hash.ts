@@ -1,5 +1,8 @@
 /** Stored password hashes: what each form is, and how good it is. */
 
+/** A size in bytes. */
+export type Bytes = number;
+
 /** Every form that is read. */
 export type HashAlgorithm = 'bcrypt' | 'argon2id' | 'sha512-crypt' | 'sha256-crypt' | 'apr1' | 'sha1' | 'plain';
 
@@ -8,6 +11,8 @@ export interface PasswordHash {
   readonly algorithm: HashAlgorithm;
   /** Everything that decides what a check costs: two hashes of one kind cost the same. */
   readonly kind: string;
+  /** What a check allocates. */
+  readonly memory: Bytes;
   /** As it is stored. */
   readonly text: string;
   /** What `check` says of it. */
@@ -40,6 +45,8 @@ export const APR1 = /^\$apr1\$([./A-Za-z0-9]{0,8})\$([./A-Za-z0-9]{22})$/;
 const SHA1 = /^\{SHA\}([A-Za-z0-9+/]{27}=)$/;
 const LIKE_A_HASH = /^(?:\$[0-9a-z]|\{[A-Z0-9]+\})/;
 
+/** Of every form but argon2id; bcrypt needs 4 KiB. */
+const SMALL: Bytes = 16 * 1_024;
 /** OWASP's floor for bcrypt. */
 const GOOD_BCRYPT_COST = 10;
 /** More would hold a thread for seconds at each attempt. */
@@ -65,9 +72,9 @@ function parseBcrypt(text: string): PasswordHash | HashProblem | undefined {
   if (Number(cost) > HIGHEST_BCRYPT_COST || Number(cost) < 4) {
     return { problem: `bcrypt with cost ${Number(cost)} is not taken`, hint: `use 10 to ${HIGHEST_BCRYPT_COST}` };
   }
-  const kind = `bcrypt cost ${Number(cost)}`;
-  if (Number(cost) >= GOOD_BCRYPT_COST) return { algorithm: 'bcrypt', kind, text, grade: 'good' };
-  return { algorithm: 'bcrypt', kind, text, grade: 'weak', advice: `hash it again with a cost of ${GOOD_BCRYPT_COST} or more` };
+  const hash = { algorithm: 'bcrypt', kind: `bcrypt cost ${Number(cost)}`, memory: SMALL, text } as const;
+  if (Number(cost) >= GOOD_BCRYPT_COST) return { ...hash, grade: 'good' };
+  return { ...hash, grade: 'weak', advice: `hash it again with a cost of ${GOOD_BCRYPT_COST} or more` };
 }
 
 function parseArgon2(text: string): PasswordHash | HashProblem | undefined {
@@ -81,8 +88,9 @@ function parseArgon2(text: string): PasswordHash | HashProblem | undefined {
     };
   }
   const kind = `argon2id m=${memory} t=${passes} p=${lanes}`;
-  if (memory * passes >= GOOD_ARGON2_MEMORY * 2) return { algorithm: 'argon2id', kind, text, grade: 'good' };
-  return { algorithm: 'argon2id', kind, text, grade: 'weak', advice: `hash it again with m=${GOOD_ARGON2_MEMORY}, t=2 or more` };
+  const hash = { algorithm: 'argon2id', kind, memory: memory * 1_024, text } as const;
+  if (memory * passes >= GOOD_ARGON2_MEMORY * 2) return { ...hash, grade: 'good' };
+  return { ...hash, grade: 'weak', advice: `hash it again with m=${GOOD_ARGON2_MEMORY}, t=2 or more` };
 }
 
 function parseShaCrypt(text: string): PasswordHash | HashProblem | undefined {
@@ -93,15 +101,16 @@ function parseShaCrypt(text: string): PasswordHash | HashProblem | undefined {
     return { problem: `rounds=${rounds} is not taken`, hint: `use ${LOWEST_ROUNDS} to ${HIGHEST_ROUNDS}` };
   }
   const algorithm = found[1] === '5' ? 'sha256-crypt' : 'sha512-crypt';
-  const kind = `${algorithm} rounds ${rounds}`;
-  if (rounds >= GOOD_ROUNDS) return { algorithm, kind, text, grade: 'good' };
-  return { algorithm, kind, text, grade: 'weak', advice: 'a graphics card tries millions a second: hash it again with bcrypt' };
+  const hash = { algorithm, kind: `${algorithm} rounds ${rounds}`, memory: SMALL, text } as const;
+  if (rounds >= GOOD_ROUNDS) return { ...hash, grade: 'good' };
+  return { ...hash, grade: 'weak', advice: 'a graphics card tries millions a second: hash it again with bcrypt' };
 }
 
 function parseOld(text: string): PasswordHash | undefined {
   const advice = 'a graphics card tries billions a second: hash it again with bcrypt';
-  if (APR1.test(text)) return { algorithm: 'apr1', kind: 'apr1', text, grade: 'broken', advice };
-  if (SHA1.test(text)) return { algorithm: 'sha1', kind: 'sha1', text, grade: 'broken', advice: `it has no salt, and ${advice}` };
+  if (APR1.test(text)) return { algorithm: 'apr1', kind: 'apr1', memory: SMALL, text, grade: 'broken', advice };
+  if (SHA1.test(text))
+    return { algorithm: 'sha1', kind: 'sha1', memory: SMALL, text, grade: 'broken', advice: `it has no salt, and ${advice}` };
   return undefined;
 }
 
@@ -112,5 +121,10 @@ function parseRest(text: string, { allowPlainText }: HashOptions): PasswordHash 
     return { problem: 'the hash is not complete, or of a form that is not read', hint: `${hint}; or -2 and -5 of htpasswd` };
   }
   if (!allowPlainText) return { problem: 'this is no hash; a password in plain text is not taken', hint };
-  return { algorithm: 'plain', kind: 'plain', text, grade: 'broken', advice: 'whoever reads the file has the password' };
+  return { ...toPlainHash(text), grade: 'broken', advice: 'whoever reads the file has the password' };
+}
+
+/** A password that is stored as it is, in a place that only its readers need to be trusted with. */
+export function toPlainHash(text: string): PasswordHash {
+  return { algorithm: 'plain', kind: 'plain', memory: SMALL, text, grade: 'good' };
 }

@@ -1,7 +1,7 @@
 /** The users of a realm at one moment, with what a refusal has to cost. */
 import type { EpochMilliseconds } from '../core/clock.ts';
 import type { CheckedHash } from './hash-pool.ts';
-import type { PasswordHash } from './password-hash.ts';
+import type { Bytes, PasswordHash } from './password-hash.ts';
 import type { UserEntry } from './users.ts';
 
 /** The entries of one source. */
@@ -34,12 +34,14 @@ interface Share {
 export class UserSet {
   readonly #passwords = new Map<string, LivePassword[]>();
   readonly #most = new Map<string, Share>();
+  #largestHash: Bytes = 0;
 
   constructor(sources: readonly UserSource[]) {
     for (const { name, notAfter, entries } of sources) {
       for (const { user, hash } of entries) {
         const passwords = this.#passwords.get(user) ?? [];
         passwords.push({ hash, source: name, notAfter });
+        this.#largestHash = Math.max(this.#largestHash, hash.memory);
         this.#passwords.set(user, passwords);
       }
     }
@@ -53,6 +55,11 @@ export class UserSet {
   /** How many users there are. */
   get size(): number {
     return this.#passwords.size;
+  }
+
+  /** The most memory that checking any of the hashes takes. */
+  get largestHash(): Bytes {
+    return this.#largestHash;
   }
 
   /** The passwords that are good at `now`; none for an unknown user. */

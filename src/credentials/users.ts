@@ -16,14 +16,20 @@ export interface UsersProblem {
   readonly hint: string;
 }
 
-/** What a file gave. With a problem, none of its entries are used: half a file may lock out or let in the wrong people. */
+/** What a file gave. Lines without a problem are used; a user on a line with one is not, whatever other lines say. */
 export interface UsersRead {
   readonly entries: readonly UserEntry[];
+  /** The first of them. */
   readonly problems: readonly UsersProblem[];
+  readonly problemCount: number;
+  /** Users on lines with a problem: nobody knows which password was meant. */
+  readonly rejected: ReadonlySet<string>;
 }
 
 /** Two live passwords let a user change from one to the other. */
-const MOST_PASSWORDS = 2;
+const MAX_PASSWORDS = 2;
+/** A file of another kind has a problem on each of its lines. */
+const MAX_PROBLEMS = 20;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
@@ -31,35 +37,54 @@ const CONTROL = /[\u0000-\u001f\u007f]/;
 export function parseHtpasswd(text: string, options: HashOptions): UsersRead {
   const entries: UserEntry[] = [];
   const problems: UsersProblem[] = [];
+  const rejected = new Set<string>();
   const passwords = new Map<string, number>();
-  text.split('\n').forEach((raw, at) => {
-    const line = at + 1;
-    const content = raw.endsWith('\r') ? raw.slice(0, -1) : raw;
-    if (content.trim() === '' || content.startsWith('#')) return;
-    const colon = content.indexOf(':');
-    if (colon === -1) {
-      problems.push({ line, problem: 'the line has no colon', hint: 'write user:hash' });
-      return;
+  let problemCount = 0;
+  for (const { content, line } of toLines(text)) {
+    const read = parseLine(content, options, passwords);
+    if ('hash' in read) {
+      entries.push({ ...read, line });
+      continue;
     }
-    const user = content.slice(0, colon).normalize('NFC');
-    if (CONTROL.test(user)) {
-      problems.push({ line, problem: 'the user has a control character', hint: 'no client can send one' });
-      return;
-    }
-    // Some tools add fields behind the hash, as in /etc/passwd.
-    const stored = content.slice(colon + 1).trimEnd();
-    const hash = parsePasswordHash(stored, options);
-    if ('problem' in hash) {
-      problems.push({ line, ...hash });
-      return;
-    }
-    const count = (passwords.get(user) ?? 0) + 1;
-    passwords.set(user, count);
-    if (count > MOST_PASSWORDS) {
-      problems.push({ line, problem: `user ${user} has more than ${MOST_PASSWORDS} passwords`, hint: 'remove the oldest' });
-      return;
-    }
-    entries.push({ user, hash, line });
-  });
-  return { entries, problems };
+    const { user, ...problem } = read;
+    rejected.add(user);
+    problemCount++;
+    if (problems.length < MAX_PROBLEMS) problems.push({ line, ...problem });
+  }
+  const usable = rejected.size === 0 ? entries : entries.filter(({ user }) => !rejected.has(user));
+  return { entries: usable, problems, problemCount, rejected };
+}
+
+/** The lines that are not empty and not comments, with their numbers; one at a time, as a file may have millions. */
+function* toLines(text: string): Generator<{ readonly content: string; readonly line: number }> {
+  let line = 0;
+  for (let start = 0; start < text.length; ) {
+    const feed = text.indexOf('\n', start);
+    const end = feed === -1 ? text.length : feed;
+    const content = text.slice(start, text[end - 1] === '\r' ? end - 1 : end);
+    line++;
+    start = end + 1;
+    if (content.trim() !== '' && !content.startsWith('#')) yield { content, line };
+  }
+}
+
+type LineRead = { readonly user: string } & (
+  | { readonly hash: PasswordHash }
+  | { readonly problem: string; readonly hint: string }
+);
+
+function parseLine(content: string, options: HashOptions, passwords: Map<string, number>): LineRead {
+  const colon = content.indexOf(':');
+  // Without a colon, all of it may be a name.
+  if (colon === -1) return { user: content.trim().normalize('NFC'), problem: 'the line has no colon', hint: 'write user:hash' };
+  const user = content.slice(0, colon).normalize('NFC');
+  if (CONTROL.test(user)) return { user, problem: 'the user has a control character', hint: 'no client can send one' };
+  // Some tools add fields behind the hash, as in /etc/passwd.
+  const hash = parsePasswordHash(content.slice(colon + 1).trimEnd(), options);
+  if ('problem' in hash) return { user, ...hash };
+  const count = (passwords.get(user) ?? 0) + 1;
+  passwords.set(user, count);
+  if (count > MAX_PASSWORDS)
+    return { user, problem: `user ${user} has more than ${MAX_PASSWORDS} passwords`, hint: 'remove the oldest' };
+  return { user, hash };
 }

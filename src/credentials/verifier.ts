@@ -2,6 +2,7 @@
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
 import type { BasicCredentials } from './basic.ts';
 import type { HashPool } from './hash-pool.ts';
+import type { Bytes } from './password-hash.ts';
 import type { LivePassword, UserSet } from './user-set.ts';
 import { VerifiedCache, type VerifiedCacheOptions } from './verified-cache.ts';
 
@@ -65,6 +66,11 @@ export class Verifier {
   /** False while the realm's users cannot be read: then nothing can be said of anybody. */
   get isAvailable(): boolean {
     return this.#users.size > 0;
+  }
+
+  /** The most memory that checking a password takes. */
+  get largestHash(): Bytes {
+    return this.#users.largestHash;
   }
 
   /** Applies a new set of users. Removed users and changed passwords are unknown to the next request, and their sessions end now. */

@@ -116,7 +116,7 @@ export class Gatehouse {
     this.#underWay.enter();
     const passage = await this.#pass(route, exchange, response);
     // Without a place in the house: such a connection lives as long as its client likes.
-    if (passage.outcome?.kind === 'upgraded') await passage.outcome.closed;
+    if (passage.outcome?.kind === 'upgraded') await untilClosed(exchange, passage.outcome.closed);
     try {
       this.#leave({ arrival: exchange, exchange, route: route.name, tracedAs: route.trace, ...passage }, response, route);
     } catch (thrown) {
@@ -203,4 +203,11 @@ export class Gatehouse {
     record({ ...departure, status }, metrics, this.#parts);
     if (route !== undefined && exchange !== undefined) this.#parts.onRefused?.(route.name, exchange, refusal);
   }
+}
+
+/** Waits for the end of an upgraded connection, and ends it when the password that opened it is revoked. */
+async function untilClosed({ upgrade, facts }: Exchange, closed: Promise<void>): Promise<void> {
+  const stopWatching = facts.login?.onRevoked(() => upgrade?.destroy());
+  await closed;
+  stopWatching?.();
 }

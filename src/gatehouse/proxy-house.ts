@@ -174,6 +174,8 @@ export class ProxyHouse {
     const startedAt = clock.monotonic();
     const { rule = '', addresses = [] } = facts.way ?? {};
     this.#tunnels.add(client);
+    // Before the destination is dialled: the password may be revoked meanwhile.
+    const stopWatching = facts.login?.onRevoked(() => client.destroy());
     try {
       const server = await dial(addresses, destination?.port ?? 0, limits.connectTimeout, clock);
       // RFC 9110 §9.3.6: neither Content-Length nor Transfer-Encoding; the tunnel begins behind the blank line.
@@ -188,6 +190,7 @@ export class ProxyHouse {
         : (['upstream_unreachable', 'upstream_connect'] as const);
       return { refusal: refuse(code, reason, thrown.message) };
     } finally {
+      stopWatching?.();
       this.#tunnels.delete(client);
     }
   }

@@ -212,7 +212,19 @@ export function createGateFamilies(registers: Registry[]) {
     }),
     usersReload: new Gauge({
       name: 'sidegate_users_last_reload_successful',
-      help: '1 if the last attempt to load changed users succeeded.',
+      help: '1 if the users of all realms were read without an error.',
+      registers,
+    }),
+    usersUsable: new GaugeFamily({
+      name: 'sidegate_users_usable',
+      help: 'Users of the realm that can log in; 0: a users file is missing or empty, and every request of the realm gets 503.',
+      labelNames: ['realm'],
+      registers,
+    }),
+    usersRejected: new GaugeFamily({
+      name: 'sidegate_users_rejected',
+      help: 'Users of the realm that cannot log in, because their entry is broken or its hash needs too much memory.',
+      labelNames: ['realm'],
       registers,
     }),
     escapedErrors: new CounterFamily({

@@ -39,8 +39,12 @@ export interface Metrics {
   watchPendingPasswords(read: () => number): void;
   /** A tunnel of the forward proxy is over; the rule is one of the config's. */
   proxyBytes(rule: string, totals: { readonly bytesSent: number; readonly bytesReceived: number }): void;
-  /** The outcome of loading changed users. */
+  /** Whether the users of all realms were read without an error. */
   usersReload(isSuccessful: boolean): void;
+  /** How many users of a realm can log in, and how many cannot. */
+  users(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
+  /** Drops the series of all other realms. */
+  keepRealms(realms: ReadonlySet<string>): void;
   idForgotten(was: ForgottenLabel): void;
   escapedError(scope: EscapeScope): void;
   adminDenied(reason: AdminDenialLabel): void;
@@ -117,6 +121,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
       gate.proxyBytes.series(rule, 'received').add(bytesReceived);
     },
     usersReload: (isSuccessful) => gate.usersReload.set(isSuccessful ? 1 : 0),
+    ...createRealmSeries(gate),
     watchPendingPasswords: (read) =>
       watchGauge('sidegate_password_checks_pending', 'Passwords that are being checked or wait for it.', registers, read),
     watchBufferedBytes: (read) => watchGauge('sidegate_buffered_bytes', 'Request content held now.', registers, read),
@@ -131,8 +136,29 @@ export function createMetrics(options: MetricsOptions): Metrics {
   };
 }
 
+function createRealmSeries({ usersUsable, usersRejected }: GateFamilies): Pick<Metrics, 'users' | 'keepRealms'> {
+  const realms = new Set<string>();
+  return {
+    users(realm, { usable, rejected }) {
+      realms.add(realm);
+      usersUsable.series(realm).value = usable;
+      usersRejected.series(realm).value = rejected;
+    },
+    keepRealms(kept) {
+      for (const realm of realms) {
+        if (kept.has(realm)) continue;
+        realms.delete(realm);
+        usersUsable.remove(realm);
+        usersRejected.remove(realm);
+      }
+    },
+  };
+}
+
+type GateFamilies = ReturnType<typeof createGateFamilies>;
+
 /** What has not happened yet. */
-function showFromStart(gate: ReturnType<typeof createGateFamilies>): void {
+function showFromStart(gate: GateFamilies): void {
   for (const was of FORGOTTEN_STATES) gate.forgottenIds.series(was);
   for (const scope of ESCAPE_SCOPES) gate.escapedErrors.series(scope);
   for (const reason of ADMIN_DENIALS) gate.adminDenials.series(reason);

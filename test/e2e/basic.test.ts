@@ -213,16 +213,18 @@ describe('users that change', () => {
     expect((await ask(toBasic('Aladdin', 'new'))).status).toBe(200);
   });
 
-  test('to a broken file stay as they were, loudly', async () => {
+  test('to a file with a broken line are applied but for that line, loudly', async () => {
     await start();
     write(`${makeEntry('Aladdin', 'new')}\nbroken line\n`);
-    await until(() => events('users_reload_failed') === 1);
+    await until(() => events('users_reloaded') === 1);
     expect(gate.logText()).toContain('users:2: the line has no colon');
-    expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
+    expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(401);
+    expect((await ask(toBasic('Aladdin', 'new'))).status).toBe(200);
     expect(await gate.metric('sidegate_users_last_reload_successful')).toBe(0);
     write('');
-    await until(() => gate.logText().includes('names no user'));
-    expect((await ask(toBasic('Aladdin', 'open sesame'))).status).toBe(200);
+    await until(() => events('users_reloaded') === 2);
+    expect(gate.logText()).toContain('names no user');
+    expect((await ask(toBasic('Aladdin', 'new'))).status).toBe(503);
   });
 });
 

@@ -1,0 +1,279 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { WebSocket, WebSocketServer } from 'ws';
+import { systemClock } from '../../src/core/clock.ts';
+import { startApp, type TestApp } from '../support/app.ts';
+import { type Answer, send } from '../support/client.ts';
+import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
+import { openSocket, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
+import { makeEntry, toBasic } from '../support/users.ts';
+
+const ALICE = makeEntry('alice', 'a');
+const BOB = makeEntry('bob', 'b');
+const BOTH = `${ALICE}\n${BOB}\n`;
+
+let app: TestApp;
+let gate: TestGate;
+beforeAll(async () => {
+  app = await startApp();
+});
+afterAll(() => app.close());
+
+const reloads = (): number => gate.log().filter(({ msg }) => msg === 'users_reloaded').length;
+/** Changes the users and waits until the gate has read them. */
+const change = async (apply: () => void): Promise<void> => {
+  const before = reloads();
+  apply();
+  await until(() => reloads() > before);
+};
+const file = (name = 'users'): string => join(gate.folder, name);
+const write = (text: string | Buffer): Promise<void> => change(() => writeFileSync(file(), text));
+const ask = (user: string, password: string, path = '/'): Promise<Answer> =>
+  send(gate.port, { method: 'GET', path, headers: toBasic(user, password) });
+const statuses = async (): Promise<number[]> => [(await ask('alice', 'a')).status, (await ask('bob', 'b')).status];
+const toRoute = (basic: Sections, name = 'admin', pathPrefix = '/'): Sections => ({
+  name,
+  match: { pathPrefix },
+  upstream: `http://127.0.0.1:${app.port}`,
+  basic: { realm: 'r', users: { file: 'users' }, requireTls: false, limit: 'off', ...basic },
+});
+
+describe('a users file', () => {
+  beforeEach(async () => {
+    const other = toRoute({ realm: 'other', users: { file: 'others' } }, 'other', '/other');
+    gate = await startGate({ routes: [toRoute({}), other] }, undefined, { users: BOTH, others: BOTH });
+    expect(await statuses()).toEqual([200, 200]);
+  });
+  afterEach(() => gate.stop());
+
+  test('without bob, and with a broken line, keeps bob out', async () => {
+    await write(`${ALICE}\nbroken line\n`);
+    expect(await statuses()).toEqual([200, 401]);
+    expect(gate.logText()).toContain('users:2: the line has no colon');
+    expect(await gate.metric('sidegate_users_last_reload_successful')).toBe(0);
+    expect(await gate.metric('sidegate_users_usable{realm="r"}')).toBe(1);
+    expect(await gate.metric('sidegate_users_rejected{realm="r"}')).toBe(1);
+    expect(await gate.metric('sidegate_users_rejected{realm="other"}')).toBe(0);
+    await write(BOTH);
+    expect(await statuses()).toEqual([200, 200]);
+    expect(await gate.metric('sidegate_users_last_reload_successful')).toBe(1);
+  });
+
+  test.each([
+    ['has a broken hash', `${ALICE}\nbob:$2y$04$short\n`],
+    ['is there twice, once with a broken hash', `${ALICE}\n${BOB}\nbob:$2y$04$short\n`],
+    ['is there three times', `${ALICE}\n${BOB}\n${BOB}\n${BOB}\n`],
+    ['is a line without a colon, beside a good one', `${ALICE}\n${BOB}\nbob\n`],
+    ['has no hash', `${ALICE}\nbob:\n`],
+    ['has a NUL in the hash', `${ALICE}\n${BOB.replace('$2y$', '$2\0y$')}\n`],
+  ])('where bob %s keeps bob out, and nobody else', async (_, text) => {
+    await write(text);
+    expect(await statuses()).toEqual([200, 401]);
+    expect(gate.logText()).not.toContain(BOB.slice(4));
+  });
+
+  test.each([
+    ['is empty', ''],
+    ['has only comments', '# alice\n\n  \r\n#'],
+    ['has only broken lines', 'alice\nbob\n'],
+    ['is not text', Buffer.from([0x61, 0x3a, 0xff, 0xfe])],
+  ])('that %s makes its realm 503, with or without a password, and no other realm', async (_, text) => {
+    await write(text);
+    expect(await statuses()).toEqual([503, 503]);
+    const answer = await send(gate.port, { method: 'GET', path: '/' });
+    expect([answer.status, answer.code, answer.headers['retry-after']]).toEqual([503, 'secret_unavailable', '30']);
+    expect((await ask('alice', 'a', '/other')).status).toBe(200);
+    expect(gate.log().at(-2)).toMatchObject({ reason: 'users_unavailable' });
+    expect(await gate.metric('sidegate_users_usable{realm="r"}')).toBe(0);
+    expect(await gate.metric('sidegate_users_usable{realm="other"}')).toBe(2);
+    await write(BOTH);
+    expect(await statuses()).toEqual([200, 200]);
+  });
+
+  test.each([
+    ['is missing', () => undefined],
+    ['is a directory', () => mkdirSync(file())],
+    ['is a pipe that nobody writes to', () => execFileSync('mkfifo', [file()])],
+    ['is a device without an end', () => symlinkSync('/dev/zero', file())],
+    ['has a gigabyte', () => execFileSync('truncate', ['-s', '1G', file()])],
+  ])('that %s makes its realm 503, and is read again when it is back', async (_, apply) => {
+    await change(() => {
+      rmSync(file());
+      apply();
+    });
+    expect(await statuses()).toEqual([503, 503]);
+    rmSync(file(), { recursive: true, force: true });
+    await write(BOTH);
+    expect(await statuses()).toEqual([200, 200]);
+  });
+
+  test('with Windows line ends and a byte order mark counts like any other', async () => {
+    await write(`\uFEFF${ALICE}\r\n# gone: ${BOB}\r\n`);
+    expect(await statuses()).toEqual([200, 401]);
+  });
+
+  test('of 100,000 users is applied', async () => {
+    const hash = ALICE.slice('alice:'.length);
+    await write(`${Array.from({ length: 100_000 }, (_, i) => `user-${i}:${hash}`).join('\n')}\n${BOB}\n`);
+    expect(await statuses()).toEqual([401, 200]);
+    expect((await ask('user-99999', 'a')).status).toBe(200);
+  });
+
+  test('of 100,000 broken lines is reported in a few lines of the log', async () => {
+    await write(`${ALICE}\n${'broken\n'.repeat(100_000)}`);
+    expect(await statuses()).toEqual([200, 401]);
+    expect(gate.log().filter(({ msg }) => msg === 'users_reload_failed')).toHaveLength(21);
+    expect(gate.logText()).toContain('99980 more lines have a problem');
+  });
+
+  test('that changes together with a config that is rejected still counts', async () => {
+    await change(() => {
+      writeFileSync(file(), ALICE);
+      gate.writeConfig({ routes: 'none' });
+    });
+    expect(await statuses()).toEqual([200, 401]);
+    expect(gate.logText()).toContain('config_reload_failed');
+  });
+});
+
+describe('a mounted Secret', () => {
+  let folder: string;
+  /** As the kubelet does it: a new directory, and one link that is renamed over the old one. */
+  const swap = (version: string, users: string): void => {
+    mkdirSync(join(folder, version));
+    writeFileSync(join(folder, version, 'users'), users);
+    symlinkSync(version, join(folder, '..data_tmp'));
+    renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+  };
+  beforeEach(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'sidegate-secret-'));
+    swap('..1', BOTH);
+    symlinkSync('..data/users', join(folder, 'users'));
+    gate = await startGate({ routes: [toRoute({ users: { file: join(folder, 'users') } })] });
+  });
+  afterEach(async () => {
+    await gate.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  test('that is swapped again and again never makes its realm 503, and its last version counts', async () => {
+    for (let i = 2; i < 12; i++) {
+      swap(`..${i}`, i % 2 === 0 ? ALICE : BOTH);
+      rmSync(join(folder, `..${i - 1}`), { recursive: true });
+      expect((await ask('alice', 'a')).status).toBe(200);
+    }
+    await change(() => swap('..last', ALICE));
+    expect(await statuses()).toEqual([200, 401]);
+    expect(gate.logText()).not.toContain('users_reload_failed');
+  });
+});
+
+test('a users file that is gone for a moment does not make its realm 503', async () => {
+  const restore = (): void => writeFileSync(file(), BOTH);
+  // The pause before the users are read again.
+  const clock = {
+    ...systemClock,
+    after(delay: number, action: () => void) {
+      if (delay === 100) restore();
+      return systemClock.after(delay, action);
+    },
+  };
+  gate = await startGate({ routes: [toRoute({})] }, clock, { users: BOTH });
+  await change(() => rmSync(file()));
+  expect(await statuses()).toEqual([200, 200]);
+  expect(gate.logText()).not.toContain('users_reload_failed');
+  await gate.stop();
+});
+
+test('start-up with an empty users file is refused, as for any other secret that cannot be used', async () => {
+  await expect(startGate({ routes: [toRoute({})] }, undefined, { users: '# nobody' })).rejects.toThrow('names no user');
+});
+
+describe('a connection that outlives its request', () => {
+  let server: Server;
+  let sockets: WebSocketServer;
+  const open = new Set<Socket>();
+  beforeEach(async () => {
+    server = createServer((socket) => {
+      open.add(socket.resume());
+      socket.on('error', () => undefined);
+      socket.on('close', () => open.delete(socket));
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    sockets = new WebSocketServer({ port: 0, host: '127.0.0.1' });
+    await new Promise((resolve) => sockets.once('listening', resolve));
+  });
+  afterEach(async () => {
+    for (const socket of open) socket.destroy();
+    server.close();
+    for (const client of sockets.clients) client.terminate();
+    sockets.close();
+    await gate.stop();
+  });
+
+  test.each([
+    ['is removed', BOB, 407],
+    ['has another password', makeEntry('Aladdin', 'another'), 407],
+    ['has another hash', makeEntry('Aladdin', 'open sesame'), 200],
+    ['has a broken line', `Aladdin:broken\n${BOB}`, 407],
+    ['is in a file that is empty', '', 503],
+  ])('ends with its user: a tunnel whose user %s', async (_, text, status) => {
+    const { port } = server.address() as AddressInfo;
+    gate = await startProxyGate({ allow: [`localhost:${port}`], names: { localhost: ['127.0.0.1'] } });
+    const tunnel = await openTunnel(gate.proxyPort, `localhost:${port}`);
+    const ended = readToEnd(tunnel);
+    await until(() => open.size === 1);
+    await write(text);
+    await ended;
+    await until(() => open.size === 0);
+    expect(await connectStatus(`localhost:${port}`)).toBe(status);
+  });
+
+  test('stays open when another user is removed, or the file is written again', async () => {
+    const { port } = server.address() as AddressInfo;
+    const own = makeEntry('Aladdin', 'open sesame');
+    gate = await startProxyGate({ allow: [`127.0.0.1:${port}`], files: { users: `${own}\n${BOB}` } });
+    const tunnel = await openTunnel(gate.proxyPort, `127.0.0.1:${port}`);
+    await write(own);
+    await gate.gate.reload();
+    tunnel.write('still here');
+    const [socket] = open;
+    await until(() => (socket?.bytesRead ?? 0) > 0);
+    tunnel.destroy();
+  });
+
+  test('ends with its user: a WebSocket', async () => {
+    const { port } = sockets.address() as AddressInfo;
+    const route = { ...toRoute({}), upstream: `http://127.0.0.1:${port}` };
+    gate = await startGate({ routes: [route] }, undefined, { users: BOTH });
+    const [alice, bob] = await Promise.all(
+      [toBasic('alice', 'a'), toBasic('bob', 'b')].map(
+        (headers) =>
+          new Promise<WebSocket>((resolve, reject) => {
+            const socket = new WebSocket(`ws://127.0.0.1:${gate.port}/`, { headers });
+            socket.once('open', () => resolve(socket));
+            socket.once('error', reject);
+          }),
+      ),
+    );
+    const ended = new Promise((resolve) => bob?.once('close', resolve));
+    await write(ALICE);
+    await ended;
+    await until(() => sockets.clients.size === 1);
+    expect(alice?.readyState).toBe(WebSocket.OPEN);
+    alice?.terminate();
+  });
+});
+
+/** The status that the proxy gives a new CONNECT. */
+async function connectStatus(authority: string): Promise<number> {
+  const socket = openSocket(gate.proxyPort);
+  socket.write(`CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n${PROXY_AUTH}\r\n`);
+  const answer = String(await new Promise((resolve) => socket.once('data', resolve)));
+  socket.destroy();
+  return Number(answer.slice('HTTP/1.1 '.length).slice(0, 3));
+}
