@@ -33,16 +33,28 @@ interface Waiting {
 /** A file beside this one, in the sources and in the bundle. */
 const WORKER = new URL(`./password-worker.${import.meta.url.endsWith('.ts') ? 'ts' : 'mjs'}`, import.meta.url);
 
+/** A thread keeps next to nothing, so its heap need not grow. In MiB; a hash is not part of the heap. */
+const RESOURCE_LIMITS = { maxYoungGenerationSizeMb: 1, maxOldGenerationSizeMb: 16, stackSizeMb: 1 };
+
 /** A bulkhead: however many guesses come, they hold these threads and no others. */
 export class HashPool {
   readonly #limits: HashPoolLimits;
   readonly #idle: Worker[] = [];
   readonly #busy = new Map<Worker, Waiting>();
   readonly #line: Waiting[] = [];
+  #threads: number;
   #isClosed = false;
 
   constructor(limits: HashPoolLimits) {
     this.#limits = limits;
+    this.#threads = limits.threads;
+  }
+
+  /** Changes how many threads there may be: as many jobs run at once. Threads beyond end when their job is done. */
+  resize(threads: number): void {
+    this.#threads = threads;
+    while (this.#idle.length > 0 && this.#idle.length + this.#busy.size > threads) void this.#idle.pop()?.terminate();
+    this.#startWaiting();
   }
 
   /** Rejects where a thread died or the pool is closed: then nothing is known of the password. */
@@ -71,8 +83,8 @@ export class HashPool {
   }
 
   #spawn(): Worker | undefined {
-    if (this.#idle.length + this.#busy.size >= this.#limits.threads) return undefined;
-    const worker = new Worker(WORKER);
+    if (this.#idle.length + this.#busy.size >= this.#threads) return undefined;
+    const worker = new Worker(WORKER, { resourceLimits: RESOURCE_LIMITS });
     // A thread that waits for work must not keep the process alive.
     worker.unref();
     onEvent(worker, 'message', (result: number) => this.#finish(worker, result));
@@ -89,9 +101,10 @@ export class HashPool {
   #finish(worker: Worker, result: number): void {
     this.#busy.get(worker)?.resolve(result);
     this.#busy.delete(worker);
-    const next = this.#line.shift();
-    if (next === undefined) this.#idle.push(worker);
-    else this.#start(worker, next);
+    // The memory of a hash stays with its thread, so threads beyond the limit must end.
+    if (this.#idle.length + this.#busy.size < this.#threads) this.#idle.push(worker);
+    else void worker.terminate();
+    this.#startWaiting();
   }
 
   #lose(worker: Worker, error: Error): void {
@@ -99,10 +112,15 @@ export class HashPool {
     this.#busy.delete(worker);
     const at = this.#idle.indexOf(worker);
     if (at !== -1) this.#idle.splice(at, 1);
-    const next = this.#isClosed ? undefined : this.#line.shift();
-    if (next === undefined) return;
-    const replacement = this.#spawn();
-    if (replacement !== undefined) this.#start(replacement, next);
-    else this.#line.unshift(next);
+    this.#startWaiting();
+  }
+
+  #startWaiting(): void {
+    while (!this.#isClosed && this.#line.length > 0) {
+      const worker = this.#idle.pop() ?? this.#spawn();
+      const next = worker === undefined ? undefined : this.#line.shift();
+      if (worker === undefined || next === undefined) return;
+      this.#start(worker, next);
+    }
   }
 }

@@ -3,6 +3,7 @@ import { getPriority } from 'node:os';
 import { afterEach, expect, test } from 'vitest';
 import { HashPool } from '../../../src/credentials/hash-pool.ts';
 import { makeHash } from '../../../src/credentials/password-make.ts';
+import { until } from '../../support/gate.ts';
 
 let pool: HashPool;
 afterEach(() => pool.close());
@@ -25,4 +26,22 @@ test.runIf(process.platform === 'linux')('leaves the core to the event loop wher
   expect(await Promise.all([check('open sesame'), check('wrong')])).toEqual([0, -1]);
   expect(readNiceValues().filter((nice) => nice === own + 10)).toHaveLength(2);
   expect(getPriority()).toBe(own);
+});
+
+test('has no more threads than it was resized to, and finishes what is in line', async () => {
+  pool = new HashPool({ threads: 4, queue: 10 });
+  const hash = { algorithm: 'bcrypt', text: await makeHash('open sesame', { algorithm: 'bcrypt', cost: 4 }) } as const;
+  const check = (): Promise<unknown> => pool.check({ hashes: [hash], decoys: [], password: Buffer.from('open sesame') });
+  const threads = (): number => readdirSync('/proc/self/task').length;
+  const before = threads();
+  const checks = Array.from({ length: 8 }, check);
+  pool.resize(1);
+  expect(await Promise.all(checks)).toEqual(Array(8).fill(0));
+  await until(() => threads() === before + 1);
+  const one = Promise.all([check(), check()]);
+  pool.resize(2);
+  expect(await one).toEqual([0, 0]);
+  expect(await check()).toBe(0);
+  pool.resize(1);
+  await until(() => threads() === before + 1);
 });
