@@ -11,15 +11,14 @@ import { Capacity } from '../gatehouse/capacity.ts';
 import { Gatehouse } from '../gatehouse/gatehouse.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { ListenServer } from '../listen/server.ts';
-import type { RouteLabels } from '../observe/families.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { prepare, type Ready } from './check.ts';
 import { createExplainer } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
-import { toProxyLabels } from './proxy.ts';
+import { toAllLabels } from './proxy.ts';
 import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
-import { buildRoute, toRouteLabels } from './routes.ts';
+import { buildRoute } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
 import type { GateAddresses, GateSurroundings } from './surroundings.ts';
@@ -197,7 +196,9 @@ export class Gate {
 
   /** Loads the config again; on any error the old one keeps serving. One reload at a time, in order. */
   reload(): Promise<void> {
-    this.#reloading = this.#reloading.then(async () => void (await this.#reload()));
+    this.#reloading = this.#reloading.then(async () => {
+      await this.#reload();
+    });
     return this.#reloading;
   }
 
@@ -294,10 +295,4 @@ export class Gate {
     });
     return this.#reloading;
   }
-}
-
-/** What the metrics know beforehand: the routes', and the forward proxy's. */
-function toAllLabels(config: Config): RouteLabels[] {
-  const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
-  return [...config.routes.map((route) => toRouteLabels(config, route)), ...proxies];
 }

@@ -1,6 +1,6 @@
 /** Builds the forward proxy from its config: gates, house, port. */
 import { randomBytes } from 'node:crypto';
-import type { LimitsConfig, ProxyConfig } from '../config/config.ts';
+import type { Config, LimitsConfig, ProxyConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
@@ -22,6 +22,7 @@ import { type Resolve, systemResolve } from '../tunnel/dial.ts';
 import { OwnPorts } from '../tunnel/own-ports.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { Realms } from './realms.ts';
+import { toRouteLabels } from './routes.ts';
 import type { DrainedProxy } from './shutdown.ts';
 
 /** What the proxy shares with the rest of the gate. */
@@ -53,8 +54,14 @@ export interface ForwardProxy extends DrainedProxy {
 }
 
 /** What the proxy counts before its first request. */
-export function toProxyLabels({ basic }: ProxyConfig): RouteLabels {
+function toProxyLabels({ basic }: ProxyConfig): RouteLabels {
   return { name: NAME, scheme: 'basic', keys: toSourceLabels(basic), methods: ['CONNECT', 'GET', 'POST'], asksPassword: true };
+}
+
+/** What the metrics know beforehand: the routes, and the forward proxy. */
+export function toAllLabels(config: Config): RouteLabels[] {
+  const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
+  return [...config.routes.map((route) => toRouteLabels(config, route)), ...proxies];
 }
 
 /** Builds it; its realm must be among those that were taken over, and its labels among the metrics'. */

@@ -144,8 +144,8 @@ async function addFile(hash: Hash, file: string): Promise<void> {
   hash.update(`${file}\n`);
   await withFile(file, async (handle) => {
     const { size, mtimeMs } = await handle.stat();
-    if (size > MAX_HASHED_BYTES) return void hash.update(`${size} ${mtimeMs}`);
-    for await (const chunk of readChunks(handle)) hash.update(chunk);
+    if (size > MAX_HASHED_BYTES) hash.update(`${size} ${mtimeMs}`);
+    else for await (const chunk of readChunks(handle)) hash.update(chunk);
   });
 }
 

@@ -1,6 +1,6 @@
 /** Checks passwords off the event loop: on threads of its own, a few more in line, the rest refused. */
 import { Worker } from 'node:worker_threads';
-import { onEvent } from '../core/safe-events.ts';
+import { onEvent, runDetached } from '../core/safe-events.ts';
 import type { PasswordHash } from './password-hash.ts';
 
 /** What a thread needs of a stored hash. */
@@ -53,7 +53,7 @@ export class HashPool {
   /** Changes how many threads there may be: as many jobs run at once. Threads beyond end when their job is done. */
   resize(threads: number): void {
     this.#threads = threads;
-    while (this.#idle.length > 0 && this.#idle.length + this.#busy.size > threads) void this.#idle.pop()?.terminate();
+    while (this.#idle.length > 0 && this.#idle.length + this.#busy.size > threads) endThread(this.#idle.pop());
     this.#startWaiting();
   }
 
@@ -103,7 +103,7 @@ export class HashPool {
     this.#busy.delete(worker);
     // The memory of a hash stays with its thread, so threads beyond the limit must end.
     if (this.#idle.length + this.#busy.size < this.#threads) this.#idle.push(worker);
-    else void worker.terminate();
+    else endThread(worker);
     this.#startWaiting();
   }
 
@@ -123,4 +123,8 @@ export class HashPool {
       this.#start(worker, next);
     }
   }
+}
+
+function endThread(worker: Worker | undefined): void {
+  if (worker !== undefined) runDetached(worker.terminate());
 }

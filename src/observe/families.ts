@@ -210,29 +210,7 @@ export function createGateFamilies(registers: Registry[]) {
       labelNames: ['rule', 'direction'],
       registers,
     }),
-    usersReload: new Gauge({
-      name: 'sidegate_users_last_reload_successful',
-      help: '1 if the users of all realms were read without an error.',
-      registers,
-    }),
-    usersUsable: new GaugeFamily({
-      name: 'sidegate_users_usable',
-      help: 'Users of the realm that can log in; 0: a users file is missing or empty, and every request of the realm gets 503.',
-      labelNames: ['realm'],
-      registers,
-    }),
-    usersRejected: new GaugeFamily({
-      name: 'sidegate_users_rejected',
-      help: 'Users of the realm that cannot log in, because their entry is broken or its hash needs too much memory.',
-      labelNames: ['realm'],
-      registers,
-    }),
-    escapedErrors: new CounterFamily({
-      name: 'sidegate_escaped_errors_total',
-      help: 'Exceptions that nothing handled. Each is a bug of the gate; `guarded` cost at most one connection, `process` ends the gate.',
-      labelNames: ['scope'],
-      registers,
-    }),
+    ...createUserFamilies(registers),
     ...createAdminFamilies(registers),
     spans: new CounterFamily({
       name: 'sidegate_trace_spans_total',
@@ -260,6 +238,35 @@ export function createGateFamilies(registers: Registry[]) {
       name: 'sidegate_config_info',
       help: 'Hash of the config that serves.',
       labelNames: ['hash'],
+      registers,
+    }),
+  };
+}
+
+/** The users of each realm. */
+function createUserFamilies(registers: Registry[]) {
+  return {
+    usersReload: new Gauge({
+      name: 'sidegate_users_last_reload_successful',
+      help: '1 if the users of all realms were read without an error.',
+      registers,
+    }),
+    usersUsable: new GaugeFamily({
+      name: 'sidegate_users_usable',
+      help: 'Users of the realm that can log in; 0: a users file is missing or empty, and every request of the realm gets 503.',
+      labelNames: ['realm'],
+      registers,
+    }),
+    usersRejected: new GaugeFamily({
+      name: 'sidegate_users_rejected',
+      help: 'Users of the realm that cannot log in, because their entry is broken or its hash needs too much memory.',
+      labelNames: ['realm'],
+      registers,
+    }),
+    escapedErrors: new CounterFamily({
+      name: 'sidegate_escaped_errors_total',
+      help: 'Exceptions that nothing handled. Each is a bug of the gate; `guarded` cost at most one connection, `process` ends the gate.',
+      labelNames: ['scope'],
       registers,
     }),
   };

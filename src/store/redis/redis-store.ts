@@ -88,7 +88,9 @@ class RedisStore implements RedisStoreParts {
   async take(keys: AttemptKeys, rule: AttemptsRule): Promise<AttemptResult> {
     const reply = await this.#attempt('attempt', keys, [rule.failures, rule.per, rule.ban]);
     if (typeof reply === 'number') {
-      const refund = async (): Promise<void> => void (await this.#attempt('refund', keys, [rule.failures, rule.per]));
+      const refund = async (): Promise<void> => {
+        await this.#attempt('refund', keys, [rule.failures, rule.per]);
+      };
       return { kind: 'taken', refund };
     }
     const [number, left] = reply;
