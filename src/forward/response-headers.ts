@@ -37,6 +37,7 @@ const FORBIDDEN_TRAILERS = new Set([
 ]);
 
 const NO_CONTENT = 204;
+const FIRST_FINAL = 200;
 /** Names seen before with their fate: bounded, as an app may make names up. */
 const MOST_FATES = 1_000;
 
@@ -65,8 +66,8 @@ export class AnswerPolicy {
         continue;
       }
       if (fate === 'length') {
-        // RFC 9110 §8.6: not beside 204.
-        if (status === NO_CONTENT) continue;
+        // RFC 9110 §8.6: not with 204 or 1xx. With a 101, another proxy might take the first frames for a response's content.
+        if (status === NO_CONTENT || status < FIRST_FINAL) continue;
         contentLength = Number(value);
       }
       fields.push(name, value);

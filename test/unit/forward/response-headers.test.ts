@@ -24,10 +24,11 @@ describe('the head for the sender', () => {
     expect(policy.toSenderHead(200, headers)).toEqual({ fields: ['Content-Length', '3', 'X-C', '4'], contentLength: 3 });
   });
 
-  test('has a length beside any status but 204', () => {
+  test('has a length beside any status but 101 and 204', () => {
     expect(policy.toSenderHead(200, ['content-LENGTH', '7'])).toEqual({ fields: ['content-LENGTH', '7'], contentLength: 7 });
     expect(policy.toSenderHead(304, ['Content-Length', '7']).fields).toEqual(['Content-Length', '7']);
-    expect(policy.toSenderHead(204, ['Content-Length', '0'])).toEqual({ fields: [], contentLength: undefined });
+    for (const status of [101, 204])
+      expect(policy.toSenderHead(status, ['Content-Length', '0'])).toEqual({ fields: [], contentLength: undefined });
   });
 
   test.each(['webhook-delivery', 'Webhook-Delivery', 'WEBHOOK_DELIVERY', 'X-Slack-No-Retry', 'x_slack_no_retry'])(
