@@ -2,9 +2,9 @@
 import type { ChildProcess } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { installImageNode } from '../scripts/image-node.ts';
 import { end, findFreePort, GATE_CORE, type Launch, launch, untilListening } from './children.ts';
 import { listFamily } from './machine.ts';
-import { installImageNode } from './setup.ts';
 import { type Stage, toNginx, toNginxHead, toNginxSpools } from './stage.ts';
 
 /** A rival's short name. */

@@ -1,7 +1,8 @@
 /** Checks that the benchmark's outside tools are here and names the Debian packages that bring them. */
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { installImageNode } from '../scripts/image-node.ts';
 
 /** What a benchmark needs of the machine. */
 export interface Tools {
@@ -25,7 +26,6 @@ export const BASIC_TOOLS: Tools = {
   luaRedis: false,
 };
 const ROOT = join(import.meta.dirname, '..');
-const NODE_FOLDER = join(ROOT, '.cache', 'bench', 'node');
 const LUA_MODULE = 'ngx_http_lua_module.so';
 const LUA_REDIS = '/usr/share/lua/5.1/nginx/redis.lua';
 
@@ -45,18 +45,6 @@ function findMissingPackages({ programs, luaModule, luaRedis }: Tools): string[]
   }
   if (luaRedis && !existsSync(LUA_REDIS)) packages.push('lua-nginx-redis');
   return packages;
-}
-
-/** The runtime that the image ships: what users run is what is measured. Fetched once, into `.cache`. */
-export function installImageNode(): string {
-  const major = /^FROM node:(\d+)/m.exec(readFileSync(join(ROOT, 'Dockerfile'), 'utf8'))?.[1];
-  const binary = join(NODE_FOLDER, 'node_modules', 'node', 'bin', 'node');
-  if (!existsSync(binary) || !readVersion(binary).startsWith(`v${major}.`)) {
-    mkdirSync(NODE_FOLDER, { recursive: true });
-    writeFileSync(join(NODE_FOLDER, 'package.json'), JSON.stringify({ private: true, allowScripts: { node: true } }));
-    execFileSync('npm', ['install', `node@${major}`], { cwd: NODE_FOLDER, stdio: 'ignore' });
-  }
-  return binary;
 }
 
 /** Where this nginx was built to find its modules. */

@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { installImageNode } from './image-node.ts';
 import { prepareCluster } from './prepare-cluster.ts';
 
 /** Command → Debian and Ubuntu package. */
@@ -117,6 +118,16 @@ function prepareSpring(): void {
   if (!isBuilt) console.log('the Spring app could not be built (apt-get install maven): its tests are skipped');
 }
 
+/** Since Node 25 the binary links libatomic, which slim systems do not have. */
+function prepareImageNode(): void {
+  try {
+    installImageNode();
+  } catch (thrown) {
+    if (!install(['libatomic1'])) throw thrown;
+    installImageNode();
+  }
+}
+
 const suite = process.argv[2] ?? '';
 const needed = { ...NEEDED, ...NEEDED_BY_SUITE[suite] };
 const missing = findMissing(needed);
@@ -137,6 +148,7 @@ if (suite === 'oracles') {
   if (spawnSync('ruby', ['-e', "require 'sinatra/base'"]).status !== 0) install(['ruby-sinatra']);
   prepareSpring();
 }
+if (suite === 'node26') prepareImageNode();
 if (suite === 'cluster') {
   const hindrance = prepareCluster();
   if (hindrance !== undefined) {

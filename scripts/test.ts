@@ -1,6 +1,7 @@
 /** Runs one test suite and ends with the line `N passed, N failed`, counted from the runner's own report. */
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, rmSync } from 'node:fs';
+import { toImageNodeEnv } from './image-node.ts';
 import { readTotals, toClosingLine } from './report.ts';
 
 const [suite = 'test', ...rest] = process.argv.slice(2);
@@ -19,7 +20,8 @@ const args = [
   `--outputFile.json=${report}`,
   ...rest,
 ];
-const { status } = spawnSync('npx', args, { stdio: 'inherit' });
+const env = suite === 'node26' ? toImageNodeEnv() : process.env;
+const { status } = spawnSync('npx', args, { stdio: 'inherit', env });
 const totals = readTotals([report]);
 // A runner that failed outside any test has failed all the same.
 const failed = totals.failed === 0 && status !== 0 ? 1 : totals.failed;

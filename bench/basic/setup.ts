@@ -2,7 +2,8 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { installImageNode, readNginxVersion, readVersion } from '../setup.ts';
+import { installImageNode } from '../../scripts/image-node.ts';
+import { readNginxVersion, readVersion } from '../setup.ts';
 
 const VERSION = '2.11.9';
 const CADDY = `github.com/caddyserver/caddy/v2/cmd/caddy@v${VERSION}`;

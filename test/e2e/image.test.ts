@@ -3,6 +3,7 @@ import { chmodSync, copyFileSync, cpSync, existsSync, mkdtempSync, readFileSync,
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { IMAGE_NODE_VERSION } from '../../scripts/image-node.ts';
 import { startApp, type TestApp } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
@@ -35,6 +36,12 @@ describe('the image', () => {
     expect(bases.length).toBe(2);
     expect(new Set(bases).size).toBe(1);
     expect(bases[0]).toMatch(/^node:\d+-trixie-slim@sha256:[0-9a-f]{64}$/);
+  });
+
+  test('runs the Node version that the tests and benchmarks of the image install', () => {
+    const [, major] = /^FROM node:(\d+)-/m.exec(dockerfile) ?? [];
+    expect(IMAGE_NODE_VERSION).toMatch(/^\d+\.\d+\.\d+$/);
+    expect(IMAGE_NODE_VERSION.split('.')[0]).toBe(major);
   });
 
   test('bounds the heap by the memory there is, by a flag this Node knows', () => {

@@ -5,6 +5,7 @@ import { HashPool } from '../../../src/credentials/hash-pool.ts';
 import { makeHash } from '../../../src/credentials/password-make.ts';
 import { until } from '../../support/gate.ts';
 
+const HIGHEST_NICE = 19;
 let pool: HashPool;
 afterEach(() => pool.close());
 
@@ -17,14 +18,17 @@ function readNiceValues(): number[] {
   });
 }
 
-test.runIf(process.platform === 'linux')('leaves the core to the event loop where both want it', async () => {
+/** On Linux; at the highest nice value the threads cannot have a higher one. */
+const canTell = process.platform === 'linux' && getPriority() < HIGHEST_NICE;
+
+test.runIf(canTell)('leaves the core to the event loop where both want it', async () => {
   pool = new HashPool({ threads: 2, queue: 0 });
   const own = getPriority();
   const hash = { algorithm: 'bcrypt', text: await makeHash('open sesame', { algorithm: 'bcrypt', cost: 4 }) } as const;
   const check = (password: string): Promise<unknown> =>
     pool.check({ hashes: [hash], decoys: [], password: Buffer.from(password) });
   expect(await Promise.all([check('open sesame'), check('wrong')])).toEqual([0, -1]);
-  expect(readNiceValues().filter((nice) => nice === own + 10)).toHaveLength(2);
+  expect(readNiceValues().filter((nice) => nice === Math.min(own + 10, HIGHEST_NICE))).toHaveLength(2);
   expect(getPriority()).toBe(own);
 });
 
