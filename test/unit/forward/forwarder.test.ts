@@ -313,7 +313,7 @@ describe('a sender', () => {
     const relay = await startRelayTo(serveLarge);
     const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
     sender.pause();
-    await expect.poll(() => relay.responses[0]?.writableNeedDrain).toBe(true);
+    await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
     expect(relay.outcomes).toEqual([]);
     expect(relay.responses[0]?.writableLength).toBeLessThan(1_000_000);
     let received = 0;
@@ -354,7 +354,7 @@ describe('a sender', () => {
     const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
     sender.on('error', () => undefined);
     sender.pause();
-    await expect.poll(() => relay.responses[0]?.writableNeedDrain).toBe(true);
+    await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
     await settle();
     await clock.advance(29_900);
     expect(relay.responses[0]?.destroyed).toBe(false);
@@ -374,7 +374,7 @@ describe('a sender', () => {
     );
     const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
     sender.pause();
-    await expect.poll(() => relay.responses[0]?.writableNeedDrain).toBe(true);
+    await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
     sender.resume();
     await new Promise((resolve) => sender.once('close', resolve));
     await settle();
