@@ -80,8 +80,9 @@ export class Gatehouse {
   }
 
   /** The route that serves now, or why there is none. */
-  find({ method, target, headers }: Exchange): HouseRoute | Refusal {
-    return this.#table.find({ method, host: headers.get('host'), target });
+  find({ method, target, headers, client }: Exchange): HouseRoute | Refusal {
+    const forwardedHost = client.viaTrustedProxy ? headers.all('x-forwarded-host').at(-1) : undefined;
+    return this.#table.find({ method, host: headers.get('host'), target, forwardedHost });
   }
 
   /** Takes one request through; never throws. */

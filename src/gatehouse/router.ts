@@ -8,12 +8,17 @@ import type { AmbiguousForm, RequestTarget } from '../core/target.ts';
 import { PathConflicts } from './path-conflicts.ts';
 import { type Routable, type RouteGroup, toGroups } from './route-groups.ts';
 
+/** Each costs a look-up, and no chain of proxies is that long. */
+const MAX_FORWARDED_HOSTS = 8;
+
 /** What the table is asked. */
 export interface RouteQuery {
   readonly method: string;
   /** The Host field as received, port and case included. */
   readonly host: string | undefined;
   readonly target: RequestTarget;
+  /** What a trusted proxy passes on as X-Forwarded-Host: an app may go by it instead of Host, and by any name of the list. */
+  readonly forwardedHost?: string | undefined;
 }
 
 /** The groups of one host, or of no host. */
@@ -41,6 +46,21 @@ export class RouteTable<Route extends Routable> {
 
   /** The route, or why there is none. */
   find(query: RouteQuery): Route | Refusal {
+    const found = this.#findByHost(query);
+    if (this.#hosts.size === 0 || query.forwardedHost === undefined || 'code' in found) return found;
+    const names = query.forwardedHost.split(',', MAX_FORWARDED_HOSTS + 1);
+    if (names.length > MAX_FORWARDED_HOSTS)
+      return refuse('ambiguous_target', 'ambiguous_target', 'too many names in X-Forwarded-Host');
+    for (const host of names) {
+      const other = this.#findByHost({ ...query, host: host.trim() });
+      const isSame = 'code' in other ? other.code === 'route_not_found' : other.gateIdentity === found.gateIdentity;
+      if (!isSame)
+        return refuse('ambiguous_target', 'ambiguous_target', `route ${found.name} by Host, another by X-Forwarded-Host`);
+    }
+    return found;
+  }
+
+  #findByHost(query: RouteQuery): Route | Refusal {
     const { method, target } = query;
     const { path, ambiguities } = target;
     const host = this.#hosts.size === 0 ? undefined : toHostName(query.host);

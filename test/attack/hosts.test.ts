@@ -110,3 +110,47 @@ test.each(['other.example:8080', 'OTHER.example.', '[::1]:80', '127.0.0.1'])(
     expect(app.received[0]?.rawHeaders.filter((name) => name.toLowerCase() === 'host')).toHaveLength(1);
   },
 );
+
+describe('behind a trusted proxy that passes on X-Forwarded-Host, a route that names a host', () => {
+  let behind: TestGate;
+  beforeAll(async () => {
+    const upstream = `http://127.0.0.1:${app.port}`;
+    behind = await startGate(
+      {
+        listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.1'] },
+        routes: [
+          { name: 'all', match: { pathPrefix: '/' }, upstream, allow: 'anyone' },
+          { name: 'hosted', match: { host: 'admin.example', pathPrefix: '/' }, upstream, basic: BASIC },
+        ],
+      },
+      undefined,
+      { users: makeEntry('Aladdin', 'open sesame') },
+    );
+  });
+  afterAll(() => behind.stop());
+
+  const askBehind = async (host: string, ...forwarded: string[]): Promise<number | undefined> => {
+    const fields = forwarded.map((value) => `X-Forwarded-Host: ${value}`);
+    const lines = ['GET /x HTTP/1.1', `Host: ${host}`, ...fields, 'Connection: close'];
+    return toStatuses(await sendRaw(behind.port, toRequestText(lines)))[0];
+  };
+
+  test.each(['admin.example', 'ADMIN.example.:443', 'public.example, admin.example', 'admin.example,public.example'])(
+    'is not reached by an app that goes by X-Forwarded-Host: %s',
+    async (forwarded) => {
+      expect(await askBehind('public.example', forwarded)).toBe(400);
+      expect(await askBehind('public.example', 'other.example', forwarded)).toBe(400);
+      expect(app.received).toHaveLength(0);
+    },
+  );
+
+  test('rejects a list of many names', async () => {
+    expect(await askBehind('public.example', Array.from({ length: 9 }, () => 'a').join())).toBe(400);
+    expect(await askBehind('public.example', Array.from({ length: 8 }, () => 'a').join())).toBe(200);
+  });
+
+  test('does not get in the way of other names, nor of itself', async () => {
+    expect(await askBehind('public.example', 'other.example')).toBe(200);
+    expect(await askBehind('admin.example', 'admin.example')).toBe(401);
+  });
+});
