@@ -1,6 +1,7 @@
 /** The one place where a finished request is counted, logged and journalled, whichever way it left. */
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, RequestTrace } from '../core/exchange.ts';
+import { MAX_METHOD } from '../core/method.ts';
 import { REFUSALS, type Reason, type Refusal, type RefusalCode } from '../core/refusal.ts';
 import type { RefusalLogLevel } from '../core/refusal-entry.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
@@ -23,6 +24,9 @@ export interface RecordParts {
 
 /** What logs show of a request whose sender left before the answer; nobody is sent it. */
 const SENDER_GONE = 499;
+
+/** Characters of a field that a client wrote. */
+const MAX_TEXT = 1_024;
 
 /** Counts, logs and journals one departure. */
 export function record(departure: Departure, metrics: RouteMetrics, parts: RecordParts): void {
@@ -82,17 +86,22 @@ function toFacts(departure: Departure, durationMs: number, trace: RequestTrace |
     requestId: arrival.requestId,
     ...(trace === undefined ? undefined : { trace_id: trace.traceId, span_id: trace.spanId }),
     route: departure.route,
-    method: arrival.method,
-    client: arrival.client.address,
+    method: shorten(arrival.method, MAX_METHOD),
+    client: shorten(arrival.client.address),
     bytesIn: exchange?.body.received ?? 0,
     durationMs,
     ...(delivery === undefined
       ? undefined
-      : { key: delivery.keyName, ...(delivery.id === undefined ? undefined : { webhookId: delivery.id }) }),
-    ...(exchange?.facts.user === undefined ? undefined : { user: exchange.facts.user }),
-    ...(exchange?.facts.certificateName === undefined ? undefined : { certificate: exchange.facts.certificateName }),
+      : { key: delivery.keyName, ...(delivery.id === undefined ? undefined : { webhookId: shorten(delivery.id) }) }),
+    ...(exchange?.facts.user === undefined ? undefined : { user: shorten(exchange.facts.user) }),
+    ...(exchange?.facts.certificateName === undefined ? undefined : { certificate: shorten(exchange.facts.certificateName) }),
     ...(outcome === undefined ? undefined : { upstreamMs: outcome.upstreamMs }),
   };
+}
+
+/** Bounds what a client wrote. The text is made anew: a slice would keep the whole of it in the journal. */
+function shorten(text: string, most = MAX_TEXT): string {
+  return text.length <= most ? text : `${Buffer.from(text.slice(0, most)).toString()}…`;
 }
 
 interface Result {
@@ -109,7 +118,7 @@ const ALLOWED: Result = { status: 200, code: 'allowed', reason: 'ok', level: 'in
 function toRefused({ code, reason, detail }: Refusal, answered?: number): Result {
   const { status, logLevel } = REFUSALS[code];
   const result: Result = { status: answered ?? status, code, reason, level: logLevel };
-  return detail === undefined ? result : { ...result, detail };
+  return detail === undefined ? result : { ...result, detail: shorten(detail) };
 }
 
 /** Loud where somebody was let through who had not been, had the route not been told to observe only. */
@@ -118,7 +127,7 @@ function toObserved(result: Result, { exchange }: Departure): Result {
   if (observed === undefined) return result;
   const { code, reason, detail } = observed;
   const level = REFUSALS[code].status < 300 ? 'info' : 'warn';
-  return { ...result, reason, observed: code, level, ...(detail === undefined ? undefined : { detail }) };
+  return { ...result, reason, observed: code, level, ...(detail === undefined ? undefined : { detail: shorten(detail) }) };
 }
 
 function toResult(departure: Departure): Result {

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { HeaderFields } from '../core/headers.ts';
+import { MAX_METHOD } from '../core/method.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../core/target.ts';
 import { findForbiddenConnectionToken } from '../forward/request-headers.ts';
@@ -48,7 +49,8 @@ export function checkHead(head: IncomingHead, limits: HeadLimits, onLimit: OnLim
 
 /** Why no target could make this head a good one. */
 export function findUnsound(head: IncomingHead, limits: HeadLimits, onLimit: OnLimit): Refusal | undefined {
-  const { headers, url } = head;
+  const { headers, url, method } = head;
+  if (method.length > MAX_METHOD) return refuse('malformed_request', 'malformed', `a method of ${method.length} bytes`);
   if (headers.size > limits.maxHeaderFields) {
     onLimit('header_fields');
     return refuse('header_too_large', 'header_too_large', `${headers.size} header fields`);

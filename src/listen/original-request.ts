@@ -32,7 +32,7 @@ interface UrlParts {
   readonly uri: string;
 }
 
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$/;
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$/;
 /** As ingress-nginx writes it: `$scheme://$http_host$request_uri`. */
 const ABSOLUTE = /^([a-z]{2,5}):\/\/([^/?#]*)(\/.*)$/i;
 /** Traefik names the scheme of a WebSocket handshake by the protocol that is asked for. */
