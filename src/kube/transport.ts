@@ -3,6 +3,7 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type 
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { getCACertificates } from 'node:tls';
 import type { Clock, Milliseconds } from '../core/clock.ts';
+import { GrowingBuffer } from '../core/growing-buffer.ts';
 import { onEvent } from '../core/safe-events.ts';
 import type { ClusterAccess, Credentials } from './access.ts';
 import { KubeError, type OwnReason } from './error.ts';
@@ -164,18 +165,16 @@ export class Transport {
 }
 
 function readAnswer(incoming: IncomingMessage, maxBytes: number, done: (answer: Answer | 'too large' | 'broken') => void): void {
-  const chunks: Buffer[] = [];
-  let length = 0;
+  const bytes = new GrowingBuffer();
   onEvent(incoming, 'data', (chunk: Buffer) => {
-    length += chunk.length;
-    if (length > maxBytes) done('too large');
-    else chunks.push(chunk);
+    if (bytes.length + chunk.length > maxBytes) done('too large');
+    else bytes.append(chunk, maxBytes);
   });
   onEvent(incoming, 'error', () => done('broken'));
   onEvent(incoming, 'end', () => {
     done({
       status: incoming.statusCode ?? 0,
-      body: Buffer.concat(chunks),
+      body: bytes.view(),
       retryAfter: toSeconds(incoming.headers['retry-after']),
     });
   });

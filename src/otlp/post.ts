@@ -3,6 +3,7 @@ import { type IncomingMessage, request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { GrowingBuffer } from '../core/growing-buffer.ts';
 import { onEvent } from '../core/safe-events.ts';
 
 /** How one export ended. */
@@ -94,15 +95,13 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
 }
 
 function readAnswer(incoming: IncomingMessage, onEnd: (text: string) => void, abort: (why: string) => void): void {
-  const chunks: Buffer[] = [];
-  let length = 0;
+  const bytes = new GrowingBuffer();
   onEvent(incoming, 'data', (chunk: Buffer) => {
-    length += chunk.length;
-    if (length > MOST_ANSWER_BYTES) abort(`answers with more than ${MOST_ANSWER_BYTES} bytes`);
-    else chunks.push(chunk);
+    if (bytes.length + chunk.length > MOST_ANSWER_BYTES) abort(`answers with more than ${MOST_ANSWER_BYTES} bytes`);
+    else bytes.append(chunk, MOST_ANSWER_BYTES);
   });
   onEvent(incoming, 'error', () => abort('the answer broke off'));
-  onEvent(incoming, 'end', () => onEnd(Buffer.concat(chunks).toString()));
+  onEvent(incoming, 'end', () => onEnd(bytes.view().toString()));
 }
 
 function toResult({ statusCode = 0, headers }: IncomingMessage, text: string, host: string): PostResult {

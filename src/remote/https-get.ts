@@ -2,6 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { request } from 'node:https';
 import type { Clock, Milliseconds } from '../core/clock.ts';
+import { GrowingBuffer } from '../core/growing-buffer.ts';
 import { onEvent } from '../core/safe-events.ts';
 
 /** How far a fetch may go. */
@@ -61,17 +62,15 @@ export function createHttpsGet(clock: Clock, detour?: Detour): HttpsGet {
       onEvent(outgoing, 'error', (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
       onEvent(outgoing, 'response', (incoming) => {
         if (incoming.statusCode !== OK) return fail(`answered ${incoming.statusCode}`);
-        const chunks: Buffer[] = [];
-        let length = 0;
+        const bytes = new GrowingBuffer();
         onEvent(incoming, 'data', (chunk: Buffer) => {
-          length += chunk.length;
-          if (length > maxBytes) fail(`more than ${maxBytes} bytes`);
-          else chunks.push(chunk);
+          if (bytes.length + chunk.length > maxBytes) fail(`more than ${maxBytes} bytes`);
+          else bytes.append(chunk, maxBytes);
         });
         onEvent(incoming, 'error', () => fail('the answer broke off'));
         onEvent(incoming, 'end', () => {
           cancel();
-          resolve({ body: Buffer.concat(chunks), freshFor: toFreshness(incoming.headers) });
+          resolve({ body: bytes.view(), freshFor: toFreshness(incoming.headers) });
         });
       });
       outgoing.end();

@@ -1,0 +1,61 @@
+import { describe, expect, test } from 'vitest';
+import { GrowingBuffer } from '../../../src/core/growing-buffer.ts';
+
+const KIB = 1_024;
+/** A chunk that has its memory for itself, as Node's have. */
+const toChunk = (length: number, byte = 1): Buffer => Buffer.allocUnsafeSlow(length).fill(byte);
+
+test('keeps a single chunk as it is', () => {
+  const bytes = new GrowingBuffer();
+  const chunk = toChunk(100);
+  bytes.append(chunk, 1_000);
+  expect(bytes.view()).toBe(chunk);
+  expect([bytes.length, bytes.capacity]).toEqual([100, 100]);
+});
+
+test('copies a slice, which would keep all that it was cut from', () => {
+  const bytes = new GrowingBuffer();
+  const whole = toChunk(64 * KIB);
+  bytes.append(whole.subarray(10, 12), 64 * KIB);
+  expect(bytes.view()).toEqual(Buffer.from([1, 1]));
+  expect(bytes.capacity).toBe(KIB);
+  expect(whole.length).toBe(64 * KIB);
+});
+
+test('holds 100,000 chunks of one byte in the memory of their bytes', () => {
+  const bytes = new GrowingBuffer();
+  for (let i = 0; i < 100_000; i++) bytes.append(toChunk(1, i % 256), 1024 * KIB);
+  expect(bytes.length).toBe(100_000);
+  expect(bytes.capacity).toBeLessThanOrEqual(2 * 100_000);
+  expect(bytes.view()[99_999]).toBe(99_999 % 256);
+});
+
+test('never grows beyond what may come, and says before what it will take', () => {
+  const bytes = new GrowingBuffer();
+  const sizes = [600 * KIB, 300 * KIB, 100 * KIB];
+  for (const size of sizes) {
+    const chunk = toChunk(size);
+    const capacity = bytes.toCapacity(chunk, 1_000 * KIB);
+    bytes.append(chunk, 1_000 * KIB);
+    expect(bytes.capacity).toBe(capacity);
+  }
+  expect([bytes.length, bytes.capacity]).toEqual([1_000 * KIB, 1_000 * KIB]);
+});
+
+describe('memory', () => {
+  test('of chunks is freed as soon as they are copied', () => {
+    const bytes = new GrowingBuffer();
+    const chunks = [toChunk(64 * KIB), toChunk(64 * KIB)];
+    for (const chunk of chunks) bytes.append(chunk, 128 * KIB);
+    expect(chunks.map(({ length }) => length)).toEqual([0, 0]);
+    expect(bytes.view()).toEqual(toChunk(128 * KIB));
+  });
+
+  test('of the bytes is freed on demand', () => {
+    const bytes = new GrowingBuffer();
+    bytes.append(toChunk(64 * KIB), 64 * KIB);
+    const view = bytes.view();
+    bytes.free();
+    expect([view.length, bytes.length, bytes.capacity]).toEqual([0, 0, 0]);
+  });
+});
