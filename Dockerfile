@@ -28,6 +28,6 @@ USER 65532:65532
 # By the config's defaults; 8480 and 8481 as an injected sidecar; the injector has 10250 and 8481.
 EXPOSE 8080 9090 8480 8481 10250
 STOPSIGNAL SIGTERM
-# The heap gets its share of the container's memory limit; the rest is for buffers and the process itself.
-ENTRYPOINT ["node", "--max-old-space-size-percentage=65", "/opt/sidegate/sidegate.mjs"]
+# The heap gets half of the container's memory limit; the rest is for bodies, connections and the process itself.
+ENTRYPOINT ["node", "--max-old-space-size-percentage=50", "/opt/sidegate/sidegate.mjs"]
 CMD ["run", "--config", "/etc/sidegate/gate.yaml"]

@@ -3,6 +3,7 @@ import type { AuthzConfig, LimitsConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { AuthzHouse, type AuthzHouseParts } from '../gatehouse/authz-house.ts';
 import { createAuthzDoor } from '../listen/authz-door.ts';
+import type { ListenMemory } from '../listen/limits.ts';
 import { type ListenPhase, ListenServer } from '../listen/server.ts';
 import type { TlsContexts } from '../listen/tls.ts';
 import type { Listening } from '../sockets/listener.ts';
@@ -11,6 +12,7 @@ import type { Listening } from '../sockets/listener.ts';
 export interface AuthzParts extends AuthzHouseParts {
   readonly clock: Clock;
   readonly limits: LimitsConfig;
+  readonly memory: ListenMemory;
   readonly tls: TlsContexts | undefined;
   readonly trustedProxies: readonly string[];
 }
@@ -29,7 +31,7 @@ export interface AuthzEndpoint {
 
 /** Builds it. */
 export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoint {
-  const { clock, limits, metrics, tls, trustedProxies } = parts;
+  const { clock, limits, memory, metrics, tls, trustedProxies } = parts;
   const house = new AuthzHouse(parts);
   const { address, trustedCallers } = config;
   const server = new ListenServer({
@@ -37,6 +39,7 @@ export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoin
     listen: { address, trustedProxies: [], trustedIdentityProxies: [] },
     tls,
     limits,
+    memory,
     clock,
     handler: createAuthzDoor({ trustedCallers, trustedProxies, maxTarget: limits.maxTarget }, house),
     onLimit: metrics.limitHit,

@@ -8,6 +8,7 @@ import type { Clock } from '../core/clock.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
 import { type IdentityRead, readIdentity } from './identity.ts';
 import { type KeysRead, readKeys } from './keys.ts';
+import { findOversize } from './memory.ts';
 import { toFiles } from './reload-files.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
 import { readTls, type TlsRead } from './tls.ts';
@@ -63,6 +64,7 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
     for (const { severity, path, message, hint } of read?.troubles ?? []) place(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
   for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
+  for (const { path, message, hint } of findOversize(loaded.config)) place('warning', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, seen, problems };
   return { loaded, keys, realms, identity, adminToken, tls, proxyTls, authzTls, tracing, store, seen, problems };
 }

@@ -78,19 +78,20 @@ export class Gate {
       tls,
       limits,
       clock,
+      memory: works.memory,
       handler: this.#gatehouse,
       onLimit: metrics.limitHit,
       onConnections: metrics.connections,
     });
     this.#sidePorts = buildSidePorts(ready, {
       ...told,
+      memory: works.memory,
       realms: works.realms,
       attempts: works.store.attempts,
       gatehouse: this.#gatehouse,
       resolve: surroundings.resolve,
     });
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
-    metrics.watchBufferedBytes(() => this.#listen.bufferedBytes);
     this.#upstreams = new Upstreams(clock, limits.maxInFlight, surroundings.createUpstream);
     this.#adminAccess = new AdminAccess(ready.adminToken.token);
     this.#admin = buildAdmin(admin, {
@@ -189,6 +190,7 @@ export class Gate {
     this.#rejectedWatch?.close();
     this.#works.remoteKeys.close();
     this.#works.loopWatch.close();
+    this.#works.memory.close();
     this.#upstreams.destroy();
     this.#cancelFlush();
     this.#admin.close();

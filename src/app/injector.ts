@@ -11,9 +11,10 @@ import { ADMISSIONS, createReviewer } from '../admission/reviewer.ts';
 import { createStopgap, SelfSigned, type ServerPair } from '../admission/self-signed.ts';
 import type { InjectorConfig, InjectServerConfig } from '../config/injector-config.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
+import { readContainerMemory } from '../core/container-memory.ts';
 import { runDetached } from '../core/safe-events.ts';
 import type { KubeClient } from '../kube/client.ts';
-import { AdmissionServer } from '../listen/admission-server.ts';
+import { ADMISSION_LIMITS, AdmissionServer, MOST_CONTENT } from '../listen/admission-server.ts';
 import { TlsContexts, type TlsSettings } from '../listen/tls.ts';
 import { createInjectorMetrics, type InjectorMetrics } from '../observe/injector-metrics.ts';
 import type { Logger } from '../observe/logger.ts';
@@ -21,6 +22,7 @@ import { LoopWatch } from '../observe/loop-watch.ts';
 import type { Listening } from '../sockets/listener.ts';
 import { watchEscapedErrors } from './escaped-errors.ts';
 import { DirectoryCertificate } from './injector-directory.ts';
+import { buildMemory, type Memory, toMemoryBudget } from './memory.ts';
 import { pause, within } from './shutdown.ts';
 
 /** What an injector is given by whoever starts it. */
@@ -54,6 +56,7 @@ export class Injector {
   readonly #surroundings: InjectorSurroundings;
   readonly #metrics: InjectorMetrics;
   readonly #contexts: TlsContexts;
+  readonly #memory: Memory;
   readonly #server: AdmissionServer;
   readonly #admin: AdminServer;
   readonly #certificate: SelfSigned | DirectoryCertificate;
@@ -71,6 +74,9 @@ export class Injector {
     this.#metrics = metrics;
     this.#clusterVersion = new ClusterVersion({ kube, clock, logger });
     this.#contexts = new TlsContexts(this.#toSettings(createStopgap(clock.now(), STOPGAP_LIFE_MS)));
+    const derived = toMemoryBudget({}, readContainerMemory());
+    const budget = { ...derived, maxBufferedBytes: Math.min(MOST_CONTENT, derived.maxBufferedBytes) };
+    this.#memory = buildMemory(ADMISSION_LIMITS, budget, clock, () => undefined);
     this.#server = this.#buildServer();
     const parts = { kube, clock, logger, metrics, serve: (pair: ServerPair) => this.#serve(pair) };
     const { certificate } = server;
@@ -114,6 +120,7 @@ export class Injector {
     this.#admin.close();
     kube.close();
     this.#loopWatch.close();
+    this.#memory.close();
     this.#stopFlushing();
     this.#unwatchErrors();
     return isFinished;
@@ -138,6 +145,7 @@ export class Injector {
       address: server.address,
       tls: this.#contexts,
       clock,
+      memory: this.#memory,
       review,
       onTurnedAway: (reason) => metrics.turnedAway(reason),
       onInFlight: (delta) => metrics.inFlight(delta),

@@ -8,6 +8,7 @@ import { createUpstream } from '../forward/pool.ts';
 import { ProxyHeaderPolicy } from '../forward/proxy-headers.ts';
 import { ProxyHouse } from '../gatehouse/proxy-house.ts';
 import { createDestinationGate } from '../gates/destination.ts';
+import type { ListenMemory } from '../listen/limits.ts';
 import { ProxyServer } from '../listen/proxy-server.ts';
 import type { TlsContexts } from '../listen/tls.ts';
 import type { RouteLabels } from '../observe/families.ts';
@@ -33,6 +34,7 @@ export interface ProxyParts {
   readonly metrics: Metrics;
   readonly tracing: Tracing;
   readonly limits: LimitsConfig;
+  readonly memory: ListenMemory;
   readonly realms: Realms;
   readonly attempts: Attempts;
   readonly tls: TlsContexts | undefined;
@@ -66,7 +68,7 @@ export function toAllLabels(config: Config): RouteLabels[] {
 
 /** Builds it; its realm must be among those that were taken over, and its labels among the metrics'. */
 export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy {
-  const { clock, logger, journal, metrics, tracing, limits, tls } = parts;
+  const { clock, logger, journal, metrics, tracing, limits, memory, tls } = parts;
   const { basic, requireTls, timeout, idleTimeout, maxDuration, connectTimeout } = config;
   const routeMetrics = metrics.route(NAME);
   const pseudonym = `sidegate-${randomBytes(6).toString('hex')}`;
@@ -104,6 +106,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   const server = new ProxyServer({
     address: config.address,
     limits,
+    memory,
     tls,
     clock,
     handler: house,

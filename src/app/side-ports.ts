@@ -11,6 +11,7 @@ import type { Tracing } from '../trace/span.ts';
 import type { Resolve } from '../tunnel/dial.ts';
 import { type AuthzEndpoint, buildAuthz } from './authz.ts';
 import type { Ready } from './check.ts';
+import type { Memory } from './memory.ts';
 import { buildProxy, type ForwardProxy } from './proxy.ts';
 import type { Realms } from './realms.ts';
 import type { TlsPort } from './reload-files.ts';
@@ -26,6 +27,7 @@ export interface SidePortParts {
   readonly realms: Realms;
   readonly attempts: Attempts;
   readonly gatehouse: Gatehouse;
+  readonly memory: Memory;
   /** For tests: what names lead to. */
   readonly resolve?: Resolve | undefined;
 }
@@ -41,18 +43,16 @@ export interface SidePorts {
 /** Builds them, not listening yet. */
 export function buildSidePorts({ loaded, proxyTls, authzTls }: Ready, parts: SidePortParts): SidePorts {
   const { proxy: proxyConfig, authz: authzConfig, limits, listen } = loaded.config;
-  const { clock, logger, journal, metrics, tracing, realms, attempts, gatehouse, resolve } = parts;
+  const { clock, logger, journal, metrics, tracing, realms, attempts, gatehouse, memory, resolve } = parts;
   const proxyContexts = toContexts(proxyTls);
-  const shared = { clock, logger, journal, metrics, tracing, limits, realms, attempts, tls: proxyContexts };
+  const shared = { clock, logger, journal, metrics, tracing, limits, realms, attempts, memory, tls: proxyContexts };
   const proxy =
     proxyConfig === undefined ? undefined : buildProxy(proxyConfig, resolve === undefined ? shared : { ...shared, resolve });
   const authzContexts = toContexts(authzTls);
   const { trustedProxies } = listen;
   const find = gatehouse.find.bind(gatehouse);
-  const authz =
-    authzConfig === undefined
-      ? undefined
-      : buildAuthz(authzConfig, { clock, logger, journal, metrics, tracing, limits, tls: authzContexts, find, trustedProxies });
+  const authzParts = { clock, logger, journal, metrics, tracing, limits, memory, tls: authzContexts, find, trustedProxies };
+  const authz = authzConfig === undefined ? undefined : buildAuthz(authzConfig, authzParts);
   const tlsPorts = [
     ...toTlsPorts('proxy.tls', proxyConfig?.tls, proxyContexts, proxy),
     ...toTlsPorts('authz.tls', authzConfig?.tls, authzContexts, authz),

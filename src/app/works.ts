@@ -1,6 +1,7 @@
 /** What all routes share, built once for the life of the gate: store, settlements, passwords, keys, what is told. */
 import { availableParallelism } from 'node:os';
 import type { Clock } from '../core/clock.ts';
+import { readContainerMemory } from '../core/container-memory.ts';
 import { IdentitySigner } from '../forward/identity-token.ts';
 import { Settlements } from '../gates/settlements.ts';
 import { WaitingRoom } from '../gates/waiting-room.ts';
@@ -13,6 +14,7 @@ import { RemoteCertificates } from '../remote/certificates.ts';
 import { createHttpsGet } from '../remote/https-get.ts';
 import type { Ready } from './check.ts';
 import { watchEscapedErrors } from './escaped-errors.ts';
+import { buildMemory, type Memory, toMemoryBudget } from './memory.ts';
 import { Realms } from './realms.ts';
 import { RemoteKeys } from './remote-keys.ts';
 import type { RouteParts } from './routes.ts';
@@ -42,6 +44,7 @@ export interface Works {
   readonly routeParts: RouteParts;
   readonly loopWatch: LoopWatch;
   readonly unwatchErrors: () => void;
+  readonly memory: Memory;
 }
 
 /** Builds them; nothing is fetched or listened to yet, but the store connects. */
@@ -83,10 +86,14 @@ export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works 
     certificates: new RemoteCertificates(get, clock),
   };
   const remoteKeys = new RemoteKeys({ ...told, get });
+  const memory = buildMemory(limits, toMemoryBudget(limits, readContainerMemory()), clock, metrics.limitHit);
+  metrics.watchBufferedBytes(() => memory.bodies.buffered);
+  const { limit, maxBufferedBytes, maxLargeBodies } = memory.budget;
+  logger.info('memory_limits', { containerBytes: limit, maxBufferedBytes, maxLargeBodies });
   const loopWatch = new LoopWatch(clock);
   // A rehearsal's logger shows nothing: there an exception ends the command.
   const unwatchErrors = createUpstream === undefined ? watchEscapedErrors(told) : () => undefined;
-  return { told, metrics, store, settlements, realms, signer, remoteKeys, routeParts, loopWatch, unwatchErrors };
+  return { told, metrics, store, settlements, realms, signer, remoteKeys, routeParts, loopWatch, unwatchErrors, memory };
 }
 
 function openStoreAloud(ready: Ready, { clock, logger, metrics }: Told): OpenStore {

@@ -1,5 +1,6 @@
 /** The config's schema: types, defaults, error texts and the editors' JSON Schema all derive from it. */
 import { z } from 'zod';
+import { MAX_METHOD } from '../core/method.ts';
 import { PATH_DISTINCTIONS } from '../core/path-forms.ts';
 import { AMBIGUOUS_FORMS } from '../core/target.ts';
 import { appProbe } from './app-probe-schema.ts';
@@ -28,7 +29,7 @@ const match = z.strictObject({
     .optional()
     .describe('Only for this Host, whatever its port. Where such a route takes a path, routes without a host do not.'),
   methods: z
-    .array(z.string().regex(TOKEN, 'a method is a token such as POST'))
+    .array(z.string().max(MAX_METHOD).regex(TOKEN, 'a method is a token such as POST'))
     .min(1)
     .optional()
     .describe(
@@ -136,7 +137,24 @@ const limits = z
       .describe(
         'Memory that these threads may use together; fewer run if it is not enough for all, and users whose hash needs more cannot log in. Default: 40 % of the memory limit of the container, or no bound where it has none.',
       ),
-    maxBufferedBytes: size().prefault('64Mi').describe('Content of all requests together.'),
+    maxBufferedBytes: size()
+      .optional()
+      .describe(
+        "Memory for the bodies of all requests together. If omitted: 64Mi, or a quarter of what the container's memory limit leaves beside the process itself.",
+      ),
+    maxLargeBodies: count
+      .optional()
+      .describe(
+        'Bodies above 64Ki that are read at once; further ones wait. If omitted: one for each mebibyte of maxBufferedBytes, from 4 to 64.',
+      ),
+    memoryShed: z
+      .number()
+      .min(0.1)
+      .max(1)
+      .default(0.8)
+      .describe(
+        "Share of the container's memory limit from which on bodies above 64Ki are rejected; all requests are from halfway between it and the limit.",
+      ),
     heapShed: z
       .number()
       .min(0.1)

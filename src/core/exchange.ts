@@ -65,6 +65,8 @@ export interface RequestBody {
   readonly isCheapToDrain: boolean;
   /** Gives the buffer's share of the common budget back; called once, when the exchange is over. */
   free(): void;
+  /** Frees its memory as well, at once: `content` is gone. Only where none of it went to the app, as the connection there may still be writing it. */
+  discard(): void;
 }
 
 /** One signature of the header's list, decoded. */

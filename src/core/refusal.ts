@@ -101,6 +101,7 @@ export type Reason =
   | 'queue_timeout'
   | 'buffer_full'
   | 'heap_full'
+  | 'memory_full'
   | 'draining'
   | 'internal_error'
   | 'upstream_connect'

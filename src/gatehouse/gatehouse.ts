@@ -200,9 +200,14 @@ export class Gatehouse {
       mustClose,
       status,
     });
-    exchange?.body.free();
-    record({ ...departure, status }, metrics, this.#parts);
-    if (route !== undefined && exchange !== undefined) this.#parts.onRefused?.(route.name, exchange, refusal);
+    try {
+      record({ ...departure, status }, metrics, this.#parts);
+      if (route !== undefined && exchange !== undefined) this.#parts.onRefused?.(route.name, exchange, refusal);
+    } finally {
+      // After an exception nobody knows how far it went: a connection to the app may still be writing it.
+      if (departure.isAdmitted === true || refusal.code === 'internal_error') exchange?.body.free();
+      else exchange?.body.discard();
+    }
   }
 }
 

@@ -10,7 +10,7 @@ import { limitCrowd } from '../sockets/crowd.ts';
 import type { ListenAddress } from '../sockets/listen-address.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
 import { RequestOrigin } from './content-origin.ts';
-import { BodyWatch } from './limits.ts';
+import type { ListenMemory } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import { createStrictServer, endAfterUpgradeWish } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
@@ -20,6 +20,7 @@ export interface AdmissionServerParts {
   readonly address: ListenAddress;
   readonly tls: TlsContexts;
   readonly clock: Clock;
+  readonly memory: ListenMemory;
   /** Answers the content of one request. */
   readonly review: (content: Buffer) => Promise<ReviewReply>;
   readonly onTurnedAway: (reason: TurnedAwayLabel) => void;
@@ -31,20 +32,22 @@ const PATH = '/inject';
 /** The API server takes objects of 3 MiB at most, and wraps this one into a review. */
 const LARGEST_REVIEW = 4 * 1024 * 1024;
 /**
- * Where strangers ask, these bound what all of it takes, within the chart's 256 MiB, of which the heap may have 65 % (166 MiB):
+ * Where strangers ask, these bound what all of it takes, within the chart's 256 MiB, of which the heap may have half (128 MiB):
  * contents, outside of the heap: 16 MiB, 1,600 reviews of common pods; the one review that is parsed at a time: 8 MiB of text and
  * at most 20 MB of values (the worst 131,072 that were found made 17 MB); the answers that wait for warnings, 300 ms at most: what
  * the contents have, in base64 and with 20 MB for the one patch that is made at a time.
+ * In a smaller container they are smaller (app/memory.ts).
  */
-const MOST_CONTENT = 16 * 1024 * 1024;
+export const MOST_CONTENT = 16 * 1024 * 1024;
 const MOST_CONNECTIONS = 1_024;
-const LIMITS = {
+/** What reviews are read under. */
+export const ADMISSION_LIMITS = {
   maxHeaderBytes: 16_384,
   headTimeout: 10_000,
   bodyTimeout: 15_000,
   bodyIdleTimeout: 5_000,
   bodyMinRate: 500,
-  maxBufferedBytes: MOST_CONTENT,
+  memoryShed: 0.8,
   // The API server lets go of an idle connection after 90 s: were we first, a review could be on its way just then, and would be lost.
   keepAliveTimeout: 180_000,
   maxConnections: MOST_CONNECTIONS,
@@ -61,15 +64,13 @@ export class AdmissionServer {
   readonly #parts: AdmissionServerParts;
   readonly #server: TlsServer;
   readonly #listener: Listener;
-  readonly #bodies: BodyWatch;
   #underWay = 0;
   #isClosing = false;
   #onIdle: () => void = () => undefined;
 
   constructor(parts: AdmissionServerParts) {
     this.#parts = parts;
-    this.#bodies = new BodyWatch(LIMITS, parts.clock, () => undefined);
-    this.#server = createStrictServer(LIMITS, parts.tls, {}) as TlsServer;
+    this.#server = createStrictServer(ADMISSION_LIMITS, parts.tls, {}) as TlsServer;
     limitCrowd(this.#server, MOST_CONNECTIONS);
     this.#listener = new Listener(this.#server, parts.address);
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
@@ -104,7 +105,6 @@ export class AdmissionServer {
   destroy(): void {
     this.#listener.close();
     this.#server.closeAllConnections();
-    this.#bodies.close();
   }
 
   async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -125,7 +125,10 @@ export class AdmissionServer {
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<ReviewReply> {
     const problem = findHeadProblem(request);
     if (problem !== undefined) return this.#turnAway(...problem);
-    const body = new IncomingBody(new RequestOrigin(request, response, false), this.#bodies);
+    const { bodies, guard } = this.#parts.memory;
+    if (guard.isFull) return this.#turnAway('overloaded', 503, 'the injector is out of memory');
+    const body = new IncomingBody(new RequestOrigin(request, response, false), bodies);
+    body.client = request.socket.remoteAddress ?? '';
     const content = await body.read(LARGEST_REVIEW);
     try {
       if (!Buffer.isBuffer(content)) {
@@ -137,7 +140,7 @@ export class AdmissionServer {
       // Whatever it is, the API server then goes by the webhook's failurePolicy.
       return this.#turnAway('internal', 500, 'the injector failed to answer this');
     } finally {
-      body.free();
+      body.discard();
     }
   }
 

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
 import type { HeaderFields } from '../core/headers.ts';
+import { joinSmallChunks } from './small-chunks.ts';
 
 /** Where a request's content comes from, in any version of HTTP. */
 export interface ContentOrigin {
@@ -29,6 +30,7 @@ export class RequestOrigin implements ContentOrigin {
   constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) {
     this.stream = request;
     this.declaredLength = toDeclaredLength(request);
+    if (this.declaredLength === undefined) joinSmallChunks(request);
     this.expectsContinue = expectsContinue;
     this.#response = response;
   }
@@ -53,6 +55,8 @@ export class StreamOrigin implements ContentOrigin {
     this.stream = stream;
     this.expectsContinue = fields.get('expect')?.toLowerCase() === '100-continue';
     this.declaredLength = toStreamLength(fields, flags);
+    // Frames may be as small as their sender likes, whatever length it declared.
+    if (this.declaredLength !== 0) joinSmallChunks(stream);
   }
 
   /** A stream that is reset ends like one that is complete, but for its code (RFC 9113 §8.1). */

@@ -16,7 +16,7 @@ import { toArrival, toDirectClient } from './arrival.ts';
 import { ClientErrors } from './client-errors.ts';
 import { RequestOrigin } from './content-origin.ts';
 import { findUnsound, type IncomingHead, toIncomingHead } from './head-check.ts';
-import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
+import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import type { ListenPhase } from './server.ts';
 import { createStrictServer, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
@@ -37,6 +37,7 @@ export interface ProxyServerParts {
   readonly limits: LimitsConfig;
   readonly tls: TlsContexts | undefined;
   readonly clock: Clock;
+  readonly memory: ListenMemory;
   readonly handler: ProxyHandler;
   readonly onLimit: OnLimit;
   readonly onConnections: (delta: 1 | -1) => void;
@@ -65,8 +66,8 @@ export class ProxyServer {
   constructor(parts: ProxyServerParts) {
     const { limits, tls, clock, handler, onLimit, onConnections } = parts;
     this.#parts = parts;
-    this.#bodies = new BodyWatch(limits, clock, onLimit);
-    this.#heap = new HeapGuard(limits.heapShed, clock);
+    this.#bodies = parts.memory.bodies;
+    this.#heap = new HeapGuard(limits.heapShed, clock, parts.memory.collect);
     this.#clientErrors = new ClientErrors({
       clock,
       onLimit,
@@ -113,7 +114,6 @@ export class ProxyServer {
   destroy(): void {
     this.#listener.close();
     this.#server.closeAllConnections();
-    this.#bodies.close();
     this.#heap.close();
   }
 
@@ -172,9 +172,14 @@ export class ProxyServer {
   /** What of our own keeps us from taking anything on. */
   #findTrouble(): Refusal | undefined {
     if (this.#phase === 'refusing') return refuse('draining', 'draining');
-    if (!this.#heap.isFull) return undefined;
-    this.#parts.onLimit('heap');
-    return refuse('overloaded', 'heap_full');
+    const { memory, onLimit } = this.#parts;
+    if (this.#heap.isFull) {
+      onLimit('heap');
+      return refuse('overloaded', 'heap_full');
+    }
+    if (!memory.guard.isFull) return undefined;
+    onLimit('memory');
+    return refuse('overloaded', 'memory_full');
   }
 
   #checkHead(head: IncomingHead, toAim: (url: string) => Aim | undefined): Aim | Refusal {

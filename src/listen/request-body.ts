@@ -1,32 +1,43 @@
 /** Reads a request's content once, into one Buffer: bounded in size, pace and in what all requests hold together. */
+import { toClientNetwork } from '../core/client-network.ts';
 import type { Milliseconds } from '../core/clock.ts';
 import type { ContentStream, RequestBody } from '../core/exchange.ts';
+import { GrowingBuffer } from '../core/growing-buffer.ts';
 import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
 import { onEvent } from '../core/safe-events.ts';
+import { freeSpent } from '../core/spent.ts';
+import { type BodyPlace, SMALL_BODY } from './body-budget.ts';
 import type { ContentOrigin } from './content-origin.ts';
-import type { BodyInProgress, BodyWatch } from './limits.ts';
+import type { BodyWatch, BufferedBody } from './limits.ts';
 import { IncomingStream } from './request-stream.ts';
 
 /** Bytes; reading so much in vain costs less than another TCP and TLS handshake. */
 const CHEAP_TO_DRAIN = 64 * 1024;
 const EMPTY = Buffer.alloc(0);
+/** What a chunk costs until it is collected, beside its bytes. */
+const CHUNK_OVERHEAD = 400;
 
 /** The content of a request. */
-export class IncomingBody implements RequestBody, BodyInProgress {
+export class IncomingBody implements RequestBody, BufferedBody {
   readonly declaredLength: number | undefined;
   startedAt: Milliseconds = 0;
   lastByteAt: Milliseconds = 0;
   readonly hasCeiling = true;
-  readonly isPaused = false;
+  /** It waits for its place among the large ones. */
+  isPaused = false;
+  /** The client's address; its network shares the budget with others. */
+  client = '';
+  #network: string | undefined;
+  held = 0;
+  place: BodyPlace = 'small';
   #received = 0;
   #stream: IncomingStream | undefined;
   /** It may break while the gates are still at work, before anybody reads it. */
   #brokenBy: Reason | undefined;
   readonly #origin: ContentOrigin;
   readonly #watch: BodyWatch;
-  #chunks: Buffer[] = [];
+  readonly #bytes = new GrowingBuffer();
   #maxBytes = 0;
-  #reserved = 0;
   #settle: ((result: Buffer | Refusal) => void) | undefined;
   #result: Promise<Buffer | Refusal> | undefined;
   #content: Buffer | Refusal | undefined;
@@ -39,6 +50,11 @@ export class IncomingBody implements RequestBody, BodyInProgress {
 
   get content(): Buffer | Refusal | undefined {
     return this.#content;
+  }
+
+  get network(): string {
+    this.#network ??= toClientNetwork(this.client);
+    return this.#network;
   }
 
   get received(): number {
@@ -66,8 +82,14 @@ export class IncomingBody implements RequestBody, BodyInProgress {
 
   /** Gives the buffer's share of the common budget back; called once the exchange is over. */
   free(): void {
-    this.#watch.free(this.#reserved);
-    this.#reserved = 0;
+    this.#watch.release(this);
+  }
+
+  discard(): void {
+    this.free();
+    this.#content = undefined;
+    this.#bytes.free();
+    this.#drain();
   }
 
   fail(reason: Reason): void {
@@ -80,50 +102,89 @@ export class IncomingBody implements RequestBody, BodyInProgress {
     if (this.#brokenBy !== undefined) return toRefusal(this.#brokenBy);
     if (this.declaredLength === 0) return EMPTY;
     if (this.declaredLength !== undefined && this.declaredLength > maxBytes) return refuse('body_too_large', 'body_too_large');
-    // A sender that waits for 100 is told to go on only now, after the gates that judge the header alone (RFC 9110 §10.1.1).
-    if (this.#origin.expectsContinue) this.#origin.sendContinue();
     this.#maxBytes = maxBytes;
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
-    this.#watch.add(this);
     return new Promise((resolve) => {
       this.#settle = resolve;
       const { stream } = this.#origin;
-      onEvent(stream, 'data', (chunk: Buffer) => this.#onData(chunk));
-      onEvent(stream, 'end', () => this.#onEnd());
       onEvent(stream, 'error', () => this.fail('body_aborted'));
       onEvent(stream, 'close', () => this.fail('body_aborted'));
+      this.#watch.addBuffered(this);
+      const { declaredLength: size = 0 } = this;
+      if (size <= SMALL_BODY) this.#listen();
+      else if (!this.#enter(size)) this.fail('buffer_full');
     });
   }
 
+  #enter(size: number): boolean {
+    if (!this.#origin.isSeparate) {
+      this.isPaused = true;
+      return this.#watch.takeOrWait(this, size, () => this.#listen());
+    }
+    // One that waits would hold up the other streams of its HTTP/2 connection.
+    const isTaken = this.#watch.takeLarge(this, size);
+    if (isTaken) this.#listen();
+    return isTaken;
+  }
+
+  #listen(): void {
+    const { stream } = this.#origin;
+    this.isPaused = false;
+    this.startedAt = this.#watch.now();
+    this.lastByteAt = this.startedAt;
+    // A sender that waits for 100 is told to go on only now, after the gates that judge the header alone (RFC 9110 §10.1.1).
+    if (this.#origin.expectsContinue) this.#origin.sendContinue();
+    onEvent(stream, 'data', (chunk: Buffer) => this.#onData(chunk));
+    onEvent(stream, 'end', () => this.#onEnd());
+  }
+
   #onData(chunk: Buffer): void {
-    if (this.#settle === undefined) return;
+    this.#watch.onBytes(chunk.length + CHUNK_OVERHEAD);
+    // It is refused already, and the rest is thrown away.
+    if (this.#settle === undefined) return freeSpent(chunk);
     this.#received += chunk.length;
     if (this.#received > this.#maxBytes) return this.#finish(refuse('body_too_large', 'body_too_large'));
-    if (!this.#watch.reserve(chunk.length)) return this.#finish(refuse('overloaded', 'buffer_full'));
-    this.#reserved += chunk.length;
+    const { declaredLength: most = this.#maxBytes } = this;
+    const capacity = this.#bytes.toCapacity(chunk, most);
+    if (capacity > this.held && !this.#grow(capacity)) return this.fail('buffer_full');
+    // It was the one that had to make room.
+    if (this.#settle === undefined) return freeSpent(chunk);
     this.lastByteAt = this.#watch.now();
-    this.#chunks.push(chunk);
+    this.#bytes.append(chunk, most);
+  }
+
+  #grow(capacity: number): boolean {
+    return capacity > SMALL_BODY ? this.#watch.takeLarge(this, capacity) : this.#watch.take(this, capacity);
   }
 
   #onEnd(): void {
     if (!this.#origin.isComplete) return this.fail('body_aborted');
-    const [first] = this.#chunks;
-    if (first === undefined) this.#finish(EMPTY);
-    else this.#finish(this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks, this.#received));
+    this.#finish(this.#received === 0 ? EMPTY : this.#bytes.view());
   }
 
   #finish(result: Buffer | Refusal): void {
     const settle = this.#settle;
     if (settle === undefined) return;
     this.#settle = undefined;
-    this.#chunks = [];
-    this.#watch.remove(this);
+    if (!Buffer.isBuffer(result)) this.#bytes.free();
+    this.#watch.finish(this, this.#bytes.capacity);
     this.#content = result;
     settle(result);
+  }
+
+  /** Node copies what nobody reads, too; without a listener the copies would wait for the collector. */
+  #drain(): void {
+    const { stream, isComplete, isSeparate } = this.#origin;
+    if (isComplete || isSeparate || stream.listenerCount('data') > 0) return;
+    onEvent(stream, 'data', (chunk: Buffer) => {
+      this.#watch.onBytes(chunk.length + CHUNK_OVERHEAD);
+      freeSpent(chunk);
+    });
   }
 }
 
 function toRefusal(reason: Reason): Refusal {
+  if (reason === 'buffer_full') return refuse('overloaded', reason);
   return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
 }

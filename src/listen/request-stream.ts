@@ -3,6 +3,7 @@ import type { Milliseconds } from '../core/clock.ts';
 import type { ContentConsumer, ContentStream } from '../core/exchange.ts';
 import type { Reason } from '../core/refusal.ts';
 import { onEvent } from '../core/safe-events.ts';
+import { freeSpent } from '../core/spent.ts';
 import type { ContentOrigin } from './content-origin.ts';
 import type { BodyInProgress, BodyWatch } from './limits.ts';
 
@@ -67,7 +68,8 @@ export class IncomingStream implements ContentStream, BodyInProgress {
 
   #onData(chunk: Buffer): void {
     const consumer = this.#consumer;
-    if (consumer === undefined) return;
+    this.#watch.onBytes(chunk.length);
+    if (consumer === undefined) return freeSpent(chunk);
     this.received += chunk.length;
     this.lastByteAt = this.#watch.now();
     if (consumer.write(chunk) || this.#consumer === undefined) return;

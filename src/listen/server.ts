@@ -21,7 +21,7 @@ import { RequestOrigin } from './content-origin.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type Http2Request, Http2Sessions } from './http2.ts';
 import { Http2Answer } from './http2-answer.ts';
-import { BodyWatch, HeapGuard, type OnLimit } from './limits.ts';
+import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
@@ -42,6 +42,7 @@ export interface ListenParts {
   readonly tls: TlsContexts | undefined;
   readonly limits: LimitsConfig;
   readonly clock: Clock;
+  readonly memory: ListenMemory;
   readonly handler: ArrivalHandler;
   readonly onLimit: OnLimit;
   readonly onConnections: (delta: 1 | -1) => void;
@@ -80,8 +81,8 @@ export class ListenServer {
       toPeer: (socket) => this.#toPeer(socket),
       turnAwaySocket: (arrival, socket, refusal) => parts.handler.turnAwaySocket(arrival, socket, refusal),
     });
-    this.#bodies = new BodyWatch(limits, clock, parts.onLimit);
-    this.#heap = new HeapGuard(limits.heapShed, clock);
+    this.#bodies = parts.memory.bodies;
+    this.#heap = new HeapGuard(limits.heapShed, clock, parts.memory.collect);
     this.#server = createStrictServer(limits, tls, {
       // RFC 9110 §7.8: not for HTTP/1.0; behind a request still at work it is served in its turn, as if it had not been said: the connection is not free.
       shouldUpgradeCallback: guardDecision(
@@ -138,18 +139,12 @@ export class ListenServer {
     this.#listener.close();
     this.#server.closeAllConnections();
     this.#http2.destroy();
-    this.#bodies.close();
     this.#heap.close();
   }
 
   /** New connections get what the contexts hold now. */
   refreshTls(): void {
     if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
-  }
-
-  /** Bytes of request content held now. */
-  get bufferedBytes(): number {
-    return this.#bodies.buffered;
   }
 
   #bind(): void {
@@ -216,6 +211,7 @@ export class ListenServer {
   #accept(head: IncomingHead, body: IncomingBody, response: Answer, upgrade?: SocketUpgrade): void {
     const { handler, limits, onLimit } = this.#parts;
     const arrival = this.#toArrival(head);
+    body.client = arrival.client.address;
     // Never in clear text, where anybody could have written it (RFC 6797 §7.2).
     if (this.#hsts !== undefined && arrival.client.scheme === 'https')
       response.setHeader('Strict-Transport-Security', this.#hsts);
@@ -228,6 +224,10 @@ export class ListenServer {
     if (this.#heap.isFull) {
       onLimit('heap');
       return handler.turnAway(arrival, response, refuse('overloaded', 'heap_full'));
+    }
+    if (this.#parts.memory.guard.isFull) {
+      onLimit('memory');
+      return handler.turnAway(arrival, response, refuse('overloaded', 'memory_full'));
     }
     // Content before the new protocol would be read as part of it.
     if (upgrade !== undefined && body.declaredLength !== 0)

@@ -112,8 +112,10 @@ export const LIMITS = [
   'queue_timeout',
   'waiters',
   'buffer',
+  'buffer_share',
   'heap',
   'login_attempts',
+  'memory',
 ] as const;
 export type LimitLabel = (typeof LIMITS)[number];
 

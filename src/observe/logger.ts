@@ -63,6 +63,7 @@ export type LogEvent =
   | 'watch_failed'
   | 'log_lines_dropped'
   | 'dedup_in_memory'
+  | 'memory_limits'
   | 'store_up'
   | 'store_down'
   | 'store_warning'

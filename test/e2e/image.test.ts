@@ -66,7 +66,7 @@ describe('the image', () => {
     chmodSync(folder, 0o555);
     const child = spawn(
       join(folder, 'node'),
-      ['--max-old-space-size-percentage=65', 'sidegate.mjs', 'run', '--config', 'gate.yaml'],
+      ['--max-old-space-size-percentage=50', 'sidegate.mjs', 'run', '--config', 'gate.yaml'],
       { cwd: folder, uid: 65532, gid: 65532, env: {}, stdio: ['ignore', 'pipe', 'inherit'] },
     );
     const port = await new Promise<number>((done, fail) => {

@@ -40,6 +40,7 @@ export function makeAdmitted(options: AdmittedOptions = {}): Admitted {
       read: async () => body,
       open: () => body,
       free: () => undefined,
+      discard: () => undefined,
     },
     facts,
   };

@@ -12,6 +12,7 @@ import { createLogger } from '../../../src/observe/logger.ts';
 import { createMetrics } from '../../../src/observe/metrics.ts';
 import { Tracer } from '../../../src/trace/tracer.ts';
 import { send } from '../../support/client.ts';
+import { createMemory } from '../../support/memory.ts';
 
 const CONFIG = ConfigSchema.parse({
   listen: { address: '127.0.0.1:0' },
@@ -57,6 +58,7 @@ beforeEach(async () => {
     listen: CONFIG.listen,
     tls: undefined,
     limits: CONFIG.limits,
+    memory: createMemory(),
     clock: systemClock,
     handler: house,
     onLimit: nothing,

@@ -1,9 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import type { Reason } from '../../../src/core/refusal.ts';
 import { type BodyInProgress, type BodyLimits, BodyWatch, HeapGuard, type ListenLimit } from '../../../src/listen/limits.ts';
+import { NO_PRESSURE } from '../../../src/listen/memory-guard.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
-const LIMITS: BodyLimits = { bodyIdleTimeout: 15_000, bodyMinRate: 500, bodyTimeout: 300_000, maxBufferedBytes: 1_000 };
+const LIMITS: BodyLimits = {
+  bodyIdleTimeout: 15_000,
+  bodyMinRate: 500,
+  bodyTimeout: 300_000,
+  maxBufferedBytes: 1_000,
+  maxLargeBodies: 2,
+};
 
 class Body implements BodyInProgress {
   readonly startedAt: number;
@@ -26,7 +33,7 @@ class Body implements BodyInProgress {
 function start() {
   const clock = new FakeClock();
   const hits: ListenLimit[] = [];
-  const watch = new BodyWatch(LIMITS, clock, (limit) => void hits.push(limit));
+  const watch = new BodyWatch(LIMITS, clock, (limit) => void hits.push(limit), NO_PRESSURE);
   const body = new Body(watch.now());
   watch.add(body);
   /** `bytes` each second for `seconds`. */
@@ -72,14 +79,6 @@ describe('a body', () => {
     await clock.advance(600_000);
     expect(body.failed).toBeUndefined();
   });
-});
-
-test('all bodies together hold no more than the budget, and what is freed can be taken again', () => {
-  const { watch, hits } = start();
-  expect([watch.reserve(600), watch.reserve(401), watch.reserve(400)]).toEqual([true, false, true]);
-  expect([watch.buffered, hits]).toEqual([1_000, ['buffer']]);
-  watch.free(600);
-  expect([watch.reserve(600), watch.buffered]).toEqual([true, 1_000]);
 });
 
 test('no timer is left when the watches end', () => {

@@ -1,0 +1,81 @@
+/** How much memory the process uses, from Node, /proc and the memory cgroup; and how to collect garbage. */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+
+const STATM = '/proc/self/statm';
+/** The kernel's share changes slowly, and reading it costs more than all the rest. */
+const KERNEL_READ_EVERY = 16;
+/** cgroup v2, then v1: usage, and the line of memory.stat that counts page cache, which the kernel gives up by itself. */
+const CGROUPS = [
+  { mount: '/sys/fs/cgroup', usage: 'memory.current', cache: 'file' },
+  { mount: '/sys/fs/cgroup/memory', usage: 'memory.usage_in_bytes', cache: 'total_cache' },
+] as const;
+
+/** Reads the bytes that count against the limit and cannot be given up. Pages of the program itself are not counted: others share them. */
+export function createMemoryReader(): () => number {
+  if (!existsSync(STATM)) return () => process.memoryUsage.rss();
+  const readKernel = createKernelReader();
+  let calls = 0;
+  let kernel = 0;
+  return () => {
+    const own = readOwn();
+    if (calls++ % KERNEL_READ_EVERY === 0) kernel = readKernel(own);
+    return own + kernel;
+  };
+}
+
+/** The process's anonymous memory. */
+function readOwn(): number {
+  const [, resident = 0, shared = 0] = readText(STATM).split(' ').map(Number);
+  // In pages, whose size nothing else here tells.
+  return resident === 0 ? 0 : (process.memoryUsage.rss() * Math.max(0, resident - shared)) / resident;
+}
+
+/** Collects garbage when it is called; V8 has no other way to be told of memory that it does not manage. */
+export function createCollector(): () => void {
+  try {
+    setFlagsFromString('--expose-gc');
+    const collect: unknown = runInNewContext('gc');
+    return typeof collect === 'function' ? () => Reflect.apply(collect, undefined, []) : () => undefined;
+  } catch {
+    return () => undefined;
+  }
+}
+
+/** What the kernel holds for the container beside the process's own memory: sockets, tables of pages. */
+function createKernelReader(): (own: number) => number {
+  const cgroup = findCgroup();
+  if (cgroup === undefined) return () => 0;
+  const { folder, usage, cache } = cgroup;
+  const line = new RegExp(`^${cache} (\\d+)$`, 'm');
+  return (own) => {
+    try {
+      const cached = Number(line.exec(readFileSync(join(folder, 'memory.stat'), 'latin1'))?.[1] ?? 0);
+      return Math.max(0, Number(readFileSync(join(folder, usage), 'latin1')) - cached - own);
+    } catch {
+      return 0;
+    }
+  };
+}
+
+/** A container sees its own cgroup at the mount itself, or below it where it shares the host's namespace. */
+function findCgroup(): { readonly folder: string; readonly usage: string; readonly cache: string } | undefined {
+  const own = [...readText('/proc/self/cgroup').matchAll(/^\d+:(?:memory|(?:[^:]*,)?memory(?:,[^:]*)?|):(.*)$/gm)];
+  const paths = [...own.map(([, path = '']) => path), ''];
+  for (const { mount, usage, cache } of CGROUPS)
+    for (const path of paths) {
+      const folder = join(mount, path);
+      if (existsSync(join(folder, usage))) return { folder, usage, cache };
+    }
+  return undefined;
+}
+
+function readText(file: string): string {
+  try {
+    return readFileSync(file, 'latin1');
+  } catch {
+    return '';
+  }
+}

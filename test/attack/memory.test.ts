@@ -1,0 +1,123 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { startApp, type TestApp } from '../support/app.ts';
+import { makeAuthority, type Pair } from '../support/certificates.ts';
+import { makeDelivery } from '../support/deliveries.ts';
+import { toHead, toTinyChunks } from '../support/floods.ts';
+import { floodHttp2, openTinyFrames } from '../support/floods-http2.ts';
+import { ATTACKS, expectSurvival, sendDelivery, toSections } from '../support/memory-attacks.ts';
+import { type CgroupProcess, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
+import { sendSmallReview, startInjectorInCgroup, toReview } from '../support/memory-injector.ts';
+
+const FLOOD_MS = 1_500;
+const REVIEW = { 'Content-Type': 'application/json' };
+const LARGE_REVIEW = toReview(1_000_000);
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-memory-'));
+let ca: string;
+let pair: Pair;
+let app: TestApp;
+let running: CgroupProcess | undefined;
+
+beforeAll(async () => {
+  await provideBundle();
+  const authority = makeAuthority(folder, 'ca');
+  ca = authority.ca;
+  pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+  app = await startApp();
+});
+afterEach(async () => {
+  await running?.stop();
+  running = undefined;
+});
+afterAll(async () => {
+  await app.close();
+  rmSync(folder, { recursive: true });
+});
+
+/** An open route to an app that never answers. */
+function toStalledSections(over: object = {}): object & Record<string, unknown> {
+  app.handler = ({ url }, response) => {
+    if (url.startsWith('/hooks')) response.end('handled');
+  };
+  const open = { name: 'open', match: { pathPrefix: '/open' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };
+  const { routes } = toSections(app.port) as { routes: object[] };
+  return { ...over, routes: [...routes, open], limits: { queueTimeout: '60s' } };
+}
+
+const startTls = (sections: Record<string, unknown>): ReturnType<typeof startGateInCgroup> => {
+  const files = { 'tls.crt': readFileSync(pair.cert, 'utf8'), 'tls.key': readFileSync(pair.key, 'utf8') };
+  const listen = { address: '127.0.0.1:0', tls: { certFile: 'tls.crt', keyFile: 'tls.key' } };
+  return startGateInCgroup(128, { listen, ...sections }, files);
+};
+
+describe.skipIf(NO_CGROUPS !== undefined)('small deliveries are handled, and nothing is killed', () => {
+  test.each([96, 192])(
+    'during floods of bodies at a gate with %i MiB',
+    async (mebibytes) => {
+      app.handler = (_request, response) => {
+        app.received.length = 0;
+        response.end('handled');
+      };
+      const gate = await startGateInCgroup(mebibytes, toSections(app.port));
+      running = gate;
+      const flood = { connections: 128, milliseconds: FLOOD_MS };
+      await expectSurvival(gate, { ...flood, connections: 2, attack: ATTACKS['chunks of one byte'] });
+      await expectSurvival(gate, { ...flood, attack: ATTACKS['forged bodies with a length'] });
+      await expectSurvival(gate, { ...flood, attack: ATTACKS['valid bodies'] });
+    },
+    60_000,
+  );
+
+  test('while an app reads bodies of one-byte chunks', async () => {
+    const gate = await startGateInCgroup(128, toStalledSections());
+    running = gate;
+    const attack = function* (): Iterable<Buffer | string> {
+      yield toHead('/open', { 'Transfer-Encoding': 'chunked' });
+      yield* toTinyChunks(80_000);
+    };
+    await expectSurvival(gate, { connections: 64, milliseconds: 2 * FLOOD_MS, attack });
+  }, 60_000);
+
+  test('during floods of bodies over HTTP/2', async () => {
+    app.handler = (_request, response) => {
+      app.received.length = 0;
+      response.end('handled');
+    };
+    const gate = await startTls(toSections(app.port));
+    running = gate;
+    const { headers } = makeDelivery();
+    const flood = { port: gate.port, sessions: 4, streams: 40, milliseconds: 2 * FLOOD_MS };
+    const flooding = floodHttp2({ ...flood, headers, body: Buffer.alloc(1_000_000) });
+    expect(await sendDelivery(gate.port, makeDelivery(), true)).toBe(200);
+    await flooding;
+    expect(await sendDelivery(gate.port, makeDelivery(), true)).toBe(200);
+    expect({ alive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ alive: true, oomKills: 0 });
+  }, 60_000);
+
+  test('while an app reads HTTP/2 frames of one byte', async () => {
+    const gate = await startTls(toStalledSections());
+    running = gate;
+    const ends = await Promise.all(Array.from({ length: 20 }, () => openTinyFrames(gate.port, ca, '/open')));
+    expect(await sendDelivery(gate.port, makeDelivery(), true)).toBe(200);
+    for (const end of ends) end();
+    expect({ alive: gate.isAlive(), oomKills: gate.oomKills() }).toEqual({ alive: true, oomKills: 0 });
+  }, 60_000);
+
+  test('during floods of reviews at an injector with 128 MiB', async () => {
+    const injector = await startInjectorInCgroup(128);
+    running = injector;
+    const flood = { isTls: true, milliseconds: FLOOD_MS, honest: sendSmallReview };
+    const chunks = function* (): Iterable<Buffer | string> {
+      yield toHead('/inject', { ...REVIEW, 'Transfer-Encoding': 'chunked' });
+      yield* toTinyChunks(3_000_000);
+    };
+    const reviews = (): string[] => [
+      toHead('/inject', { ...REVIEW, 'Content-Length': String(LARGE_REVIEW.length) }),
+      LARGE_REVIEW,
+    ];
+    await expectSurvival(injector, { ...flood, connections: 2, attack: chunks });
+    await expectSurvival(injector, { ...flood, connections: 64, attack: reviews });
+  }, 60_000);
+});

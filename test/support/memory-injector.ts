@@ -1,0 +1,88 @@
+/** An injector under a memory limit, as the chart runs it, with an API server of the test's own. */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { request } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { stringify } from 'yaml';
+import { answerJson, startApiServer, toStatus } from './api-server.ts';
+import { makeAuthority } from './certificates.ts';
+import { until } from './gate.ts';
+import { type CgroupProcess, collectLines, startInCgroup, toImageCommand } from './memory-cgroup.ts';
+
+/** A running one. */
+export interface CgroupInjector extends CgroupProcess {
+  readonly port: number;
+  readonly adminPort: number;
+}
+
+const POD = {
+  metadata: { name: 'web', labels: { 'sidegate.dev/inject': 'true' }, annotations: { 'sidegate.dev/config': 'gate' } },
+  spec: { containers: [{ name: 'app', image: 'app:1', ports: [{ containerPort: 3000 }] }] },
+};
+
+/** A review of a pod, with `padding` bytes of annotation. */
+export function toReview(padding = 0): string {
+  const { metadata } = POD;
+  const annotations = { ...metadata.annotations, padding: 'x'.repeat(padding) };
+  const object = { ...POD, metadata: { ...metadata, annotations } };
+  const kind = { group: '', version: 'v1', kind: 'Pod' };
+  const request = { uid: 'u-1', kind, operation: 'CREATE', namespace: 'shop', object };
+  return JSON.stringify({ apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview', request });
+}
+
+/** Starts it in a cgroup of `mebibytes`. */
+export async function startInjectorInCgroup(mebibytes: number): Promise<CgroupInjector> {
+  const api = await startApiServer(({ url }, response) => {
+    if (url === '/version') answerJson(response, 200, { major: '1', minor: '34' });
+    else answerJson(response, 403, toStatus(403, 'Forbidden', 'not allowed'));
+  });
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-injector-'));
+  const pair = makeAuthority(folder, 'root').issue('server', 'DNS:injector.gate.svc');
+  mkdirSync(join(folder, 'tls'));
+  writeFileSync(join(folder, 'tls', 'tls.crt'), readFileSync(pair.cert));
+  writeFileSync(join(folder, 'tls', 'tls.key'), readFileSync(pair.key));
+  const server = { address: '127.0.0.1:0', adminAddress: '127.0.0.1:0', certificate: { directory: join(folder, 'tls') } };
+  writeFileSync(join(folder, 'injector.yaml'), stringify({ sidecar: { image: 'registry.example/sidegate:1' }, server }));
+  const cluster = { server: api.url.href, 'certificate-authority-data': Buffer.from(api.ca).toString('base64') };
+  const kubeconfig = {
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: 'c', cluster }],
+    users: [{ name: 'u', user: { token: 't' } }],
+    contexts: [{ name: 'x', context: { cluster: 'c', user: 'u' } }],
+    'current-context': 'x',
+  };
+  writeFileSync(join(folder, 'kubeconfig'), stringify(kubeconfig));
+  const files = ['--config', join(folder, 'injector.yaml'), '--kubeconfig', join(folder, 'kubeconfig')];
+  const running = startInCgroup(mebibytes, await toImageCommand('inject-server', ...files));
+  const lines = collectLines(running.child);
+  const find = (name: string): Record<string, unknown> | undefined => lines().find(({ msg }) => msg === name);
+  const listening = await until(() => {
+    if (!running.isAlive()) throw new Error('the injector ended before it listened');
+    return find('certificate_loaded') && find('listening');
+  });
+  return {
+    ...running,
+    port: Number(listening['port']),
+    adminPort: Number(listening['adminPort']),
+    async stop() {
+      await running.stop();
+      await api.stop();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The status of one small review, from an address of its own; 0 where no answer came. */
+export function sendSmallReview(port: number): Promise<number> {
+  const options = { host: '127.0.0.1', port, localAddress: '127.0.0.2', rejectUnauthorized: false, agent: false } as const;
+  const headers = { 'Content-Type': 'application/json' };
+  return new Promise((resolve) => {
+    const outgoing = request({ ...options, method: 'POST', path: '/inject?timeout=5s', headers }, (incoming) => {
+      incoming.resume();
+      resolve(incoming.statusCode ?? 0);
+    });
+    outgoing.on('error', () => resolve(0));
+    outgoing.end(toReview());
+  });
+}

@@ -1,0 +1,22 @@
+/** What a port needs to read bodies, without a container around it. */
+import { systemClock } from '../../src/core/clock.ts';
+import { BodyWatch, type ListenMemory } from '../../src/listen/limits.ts';
+import { NO_PRESSURE } from '../../src/listen/memory-guard.ts';
+
+const MIB = 1024 * 1024;
+
+/** Usual bounds, and no limit on the process itself. */
+export function createMemory(): ListenMemory {
+  const limits = {
+    bodyIdleTimeout: 15_000,
+    bodyMinRate: 500,
+    bodyTimeout: 300_000,
+    maxBufferedBytes: 64 * MIB,
+    maxLargeBodies: 64,
+  };
+  return {
+    bodies: new BodyWatch(limits, systemClock, () => undefined, NO_PRESSURE),
+    guard: NO_PRESSURE,
+    collect: () => undefined,
+  };
+}
