@@ -30,7 +30,7 @@ without credentials. Every other target is forwarded as it came, byte for byte. 
   remembers the ids of its own deliveries, so a webhook route equals itself only. A method that one route takes and the other does not
   is a difference, too. The upstream is none: whoever passes the same gates may use either app's handler.
 - **A wider route around** the selected one is not compared: \`/\` never conflicts with a request that the route of \`/admin\` takes.
-- **A host is compared as the router does**: without port, letter case and root dots. Where a trusted proxy passes on `X-Forwarded-Host`, each of its names must select the same gates as `Host` or no route at all. An app that ignores Host is beyond that: \`sidegate check\` notes
+- **A host is compared as the router does**: without port, letter case and root dots. Where a trusted proxy passes on \`X-Forwarded-Host\`, each of its names must select the same gates as \`Host\` or no route at all. An app that ignores Host is beyond that: \`sidegate check\` notes
   each guarded route that only its Host keeps apart from another.
 - Some forms are 400 on every route unless it lists them in \`allowInPath\` (\`;\`, \`%2f\`, \`//\`, …); dot segments, controls and broken escapes are 400 always.
 - The rule holds for all methods, WebSocket upgrades, HTTP/2, [forward-auth](forward-auth.md) and routes that observe.

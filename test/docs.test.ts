@@ -239,7 +239,7 @@ describe('the docs', () => {
     ];
     for (const page of pages) {
       const text = read(page);
-      for (const [, script = ''] of text.matchAll(/npm run ([a-z:-]+)/g)) expect(scripts, page).toContain(script);
+      for (const [, script = ''] of text.matchAll(/npm run ([a-z0-9:-]+)/g)) expect(scripts, page).toContain(script);
       for (const [, target = ''] of text.matchAll(/\]\(((?!http)[^)#]+)/g))
         expect(() => readFileSync(join(ROOT, page, '..', target)), `${page}: ${target}`).not.toThrow();
     }
