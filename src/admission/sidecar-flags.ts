@@ -30,5 +30,5 @@ export function toSidecarOverrides({ patch }: Extract<Injection, { outcome: 'inj
 
 /** As Kubernetes does: `$$` is a dollar sign, `$(NAME)` the variable. */
 function expand(arg: string): string {
-  return arg.replace(/\$\$|\$\(([^)]*)\)/g, (found) => (found === '$$' ? '$' : POD_ADDRESSES));
+  return arg.replace(/\$\$|\$\([^$)]*\)/g, (found) => (found === '$$' ? '$' : POD_ADDRESSES));
 }

@@ -1,5 +1,6 @@
 /** How the sidecar gets between a Service and the app: what changes in the app's containers, by mode. */
 import type { Takeover } from '../config/kubernetes-values.ts';
+import { trimEnd } from '../core/trim.ts';
 import { lastingContainersOf } from './app.ts';
 import { rewriteProbes } from './app-probes.ts';
 import { handlersOf } from './handlers.ts';
@@ -8,6 +9,7 @@ import type { Work } from './plan.ts';
 import { has, listAt, type Raw, textAt } from './raw.ts';
 
 const LONGEST_PORT_NAME = 15;
+const DASH = new Set('-');
 const LOOPBACK = '127.0.0.1';
 
 const MODES: Readonly<Record<Takeover, (work: Work) => readonly string[]>> = {
@@ -52,7 +54,7 @@ function toFreeName(name: string, container: Raw): string {
   const taken = listAt(container, 'ports').map((port) => textAt(port, 'name'));
   for (let number = 1; ; number++) {
     const ending = number === 1 ? '-app' : `-app${number}`;
-    const free = name.slice(0, LONGEST_PORT_NAME - ending.length).replace(/-+$/, '') + ending;
+    const free = trimEnd(name.slice(0, LONGEST_PORT_NAME - ending.length), DASH) + ending;
     if (!taken.includes(free)) return free;
   }
 }

@@ -5,6 +5,7 @@ import { getCACertificates } from 'node:tls';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { GrowingBuffer } from '../core/growing-buffer.ts';
 import { onEvent } from '../core/safe-events.ts';
+import { trimEnd } from '../core/trim.ts';
 import type { ClusterAccess, Credentials } from './access.ts';
 import { KubeError, type OwnReason } from './error.ts';
 
@@ -27,6 +28,7 @@ export interface Answer {
   readonly retryAfter: number | undefined;
 }
 
+const SLASH = new Set('/');
 const KEPT = { keepAlive: true, maxSockets: 8 };
 
 type Agent = HttpAgent | HttpsAgent;
@@ -119,7 +121,7 @@ export class Transport {
       host: server.hostname.replace(/^\[|\]$/g, ''),
       port: server.port || (server.protocol === 'http:' ? 80 : 443),
       method,
-      path: `${server.pathname.replace(/\/+$/, '')}${path}`,
+      path: `${trimEnd(server.pathname, SLASH)}${path}`,
       headers: {
         ...headers,
         Host: server.host,

@@ -1,7 +1,7 @@
 /** Ranges of addresses that are trusted in some way. */
 import { BlockList, isIP } from 'node:net';
 
-const MAPPED_IPV4 = /^::ffff:(?=\d+\.\d+\.\d+\.\d+$)/i;
+const MAPPED_IPV4 = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i;
 
 /** A set of CIDR ranges and single addresses; an empty one has nobody. */
 export class AddressRanges {
@@ -27,5 +27,5 @@ export class AddressRanges {
 /** A dual-stack socket shows IPv4 peers as `::ffff:1.2.3.4`; brackets and a zone are spelling only. */
 export function toPlainAddress(address: string): string {
   const bare = address.startsWith('[') && address.endsWith(']') ? address.slice(1, -1) : address;
-  return bare.replace(MAPPED_IPV4, '');
+  return bare.replace(MAPPED_IPV4, '$1');
 }

@@ -49,7 +49,7 @@ interface Aim {
 }
 
 const HTTP_PORT = 80;
-const ABSOLUTE = /^http:\/\/([^/?#]*)(.*)$/i;
+const ABSOLUTE = /^http:\/\/([^/?#]*)(.*)$/is;
 
 /** The listening proxy port. */
 export class ProxyServer {

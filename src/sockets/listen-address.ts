@@ -103,7 +103,7 @@ function toHost(written: string): string | undefined {
 /** One spelling for each address; an IPv4 address in IPv6 is that IPv4 address. */
 function toComparable(host: string): string {
   if (isIP(host) !== 6) return host.toLowerCase().replace(/\.$/, '');
-  const canonical = new URL(`http://[${host.replace(/%.*$/, '')}]`).hostname.slice(1, -1);
+  const canonical = new URL(`http://[${host.replace(/%.*$/s, '')}]`).hostname.slice(1, -1);
   const mapped = MAPPED.exec(canonical);
   if (mapped === null) return canonical;
   const [high, low] = [Number.parseInt(mapped[1] as string, 16), Number.parseInt(mapped[2] as string, 16)];

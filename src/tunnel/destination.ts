@@ -7,7 +7,7 @@ export interface Destination {
   readonly port: number;
 }
 
-const LABEL = /^(?!-)[a-z0-9_-]{1,63}(?<!-)$/;
+const LABEL = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
 /** Resolvers take `2130706433`, `0x7f.1` and `0177.0.0.1` for 127.0.0.1; names that end in a number are none (WHATWG URL §3.5). */
 const NUMBER = /^(?:[0-9]+|0x[0-9a-f]*)$/;
 const LONGEST_NAME = 253;

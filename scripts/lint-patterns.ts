@@ -1,0 +1,150 @@
+/** Rejects regular expressions whose matching time is not linear in the text: untrusted text would hold the event loop (ReDoS). */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseSync, Visitor } from 'oxc-parser';
+
+// Before recheck is loaded: its native binary would be a second, unneeded engine.
+process.env['RECHECK_BACKEND'] = 'pure';
+const { checkSync } = await import('recheck');
+
+/** A pattern that may stay although the checker does not call it linear. */
+interface Allowed {
+  /** Below src/. */
+  readonly file: string;
+  /** As it stands in the source. */
+  readonly pattern: string;
+  /** Why no untrusted text makes it slow. */
+  readonly reason: string;
+}
+
+const ALLOWED: readonly Allowed[] = [
+  {
+    file: 'admission/chain.ts',
+    pattern: '/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g',
+    reason: 'linear (no dash between the two lines); too large for the checker',
+  },
+  {
+    file: 'cli/probe.ts',
+    pattern: "/^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[\\t ]*([\\x20-\\x7e]*?)[\\t ]*$/",
+    reason: 'reads the command line only',
+  },
+  { file: 'cli/hash-password.ts', pattern: '/\\r?\\n[\\s\\S]*$/', reason: 'reads the command line only' },
+  {
+    file: 'config/injector-server-schema.ts',
+    pattern: '/^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/',
+    reason: 'reads the config only',
+  },
+  { file: 'config/user-sources.ts', pattern: '/[\\r\\n]+$/', reason: 'reads mounted files only' },
+  {
+    file: 'core/client-network.ts',
+    pattern: '/^0+(?=.)/',
+    reason: 'linear (anchored, one run); the checker does not read lookahead',
+  },
+  {
+    file: 'doctor/exposition.ts',
+    pattern: '/^[^}\\n]*\\bhash="([0-9a-f]{1,64})"[^}\\n]*\\} 1(?:\\.0+)?$/',
+    reason: 'lines of at most 1,024 characters, on the command line only',
+  },
+  {
+    file: 'doctor/judge-admission.ts',
+    pattern: '/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g',
+    reason: 'linear (no dash between the two lines); too large for the checker',
+  },
+  {
+    file: 'listen/client-certificates.ts',
+    pattern: '/(?:^|, )([A-Za-z ]+):("(?:[^"\\\\]|\\\\.)*"|[^,"]*)(?=, |$)/g',
+    reason: 'reads certificates that a configured authority signed',
+  },
+  {
+    file: 'probe/bench.ts',
+    pattern:
+      '/\\n\\s+at .+:\\d+:\\d+\\)?|Traceback \\(most recent call last\\)|\\bat [\\w.$]+\\(\\w+\\.java:\\d+\\)|goroutine \\d+ \\[|\\.rb:\\d+:in /',
+    reason: 'runs on the command line only, on responses of an endpoint of yours',
+  },
+  { file: 'probe/checks/malformed.ts', pattern: '/=+$/', reason: 'reads text of its own' },
+  {
+    file: 'schemes/aws-sns.ts',
+    pattern: '/"(?:[^"\\\\]|\\\\.)*"|[{}[\\]:]/g',
+    reason: 'linear on valid JSON, where each string ends; JSON.parse runs before it',
+  },
+  {
+    file: 'schemes/url.ts',
+    pattern: '/^(https?:)\\/\\/([^/:?#]+|\\[[^\\]]+\\])(:[0-9]+)?(?=[/?#]|$)/i',
+    reason: 'linear (anchored, no two adjacent runs share a character); the checker does not read lookahead',
+  },
+  {
+    file: 'sockets/listen-address.ts',
+    pattern: '/^(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\\.[A-Za-z0-9_-]{1,63})*\\.?$/',
+    reason: 'reads the config only',
+  },
+];
+
+/** Repetitions up to this are checked as they are; larger ones as unbounded, which is stricter, and decided in milliseconds. */
+const MAX_EXACT_REPETITION = 8;
+/** Of one pattern. */
+const CHECK_TIMEOUT_MS = 10_000;
+
+/** A pattern of the source tree. */
+interface Pattern {
+  readonly file: string;
+  readonly line: number;
+  /** The literal, with its slashes. */
+  readonly raw: string;
+  readonly source: string;
+  readonly flags: string;
+}
+
+/** Each pattern below `root` that is neither linear nor allowed, one line each; and each allowance that nothing needs. */
+export function lintPatterns(root: string, allowed: readonly Allowed[] = ALLOWED): string[] {
+  const unused = new Set(allowed);
+  const found: string[] = [];
+  for (const pattern of findPatterns(root)) {
+    const allowance = allowed.find((each) => each.file === pattern.file && each.pattern === pattern.raw);
+    if (allowance !== undefined) unused.delete(allowance);
+    else {
+      const problem = findProblem(pattern);
+      if (problem !== undefined) found.push(`${pattern.file}:${pattern.line}: ${pattern.raw} ${problem}`);
+    }
+  }
+  for (const { file, pattern } of unused) found.push(`${file}: ${pattern} is allowed but not there; remove it from ALLOWED`);
+  return found;
+}
+
+function findPatterns(root: string): Pattern[] {
+  const patterns: Pattern[] = [];
+  for (const file of readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((each) => each.endsWith('.ts'))) {
+    const text = readFileSync(join(root, file), 'utf8');
+    new Visitor({
+      Literal(node) {
+        if (!('regex' in node)) return;
+        const { pattern, flags } = node.regex;
+        const line = text.slice(0, node.start).split('\n').length;
+        patterns.push({ file, line, raw: text.slice(node.start, node.end), source: pattern, flags });
+      },
+    }).visit(parseSync(file, text).program);
+  }
+  return patterns;
+}
+
+function findProblem({ source, flags }: Pattern): string | undefined {
+  const result = checkSync(widenRepetitions(source), flags, { checker: 'automaton', timeout: CHECK_TIMEOUT_MS });
+  if (result.status === 'safe') return undefined;
+  if (result.status === 'unknown') return 'cannot be checked; simplify it, or allow it with a reason';
+  return `takes ${result.complexity.summary} time; make it linear (core/trim.ts), or allow it with a reason`;
+}
+
+/** Large counted repetitions as `*` or `+`. */
+function widenRepetitions(source: string): string {
+  return source.replace(/\\.|\[(?:\\.|[^\]\\])*\]|\{(\d+)(,?)(\d*)\}/gs, (found, low?: string, comma?: string, high?: string) => {
+    if (low === undefined) return found;
+    const most = comma === '' ? Number(low) : high === '' ? Number.POSITIVE_INFINITY : Number(high);
+    if (most <= MAX_EXACT_REPETITION) return found;
+    return Number(low) === 0 ? '*' : '+';
+  });
+}
+
+if (import.meta.main) {
+  const found = lintPatterns(resolve(import.meta.dirname, '..', 'src'));
+  for (const line of found) console.error(`src/${line}`);
+  process.exitCode = found.length === 0 ? 0 : 1;
+}
