@@ -214,21 +214,46 @@ describe('a probe of the app', () => {
     expect(await reply).toMatchObject({ status: 504, text: 'the app did not answer within 60 s\n' });
   });
 
-  test('has its own share of questions, whatever strangers ask by another', async () => {
-    const gate = await start([
+  test('answers every caller, however many ask at once, with one request to the app', async () => {
+    const clock = new FakeClock();
+    const probes = [
       { kind: 'livez', url: url() },
       { kind: 'readyz', url: url('/ready') },
-    ]);
+    ];
+    const gate = await start(probes, clock);
     const held: ServerResponse[] = [];
     answer = (request, response) => (request.url === '/ready' ? response.end() : held.push(response));
-    const asked = Array.from({ length: 16 }, () => ask(gate));
-    await until(() => held.length === 16);
-    expect((await ask(gate)).status).toBe(503);
+    const asked = Array.from({ length: 30 }, () => ask(gate));
+    await until(() => held.length === 1);
     expect((await ask(gate, '/app-health/app/readyz')).status).toBe(200);
     for (const response of held) response.end();
     expect((await Promise.all(asked)).map(({ status }) => status)).toEqual(asked.map(() => 200));
+    expect(held).toHaveLength(1);
+  });
+
+  test('asks the app anew where the request under way began a second ago, so that one that hangs does not count for later callers', async () => {
+    const clock = new FakeClock();
+    const gate = await start([{ kind: 'livez', url: url() }], clock);
+    const held: ServerResponse[] = [];
+    answer = (_request, response) => void held.push(response);
+    const first = ask(gate);
+    await until(() => held.length === 1);
+    await clock.advance(1_000);
     answer = (_request, response) => response.end();
     expect((await ask(gate)).status).toBe(200);
+    held[0]?.end();
+    expect((await first).status).toBe(200);
+  });
+
+  test('rejects requests pipelined on one connection beyond four', async () => {
+    const gate = await start([{ kind: 'livez', url: url() }]);
+    const held: ServerResponse[] = [];
+    answer = (_request, response) => void held.push(response);
+    const one = 'GET /app-health/app/livez HTTP/1.1\r\nHost: a\r\n';
+    const exchanged = exchangeRaw(gate.adminPort, `${`${one}\r\n`.repeat(5)}${one}Connection: close\r\n\r\n`);
+    await until(() => held.length === 1);
+    held[0]?.end();
+    expect((await exchanged).match(/HTTP\/1\.1 \d+/g)).toEqual([200, 200, 200, 200, 503, 503].map((status) => `HTTP/1.1 ${status}`));
   });
 
   test('is given up when the kubelet has given up', async () => {
