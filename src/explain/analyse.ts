@@ -72,6 +72,10 @@ function* search(suspect: Suspect, body: Buffer, meter: Meter): Generator<void, 
   };
   for (const shape of SHAPES) {
     for (const candidate of combine(forms, shape)) {
+      if (candidate === undefined) {
+        yield;
+        continue;
+      }
       const keys = candidate.key.toKeys(candidate.reading.scheme);
       if (keys.length === 0) continue;
       if (!meter.takeCandidate(keys.length * (candidate.body.bytes.length + CANDIDATE_BYTES))) return undefined;
@@ -88,12 +92,14 @@ interface Forms {
   readonly keys: List<KeyForm>;
 }
 
-/** All combinations with the changes of one shape. */
-function* combine({ readings, bodies, keys }: Forms, shape: Shape): Generator<Match> {
+/** All combinations with the changes of one shape; undefined where other work may go first. */
+function* combine({ readings, bodies, keys }: Forms, shape: Shape): Generator<Match | undefined> {
   for (const reading of readings.all(shape.reading)) {
     // A token says nothing of the content.
-    if (shape.body && reading.scheme.description.signed.length === 0) continue;
-    for (const body of bodies.all(shape.body)) for (const key of keys.all(shape.key)) yield { reading, body, key };
+    if (shape.body && reading?.scheme.description.signed.length === 0) continue;
+    for (const body of reading === undefined ? [undefined] : bodies.all(shape.body))
+      for (const key of body === undefined ? [undefined] : keys.all(shape.key))
+        yield reading && body && key && { reading, body, key };
   }
 }
 

@@ -32,10 +32,14 @@ const MOST_DECOMPRESSED = 1_048_576;
 /** Compressing takes the event loop; larger contents are not tried. */
 const MOST_COMPRESSED = 65_536;
 
-/** All forms but the received one, the likely ones first; what cannot be told from it is left out, and what the meter does not allow. */
-export function* toBodyForms(body: Buffer, meter: Meter): Generator<BodyForm> {
+/** All forms but the received one, the likely ones first, and undefined where other work may go first; what cannot be told from it is left out, and what the meter does not allow. */
+export function* toBodyForms(body: Buffer, meter: Meter): Generator<BodyForm | undefined> {
   const seen = new Set([toIdentity(body)]);
   for (const form of toAnyForms(body)) {
+    if (form === undefined) {
+      yield undefined;
+      continue;
+    }
     if (!meter.takeBytes(form.bytes.length)) return;
     const identity = toIdentity(form.bytes);
     if (seen.has(identity)) continue;
@@ -48,7 +52,7 @@ function toIdentity(bytes: Buffer): string {
   return bytes.toString('latin1');
 }
 
-function* toAnyForms(body: Buffer): Generator<BodyForm> {
+function* toAnyForms(body: Buffer): Generator<BodyForm | undefined> {
   yield* toWhitespaceForms(body);
   yield* toTextForms(body);
   yield* toJsonForms(body);

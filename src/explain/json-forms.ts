@@ -1,6 +1,6 @@
 /** The ways in which serialisers write one JSON content. */
 import { isUtf8 } from 'node:buffer';
-import { type JsonStyle, type Token, toTokens, writeJson } from './json-tokens.ts';
+import { isStepEnd, type JsonStyle, type Token, toTokens, writeJson } from './json-tokens.ts';
 
 /** One way of writing it. */
 export interface JsonForm {
@@ -51,20 +51,20 @@ function toEscape(character: string): string {
 /** Indents may blow deep nesting up. */
 const MOST_GROWTH = 4;
 
-/** The forms of `body`; nothing where it is no JSON. */
-export function* toJsonForms(body: Buffer): Generator<JsonForm> {
+/** The forms of `body`, and undefined where other work may go first; nothing where it is no JSON. */
+export function* toJsonForms(body: Buffer): Generator<JsonForm | undefined> {
   if (!isUtf8(body)) return;
-  const tokens = toTokens(body.toString('utf8').replace(/^\uFEFF/, ''));
+  const tokens = yield* toTokens(body.toString('utf8').replace(/^\uFEFF/, ''));
   if (tokens === undefined) return;
   const longest = 1_024 + body.length * MOST_GROWTH;
   const seen: (readonly Token[])[] = [];
   for (const { text: escapes, string } of [AS_IS, ...ESCAPINGS]) {
-    const escaped = tokens.map((token) => (token.startsWith('"') ? string(token) : token));
+    const escaped = yield* escape(tokens, string);
     // Most contents have nothing to escape: the forms would be the same ones again.
     if (seen.some((known) => known.every((token, i) => token === escaped[i]))) continue;
     seen.push(escaped);
     for (const spacing of SPACINGS) {
-      const written = writeJson(escaped, spacing.style, longest);
+      const written = yield* writeJson(escaped, spacing.style, longest);
       if (written !== undefined) yield* toForms(written, spacing.text, escapes);
     }
   }
@@ -75,6 +75,15 @@ export function* toJsonForms(body: Buffer): Generator<JsonForm> {
       text: 'over what is in the JSON string that arrives, as it is JSON of JSON',
       bytes: inner,
     };
+}
+
+function* escape(tokens: readonly Token[], string: Escaping['string']): Generator<undefined, readonly Token[]> {
+  const escaped: Token[] = [];
+  for (const [index, token] of tokens.entries()) {
+    escaped.push(token.startsWith('"') ? string(token) : token);
+    if (isStepEnd(index)) yield undefined;
+  }
+  return escaped;
 }
 
 function* toForms(written: string, spacing: string, escapes: string): Generator<JsonForm> {

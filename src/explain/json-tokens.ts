@@ -13,25 +13,44 @@ export interface JsonStyle {
 
 const TOKEN = /[\t\n\r ]*([[\]{},:]|"[^"\\]*(?:\\.[^"\\]*)*"|[-0-9.eE+]+|true|false|null)/y;
 
-/** Takes the text apart; undefined where it is no JSON. */
-export function toTokens(text: string): readonly Token[] | undefined {
+/** Tokens that are worked on before other work may go first: a millisecond or two. */
+const TOKENS_PER_STEP = 8_192;
+
+/** Tells after how many tokens other work may go first. */
+export function isStepEnd(index: number): boolean {
+  return index % TOKENS_PER_STEP === TOKENS_PER_STEP - 1;
+}
+
+/** Takes the text apart, and yields where other work may go first; undefined where it is no JSON. */
+export function* toTokens(text: string): Generator<undefined, readonly Token[] | undefined> {
   try {
     JSON.parse(text);
   } catch {
     return undefined;
   }
   const tokens: string[] = [];
-  TOKEN.lastIndex = 0;
-  for (let match = TOKEN.exec(text); match !== null; match = TOKEN.exec(text)) tokens.push(match[1] as string);
-  return tokens;
+  for (let at = 0; ; ) {
+    // Several analyses may be under way, and the pattern has one place to remember.
+    TOKEN.lastIndex = at;
+    const match = TOKEN.exec(text);
+    if (match === null) return tokens;
+    at = TOKEN.lastIndex;
+    tokens.push(match[1] as string);
+    if (isStepEnd(tokens.length)) yield undefined;
+  }
 }
 
-/** Writes tokens in a style; undefined where that would be longer than `longest`, as indents blow deep nesting up. */
-export function writeJson(tokens: readonly Token[], style: JsonStyle, longest: number): string | undefined {
+/** Writes tokens in a style, and yields where other work may go first; undefined where that would be longer than `longest`, as indents blow deep nesting up. */
+export function* writeJson(
+  tokens: readonly Token[],
+  style: JsonStyle,
+  longest: number,
+): Generator<undefined, string | undefined> {
   let text = '';
   let depth = 0;
   let before = '';
-  for (const token of tokens) {
+  for (const [index, token] of tokens.entries()) {
+    if (isStepEnd(index)) yield undefined;
     if (isClose(token)) depth--;
     text += toGap(before, token, style, depth) + toText(token, style);
     if (isOpen(token)) depth++;

@@ -12,12 +12,20 @@ export function explainNow(suspect: Suspect, meter: Meter): Explanation {
   }
 }
 
+/** How an analysis shares the event loop. */
+export interface Pace {
+  /** Resolves when the next step may begin. */
+  readonly pause: () => Promise<void>;
+  /** Runs one step, and counts what it costs. */
+  readonly measure: <T>(step: () => T) => T;
+}
+
 /** Lets other work go first before each step. */
-export async function explainBeside(suspect: Suspect, meter: Meter, pause: () => Promise<void>): Promise<Explanation> {
+export async function explainBeside(suspect: Suspect, meter: Meter, { pause, measure }: Pace): Promise<Explanation> {
   const steps = analyse(suspect, meter);
   for (;;) {
     await pause();
-    const { value, done } = steps.next();
+    const { value, done } = measure(() => steps.next());
     if (done === true) return value;
   }
 }

@@ -24,7 +24,7 @@ test.each([
   const text = run.repeat(SIZE / run.length);
   for (const body of [`${text}x`, `x${text}x`, `"${text}x"`, `{"a":"b"${text}x`, `payload=${text}x`]) {
     const meter = new Meter(USUAL_BUDGET);
-    const forms = [...toBodyForms(Buffer.from(body), meter)];
+    const forms = [...toBodyForms(Buffer.from(body), meter)].filter((form) => form !== undefined);
     expect(forms.length).toBeGreaterThan(0);
     expect(forms.length).toBeLessThan(100);
     expect(meter.bytes).toBeLessThanOrEqual(USUAL_BUDGET.bytes);

@@ -22,10 +22,15 @@ function toContext(): SuspectContext {
   return { scheme, allowDotInId: false, tolerance: undefined, publicUrl: '', keys, others: [], presets: PRESETS };
 }
 
-function toExchange(requestId: string, content: Buffer | Refusal | undefined = Buffer.from('{"a":1}\n')): Exchange {
+function toExchange(
+  requestId: string,
+  content: Buffer | Refusal | undefined = Buffer.from('{"a":1}\n'),
+  address = '203.0.113.9',
+): Exchange {
   const signature = `sha256=${createHmac('sha256', SECRET).update('{"a":1}').digest('hex')}`;
   return {
     requestId,
+    client: { address },
     method: 'POST',
     target: { raw: '/hooks' },
     headers: new HeaderFields(['X-Hub-Signature-256', signature]),
@@ -43,7 +48,7 @@ const BROKEN = refuse('malformed_request', 'body_aborted');
 const BAD = refuse('signature_mismatch', 'bad_signature');
 
 /** With pauses that the test ends one by one, where it wants. */
-function start(options: { find?: (route: string) => SuspectContext | undefined; isHeld?: boolean } = {}) {
+function start(options: { find?: (route: string) => SuspectContext | undefined; isHeld?: boolean; cost?: number } = {}) {
   const clock = new FakeClock();
   const explained: string[] = [];
   const skipped: string[] = [];
@@ -51,11 +56,14 @@ function start(options: { find?: (route: string) => SuspectContext | undefined; 
   const held: (() => void)[] = [];
   let isHeld = options.isHeld === true;
   const explainer = new Explainer(
-    { perMinute: 10, maxBody: 64 },
+    { perMinute: 10, maxBody: 64, cpuShare: 0.05, cpuSharePerClient: 0.02 },
     {
       clock,
       pause: () => (isHeld ? new Promise((resolve) => held.push(resolve)) : Promise.resolve()),
-      find: options.find ?? (() => toContext()),
+      find(route) {
+        clock.pass(options.cost ?? 0);
+        return (options.find ?? toContext)(route);
+      },
       onExplained: ({ requestId, findings }) => explained.push(`${requestId} ${findings.map(({ cause }) => cause)}`),
       onSkipped: (route) => skipped.push(route),
       onFailed: (_requestId, error) => failed.push(error),
@@ -94,10 +102,48 @@ describe('a refused signature', () => {
 
   test('is skipped and counted when 32 wait already, beside the one at work', async () => {
     const { explainer, explained, skipped, release } = start({ isHeld: true });
-    for (let i = 0; i < 40; i++) explainer.offer(`route-${i}`, toExchange(`r${i}`), BAD);
+    for (let i = 0; i < 40; i++) explainer.offer(`route-${i}`, toExchange(`r${i}`, undefined, `203.0.113.${i}`), BAD);
     expect(skipped).toHaveLength(7);
     await release();
     expect(explained).toHaveLength(33);
+  });
+
+  test('is skipped when eight of its client wait already, and no other client suffers', async () => {
+    const { explainer, explained, skipped, release } = start({ isHeld: true });
+    for (let i = 0; i < 20; i++) explainer.offer(`route-${i}`, toExchange(`r${i}`), BAD);
+    expect(skipped).toHaveLength(11);
+    explainer.offer('a', toExchange('other', undefined, '203.0.113.10'), BAD);
+    await release();
+    expect(explained).toHaveLength(10);
+    expect(explained.at(-1)).toMatch(/^other /);
+  });
+
+  test('is skipped while its client has used up its share of the CPU, and no other client suffers', async () => {
+    const { clock, explainer, explained, skipped } = start({ cost: 300 });
+    const offer = async (requestId: string, address: string): Promise<void> => {
+      explainer.offer('a', toExchange(requestId, undefined, address), BAD);
+      await settle();
+      // At 5 % of a core, 300 ms are paid for within 6 s.
+      await clock.advance(6_000);
+      await explainer.idle();
+    };
+    await offer('r1', '2001:db8::1');
+    await offer('r2', '2001:db8::1');
+    await offer('r3', '2001:db8::2');
+    expect([explained.length, skipped]).toEqual([2, ['a']]);
+    await offer('r4', '2001:db8:0:1::1');
+    expect(explained.length).toBe(3);
+  });
+
+  test('waits until the share of all analyses has paid for those before it', async () => {
+    const { clock, explainer, explained } = start({ cost: 300 });
+    explainer.offer('a', toExchange('r1'), BAD);
+    await settle();
+    await clock.advance(5_700);
+    expect(explained).toEqual([]);
+    await clock.advance(200);
+    await explainer.idle();
+    expect(explained).toHaveLength(1);
   });
 
   test('is skipped when its route had ten in this minute, and no other route suffers', async () => {
