@@ -1,13 +1,16 @@
 /** The admin port: what operators and their machines ask of the gate. It never shares a route table with the data port. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { toClientNetwork } from '../core/client-network.ts';
 import { onEvent } from '../core/safe-events.ts';
-import { limitCrowd } from '../sockets/crowd.ts';
+import { followRequests, limitCrowd } from '../sockets/crowd.ts';
 import type { ListenAddress } from '../sockets/listen-address.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
 import { toPlain } from './answer.ts';
 import type { AdminRouter } from './router.ts';
 
 const MOST_CONNECTIONS = 64;
+/** Half: the requests under way of one client can never keep the kubelet out. */
+const MAX_CONNECTIONS_PER_CLIENT = 32;
 const SLOWEST_REQUEST_MS = 5_000;
 /** Node's own is 30 s: it is then that timeouts are noticed. */
 const CHECK_INTERVAL_MS = 1_000;
@@ -26,7 +29,12 @@ export class AdminServer {
       connectionsCheckingInterval: CHECK_INTERVAL_MS,
     });
     // The kubelet, which asks by a new connection each time, must get in whoever else is there: else it ends the container.
-    limitCrowd(this.#server, MOST_CONNECTIONS);
+    const crowd = limitCrowd(this.#server, {
+      maxConnections: MOST_CONNECTIONS,
+      maxPerClient: MAX_CONNECTIONS_PER_CLIENT,
+      toClient: ({ remoteAddress = '' }) => toClientNetwork(remoteAddress),
+    });
+    followRequests(this.#server, crowd);
     this.#listener = new Listener(this.#server, address);
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
   }

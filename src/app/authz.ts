@@ -44,6 +44,7 @@ export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoin
     handler: createAuthzDoor({ trustedCallers, trustedProxies, maxTarget: limits.maxTarget }, house),
     onLimit: metrics.limitHit,
     onConnections: metrics.connections,
+    sharedPeers: trustedCallers,
   });
   return {
     listen: () => server.listen(),

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import type { Config, LimitsConfig, ProxyConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import { toBasicChallenge } from '../credentials/basic.ts';
-import { createForwarder } from '../forward/forwarder.ts';
+import { createForwarder, toReadLimits } from '../forward/forwarder.ts';
 import { createUpstream } from '../forward/pool.ts';
 import { ProxyHeaderPolicy } from '../forward/proxy-headers.ts';
 import { ProxyHouse } from '../gatehouse/proxy-house.ts';
@@ -98,9 +98,10 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     openForwarder(address, port) {
       const times = { connectTimeout, answerTimeout: timeout, gapTimeout: idleTimeout, idleTimeout: 0 };
       const upstream = createUpstream({ host: address, port, ...times, maxConnections: 1, maxHeadBytes: MAX_HEAD_BYTES }, clock);
-      const whenAway = 'upstream_unreachable';
-      const route = { policy, resend: 'idempotent', allowResponseHeaders: ALLOWED_RESPONSE_HEADERS, whenAway } as const;
-      return { forwarder: createForwarder(route, upstream, clock), close: () => upstream.close() };
+      const readLimits = toReadLimits(limits);
+      const route = { policy, resend: 'idempotent', allowResponseHeaders: ALLOWED_RESPONSE_HEADERS, readLimits } as const;
+      const forwarder = createForwarder({ ...route, whenAway: 'upstream_unreachable' }, upstream, clock);
+      return { forwarder, close: () => upstream.close() };
     },
   });
   const server = new ProxyServer({

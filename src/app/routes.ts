@@ -6,6 +6,7 @@ import { toBasicChallenge } from '../credentials/basic.ts';
 import { createForwarder } from '../forward/forwarder.ts';
 import type { IdentityContext } from '../forward/identity.ts';
 import type { IdentitySigner } from '../forward/identity-token.ts';
+import type { ReadLimits } from '../forward/relay.ts';
 import { HeaderPolicy } from '../forward/request-headers.ts';
 import type { Upstream } from '../forward/upstream.ts';
 import type { HouseRoute } from '../gatehouse/gatehouse.ts';
@@ -50,6 +51,7 @@ export interface RouteParts {
   readonly attempts: Attempts;
   readonly keyEvidence: KeyEvidence;
   readonly certificates: RemoteCertificates;
+  readonly readLimits: ReadLimits;
 }
 
 /** What a route counts before its first request. */
@@ -107,6 +109,7 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
         resend,
         allowResponseHeaders: new Set(config.allowResponseHeaders),
         whenAway: 'upstream_away',
+        readLimits: parts.readLimits,
       },
       upstream,
       parts.clock,

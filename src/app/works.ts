@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os';
 import type { Clock } from '../core/clock.ts';
 import { readContainerMemory } from '../core/container-memory.ts';
+import { toReadLimits } from '../forward/forwarder.ts';
 import { IdentitySigner } from '../forward/identity-token.ts';
 import { Settlements } from '../gates/settlements.ts';
 import { WaitingRoom } from '../gates/waiting-room.ts';
@@ -84,6 +85,7 @@ export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works 
     signer,
     keyEvidence: new KeyEvidence(clock, logger),
     certificates: new RemoteCertificates(get, clock),
+    readLimits: toReadLimits(limits),
   };
   const remoteKeys = new RemoteKeys({ ...told, get });
   const memory = buildMemory(limits, toMemoryBudget(limits, readContainerMemory()), clock, metrics.limitHit);

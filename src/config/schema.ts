@@ -7,8 +7,9 @@ import { appProbe } from './app-probe-schema.ts';
 import { authz } from './authz-schema.ts';
 import { basic } from './basic-schema.ts';
 import { adminToken, identity } from './key-schema.ts';
+import { limits } from './limits-schema.ts';
 import { proxy } from './proxy-schema.ts';
-import { addressRange, count, duration, listenAddress, size, upstream } from './scalars.ts';
+import { addressRange, duration, listenAddress, size, upstream } from './scalars.ts';
 import { store } from './store-schema.ts';
 import { clientCertificate, listenTls } from './tls-schema.ts';
 import { routeTrace, tracing } from './trace-schema.ts';
@@ -100,70 +101,6 @@ const route = z.strictObject({
   allow: z.literal('anyone').optional().describe('Lets everybody through, where a route asks for nothing else.'),
 });
 
-const limits = z
-  .strictObject({
-    headTimeout: duration().prefault('10s').describe('For the whole request head.'),
-    bodyIdleTimeout: duration().prefault('15s').describe('Longest pause within the content.'),
-    bodyMinRate: size().prefault(500).describe('Lowest pace of the content in bytes a second, judged after bodyIdleTimeout.'),
-    bodyTimeout: duration().prefault('5m').describe('For the whole content.'),
-    keepAliveTimeout: duration().prefault('65s').describe('How long an idle connection is kept.'),
-    maxHeaderBytes: size().prefault('16Ki').describe('Largest request head.'),
-    maxHeaderFields: count.default(100).describe('Most header fields of a request.'),
-    maxTarget: size().prefault('8Ki').describe('Longest request target.'),
-    maxConnections: count.default(1_024).describe('Open connections on each port but the admin port; further ones are closed.'),
-    maxInFlight: count.default(256).describe('Requests with the apps at once.'),
-    maxQueued: z.int().min(0).max(1_000_000).default(256).describe('Verified requests that may wait for a place.'),
-    queueTimeout: duration().prefault('5s').describe('How long a request may wait for a place.'),
-    maxWaiting: z
-      .int()
-      .min(0)
-      .max(1_000_000)
-      .default(256)
-      .describe('Requests that may wait for the outcome of another with the same id.'),
-    passwordThreads: z
-      .int()
-      .min(1)
-      .max(64)
-      .optional()
-      .describe('Threads that check passwords. Left out: one less than there are cores, at least one.'),
-    passwordQueue: z
-      .int()
-      .min(0)
-      .max(100_000)
-      .default(64)
-      .describe('Passwords that may wait for such a thread; further ones are 429.'),
-    passwordMemory: size()
-      .optional()
-      .describe(
-        'Memory that these threads may use together; fewer run if it is not enough for all, and users whose hash needs more cannot log in. Default: 40 % of the memory limit of the container, or no bound where it has none.',
-      ),
-    maxBufferedBytes: size()
-      .optional()
-      .describe(
-        "Memory for the bodies of all requests together. If omitted: 64Mi, or a quarter of what the container's memory limit leaves beside the process itself.",
-      ),
-    maxLargeBodies: count
-      .optional()
-      .describe(
-        'Bodies above 64Ki that are read at once; further ones wait. If omitted: one for each mebibyte of maxBufferedBytes, from 4 to 64.',
-      ),
-    memoryShed: z
-      .number()
-      .min(0.1)
-      .max(1)
-      .default(0.8)
-      .describe(
-        "Share of the container's memory limit from which on bodies above 64Ki are rejected; all requests are from halfway between it and the limit.",
-      ),
-    heapShed: z
-      .number()
-      .min(0.1)
-      .max(1)
-      .default(0.85)
-      .describe('Share of the heap limit from which on new requests are refused.'),
-  })
-  .prefault({});
-
 /** The whole config. */
 export const ConfigSchema = z.strictObject({
   listen: z
@@ -252,10 +189,22 @@ export const ConfigSchema = z.strictObject({
               .default(10)
               .describe('Refusals of each route that are looked into each minute.'),
             maxBody: size().prefault('256Ki').describe('Largest content that is looked into; of larger ones the head is.'),
+            cpuShare: z
+              .number()
+              .min(0.001)
+              .max(1)
+              .default(0.05)
+              .describe('Share of one CPU core that all analyses together may use.'),
+            cpuSharePerClient: z
+              .number()
+              .min(0.001)
+              .max(1)
+              .default(0.02)
+              .describe('Share of one CPU core that the rejected deliveries of one client (IPv4 address, IPv6 /64) may use.'),
           })
           .prefault({}),
       ],
-      { error: 'expected off, or a mapping with perMinute, maxBody' },
+      { error: 'expected off, or a mapping with perMinute, maxBody, cpuShare, cpuSharePerClient' },
     )
     .prefault({})
     .describe('Find out why signatures are refused, and tell it to the log, the metrics and the journal; `off`: do not.'),

@@ -4,6 +4,7 @@ import { isIPv6 } from 'node:net';
 /** An IPv6 subscriber gets at least a /64 and can use every address in it (RFC 6177). */
 const NETWORK_GROUPS = 4;
 const IPV6_GROUPS = 8;
+const MAX_REMEMBERED = 1_024;
 const IPV4_MAPPED = /^(?:0:){5}ffff:([0-9a-f]+):([0-9a-f]+)$/;
 const DOTTED_TAIL = /:(\d+)\.(\d+)\.(\d+)\.(\d+)$/;
 
@@ -22,6 +23,20 @@ export function toClientNetwork(address: string): string {
     .map((group) => Number.parseInt(group ?? '0', 16))
     .flatMap((group) => [group >> 8, group & 0xff])
     .join('.');
+}
+
+/** As `toClientNetwork`, remembering recent addresses: for an IPv6 address the conversion costs microseconds, which each request would pay. */
+export function rememberClientNetworks(): (address: string) => string {
+  const known = new Map<string, string>();
+  return (address) => {
+    if (!address.includes(':')) return address;
+    const before = known.get(address);
+    if (before !== undefined) return before;
+    const network = toClientNetwork(address);
+    if (known.size >= MAX_REMEMBERED) known.clear();
+    known.set(address, network);
+    return network;
+  };
 }
 
 /** All eight groups of an IPv6 address, without leading zeros. */

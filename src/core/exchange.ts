@@ -57,6 +57,8 @@ export interface RequestBody {
   read(maxBytes: number): Promise<Buffer | Refusal>;
   /** Opens it, to be passed on as it comes; a Buffer where nothing comes. Not after `read`. */
   open(): Buffer | ContentStream;
+  /** Resolves when content that was opened as a stream begins to come, with a refusal where it never does; undefined where nothing is awaited. */
+  arriving?(): Promise<Refusal | undefined> | undefined;
   /** What `read` gave; undefined as long as it has not. */
   readonly content?: Buffer | Refusal | undefined;
   /** How many bytes came in so far. */

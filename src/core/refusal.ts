@@ -98,6 +98,7 @@ export type Reason =
   | 'secret_unavailable'
   | 'users_unavailable'
   | 'queue_full'
+  | 'client_limit'
   | 'queue_timeout'
   | 'buffer_full'
   | 'heap_full'

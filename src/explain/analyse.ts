@@ -95,12 +95,20 @@ interface Forms {
 /** All combinations with the changes of one shape; undefined where other work may go first. */
 function* combine({ readings, bodies, keys }: Forms, shape: Shape): Generator<Match | undefined> {
   for (const reading of readings.all(shape.reading)) {
+    if (reading === undefined) yield undefined;
     // A token says nothing of the content.
-    if (shape.body && reading?.scheme.description.signed.length === 0) continue;
-    for (const body of reading === undefined ? [undefined] : bodies.all(shape.body))
-      for (const key of body === undefined ? [undefined] : keys.all(shape.key))
-        yield reading && body && key && { reading, body, key };
+    else if (!shape.body || reading.scheme.description.signed.length > 0)
+      for (const body of bodies.all(shape.body)) yield* withKeys(reading, body, keys.all(shape.key));
   }
+}
+
+function* withKeys(
+  reading: Reading,
+  body: BodyForm | undefined,
+  keys: Iterable<KeyForm | undefined>,
+): Generator<Match | undefined> {
+  if (body === undefined) yield undefined;
+  else for (const key of keys) yield key && { reading, body, key };
 }
 
 function isMatch({ request: { method } }: Suspect, { reading, body: { bytes } }: Match, keys: readonly VerifyKey[]): boolean {

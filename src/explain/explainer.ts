@@ -165,7 +165,10 @@ export class Explainer {
   async #pause(): Promise<void> {
     const { clock, pause } = this.#parts;
     const { delay } = this.#cpu;
-    if (delay > 0) await new Promise<void>((resolve) => void clock.after(delay, resolve));
+    if (delay > 0)
+      await new Promise<void>((resolve) => {
+        clock.after(delay, resolve);
+      });
     await pause();
   }
 

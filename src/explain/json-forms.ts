@@ -59,7 +59,7 @@ export function* toJsonForms(body: Buffer): Generator<JsonForm | undefined> {
   const longest = 1_024 + body.length * MOST_GROWTH;
   const seen: (readonly Token[])[] = [];
   for (const { text: escapes, string } of [AS_IS, ...ESCAPINGS]) {
-    const escaped = yield* escape(tokens, string);
+    const escaped = yield* escapeTokens(tokens, string);
     // Most contents have nothing to escape: the forms would be the same ones again.
     if (seen.some((known) => known.every((token, i) => token === escaped[i]))) continue;
     seen.push(escaped);
@@ -77,7 +77,7 @@ export function* toJsonForms(body: Buffer): Generator<JsonForm | undefined> {
     };
 }
 
-function* escape(tokens: readonly Token[], string: Escaping['string']): Generator<undefined, readonly Token[]> {
+function* escapeTokens(tokens: readonly Token[], string: Escaping['string']): Generator<undefined, readonly Token[]> {
   const escaped: Token[] = [];
   for (const [index, token] of tokens.entries()) {
     escaped.push(token.startsWith('"') ? string(token) : token);

@@ -19,8 +19,14 @@ const REFUSAL_OF: Readonly<Record<Exclude<UpstreamFailureKind, 'connect'>, reado
 };
 const SWITCHING_PROTOCOLS = 101;
 const EARLY_HINTS = 103;
-/** How long a sender may take none of the answer. */
-const SENDER_STALL_MS = 30_000;
+/** How slowly a client may read a response. */
+export interface ReadLimits {
+  /** Longest time without any progress. */
+  readonly sendTimeout: Milliseconds;
+  /** Bytes per second, judged once the response has waited for the client for `judgedAfter`. */
+  readonly minRate: number;
+  readonly judgedAfter: Milliseconds;
+}
 
 /** Content this small goes out in one piece with the head: as one string it costs a fifth less of the answer than as buffers. */
 const SMALL_CONTENT = 8_192;
@@ -33,6 +39,7 @@ export interface RelayParts {
   readonly admitted: Admitted;
   readonly response: Answer;
   readonly clock: Clock;
+  readonly readLimits: ReadLimits;
   readonly resolve: (outcome: ForwardOutcome) => void;
 }
 
@@ -52,6 +59,8 @@ export class Relay implements AnswerListener {
   #upgrade: UpgradeWish | undefined;
   #onClosed: () => void = () => undefined;
   #isWaiting = false;
+  /** How long the response has waited for its client so far. */
+  #waited: Milliseconds = 0;
   /** The request's content is still on its way. */
   #isSending = false;
   readonly #flushHead = (): void => {
@@ -207,16 +216,25 @@ export class Relay implements AnswerListener {
     if (this.#isWaiting) return;
     this.#isWaiting = true;
     const response = this.#response;
-    const cancel = this.#parts.clock.after(SENDER_STALL_MS, () => response.destroy());
+    const { clock, readLimits } = this.#parts;
+    const since = clock.monotonic();
+    const cancel = clock.after(readLimits.sendTimeout, () => response.destroy());
     const go = (): void => {
       this.#isWaiting = false;
+      this.#waited += clock.monotonic() - since;
       cancel();
       response.off('drain', go);
       response.off('close', go);
+      if (this.#isReadTooSlowly(readLimits)) response.destroy();
       this.#exchange?.resume();
     };
     onEvent(response, 'drain', go);
     onEvent(response, 'close', go);
+  }
+
+  /** A client that keeps a trickle going would hold its place with the app for as long as it likes. */
+  #isReadTooSlowly({ minRate, judgedAfter }: ReadLimits): boolean {
+    return this.#waited > judgedAfter && this.#contentBytes < (this.#waited / 1_000) * minRate;
   }
 
   /** Node will not write this head, and nothing of it is written: it is as if no answer had come. */

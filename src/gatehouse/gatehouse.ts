@@ -5,12 +5,13 @@ import type { Answer } from '../core/answer.ts';
 import type { Clock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
-import { type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
+import { type Reason, type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
 import { runDetached } from '../core/safe-events.ts';
 import type { Forwarder } from '../forward/forwarder.ts';
 import type { IdentityContext } from '../forward/identity.ts';
 import type { ForwardOutcome } from '../forward/outcome.ts';
 import type { Journal } from '../observe/journal.ts';
+import type { LimitLabel } from '../observe/labels.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { RouteMetrics } from '../observe/route-metrics.ts';
@@ -61,6 +62,14 @@ interface Passage {
   readonly refusal?: Refusal;
   readonly outcome?: ForwardOutcome;
 }
+
+/** Which limit keeps a request from the app, and the reason that is logged. */
+const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, readonly [LimitLabel, Reason]>> = {
+  queue_full: ['in_flight_queue', 'queue_full'],
+  unverified_share: ['unverified_in_flight', 'queue_full'],
+  client_share: ['client_in_flight', 'client_limit'],
+  queue_timeout: ['queue_timeout', 'queue_timeout'],
+};
 
 /** The house that all requests go through. */
 export class Gatehouse {
@@ -151,15 +160,21 @@ export class Gatehouse {
 
   async #admit(route: HouseRoute, admitted: Admitted, response: Answer): Promise<Passage> {
     const { capacity } = this.#parts;
-    const { claim } = admitted.exchange.facts;
-    const entering = capacity.enter();
+    const { client, facts, body } = admitted.exchange;
+    const { claim } = facts;
+    const isVerified = !route.isOpen && facts.observed === undefined;
+    // Before it takes a place: a client that proved nothing and sends nothing would hold it.
+    const broken = isVerified ? undefined : await body.arriving?.();
+    if (broken !== undefined) return { refusal: broken };
+    const place = capacity.toPlace({ address: client.address, isVerified });
+    const entering = capacity.enter(place);
     const entered = entering instanceof Promise ? await entering : entering;
     if (entered !== 'entered') {
       // Claimed, but not a byte went to the app: the sender's retry must get through.
       claim?.release();
+      if (!Buffer.isBuffer(admitted.body)) admitted.body.stop();
       return { refusal: this.#toRefusal(entered) };
     }
-    const { facts } = admitted.exchange;
     if (facts.trace?.isRecorded === true) facts.sentAt = this.#parts.clock.monotonic();
     try {
       const outcome = await route.forwarder.forward(admitted, response);
@@ -167,14 +182,15 @@ export class Gatehouse {
       const refusal = 'refusal' in outcome ? outcome.refusal : undefined;
       return refusal === undefined ? { outcome } : { outcome, refusal };
     } finally {
-      capacity.leave();
+      capacity.leave(place);
     }
   }
 
   #toRefusal(result: Exclude<CapacityResult, 'entered'>): Refusal {
     if (result === 'closed') return refuse('draining', 'draining');
-    this.#parts.metrics.limitHit(result === 'queue_full' ? 'in_flight_queue' : 'queue_timeout');
-    return refuse('overloaded', result);
+    const [limit, reason] = OVERLOADS[result];
+    this.#parts.metrics.limitHit(limit);
+    return refuse('overloaded', reason);
   }
 
   #leave(departure: Departure, response: Answer, route?: HouseRoute): void {

@@ -2,11 +2,12 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { ReviewReply } from '../admission/reviewer.ts';
+import { toClientNetwork } from '../core/client-network.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Reason } from '../core/refusal.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
 import type { TurnedAwayLabel } from '../observe/injector-metrics.ts';
-import { limitCrowd } from '../sockets/crowd.ts';
+import { followRequests, limitCrowd } from '../sockets/crowd.ts';
 import type { ListenAddress } from '../sockets/listen-address.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
 import { RequestOrigin } from './content-origin.ts';
@@ -40,6 +41,8 @@ const LARGEST_REVIEW = 4 * 1024 * 1024;
  */
 export const MOST_CONTENT = 16 * 1024 * 1024;
 const MOST_CONNECTIONS = 1_024;
+/** Of one API server, or of any pod that reaches the port. */
+const MAX_CONNECTIONS_PER_CLIENT = 512;
 /** What reviews are read under. */
 export const ADMISSION_LIMITS = {
   maxHeaderBytes: 16_384,
@@ -48,6 +51,8 @@ export const ADMISSION_LIMITS = {
   bodyIdleTimeout: 5_000,
   bodyMinRate: 500,
   memoryShed: 0.8,
+  streamMinRate: 500,
+  streamTimeout: 15_000,
   // The API server lets go of an idle connection after 90 s: were we first, a review could be on its way just then, and would be lost.
   keepAliveTimeout: 180_000,
   maxConnections: MOST_CONNECTIONS,
@@ -71,7 +76,12 @@ export class AdmissionServer {
   constructor(parts: AdmissionServerParts) {
     this.#parts = parts;
     this.#server = createStrictServer(ADMISSION_LIMITS, parts.tls, {}) as TlsServer;
-    limitCrowd(this.#server, MOST_CONNECTIONS);
+    const crowd = limitCrowd(this.#server, {
+      maxConnections: MOST_CONNECTIONS,
+      maxPerClient: MAX_CONNECTIONS_PER_CLIENT,
+      toClient: ({ remoteAddress = '' }) => toClientNetwork(remoteAddress),
+    });
+    followRequests(this.#server, crowd);
     this.#listener = new Listener(this.#server, parts.address);
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
     onEvent(this.#server, 'tlsClientError', (error) => parts.onHandshakeFailed(error.message));

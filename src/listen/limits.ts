@@ -16,6 +16,11 @@ export type ListenLimit =
   | 'header_fields'
   | 'target'
   | 'connections'
+  | 'client_connections'
+  | 'client_requests'
+  | 'upgrades'
+  | 'client_upgrades'
+  | 'send_stall'
   | 'buffer'
   | 'buffer_share'
   | 'heap'
@@ -27,6 +32,10 @@ export interface BodyLimits extends BudgetLimits {
   /** Bytes per second, judged once `bodyIdleTimeout` has passed, so that honest slow starts live. */
   readonly bodyMinRate: number;
   readonly bodyTimeout: Milliseconds;
+  /** Bytes per second of content that is passed on as it comes, judged once `bodyTimeout` has passed. */
+  readonly streamMinRate: number;
+  /** For all of such content. */
+  readonly streamTimeout: Milliseconds;
 }
 
 /** A body under way, as the sweep sees it. */
@@ -34,7 +43,7 @@ export interface BodyInProgress {
   readonly startedAt: Milliseconds;
   lastByteAt: Milliseconds;
   received: number;
-  /** Its end is bounded too, not its pace alone. */
+  /** It is read whole within `bodyTimeout`; else it is passed on as it comes, for up to `streamTimeout`. */
   readonly hasCeiling: boolean;
   /** Whoever takes it asked for a pause: that it does not come is not the sender's doing. */
   readonly isPaused: boolean;
@@ -248,8 +257,10 @@ export class BodyWatch {
     if (body.isPaused) return undefined;
     const age = now - body.startedAt;
     if (now - body.lastByteAt > this.#limits.bodyIdleTimeout) return 'body_idle';
-    if (body.hasCeiling && age > this.#limits.bodyTimeout) return 'body_total';
-    if (age > this.#limits.bodyIdleTimeout && body.received < (age / 1000) * this.#limits.bodyMinRate) return 'body_rate';
+    const { bodyTimeout, streamTimeout, bodyIdleTimeout, bodyMinRate, streamMinRate } = this.#limits;
+    if (age > (body.hasCeiling ? bodyTimeout : streamTimeout)) return 'body_total';
+    const minRate = age > bodyTimeout ? streamMinRate : bodyMinRate;
+    if (age > bodyIdleTimeout && body.received < (age / 1000) * minRate) return 'body_rate';
     return undefined;
   }
 }

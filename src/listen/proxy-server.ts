@@ -9,6 +9,7 @@ import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { guardDecision, onceEvent, onEvent } from '../core/safe-events.ts';
 import { parseTarget, type RequestTarget } from '../core/target.ts';
+import type { Followed } from '../sockets/crowd.ts';
 import type { ListenAddress } from '../sockets/listen-address.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
 import { type Destination, parseDestination } from '../tunnel/destination.ts';
@@ -17,6 +18,7 @@ import { ClientErrors } from './client-errors.ts';
 import { RequestOrigin } from './content-origin.ts';
 import { findUnsound, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit } from './limits.ts';
+import { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
 import type { ListenPhase } from './server.ts';
 import { createStrictServer, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
@@ -59,6 +61,7 @@ export class ProxyServer {
   readonly #bodies: BodyWatch;
   readonly #heap: HeapGuard;
   readonly #clientErrors: ClientErrors;
+  readonly #clients: PortClients;
   /** The last answer that each open connection was asked for. */
   readonly #answers = new Map<Socket, ServerResponse>();
   #phase: ListenPhase = 'open';
@@ -88,7 +91,8 @@ export class ProxyServer {
     onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       this.#clientErrors.handle(error, socket),
     );
-    watchConnections(this.#server, onConnections, onLimit);
+    watchConnections(this.#server, onConnections);
+    this.#clients = new PortClients(this.#server, { limits, shared: [], clock, onLimit });
   }
 
   /** Starts to listen; rejects with the system's error. */
@@ -114,6 +118,7 @@ export class ProxyServer {
   destroy(): void {
     this.#listener.close();
     this.#server.closeAllConnections();
+    this.#clients.close();
     this.#heap.close();
   }
 
@@ -122,12 +127,14 @@ export class ProxyServer {
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
     endAfterUpgradeWish(request, response);
-    const body = new IncomingBody(new RequestOrigin(request, response, expectsContinue), this.#bodies);
+    const origin = new RequestOrigin(request, response, expectsContinue);
+    const body = new IncomingBody(origin, this.#bodies);
     this.#clientErrors.follow(request.socket, { response, body });
+    const followed = this.#clients.follow(request.socket, origin, response);
     const head = toIncomingHead(request);
     const arrival = this.#toArrival(request);
     this.#watchEnd(response, request.socket);
-    const trouble = this.#findTrouble();
+    const trouble = this.#findTrouble(followed, arrival);
     if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
     const aim = this.#checkHead(head, toAbsoluteAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
@@ -147,11 +154,12 @@ export class ProxyServer {
     const head = toIncomingHead(request);
     const { headers } = head;
     const arrival = this.#toArrival(request);
-    const trouble = this.#findTrouble();
+    const origin = new RequestOrigin(request, response, false);
+    const trouble = this.#findTrouble(this.#clients.follow(request.socket, origin, response), arrival);
     if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
     const aim = this.#checkHead(head, toConnectAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
-    const body = new IncomingBody(new RequestOrigin(request, response, false), this.#bodies);
+    const body = new IncomingBody(origin, this.#bodies);
     // Bytes of it would be taken for the tunnel's.
     if (body.declaredLength !== 0)
       return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
@@ -170,8 +178,10 @@ export class ProxyServer {
   }
 
   /** What of our own keeps us from taking anything on. */
-  #findTrouble(): Refusal | undefined {
+  #findTrouble(followed: Followed, { client }: Arrival): Refusal | undefined {
     if (this.#phase === 'refusing') return refuse('draining', 'draining');
+    // A tunnel counts as a request: its client has proven who it is, so there is no second limit.
+    if (!this.#clients.admit(followed, client.address, false)) return refuse('overloaded', 'client_limit');
     const { memory, onLimit } = this.#parts;
     if (this.#heap.isFull) {
       onLimit('heap');

@@ -80,6 +80,10 @@ export class IncomingBody implements RequestBody, BufferedBody {
     return this.#stream;
   }
 
+  arriving(): Promise<Refusal | undefined> | undefined {
+    return this.#stream?.arriving().then((reason) => (reason === undefined ? undefined : toRefusal(reason)));
+  }
+
   /** Gives the buffer's share of the common budget back; called once the exchange is over. */
   free(): void {
     this.#watch.release(this);

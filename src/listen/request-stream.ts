@@ -17,6 +17,13 @@ export class IncomingStream implements ContentStream, BodyInProgress {
   readonly #origin: ContentOrigin;
   readonly #watch: BodyWatch;
   #consumer: ContentConsumer | undefined;
+  /** What came before there was a consumer. */
+  #early: Buffer[] = [];
+  #hasBegun = false;
+  /** What arrives is kept for a consumer that is still to come. */
+  #isHeld = false;
+  #hasEnded = false;
+  #onArrival: (() => void) | undefined;
   #pausedAt: Milliseconds | undefined;
   #brokenBy: Reason | undefined;
 
@@ -31,10 +38,34 @@ export class IncomingStream implements ContentStream, BodyInProgress {
   }
 
   start(consumer: ContentConsumer): void {
-    const { stream, expectsContinue } = this.#origin;
+    const { stream } = this.#origin;
     this.#consumer = consumer;
+    this.#isHeld = false;
     if (stream.destroyed && !stream.readableEnded) this.#brokenBy ??= 'body_aborted';
     if (this.#brokenBy !== undefined) return this.fail(this.#brokenBy);
+    if (!this.#hasBegun) return this.#begin();
+    let isTaken = true;
+    for (const chunk of this.#early.splice(0)) isTaken = consumer.write(chunk) && isTaken;
+    if (this.#consumer === undefined) return;
+    if (this.#hasEnded) this.#finish()?.end();
+    else if (isTaken) this.resume();
+  }
+
+  /** Begins to read, and resolves with the first bytes, the end, or the reason why neither comes; what comes is kept for `start`. */
+  async arriving(): Promise<Reason | undefined> {
+    if (this.#brokenBy !== undefined) return this.#brokenBy;
+    const arrival = new Promise<void>((resolve) => {
+      this.#onArrival = resolve;
+    });
+    this.#isHeld = true;
+    this.#begin();
+    await arrival;
+    return this.#brokenBy;
+  }
+
+  #begin(): void {
+    const { stream, expectsContinue } = this.#origin;
+    this.#hasBegun = true;
     if (expectsContinue) this.#origin.sendContinue();
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
@@ -62,29 +93,41 @@ export class IncomingStream implements ContentStream, BodyInProgress {
 
   /** Breaks it off; before `start`, it breaks then. */
   fail(reason: Reason): void {
+    if (this.#hasEnded) return;
     this.#brokenBy ??= reason;
     this.#finish()?.fail(reason);
+    this.#tellArrival();
   }
 
   #onData(chunk: Buffer): void {
     const consumer = this.#consumer;
     this.#watch.onBytes(chunk.length);
-    if (consumer === undefined) return freeSpent(chunk);
+    if (consumer === undefined && !this.#isHeld) return freeSpent(chunk);
     this.received += chunk.length;
     this.lastByteAt = this.#watch.now();
-    if (consumer.write(chunk) || this.#consumer === undefined) return;
+    if (consumer === undefined) this.#early.push(chunk);
+    else if (consumer.write(chunk) || this.#consumer === undefined) return;
     this.#pausedAt = this.lastByteAt;
     this.#origin.stream.pause();
+    this.#tellArrival();
   }
 
   #onEnd(): void {
-    if (this.#origin.isComplete) this.#finish()?.end();
-    else this.fail('body_aborted');
+    if (!this.#origin.isComplete) return this.fail('body_aborted');
+    this.#hasEnded = true;
+    this.#finish()?.end();
+    this.#tellArrival();
+  }
+
+  #tellArrival(): void {
+    this.#onArrival?.();
+    this.#onArrival = undefined;
   }
 
   #finish(): ContentConsumer | undefined {
     const consumer = this.#consumer;
     this.#consumer = undefined;
+    this.#isHeld = false;
     this.#pausedAt = undefined;
     this.#watch.remove(this);
     return consumer;

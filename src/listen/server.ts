@@ -10,6 +10,7 @@ import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
 import { type Refusal, refuse } from '../core/refusal.ts';
 import { guardDecision, onEvent } from '../core/safe-events.ts';
+import type { Followed } from '../sockets/crowd.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
 import { AddressRanges } from './address-ranges.ts';
 import { AnnouncedPeers } from './announced-peers.ts';
@@ -22,6 +23,7 @@ import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type Http2Request, Http2Sessions } from './http2.ts';
 import { Http2Answer } from './http2-answer.ts';
 import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit } from './limits.ts';
+import { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
 import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
@@ -46,6 +48,16 @@ export interface ListenParts {
   readonly handler: ArrivalHandler;
   readonly onLimit: OnLimit;
   readonly onConnections: (delta: 1 | -1) => void;
+  /** Peers that stand for many clients; the trusted proxies and the balancers of the PROXY protocol, if omitted. */
+  readonly sharedPeers?: readonly string[];
+}
+
+/** A request beside its head. */
+interface Incoming {
+  readonly body: IncomingBody;
+  readonly response: Answer;
+  readonly followed: Followed;
+  readonly upgrade?: SocketUpgrade | undefined;
 }
 
 /** How far shutting down has come: `leaving` ends connections with their next answer, `closing` also those that are idle, `refusing` answers 503. */
@@ -62,6 +74,7 @@ export class ListenServer {
   readonly #certificates: ClientCertificates | undefined;
   readonly #http2: Http2Sessions;
   readonly #announced: AnnouncedPeers;
+  readonly #clients: PortClients;
   readonly #clientErrors: ClientErrors;
   readonly #hsts: string | undefined;
   #phase: ListenPhase = 'open';
@@ -108,8 +121,15 @@ export class ListenServer {
       const onBad = (detail: string): void => {
         this.#clientErrors.turnAway(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
       };
-      this.#announced.take(socket, { onReady: proceed, onBad });
+      const onReady = (): void => {
+        const announced = this.#announced.find(socket);
+        if (announced === undefined || this.#clients.announce(socket, announced)) proceed();
+      };
+      this.#announced.take(socket, { onReady, onBad });
     });
+    const { trustedProxies, proxyProtocol } = parts.listen;
+    const shared = parts.sharedPeers ?? [...trustedProxies, ...(proxyProtocol?.from ?? [])];
+    this.#clients = new PortClients(this.#server, { limits, shared, clock, onLimit: parts.onLimit });
     this.#bind();
   }
 
@@ -139,6 +159,7 @@ export class ListenServer {
     this.#listener.close();
     this.#server.closeAllConnections();
     this.#http2.destroy();
+    this.#clients.close();
     this.#heap.close();
   }
 
@@ -148,7 +169,7 @@ export class ListenServer {
   }
 
   #bind(): void {
-    const { onLimit, onConnections } = this.#parts;
+    const { onConnections } = this.#parts;
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
     onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
@@ -174,7 +195,7 @@ export class ListenServer {
     onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       this.#clientErrors.handle(error, socket),
     );
-    watchConnections(this.#server, onConnections, onLimit);
+    watchConnections(this.#server, onConnections);
   }
 
   /** Node hands over the bare socket; what is not granted is answered on it like any request, and is the last thing on it. */
@@ -188,14 +209,17 @@ export class ListenServer {
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
     endAfterUpgradeWish(request, response);
-    const body = new IncomingBody(new RequestOrigin(request, response, expectsContinue), this.#bodies);
+    const origin = new RequestOrigin(request, response, expectsContinue);
+    const body = new IncomingBody(origin, this.#bodies);
     this.#clientErrors.follow(request.socket, { response, body });
-    this.#accept(toIncomingHead(request), body, response, upgrade);
+    const followed = this.#clients.follow(request.socket, origin, response);
+    this.#accept(toIncomingHead(request), { body, response, followed, upgrade });
   }
 
   #onHttp2Request({ head, headBytes, origin, stream }: Http2Request): void {
     const { handler, limits, onLimit } = this.#parts;
     const response = new Http2Answer(stream, head.headers);
+    const followed = this.#clients.follow(head.socket, origin, response);
     if (headBytes > limits.maxHeaderBytes) {
       onLimit('header_bytes');
       return handler.turnAway(this.#toArrival(head), response, refuse('header_too_large', 'header_too_large'));
@@ -204,11 +228,11 @@ export class ListenServer {
       const refusal = refuse('expectation_failed', 'expectation_failed');
       return handler.turnAway(this.#toArrival(head), response, refusal);
     }
-    this.#accept(head, new IncomingBody(origin, this.#bodies), response);
+    this.#accept(head, { body: new IncomingBody(origin, this.#bodies), response, followed });
   }
 
   /** One request, whatever version of HTTP it came by. */
-  #accept(head: IncomingHead, body: IncomingBody, response: Answer, upgrade?: SocketUpgrade): void {
+  #accept(head: IncomingHead, { body, response, followed, upgrade }: Incoming): void {
     const { handler, limits, onLimit } = this.#parts;
     const arrival = this.#toArrival(head);
     body.client = arrival.client.address;
@@ -219,6 +243,8 @@ export class ListenServer {
       response.shouldKeepAlive = false;
       if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
     }
+    if (!this.#clients.admit(followed, arrival.client.address, upgrade !== undefined))
+      return handler.turnAway(arrival, response, refuse('overloaded', 'client_limit'));
     const target = checkHead(head, limits, onLimit);
     if ('code' in target) return handler.turnAway(arrival, response, target);
     if (this.#heap.isFull) {

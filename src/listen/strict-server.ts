@@ -4,17 +4,13 @@ import { createServer as createTlsServer, type Server as TlsServer } from 'node:
 import type { Socket } from 'node:net';
 import type { LimitsConfig } from '../config/config.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
-import type { OnLimit } from './limits.ts';
 import type { TlsContexts } from './tls.ts';
 
 const UPGRADE_OPTION = /(?:^|,)[\t ]*upgrade[\t ]*(?:,|$)/i;
 const CHECK_INTERVAL_MS = 1_000;
 
 /** What the server itself holds; the rest is up to who answers. */
-export type StrictLimits = Pick<
-  LimitsConfig,
-  'maxHeaderBytes' | 'headTimeout' | 'bodyTimeout' | 'keepAliveTimeout' | 'maxConnections'
->;
+export type StrictLimits = Pick<LimitsConfig, 'maxHeaderBytes' | 'headTimeout' | 'bodyTimeout' | 'keepAliveTimeout'>;
 
 /** Builds it, not listening yet. */
 export function createStrictServer(limits: StrictLimits, tls: TlsContexts | undefined, more: ServerOptions): Server | TlsServer {
@@ -37,7 +33,6 @@ export function createStrictServer(limits: StrictLimits, tls: TlsContexts | unde
       : createTlsServer({ ...options, ...tls.toServerOptions(), handshakeTimeout: limits.headTimeout });
   // 0 is "no limit": a positive one makes Node drop the fields beyond it silently, a signature's among them. We count and refuse.
   server.maxHeadersCount = 0;
-  server.maxConnections = limits.maxConnections;
   return server;
 }
 
@@ -59,13 +54,12 @@ export function divert<S extends Socket>(
   });
 }
 
-/** Tells of each connection that opens or closes, and of those that are too many. */
-export function watchConnections(server: Server | TlsServer, onConnections: (delta: 1 | -1) => void, onLimit: OnLimit): void {
+/** Tells of each connection that opens or closes. */
+export function watchConnections(server: Server | TlsServer, onConnections: (delta: 1 | -1) => void): void {
   onEvent(server, 'connection', (socket: Socket) => {
     onConnections(1);
     onceEvent(socket, 'close', () => onConnections(-1));
   });
-  onEvent(server, 'drop', () => onLimit('connections'));
 }
 
 /**

@@ -66,7 +66,7 @@ interface Parser {
   readonly parse: (text: string) => unknown;
 }
 
-const resolveClient = createClientResolver(['127.0.0.0/8', '10.0.0.0/8']);
+const resolveClient = createClientResolver({ address: ['127.0.0.0/8', '10.0.0.0/8'], identity: [] });
 const path = parseJsonPath('data.object.id');
 const FIELDS = (name: string, text: string): HeaderFields => new HeaderFields(['Host', 'a', name, text]);
 

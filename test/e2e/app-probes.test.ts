@@ -253,7 +253,9 @@ describe('a probe of the app', () => {
     const exchanged = exchangeRaw(gate.adminPort, `${`${one}\r\n`.repeat(5)}${one}Connection: close\r\n\r\n`);
     await until(() => held.length === 1);
     held[0]?.end();
-    expect((await exchanged).match(/HTTP\/1\.1 \d+/g)).toEqual([200, 200, 200, 200, 503, 503].map((status) => `HTTP/1.1 ${status}`));
+    expect((await exchanged).match(/HTTP\/1\.1 \d+/g)).toEqual(
+      [200, 200, 200, 200, 503, 503].map((status) => `HTTP/1.1 ${status}`),
+    );
   });
 
   test('is given up when the kubelet has given up', async () => {

@@ -1,4 +1,4 @@
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../support/app.ts';
 import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
@@ -151,13 +151,32 @@ test('a waiter whose time is over is 503 with Retry-After while the first is sti
   await first;
 });
 
-test('more connections than allowed are closed, and counted', async () => {
+test('a connection beyond those allowed replaces the one that has been idle for longest, and is counted', async () => {
   const { port, metric } = await start({ maxConnections: 2 });
-  const sockets = [connect(port, '127.0.0.1'), connect(port, '127.0.0.1')];
-  await until(async () => (await metric('sidegate_connections')) === 2);
-  expect(await sendRaw(port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n')).toBe('');
+  const sockets: Socket[] = [];
+  let closed: number[] = [];
+  for (const index of [0, 1]) {
+    const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+    sockets.push(socket.on('close', () => (closed = [...closed, index])));
+    await until(async () => (await metric('sidegate_connections')) === index + 1);
+  }
+  expect((await send(port, makeDelivery())).status).toBe(200);
+  await until(() => closed.length > 0);
+  expect(closed).toEqual([0]);
   expect(await metric('sidegate_limit_hits_total{limit="connections"}')).toBe(1);
   for (const socket of sockets) socket.destroy();
+});
+
+test('a connection beyond those allowed is closed where all others have requests under way', async () => {
+  const { port, metric } = await start({ maxConnections: 2 });
+  const finish: (() => void)[] = [];
+  app.handler = (_request, response) => void finish.push(() => response.end('handled'));
+  const busy = [send(port, makeDelivery()), send(port, makeDelivery())];
+  await until(() => finish.length === 2);
+  expect(await sendRaw(port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n')).toBe('');
+  expect(await metric('sidegate_limit_hits_total{limit="connections"}')).toBe(1);
+  for (const each of finish) each();
+  for (const each of busy) expect((await each).text).toBe('handled');
 });
 
 test('hostile traffic adds no series', async () => {

@@ -11,6 +11,8 @@ export function createMemory(): ListenMemory {
     bodyIdleTimeout: 15_000,
     bodyMinRate: 500,
     bodyTimeout: 300_000,
+    streamMinRate: 10_240,
+    streamTimeout: 3_600_000,
     maxBufferedBytes: 64 * MIB,
     maxLargeBodies: 64,
   };

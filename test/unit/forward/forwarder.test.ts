@@ -22,6 +22,7 @@ const ROUTE: ForwardRoute = {
   resend: 'idempotent',
   allowResponseHeaders: new Set(),
   whenAway: 'upstream_away',
+  readLimits: { sendTimeout: 30_000, minRate: 10_240, judgedAfter: 300_000 },
 };
 
 const DELIVERY = { id: 'evt_1', timestamp: 0, keyName: 'current', body: Buffer.from('{}') };
@@ -361,6 +362,22 @@ describe('a sender', () => {
     await clock.advance(200);
     expect(relay.responses[0]?.destroyed).toBe(true);
     await expect.poll(() => relay.outcomes, { timeout: 5_000 }).toMatchObject([{ kind: 'answered', status: 200 }]);
+    sender.destroy();
+  });
+
+  test('that reads too slowly over the whole response is cut off, though it never stalls for 30 s', async () => {
+    const clock = new FakeClock();
+    const readLimits = { sendTimeout: 30_000, minRate: 2 ** 30, judgedAfter: 20_000 };
+    const relay = await startRelayTo(serveLarge, clock, { ...ROUTE, readLimits });
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    sender.on('error', () => undefined);
+    sender.pause();
+    await expect.poll(() => relay.responses[0]?.writableNeedDrain).toBe(true);
+    await settle();
+    await clock.advance(25_000);
+    expect(relay.responses[0]?.destroyed).toBe(false);
+    sender.resume();
+    await expect.poll(() => relay.responses[0]?.destroyed, { timeout: 5_000 }).toBe(true);
     sender.destroy();
   });
 

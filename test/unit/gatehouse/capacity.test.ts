@@ -1,9 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { Capacity, type CapacityLimits, type CapacityResult } from '../../../src/gatehouse/capacity.ts';
+import { Capacity, type CapacityLimits, type CapacityResult, type Place } from '../../../src/gatehouse/capacity.ts';
 import { FakeClock, settle } from '../../support/fake-clock.ts';
 
 const LIMITS: CapacityLimits = { maxInFlight: 2, maxQueued: 2, queueTimeout: 1_000 };
+const PLACE: Place = { client: '203.0.113.9', isVerified: true };
 
 function start(limits: CapacityLimits = LIMITS) {
   const clock = new FakeClock();
@@ -19,7 +20,7 @@ function start(limits: CapacityLimits = LIMITS) {
   const results: (CapacityResult | undefined)[] = [];
   const enter = async (): Promise<void> => {
     const at = results.push(undefined) - 1;
-    results[at] = await capacity.enter();
+    results[at] = await capacity.enter(PLACE);
   };
   return { clock, gauges, capacity, results, enter };
 }
@@ -38,7 +39,7 @@ describe('places', () => {
     const { capacity, enter, results, gauges } = start();
     for (let i = 0; i < 4; i++) void enter();
     await settle();
-    capacity.leave();
+    capacity.leave(PLACE);
     await settle();
     expect(results).toEqual(['entered', 'entered', 'entered', undefined]);
     expect(gauges).toEqual({ inFlight: 2, queued: 1 });
@@ -48,7 +49,7 @@ describe('places', () => {
     const { capacity, clock, enter, results, gauges } = start();
     for (let i = 0; i < 4; i++) void enter();
     await clock.advance(999);
-    capacity.leave();
+    capacity.leave(PLACE);
     await clock.advance(1);
     expect(results).toEqual(['entered', 'entered', 'entered', 'queue_timeout']);
     expect(gauges).toEqual({ inFlight: 2, queued: 0 });
@@ -63,8 +64,8 @@ describe('places', () => {
     void enter();
     await settle();
     expect(results).toEqual(['entered', 'entered', 'closed', 'closed']);
-    capacity.leave();
-    capacity.leave();
+    capacity.leave(PLACE);
+    capacity.leave(PLACE);
     expect(gauges).toEqual({ inFlight: 0, queued: 0 });
     expect(clock.timers).toBe(0);
   });
@@ -86,7 +87,7 @@ test('whatever comes and goes, no more are inside or waiting than allowed, and e
         else if (one === 'wait') await clock.advance(600);
         else if (count('entered') > left) {
           left++;
-          capacity.leave();
+          capacity.leave(PLACE);
         }
         await settle();
         expect(gauges.inFlight).toBe(count('entered') - left);
@@ -98,4 +99,65 @@ test('whatever comes and goes, no more are inside or waiting than allowed, and e
     }),
     { numRuns: 60 },
   );
+});
+
+describe('shares', () => {
+  const BUSY: CapacityLimits = { maxInFlight: 8, maxQueued: 8, queueTimeout: 1_000 };
+  const toPlace = (client: string, isVerified: boolean): Place => ({ client, isVerified });
+  const enterMany = (capacity: Capacity, count: number, place: (index: number) => Place) => {
+    const results: (CapacityResult | undefined)[] = [];
+    for (let i = 0; i < count; i++) {
+      const entering = capacity.enter(place(i));
+      if (entering instanceof Promise) {
+        results.push(undefined);
+        void entering.then((result) => {
+          results[i] = result;
+        });
+      } else results.push(entering);
+    }
+    const count_ = (wanted: CapacityResult | undefined): number => results.filter((each) => each === wanted).length;
+    return { results, count: count_ };
+  };
+
+  test('leave half of the places and of the queue to verified requests, whatever number of clients sends others', async () => {
+    const { capacity } = start(BUSY);
+    const flood = enterMany(capacity, 100, (i) => toPlace(`198.51.100.${i}`, false));
+    expect([flood.count('entered'), flood.count(undefined), flood.count('unverified_share')]).toEqual([4, 4, 92]);
+    const valid = enterMany(capacity, 8, (i) => toPlace(`203.0.113.${i}`, true));
+    expect([valid.count('entered'), valid.count(undefined)]).toEqual([4, 4]);
+  });
+
+  test('leave a quarter of the places and of the queue to other clients, whatever one of them has proven', async () => {
+    const { capacity } = start(BUSY);
+    const flood = enterMany(capacity, 100, () => PLACE);
+    expect([flood.count('entered'), flood.count(undefined), flood.count('client_share')]).toEqual([6, 6, 88]);
+    const other = enterMany(capacity, 4, () => toPlace('203.0.113.10', true));
+    expect([other.count('entered'), other.count(undefined)]).toEqual([2, 2]);
+  });
+
+  test('count an IPv6 /64 as one client', async () => {
+    const { capacity } = start(BUSY);
+    const flood = enterMany(capacity, 100, (i) => capacity.toPlace({ address: `2001:db8::${i.toString(16)}`, isVerified: true }));
+    expect([flood.count('entered'), flood.count(undefined)]).toEqual([6, 6]);
+  });
+
+  test('give a freed place to the first that may have it, not to the first that waits', async () => {
+    const { capacity } = start({ ...BUSY, maxInFlightPerClient: 6, maxInFlightUnverified: 4 });
+    const open = enterMany(capacity, 5, (i) => toPlace(`198.51.100.${i}`, false));
+    const valid = enterMany(capacity, 5, () => PLACE);
+    expect([open.count(undefined), valid.count(undefined)]).toEqual([1, 1]);
+    capacity.leave(PLACE);
+    await settle();
+    expect([open.count(undefined), valid.count(undefined)]).toEqual([1, 0]);
+    capacity.leave(toPlace('198.51.100.0', false));
+    await settle();
+    expect([open.count(undefined), capacity.inFlight]).toEqual([0, 8]);
+  });
+
+  test('can be set, and are never less than one place', async () => {
+    const { capacity } = start({ ...BUSY, maxInFlight: 1, maxInFlightPerClient: 500, maxInFlightUnverified: 500 });
+    expect(capacity.enter(toPlace('198.51.100.1', false))).toBe('entered');
+    capacity.leave(toPlace('198.51.100.1', false));
+    expect(capacity.enter(PLACE)).toBe('entered');
+  });
 });

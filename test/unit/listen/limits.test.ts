@@ -10,6 +10,8 @@ const LIMITS: BodyLimits = {
   bodyTimeout: 300_000,
   maxBufferedBytes: 1_000,
   maxLargeBodies: 2,
+  streamMinRate: 10_240,
+  streamTimeout: 3_600_000,
 };
 
 class Body implements BodyInProgress {
@@ -70,6 +72,24 @@ describe('a body', () => {
     await drip(299, 600);
     expect(body.failed).toBeUndefined();
     await drip(10, 600);
+    expect([body.failed, hits]).toEqual(['body_timeout', ['body_total']]);
+  });
+
+  test('that is forwarded while it arrives has to be faster once it took as long as a whole body may', async () => {
+    const { hits, body, drip } = start();
+    body.hasCeiling = false;
+    await drip(299, 600);
+    expect(body.failed).toBeUndefined();
+    await drip(2, 600);
+    expect([body.failed, hits]).toEqual(['body_timeout', ['body_rate']]);
+  });
+
+  test('that is forwarded while it arrives goes on at a good pace, until its own ceiling', async () => {
+    const { hits, body, drip } = start();
+    body.hasCeiling = false;
+    await drip(3_600, 10_300);
+    expect(body.failed).toBeUndefined();
+    await drip(2, 10_300);
     expect([body.failed, hits]).toEqual(['body_timeout', ['body_total']]);
   });
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { afterAll, afterEach, describe, expect, test } from 'vitest';
-import { limitCrowd } from '../../../src/sockets/crowd.ts';
+import { type ConnectionLimit, type CrowdOptions, followRequests, limitCrowd } from '../../../src/sockets/crowd.ts';
 import { makeAuthority } from '../../support/certificates.ts';
 import { until } from '../../support/gate.ts';
 
@@ -22,7 +22,7 @@ afterEach(() => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** `/hold` is answered when the test says so. */
-async function start(isTls: boolean) {
+async function start(isTls: boolean, over: Partial<CrowdOptions> = {}) {
   const held: (() => void)[] = [];
   const answer = (request: { url?: string | undefined }, response: { end: (text: string) => void }): void => {
     if (request.url === '/hold') held.push(() => response.end('held'));
@@ -34,7 +34,8 @@ async function start(isTls: boolean) {
       ? createServer(answer)
       : (createTlsServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, answer) as unknown as Server);
   server = made;
-  limitCrowd(made, MOST);
+  const limits = { maxConnections: MOST, maxPerClient: MOST, ...over };
+  followRequests(made, limitCrowd(made, { toClient: ({ remoteAddress }) => remoteAddress, ...limits }));
   await new Promise<void>((done) => void made.listen(0, '127.0.0.1', () => done()));
   const { port } = made.address() as AddressInfo;
   const dial = async (localAddress = '127.0.0.1') => {
@@ -96,5 +97,39 @@ describe.each([
     await until(() => many[0]?.isClosed() === true);
     expect(other.isClosed()).toBe(false);
     await other.ask('/');
+  });
+
+  test('replaces the idle connection of a client that has its share, though the port has places left', async () => {
+    const hits: ConnectionLimit[] = [];
+    const { dial } = await start(isTls, { maxPerClient: 2, onLimit: (limit) => void hits.push(limit) });
+    const [first, second] = [await dial(), await dial()];
+    await first.ask('/');
+    await (await dial()).ask('/');
+    await until(() => second.isClosed());
+    expect([first.isClosed(), hits]).toEqual([false, ['client_connections']]);
+    await (await dial('127.0.0.2')).ask('/');
+    expect(first.isClosed()).toBe(false);
+  });
+
+  test('closes the connection of a client whose share is busy, and no other', async () => {
+    const { dial, held } = await start(isTls, { maxPerClient: 2 });
+    const busy = [await dial(), await dial()];
+    for (const each of busy) await each.ask('/hold');
+    await until(() => held.length === 2);
+    const late = await dial();
+    await until(() => late.isClosed());
+    await (await dial('127.0.0.2')).ask('/');
+    for (const release of held) release();
+    for (const each of busy) await until(() => each.text().endsWith('held'));
+  });
+
+  test('never ends connections that stand for many clients', async () => {
+    const toClient: CrowdOptions['toClient'] = ({ remoteAddress }) => (remoteAddress === '127.0.0.2' ? undefined : remoteAddress);
+    const { dial } = await start(isTls, { maxPerClient: 1, toClient });
+    const proxied = [await dial('127.0.0.2'), await dial('127.0.0.2'), await dial('127.0.0.2')];
+    const own = await dial();
+    await (await dial('127.0.0.3')).ask('/');
+    await until(() => own.isClosed());
+    for (const each of proxied) await each.ask('/');
   });
 });

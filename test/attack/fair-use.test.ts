@@ -1,0 +1,296 @@
+/** Attacks that hold what valid deliveries need: connections, places, streams. While each holds, valid deliveries get 200. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer, type Server, type ServerResponse } from 'node:http';
+import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Clock } from '../../src/core/clock.ts';
+import { startApp, type TestApp } from '../support/app.ts';
+import { makeAuthority } from '../support/certificates.ts';
+import { send } from '../support/client.ts';
+import { makeDelivery } from '../support/deliveries.ts';
+import { FakeClock } from '../support/fake-clock.ts';
+import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { makeEntry } from '../support/users.ts';
+
+const ATTACKER = '127.0.0.66';
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-fair-use-'));
+const authority = makeAuthority(folder, 'ca');
+const pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+const files = {
+  'tls.crt': readFileSync(pair.cert, 'utf8'),
+  'tls.key': readFileSync(pair.key, 'utf8'),
+  users: makeEntry('a', 'b'),
+};
+const sockets: Socket[] = [];
+const sessions: ClientHttp2Session[] = [];
+let app: TestApp;
+let gate: TestGate;
+let fakeClock: FakeClock | undefined;
+
+beforeEach(async () => {
+  app = await startApp();
+});
+afterEach(async () => {
+  for (const session of sessions.splice(0)) session.destroy();
+  for (const socket of sockets.splice(0)) socket.destroy();
+  const stopped = gate.stop();
+  await fakeClock?.advance(60_000);
+  fakeClock = undefined;
+  await stopped;
+  await app.close();
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+async function start(sections: Sections, clock?: Clock): Promise<void> {
+  const open = { name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };
+  const shutdown = { grace: '0ms', drain: '100ms' };
+  gate = await startGate({ shutdown, routes: [toRoute(app.port), open], ...sections }, clock, files);
+}
+
+/** Opens a connection that says `text` and no more. */
+async function hold(port: number, text: string, localAddress = ATTACKER): Promise<Socket> {
+  const socket = connect({ port, host: '127.0.0.1', localAddress });
+  sockets.push(socket);
+  // Flowing, or it would not notice its end.
+  socket.on('error', () => undefined).resume();
+  await new Promise<void>((resolve) => {
+    socket.once('connect', resolve);
+    socket.once('close', () => resolve());
+  });
+  if (text !== '') socket.write(text);
+  return socket;
+}
+
+/** In batches: the system holds 511 connections that nobody has accepted yet, and the rest would try again seconds later. */
+async function holdMany(count: number, text: string, port = gate.port): Promise<Socket[]> {
+  const held: Socket[] = [];
+  while (held.length < count) {
+    const batch = Math.min(100, count - held.length);
+    held.push(...(await Promise.all(Array.from({ length: batch }, () => hold(port, text)))));
+  }
+  return held;
+}
+
+const countOpen = (held: readonly Socket[]): number => held.filter(({ destroyed }) => !destroyed).length;
+const limitHits = (limit: string): Promise<number> => gate.metric(`sidegate_limit_hits_total{limit="${limit}"}`);
+const deliver = async (): Promise<number> => (await send(gate.port, makeDelivery())).status;
+
+const SLOW_UPLOAD = 'POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n';
+
+describe('serves valid deliveries while one client', () => {
+  test('holds 1,030 silent connections', async () => {
+    // A busy machine takes its time to open them; none may end by itself meanwhile.
+    await start({ limits: { headTimeout: '5m' } });
+    const held = await holdMany(1_030, '');
+    expect(await deliver()).toBe(200);
+    await until(() => countOpen(held) <= 512);
+    expect(await limitHits('client_connections')).toBe(1_030 - 512);
+  });
+
+  test('holds 1,030 connections with half a request head', async () => {
+    await start({});
+    await holdMany(1_030, 'POST /hooks/billing HTTP/1.1\r\nHost: a\r\n');
+    expect(await deliver()).toBe(200);
+  });
+
+  test('announces 1,030 connections through a balancer that speaks the PROXY protocol', async () => {
+    await start({ listen: { address: '127.0.0.1:0', proxyProtocol: { from: [ATTACKER] } } });
+    const held = await holdMany(1_030, 'PROXY TCP4 192.0.2.7 10.0.0.1 56324 443\r\n');
+    await until(() => countOpen(held) <= 512);
+    // Another client of the same balancer.
+    const socket = await hold(gate.port, 'PROXY TCP4 192.0.2.8 10.0.0.1 56324 443\r\n');
+    let text = '';
+    socket.on('data', (chunk) => (text += String(chunk)));
+    socket.write('GET /other HTTP/1.1\r\nHost: a\r\n\r\n');
+    await until(() => text.startsWith('HTTP/1.1 200'));
+    expect(await deliver()).toBe(200);
+  });
+
+  test('uploads nothing of what it announced to an open route, and takes no place with the app for it', async () => {
+    await start({});
+    await holdMany(300, SLOW_UPLOAD);
+    expect(await deliver()).toBe(200);
+    expect(await gate.metric('sidegate_http_requests_in_flight')).toBe(0);
+  });
+
+  test('uploads slowly to an open route over 400 connections', async () => {
+    await start({});
+    await holdMany(400, `${SLOW_UPLOAD}x`);
+    await until(async () => (await gate.metric('sidegate_http_requests_in_flight')) === 96);
+    expect(await deliver()).toBe(200);
+    await until(async () => (await limitHits('client_in_flight')) > 0);
+  });
+
+  test('holds 100 HTTP/2 streams on each of eight sessions', async () => {
+    await start({ listen: { address: '127.0.0.1:0', tls: { certFile: 'tls.crt', keyFile: 'tls.key' } } });
+    const origin = `https://localhost:${gate.port}`;
+    const held: ServerResponse[] = [];
+    app.handler = ({ method }, response) => void (method === 'GET' ? held.push(response) : response.end('handled'));
+    for (let i = 0; i < 8; i++) {
+      const session = connectHttp2(origin, {
+        ca: readFileSync(authority.ca),
+        localAddress: ATTACKER,
+        host: '127.0.0.1',
+      } as object);
+      sessions.push(session.on('error', () => undefined));
+      for (let stream = 0; stream < 100; stream++) session.request({ ':path': '/' }).on('error', () => undefined);
+    }
+    await until(async () => (await limitHits('client_requests')) + (await limitHits('client_in_flight')) >= 600);
+    await until(() => held.length === 96);
+    const session = connectHttp2(origin, { ca: readFileSync(authority.ca) });
+    sessions.push(session);
+    const { body, headers } = makeDelivery();
+    const stream = session.request({ ':path': '/hooks/billing', ':method': 'POST', ...headers });
+    stream.end(body);
+    expect(await new Promise((resolve) => stream.on('response', (answer) => resolve(answer[':status'])))).toBe(200);
+    for (const response of held) response.end();
+  });
+});
+
+test('serves valid deliveries while many clients upload slowly to an open route', async () => {
+  await start({});
+  for (let client = 0; client < 8; client++)
+    for (let i = 0; i < 40; i++) await hold(gate.port, `${SLOW_UPLOAD}x`, `127.0.1.${client}`);
+  await until(async () => (await gate.metric('sidegate_http_requests_in_flight')) === 128);
+  await until(async () => (await limitHits('unverified_in_flight')) > 0);
+  expect(await deliver()).toBe(200);
+});
+
+test('serves valid deliveries while unsigned requests of an observed route hold the app', async () => {
+  await start({
+    routes: [
+      toRoute(0),
+      { ...toRoute(app.port, { route: { mode: 'observe' }, match: { path: '/observed' } }), name: 'observed' },
+      { ...toRoute(app.port), name: 'enforced', match: { path: '/enforced' } },
+    ].slice(1),
+  });
+  const held: ServerResponse[] = [];
+  app.handler = ({ url }, response) => void (url === '/observed' ? held.push(response) : response.end('handled'));
+  const unsigned = 'POST /observed HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}';
+  await holdMany(300, unsigned);
+  await until(() => held.length === 96);
+  expect((await send(gate.port, { ...makeDelivery(), path: '/enforced' })).status).toBe(200);
+});
+
+describe('limits clients behind a trusted proxy', () => {
+  test('by their own requests, never by the connections of the proxy', async () => {
+    await start({
+      listen: { address: '127.0.0.1:0', trustedProxies: [ATTACKER] },
+      limits: { maxConnectionsPerClient: 2, maxRequestsPerClient: 3 },
+    });
+    const held: ServerResponse[] = [];
+    app.handler = (_request, response) => void held.push(response);
+    const request = (client: string): string => `GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: ${client}\r\n\r\n`;
+    await holdMany(5, request('192.0.2.7'));
+    await until(async () => (await limitHits('client_requests')) === 2);
+    await until(() => held.length === 3);
+    await hold(gate.port, request('192.0.2.8'));
+    await until(() => held.length === 4);
+    expect(await limitHits('client_connections')).toBe(0);
+  });
+});
+
+describe('ends', () => {
+  test('a response that its client does not read to the end, once sendTimeout has passed', async () => {
+    const clock = new FakeClock();
+    fakeClock = clock;
+    await start({ limits: { sendTimeout: '10s' } }, clock);
+    // Enough for the system's buffers, and the end stays with the gate.
+    app.handler = (_request, response) => response.end(Buffer.alloc(8_000_000));
+    const socket = await hold(gate.port, 'GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+    socket.pause();
+    let isClosed = false;
+    socket.on('close', () => {
+      isClosed = true;
+    });
+    await until(() => app.received.length === 1);
+    for (let i = 0; i < 30; i++) {
+      await clock.advance(1_000);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    socket.resume();
+    await until(() => isClosed);
+  });
+
+  test('HTTP/2 streams whose client opens no window for the response', async () => {
+    const clock = new FakeClock();
+    fakeClock = clock;
+    await start(
+      { limits: { sendTimeout: '10s' }, listen: { address: '127.0.0.1:0', tls: { certFile: 'tls.crt', keyFile: 'tls.key' } } },
+      clock,
+    );
+    const session = connectHttp2(`https://localhost:${gate.port}`, {
+      ca: readFileSync(authority.ca),
+      settings: { initialWindowSize: 0 },
+    });
+    sessions.push(session);
+    const stream = session.request({ ':path': '/' });
+    let code: number | undefined;
+    stream.on('error', () => undefined);
+    stream.on('close', () => {
+      code = stream.rstCode;
+    });
+    await new Promise((resolve) => stream.once('response', resolve));
+    for (let i = 0; i < 12; i++) await clock.advance(1_000);
+    await until(() => code !== undefined);
+    expect(code).not.toBe(0);
+    expect(await limitHits('send_stall')).toBe(1);
+  });
+});
+
+describe('limits upgraded connections', () => {
+  let sleeper: Server;
+  beforeEach(async () => {
+    sleeper = createServer();
+    sleeper.on('upgrade', (_request, socket) => {
+      socket.on('error', () => undefined).on('end', () => socket.end());
+      socket.resume();
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+    });
+    await new Promise<void>((resolve) => void sleeper.listen(0, '127.0.0.1', resolve));
+  });
+  afterEach(() => {
+    sleeper.closeAllConnections();
+    sleeper.close();
+  });
+
+  const UPGRADE = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
+  const upgrade = async (localAddress: string): Promise<{ status: () => string | undefined; socket: Socket }> => {
+    const socket = await hold(gate.port, UPGRADE, localAddress);
+    let text = '';
+    socket.on('data', (chunk) => (text += String(chunk)));
+    const status = (): string | undefined => /^HTTP\/1\.1 (\d+)/.exec(text)?.[1];
+    await until(status);
+    return { status, socket };
+  };
+
+  test('per client and in all, and gives their places back', async () => {
+    const { port } = sleeper.address() as AddressInfo;
+    const open = { name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${port}`, allow: 'anyone' };
+    await start({ limits: { maxUpgraded: 3, maxUpgradedPerClient: 2 }, routes: [open] });
+    const first = await upgrade('127.0.0.66');
+    const statuses = [first.status(), (await upgrade('127.0.0.66')).status(), (await upgrade('127.0.0.66')).status()];
+    expect(statuses).toEqual(['101', '101', '503']);
+    expect([(await upgrade('127.0.0.67')).status(), (await upgrade('127.0.0.68')).status()]).toEqual(['101', '503']);
+    expect([await limitHits('client_upgrades'), await limitHits('upgrades')]).toEqual([1, 1]);
+    first.socket.destroy();
+    await until(async () => (await upgrade('127.0.0.66')).status() === '101');
+  });
+});
+
+describe('the forward proxy and the forward-auth endpoint', () => {
+  test('serve other clients while one holds 1,030 silent connections', async () => {
+    const proxy = { address: '127.0.0.1:0', requireTls: false, basic: { realm: 'egress', users: { file: 'users' } } };
+    const authz = { address: '127.0.0.1:0', trustedCallers: ['127.0.0.1'] };
+    const basic = { name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };
+    await start({ proxy, authz, routes: [basic] });
+    await holdMany(1_030, '', gate.proxyPort);
+    await holdMany(1_030, '', gate.authzPort);
+    expect((await send(gate.proxyPort, { method: 'GET', path: 'http://a/' })).status).toBe(407);
+    const headers = { 'X-Forwarded-For': '192.0.2.7', 'X-Original-Method': 'GET', 'X-Original-URL': 'http://a/' };
+    expect((await send(gate.authzPort, { method: 'GET', path: '/', headers })).status).toBe(200);
+  });
+});
