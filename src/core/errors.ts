@@ -31,7 +31,7 @@ export interface ErrorSummary {
 
 const MAX_FRAMES = 8;
 const MAX_SUMMARY_TEXT = 200;
-const FRAME = /^\s+at (.*)$/gm;
+const FRAME = /^ {4}at (.*)$/gm;
 const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
 
 /** Where an error was thrown, in at most 2 kB. Never throws, whatever was thrown. */
