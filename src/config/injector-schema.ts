@@ -2,11 +2,13 @@
 import { z } from 'zod';
 import { injectServer } from './injector-server-schema.ts';
 import {
+  ADDED_VARIABLE,
   CPU,
   hasForm,
   IMAGE,
   MEMORY,
   OBJECT_NAME,
+  PROGRAM_VARIABLES,
   type SidecarMode,
   TAKEOVER,
   toTakeover,
@@ -51,6 +53,20 @@ const sidecar = z.strictObject({
   image: formed(IMAGE, 'registry.example/sidegate:1.0.0').describe('The image of the sidecar.'),
   imagePullPolicy: z.enum(['Always', 'IfNotPresent', 'Never']).default('IfNotPresent').describe('When nodes pull it.'),
   imagePullSecrets: z.array(objectName()).default([]).describe('Secrets that the image is pulled with; added to the pod.'),
+  allowedImages: z
+    .array(z.string().min(1))
+    .optional()
+    .describe(
+      'Images that sidecars may have: each an image with its tag or digest, or a repository, of which any tag and digest is allowed. `*` allows any image, as leaving it out does.',
+    ),
+  allowedEnv: z
+    .array(
+      formed(ADDED_VARIABLE, 'AWS_ROLE_ARN').refine((name) => !new RegExp(PROGRAM_VARIABLES).test(name), {
+        error: ({ input }) => `${String(input)} changes the program of the sidecar: take it out of the list`,
+      }),
+    )
+    .default([])
+    .describe('Names of environment variables that other webhooks may add to sidecars.'),
   takeover: formed(TAKEOVER, 'service')
     .prefault('service')
     .transform(toTakeover)

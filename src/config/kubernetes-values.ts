@@ -70,6 +70,14 @@ export const TAKEOVER: ValueForm = {
   words: ['service', 'rename', 'same-port', 'env'],
 };
 
+/** Names of environment variables that change the program or what it trusts begin like this: no setting allows them in a sidecar. */
+export const PROGRAM_VARIABLES = '^(?:NODE_|LD_|SSL_|OPENSSL_|GLIBC_|UV_|ICU_|SIDEGATE_)';
+/** Of an environment variable that another webhook may add to a sidecar. */
+export const ADDED_VARIABLE: ValueForm = {
+  pattern: '^[A-Z_][A-Z0-9_]{0,127}$',
+  expected: 'the name of an environment variable, in capitals, that does not change the program: not NODE_…, LD_…, SSL_…',
+};
+
 /** How the sidecar gets between a Service and the app. */
 export type Takeover = 'service' | 'rename' | 'same-port' | 'env';
 /** The mode, and the app's variable that is set for it. */

@@ -79,6 +79,14 @@ export function warnOfUndeclaredPort({ container, name, port, declared }: App): 
   return `${DOMAIN}/app-port is ${port}, which the container ${name} does not declare${tell(ports)}: if nothing listens there, no request reaches the app`;
 }
 
+/** A warning, where other containers declare ports: which container is the app's is the author's word, and a Service may lead to any. */
+export function warnOfOtherPorts(pod: Raw, app: App): string | undefined {
+  const others = lastingContainersOf(pod).filter(({ path }) => path.join() !== app.path.join());
+  const ports = others.flatMap(({ name, container }) => tcpPortsOf(container).map(({ number }) => `${number} of ${name}`));
+  if (ports.length === 0) return undefined;
+  return `other containers declare ports that the sidecar does not guard (${ports.slice(0, 4).join(', ')}): a Service that leads there bypasses it`;
+}
+
 function findContainer(pod: Raw, { appContainer, appPort }: PodSettings): Placed | { readonly problem: string } {
   const containers = containersOf(pod, 'containers');
   const names = containers.map(({ name }) => name).join(', ');

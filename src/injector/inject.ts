@@ -1,7 +1,7 @@
 /** The injector's one way: a pod as raw JSON in, the smallest patch that puts the sidecar before its app out. */
-import { containersOf, findApp, warnOfUndeclaredPort } from './app.ts';
+import { containersOf, findApp, warnOfOtherPorts, warnOfUndeclaredPort } from './app.ts';
 import { Findings } from './findings.ts';
-import { INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
+import { CONTAINER, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
 import type { InjectContext, Injection } from './outcome.ts';
 import { Patch } from './patch.ts';
 import { type Plan, toPlan } from './plan.ts';
@@ -12,7 +12,8 @@ import { readSettings } from './settings.ts';
 import { fill } from './shape.ts';
 import { delayStop } from './shutdown.ts';
 import { CONTAINER_SHAPE, type SidecarValues, VOLUMES_SHAPE } from './sidecar.ts';
-import { findSidecar, type InjectionStatus, toDefaultsHash } from './status.ts';
+import { findDifferences, findPodFaults } from './sidecar-check.ts';
+import { type InjectionStatus, readStatus, toDefaultsHash } from './status.ts';
 import { takeOver } from './takeover.ts';
 
 /** Judges `pod`; never throws, whatever it is. Its own output again is skipped. */
@@ -20,7 +21,7 @@ export function injectPod(pod: unknown, context: InjectContext): Injection {
   const findings = new Findings();
   if (!isRaw(pod) || containersOf(pod, 'containers').length === 0)
     return { outcome: 'denied', reason: 'malformed', message: 'this is no pod: it has no spec.containers' };
-  return findLabel(pod) ?? findEarlier(pod) ?? inject(pod, context, findings) ?? toDenied(findings);
+  return findLabel(pod) ?? findEarlier(pod, context) ?? inject(pod, context, findings) ?? toDenied(findings);
 }
 
 function findLabel(pod: Raw): Injection | undefined {
@@ -32,12 +33,18 @@ function findLabel(pod: Raw): Injection | undefined {
   return { outcome: 'denied', reason: 'invalid_setting', message };
 }
 
-function findEarlier(pod: Raw): Injection | undefined {
-  const sidecar = findSidecar(pod);
-  if (sidecar === undefined) return undefined;
-  if (sidecar.isWhole) return { outcome: 'skipped', reason: 'already_injected', message: 'it has the sidecar already' };
+/** A pod that bears the marks of an injected one has what the injector makes, or is denied: anyone can copy the marks. */
+function findEarlier(pod: Raw, { defaults }: InjectContext): Injection | undefined {
+  if (readStatus(pod) === undefined) return undefined;
+  const differences = findDifferences(pod, defaults);
+  if (differences === undefined) return undefined;
+  const faults = [...findPodFaults(pod).map(({ text }) => text), ...differences];
+  if (faults.length === 0) return { outcome: 'skipped', reason: 'already_injected', message: 'it has the sidecar already' };
   // Webhooks that were built for older APIs drop fields that they do not know, and this one would leave the pod hanging in its start.
-  const message = 'the injected sidecar lost its restartPolicy: Always, probably to another admission webhook: update that one';
+  const isLost = faults.length === 1 && differences[0] === 'restartPolicy';
+  const message = isLost
+    ? 'the injected sidecar lost its restartPolicy: Always, probably to another admission webhook: update that one'
+    : `the pod has a container ${CONTAINER} that is not the one that sidegate injects (${faults.join(', ')}): take it away and let the injector add it, or name it otherwise`;
   return { outcome: 'denied', reason: 'sidecar_damaged', message };
 }
 
@@ -54,8 +61,8 @@ function inject(pod: Raw, context: InjectContext, findings: Findings): Injection
     findings.deny('app_unclear', app.problem);
     return undefined;
   }
-  const undeclared = warnOfUndeclaredPort(app);
-  if (undeclared !== undefined) findings.warn(undeclared);
+  for (const warning of [warnOfUndeclaredPort(app), warnOfOtherPorts(pod, app)])
+    if (warning !== undefined) findings.warn(warning);
   const plan = toPlan(app, { pod, settings: read.settings, context, findings });
   checkPorts(pod, plan, findings);
   checkPortNames(pod, plan, findings);

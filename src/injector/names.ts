@@ -10,6 +10,8 @@ export const INJECTED_LABEL = `${DOMAIN}/injected`;
 export const ENFORCE_LABEL = `${DOMAIN}/enforce`;
 /** What was done to the pod, as JSON. */
 export const STATUS_ANNOTATION = `${DOMAIN}/status`;
+/** On the chart's policies: what a container `sidegate` may be, as JSON. */
+export const RULES_ANNOTATION = `${DOMAIN}/sidecar-rules`;
 export const CONTAINER = 'sidegate';
 /** The sidecar's ports: data, and health with metrics. */
 export const DATA_PORT = 'sidegate';

@@ -37,6 +37,8 @@ export const DENY_REASONS = [
   'probe_unreachable',
   'version_too_old',
   'sidecar_damaged',
+  'sidecar_ends',
+  'shared_processes',
 ] as const;
 export type DenyReason = (typeof DENY_REASONS)[number];
 

@@ -8,6 +8,7 @@ import { type InjectContext, isAtLeast } from './outcome.ts';
 import type { Patch } from './patch.ts';
 import { listAt, objectAt, type Raw, textAt } from './raw.ts';
 import type { PodSettings } from './settings.ts';
+import { isAllowedImage } from './sidecar-rules.ts';
 
 /** All that is decided. */
 export interface Plan {
@@ -76,10 +77,20 @@ export function toPlan(app: App, input: PlanInput): Plan {
     ...toResources(settings, defaults),
   };
   checkResources(plan, findings);
+  checkImage(plan.image, input);
   for (const low of [plan.port, plan.adminPort])
     if (low < LOWEST_FREE_PORT)
       findings.warn(`the sidecar listens on ${low}: nodes must let containers without root do so (ip_unprivileged_port_start)`);
   return plan;
+}
+
+/** The admission policy would deny the pod, too, but could not name the annotation. */
+function checkImage(image: string, { context: { defaults }, findings }: PlanInput): void {
+  if (isAllowedImage(image, defaults.allowedImages)) return;
+  findings.deny(
+    'invalid_setting',
+    `the sidecar's image ${image} is none of those that are allowed (${defaults.allowedImages?.join(', ')}): take the annotation ${DOMAIN}/image away, or have the cluster's administrator add the repository to the chart's admission.allowedImages`,
+  );
 }
 
 /** Whether the sidecar takes the very port that the app had. */
@@ -166,7 +177,8 @@ function checkEnd(pod: Raw, isJob: boolean, findings: Findings): void {
       `the pod of a Job never completes beside a sidecar that is a plain container: it needs Kubernetes 1.29 and ${DOMAIN}/sidecar: native`,
     );
   else if (restarts !== 'Always')
-    findings.warn(
-      `restartPolicy is ${restarts.slice(0, 20)}, but a sidecar that is a plain container never ends: the pod will not complete`,
+    findings.deny(
+      'sidecar_ends',
+      `restartPolicy is ${restarts.slice(0, 20)}: once a sidecar that is a plain container ends, it stays away, and the app is open on its own port; use ${DOMAIN}/sidecar: native (Kubernetes 1.29), or restartPolicy: Always`,
     );
 }

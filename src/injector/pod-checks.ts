@@ -4,6 +4,7 @@ import type { Findings } from './findings.ts';
 import { ADMIN_PORT, CONFIG_VOLUME, CONTAINER, DOMAIN, SECRET_VOLUME } from './names.ts';
 import { type Plan, takesAppPort } from './plan.ts';
 import { listAt, objectAt, type Raw, textAt } from './raw.ts';
+import { SHARING } from './sidecar-check.ts';
 
 /** What no setting can mend. */
 export function checkPod(pod: Raw, findings: Findings): void {
@@ -13,6 +14,12 @@ export function checkPod(pod: Raw, findings: Findings): void {
       'host_network',
       'the pod uses hostNetwork: the app would be reached on the node past the sidecar; take hostNetwork away',
     );
+  for (const key of SHARING)
+    if (spec[key] === true)
+      findings.deny(
+        'shared_processes',
+        `the pod has ${key}: true, so other containers could read the secrets of the sidecar in its memory, or end it and take its port; take ${key} away`,
+      );
   const system = textAt(objectAt(spec, 'os'), 'name') ?? textAt(objectAt(spec, 'nodeSelector'), 'kubernetes.io/os');
   if (system === 'windows')
     findings.deny('windows', 'the pod is for Windows, and the sidecar runs on Linux only: put a Linux gate before it');

@@ -28,6 +28,10 @@ export interface SidecarValues extends Values {
 
 /** Off 1337, which Istio takes for its own. */
 const USER = 65_532;
+/** The variable with the pod's addresses, as arguments name it. */
+export const POD_IPS = '$(SIDEGATE_POD_IPS)';
+/** Before the app's port. */
+export const UPSTREAM_PREFIX = 'http://127.0.0.1:';
 
 /** The container. */
 export const CONTAINER_SHAPE: Shape = {
@@ -41,11 +45,11 @@ export const CONTAINER_SHAPE: Shape = {
     `${CONFIG_FOLDER}/${CONFIG_KEY}`,
     '--listen',
     when('isOnAllAddresses', text(':', value('port'))),
-    when('isOnPodAddresses', text('$(SIDEGATE_POD_IPS):', value('port'))),
+    when('isOnPodAddresses', text(`${POD_IPS}:`, value('port'))),
     '--admin',
     text(':', value('adminPort')),
     '--upstream',
-    text('http://127.0.0.1:', value('appPort')),
+    text(UPSTREAM_PREFIX, value('appPort')),
     each('appProbes', text('--app-probe=', value('appProbe'))),
   ],
   env: when('isOnPodAddresses', [{ name: 'SIDEGATE_POD_IPS', valueFrom: { fieldRef: { fieldPath: 'status.podIPs' } } }]),

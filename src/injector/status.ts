@@ -2,9 +2,8 @@
 import { createHash } from 'node:crypto';
 import type { SidecarDefaults } from '../config/injector-config.ts';
 import type { Takeover } from '../config/kubernetes-values.ts';
-import { isRestarting } from './app.ts';
-import { CONTAINER, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
-import { isRaw, listAt, objectAt, type Raw, textAt } from './raw.ts';
+import { INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
+import { objectAt, textAt } from './raw.ts';
 
 /** The annotation's JSON. */
 export interface InjectionStatus {
@@ -58,18 +57,6 @@ export function readStatus(pod: unknown): InjectionStatus | undefined {
   const status = parse(textAt(objectAt(metadata, 'annotations'), STATUS_ANNOTATION) ?? '');
   const isSound = Object.entries(FORMS).every(([key, form]) => form.test(textAt(status, key) ?? ''));
   return isSound ? (status as unknown as InjectionStatus) : undefined;
-}
-
-/** The sidecar of a pod that bears its status, and whether it is the container that it was made as. */
-export function findSidecar(pod: Raw): { readonly container: Raw; readonly isWhole: boolean } | undefined {
-  const status = readStatus(pod);
-  if (status === undefined) return undefined;
-  const spec = objectAt(pod, 'spec');
-  const isNamed = (container: unknown): container is Raw => isRaw(container) && textAt(container, 'name') === CONTAINER;
-  const native = listAt(spec, 'initContainers').find(isNamed);
-  if (native !== undefined) return { container: native, isWhole: isRestarting(native) };
-  const plain = listAt(spec, 'containers').find(isNamed);
-  return plain === undefined ? undefined : { container: plain, isWhole: status.sidecar === 'container' };
 }
 
 function parse(text: string): unknown {

@@ -1,0 +1,52 @@
+/** What a container `sidegate` may be: THE tables that the injector, the doctor and the chart's admission policies share. */
+import { CONFIG_VOLUME, SECRET_VOLUME } from './names.ts';
+import type { ShapeMap } from './shape.ts';
+import { CONTAINER_SHAPE } from './sidecar.ts';
+
+/** What a cluster allows beside what every sidecar has. */
+export interface SidecarRules {
+  /** Images or repositories; undefined or `*`: any. */
+  readonly allowedImages?: readonly string[] | undefined;
+  /** Names of environment variables that other webhooks add. */
+  readonly allowedEnv: readonly string[];
+}
+
+/** In `allowedImages`: any image. */
+export const ANY_IMAGE = '*';
+
+/** Fields that do not change which program runs, nor what it serves. LimitRanges, autoscalers and AlwaysPullImages write them. */
+const FREE: readonly string[] = ['name', 'image', 'imagePullPolicy', 'resources', 'terminationMessagePolicy'];
+/** Fields that the shape does not have and a container may: the API server writes them. */
+const EXTRA: readonly string[] = ['terminationMessagePath', 'resizePolicy'];
+/** The default. The kubelet mounts a file at this path, so another one could cover a file of the program. */
+export const TERMINATION_PATH = '/dev/termination-log';
+/**
+ * Mounts below this folder are free: service account tokens and those of cloud identities. The program reads nothing there.
+ * A path with `..` is never free, as the container runtime resolves it.
+ */
+export const TOKEN_FOLDER = '/var/run/secrets/';
+
+const SHAPED = Object.keys(CONTAINER_SHAPE as ShapeMap);
+/** Fields that must be what the injector makes. */
+export const COMPARED: readonly string[] = SHAPED.filter((key) => !FREE.includes(key));
+/** All fields that a container `sidegate` may have: what is not named here is denied, also fields of later Kubernetes versions. */
+export const ALLOWED_FIELDS: readonly string[] = [...SHAPED, ...EXTRA];
+/** Where the volumes of the sidecar come from: a volume that the app can write to would let it change the gate's config. */
+export const VOLUME_SOURCES: readonly { readonly name: string; readonly isPrefix: boolean; readonly source: string }[] = [
+  { name: CONFIG_VOLUME, isPrefix: false, source: 'configMap' },
+  { name: SECRET_VOLUME, isPrefix: true, source: 'secret' },
+];
+
+/** An image without its tag and digest. */
+export function repositoryOf(image: string): string {
+  return image.replace(/@.*$/, '').replace(/:[^:/]*$/, '');
+}
+
+/** Whether an image is one of `allowed`, or of a repository among them. What follows a repository is a tag or a digest, never more of a path. */
+export function isAllowedImage(image: string, allowed: SidecarRules['allowedImages']): boolean {
+  if (allowed === undefined || allowed.includes(ANY_IMAGE)) return true;
+  return allowed.some((from) => {
+    const rest = image.slice(from.length);
+    return image === from || (image.startsWith(from) && /^[:@]/.test(rest) && !rest.includes('/'));
+  });
+}

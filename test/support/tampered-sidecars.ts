@@ -1,0 +1,80 @@
+/** Pods whose container `sidegate` is not the gate, though they bear every mark of an injected pod: attacks on the policies, the injector and the doctor. */
+
+// biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written
+type Json = any;
+
+/** One attack: what it is, what it does to an injected pod, and what a message names. */
+export interface TamperedSidecar {
+  readonly what: string;
+  readonly tamper: (sidecar: Json, pod: Json) => void;
+  readonly named: string;
+}
+
+const attack = (what: string, named: string, tamper: TamperedSidecar['tamper']): TamperedSidecar => ({ what, named, tamper });
+const set = (field: string, value: unknown, named = field): TamperedSidecar =>
+  attack(`${field} ${JSON.stringify(value).slice(0, 60)}`, named, (sidecar) => {
+    sidecar[field] = value;
+  });
+const variable = (name: string, value: string): TamperedSidecar =>
+  attack(`the variable ${name}`, `env ${name}`, (sidecar) => {
+    sidecar.env = [...(sidecar.env ?? []), { name, value }];
+  });
+const mount = (what: string, mountPath: string, more: Json = {}): TamperedSidecar =>
+  attack(what, `volumeMounts ${mountPath}`, (sidecar, pod) => {
+    pod.spec.volumes = [...(pod.spec.volumes ?? []), { name: 'mine', configMap: { name: 'mine' } }];
+    sidecar.volumeMounts = [...sidecar.volumeMounts, { name: 'mine', mountPath, ...more }];
+  });
+const argument = (what: string, change: (args: string[]) => string[]): TamperedSidecar =>
+  attack(what, 'args', (sidecar) => {
+    sidecar.args = change(sidecar.args);
+  });
+const exec = { exec: { command: ['sh', '-c', 'kill 1'] } };
+
+/** Each is denied by the policies and the injector, and found by the doctor. */
+export const TAMPERED: readonly TamperedSidecar[] = [
+  set('command', ['sleep', 'infinity']),
+  set('args', ['sleep', 'infinity']),
+  set('workingDir', '/tmp'),
+  set('envFrom', [{ configMapRef: { name: 'mine' } }]),
+  set('stdin', true),
+  set('tty', true),
+  set('terminationMessagePath', '/opt/sidegate/sidegate.mjs'),
+  set('securityContext', { runAsUser: 0 }),
+  set('lifecycle', { postStart: exec }),
+  set('startupProbe', exec),
+  set('readinessProbe', exec),
+  set('livenessProbe', { tcpSocket: { port: 8080 } }),
+  variable('NODE_OPTIONS', '--import=data:text/javascript,0'),
+  variable('LD_PRELOAD', '/tmp/evil.so'),
+  variable('SSL_CERT_FILE', '/tmp/ca.pem'),
+  variable('ANYTHING', 'x'),
+  mount('a mount over the program', '/opt/sidegate'),
+  mount('a mount of one file of the program', '/opt/sidegate/sidegate.mjs', { subPath: 'sidegate.mjs' }),
+  mount('a mount that leaves the folder of tokens', '/var/run/secrets/../../../opt/sidegate'),
+  argument('another config', (args) => args.map((arg) => arg.replace('gate.yaml', 'open.yaml'))),
+  argument('one more argument', (args) => [...args, '--help']),
+  argument('an app probe first', (args) => ['--app-probe=web/livez=http://127.0.0.1:1/', ...args]),
+  argument('an upstream elsewhere', (args) => args.map((arg) => arg.replace('127.0.0.1', '10.0.0.1'))),
+  argument('a listener on the loopback', (args) => args.map((arg) => (arg === ':8480' ? '127.0.0.1:8480' : arg))),
+  attack('its port name on the port of the app', 'args', (sidecar) => {
+    sidecar.ports[0].containerPort = 8080;
+  }),
+  attack('a hostPort', 'ports', (sidecar) => {
+    sidecar.ports[0].hostPort = 8480;
+  }),
+  attack('a capability', 'securityContext', (sidecar) => {
+    sidecar.securityContext.capabilities.add = ['NET_BIND_SERVICE'];
+  }),
+  attack('a privileged container', 'securityContext', (sidecar) => {
+    Object.assign(sidecar.securityContext, { privileged: true, allowPrivilegeEscalation: true });
+  }),
+  attack('a root file system that can be written', 'securityContext', (sidecar) => {
+    delete sidecar.securityContext.readOnlyRootFilesystem;
+  }),
+  attack('a config that the app can write', 'volume sidegate-config', (_sidecar, pod) => {
+    pod.spec.volumes = [{ name: 'sidegate-config', emptyDir: {} }];
+  }),
+  attack('a config in a sub-path', 'volumeMounts /etc/sidegate/config', (sidecar) => {
+    sidecar.volumeMounts[0].subPath = 'other';
+  }),
+];
