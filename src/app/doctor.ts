@@ -1,9 +1,7 @@
 /** Reads a cluster for the doctor: lists, and the few objects that pods name; what may not be read is told, and nothing is written. */
 import type { InjectorConfig } from '../config/injector-config.ts';
-import { parseInjectorConfig } from '../config/injector-config.ts';
 import type { Clock } from '../core/clock.ts';
-import { CONTROLLER_KINDS, type ControllerKind, type Current, type Facts, type Found, itemsOf } from '../doctor/facts.ts';
-import { WEBHOOK } from '../doctor/judge-injection.ts';
+import { CONTROLLER_KINDS, type ControllerKind, type Facts, type Found } from '../doctor/facts.ts';
 import type {
   Controller,
   EndpointSlice,
@@ -15,9 +13,9 @@ import type {
   Service,
   WebhookConfiguration,
 } from '../doctor/objects.ts';
-import { toDefaultsHash } from '../injector/status.ts';
 import type { KubeClient, Query } from '../kube/client.ts';
 import { KubeError } from '../kube/error.ts';
+import { readCurrent, serviceOf } from './doctor-current.ts';
 import { readConfigs, readLive, readSecrets } from './doctor-named.ts';
 
 /** What is asked for. */
@@ -45,8 +43,6 @@ const INJECTOR = { labelSelector: 'app.kubernetes.io/part-of=sidegate,app.kubern
 const OWN_SLICES = { labelSelector: 'endpointslice.kubernetes.io/managed-by!=endpointslice-controller.k8s.io' };
 const FORBIDDEN = 403;
 const NOT_FOUND = 404;
-const INJECTOR_KEY = 'injector.yaml';
-const VERSION_LABEL = 'app.kubernetes.io/version';
 
 /** Rejects with KubeError where the API server cannot be talked to at all. */
 export async function readFacts(client: KubeClient, scope: DoctorScope, clock: Clock): Promise<Facts> {
@@ -61,14 +57,14 @@ export async function readFacts(client: KubeClient, scope: DoctorScope, clock: C
     reader.namespaced<Ingress>('networking.k8s.io/v1', 'ingresses'),
     reader.namespaced<NetworkPolicy>('networking.k8s.io/v1', 'networkpolicies'),
   ]);
-  const [namespaces, policies, bindings, mutatingPolicies, mutatingBindings, injectors, current] = await Promise.all([
+  const policies = await reader.cluster<Named>(ADMISSION, 'validatingadmissionpolicies', OURS);
+  const [namespaces, bindings, mutatingPolicies, mutatingBindings, injectors, current] = await Promise.all([
     readNamespaces(client, reader, scope.namespace),
-    reader.cluster<Named>(ADMISSION, 'validatingadmissionpolicies', OURS),
     reader.cluster<PolicyBinding>(ADMISSION, 'validatingadmissionpolicybindings', OURS),
     reader.cluster<Named>(ADMISSION, 'mutatingadmissionpolicies', OURS),
     reader.cluster<PolicyBinding>(ADMISSION, 'mutatingadmissionpolicybindings', OURS),
     readInjectors(reader, webhooks),
-    readCurrent(client, webhooks, scope.given),
+    readCurrent(client, { webhooks, policies }, scope.given),
   ]);
   const known = {
     now: clock.now(),
@@ -158,46 +154,8 @@ async function readNamespaces(client: KubeClient, reader: Reader, namespace: str
   }
 }
 
-function serviceOf(webhooks: Found<WebhookConfiguration>): { readonly namespace: string; readonly name: string } | undefined {
-  const own = itemsOf(webhooks).flatMap((each) => each.webhooks ?? []);
-  return own.find(({ name }) => name === WEBHOOK)?.clientConfig.service;
-}
-
 async function readInjectors(reader: Reader, webhooks: Found<WebhookConfiguration>): Promise<Facts['injectors']> {
   const service = serviceOf(webhooks);
   if (service === undefined) return { items: [] };
   return reader.within(service.namespace, 'apps/v1', 'deployments', INJECTOR);
-}
-
-/** The injector's ConfigMap has the name of its Service; its version is on everything that the chart made. */
-async function readCurrent(
-  client: KubeClient,
-  webhooks: Found<WebhookConfiguration>,
-  given: DoctorScope['given'],
-): Promise<Current> {
-  if (given !== undefined) return { version: given.version, hash: toDefaultsHash(given.config.sidecar), unknown: undefined };
-  if ('unknown' in webhooks) return { version: undefined, hash: undefined, unknown: webhooks.unknown };
-  const owner = webhooks.items.find((each) => each.webhooks?.some(({ name }) => name === WEBHOOK));
-  const version = owner?.metadata.labels?.[VERSION_LABEL];
-  const service = serviceOf(webhooks);
-  if (service === undefined) return { version, hash: undefined, unknown: 'no injector was found' };
-  const { namespace, name } = service;
-  try {
-    const { data = {} } = await client.request<{ data?: Record<string, string> }>(
-      'GET',
-      `/api/v1/namespaces/${namespace}/configmaps/${name}`,
-    );
-    const { config } = parseInjectorConfig(INJECTOR_KEY, data[INJECTOR_KEY] ?? '');
-    if (config === undefined)
-      return { version, hash: undefined, unknown: `the ConfigMap ${namespace}/${name} holds no sound ${INJECTOR_KEY}` };
-    return {
-      version,
-      hash: toDefaultsHash(config.sidecar),
-      unknown: version === undefined ? 'the webhook bears no version' : undefined,
-    };
-  } catch (thrown) {
-    if (!(thrown instanceof KubeError)) throw thrown;
-    const why = thrown.status === FORBIDDEN ? `you may not get the ConfigMap ${namespace}/${name}` : thrown.message;
-    return { version, hash: undefined, unknown: why };
-  }
 }

@@ -6,8 +6,10 @@ import { areConfigsKnown, judgeConfig } from './judge-config.ts';
 import { findNaked, isAsked, judgeInjection } from './judge-injection.ts';
 import { judgeNetwork } from './judge-network.ts';
 import { judgeServices } from './judge-services.ts';
+import { judgeShared } from './judge-shared.ts';
+import { findForged, isGate, judgeSidecar } from './judge-sidecar.ts';
 import { judgeStale } from './judge-stale.ts';
-import { findSidecar, isConcerned, isOnAppPort, isProtected, isReady } from './sidecar.ts';
+import { findSidecar, isConcerned, isOnAppPort, isReady } from './sidecar.ts';
 import { findWorkloads, nameOf, type Workload } from './workloads.ts';
 
 /**
@@ -42,6 +44,8 @@ export interface Report {
 
 const BYPASSES: ReadonlySet<FindingCode> = new Set([
   'service-to-app',
+  'service-shared',
+  'processes-shared',
   'headless-to-app',
   'endpoints-to-app',
   'host-port',
@@ -49,7 +53,7 @@ const BYPASSES: ReadonlySet<FindingCode> = new Set([
   'port-beside',
   'config-open',
 ]);
-const DOUBTS: ReadonlySet<FindingCode> = new Set(['ports-not-known', 'config-not-taken']);
+const DOUBTS: ReadonlySet<FindingCode> = new Set(['ports-not-known', 'config-not-taken', 'image-not-known']);
 
 /** Judges all; pure. */
 export function diagnose(facts: Facts): Report {
@@ -75,12 +79,15 @@ function toReport(workload: Workload, facts: Facts): WorkloadReport {
   const { namespace, kind, name, pods } = workload;
   const findings = sortFindings([
     ...judgeInjection(workload, facts),
+    ...judgeSidecar(workload, facts),
     ...judgeServices(workload, facts),
+    ...judgeShared(workload, facts),
     ...judgeNetwork(workload, facts),
     ...judgeConfig(workload, facts),
     ...judgeStale(workload, facts),
   ]);
   const sidecars = pods.flatMap((pod) => findSidecar(pod) ?? []);
+  const gates = pods.filter((pod) => isGate(pod, facts));
   return {
     namespace,
     kind,
@@ -88,8 +95,8 @@ function toReport(workload: Workload, facts: Facts): WorkloadReport {
     state: toState(workload, facts, findings),
     pods: {
       total: pods.length,
-      protected: pods.filter(isProtected).length,
-      ready: pods.filter((pod) => isProtected(pod) && isReady(pod) === true).length,
+      protected: gates.length,
+      ready: gates.filter((pod) => isReady(pod) === true).length,
     },
     takeovers: distinct(sidecars.flatMap(({ status }) => status?.takeover ?? [])),
     forms: distinct(sidecars.map(({ form }) => form)),
@@ -100,13 +107,13 @@ function toReport(workload: Workload, facts: Facts): WorkloadReport {
 
 function toState(workload: Workload, facts: Facts, findings: readonly Finding[]): State {
   const { pods } = workload;
-  if (findNaked(workload, facts).length > 0) return 'unprotected';
+  if (findNaked(workload, facts).length > 0 || findForged(workload, facts).length > 0) return 'unprotected';
   if (findings.some(({ code }) => BYPASSES.has(code))) return 'bypassed';
   if (!isAsked(workload)) return 'unasked';
   if ('unknown' in facts.pods) return 'unknown';
   if (pods.length === 0) return 'idle';
   if (isDoubtful(workload, facts, findings)) return 'unknown';
-  return pods.every(isProtected) ? 'protected' : 'unprotected';
+  return pods.every((pod) => isGate(pod, facts)) ? 'protected' : 'unprotected';
 }
 
 /** Whether something is not known without which nobody can say that all requests are verified. */

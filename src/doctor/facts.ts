@@ -1,5 +1,6 @@
 /** All that a diagnosis is made of: what a cluster was found to hold, and what could not be learnt. */
 import type { EpochMilliseconds } from '../core/clock.ts';
+import type { SidecarRules } from '../injector/sidecar-rules.ts';
 import type {
   Controller,
   EndpointSlice,
@@ -45,7 +46,9 @@ export type GateConfig =
 export interface Current {
   readonly version: string | undefined;
   readonly hash: string | undefined;
-  /** Why one of them is not known. */
+  /** What a container `sidegate` may be; undefined where nothing that could be read says. */
+  readonly rules: SidecarRules | undefined;
+  /** Why the version or the hash is not known. */
   readonly unknown: string | undefined;
 }
 

@@ -17,7 +17,22 @@ export const FINDINGS = {
   },
   'sidecar-ends': {
     severity: 'error',
-    meaning: 'The sidecar is an init container without `restartPolicy: Always`: it ends before the app starts.',
+    meaning:
+      'The sidecar is an init container without `restartPolicy: Always`, or a container of a pod with another `restartPolicy`: it ends before the app does.',
+  },
+  'sidecar-differs': {
+    severity: 'error',
+    meaning:
+      'A container has the name `sidegate` and is not the sidecar: its image, command, arguments, environment, mounts, ports, probes, hooks or security context are not those that the injector makes.',
+  },
+  'processes-shared': {
+    severity: 'error',
+    meaning:
+      'Other containers reach the process of the sidecar, by `shareProcessNamespace`, `hostPID` or an ephemeral container that targets it.',
+  },
+  'service-shared': {
+    severity: 'error',
+    meaning: 'A Service leads to pods with the sidecar and to pods without: a share of its requests is not verified.',
   },
   'host-network': {
     severity: 'error',
@@ -91,12 +106,17 @@ export const FINDINGS = {
   'sidecar-not-ready': { severity: 'warning', meaning: 'The sidecar is not ready, so its pod gets no traffic.' },
   'port-beside': {
     severity: 'warning',
-    meaning: "A Service, an EndpointSlice or a hostPort leads to another port of the app's container, which no sidecar guards.",
+    meaning:
+      'A Service, an EndpointSlice or a hostPort leads to a port of the pod that no sidecar guards, whichever container has it.',
   },
   'ports-not-known': {
     severity: 'warning',
     meaning:
       "The sidecar's arguments do not tell with `--listen` and `--upstream` which port is its own and which the app's, so nobody knows what leads past it.",
+  },
+  'image-not-known': {
+    severity: 'warning',
+    meaning: 'Nothing that could be read says which images sidecars may have, so nobody knows which program runs in them.',
   },
   'pods-missing': { severity: 'warning', meaning: 'There should be pods, and there are none; a policy may have denied them.' },
   'version-stale': { severity: 'warning', meaning: 'Sidecars are of another version than the injector.' },

@@ -34,7 +34,7 @@ export function judgeServices({ namespace, pods }: Workload, facts: Facts): Find
 }
 
 /** A Service without a selector selects nothing; its endpoints are written by somebody. */
-function selects(selector: Service['spec']['selector'] = {}, { metadata }: Pod): boolean {
+export function selects(selector: Service['spec']['selector'] = {}, { metadata }: Pod): boolean {
   return Object.keys(selector).length > 0 && fits({ matchLabels: selector }, metadata.labels);
 }
 
@@ -71,7 +71,7 @@ function judgePort(each: Case): Finding[] {
 function judgeBeside(what: string, port: number | undefined): Finding {
   return finding(
     'port-beside',
-    `${what} to port ${port} of the app's container, which no sidecar guards`,
+    `${what} to port ${port} of the pod, which no sidecar guards`,
     'see that nothing is asked there that the sidecar should verify; otherwise have it lead to the sidecar, or take it away',
   );
 }

@@ -1,9 +1,11 @@
 /** Where a Service's port leads in a pod, as the endpoints controller finds it. */
-import { CONTAINER } from '../injector/names.ts';
 import type { Container, PodSpec, ServicePort } from './objects.ts';
 import { findSidecar } from './sidecar.ts';
 
-/** Whose port it is; `beside`: the app's container may have it, too; `nothing` where the pod declares no port of that name. */
+/**
+ * Whose port it is; `beside`: another one of the pod. Which container declares it proves nothing: annotations say which of them is the app.
+ * `nothing` where the pod declares no port of that name.
+ */
 export type Target = 'app' | 'beside' | 'sidecar' | 'other' | 'nothing';
 
 /** The number a name stands for: app containers first, then native sidecars, as findPort of the endpoints controller does. */
@@ -33,15 +35,7 @@ export function classify(spec: PodSpec, port: number | undefined): Target {
   if (app === undefined || data === undefined) return 'other';
   if (port === app) return 'app';
   if (declares(sidecar.container, port)) return 'sidecar';
-  return isOfOthers(spec, port, [app, data]) ? 'other' : 'beside';
-}
-
-/** Whether only containers declare the port that are not the app's. Where none declares a port of the app's, each may be. */
-function isOfOthers({ containers, initContainers = [] }: PodSpec, port: number, own: readonly number[]): boolean {
-  const all = [...containers, ...initContainers].filter(({ name }) => name !== CONTAINER);
-  const apps = all.filter((each) => own.some((number) => declares(each, number)));
-  const declaring = all.filter((each) => declares(each, port));
-  return apps.length > 0 && declaring.length > 0 && !declaring.some((each) => apps.includes(each));
+  return 'beside';
 }
 
 /** Whether a container declares a port of TCP. */

@@ -75,7 +75,7 @@ export function restartOf({ kind, name, namespace }: Workload): string {
 }
 
 /** Mirror pods show what a kubelet runs by itself: nothing in the cluster has a say in them. */
-function isLiving({ metadata, status }: Pod): boolean {
+export function isLiving({ metadata, status }: Pod): boolean {
   if (metadata.annotations?.['kubernetes.io/config.mirror'] !== undefined) return false;
   return metadata.deletionTimestamp === undefined && status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
 }

@@ -16,6 +16,13 @@ export const NOW = Date.parse('2026-06-01T00:00:00Z');
 const DEFAULTS = toSidecarDefaults('sidegate:1.0.0');
 const CONTEXT: InjectContext = { defaults: DEFAULTS, version: '1.0.0', kube: { major: 1, minor: 34 }, namespace: NAMESPACE };
 export const HASH = toDefaultsHash(DEFAULTS);
+/** What the injector of the healthy cluster makes. */
+export const CURRENT = {
+  version: '1.0.0',
+  hash: HASH,
+  rules: { allowedImages: ['sidegate'], allowedEnv: [] },
+  unknown: undefined,
+};
 export const LABEL = { 'sidegate.dev/inject': 'true' };
 const SETTINGS = { 'sidegate.dev/config': 'web-gate', 'sidegate.dev/secrets': 'web-secret' };
 
@@ -141,7 +148,7 @@ export function makeFacts(over: Over = {}): Facts {
     version: { major: 1, minor: 34 },
     ...pick(lists),
     controllers: pick(controllers),
-    current: over.current ?? { version: '1.0.0', hash: HASH, unknown: undefined },
+    current: over.current ?? CURRENT,
     configs:
       over.configs ??
       new Map([

@@ -3,6 +3,7 @@ import { diagnose, type WorkloadReport } from '../../../src/doctor/diagnose.ts';
 import { FINDINGS } from '../../../src/doctor/finding.ts';
 import type { Pod } from '../../../src/doctor/objects.ts';
 import {
+  CURRENT,
   HASH,
   type Json,
   LABEL,
@@ -527,7 +528,7 @@ describe('the config', () => {
 
 describe('staleness', () => {
   test('is another version or other defaults than the injector has now', () => {
-    const { codes, messageOf, mendOf } = examine({ current: { version: '1.1.0', hash: 'other', unknown: undefined } });
+    const { codes, messageOf, mendOf } = examine({ current: { ...CURRENT, version: '1.1.0', hash: 'other' } });
     expect(codes).toEqual(['version-stale', 'settings-stale']);
     expect(messageOf('version-stale')).toBe('the sidecars of web-1-a are of 1.0.0; the injector is 1.1.0');
     expect(mendOf('settings-stale')).toBe('kubectl -n shop rollout restart deployment/web');
@@ -538,7 +539,7 @@ describe('staleness', () => {
     const its = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
     pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({ ...its, hash: 'library' });
     expect(examine({ pods: [pod] }).codes).toEqual([]);
-    const { codes, mendOf } = examine({ pods: [pod], current: { version: '1.1.0', hash: 'other', unknown: undefined } });
+    const { codes, mendOf } = examine({ pods: [pod], current: { ...CURRENT, version: '1.1.0', hash: 'other' } });
     expect(codes).toEqual(['version-stale']);
     expect(mendOf('version-stale')).toBe(
       'upgrade the dependency sidegate-lib of the chart that makes deployment/web to 1.1.0, and the release with it',
@@ -546,8 +547,8 @@ describe('staleness', () => {
   });
 
   test('is not known without the injector, which matters only where there are sidecars', () => {
-    const current = { version: undefined, hash: undefined, unknown: 'no injector was found' };
-    expect(examine({ current }).codes).toEqual(['not-known']);
+    const current = { version: undefined, hash: undefined, rules: undefined, unknown: 'no injector was found' };
+    expect(examine({ current })).toMatchObject({ codes: ['not-known', 'image-not-known'], web: { state: 'unknown' } });
     expect(examine({ current, pods: [], Deployment: [], ReplicaSet: [] }).codes).toEqual([]);
     expect(HASH).toMatch(/^[0-9a-f]{12}$/);
   });
@@ -702,6 +703,11 @@ const EXPORTER = {
   },
   annotations: { 'sidegate.dev/app-container': 'web', 'sidegate.dev/app-port': '8080' },
 };
+/** A pod that nobody labelled, with a port of the name that the Service goes by. */
+const STRANGER: Json = {
+  metadata: { labels: { app: 'web' } },
+  spec: { containers: [{ name: 'x', image: 'x:1', ports: [{ name: 'sidegate', containerPort: 8480 }] }] },
+};
 const sliceTo = (address: string, port = 8080): Over => ({
   ownEndpointSlices: [
     { metadata: { name: 'by-hand', namespace: NAMESPACE }, endpoints: [{ addresses: [address] }], ports: [{ port }] },
@@ -746,10 +752,10 @@ describe('no workload is called protected', () => {
     [
       'by a sidecar without --upstream',
       { ...changed('service', withoutOption('--upstream')), ...toService({ targetPort: 8080 }) },
-      'unknown',
+      'unprotected',
       'ports-not-known',
     ],
-    ['by a sidecar without --listen', changed('service', withoutOption('--listen')), 'unknown', 'ports-not-known'],
+    ['by a sidecar without --listen', changed('service', withoutOption('--listen')), 'unprotected', 'ports-not-known'],
     [
       'by a container that only has the name',
       changed('service', (pod, sidecar) => {
@@ -757,8 +763,8 @@ describe('no workload is called protected', () => {
         delete sidecar.args;
         sidecar.image = 'pause';
       }),
-      'unknown',
-      'ports-not-known',
+      'unprotected',
+      'sidecar-differs',
     ],
     [
       'where a slice has its IPv6 address',
@@ -797,6 +803,26 @@ describe('no workload is called protected', () => {
       { ...of(with_('service', TWO_PORTS)), ...toService({ port: 9000, targetPort: 'sidegate' }, { clusterIP: 'None' }) },
       'bypassed',
       'port-beside',
+    ],
+    [
+      'where a Service leads to what another container declares',
+      { ...of(with_('service', EXPORTER)), ...toService({ targetPort: 9113 }) },
+      'bypassed',
+      'port-beside',
+    ],
+    [
+      'where other containers reach its process',
+      changed('service', (pod) => {
+        pod.spec.shareProcessNamespace = true;
+      }),
+      'bypassed',
+      'processes-shared',
+    ],
+    [
+      'where its Service leads to pods without it, too',
+      { pods: [makePod('a', template, OWNER), makeBare('b', STRANGER)] },
+      'bypassed',
+      'service-shared',
     ],
     [
       'where a hostPort leads to it',
@@ -851,11 +877,6 @@ describe('no workload is called protected', () => {
   });
 
   test.each<[string, Over, string[]]>([
-    [
-      'a Service leads to what another container declares',
-      { ...of(with_('service', EXPORTER)), ...toService({ targetPort: 9113 }) },
-      [],
-    ],
     ['a slice leads to another address', { ...changed('service', dual), ...sliceTo('fd00::a2') }, []],
     ['some routes only observe', configured({ routes: 2, observing: ['a'] }), ['config-observes']],
     ['some routes are open', configured({ routes: 2, open: ['a'] }), []],

@@ -1,0 +1,85 @@
+/** Whether the container `sidegate` of each pod is the sidecar: compared with what the injector makes, as labels and names prove nothing. */
+import { findDifferences, findPodFaults, type PodFault } from '../injector/sidecar-check.ts';
+import type { Facts } from './facts.ts';
+import { type Finding, finding, listNames } from './finding.ts';
+import type { Pod } from './objects.ts';
+import { findSidecar, isProtected } from './sidecar.ts';
+import { restartOf, type Workload } from './workloads.ts';
+
+/** Whether the pod has the sidecar: one that stays, and that is as the injector makes it. */
+export function isGate(pod: Pod, facts: Facts): boolean {
+  return (
+    isProtected(pod) && differencesOf(pod, facts).length === 0 && !findPodFaults({ ...pod }).some(({ kind }) => kind === 'end')
+  );
+}
+
+/** Pods with a container of that name that is something else. */
+export function findForged({ pods }: Workload, facts: Facts): readonly Pod[] {
+  return pods.filter((pod) => differencesOf(pod, facts).length > 0);
+}
+
+/** All findings of the kind. */
+export function judgeSidecar(workload: Workload, facts: Facts): Finding[] {
+  return [...judgeForged(workload, facts), ...judgeFaults(workload), ...judgeRules(workload, facts)];
+}
+
+/** Without `restartPolicy`, which has a finding of its own. */
+function differencesOf(pod: Pod, { current }: Facts): readonly string[] {
+  const differences = findDifferences({ ...pod }, current.rules ?? { allowedEnv: [] }) ?? [];
+  return isProtected(pod) ? differences : differences.filter((name) => name !== 'restartPolicy');
+}
+
+function judgeForged(workload: Workload, facts: Facts): Finding[] {
+  return findForged(workload, facts).map((pod) =>
+    finding(
+      'sidecar-differs',
+      `the container sidegate of ${pod.metadata.name} is not the one that sidegate injects; it differs in ${listNames(differencesOf(pod, facts), 8)}`,
+      `see who changed it (the pod template, a patch of the pod, another webhook), then ${restartOf(workload)}`,
+    ),
+  );
+}
+
+function judgeFaults(workload: Workload): Finding[] {
+  const sidecars = workload.pods.filter((pod) => findSidecar(pod) !== undefined);
+  const faulty = (kind: PodFault['kind']): { readonly names: string; readonly texts: string } | undefined => {
+    const found = sidecars.map((pod) => ({ pod, faults: findPodFaults({ ...pod }).filter((fault) => fault.kind === kind) }));
+    const hit = found.filter(({ faults }) => faults.length > 0);
+    if (hit.length === 0) return undefined;
+    const texts = [...new Set(hit.flatMap(({ faults }) => faults.map(({ text }) => text)))];
+    return { names: listNames(hit.map(({ pod }) => pod.metadata.name)), texts: listNames(texts) };
+  };
+  const shared = faulty('processes');
+  const ending = faulty('end');
+  return [
+    ...(shared === undefined
+      ? []
+      : [
+          finding(
+            'processes-shared',
+            `other containers reach the process of the sidecar of ${shared.names} (${shared.texts}): they can read its secrets, or end it and take its port`,
+            `take that away, then ${restartOf(workload)}`,
+          ),
+        ]),
+    ...(ending === undefined
+      ? []
+      : [
+          finding(
+            'sidecar-ends',
+            `the sidecar of ${ending.names} stays away once it has ended (${ending.texts}), and the app is open on its own port`,
+            'use a native sidecar (sidegate.dev/sidecar: native), or restartPolicy: Always',
+          ),
+        ]),
+  ];
+}
+
+/** What the chart allows is on its policies and in the injector's config. */
+function judgeRules({ pods }: Workload, { current }: Facts): Finding[] {
+  if (current.rules !== undefined || !pods.some((pod) => findSidecar(pod) !== undefined)) return [];
+  return [
+    finding(
+      'image-not-known',
+      'which images sidecars may have: neither the policies of the chart nor the config of the injector could be read',
+      'give --config injector.yaml, or have somebody look who may list validatingadmissionpolicies',
+    ),
+  ];
+}
