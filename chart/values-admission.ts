@@ -1,5 +1,6 @@
 /** Values of the admission: who changes pods, and who sees to it that no pod goes unprotected. */
 import { z } from 'zod';
+import { ADDED_VARIABLE, PROGRAM_VARIABLES } from '../src/config/kubernetes-values.ts';
 import { freeForm, textMap } from './values-forms.ts';
 
 const ACTIONS = z.array(z.enum(['Deny', 'Warn', 'Audit'])).min(1);
@@ -50,9 +51,30 @@ export const admission = z.strictObject({
     ),
   enforceActions: ACTIONS.default(['Deny']).describe('What that one does.'),
   allowedImages: z
-    .array(z.string())
+    .array(z.string().min(1))
     .default([])
     .describe(
-      'Repositories that a container `sidegate` may come from, for both policies; tags and digests are free. Empty: any.',
+      "Images that a container `sidegate` may have, for both policies, beside the chart's own with its tag or digest (`image`, `sidecar.image`). An entry with a tag or digest allows that image; a repository allows all of its tags and digests, as pods of the library chart, of `sidegate inject` and of a registry mirror may need; `*` allows any image, which protects nothing.",
+    ),
+  allowedEnv: z
+    .array(
+      z
+        .string()
+        .regex(new RegExp(ADDED_VARIABLE.pattern))
+        .meta({ not: { pattern: PROGRAM_VARIABLES } }),
+    )
+    .default([
+      ...['AWS_DEFAULT_REGION', 'AWS_REGION', 'AWS_ROLE_ARN', 'AWS_STS_REGIONAL_ENDPOINTS', 'AWS_WEB_IDENTITY_TOKEN_FILE'],
+      ...['AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE', 'AWS_CONTAINER_CREDENTIALS_FULL_URI'],
+      ...['AZURE_AUTHORITY_HOST', 'AZURE_CLIENT_ID', 'AZURE_FEDERATED_TOKEN_FILE', 'AZURE_TENANT_ID'],
+    ])
+    .describe(
+      'Names of environment variables that other webhooks may add to a container `sidegate`, for both policies; all others are denied. By default those of the identities of AWS and Azure. Variables that change the program, such as `NODE_OPTIONS`, cannot be named.',
+    ),
+  insecureAllowOtherSidecars: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Whether a container `sidegate` may be anything at all, such as one that people wrote themselves: the policies then compare neither its command nor its arguments, environment, mounts, ports, probes and security context with those that the injector makes.',
     ),
 });

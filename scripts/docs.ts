@@ -7,6 +7,7 @@ import { renderLibraryReadme, renderLibrarySidecar } from './chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from './chart-pages.ts';
 import { renderInjectionPage } from './injection-page.ts';
 import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from './policy-page.ts';
+import { renderSidecarPolicy } from './policy-sidecar.ts';
 import { renderPresetsPage } from './presets-page.ts';
 import { renderProbePage } from './probe-page.ts';
 import { toRows, toTable } from './schema-rows.ts';
@@ -25,6 +26,7 @@ const PAGES: Readonly<Record<string, () => string>> = {
   'chart/sidegate/templates/mutating-admission-policy-binding.yaml': () => renderBinding('Mutating'),
   'chart/sidegate/templates/settings-policy.yaml': renderSettingsPolicy,
   'chart/sidegate/templates/settings-policy-binding.yaml': () => renderBinding('Validating'),
+  'chart/sidegate/templates/_sidecar.tpl': renderSidecarPolicy,
   'chart/sidegate/values.yaml': renderValuesYaml,
   'chart/sidegate/values.schema.json': renderValuesSchema,
   'chart/sidegate/README.md': renderChartReadme,

@@ -10,6 +10,7 @@ import {
   STATUS_ANNOTATION,
 } from '../src/injector/names.ts';
 import { SETTINGS } from '../src/injector/settings.ts';
+import { SHARING } from '../src/injector/sidecar-check.ts';
 import { celText } from './cel-shape.ts';
 import { lastingPorts } from './policy-ports.ts';
 import { MOST, matches } from './policy-variables.ts';
@@ -86,6 +87,12 @@ function toPodRules(): PolicyRule[] {
     {
       holds: '!object.spec.?hostNetwork.orValue(false)',
       message: celText('the pod uses hostNetwork: the app would be reached on the node past the sidecar; take hostNetwork away'),
+    },
+    {
+      holds: SHARING.map((key) => `!object.spec.?${key}.orValue(false)`).join(' && '),
+      message: celText(
+        'the pod has hostPID or shareProcessNamespace: true, so other containers could read the secrets of the sidecar in its memory, or end it and take its port; take the field away',
+      ),
     },
     {
       holds:

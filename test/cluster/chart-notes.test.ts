@@ -18,7 +18,11 @@ beforeAll(() => {
 afterAll(() => rmSync(join(chart, '..'), { recursive: true, force: true }));
 
 async function renderNotes(kubeVersion: string, sidecar: ChartInput['sidecar'] = {}): Promise<string> {
-  return String(pick(await renderChart({ sidecar }, { chart, kubeVersion }), 'Notes')['text']);
+  return renderAll({ sidecar }, kubeVersion);
+}
+
+async function renderAll(values: ChartInput, kubeVersion = '1.36.3'): Promise<string> {
+  return String(pick(await renderChart(values, { chart, kubeVersion }), 'Notes')['text']);
 }
 
 test('lead a Service to the sidecar by its name where that leads somewhere, else by its port', async () => {
@@ -39,4 +43,26 @@ test.each([
   expect(notes).toContain('\n4. Leave your app');
   expect(notes).toContain(sentence);
   expect(notes).not.toContain('targetPort');
+});
+
+test('warn of nothing where nothing is switched off', async () => {
+  expect(await renderAll({})).not.toContain('WARNING');
+});
+
+test.each<[string, ChartInput['admission']]>([
+  ['WARNING: admission.protect=false.', { protect: false, failurePolicy: 'Fail' }],
+  ['a pod that bears the label sidegate.dev/injected starts as it is', { protect: false, mode: 'policy' }],
+  ['WARNING: admission.protectActions does not deny', { protectActions: ['Audit'] }],
+  ['WARNING: admission.enforce=false.', { enforce: false }],
+  ['WARNING: admission.enforceActions does not deny', { enforceActions: ['Audit'] }],
+  ['WARNING: admission.allowedImages has "*"', { allowedImages: ['*'] }],
+  ['WARNING: admission.insecureAllowOtherSidecars=true.', { insecureAllowOtherSidecars: true }],
+  ['NOTE: admission.failurePolicy=Fail.', { failurePolicy: 'Fail' }],
+  ['labelled pods are denied there', { namespaceSelector: { matchLabels: { team: 'a' } } }],
+  [
+    'in other namespaces labelled pods start without their sidecar',
+    { namespaceSelector: { matchLabels: { team: 'a' } }, protect: false, failurePolicy: 'Fail' },
+  ],
+])('warn of a setting that switches off protection: %s', async (sentence, admission) => {
+  expect(await renderAll({ admission })).toContain(sentence);
 });

@@ -5,20 +5,17 @@ import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import type { Kube } from '../support/cluster/kube-request.ts';
 import { makePod } from '../support/cluster/pods.ts';
 import { until } from '../support/gate.ts';
+import { makeSidecar, makeSidecarVolumes } from '../support/sidecar.ts';
 
 const IMAGE = 'registry.example.com/sidegate';
 const LABEL = { 'sidegate.dev/inject': 'true' };
-const secure = { allowPrivilegeEscalation: false, capabilities: { drop: ['ALL'] } };
-const sidecar = (over: Kube = {}): Kube => ({
-  name: 'sidegate',
-  image: `${IMAGE}:1`,
-  restartPolicy: 'Always',
-  securityContext: secure,
-  ...over,
-});
-const asContainer = (over: Kube = {}): Kube => {
-  const { restartPolicy: _native, ...container } = sidecar(over);
-  return container;
+const sidecar = (over: Kube = {}): Kube => makeSidecar({ image: `${IMAGE}:1`, ...over });
+const asContainer = (over: Kube = {}): Kube => makeSidecar({ image: `${IMAGE}:1`, ...over }, { isNative: false, pause: 5 });
+
+/** What is left of it where a webhook took its restartPolicy, and what only sidecars may have, away. */
+const endingSidecar = (): Kube => {
+  const { restartPolicy, lifecycle, livenessProbe, readinessProbe, startupProbe, ...rest } = sidecar();
+  return rest;
 };
 
 let cluster: Cluster;
@@ -43,7 +40,10 @@ async function install(release: string, admission: ChartInput['admission']): Pro
 }
 
 const create = (namespace: string, metadata: Kube, spec: Kube = {}, isDryRun = false): Promise<{ status: number; body: Kube }> =>
-  cluster.create(makePod(`pod-${names++}`, { metadata, spec }), { namespace, isDryRun });
+  cluster.create(makePod(`pod-${names++}`, { metadata, spec: { volumes: makeSidecarVolumes(), ...spec } }), {
+    namespace,
+    isDryRun,
+  });
 const containers = (...more: Kube[]): Kube => ({ containers: [...makePod('a')['spec'].containers, ...more] });
 const merge = (namespace: string, name: string, patch: Kube): Promise<{ status: number; body: Kube }> =>
   cluster.request('PATCH', `/api/v1/namespaces/${namespace}/pods/${name}`, patch, {
@@ -57,7 +57,7 @@ async function untilDenied(namespace: string, metadata: Kube): Promise<void> {
 
 beforeAll(async () => {
   cluster = await useCluster('1.36');
-  await install('any', {});
+  await install('any', { allowedImages: ['*'] });
   await install('listed', { allowedImages: [IMAGE, 'sidegate'] });
 });
 afterAll(() => cluster?.cleanUp());
@@ -107,7 +107,7 @@ describe('the policy `protected`', () => {
     [
       'a sidecar that ends before the app starts',
       { labels: LABEL },
-      { initContainers: [sidecar({ restartPolicy: undefined })] },
+      { initContainers: [endingSidecar()] },
       /without `restartPolicy: Always`/,
     ],
   ])('denies %s, and says why', async (_what, metadata, spec, message) => {
@@ -141,7 +141,7 @@ describe('the policy `protected`', () => {
 
   test('leaves mirror pods alone, which the kubelet writes', async () => {
     const metadata = { labels: LABEL, annotations: { 'kubernetes.io/config.mirror': 'abc' } };
-    const { status, body } = await create(namespace, metadata, { nodeName: 'a' });
+    const { status, body } = await create(namespace, metadata, { nodeName: 'a', volumes: [] });
     expect(status, body.message).toBe(201);
   });
 

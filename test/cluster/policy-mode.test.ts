@@ -10,7 +10,11 @@ import type { Kube } from '../support/cluster/kube-request.ts';
 import { until } from '../support/gate.ts';
 
 const RELEASE = 'policy-mode';
-const VALUES: ChartInput = { admission: { mode: 'policy' }, sidecar: { imagePullSecrets: ['team'], preStop: '1m' } };
+const ALLOWED = ['registry.example/sidegate'];
+const VALUES: ChartInput = {
+  admission: { mode: 'policy', allowedImages: ALLOWED },
+  sidecar: { imagePullSecrets: ['team'], preStop: '1m' },
+};
 
 let cluster: Cluster;
 let injecting: string;
@@ -21,7 +25,7 @@ let version: string;
 beforeAll(async () => {
   cluster = await useCluster('1.36');
   const objects = await renderChart(VALUES, { release: RELEASE });
-  const webhook = await renderChart({ ...VALUES, admission: { mode: 'webhook' } }, { release: RELEASE });
+  const webhook = await renderChart({ ...VALUES, admission: { mode: 'webhook', allowedImages: ALLOWED } }, { release: RELEASE });
   const text = (pick(webhook, 'ConfigMap', 'policy-mode-sidegate-injector')['data'] as Record<string, string>)['injector.yaml'];
   const parsed = parseInjectorConfig('injector.yaml', text ?? '');
   if (parsed.config === undefined) throw new Error(JSON.stringify(parsed.problems));
@@ -204,6 +208,8 @@ describe('the API server’s own policy', () => {
       }),
       'hostNetwork',
     ],
+    ['a shared process namespace', toPod({ spec: { shareProcessNamespace: true } }), 'could read the secrets of the sidecar'],
+    ['the processes of the node', toPod({ spec: { hostPID: true } }), 'could read the secrets of the sidecar'],
     ['a container of the name', toPod({ spec: { containers: [WEB, { name: 'sidegate', image: 'a' }] } }), 'not the injected one'],
     [
       'a volume of the name',

@@ -65,14 +65,19 @@ export const TAMPERED: readonly TamperedSidecar[] = [
   attack('a capability', 'securityContext', (sidecar) => {
     sidecar.securityContext.capabilities.add = ['NET_BIND_SERVICE'];
   }),
-  attack('a privileged container', 'securityContext', (sidecar) => {
-    Object.assign(sidecar.securityContext, { privileged: true, allowPrivilegeEscalation: true });
+  attack('a user of its own', 'securityContext', (sidecar) => {
+    Object.assign(sidecar.securityContext, { runAsUser: 0, runAsNonRoot: false });
+  }),
+  attack('the escalation of privileges', 'securityContext', (sidecar) => {
+    sidecar.securityContext.allowPrivilegeEscalation = true;
   }),
   attack('a root file system that can be written', 'securityContext', (sidecar) => {
     delete sidecar.securityContext.readOnlyRootFilesystem;
   }),
   attack('a config that the app can write', 'volume sidegate-config', (_sidecar, pod) => {
-    pod.spec.volumes = [{ name: 'sidegate-config', emptyDir: {} }];
+    pod.spec.volumes = pod.spec.volumes.map((volume: Json) =>
+      volume.name === 'sidegate-config' ? { name: 'sidegate-config', emptyDir: {} } : volume,
+    );
   }),
   attack('a config in a sub-path', 'volumeMounts /etc/sidegate/config', (sidecar) => {
     sidecar.volumeMounts[0].subPath = 'other';

@@ -78,6 +78,8 @@ sidecar:
   image: {{ include "sidegate.sidecarImage" . | quote }}
   imagePullPolicy: {{ .Values.sidecar.imagePullPolicy }}
   imagePullSecrets: {{ default list .Values.sidecar.imagePullSecrets | toJson }}
+  allowedImages: {{ include "sidegate.allowedImages" . }}
+  allowedEnv: {{ .Values.admission.allowedEnv | toJson }}
   takeover: {{ .Values.sidecar.takeover | quote }}
   mode: {{ .Values.sidecar.mode }}
   port: {{ .Values.sidecar.port }}

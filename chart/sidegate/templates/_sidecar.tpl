@@ -1,0 +1,129 @@
+{{/*
+Written from src/injector (`npm run docs`): what a container `sidegate` must be. Every field is compared with what the injector makes, and a
+field that is not known here is denied. The values that differ from pod to pod are read where each stands alone, so one that is forged
+differs from the others.
+*/}}
+{{- define "sidegate.sidecarVariables" -}}
+- name: sidecars
+  expression: >-
+    variables.initContainers.filter(c, c.name == 'sidegate') + object.spec.containers.filter(c, c.name == 'sidegate')
+- name: sidecar
+  expression: >-
+    size(variables.sidecars) == 0 ? dyn({}) : dyn(variables.sidecars[0])
+- name: isInit
+  expression: >-
+    variables.initContainers.exists(c, c.name == 'sidegate')
+- name: allowedEnv
+  expression: >-
+    {{ .Values.admission.allowedEnv | toJson }}
+- name: args
+  expression: >-
+    variables.sidecar.?args.orValue([])
+- name: ports
+  expression: >-
+    variables.sidecar.?ports.orValue([])
+- name: port
+  expression: >-
+    size(variables.ports) > 0 ? variables.ports[0].?containerPort.orValue(0) : 0
+- name: portName
+  expression: >-
+    size(variables.ports) > 0 ? variables.ports[0].?name.orValue('') : ''
+- name: adminPort
+  expression: >-
+    size(variables.ports) > 1 ? variables.ports[1].?containerPort.orValue(0) : 0
+- name: upstreams
+  expression: >-
+    variables.args.filter(a, a.startsWith('http://127.0.0.1:')).map(a, a.replace('http://127.0.0.1:', '', 1))
+- name: appPort
+  expression: >-
+    size(variables.upstreams) > 0 && variables.upstreams[0].matches(r'^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$') ? variables.upstreams[0] : '0'
+- name: isOnPodAddresses
+  expression: >-
+    variables.args.exists(a, a.startsWith('$(SIDEGATE_POD_IPS):'))
+- name: stopPath
+  expression: >-
+    variables.sidecar.?lifecycle.?preStop.?httpGet.?path.orValue('')
+- name: pause
+  expression: >-
+    variables.stopPath.matches(r'^/prestop\?pause=[0-9]{1,4}$') ? variables.stopPath.replace('/prestop?pause=', '') : '0'
+- name: unknownFields
+  expression: >-
+    variables.sidecar.filter(k, !(k in ['name', 'image', 'imagePullPolicy', 'restartPolicy', 'args', 'env', 'ports', 'startupProbe', 'readinessProbe', 'livenessProbe', 'lifecycle', 'resources', 'securityContext', 'terminationMessagePolicy', 'volumeMounts', 'terminationMessagePath', 'resizePolicy']))
+- name: differs_restartPolicy
+  expression: >-
+    (variables.isInit ? variables.sidecar.?restartPolicy.orValue(dyn(null)) == dyn('Always') : !variables.sidecar.?restartPolicy.hasValue()) ? [] : ['restartPolicy']
+- name: differs_args
+  expression: >-
+    variables.sidecar.?args.orValue(dyn(null)) == dyn([dyn('run'), dyn('--config'), dyn('/etc/sidegate/config/gate.yaml'), dyn('--listen')] + (!variables.isOnPodAddresses ? [dyn(':' + string(variables.port))] : []) + (variables.isOnPodAddresses ? [dyn('$(SIDEGATE_POD_IPS):' + string(variables.port))] : []) + [dyn('--admin'), dyn(':' + string(variables.adminPort)), dyn('--upstream'), dyn('http://127.0.0.1:' + variables.appPort)] + variables.args.filter(a, a.startsWith('--app-probe=')).map(entry, dyn('--app-probe=' + entry.replace('--app-probe=', '', 1)))) ? [] : ['args']
+- name: differs_env
+  expression: >-
+    variables.sidecar.?env.orValue([]).filter(e, !(e.name in variables.allowedEnv)) == (variables.isOnPodAddresses ? dyn([dyn({'name': dyn('SIDEGATE_POD_IPS'), 'valueFrom': dyn({'fieldRef': dyn({'apiVersion': dyn('v1'), 'fieldPath': dyn('status.podIPs')})})})]) : dyn([])).filter(e, !(e.name in variables.allowedEnv)) ? [] : ['env'] + variables.sidecar.?env.orValue([]).filter(e, !(e.name in variables.allowedEnv)).map(e, 'env ' + e.name)
+- name: differs_ports
+  expression: >-
+    variables.sidecar.?ports.orValue(dyn(null)) == dyn([dyn({'name': dyn(variables.portName), 'containerPort': dyn(variables.port), 'protocol': dyn('TCP')}), dyn({'name': dyn('sidegate-admin'), 'containerPort': dyn(variables.adminPort), 'protocol': dyn('TCP')})]) ? [] : ['ports']
+- name: differs_startupProbe
+  expression: >-
+    variables.sidecar.?startupProbe.orValue(dyn(null)) == dyn({'timeoutSeconds': dyn(1), 'periodSeconds': dyn(1), 'successThreshold': dyn(1), 'failureThreshold': dyn(30), 'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/readyz'), 'port': dyn(variables.adminPort)})}) ? [] : ['startupProbe']
+- name: differs_readinessProbe
+  expression: >-
+    variables.sidecar.?readinessProbe.orValue(dyn(null)) == dyn({'timeoutSeconds': dyn(1), 'periodSeconds': dyn(5), 'successThreshold': dyn(1), 'failureThreshold': dyn(3), 'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/readyz'), 'port': dyn(variables.adminPort)})}) ? [] : ['readinessProbe']
+- name: differs_livenessProbe
+  expression: >-
+    variables.sidecar.?livenessProbe.orValue(dyn(null)) == dyn({'timeoutSeconds': dyn(1), 'periodSeconds': dyn(10), 'successThreshold': dyn(1), 'failureThreshold': dyn(3), 'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/healthz'), 'port': dyn(variables.adminPort)})}) ? [] : ['livenessProbe']
+- name: differs_lifecycle
+  expression: >-
+    variables.sidecar.?lifecycle.orValue(dyn(null)) == dyn({'preStop': dyn({'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/prestop?pause=' + variables.pause), 'port': dyn(variables.adminPort)})})}) ? [] : ['lifecycle']
+- name: differs_securityContext
+  expression: >-
+    variables.sidecar.?securityContext.orValue(dyn(null)) == dyn({'runAsNonRoot': dyn(true), 'runAsUser': dyn(65532), 'runAsGroup': dyn(65532), 'allowPrivilegeEscalation': dyn(false), 'capabilities': dyn({'drop': dyn([dyn('ALL')])}), 'readOnlyRootFilesystem': dyn(true), 'seccompProfile': dyn({'type': dyn('RuntimeDefault')})}) ? [] : ['securityContext']
+- name: differs_volumeMounts
+  expression: >-
+    variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) == (dyn([dyn({'name': dyn('sidegate-config'), 'mountPath': dyn('/etc/sidegate/config'), 'readOnly': dyn(true)})] + variables.sidecar.?volumeMounts.orValue([]).filter(m, m.name.startsWith('sidegate-secret-')).map(entry, dyn({'name': dyn('sidegate-secret-' + entry.name.replace('sidegate-secret-', '')), 'mountPath': dyn('/etc/sidegate/secrets/' + entry.mountPath.replace('/etc/sidegate/secrets/', '')), 'readOnly': dyn(true)})))).filter(e, !(e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) ? [] : ['volumeMounts'] + variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))).map(e, 'volumeMounts ' + e.mountPath)
+- name: differs_terminationMessagePath
+  expression: >-
+    variables.sidecar.?terminationMessagePath.orValue('') in ['', '/dev/termination-log'] ? [] : ['terminationMessagePath']
+- name: differs_volumes
+  expression: >-
+    object.spec.?volumes.orValue([]).filter(v, (v.name == 'sidegate-config' && !has(v.configMap)) || (v.name.startsWith('sidegate-secret-') && !has(v.secret))).map(v, 'volume ' + v.name)
+- name: differences
+  expression: >-
+    size(variables.sidecars) == 0 ? [] : variables.unknownFields + variables.differs_restartPolicy + variables.differs_args + variables.differs_env + variables.differs_ports + variables.differs_startupProbe + variables.differs_readinessProbe + variables.differs_livenessProbe + variables.differs_lifecycle + variables.differs_securityContext + variables.differs_volumeMounts + variables.differs_terminationMessagePath + variables.differs_volumes
+- name: shared
+  expression: >-
+    size(variables.sidecars) == 0 ? [] : (object.spec.?hostNetwork.orValue(false) ? ['hostNetwork'] : []) + (object.spec.?hostPID.orValue(false) ? ['hostPID'] : []) + (object.spec.?shareProcessNamespace.orValue(false) ? ['shareProcessNamespace'] : [])
+{{- end -}}
+
+{{- define "sidegate.sidecarValidations" -}}
+- expression: >-
+    size(variables.shared) == 0
+  messageExpression: >-
+    variables.pod + ' has ' + variables.shared.join(', ') + ': true beside its sidecar. With hostNetwork the app is reached on its node past the sidecar; with hostPID and shareProcessNamespace other containers can read the secrets of the sidecar in its memory, or end it and take its port. Take the field away.'
+  reason: Forbidden
+- expression: >-
+    size(variables.sidecars) == 0 || variables.isInit || object.spec.?restartPolicy.orValue('Always') == 'Always'
+  messageExpression: >-
+    variables.pod + ' has the restartPolicy ' + object.spec.?restartPolicy.orValue('') + ' and a container `sidegate` beside its app: once that ends it stays away, and the app is open on its own port. Use a native sidecar (sidegate.dev/sidecar: native), or restartPolicy: Always.'
+  reason: Forbidden
+- expression: >-
+    size(variables.sidecars) == 0 || !object.spec.?ephemeralContainers.orValue([]).exists(e, e.?targetContainerName.orValue('') == 'sidegate')
+  messageExpression: >-
+    variables.pod + ' has an ephemeral container in the process namespace of its sidecar, which could read its secrets or end it. Target another container.'
+  reason: Forbidden
+- expression: >-
+    !(variables.initContainers + object.spec.containers).exists(c, c.name != 'sidegate' && c.?ports.orValue([]).exists(p, p.?name.orValue('') == 'sidegate'))
+  messageExpression: >-
+    variables.pod + ' has a port named sidegate on another container than the sidecar: a Service with the targetPort sidegate would lead to it unverified. Name the port otherwise.'
+  reason: Forbidden
+{{- if not .Values.admission.insecureAllowOtherSidecars }}
+- expression: >-
+    size(variables.differences) == 0
+  messageExpression: >-
+    variables.pod + ' has a container `sidegate` that is not the one that sidegate {{ .Chart.AppVersion }} injects: it differs in ' + variables.differences.join(', ') + '. The name `sidegate` is the sidecar\'s own: leave the container to the injector or the library chart. If another webhook adds environment variables, name them in admission.allowedEnv.'
+  reason: Forbidden
+{{- end }}
+{{- end -}}
+
+{{/* True for an update that adds an ephemeral container to the sidecar's process namespace. */}}
+{{- define "sidegate.policyTargeted" -}}
+object.spec.?ephemeralContainers.orValue([]).exists(e, e.?targetContainerName.orValue('') == 'sidegate') && !oldObject.spec.?ephemeralContainers.orValue([]).exists(e, e.?targetContainerName.orValue('') == 'sidegate')
+{{- end -}}

@@ -1,0 +1,197 @@
+/** Writes what the validating policies demand of a container `sidegate`, from the shape that the injector fills and the rules it goes by. */
+import { PORT_NUMBER } from '../src/config/kubernetes-values.ts';
+import { toDefaulted } from '../src/injector/defaulted.ts';
+import { CONTAINER, DATA_PORT, SECRET_VOLUME, SECRETS_FOLDER } from '../src/injector/names.ts';
+import { isWhen, type Shape, type ShapeMap } from '../src/injector/shape.ts';
+import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX } from '../src/injector/sidecar.ts';
+import { SHARING } from '../src/injector/sidecar-check.ts';
+import { ALLOWED_FIELDS, COMPARED, TERMINATION_PATH, TOKEN_FOLDER, VOLUME_SOURCES } from '../src/injector/sidecar-rules.ts';
+import { type CelHoles, celText, toCel } from './cel-shape.ts';
+import { matches } from './policy-variables.ts';
+
+const HEAD = `{{/*
+Written from src/injector (\`npm run docs\`): what a container \`${CONTAINER}\` must be. Every field is compared with what the injector makes, and a
+field that is not known here is denied. The values that differ from pod to pod are read where each stands alone, so one that is forged
+differs from the others.
+*/}}
+`;
+const APP_PROBE = '--app-probe=';
+const PAUSE = '/prestop?pause=';
+const SIDECAR = 'variables.sidecar';
+const at = (path: string, fallback: string): string => `${SIDECAR}.?${path}.orValue(${fallback})`;
+
+/** The holes of the shape, as the container itself has them. */
+const HOLES: CelHoles = {
+  values: {
+    port: { expression: 'variables.port', isNumber: true },
+    adminPort: { expression: 'variables.adminPort', isNumber: true },
+    portName: { expression: 'variables.portName' },
+    appPort: { expression: 'variables.appPort' },
+    pause: { expression: 'variables.pause' },
+  },
+  conditions: {
+    isNative: 'variables.isInit',
+    isOnPodAddresses: 'variables.isOnPodAddresses',
+    isOnAllAddresses: '!variables.isOnPodAddresses',
+  },
+  lists: {
+    secrets: {
+      expression: `${at('volumeMounts', '[]')}.filter(m, m.name.startsWith(${celText(SECRET_VOLUME)}))`,
+      values: {
+        secret: { expression: `entry.mountPath.replace(${celText(`${SECRETS_FOLDER}/`)}, '')` },
+        number: { expression: `entry.name.replace(${celText(SECRET_VOLUME)}, '')` },
+      },
+    },
+    appProbes: {
+      expression: `variables.args.filter(a, a.startsWith(${celText(APP_PROBE)}))`,
+      values: { appProbe: { expression: `entry.replace(${celText(APP_PROBE)}, '', 1)` } },
+    },
+  },
+};
+
+/** Items of a list that must be as they are made, and how a strange one is called. */
+const LISTS: Readonly<Record<string, { readonly isFree: string; readonly label: string }>> = {
+  env: { isFree: '(e.name in variables.allowedEnv)', label: 'name' },
+  volumeMounts: {
+    isFree: `(e.mountPath.startsWith(${celText(TOKEN_FOLDER)}) && !e.mountPath.contains('..'))`,
+    label: 'mountPath',
+  },
+};
+
+interface Variable {
+  readonly name: string;
+  readonly expression: string;
+}
+
+function toVariables(): Variable[] {
+  const first = (list: string, field: string, fallback: string): string =>
+    `size(variables.ports) > ${list} ? variables.ports[${list}].?${field}.orValue(${fallback}) : ${fallback}`;
+  const upstreams = `variables.args.filter(a, a.startsWith(${celText(UPSTREAM_PREFIX)})).map(a, a.replace(${celText(UPSTREAM_PREFIX)}, '', 1))`;
+  const differences = toDifferences();
+  return [
+    {
+      name: 'sidecars',
+      expression: `variables.initContainers.filter(c, c.name == '${CONTAINER}') + object.spec.containers.filter(c, c.name == '${CONTAINER}')`,
+    },
+    // By its fields, whatever the API server knows of them.
+    { name: 'sidecar', expression: 'size(variables.sidecars) == 0 ? dyn({}) : dyn(variables.sidecars[0])' },
+    { name: 'isInit', expression: `variables.initContainers.exists(c, c.name == '${CONTAINER}')` },
+    { name: 'allowedEnv', expression: '{{ .Values.admission.allowedEnv | toJson }}' },
+    { name: 'args', expression: at('args', '[]') },
+    { name: 'ports', expression: at('ports', '[]') },
+    { name: 'port', expression: first('0', 'containerPort', '0') },
+    { name: 'portName', expression: first('0', 'name', "''") },
+    { name: 'adminPort', expression: first('1', 'containerPort', '0') },
+    { name: 'upstreams', expression: upstreams },
+    {
+      name: 'appPort',
+      expression: `size(variables.upstreams) > 0 && ${matches('variables.upstreams[0]', PORT_NUMBER.pattern)} ? variables.upstreams[0] : '0'`,
+    },
+    { name: 'isOnPodAddresses', expression: `variables.args.exists(a, a.startsWith(${celText(`${POD_IPS}:`)}))` },
+    { name: 'stopPath', expression: at('lifecycle.?preStop.?httpGet.?path', "''") },
+    {
+      name: 'pause',
+      expression: `variables.stopPath.matches(r'^/prestop\\?pause=[0-9]{1,4}$') ? variables.stopPath.replace(${celText(PAUSE)}, '') : '0'`,
+    },
+    ...differences,
+    {
+      name: 'differences',
+      expression: `size(variables.sidecars) == 0 ? [] : ${differences.map(({ name }) => `variables.${name}`).join(' + ')}`,
+    },
+    { name: 'shared', expression: toShared() },
+  ];
+}
+
+/** Each a list: of the names of what differs. One variable each, as the API server limits the cost of one expression. */
+function toDifferences(): Variable[] {
+  const shape = toDefaulted(CONTAINER_SHAPE) as ShapeMap;
+  const fields = COMPARED.map((key) => ({ name: `differs_${key}`, expression: toDifference(key, shape[key] as Shape) }));
+  const known = `[${ALLOWED_FIELDS.map(celText).join(', ')}]`;
+  const volumes = VOLUME_SOURCES.map(({ name, isPrefix, source }) => {
+    const isOwn = isPrefix ? `v.name.startsWith(${celText(name)})` : `v.name == ${celText(name)}`;
+    return `(${isOwn} && !has(v.${source}))`;
+  });
+  return [
+    { name: 'unknownFields', expression: `${SIDECAR}.filter(k, !(k in ${known}))` },
+    ...fields,
+    {
+      name: 'differs_terminationMessagePath',
+      expression: `${at('terminationMessagePath', "''")} in ['', ${celText(TERMINATION_PATH)}] ? [] : ['terminationMessagePath']`,
+    },
+    {
+      name: 'differs_volumes',
+      expression: `object.spec.?volumes.orValue([]).filter(v, ${volumes.join(' || ')}).map(v, 'volume ' + v.name)`,
+    },
+  ];
+}
+
+function toDifference(key: string, shape: Shape): string {
+  const list = LISTS[key];
+  const isConditional = isWhen(shape);
+  const condition = isConditional ? HOLES.conditions[shape.$when] : 'true';
+  const expected = toCel(isConditional ? shape.then : shape, HOLES);
+  if (list === undefined) {
+    const isSame = `${at(key, 'dyn(null)')} == dyn(${expected})`;
+    const holds = isConditional ? `(${condition} ? ${isSame} : !${SIDECAR}.?${key}.hasValue())` : isSame;
+    return `${holds} ? [] : [${celText(key)}]`;
+  }
+  const without = (from: string): string => `${from}.filter(e, !${list.isFree})`;
+  const own = without(at(key, '[]'));
+  const wanted = without(`(${isConditional ? `${condition} ? dyn(${expected}) : dyn([])` : `dyn(${expected})`})`);
+  const named = `[${celText(key)}] + ${own}.map(e, ${celText(`${key} `)} + e.${list.label})`;
+  return `${own} == ${wanted} ? [] : ${named}`;
+}
+
+/** Ways by which other containers of the pod reach the process of the sidecar, or the node's network reaches the app. */
+function toShared(): string {
+  const keys = ['hostNetwork', ...SHARING].map((key) => `(object.spec.?${key}.orValue(false) ? [${celText(key)}] : [])`);
+  return `size(variables.sidecars) == 0 ? [] : ${keys.join(' + ')}`;
+}
+
+interface Validation {
+  readonly holds: string;
+  readonly message: string;
+}
+
+const TARGETING = `.exists(e, e.?targetContainerName.orValue('') == '${CONTAINER}')`;
+
+function toValidations(): Validation[] {
+  return [
+    {
+      holds: 'size(variables.shared) == 0',
+      message: `' has ' + variables.shared.join(', ') + ': true beside its sidecar. With hostNetwork the app is reached on its node past the sidecar; with hostPID and shareProcessNamespace other containers can read the secrets of the sidecar in its memory, or end it and take its port. Take the field away.'`,
+    },
+    {
+      holds: `size(variables.sidecars) == 0 || variables.isInit || object.spec.?restartPolicy.orValue('Always') == 'Always'`,
+      message: `' has the restartPolicy ' + object.spec.?restartPolicy.orValue('') + ' and a container \`${CONTAINER}\` beside its app: once that ends it stays away, and the app is open on its own port. Use a native sidecar (sidegate.dev/sidecar: native), or restartPolicy: Always.'`,
+    },
+    {
+      holds: `size(variables.sidecars) == 0 || !object.spec.?ephemeralContainers.orValue([])${TARGETING}`,
+      message: `' has an ephemeral container in the process namespace of its sidecar, which could read its secrets or end it. Target another container.'`,
+    },
+    {
+      holds: `!(variables.initContainers + object.spec.containers).exists(c, c.name != '${CONTAINER}' && c.?ports.orValue([]).exists(p, p.?name.orValue('') == '${DATA_PORT}'))`,
+      message: `' has a port named ${DATA_PORT} on another container than the sidecar: a Service with the targetPort ${DATA_PORT} would lead to it unverified. Name the port otherwise.'`,
+    },
+  ];
+}
+
+const DIFFERENCES: Validation = {
+  holds: 'size(variables.differences) == 0',
+  message: `' has a container \`${CONTAINER}\` that is not the one that sidegate {{ .Chart.AppVersion }} injects: it differs in ' + variables.differences.join(', ') + '. The name \`${CONTAINER}\` is the sidecar\\'s own: leave the container to the injector or the library chart. If another webhook adds environment variables, name them in admission.allowedEnv.'`,
+};
+
+/** templates/_sidecar.tpl as it should be. */
+export function renderSidecarPolicy(): string {
+  const variables = toVariables().map(({ name, expression }) => `- name: ${name}\n  expression: >-\n    ${expression}`);
+  return [
+    HEAD.trimEnd(),
+    `{{- define "sidegate.sidecarVariables" -}}\n${variables.join('\n')}\n{{- end -}}\n`,
+    `{{- define "sidegate.sidecarValidations" -}}\n${toValidations().map(toYaml).join('\n')}\n{{- if not .Values.admission.insecureAllowOtherSidecars }}\n${toYaml(DIFFERENCES)}\n{{- end }}\n{{- end -}}\n`,
+    `{{/* True for an update that adds an ephemeral container to the sidecar's process namespace. */}}\n{{- define "sidegate.policyTargeted" -}}\nobject.spec.?ephemeralContainers.orValue([])${TARGETING} && !oldObject.spec.?ephemeralContainers.orValue([])${TARGETING}\n{{- end -}}\n`,
+  ].join('\n');
+}
+
+function toYaml({ holds, message }: Validation): string {
+  return `- expression: >-\n    ${holds}\n  messageExpression: >-\n    variables.pod + ${message}\n  reason: Forbidden`;
+}

@@ -1,0 +1,185 @@
+/** Attacks of a tenant on the validating policies: whoever may write pods of a namespace tries to run one whose gate is another program. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { renderChart } from '../support/chart.ts';
+import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
+import type { Kube } from '../support/cluster/kube-request.ts';
+import { makePod } from '../support/cluster/pods.ts';
+import { until } from '../support/gate.ts';
+import { makeSidecar, makeSidecarVolumes } from '../support/sidecar.ts';
+import { TAMPERED } from '../support/tampered-sidecars.ts';
+
+const IMAGE = 'registry.example.com/sidegate:1.0.0';
+const LABEL = { 'sidegate.dev/inject': 'true' };
+const STATUS = '{"version":"1.0.0","takeover":"service","sidecar":"native","hash":"0123456789ab"}';
+/** All marks of an injected pod, which anyone can copy. */
+const MARKS = { labels: { ...LABEL, 'sidegate.dev/injected': 'true' }, annotations: { 'sidegate.dev/status': STATUS } };
+const TOKENS = { name: 'kube-api-access-x', projected: { sources: [{ serviceAccountToken: { path: 'token' } }] } };
+const TOKEN = { name: TOKENS.name, mountPath: '/var/run/secrets/kubernetes.io/serviceaccount', readOnly: true };
+
+describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
+  let cluster: Cluster;
+  let namespace: string;
+  let enforced: string;
+  let names = 0;
+
+  const make = (spec: Kube = {}, metadata: Kube = MARKS, values: Kube = {}): Kube =>
+    makePod(`pod-${names++}`, {
+      metadata,
+      spec: { volumes: makeSidecarVolumes(), initContainers: [makeSidecar({ image: IMAGE }, values)], ...spec },
+    });
+  const create = (pod: Kube, where = namespace): Promise<{ status: number; body: Kube }> =>
+    cluster.create(pod, { namespace: where });
+  const patch = (name: string, body: Kube, subresource = ''): Promise<{ status: number; body: Kube }> =>
+    cluster.request('PATCH', `/api/v1/namespaces/${namespace}/pods/${name}${subresource}`, body, {
+      contentType: 'application/strategic-merge-patch+json',
+    });
+  /** As a container beside the app. */
+  const plain = (spec: Kube = {}): Kube =>
+    make({
+      initContainers: [],
+      containers: [...makePod('a')['spec'].containers, makeSidecar({ image: IMAGE }, { isNative: false, pause: 5 })],
+      ...spec,
+    });
+
+  beforeAll(async () => {
+    cluster = await useCluster(version);
+    const release = `forged-${version.replace('.', '-')}`;
+    const values = { image: { repository: 'registry.example.com/sidegate', tag: '1.0.0' } };
+    const objects = await renderChart(values, { release, kubeVersion: `${version}.0` });
+    for (const object of objects.filter(({ kind }) => kind.startsWith('ValidatingAdmissionPolicy')) as Kube[]) {
+      // The control plane is shared with other tests: these policies are for these namespaces alone.
+      if (object['kind'].endsWith('Binding'))
+        object['spec'].matchResources = {
+          namespaceSelector: { matchLabels: { release, ...object['spec'].matchResources?.namespaceSelector.matchLabels } },
+        };
+      const { status, body } = await cluster.create(object);
+      expect(status, body.message).toBe(201);
+    }
+    namespace = await cluster.createNamespace({ release });
+    enforced = await cluster.createNamespace({ release, 'sidegate.dev/enforce': 'true' });
+    for (const where of [namespace, enforced])
+      await until(async () => (await create(make({ initContainers: [] }, { labels: LABEL }), where)).status === 403);
+  });
+  afterAll(() => cluster?.cleanUp());
+
+  test.each<[string, () => Kube]>([
+    ['the sidecar as the injector makes it', () => make()],
+    ['one as the library chart makes it, without the label', () => make({}, {})],
+    ['one beside the app', () => plain()],
+    ['one of a Job', () => make({ restartPolicy: 'Never' })],
+    ['one on the addresses of the pod', () => make({}, MARKS, { isOnPodAddresses: true, isOnAllAddresses: false, port: 8080 })],
+    [
+      'one that asks for probes of the app',
+      () => make({}, MARKS, { appProbes: [{ appProbe: 'app/livez=http://127.0.0.1:8080/$$(A)' }] }),
+    ],
+    [
+      'one with a token of the service account and the identity of a cloud',
+      () => {
+        const pod = make({ volumes: [...makeSidecarVolumes(), TOKENS] });
+        const [own] = pod['spec'].initContainers;
+        Object.assign(own, {
+          volumeMounts: [...own.volumeMounts, TOKEN],
+          env: [{ name: 'AWS_ROLE_ARN', value: 'arn' }],
+          imagePullPolicy: 'Always',
+          resources: { limits: { memory: '1Gi' } },
+        });
+        return pod;
+      },
+    ],
+  ])('lets %s through', async (_what, pod) => {
+    for (const where of [namespace, enforced]) {
+      const { status, body } = await create(pod(), where);
+      expect(status, body.message).toBe(201);
+    }
+  });
+
+  test.each(TAMPERED.map(({ what, tamper, named }) => [what, tamper, named] as const))(
+    'denies a container that has the name and all marks of the sidecar, with %s',
+    async (_what, tamper, named) => {
+      for (const where of [namespace, enforced])
+        for (const metadata of [MARKS, {}]) {
+          const pod = make({}, metadata);
+          tamper(pod['spec'].initContainers[0], pod);
+          const { status, body } = await create(pod, where);
+          expect(body.message).toContain('has a container `sidegate` that is not the one that sidegate');
+          expect(body.message).toContain(named);
+          expect(status).toBe(403);
+        }
+    },
+  );
+
+  test('denies an address that is not the one of the pod', async () => {
+    const pod = make({}, MARKS, { isOnPodAddresses: true, isOnAllAddresses: false, port: 8080 });
+    pod['spec'].initContainers[0].env = [{ name: 'SIDEGATE_POD_IPS', value: '127.0.0.1' }];
+    expect((await create(pod)).body.message).toContain('env SIDEGATE_POD_IPS');
+  });
+
+  test.each([
+    ['shareProcessNamespace', { shareProcessNamespace: true }],
+    ['hostPID', { hostPID: true }],
+    ['hostNetwork', { hostNetwork: true }],
+  ])('denies %s beside the sidecar, and says why', async (key, spec) => {
+    const pod = make(spec);
+    // The API server wants the same hostPort then.
+    if (key === 'hostNetwork') delete pod['spec'].containers[0].ports;
+    const { status, body } = await create(pod);
+    expect(body.message).toContain(`has ${key}: true beside its sidecar`);
+    expect(status).toBe(403);
+  });
+
+  test.each(['Never', 'OnFailure'])(
+    'denies restartPolicy: %s beside a sidecar that is a plain container',
+    async (restartPolicy) => {
+      const { body } = await create(plain({ restartPolicy }));
+      expect(body.message).toContain(`has the restartPolicy ${restartPolicy} and a container`);
+    },
+  );
+
+  test('denies a port of the name that Services go by on any other container, in pods that nobody labelled', async () => {
+    const ports = [{ name: 'sidegate', containerPort: 8480 }];
+    const pod = makePod('canary', { metadata: { labels: { app: 'web' } }, container: { ports } });
+    expect((await create(pod)).body.message).toContain('has a port named sidegate on another container than the sidecar');
+  });
+
+  test.each([
+    'busybox:1',
+    'registry.example.com/sidegate:1.0.1',
+    'mirror.example.com/sidegate:1.0.0',
+    'registry.example.com/sidegate',
+  ])('denies the image %s, as the chart’s own with its tag is all that is allowed where nothing is said', async (image) => {
+    const { body } = await create(make({ initContainers: [makeSidecar({ image })] }));
+    expect(body.message).toContain(`from ${image}, which is none of the images that are allowed: ${IMAGE}`);
+    expect(body.message).toContain('add its repository to admission.allowedImages');
+  });
+
+  describe('in a running pod', () => {
+    let name: string;
+
+    beforeAll(async () => {
+      name = (await create(make())).body.metadata.name;
+    });
+
+    test('denies another image, also after the label was taken away', async () => {
+      const change = { spec: { initContainers: [{ name: 'sidegate', image: 'busybox:1' }] } };
+      expect((await patch(name, change)).body.message).toContain('from busybox:1');
+      const unlabelled = { metadata: { labels: { 'sidegate.dev/inject': null, 'sidegate.dev/injected': null } } };
+      expect((await patch(name, unlabelled)).status).toBe(200);
+      expect((await patch(name, change)).body.message).toContain('from busybox:1');
+    });
+
+    test('denies an ephemeral container in the process namespace of the sidecar, and lets another one through', async () => {
+      const debug = (targetContainerName: string): Kube => ({
+        spec: { ephemeralContainers: [{ name: `debug-${targetContainerName}`, image: 'busybox:1', targetContainerName }] },
+      });
+      const denied = await patch(name, debug('sidegate'), '/ephemeralcontainers');
+      expect(denied.body.message).toContain('has an ephemeral container in the process namespace of its sidecar');
+      const allowed = await patch(name, debug('app'), '/ephemeralcontainers');
+      expect(allowed.status, allowed.body.message).toBe(200);
+    });
+
+    test('lets every other change through', async () => {
+      expect((await patch(name, { metadata: { labels: { other: 'x' } } })).status).toBe(200);
+      expect((await patch(name, { spec: { containers: [{ name: 'app', image: 'app:2' }] } })).status).toBe(200);
+    });
+  });
+});

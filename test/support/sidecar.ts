@@ -1,0 +1,36 @@
+/** The container `sidegate` and its volumes as the injector makes them, for pods that tests write in full. */
+import { fill } from '../../src/injector/shape.ts';
+import { CONTAINER_SHAPE, type SidecarValues, VOLUMES_SHAPE } from '../../src/injector/sidecar.ts';
+
+// biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written
+type Json = any;
+
+const VALUES: SidecarValues = {
+  image: 'sidegate:1',
+  imagePullPolicy: 'IfNotPresent',
+  isNative: true,
+  isOnPodAddresses: false,
+  isOnAllAddresses: true,
+  port: 8480,
+  adminPort: 8481,
+  portName: 'sidegate',
+  appPort: 8080,
+  config: 'gate',
+  secrets: [{ secret: 'signing', number: 1 }],
+  appProbes: [],
+  cpuRequest: '50m',
+  memoryRequest: '64Mi',
+  cpuLimit: undefined,
+  memoryLimit: '192Mi',
+  pause: 0,
+};
+
+/** The container; `over` replaces fields of it. */
+export function makeSidecar(over: Json = {}, values: Partial<SidecarValues> = {}): Json {
+  return { ...(fill(CONTAINER_SHAPE, { ...VALUES, ...values }) as object), ...over };
+}
+
+/** Its volumes. */
+export function makeSidecarVolumes(): Json[] {
+  return fill(VOLUMES_SHAPE, VALUES) as Json[];
+}
