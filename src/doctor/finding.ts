@@ -91,7 +91,10 @@ export const FINDINGS = {
     severity: 'warning',
     meaning: "Every pod in the cluster can reach the app's own port by the pod's address.",
   },
-  'network-policy-wide': { severity: 'warning', meaning: "A NetworkPolicy admits everybody to the app's own port." },
+  'network-policy-wide': {
+    severity: 'warning',
+    meaning: "A NetworkPolicy admits everybody to the app's own port, or to another one that no sidecar guards.",
+  },
   'network-policy-name': {
     severity: 'warning',
     meaning:
@@ -120,6 +123,11 @@ export const FINDINGS = {
   },
   'pods-missing': { severity: 'warning', meaning: 'There should be pods, and there are none; a policy may have denied them.' },
   'version-stale': { severity: 'warning', meaning: 'Sidecars are of another version than the injector.' },
+  'image-stale': {
+    severity: 'warning',
+    meaning:
+      'The image of a sidecar is none that the chart allows. If it is of an allowed repository with another tag or digest, as after an upgrade, that is all that is wrong with it.',
+  },
   'settings-stale': {
     severity: 'warning',
     meaning:

@@ -41,6 +41,7 @@ function judgePod(subject: Subject, policies: readonly NetworkPolicy[]): Finding
   }
   return [
     ...(isOnLoopback(sidecar) ? [] : policies.flatMap((policy) => judgeAppPort(policy, subject, mend))),
+    ...policies.flatMap((policy) => judgeOtherPorts(policy, subject)),
     ...policies.flatMap((policy) => judgeNames(policy, subject)),
     ...judgeShut(policies, subject),
   ];
@@ -61,6 +62,22 @@ function judgeAppPort({ metadata, spec }: NetworkPolicy, { pod, app }: Subject, 
       `see that it means to; otherwise ${mend}`,
     ),
   ];
+}
+
+/** Which container is the app's is the word of an annotation: a port of another one that everybody reaches may be the app's as well. */
+function judgeOtherPorts({ metadata, spec }: NetworkPolicy, { pod, app, data, sidecar }: Subject): Finding[] {
+  const own = [app, data, sidecar.ports.admin];
+  const others = pod.spec.containers.flatMap(({ name, ports = [] }) =>
+    ports
+      .filter(({ containerPort, protocol = 'TCP' }) => protocol === 'TCP' && !own.includes(containerPort))
+      .map(({ containerPort }) => ({ name, containerPort })),
+  );
+  return others.flatMap(({ name, containerPort }) => {
+    const isWide = (spec.ingress ?? []).some((rule) => admitsPort(rule, containerPort, pod) && isFromAnywhere(rule));
+    if (!isWide) return [];
+    const message = `NetworkPolicy ${metadata.name} admits everybody to port ${containerPort} of the container ${name}, which no sidecar guards`;
+    return [finding('network-policy-wide', message, 'admit only those who need it, by from')];
+  });
 }
 
 /** Named ports of native sidecars are not found by every network (projectcalico/calico#8881). */

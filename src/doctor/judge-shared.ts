@@ -10,15 +10,16 @@ import { isLiving, type Workload } from './workloads.ts';
 /** All findings of the kind. Pods of the workload itself are judged as its own. */
 export function judgeShared({ namespace, pods }: Workload, facts: Facts): Finding[] {
   const gates = pods.filter((pod) => isGate(pod, facts));
-  const others = itemsOf(facts.pods).filter(
-    (pod) => pod.metadata.namespace === namespace && isLiving(pod) && !pods.includes(pod) && !isGate(pod, facts),
-  );
-  if (gates.length === 0 || others.length === 0) return [];
+  if (gates.length === 0) return [];
   const selecting = itemsOf(facts.services).filter(
     (service) => service.metadata.namespace === namespace && gates.some((pod) => selects(service.spec.selector, pod)),
   );
+  const own = new Set(pods);
   return selecting.flatMap((service) => {
-    const reached = others.filter((pod) => selects(service.spec.selector, pod) && isReached(service, pod));
+    const others = itemsOf(facts.pods).filter(
+      (pod) => pod.metadata.namespace === namespace && !own.has(pod) && selects(service.spec.selector, pod) && isLiving(pod),
+    );
+    const reached = others.filter((pod) => isReached(service, pod) && !isGate(pod, facts));
     if (reached.length === 0) return [];
     const names = listNames(reached.map(({ metadata }) => metadata.name));
     return [

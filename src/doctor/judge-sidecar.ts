@@ -1,5 +1,6 @@
 /** Whether the container `sidegate` of each pod is the sidecar: compared with what the injector makes, as labels and names prove nothing. */
 import { findDifferences, findPodFaults, type PodFault } from '../injector/sidecar-check.ts';
+import { isAllowedImage, repositoryOf } from '../injector/sidecar-rules.ts';
 import type { Facts } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { Pod } from './objects.ts';
@@ -20,12 +21,13 @@ export function findForged({ pods }: Workload, facts: Facts): readonly Pod[] {
 
 /** All findings of the kind. */
 export function judgeSidecar(workload: Workload, facts: Facts): Finding[] {
-  return [...judgeForged(workload, facts), ...judgeFaults(workload), ...judgeRules(workload, facts)];
+  return [...judgeForged(workload, facts), ...judgeFaults(workload), ...judgeImages(workload, facts)];
 }
 
-/** Without `restartPolicy`, which has a finding of its own. */
-function differencesOf(pod: Pod, { current }: Facts): readonly string[] {
-  const differences = findDifferences({ ...pod }, current.rules ?? { allowedEnv: [] }) ?? [];
+/** Without `restartPolicy`, which has a finding of its own. Another tag of an allowed repository is stale, not forged. */
+function differencesOf(pod: Pod, { current: { rules } }: Facts): readonly string[] {
+  const allowedImages = rules?.allowedImages?.flatMap((image) => [image, repositoryOf(image)]);
+  const differences = findDifferences({ ...pod }, { allowedEnv: rules?.allowedEnv ?? [], allowedImages }) ?? [];
   return isProtected(pod) ? differences : differences.filter((name) => name !== 'restartPolicy');
 }
 
@@ -73,8 +75,16 @@ function judgeFaults(workload: Workload): Finding[] {
 }
 
 /** What the chart allows is on its policies and in the injector's config. */
-function judgeRules({ pods }: Workload, { current }: Facts): Finding[] {
-  if (current.rules !== undefined || !pods.some((pod) => findSidecar(pod) !== undefined)) return [];
+function judgeImages(workload: Workload, { current }: Facts): Finding[] {
+  const images = workload.pods.flatMap((pod) => findSidecar(pod)?.container.image ?? []);
+  if (images.length === 0) return [];
+  const { rules } = current;
+  if (rules !== undefined) {
+    const stale = [...new Set(images.filter((image) => !isAllowedImage(image, rules.allowedImages)))];
+    if (stale.length === 0) return [];
+    const message = `the images ${listNames(stale)} are none of those that the chart allows (${listNames(rules.allowedImages ?? [])}): new pods with them are denied`;
+    return [finding('image-stale', message, `${restartOf(workload)}, or add them to admission.allowedImages`)];
+  }
   return [
     finding(
       'image-not-known',

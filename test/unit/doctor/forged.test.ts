@@ -8,6 +8,7 @@ import {
   makeBare,
   makeDeployment,
   makeFacts,
+  makeNetworkPolicy,
   makePod,
   makeService,
   makeTemplate,
@@ -52,6 +53,15 @@ describe('a container with the name of the sidecar and the marks of an injected 
     });
     expect(state).toBe('unprotected');
     expect(web?.findings[0]?.message).toContain('it differs in image busybox:1');
+  });
+
+  test('is the sidecar with another tag of an allowed image, which is stale', () => {
+    const pod: Json = makePod('web-1-a', makeTemplate(), OWNER);
+    const rules = { ...CURRENT.rules, allowedImages: ['sidegate:1.1.0'] };
+    const { state, codes } = examine({ pods: [pod], current: { ...CURRENT, rules } });
+    expect([state, codes]).toEqual(['protected', ['image-stale']]);
+    sidecarOf(pod).image = 'sidegate:5000/evil:1.1.0';
+    expect(examine({ pods: [pod], current: { ...CURRENT, rules } }).state).toBe('unprotected');
   });
 
   test('is the sidecar with an older tag of its image, and with what the chart lets other webhooks add', () => {
@@ -101,6 +111,13 @@ describe('a Service', () => {
     const { state, web } = examine({ ...makeDeployment(decoy), pods: [makePod('a', decoy, OWNER)], services });
     expect(state).toBe('bypassed');
     expect(web?.findings.find(({ code }) => code === 'port-beside')?.message).toContain('to port 8080 of the pod');
+  });
+
+  test('is not the only way to the app behind a decoy: a NetworkPolicy that admits everybody to it is reported', () => {
+    const networkPolicies = [makeNetworkPolicy([{ ports: [{ port: 8480 }, { port: 8481 }, { port: 8080 }] }])];
+    const { codes, web } = examine({ ...makeDeployment(decoy), pods: [makePod('a', decoy, OWNER)], networkPolicies });
+    expect(codes).toEqual(['network-policy-wide']);
+    expect(web?.findings[0]?.message).toContain('port 8080 of the container web');
   });
 
   test('that leads nowhere but to the sidecar leaves it protected, whatever other containers declare', () => {
