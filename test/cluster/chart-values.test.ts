@@ -25,7 +25,13 @@ describe('the chart', () => {
   });
 
   test('takes null for what is empty anyway', async () => {
-    const paths = ['commonLabels', 'image.tag', 'admission.namespaceSelector', 'sidecar.imagePullSecrets'];
+    const paths = [
+      'commonLabels',
+      'image.tag',
+      'admission.namespaceSelector',
+      'admission.allowedImages',
+      'sidecar.imagePullSecrets',
+    ];
     const more = ['injector.affinity', 'monitoring.rules.alertLabels', 'monitoring.podMonitor.selector'];
     for (const mode of ['webhook', 'policy']) {
       const { stdout, stderr } = await setToNull(...paths, ...more, `admission.mode=${mode}`);
@@ -42,6 +48,12 @@ describe('the chart', () => {
     ['text in the place of a number', { injector: { replicas: 'two' } }, 'got string, want integer'],
     ['a takeover that does not exist', { sidecar: { takeover: 'iptables' } }, '/sidecar/takeover'],
     ['a port out of range', { sidecar: { port: 70_000 } }, 'maximum: got 70,000, want 65,535'],
+    [
+      'a variable that changes the program of sidecars',
+      { admission: { allowedEnv: ['NODE_OPTIONS'] } },
+      '/admission/allowedEnv/0',
+    ],
+    ['an image without text', { admission: { allowedImages: [''] } }, '/admission/allowedImages/0'],
     ['a label that is no text', { commonLabels: { a: true } }, 'got boolean, want string'],
   ])('refuses %s, and says where', async (_what, values, message) => {
     const { code, stderr } = await templateChart(values);

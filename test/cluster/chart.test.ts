@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import type { ChartInput } from '../../chart/values.ts';
 import { parseInjectorConfig } from '../../src/config/injector-config.ts';
 import { CHART, helm, pick, type Rendered, renderChart, templateChart, toObjects } from '../support/chart.ts';
 
@@ -144,6 +145,13 @@ describe('the chart', () => {
     );
     expect(toWebhook(objects)).not.toHaveProperty('matchConditions');
     expect(objects.map(({ kind }) => kind)).not.toContain('ValidatingAdmissionPolicy');
+  });
+
+  test('has the injector judge containers of the name of the sidecar where no policy does', async () => {
+    const names = async (admission: ChartInput['admission']): Promise<unknown> =>
+      (toWebhook(await renderChart({ admission }))['matchConditions'] as { name: string }[]).map(({ name }) => name);
+    expect(await names({})).toEqual(['not-a-mirror-pod', 'not-injected-yet']);
+    expect(await names({ protect: false, failurePolicy: 'Fail' })).toEqual(['not-a-mirror-pod']);
   });
 
   test('has no injector, certificate or right in policy mode, and the same two policies', async () => {

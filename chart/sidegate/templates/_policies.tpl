@@ -84,12 +84,12 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
 
 {{/* Images that sidecars may have, as JSON: the chart's own with tag or digest, and those of values. */}}
 {{- define "sidegate.allowedImages" -}}
-{{- concat (list (include "sidegate.sidecarImage" .) (include "sidegate.image" .)) .Values.admission.allowedImages | uniq | toJson -}}
+{{- concat (list (include "sidegate.sidecarImage" .) (include "sidegate.image" .)) (default list .Values.admission.allowedImages) | uniq | toJson -}}
 {{- end -}}
 
 {{/* Not empty where any image is allowed. */}}
 {{- define "sidegate.isAnyImage" -}}
-{{- if has "*" .Values.admission.allowedImages }}true{{ end -}}
+{{- if has "*" (default list .Values.admission.allowedImages) }}true{{ end -}}
 {{- end -}}
 
 {{/* What `sidegate doctor` compares sidecars with. */}}
