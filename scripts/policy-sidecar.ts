@@ -5,7 +5,15 @@ import { CONTAINER, DATA_PORT, SECRET_VOLUME, SECRETS_FOLDER } from '../src/inje
 import { isWhen, type Shape, type ShapeMap } from '../src/injector/shape.ts';
 import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX } from '../src/injector/sidecar.ts';
 import { SHARING } from '../src/injector/sidecar-check.ts';
-import { ALLOWED_FIELDS, COMPARED, TERMINATION_PATH, TOKEN_FOLDER, VOLUME_SOURCES } from '../src/injector/sidecar-rules.ts';
+import {
+  ALLOWED_FIELDS,
+  COMPARED,
+  CREDENTIALS_FOLDER,
+  PAUSE_PATTERN,
+  PAUSE_PLACE,
+  TERMINATION_PATH,
+  VOLUME_SOURCES,
+} from '../src/injector/sidecar-rules.ts';
 import { type CelHoles, celText, toCel } from './cel-shape.ts';
 import { matches } from './policy-variables.ts';
 
@@ -16,7 +24,6 @@ differs from the others.
 */}}
 `;
 const APP_PROBE = '--app-probe=';
-const PAUSE = '/prestop?pause=';
 const SIDECAR = 'variables.sidecar';
 const at = (path: string, fallback: string): string => `${SIDECAR}.?${path}.orValue(${fallback})`;
 
@@ -53,7 +60,7 @@ const HOLES: CelHoles = {
 const LISTS: Readonly<Record<string, { readonly isFree: string; readonly label: string }>> = {
   env: { isFree: '(e.name in variables.allowedEnv)', label: 'name' },
   volumeMounts: {
-    isFree: `(e.mountPath.startsWith(${celText(TOKEN_FOLDER)}) && !e.mountPath.contains('..'))`,
+    isFree: `(e.mountPath.startsWith(${celText(CREDENTIALS_FOLDER)}) && !e.mountPath.contains('..'))`,
     label: 'mountPath',
   },
 };
@@ -88,17 +95,26 @@ function toVariables(): Variable[] {
       expression: `size(variables.upstreams) > 0 && ${matches('variables.upstreams[0]', PORT_NUMBER.pattern)} ? variables.upstreams[0] : '0'`,
     },
     { name: 'isOnPodAddresses', expression: `variables.args.exists(a, a.startsWith(${celText(`${POD_IPS}:`)}))` },
-    { name: 'stopPath', expression: at('lifecycle.?preStop.?httpGet.?path', "''") },
-    {
-      name: 'pause',
-      expression: `variables.stopPath.matches(r'^/prestop\\?pause=[0-9]{1,4}$') ? variables.stopPath.replace(${celText(PAUSE)}, '') : '0'`,
-    },
+    ...toPause(),
     ...differences,
     {
       name: 'differences',
       expression: `size(variables.sidecars) == 0 ? [] : ${differences.map(({ name }) => `variables.${name}`).join(' + ')}`,
     },
     { name: 'shared', expression: toShared() },
+  ];
+}
+
+function toPause(): Variable[] {
+  const { path, prefix } = PAUSE_PLACE;
+  const place = path.map((step) => (typeof step === 'number' ? `[?${step}]` : `.?${step}`)).join('');
+  return [
+    { name: 'pauseText', expression: `string(${SIDECAR}${place}.orValue(''))` },
+    {
+      name: 'pauseRest',
+      expression: `variables.pauseText.startsWith(${celText(prefix)}) ? variables.pauseText.replace(${celText(prefix)}, '', 1) : ''`,
+    },
+    { name: 'pause', expression: `${matches('variables.pauseRest', PAUSE_PATTERN)} ? variables.pauseRest : '0'` },
   ];
 }
 

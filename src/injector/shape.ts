@@ -63,3 +63,34 @@ function fillItem(shape: Shape, values: Values): unknown[] {
 function isSet(found: Values[string]): boolean {
   return found !== undefined && found !== false;
 }
+
+/** Where a value stands alone in a shape: at the end of a text, if at all in one. */
+export interface HolePlace {
+  readonly path: readonly (string | number)[];
+  /** What the text begins with. */
+  readonly prefix: string;
+}
+
+/** The first place of a value that can be found without knowing what is filled in: not in or after repeated and conditional items. */
+export function findHole(shape: Shape, name: string, path: HolePlace['path'] = []): HolePlace | undefined {
+  if (typeof shape !== 'object' || isEach(shape)) return undefined;
+  if (isHole(shape)) return shape.$value === name ? { path, prefix: '' } : undefined;
+  if (isText(shape)) {
+    const [last, ...before] = [...shape.$text].reverse();
+    const isOnly = typeof last === 'object' && last.$value === name && before.every((part) => typeof part === 'string');
+    return isOnly ? { path, prefix: before.reverse().join('') } : undefined;
+  }
+  if (isWhen(shape)) return findHole(shape.then, name, path);
+  const items = isList(shape) ? [...fixedItems(shape).entries()] : Object.entries(shape as ShapeMap);
+  for (const [key, inner] of items) {
+    const found = findHole(inner, name, [...path, key]);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** The items whose places in the list do not depend on values. */
+function fixedItems(list: readonly Shape[]): readonly Shape[] {
+  const end = list.findIndex((item) => typeof item === 'object' && (isWhen(item) || isEach(item)));
+  return end === -1 ? list : list.slice(0, end);
+}

@@ -9,16 +9,17 @@ import { CONTAINER_SHAPE, POD_IPS, type SidecarValues, UPSTREAM_PREFIX } from '.
 import {
   ALLOWED_FIELDS,
   COMPARED,
+  CREDENTIALS_FOLDER,
   isAllowedImage,
+  PAUSE_PATTERN,
+  PAUSE_PLACE,
   type SidecarRules,
   TERMINATION_PATH,
-  TOKEN_FOLDER,
   VOLUME_SOURCES,
 } from './sidecar-rules.ts';
 
 const DEFAULTED_SHAPE = toDefaulted(CONTAINER_SHAPE);
 const APP_PROBE = '--app-probe=';
-const PAUSE = /^\/prestop\?pause=([0-9]{1,4})$/;
 const LONGEST_SHOWN = 80;
 /** Fields of a pod by which containers reach each other's processes. hostIPC is none: the gate has no shared memory and no message queue. */
 export const SHARING = ['hostPID', 'shareProcessNamespace'] as const;
@@ -91,7 +92,6 @@ function bindValues(container: Raw, isInit: boolean): SidecarValues {
   const [data, admin] = listAt(container, 'ports');
   const upstream = args.find((arg) => arg.startsWith(UPSTREAM_PREFIX))?.slice(UPSTREAM_PREFIX.length) ?? '';
   const isOnPodAddresses = args.some((arg) => arg.startsWith(`${POD_IPS}:`));
-  const preStop = objectAt(objectAt(objectAt(container, 'lifecycle'), 'preStop'), 'httpGet');
   const mounts = listAt(container, 'volumeMounts').filter((mount) => textAt(mount, 'name')?.startsWith(SECRET_VOLUME));
   return {
     image: '',
@@ -113,8 +113,15 @@ function bindValues(container: Raw, isInit: boolean): SidecarValues {
     memoryRequest: '',
     cpuLimit: undefined,
     memoryLimit: '',
-    pause: Number(PAUSE.exec(textAt(preStop, 'path') ?? '')?.[1] ?? 0),
+    pause: findPause(container),
   };
+}
+
+function findPause(container: Raw): number {
+  const { path, prefix } = PAUSE_PLACE;
+  const found = path.reduce<unknown>((from, step) => (from as Raw | undefined)?.[step], container);
+  const text = typeof found === 'string' && found.startsWith(prefix) ? found.slice(prefix.length) : '';
+  return new RegExp(PAUSE_PATTERN, 'u').test(text) ? Number(text) : 0;
 }
 
 function compareField(key: string, container: Raw, expected: readonly Raw[], { allowedEnv }: SidecarRules): string[] {
@@ -122,7 +129,7 @@ function compareField(key: string, container: Raw, expected: readonly Raw[], { a
     case 'env':
       return compareList(key, 'name', container, expected, (entry) => allowedEnv.includes(textAt(entry, 'name') ?? ''));
     case 'volumeMounts':
-      return compareList(key, 'mountPath', container, expected, isTokenMount);
+      return compareList(key, 'mountPath', container, expected, isCredentialsMount);
     default:
       return expected.some((each) => isSame(container[key], each[key])) ? [] : [key];
   }
@@ -145,9 +152,9 @@ function compareList(
 }
 
 /** A path with `..` leads out of the folder that it begins with. */
-function isTokenMount(mount: unknown): boolean {
+function isCredentialsMount(mount: unknown): boolean {
   const path = textAt(mount, 'mountPath') ?? '';
-  return path.startsWith(TOKEN_FOLDER) && !path.includes('..');
+  return path.startsWith(CREDENTIALS_FOLDER) && !path.includes('..');
 }
 
 function isSame(actual: unknown, expected: unknown): boolean {

@@ -1,6 +1,6 @@
 /** What a container `sidegate` may be: THE tables that the injector, the doctor and the chart's admission policies share. */
 import { CONFIG_VOLUME, SECRET_VOLUME } from './names.ts';
-import type { ShapeMap } from './shape.ts';
+import { findHole, type HolePlace, type ShapeMap } from './shape.ts';
 import { CONTAINER_SHAPE } from './sidecar.ts';
 
 /** What a cluster allows beside what every sidecar has. */
@@ -24,7 +24,12 @@ export const TERMINATION_PATH = '/dev/termination-log';
  * Mounts below this folder are free: service account tokens and those of cloud identities. The program reads nothing there.
  * A path with `..` is never free, as the container runtime resolves it.
  */
-export const TOKEN_FOLDER = '/var/run/secrets/';
+export const CREDENTIALS_FOLDER = '/var/run/secrets/';
+
+/** Where a sidecar shows how long its end waits. */
+export const PAUSE_PLACE: HolePlace = findHole(CONTAINER_SHAPE, 'pause') ?? { path: [], prefix: '' };
+/** Seconds. */
+export const PAUSE_PATTERN = '^[0-9]{1,4}$';
 
 const SHAPED = Object.keys(CONTAINER_SHAPE as ShapeMap);
 /** Fields that must be what the injector makes. */

@@ -13,8 +13,8 @@ const LABEL = { 'sidegate.dev/inject': 'true' };
 const STATUS = '{"version":"1.0.0","takeover":"service","sidecar":"native","hash":"0123456789ab"}';
 /** All marks of an injected pod, which anyone can copy. */
 const MARKS = { labels: { ...LABEL, 'sidegate.dev/injected': 'true' }, annotations: { 'sidegate.dev/status': STATUS } };
-const TOKENS = { name: 'kube-api-access-x', projected: { sources: [{ serviceAccountToken: { path: 'token' } }] } };
-const TOKEN = { name: TOKENS.name, mountPath: '/var/run/secrets/kubernetes.io/serviceaccount', readOnly: true };
+const TOKENS = { name: 'aws-iam-token', projected: { sources: [{ serviceAccountToken: { path: 'token' } }] } };
+const TOKEN = { name: TOKENS.name, mountPath: '/var/run/secrets/eks.amazonaws.com/serviceaccount', readOnly: true };
 
 describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
   let cluster: Cluster;
@@ -73,7 +73,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
       () => make({}, MARKS, { appProbes: [{ appProbe: 'app/livez=http://127.0.0.1:8080/$$(A)' }] }),
     ],
     [
-      'one with a token of the service account and the identity of a cloud',
+      'one with the identity of a cloud',
       () => {
         const pod = make({ volumes: [...makeSidecarVolumes(), TOKENS] });
         const [own] = pod['spec'].initContainers;

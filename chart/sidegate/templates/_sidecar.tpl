@@ -40,12 +40,15 @@ differs from the others.
 - name: isOnPodAddresses
   expression: >-
     variables.args.exists(a, a.startsWith('$(SIDEGATE_POD_IPS):'))
-- name: stopPath
+- name: pauseText
   expression: >-
-    variables.sidecar.?lifecycle.?preStop.?httpGet.?path.orValue('')
+    string(variables.sidecar.?lifecycle.?preStop.?httpGet.?path.orValue(''))
+- name: pauseRest
+  expression: >-
+    variables.pauseText.startsWith('/prestop?pause=') ? variables.pauseText.replace('/prestop?pause=', '', 1) : ''
 - name: pause
   expression: >-
-    variables.stopPath.matches(r'^/prestop\?pause=[0-9]{1,4}$') ? variables.stopPath.replace('/prestop?pause=', '') : '0'
+    variables.pauseRest.matches(r'^[0-9]{1,4}$') ? variables.pauseRest : '0'
 - name: unknownFields
   expression: >-
     variables.sidecar.filter(k, !(k in ['name', 'image', 'imagePullPolicy', 'restartPolicy', 'args', 'env', 'ports', 'startupProbe', 'readinessProbe', 'livenessProbe', 'lifecycle', 'resources', 'securityContext', 'terminationMessagePolicy', 'volumeMounts', 'terminationMessagePath', 'resizePolicy']))

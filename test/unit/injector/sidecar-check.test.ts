@@ -61,7 +61,7 @@ describe('the sidecar that the injector made', () => {
       sidecar[probe].failureThreshold ??= 3;
       sidecar[probe].httpGet.scheme = 'HTTP';
     }
-    sidecar.lifecycle.preStop.httpGet.scheme = 'HTTP';
+    if (sidecar.lifecycle.preStop.httpGet !== undefined) sidecar.lifecycle.preStop.httpGet.scheme = 'HTTP';
     sidecar.env[0].valueFrom.fieldRef.apiVersion = 'v1';
     Object.assign(sidecar, {
       terminationMessagePath: '/dev/termination-log',
@@ -71,7 +71,7 @@ describe('the sidecar that the injector made', () => {
       stdin: false,
       command: [],
     });
-    const token = { name: 'kube-api-access-x', mountPath: '/var/run/secrets/kubernetes.io/serviceaccount', readOnly: true };
+    const token = { name: 'aws-iam-token', mountPath: '/var/run/secrets/eks.amazonaws.com/serviceaccount', readOnly: true };
     sidecar.volumeMounts.push(token);
     sidecar.env.push({ name: 'AWS_ROLE_ARN', value: 'arn' });
     expect(findDifferences(pod, RULES)).toEqual(['env AWS_ROLE_ARN']);
