@@ -10,6 +10,7 @@ import { type Installation, installChart } from '../support/cluster/installation
 import type { Kube } from '../support/cluster/kube-request.ts';
 import { makePod } from '../support/cluster/pods.ts';
 import { until } from '../support/gate.ts';
+import { makeSidecar, makeSidecarVolumes } from '../support/sidecar.ts';
 
 let cluster: Cluster;
 let installation: Installation;
@@ -81,6 +82,17 @@ beforeAll(async () => {
   const { spec } = makePod('early');
   // From before the chart was installed.
   await create({ apiVersion: 'v1', kind: 'Pod', metadata: { name: 'early', ...asking() }, spec });
+  const marks = {
+    labels: { 'sidegate.dev/injected': 'true' },
+    annotations: { 'sidegate.dev/status': '{"version":"0.1.0","takeover":"service","sidecar":"native","hash":"abc"}' },
+  };
+  const forged = makeSidecar({ env: [{ name: 'NODE_OPTIONS', value: '--import=data:text/javascript,0' }] });
+  await create({
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'forged', ...askForGate('service', marks) },
+    spec: { ...spec, volumes: makeSidecarVolumes(), initContainers: [forged] },
+  });
   installation = await installChart(cluster, { injector: { replicas: 1 } });
 }, 180_000);
 afterAll(async () => {
@@ -129,6 +141,7 @@ test('judges what the injector and the controllers made of workloads with every 
   expect(report.cluster).toEqual([]);
   expect(toTable(report)).toEqual({
     'Pod/early': ['unprotected', 'no-sidecar'],
+    'Pod/forged': expect.arrayContaining(['unprotected', 'sidecar-differs']),
     'Deployment/by-number': ['bypassed', 'service-to-app'],
     'StatefulSet/renamed': ['bypassed', 'service-to-app'],
     'Deployment/lost': ['protected', 'label-lost'],
@@ -140,6 +153,27 @@ test('judges what the injector and the controllers made of workloads with every 
   });
   expect(report.workloads[0].state).toBe('unprotected');
   expect((await doctor(cluster.kubeconfig(), '-n', installation.namespace)).code).toBe(0);
+});
+
+test('reports ways past sidecars that are as they should be', async () => {
+  const decoy = { 'sidegate.dev/app-container': 'decoy', 'sidegate.dev/app-port': '9999' };
+  const made = make('Deployment', 'decoyed', asking('service', decoy));
+  const [app] = made['spec'].template.spec.containers;
+  made['spec'].template.spec.containers.push({ ...app, name: 'decoy', ports: [{ containerPort: 9999 }] });
+  const { spec } = makePod('canary');
+  await create(made, service('decoyed', 8080), make('Deployment', 'shared', asking()), service('shared', 8480), {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'canary', labels: { app: 'shared' } },
+    spec,
+  });
+  await until(async () => (await podsOf('decoyed')).length === 1 && (await podsOf('shared')).length === 2);
+  const { report } = await doctor(cluster.kubeconfig());
+  expect(toTable(report)).toMatchObject({
+    'Deployment/decoyed': ['bypassed', 'port-beside'],
+    'Deployment/shared': ['bypassed', 'service-shared'],
+    'Pod/canary': ['unasked'],
+  });
 });
 
 test('sees sidecars grow stale, and their config break', async () => {
