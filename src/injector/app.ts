@@ -4,6 +4,8 @@ import type { Path } from './patch.ts';
 import { isRaw, listAt, numberAt, objectAt, type Raw, textAt } from './raw.ts';
 import type { PodSettings } from './settings.ts';
 
+const HIGHEST_PORT = 65_535;
+
 /** A container, and where it stands. */
 export interface Placed {
   readonly container: Raw;
@@ -49,7 +51,8 @@ export function isRestarting(container: Raw): boolean {
 export function tcpPortsOf(container: Raw): DeclaredPort[] {
   return listAt(container, 'ports').flatMap((port, index) => {
     const number = numberAt(port, 'containerPort');
-    if (number === undefined || (textAt(port, 'protocol') ?? 'TCP') !== 'TCP') return [];
+    if (number === undefined || number < 1 || number > HIGHEST_PORT) return [];
+    if ((textAt(port, 'protocol') ?? 'TCP') !== 'TCP') return [];
     return [{ number, name: textAt(port, 'name'), index, hostPort: numberAt(port, 'hostPort') }];
   });
 }

@@ -21,6 +21,10 @@ import {
 const DEFAULTED_SHAPE = toDefaulted(CONTAINER_SHAPE);
 const APP_PROBE = '--app-probe=';
 const LONGEST_SHOWN = 80;
+/** Of one kind. */
+const MOST_NAMED = 8;
+/** Items of a list; annotations of 8,192 characters name fewer Secrets. More are not compared, so that no list holds up the injector. */
+const MOST_ITEMS = 4_096;
 /** Fields of a pod by which containers reach each other's processes. hostIPC is none: the gate has no shared memory and no message queue. */
 export const SHARING = ['hostPID', 'shareProcessNamespace'] as const;
 
@@ -54,7 +58,9 @@ export function findDifferences(pod: Raw, rules: SidecarRules): readonly string[
   const image = textAt(container, 'image') ?? '';
   return [
     ...(isAllowedImage(image, rules.allowedImages) ? [] : [`image ${show(image)}`]),
-    ...Object.keys(container).filter((key) => !ALLOWED_FIELDS.includes(key) && !isEmpty(container[key])),
+    ...Object.keys(container)
+      .filter((key) => !ALLOWED_FIELDS.includes(key) && !isEmpty(container[key]))
+      .slice(0, MOST_NAMED),
     ...COMPARED.flatMap((key) => compareField(key, container, expected, rules)),
     ...(['', TERMINATION_PATH].includes(textAt(container, 'terminationMessagePath') ?? '') ? [] : ['terminationMessagePath']),
     ...findVolumes(pod),
@@ -92,7 +98,9 @@ function bindValues(container: Raw, isInit: boolean): SidecarValues {
   const [data, admin] = listAt(container, 'ports');
   const upstream = args.find((arg) => arg.startsWith(UPSTREAM_PREFIX))?.slice(UPSTREAM_PREFIX.length) ?? '';
   const isOnPodAddresses = args.some((arg) => arg.startsWith(`${POD_IPS}:`));
-  const mounts = listAt(container, 'volumeMounts').filter((mount) => textAt(mount, 'name')?.startsWith(SECRET_VOLUME));
+  const mounts = listAt(container, 'volumeMounts')
+    .slice(0, MOST_ITEMS)
+    .filter((mount) => textAt(mount, 'name')?.startsWith(SECRET_VOLUME));
   return {
     image: '',
     imagePullPolicy: '',
@@ -143,12 +151,20 @@ function compareList(
   expected: readonly Raw[],
   isFree: (item: unknown) => boolean,
 ): string[] {
+  if (listAt(container, key).length > MOST_ITEMS) return [key];
   const without = (from: unknown): unknown[] => listAt(from, key).filter((item) => !isFree(item));
   const own = without(container);
   if (expected.some((each) => isDeepStrictEqual(own, without(each)))) return [];
-  const known = expected.flatMap(without);
-  const strange = own.filter((item) => !known.some((each) => isDeepStrictEqual(item, each)));
+  const known = new Set(expected.flatMap(without).map(toText));
+  const strange = own.filter((item) => !known.has(toText(item))).slice(0, MOST_NAMED);
   return strange.length === 0 ? [key] : strange.map((item) => `${key} ${textAt(item, label) ?? ''}`);
+}
+
+/** The same for equal values, in whatever order their fields stand. */
+function toText(item: unknown): string {
+  return JSON.stringify(item, (_key, value: unknown) =>
+    isRaw(value) ? Object.fromEntries(Object.entries(value).sort()) : value,
+  );
 }
 
 /** A path with `..` leads out of the folder that it begins with. */
@@ -168,11 +184,12 @@ function isEmpty(value: unknown): boolean {
 }
 
 function findVolumes(pod: Raw): string[] {
-  return listAt(objectAt(pod, 'spec'), 'volumes').flatMap((volume) => {
+  const strange = listAt(objectAt(pod, 'spec'), 'volumes').flatMap((volume) => {
     const name = textAt(volume, 'name') ?? '';
     const own = VOLUME_SOURCES.find((each) => (each.isPrefix ? name.startsWith(each.name) : name === each.name));
     return own === undefined || (isRaw(volume) && isRaw(volume[own.source])) ? [] : [`volume ${name}`];
   });
+  return strange.slice(0, MOST_NAMED);
 }
 
 /** What anyone may have written, fit for a sentence. */

@@ -139,6 +139,15 @@ function differences(a: unknown, b: unknown, path = ''): string[] {
 const CHANGED =
   /^\/(?:metadata\/(?:labels\/sidegate\.dev\/injected|annotations\/sidegate\.dev\/status)|spec\/(?:initContainers|volumes|imagePullSecrets|terminationGracePeriodSeconds)|spec\/(?:volumes|imagePullSecrets)\/\*|spec\/(?:containers|initContainers)\/\*(?:\/(?:lifecycle|lifecycle\/preStop|env|env\/\*|env\/\*\/value|ports\/\*\/name|(?:livenessProbe|readinessProbe|startupProbe|lifecycle\/postStart|lifecycle\/preStop)\/(?:tcpSocket|httpGet|(?:httpGet|tcpSocket|grpc)\/(?:port|path|scheme))))?)$/;
 
+test('a port that no app can have is no port of the app', () => {
+  const make = (containerPort: number) => ({
+    metadata: { labels: { 'sidegate.dev/inject': 'true' }, annotations: { 'sidegate.dev/config': 'gate' } },
+    spec: { containers: [{ name: 'web', ports: [{ containerPort }] }] },
+  });
+  for (const number of [-1, 0, 65_536]) expect(injectPod(make(number), toContext(36)).outcome).toBe('denied');
+  for (const number of [1, 65_535]) expect(injectPod(make(number), toContext(36)).outcome).toBe('injected');
+});
+
 describe('whatever pod comes', () => {
   test('nothing throws, and what comes out is an outcome', () => {
     const anything = fc.oneof(fc.jsonValue(), fc.record({ metadata: fc.jsonValue(), spec: fc.jsonValue() }), pod);
