@@ -1,6 +1,6 @@
 /** Values of the admission: who changes pods, and who sees to it that no pod goes unprotected. */
 import { z } from 'zod';
-import { ADDED_VARIABLE, PROGRAM_VARIABLES } from '../src/config/kubernetes-values.ts';
+import { ADDED_MOUNT, ADDED_VARIABLE, PROGRAM_FOLDERS, PROGRAM_VARIABLES } from '../src/config/kubernetes-values.ts';
 import { freeForm, textMap } from './values-forms.ts';
 
 const ACTIONS = z.array(z.enum(['Deny', 'Warn', 'Audit'])).min(1);
@@ -70,6 +70,17 @@ export const admission = z.strictObject({
     ])
     .describe(
       'Names of environment variables that other webhooks may add to a container `sidegate`, for both policies; all others are denied. By default those of the identities of AWS and Azure. Variables that change the program, such as `NODE_OPTIONS`, cannot be named.',
+    ),
+  allowedMounts: z
+    .array(
+      z
+        .string()
+        .regex(new RegExp(ADDED_MOUNT.pattern))
+        .meta({ not: { pattern: PROGRAM_FOLDERS } }),
+    )
+    .default([])
+    .describe(
+      'Paths that other webhooks may mount into a container `sidegate`, for both policies, such as `/vault/secrets`; paths below `/var/run/secrets/` always may be. Folders of the program, such as `/opt`, cannot be named.',
     ),
   insecureAllowOtherSidecars: z
     .boolean()

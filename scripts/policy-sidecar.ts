@@ -60,7 +60,7 @@ const HOLES: CelHoles = {
 const LISTS: Readonly<Record<string, { readonly isFree: string; readonly label: string }>> = {
   env: { isFree: '(e.name in variables.allowedEnv)', label: 'name' },
   volumeMounts: {
-    isFree: `(e.mountPath.startsWith(${celText(CREDENTIALS_FOLDER)}) && !e.mountPath.contains('..'))`,
+    isFree: `(e.mountPath in variables.allowedMounts || e.mountPath.startsWith(${celText(CREDENTIALS_FOLDER)}) && !e.mountPath.contains('..'))`,
     label: 'mountPath',
   },
 };
@@ -84,6 +84,7 @@ function toVariables(): Variable[] {
     { name: 'sidecar', expression: 'size(variables.sidecars) == 0 ? dyn({}) : dyn(variables.sidecars[0])' },
     { name: 'isInit', expression: `variables.initContainers.exists(c, c.name == '${CONTAINER}')` },
     { name: 'allowedEnv', expression: '{{ .Values.admission.allowedEnv | toJson }}' },
+    { name: 'allowedMounts', expression: '{{ default list .Values.admission.allowedMounts | toJson }}' },
     { name: 'args', expression: at('args', '[]') },
     { name: 'ports', expression: at('ports', '[]') },
     { name: 'port', expression: first('0', 'containerPort', '0') },
@@ -194,7 +195,7 @@ function toValidations(): Validation[] {
 
 const DIFFERENCES: Validation = {
   holds: 'size(variables.differences) == 0',
-  message: `' has a container \`${CONTAINER}\` that is not the one that sidegate {{ .Chart.AppVersion }} injects: it differs in ' + variables.differences.join(', ') + '. The name \`${CONTAINER}\` is the sidecar\\'s own: leave the container to the injector or the library chart. If another webhook adds environment variables, name them in admission.allowedEnv.'`,
+  message: `' has a container \`${CONTAINER}\` that is not the one that sidegate {{ .Chart.AppVersion }} injects: it differs in ' + variables.differences.join(', ') + '. The name \`${CONTAINER}\` is the sidecar\\'s own: leave the container to the injector or the library chart. If another webhook adds environment variables, name them in admission.allowedEnv; if it adds mounts, in admission.allowedMounts.'`,
 };
 
 /** templates/_sidecar.tpl as it should be. */

@@ -75,18 +75,18 @@ async function readInstalled(client: KubeClient, webhooks: Found<WebhookConfigur
 }
 
 /** Where the config names no images, those of the default image's repository are its own. */
-function toRules({ image, allowedImages = [repositoryOf(image)], allowedEnv }: SidecarDefaults): SidecarRules {
-  return { allowedImages, allowedEnv };
+function toRules({ image, allowedImages = [repositoryOf(image)], allowedEnv, allowedMounts }: SidecarDefaults): SidecarRules {
+  return { allowedImages, allowedEnv, allowedMounts };
 }
 
 /** What the chart noted on its policies. Whoever can change them can change what they deny as well. */
 function readPolicyRules(policies: Found<Named>): SidecarRules | undefined {
   const noted = itemsOf(policies).flatMap(({ metadata }) => parseRules(metadata.annotations?.[RULES_ANNOTATION]));
   if (noted.length === 0) return undefined;
-  const union = (key: 'allowedImages' | 'allowedEnv'): string[] => [
+  const union = (key: keyof SidecarRules): string[] => [
     ...new Set(noted.flatMap((each) => listAt(each, key).filter((item) => typeof item === 'string'))),
   ];
-  return { allowedImages: union('allowedImages'), allowedEnv: union('allowedEnv') };
+  return { allowedImages: union('allowedImages'), allowedEnv: union('allowedEnv'), allowedMounts: union('allowedMounts') };
 }
 
 function parseRules(text: string | undefined): object[] {

@@ -2,12 +2,14 @@
 import { z } from 'zod';
 import { injectServer } from './injector-server-schema.ts';
 import {
+  ADDED_MOUNT,
   ADDED_VARIABLE,
   CPU,
   hasForm,
   IMAGE,
   MEMORY,
   OBJECT_NAME,
+  PROGRAM_FOLDERS,
   PROGRAM_VARIABLES,
   type SidecarMode,
   TAKEOVER,
@@ -67,6 +69,14 @@ const sidecar = z.strictObject({
     )
     .default([])
     .describe('Names of environment variables that other webhooks may add to sidecars.'),
+  allowedMounts: z
+    .array(
+      formed(ADDED_MOUNT, '/vault/secrets').refine((path) => !new RegExp(PROGRAM_FOLDERS).test(path), {
+        error: ({ input }) => `${String(input)} is a folder of the program of the sidecar: take it out of the list`,
+      }),
+    )
+    .default([])
+    .describe('Paths that other webhooks may mount into sidecars. Those below `/var/run/secrets/` always may be.'),
   takeover: formed(TAKEOVER, 'service')
     .prefault('service')
     .transform(toTakeover)

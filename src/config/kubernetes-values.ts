@@ -78,6 +78,14 @@ export const ADDED_VARIABLE: ValueForm = {
   expected: 'the name of an environment variable, in capitals, that does not change the program: not NODE_…, LD_…, SSL_…',
 };
 
+/** Folders with the program, its libraries, its config or the kernel's files, where no setting allows a mount in a sidecar. */
+export const PROGRAM_FOLDERS = '^/(?:opt|usr|lib[0-9a-z]*|s?bin|etc|proc|sys|dev|node_modules)(?:/|$)';
+/** Of a folder that another webhook may mount into a sidecar. No part begins with a dot, so none leads up. */
+export const ADDED_MOUNT: ValueForm = {
+  pattern: '^(?:/[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}){1,16}$',
+  expected: 'an absolute path outside of the folders of the program: not /opt, /usr, /lib, /bin, /etc, /proc, /sys or /dev',
+};
+
 /** How the sidecar gets between a Service and the app. */
 export type Takeover = 'service' | 'rename' | 'same-port' | 'env';
 /** The mode, and the app's variable that is set for it. */

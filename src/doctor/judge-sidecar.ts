@@ -27,7 +27,7 @@ export function judgeSidecar(workload: Workload, facts: Facts): Finding[] {
 /** Without `restartPolicy`, which has a finding of its own. Another tag of an allowed repository is stale, not forged. */
 function differencesOf(pod: Pod, { current: { rules } }: Facts): readonly string[] {
   const allowedImages = rules?.allowedImages?.flatMap((image) => [image, repositoryOf(image)]);
-  const differences = findDifferences({ ...pod }, { allowedEnv: rules?.allowedEnv ?? [], allowedImages }) ?? [];
+  const differences = findDifferences({ ...pod }, { allowedEnv: [], allowedMounts: [], ...rules, allowedImages }) ?? [];
   return isProtected(pod) ? differences : differences.filter((name) => name !== 'restartPolicy');
 }
 

@@ -132,12 +132,12 @@ function findPause(container: Raw): number {
   return new RegExp(PAUSE_PATTERN, 'u').test(text) ? Number(text) : 0;
 }
 
-function compareField(key: string, container: Raw, expected: readonly Raw[], { allowedEnv }: SidecarRules): string[] {
+function compareField(key: string, container: Raw, expected: readonly Raw[], rules: SidecarRules): string[] {
   switch (key) {
     case 'env':
-      return compareList(key, 'name', container, expected, (entry) => allowedEnv.includes(textAt(entry, 'name') ?? ''));
+      return compareList(key, 'name', container, expected, (entry) => rules.allowedEnv.includes(textAt(entry, 'name') ?? ''));
     case 'volumeMounts':
-      return compareList(key, 'mountPath', container, expected, isCredentialsMount);
+      return compareList(key, 'mountPath', container, expected, (mount) => isFreeMount(mount, rules));
     default:
       return expected.some((each) => isSame(container[key], each[key])) ? [] : [key];
   }
@@ -168,9 +168,9 @@ function toText(item: unknown): string {
 }
 
 /** A path with `..` leads out of the folder that it begins with. */
-function isCredentialsMount(mount: unknown): boolean {
+function isFreeMount(mount: unknown, { allowedMounts }: SidecarRules): boolean {
   const path = textAt(mount, 'mountPath') ?? '';
-  return path.startsWith(CREDENTIALS_FOLDER) && !path.includes('..');
+  return allowedMounts.includes(path) || (path.startsWith(CREDENTIALS_FOLDER) && !path.includes('..'));
 }
 
 function isSame(actual: unknown, expected: unknown): boolean {

@@ -9,6 +9,8 @@ export interface SidecarRules {
   readonly allowedImages?: readonly string[] | undefined;
   /** Names of environment variables that other webhooks add. */
   readonly allowedEnv: readonly string[];
+  /** Paths that other webhooks mount. */
+  readonly allowedMounts: readonly string[];
 }
 
 /** In `allowedImages`: any image. */

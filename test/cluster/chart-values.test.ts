@@ -30,6 +30,7 @@ describe('the chart', () => {
       'image.tag',
       'admission.namespaceSelector',
       'admission.allowedImages',
+      'admission.allowedMounts',
       'sidecar.imagePullSecrets',
     ];
     const more = ['injector.affinity', 'monitoring.rules.alertLabels', 'monitoring.podMonitor.selector'];
@@ -53,6 +54,8 @@ describe('the chart', () => {
       { admission: { allowedEnv: ['NODE_OPTIONS'] } },
       '/admission/allowedEnv/0',
     ],
+    ['a mount over the program of sidecars', { admission: { allowedMounts: ['/opt/sidegate'] } }, '/admission/allowedMounts/0'],
+    ['a mount that leads up', { admission: { allowedMounts: ['/a/../opt'] } }, '/admission/allowedMounts/0'],
     ['an image without text', { admission: { allowedImages: [''] } }, '/admission/allowedImages/0'],
     ['a label that is no text', { commonLabels: { a: true } }, 'got boolean, want string'],
   ])('refuses %s, and says where', async (_what, values, message) => {

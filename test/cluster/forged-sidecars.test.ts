@@ -44,7 +44,8 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
   beforeAll(async () => {
     cluster = await useCluster(version);
     const release = `forged-${version.replace('.', '-')}`;
-    const values = { image: { repository: 'registry.example.com/sidegate', tag: '1.0.0' } };
+    const image = { repository: 'registry.example.com/sidegate', tag: '1.0.0' };
+    const values = { image, admission: { allowedMounts: ['/vault/secrets'] } };
     const objects = await renderChart(values, { release, kubeVersion: `${version}.0` });
     for (const object of objects.filter(({ kind }) => kind.startsWith('ValidatingAdmissionPolicy')) as Kube[]) {
       // The control plane is shared with other tests: these policies are for these namespaces alone.
@@ -73,12 +74,12 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
       () => make({}, MARKS, { appProbes: [{ appProbe: 'app/livez=http://127.0.0.1:8080/$$(A)' }] }),
     ],
     [
-      'one with the identity of a cloud',
+      'one with the identity of a cloud and an allowed mount',
       () => {
         const pod = make({ volumes: [...makeSidecarVolumes(), TOKENS] });
         const [own] = pod['spec'].initContainers;
         Object.assign(own, {
-          volumeMounts: [...own.volumeMounts, TOKEN],
+          volumeMounts: [...own.volumeMounts, TOKEN, { name: TOKENS.name, mountPath: '/vault/secrets' }],
           env: [{ name: 'AWS_ROLE_ARN', value: 'arn' }],
           imagePullPolicy: 'Always',
           resources: { limits: { memory: '1Gi' } },

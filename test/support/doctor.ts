@@ -20,7 +20,7 @@ export const HASH = toDefaultsHash(DEFAULTS);
 export const CURRENT = {
   version: '1.0.0',
   hash: HASH,
-  rules: { allowedImages: ['sidegate'], allowedEnv: [] },
+  rules: { allowedImages: ['sidegate'], allowedEnv: [], allowedMounts: [] },
   unknown: undefined,
 };
 export const LABEL = { 'sidegate.dev/inject': 'true' };

@@ -80,6 +80,7 @@ sidecar:
   imagePullSecrets: {{ default list .Values.sidecar.imagePullSecrets | toJson }}
   allowedImages: {{ include "sidegate.allowedImages" . }}
   allowedEnv: {{ .Values.admission.allowedEnv | toJson }}
+  allowedMounts: {{ default list .Values.admission.allowedMounts | toJson }}
   takeover: {{ .Values.sidecar.takeover | quote }}
   mode: {{ .Values.sidecar.mode }}
   port: {{ .Values.sidecar.port }}

@@ -94,7 +94,7 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
 
 {{/* What `sidegate doctor` compares sidecars with. */}}
 {{- define "sidegate.rulesAnnotation" -}}
-sidegate.dev/sidecar-rules: {{ dict "allowedImages" (include "sidegate.allowedImages" . | fromJsonArray) "allowedEnv" .Values.admission.allowedEnv | toJson | squote }}
+sidegate.dev/sidecar-rules: {{ dict "allowedImages" (include "sidegate.allowedImages" . | fromJsonArray) "allowedEnv" .Values.admission.allowedEnv "allowedMounts" (default list .Values.admission.allowedMounts) | toJson | squote }}
 {{- end -}}
 
 {{/* Where to look when no sidecar was added. */}}

@@ -16,6 +16,9 @@ differs from the others.
 - name: allowedEnv
   expression: >-
     {{ .Values.admission.allowedEnv | toJson }}
+- name: allowedMounts
+  expression: >-
+    {{ default list .Values.admission.allowedMounts | toJson }}
 - name: args
   expression: >-
     variables.sidecar.?args.orValue([])
@@ -81,7 +84,7 @@ differs from the others.
     variables.sidecar.?securityContext.orValue(dyn(null)) == dyn({'runAsNonRoot': dyn(true), 'runAsUser': dyn(65532), 'runAsGroup': dyn(65532), 'allowPrivilegeEscalation': dyn(false), 'capabilities': dyn({'drop': dyn([dyn('ALL')])}), 'readOnlyRootFilesystem': dyn(true), 'seccompProfile': dyn({'type': dyn('RuntimeDefault')})}) ? [] : ['securityContext']
 - name: differs_volumeMounts
   expression: >-
-    variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) == (dyn([dyn({'name': dyn('sidegate-config'), 'mountPath': dyn('/etc/sidegate/config'), 'readOnly': dyn(true)})] + variables.sidecar.?volumeMounts.orValue([]).filter(m, m.name.startsWith('sidegate-secret-')).map(entry, dyn({'name': dyn('sidegate-secret-' + entry.name.replace('sidegate-secret-', '')), 'mountPath': dyn('/etc/sidegate/secrets/' + entry.mountPath.replace('/etc/sidegate/secrets/', '')), 'readOnly': dyn(true)})))).filter(e, !(e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) ? [] : ['volumeMounts'] + variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))).map(e, 'volumeMounts ' + e.mountPath)
+    variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) == (dyn([dyn({'name': dyn('sidegate-config'), 'mountPath': dyn('/etc/sidegate/config'), 'readOnly': dyn(true)})] + variables.sidecar.?volumeMounts.orValue([]).filter(m, m.name.startsWith('sidegate-secret-')).map(entry, dyn({'name': dyn('sidegate-secret-' + entry.name.replace('sidegate-secret-', '')), 'mountPath': dyn('/etc/sidegate/secrets/' + entry.mountPath.replace('/etc/sidegate/secrets/', '')), 'readOnly': dyn(true)})))).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) ? [] : ['volumeMounts'] + variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))).map(e, 'volumeMounts ' + e.mountPath)
 - name: differs_terminationMessagePath
   expression: >-
     variables.sidecar.?terminationMessagePath.orValue('') in ['', '/dev/termination-log'] ? [] : ['terminationMessagePath']
@@ -121,7 +124,7 @@ differs from the others.
 - expression: >-
     size(variables.differences) == 0
   messageExpression: >-
-    variables.pod + ' has a container `sidegate` that is not the one that sidegate {{ .Chart.AppVersion }} injects: it differs in ' + variables.differences.join(', ') + '. The name `sidegate` is the sidecar\'s own: leave the container to the injector or the library chart. If another webhook adds environment variables, name them in admission.allowedEnv.'
+    variables.pod + ' has a container `sidegate` that is not the one that sidegate {{ .Chart.AppVersion }} injects: it differs in ' + variables.differences.join(', ') + '. The name `sidegate` is the sidecar\'s own: leave the container to the injector or the library chart. If another webhook adds environment variables, name them in admission.allowedEnv; if it adds mounts, in admission.allowedMounts.'
   reason: Forbidden
 {{- end }}
 {{- end -}}

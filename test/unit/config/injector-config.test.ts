@@ -11,6 +11,8 @@ describe("the injector's config", () => {
       image: 'registry.example/sidegate:1',
       imagePullPolicy: 'IfNotPresent',
       imagePullSecrets: [],
+      allowedEnv: [],
+      allowedMounts: [],
       takeover: { mode: 'service' },
       mode: 'auto',
       port: 8480,
@@ -20,6 +22,16 @@ describe("the injector's config", () => {
       preStop: 5,
     });
     expect(config?.server).toBeUndefined();
+  });
+
+  test.each([
+    ['allowedEnv', 'NODE_OPTIONS', 'changes the program of the sidecar'],
+    ['allowedEnv', 'lower', 'expected the name of an environment variable'],
+    ['allowedMounts', '/opt/sidegate', 'is a folder of the program'],
+    ['allowedMounts', '/vault/../opt', 'expected an absolute path'],
+  ])('allows no webhook to change the program of sidecars: %s %s', (key, value, message) => {
+    const { problems } = parseInjectorConfig('injector.yaml', `sidecar: { image: a, ${key}: ["${value}"] }`);
+    expect(problems.map((problem) => problem.message).join()).toContain(message);
   });
 
   test('has the server that the chart asks for', () => {

@@ -12,7 +12,7 @@ type Json = any;
 
 const DEFAULTS = toSidecarDefaults('sidegate:1.0.0');
 const CONTEXT: InjectContext = { defaults: DEFAULTS, version: '1.0.0', kube: { major: 1, minor: 36 }, namespace: 'shop' };
-const RULES = { allowedImages: ['sidegate:1.0.0'], allowedEnv: [] };
+const RULES = { allowedImages: ['sidegate:1.0.0'], allowedEnv: [], allowedMounts: [] };
 
 function makeInjected(annotations: Json = {}, context: Partial<InjectContext> = {}): Json {
   const pod: Json = {
@@ -76,6 +76,9 @@ describe('the sidecar that the injector made', () => {
     sidecar.env.push({ name: 'AWS_ROLE_ARN', value: 'arn' });
     expect(findDifferences(pod, RULES)).toEqual(['env AWS_ROLE_ARN']);
     expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'] })).toEqual([]);
+    sidecar.volumeMounts.push({ name: 'vault', mountPath: '/vault/secrets' });
+    expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'] })).toEqual(['volumeMounts /vault/secrets']);
+    expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'], allowedMounts: ['/vault/secrets'] })).toEqual([]);
   });
 
   test('is told from a pod that has none', () => {
@@ -124,7 +127,7 @@ describe('a container with the name of the sidecar and the marks of an injected 
   test('is not taken for it with an address of its own', () => {
     const pod = makeInjected({ 'sidegate.dev/takeover': 'same-port' });
     sidecarOf(pod).env = [{ name: 'SIDEGATE_POD_IPS', value: '127.0.0.1' }];
-    expect(findDifferences(pod, { allowedEnv: ['SIDEGATE_POD_IPS_2'] })).toEqual(['env SIDEGATE_POD_IPS']);
+    expect(findDifferences(pod, { allowedEnv: ['SIDEGATE_POD_IPS_2'], allowedMounts: [] })).toEqual(['env SIDEGATE_POD_IPS']);
   });
 
   test('is denied by the injector with an image that is not allowed, and named in words that nobody can forge', () => {
