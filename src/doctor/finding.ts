@@ -117,10 +117,6 @@ export const FINDINGS = {
     meaning:
       "The sidecar's arguments do not tell with `--listen` and `--upstream` which port is its own and which the app's, so nobody knows what leads past it.",
   },
-  'image-not-known': {
-    severity: 'warning',
-    meaning: 'Nothing that could be read says which images sidecars may have, so nobody knows which program runs in them.',
-  },
   'pods-missing': { severity: 'warning', meaning: 'There should be pods, and there are none; a policy may have denied them.' },
   'version-stale': { severity: 'warning', meaning: 'Sidecars are of another version than the injector.' },
   'image-stale': {
@@ -147,6 +143,10 @@ export const FINDINGS = {
   'ca-ends-soon': { severity: 'warning', meaning: "The authority in the webhook's caBundle ends within two weeks." },
   'policy-missing': { severity: 'warning', meaning: 'No policy denies pods whose sidecar another webhook took away again.' },
   'network-policy-admits': { severity: 'note', meaning: "A NetworkPolicy admits some to the app's own port, past the sidecar." },
+  'image-not-known': {
+    severity: 'note',
+    meaning: 'Nothing that could be read says which images sidecars may have, so nobody knows which program runs in them.',
+  },
   'not-known': { severity: 'note', meaning: 'Something could not be read, so what depends on it was not judged.' },
 } as const satisfies Readonly<Record<string, Row>>;
 
