@@ -6,6 +6,7 @@ import {
   CONTAINER,
   DATA_PORT,
   DOMAIN,
+  NO_TOKEN_VOLUME,
   SECRET_VOLUME,
   STATUS_ANNOTATION,
 } from '../src/injector/names.ts';
@@ -82,7 +83,7 @@ function toResourceRules(): PolicyRule[] {
 }
 
 function toPodRules(): PolicyRule[] {
-  const volume = `variables.volumes.exists(v, v.name == '${CONFIG_VOLUME}' || v.name.startsWith('${SECRET_VOLUME}'))`;
+  const volume = `variables.volumes.exists(v, v.name == '${CONFIG_VOLUME}' || v.name == '${NO_TOKEN_VOLUME}' || v.name.startsWith('${SECRET_VOLUME}'))`;
   return [
     {
       holds: '!object.spec.?hostNetwork.orValue(false)',
@@ -106,7 +107,7 @@ function toPodRules(): PolicyRule[] {
     {
       holds: `!${volume}`,
       message: celText(
-        `the pod has a volume named ${CONFIG_VOLUME} or ${SECRET_VOLUME}…, which the sidecar needs: name it otherwise`,
+        `the pod has a volume named ${CONFIG_VOLUME}, ${NO_TOKEN_VOLUME} or ${SECRET_VOLUME}…, which the sidecar needs: name it otherwise`,
       ),
     },
     {

@@ -30,15 +30,21 @@ export function findTokenProblem(secret: Secret): { readonly problem: string; re
   return undefined;
 }
 
+const LOOPBACK = new BlockList();
+LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
+LOOPBACK.addAddress('::1', 'ipv6');
+
+/** Whether the connection comes from this machine, which for a pod is the pod itself. */
+export function isFromLoopback({ remoteAddress = '' }: { readonly remoteAddress?: string | undefined }): boolean {
+  return LOOPBACK.check(remoteAddress, isIP(remoteAddress) === 6 ? 'ipv6' : 'ipv4');
+}
+
 /** Judges requests for what is not open to everybody who reaches the port. */
 export class AdminAccess {
-  readonly #loopback = new BlockList();
   #digest: Buffer | undefined;
 
   /** `token`: one without a problem; undefined where the config asks for none. */
   constructor(token: Secret | undefined) {
-    this.#loopback.addSubnet('127.0.0.0', 8, 'ipv4');
-    this.#loopback.addAddress('::1', 'ipv6');
     this.#digest = toDigest(token);
   }
 
@@ -49,24 +55,22 @@ export class AdminAccess {
 
   /** Undefined for whoever may. */
   judge(request: IncomingMessage): Denial | undefined {
-    return this.#digest === undefined ? this.#judgePlace(request) : judgeToken(request, this.#digest);
+    return this.#digest === undefined ? judgePlace(request) : judgeToken(request, this.#digest);
   }
+}
 
-  #judgePlace({ socket, headersDistinct }: IncomingMessage): Denial | undefined {
-    const peer = socket.remoteAddress ?? '';
-    if (!this.#loopback.check(peer, isIP(peer) === 6 ? 'ipv6' : 'ipv4')) {
-      const line = 'only callers on this machine may: use kubectl exec or port-forward, or set admin.token';
-      return { reason: 'not_loopback', answer: toPlain(403, line) };
-    }
-    const hosts = headersDistinct['host'] ?? [];
-    // A page may have its own name lead to this machine (DNS rebinding), and then read what it likes; it cannot do so by address.
-    if (hosts.length !== 1 || !isHostOfThisMachine(hosts[0] as string)) {
-      const line =
-        'the Host must be localhost or an IP address, or any page that a browser here shows could ask: set admin.token';
-      return { reason: 'foreign_host', answer: toPlain(403, line) };
-    }
-    return undefined;
+function judgePlace({ socket, headersDistinct }: IncomingMessage): Denial | undefined {
+  if (!isFromLoopback(socket)) {
+    const line = 'only callers on this machine may: use kubectl exec or port-forward, or set admin.token';
+    return { reason: 'not_loopback', answer: toPlain(403, line) };
   }
+  const hosts = headersDistinct['host'] ?? [];
+  // A page may have its own name lead to this machine (DNS rebinding), and then read what it likes; it cannot do so by address.
+  if (hosts.length !== 1 || !isHostOfThisMachine(hosts[0] as string)) {
+    const line = 'the Host must be localhost or an IP address, or any page that a browser here shows could ask: set admin.token';
+    return { reason: 'foreign_host', answer: toPlain(403, line) };
+  }
+  return undefined;
 }
 
 function judgeToken({ headers }: IncomingMessage, expected: Buffer): Denial | undefined {

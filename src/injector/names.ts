@@ -18,6 +18,10 @@ export const DATA_PORT = 'sidegate';
 export const ADMIN_PORT = 'sidegate-admin';
 export const CONFIG_VOLUME = 'sidegate-config';
 export const SECRET_VOLUME = 'sidegate-secret-';
+/** An empty folder that hides the ServiceAccount's token from the sidecar. */
+export const NO_TOKEN_VOLUME = 'sidegate-no-token';
+/** Where the API server mounts that token into each container that mounts nothing else there. */
+export const TOKEN_FOLDER = '/var/run/secrets/kubernetes.io/serviceaccount';
 export const CONFIG_FOLDER = '/etc/sidegate/config';
 export const SECRETS_FOLDER = '/etc/sidegate/secrets';
 /** The key of the ConfigMap that holds the gate's config. */

@@ -1,7 +1,7 @@
 /** Pods that cannot be protected, or that hold what the sidecar would need. */
 import { type App, lastingContainersOf, tcpPortsOf } from './app.ts';
 import type { Findings } from './findings.ts';
-import { ADMIN_PORT, CONFIG_VOLUME, CONTAINER, DOMAIN, SECRET_VOLUME } from './names.ts';
+import { ADMIN_PORT, CONFIG_VOLUME, CONTAINER, DOMAIN, NO_TOKEN_VOLUME, SECRET_VOLUME } from './names.ts';
 import { type Plan, takesAppPort } from './plan.ts';
 import { listAt, objectAt, type Raw, textAt } from './raw.ts';
 import { SHARING } from './sidecar-check.ts';
@@ -28,7 +28,7 @@ export function checkPod(pod: Raw, findings: Findings): void {
       findings.deny('name_taken', `the pod has a container named ${CONTAINER} that is not the injected one: name it otherwise`);
   for (const volume of listAt(spec, 'volumes')) {
     const name = textAt(volume, 'name') ?? '';
-    if (name === CONFIG_VOLUME || name.startsWith(SECRET_VOLUME))
+    if (name === CONFIG_VOLUME || name === NO_TOKEN_VOLUME || name.startsWith(SECRET_VOLUME))
       findings.deny('name_taken', `the pod has a volume named ${name}, which the sidecar needs: name it otherwise`);
   }
 }

@@ -1,5 +1,15 @@
 /** The sidecar's container and volumes: THE one shape of them, whoever fills it (webhook, command line, admission policy, library chart). */
-import { ADMIN_PORT, CONFIG_FOLDER, CONFIG_KEY, CONFIG_VOLUME, CONTAINER, SECRET_VOLUME, SECRETS_FOLDER } from './names.ts';
+import {
+  ADMIN_PORT,
+  CONFIG_FOLDER,
+  CONFIG_KEY,
+  CONFIG_VOLUME,
+  CONTAINER,
+  NO_TOKEN_VOLUME,
+  SECRET_VOLUME,
+  SECRETS_FOLDER,
+  TOKEN_FOLDER,
+} from './names.ts';
 import { each, type Shape, text, type Values, value, when } from './shape.ts';
 
 /** What is filled in. */
@@ -33,6 +43,14 @@ export const POD_IPS = '$(SIDEGATE_POD_IPS)';
 /** Before the app's port. */
 export const UPSTREAM_PREFIX = 'http://127.0.0.1:';
 
+/**
+ * Calls `/prestop` from inside the container, where it arrives over loopback: the address that the kubelet itself calls from depends on
+ * the network plug-in and may be shared with clients, and a secret header cannot be made without randomness (policy, library chart).
+ * `$0` is the admin port, `$1` the pause. Bash is part of the image and opens the connection by itself: no second Node in the memory limit.
+ */
+const PRESTOP_SCRIPT =
+  "exec 3<>/dev/tcp/127.0.0.1/$0 && printf 'GET /prestop?pause=%s HTTP/1.0\\r\\n\\r\\n' $1 >&3 && read -r line <&3 && [[ $line == *' 200 '* ]]";
+
 /** The container. */
 export const CONTAINER_SHAPE: Shape = {
   name: CONTAINER,
@@ -61,7 +79,9 @@ export const CONTAINER_SHAPE: Shape = {
   readinessProbe: { httpGet: { path: '/readyz', port: value('adminPort') }, periodSeconds: 5 },
   livenessProbe: { httpGet: { path: '/healthz', port: value('adminPort') }, periodSeconds: 10, failureThreshold: 3 },
   // A sidecar's hook runs as soon as the pod begins to end, its SIGTERM comes after the app is gone (KEP-753).
-  lifecycle: { preStop: { httpGet: { path: text('/prestop?pause=', value('pause')), port: value('adminPort') } } },
+  lifecycle: {
+    preStop: { exec: { command: ['/bin/bash', '-c', PRESTOP_SCRIPT, text(value('adminPort')), text(value('pause'))] } },
+  },
   resources: {
     requests: { cpu: value('cpuRequest'), memory: value('memoryRequest') },
     limits: { cpu: when('cpuLimit', value('cpuLimit')), memory: value('memoryLimit') },
@@ -78,6 +98,8 @@ export const CONTAINER_SHAPE: Shape = {
   terminationMessagePolicy: 'FallbackToLogsOnError',
   volumeMounts: [
     { name: CONFIG_VOLUME, mountPath: CONFIG_FOLDER, readOnly: true },
+    // The sidecar never calls the API server: with a mount of its own here it does not get the token of the app's ServiceAccount.
+    { name: NO_TOKEN_VOLUME, mountPath: TOKEN_FOLDER, readOnly: true },
     each('secrets', {
       name: text(SECRET_VOLUME, value('number')),
       mountPath: text(`${SECRETS_FOLDER}/`, value('secret')),
@@ -89,5 +111,6 @@ export const CONTAINER_SHAPE: Shape = {
 /** Whole directories: files under them follow their ConfigMap and Secrets, as single mounted files never would. */
 export const VOLUMES_SHAPE: Shape = [
   { name: CONFIG_VOLUME, configMap: { name: value('config') } },
+  { name: NO_TOKEN_VOLUME, emptyDir: { sizeLimit: '1Mi' } },
   each('secrets', { name: text(SECRET_VOLUME, value('number')), secret: { secretName: value('secret') } }),
 ];

@@ -57,9 +57,13 @@ livenessProbe:
   failureThreshold: 3
 lifecycle:
   preStop:
-    httpGet:
-      path: {{ printf "/prestop?pause=%v" .pause | toJson }}
-      port: {{ .adminPort | toJson }}
+    exec:
+      command:
+        - "/bin/bash"
+        - "-c"
+        - "exec 3<>/dev/tcp/127.0.0.1/$0 && printf 'GET /prestop?pause=%s HTTP/1.0\\r\\n\\r\\n' $1 >&3 && read -r line <&3 && [[ $line == *' 200 '* ]]"
+        - {{ printf "%v" .adminPort | toJson }}
+        - {{ printf "%v" .pause | toJson }}
 resources:
   requests:
     cpu: {{ .cpuRequest | toJson }}
@@ -85,6 +89,9 @@ volumeMounts:
   - name: "sidegate-config"
     mountPath: "/etc/sidegate/config"
     readOnly: true
+  - name: "sidegate-no-token"
+    mountPath: "/var/run/secrets/kubernetes.io/serviceaccount"
+    readOnly: true
 {{- range .secrets }}
   - name: {{ printf "sidegate-secret-%v" .number | toJson }}
     mountPath: {{ printf "/etc/sidegate/secrets/%v" .secret | toJson }}
@@ -96,6 +103,9 @@ volumeMounts:
 - name: "sidegate-config"
   configMap:
     name: {{ .config | toJson }}
+- name: "sidegate-no-token"
+  emptyDir:
+    sizeLimit: "1Mi"
 {{- range .secrets }}
 - name: {{ printf "sidegate-secret-%v" .number | toJson }}
   secret:

@@ -9,6 +9,8 @@ import { type Program, startProgram } from './program.ts';
 /** What a container needs to know of its pod. */
 export interface ContainerPlace {
   readonly address: string;
+  /** What 127.0.0.1 is within the pod. */
+  readonly inner: string;
   /** Where its log goes. */
   readonly folder: string;
   /** Milliseconds that stand for a second of the pod's periods, delays and sleeps. */
@@ -241,7 +243,9 @@ export class Container {
 
   /** Runs a command within its world; gives the exit code. */
   async execute(command: readonly string[]): Promise<number> {
-    const [program = '', ...args] = toCommandLine({ command }, this.#env);
+    // A shell knows nothing of the pod's world, in which loopback is another address.
+    const inWorld = command.map((part) => part.replaceAll('/dev/tcp/127.0.0.1/', `/dev/tcp/${this.#place.inner}/`));
+    const [program = '', ...args] = toCommandLine({ command: inWorld }, this.#env);
     const env = { PATH: process.env['PATH'], ...this.#env, ...this.#toWorld() };
     const { child } = startProgram(program, args, this.#logFile(), env);
     return new Promise((done) => {

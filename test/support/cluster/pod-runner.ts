@@ -156,6 +156,7 @@ export class PodRunner {
   #toPlace(shouldRestart: (code: number) => boolean): ContainerPlace {
     return {
       address: this.addresses.outer,
+      inner: this.addresses.inner,
       folder: this.#folder,
       secondMs: this.#options.secondMs,
       toEnv: (container) => toEnvironment(this.#cluster, this.#pod, container),
