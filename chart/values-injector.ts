@@ -15,6 +15,32 @@ const service = z.strictObject({
     .describe('IP families of the Service; empty leaves them to the cluster.'),
 });
 
+const clientAuth = z.strictObject({
+  mode: z
+    .enum(['none', 'optional', 'require'])
+    .default('none')
+    .describe(
+      'How the API server proves itself to the injector, by a client certificate that it must be configured to show. `require`: nobody else is answered. `optional`: others are answered within `injector.perClient`, but cause no Event. `none`: for clusters whose API server you cannot configure.',
+    ),
+  caSecret: objectName().default('').describe('A Secret with the CA of that certificate, under the key `ca.crt`.'),
+  caConfigMap: objectName()
+    .default('')
+    .describe('A ConfigMap with it instead, under the same key: `kube-root-ca.crt` where the CA of the cluster signs it.'),
+  allowedNames: z
+    .array(z.string().min(1))
+    .default([])
+    .describe('Common names (CN) of the certificate, one of which it must have.'),
+});
+
+const count = (most: number): z.ZodNumber => z.number().int().min(1).max(most);
+
+const perClient = z.strictObject({
+  maxConnections: count(1_024).default(512).describe('Connections; there are 1,024 in all.'),
+  connectionsPerSecond: count(10_000).default(200).describe('New connections a second.'),
+  requestsPerSecond: count(100_000).default(500).describe('Requests a second.'),
+  maxUploads: count(1_024).default(64).describe('Requests whose body has not arrived in full.'),
+});
+
 /** The Deployment `injector`. */
 export const injector = z.strictObject({
   replicas: z
@@ -35,6 +61,10 @@ export const injector = z.strictObject({
     .describe(
       "Runs on the node's network, for clusters whose API server reaches no pod addresses. `injector.port` and `injector.adminPort` must be free on the nodes: 10250 is the kubelet's.",
     ),
+  clientAuth: clientAuth.prefault({}).describe('Who may ask the injector.'),
+  perClient: perClient
+    .prefault({})
+    .describe('What one client address (of IPv6, one /64 network) may do on the webhook port without a verified certificate.'),
   logLevel: z.enum(['debug', 'info', 'warn', 'error']).default('info').describe('What is logged.'),
   resources: freeForm()
     .default({ requests: { cpu: '50m', memory: '96Mi' }, limits: { memory: '256Mi' } })
@@ -74,6 +104,23 @@ export const injector = z.strictObject({
   service: service.prefault({}).describe('The Service in front of it.'),
 });
 
+/** The Deployment `rotation`. */
+export const rotation = z.strictObject({
+  resources: freeForm()
+    .default({ requests: { cpu: '10m', memory: '64Mi' }, limits: { memory: '128Mi' } })
+    .describe('Resources of its container.'),
+  podLabels: textMap().default({}).describe('More labels of its pod.'),
+  podAnnotations: textMap().default({}).describe('More annotations of its pod.'),
+  serviceAccount: z
+    .strictObject({
+      create: z.boolean().default(true).describe('Whether the chart makes its ServiceAccount.'),
+      name: objectName().default('').describe("Its name. Empty: made from the release's. It must not be the injector's."),
+      annotations: textMap().default({}).describe('Its annotations.'),
+    })
+    .prefault({})
+    .describe('Its identity, which alone may read the key of the CA and change the webhook.'),
+});
+
 const certManager = z.strictObject({
   issuerRef: freeForm()
     .default({})
@@ -98,7 +145,7 @@ export const certificate = z.strictObject({
     .enum(['self-signed', 'cert-manager', 'existing-secret'])
     .default('self-signed')
     .describe(
-      'Who makes the certificate that the API server checks. `self-signed`: the injector does, renews it and writes its authority into the webhook. `cert-manager`: cert-manager does. `existing-secret`: you do.',
+      'Who makes the certificate that the API server checks. `self-signed`: the rotation controller does, renews it and writes its authority into the webhook. `cert-manager`: cert-manager does. `existing-secret`: you do.',
     ),
   certManager: certManager.prefault({}).describe('Only with `mode: cert-manager`.'),
   existingSecret: objectName()

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { admission } from './values-admission.ts';
 import { freeForm, freeList, objectName, PULL_POLICIES, textMap } from './values-forms.ts';
-import { certificate, injector } from './values-injector.ts';
+import { certificate, injector, rotation } from './values-injector.ts';
 import { monitoring } from './values-monitoring.ts';
 import { sidecar } from './values-sidecar.ts';
 
@@ -32,13 +32,13 @@ const rbac = z.strictObject({
     .boolean()
     .default(true)
     .describe(
-      'Whether the chart gives the injector its rights: its own Secret and webhook by name, Events, and the list of nodes for their versions.',
+      'Whether the chart gives the injector its rights (to read its certificate and its webhook by name, to write Events, to list nodes for their versions), and the rotation controller its own.',
     ),
   readConfigs: z
-    .boolean()
-    .default(true)
+    .union([z.boolean(), z.array(objectName().min(1))])
+    .default(false)
     .describe(
-      'Whether it may also read ConfigMaps, ReplicaSets and StatefulSets by name, to warn of a config that is missing or wrong, and of several replicas that share no Redis.',
+      'Where the injector may also read ConfigMaps, ReplicaSets and StatefulSets by name, to warn of a config that is missing or wrong, and of several replicas that share no Redis: a list of namespaces, or `true` for all. Needs `injector.clientAuth`. `sidegate doctor` reports the same with your own rights.',
     ),
 });
 
@@ -97,6 +97,11 @@ export const ChartValues = z.strictObject({
   injector: injector
     .prefault({})
     .describe('The Deployment that answers the API server. Not there with `admission.mode: policy`.'),
+  rotation: rotation
+    .prefault({})
+    .describe(
+      "The Deployment that holds the key of the injector's CA and keeps the webhook's `caBundle`. It listens on no port. Only with `certificate.mode: self-signed`.",
+    ),
   certificate: certificate.prefault({}).describe("The webhook's certificate."),
   serviceAccount: serviceAccount.prefault({}).describe("The injector's identity."),
   rbac: rbac.prefault({}).describe("The injector's rights."),

@@ -1,13 +1,8 @@
-/** The Secret that all replicas share: whoever writes on what it has read wins, and the others read again. */
+/** The Secret with the CA and its key, which only the rotation controller reads. */
 import type { KubeClient } from '../kube/client.ts';
-import { type Authorities, readSecretData, type SecretData, toSecretData } from './authority.ts';
-import { isConflict, Trouble, toKubeTrouble } from './trouble.ts';
-
-/** As much of a Secret as is looked at; everything else is written back as it came. */
-interface SecretObject {
-  readonly metadata: { readonly name: string; readonly resourceVersion: string };
-  readonly data?: SecretData | null;
-}
+import { type Authorities, readSecretData, toSecretData } from './authority.ts';
+import { ClusterSecret, type SecretObject } from './cluster-secret.ts';
+import { Trouble } from './trouble.ts';
 
 /** What it held when it was read. */
 export interface AuthorityReading {
@@ -17,42 +12,22 @@ export interface AuthorityReading {
 
 /** The Secret. */
 export class AuthoritySecret {
-  readonly #kube: Pick<KubeClient, 'request'>;
-  readonly #path: string;
-  readonly #title: string;
+  readonly #secret: ClusterSecret;
 
   constructor(kube: Pick<KubeClient, 'request'>, namespace: string, name: string) {
-    this.#kube = kube;
-    this.#path = `/api/v1/namespaces/${namespace}/secrets/${name}`;
-    this.#title = `Secret ${name} in namespace ${namespace}`;
+    this.#secret = new ClusterSecret(kube, { namespace, name, verbs: 'get and update' });
   }
 
   /** Rejects with Trouble. */
   async read(): Promise<AuthorityReading> {
-    const object = await this.#request('GET');
+    const object = await this.#secret.read();
     const authorities = readSecretData(object.data ?? {});
-    if (authorities !== undefined && 'problem' in authorities) throw new Trouble(`${this.#title}: ${authorities.problem}`);
+    if (authorities !== undefined && 'problem' in authorities) throw new Trouble(`${this.#secret.title}: ${authorities.problem}`);
     return { authorities, object };
   }
 
-  /** False where somebody else has written since; rejects with Trouble. */
-  async write({ object }: AuthorityReading, authorities: Authorities): Promise<boolean> {
-    try {
-      // The version that was read goes along, so that a write on an old one is refused.
-      await this.#request('PUT', { ...object, data: toSecretData(authorities) });
-      return true;
-    } catch (thrown) {
-      if (isConflict(thrown)) return false;
-      throw thrown;
-    }
-  }
-
-  async #request(method: 'GET' | 'PUT', body?: object): Promise<SecretObject> {
-    try {
-      return await this.#kube.request<SecretObject>(method, this.#path, body === undefined ? {} : { body });
-    } catch (thrown) {
-      if (isConflict(thrown)) throw thrown;
-      throw toKubeTrouble(thrown, this.#title, 'get and update on this Secret');
-    }
+  /** False if somebody else has written since; rejects with Trouble. */
+  write({ object }: AuthorityReading, authorities: Authorities): Promise<boolean> {
+    return this.#secret.write(object, toSecretData(authorities));
   }
 }

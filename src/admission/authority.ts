@@ -2,6 +2,7 @@
 import { createPrivateKey, generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { type Issuer, issueAuthority, type Validity } from '../certificate/certificate.ts';
 import { type EpochMilliseconds, type Milliseconds, toInstant } from '../core/clock.ts';
+import type { SecretData } from './cluster-secret.ts';
 
 /** All authorities of one moment. */
 export interface Authorities {
@@ -19,9 +20,6 @@ export interface Previous {
   /** When it stopped to sign. */
   readonly since: EpochMilliseconds;
 }
-
-/** What a Secret holds, as the API has it: base64 by key. */
-export type SecretData = Readonly<Record<string, string>>;
 
 /** The Secret holds something that is not ours, or broken. */
 export interface UnusableSecret {

@@ -46,10 +46,12 @@ export interface ReviewerParts {
   readonly version: string;
   /** Of the oldest part of the cluster, as it is known by now. */
   readonly kube: () => KubeVersion;
-  /** What else is worth a warning; never rejects, never takes long. */
+  /** Namespaces that the API server never asks about. */
+  readonly excludedNamespaces: readonly string[];
+  /** What else is worth a warning; never rejects, never takes long. Only for verified callers: it tells what the cluster holds. */
   readonly advise: (pod: AdvisedPod) => Promise<readonly string[]>;
   /** Returns at once. */
-  readonly tell: (news: News) => void;
+  readonly tell: (news: News, isVerified: boolean) => void;
 }
 
 const TAKEOVERS = ['service', 'rename', 'same-port', 'env'] as const satisfies readonly Extract<
@@ -65,10 +67,13 @@ export const ADMISSIONS: readonly (readonly [result: string, reason: string])[] 
 ];
 const NO_REVIEW: ReviewReply = { status: 400, text: 'the content is no AdmissionReview of admission.k8s.io/v1 with a request\n' };
 
-/** Builds it; rejects only where it is at fault itself. */
-export function createReviewer(parts: ReviewerParts): (content: Buffer) => Promise<ReviewReply> {
+const EXCLUDED: ReviewReply = { status: 403, text: 'the API server does not ask about this namespace\n' };
+
+/** Builds it; rejects only where it is at fault itself. `isVerified`: the caller proved that it is the API server. */
+export function createReviewer(parts: ReviewerParts): (content: Buffer, isVerified: boolean) => Promise<ReviewReply> {
   const { clock, metrics, defaults, version, kube, advise } = parts;
-  return async (content) => {
+  const excluded = new Set(parts.excludedNamespaces);
+  return async (content, isVerified) => {
     const start = clock.monotonic();
     const { response, injection, request, advised } = answer(content, (namespace) => ({
       defaults,
@@ -81,10 +86,14 @@ export function createReviewer(parts: ReviewerParts): (content: Buffer) => Promi
       metrics.turnedAway('not_a_review');
       return NO_REVIEW;
     }
-    const advice = advised === undefined ? [] : await advise(advised);
+    if (excluded.has(request.namespace)) {
+      metrics.turnedAway('excluded_namespace');
+      return EXCLUDED;
+    }
+    const advice = advised === undefined || !isVerified ? [] : await advise(advised);
     metrics.admission(injection.outcome, toReason(injection), clock.monotonic() - start);
     log(parts, request, injection, advice);
-    if (!request.isDryRun) for (const news of toNews(request, injection, advice)) parts.tell(news);
+    if (!request.isDryRun) for (const news of toNews(request, injection, advice)) parts.tell(news, isVerified);
     return { status: 200, text: JSON.stringify(addWarnings(response, advice)) };
   };
 }

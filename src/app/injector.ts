@@ -8,28 +8,32 @@ import { ClusterVersion } from '../admission/cluster-version.ts';
 import { Events } from '../admission/events.ts';
 import { Lookups } from '../admission/lookups.ts';
 import { ADMISSIONS, createReviewer } from '../admission/reviewer.ts';
-import { createStopgap, SelfSigned, type ServerPair } from '../admission/self-signed.ts';
+import { createStopgap, type ServerPair } from '../admission/server-pair.ts';
 import type { InjectorConfig, InjectServerConfig } from '../config/injector-config.ts';
+import { toFingerprints, type Watch, watchFiles } from '../config/watch.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { readContainerMemory } from '../core/container-memory.ts';
 import { runDetached } from '../core/safe-events.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { ADMISSION_LIMITS, AdmissionServer, MOST_CONTENT } from '../listen/admission-server.ts';
+import { CallerNames } from '../listen/caller-names.ts';
 import { TlsContexts, type TlsSettings } from '../listen/tls.ts';
 import { createInjectorMetrics, type InjectorMetrics } from '../observe/injector-metrics.ts';
 import type { Logger } from '../observe/logger.ts';
 import { LoopWatch } from '../observe/loop-watch.ts';
 import type { Listening } from '../sockets/listener.ts';
+import { DirectorySource, SecretSource } from './certificate-sources.ts';
+import { readClientCa } from './client-ca.ts';
 import { watchEscapedErrors } from './escaped-errors.ts';
-import { DirectoryCertificate } from './injector-directory.ts';
 import { buildMemory, type Memory, toMemoryBudget } from './memory.ts';
+import { ServedCertificate } from './served-certificate.ts';
 import { pause, within } from './shutdown.ts';
 
 /** What an injector is given by whoever starts it. */
 export interface InjectorSurroundings {
   readonly config: InjectorConfig;
   readonly server: InjectServerConfig;
-  /** Authorities of callers, PEM; undefined: everybody is heard. */
+  /** The CAs of `server.clientAuth.caFile`, PEM; undefined without `clientAuth`. */
   readonly clientCa: Buffer | undefined;
   readonly kube: KubeClient;
   readonly clock: Clock;
@@ -59,11 +63,14 @@ export class Injector {
   readonly #memory: Memory;
   readonly #server: AdmissionServer;
   readonly #admin: AdminServer;
-  readonly #certificate: SelfSigned | DirectoryCertificate;
+  readonly #certificate: ServedCertificate;
   readonly #clusterVersion: ClusterVersion;
   readonly #loopWatch: LoopWatch;
   readonly #unwatchErrors: () => void;
   readonly #stopFlushing: () => void;
+  #pair: ServerPair;
+  #clientCa: Buffer | undefined;
+  #caWatch: Watch | undefined;
   #handshakeToldAt: Milliseconds | undefined;
   #isStopping = false;
 
@@ -73,15 +80,21 @@ export class Injector {
     const metrics = createInjectorMetrics({ version, revision, processMetrics: true, admissions: ADMISSIONS });
     this.#metrics = metrics;
     this.#clusterVersion = new ClusterVersion({ kube, clock, logger });
-    this.#contexts = new TlsContexts(this.#toSettings(createStopgap(clock.now(), STOPGAP_LIFE_MS)));
+    this.#pair = createStopgap(clock.now(), STOPGAP_LIFE_MS);
+    this.#clientCa = surroundings.clientCa;
+    this.#contexts = new TlsContexts(this.#toSettings(this.#pair));
     const derived = toMemoryBudget({}, readContainerMemory());
     const budget = { ...derived, maxBufferedBytes: Math.min(MOST_CONTENT, derived.maxBufferedBytes) };
     this.#memory = buildMemory(ADMISSION_LIMITS, budget, clock, () => undefined);
     this.#server = this.#buildServer();
-    const parts = { kube, clock, logger, metrics, serve: (pair: ServerPair) => this.#serve(pair) };
     const { certificate } = server;
-    this.#certificate =
-      'selfSigned' in certificate ? new SelfSigned(certificate.selfSigned, parts) : new DirectoryCertificate(certificate, parts);
+    const source =
+      'secret' in certificate
+        ? new SecretSource(certificate.secret, kube, clock)
+        : new DirectorySource(certificate.directory, clock, logger);
+    const { webhook } = certificate;
+    const serve = (pair: ServerPair): void => this.#serve(pair);
+    this.#certificate = new ServedCertificate({ source, webhook, kube, clock, logger, metrics, serve });
     this.#loopWatch = new LoopWatch(clock);
     this.#unwatchErrors = watchEscapedErrors({ clock, logger, metrics });
     const notReadyBecause = (): string | undefined => this.notReadyBecause();
@@ -97,6 +110,7 @@ export class Injector {
     const data = await this.#server.listen();
     const admin = await this.#admin.listen();
     runDetached(this.#certificate.start());
+    await this.#watchClientCa();
     runDetached(this.#clusterVersion.start());
     return { data, admin };
   }
@@ -114,6 +128,7 @@ export class Injector {
     this.#server.startClosing();
     await pause(clock, server.shutdown.grace);
     const isFinished = await within(clock, server.shutdown.drain, this.#server.idle());
+    this.#caWatch?.close();
     this.#certificate.close();
     this.#clusterVersion.close();
     this.#server.destroy();
@@ -138,8 +153,13 @@ export class Injector {
       defaults: config.sidecar,
       version,
       kube: () => this.#clusterVersion.oldest,
+      excludedNamespaces: server.excludedNamespaces,
       advise: createAdvice({ lookups, clock, onLate: () => metrics.lookup('late') }),
-      tell: (news) => events.tell(news),
+      tell: (news, isVerified) => {
+        // Where the API server can prove itself, nobody else writes into the cluster by way of us.
+        if (isVerified || server.clientAuth === undefined) events.tell(news);
+        else metrics.event('unverified');
+      },
     });
     return new AdmissionServer({
       address: server.address,
@@ -147,6 +167,10 @@ export class Injector {
       clock,
       memory: this.#memory,
       review,
+      callers: new CallerNames(server.clientAuth?.allowedNames ?? [], clock),
+      requiresVerified: server.clientAuth?.mode === 'require',
+      perClient: server.perClient,
+      onConnectionClosed: (limit) => metrics.connectionClosed(limit),
       onTurnedAway: (reason) => metrics.turnedAway(reason),
       onInFlight: (delta) => metrics.inFlight(delta),
       onHandshakeFailed: (problem) => this.#onHandshakeFailed(problem),
@@ -154,14 +178,40 @@ export class Injector {
   }
 
   #serve(pair: ServerPair): void {
+    this.#pair = pair;
     this.#contexts.replace(this.#toSettings(pair));
     this.#server.refreshTls();
   }
 
+  async #watchClientCa(): Promise<void> {
+    const { server, clock, logger } = this.#surroundings;
+    if (server.clientAuth === undefined) return;
+    const { caFile } = server.clientAuth;
+    this.#caWatch = await watchFiles(await toFingerprints([caFile]), clock, {
+      onChange: () => runDetached(this.#reloadClientCa(caFile)),
+      onTrouble: (message) => logger.warn('watch_failed', { message }),
+    });
+  }
+
+  /** A broken file leaves the CAs before it in use: without any, either everybody would be heard, or not even the API server. */
+  async #reloadClientCa(file: string): Promise<void> {
+    const { logger } = this.#surroundings;
+    const read = await readClientCa(file);
+    if ('problem' in read) {
+      logger.warn('client_ca_reload_failed', { problem: read.problem });
+      return;
+    }
+    this.#clientCa = read.clientCa;
+    this.#contexts.replace(this.#toSettings(this.#pair));
+    this.#server.refreshTls();
+    this.#server.endConnections();
+    logger.info('client_ca_reloaded', { file });
+  }
+
   #toSettings({ cert, key }: ServerPair): TlsSettings {
     const pairs = [{ certFile: 'server.certificate', cert, key }];
-    const { clientCa } = this.#surroundings;
-    return { pairs, clientCa, clientCertificate: 'require', minVersion: '1.2', http2: false };
+    const clientCertificate = this.#surroundings.server.clientAuth?.mode === 'optional' ? 'request' : 'require';
+    return { pairs, clientCa: this.#clientCa, clientCertificate, minVersion: '1.2', http2: false };
   }
 
   /** An API server that does not trust us says so here; scanners would fill the log. */

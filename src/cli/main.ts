@@ -1,4 +1,4 @@
-/** The entry point: `run` and `inject-server` at once, everything else through commander, which they never load. */
+/** The entry point: `run`, `inject-server` and `rotate-certificates` at once, everything else through commander, which they never load. */
 import { parseArgs } from 'node:util';
 import { toErrorText } from '../core/errors.ts';
 import { EXIT, type Io } from './io.ts';
@@ -38,6 +38,10 @@ async function main(argv: readonly string[]): Promise<number> {
   if (command === 'inject-server') {
     const { runInjectServer } = await import('./inject-server.ts');
     return runInjectServer(rest, io);
+  }
+  if (command === 'rotate-certificates') {
+    const { runRotateCertificates } = await import('./rotate-certificates.ts');
+    return runRotateCertificates(rest, io);
   }
   if (command === '--version' || command === '-V') {
     io.stdout(`${readVersion()}\n`);

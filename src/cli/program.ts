@@ -97,17 +97,18 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
 /** What brings gates into a cluster's pods, and tells whether they are there. */
 function addForKubernetes(program: Command, io: Io, setExit: (code: number) => void): void {
   addInject(program, io, setExit);
-  addInjectServer(program);
+  addInjectorCommands(program);
   addSelfTest(program, io, setExit);
   addDoctor(program, io, setExit);
 }
 
-/** Shown in the help alone: the entry point starts it without commander. */
-function addInjectServer(program: Command): void {
-  program
-    .command('inject-server')
-    .description('answer the API server: put the sidecar into pods that ask for it')
-    .requiredOption('-c, --config <file>', 'config file of the injector');
+/** Shown in the help alone: the entry point starts them without commander. */
+function addInjectorCommands(program: Command): void {
+  for (const [name, description] of [
+    ['inject-server', 'answer the API server: put the sidecar into pods that ask for it'],
+    ['rotate-certificates', "keep the injector's CA, its certificate and the caBundle of its webhook"],
+  ] as const)
+    program.command(name).description(description).requiredOption('-c, --config <file>', 'config file of the injector');
 }
 
 function addHashPassword(program: Command, io: Io, setExit: (code: number) => void): void {

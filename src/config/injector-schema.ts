@@ -1,6 +1,6 @@
 /** The schema of the injector's own config: what sidecars are like where a pod does not say otherwise, and how the injector is reached. */
 import { z } from 'zod';
-import { injectServer } from './injector-server-schema.ts';
+import { injectServer, rotation } from './injector-server-schema.ts';
 import {
   ADDED_MOUNT,
   ADDED_VARIABLE,
@@ -101,5 +101,6 @@ const sidecar = z.strictObject({
 export const InjectorConfigSchema = z.strictObject({
   sidecar,
   server: injectServer.optional().describe('For `sidegate inject-server` only.'),
+  rotation: rotation.optional().describe('For `sidegate rotate-certificates` only.'),
   log: z.strictObject({ level: z.enum(['debug', 'info', 'warn', 'error']).default('info') }).prefault({}),
 });

@@ -1,15 +1,16 @@
 /** The port that the API server calls: https, one path, AdmissionReviews in JSON, bounded in size and time. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
+import type { TLSSocket } from 'node:tls';
 import type { ReviewReply } from '../admission/reviewer.ts';
-import { toClientNetwork } from '../core/client-network.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Reason } from '../core/refusal.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
-import type { TurnedAwayLabel } from '../observe/injector-metrics.ts';
-import { followRequests, limitCrowd } from '../sockets/crowd.ts';
+import type { ConnectionLimit, TurnedAwayLabel } from '../observe/injector-metrics.ts';
 import type { ListenAddress } from '../sockets/listen-address.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
+import { AdmissionPeers, type AdmittedRequest, type PeerLimits } from './admission-peers.ts';
+import type { CallerNames } from './caller-names.ts';
 import { RequestOrigin } from './content-origin.ts';
 import type { ListenMemory } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
@@ -22,8 +23,13 @@ export interface AdmissionServerParts {
   readonly tls: TlsContexts;
   readonly clock: Clock;
   readonly memory: ListenMemory;
-  /** Answers the content of one request. */
-  readonly review: (content: Buffer) => Promise<ReviewReply>;
+  /** Answers the content of one request; `isVerified`: it is the API server that asks. */
+  readonly review: (content: Buffer, isVerified: boolean) => Promise<ReviewReply>;
+  readonly callers: CallerNames;
+  /** Nobody else is answered. */
+  readonly requiresVerified: boolean;
+  readonly perClient: Omit<PeerLimits, 'maxBytes'>;
+  readonly onConnectionClosed: (limit: ConnectionLimit) => void;
   readonly onTurnedAway: (reason: TurnedAwayLabel) => void;
   readonly onInFlight: (delta: 1 | -1) => void;
   readonly onHandshakeFailed: (problem: string) => void;
@@ -40,9 +46,9 @@ const LARGEST_REVIEW = 4 * 1024 * 1024;
  * In a smaller container they are smaller (app/memory.ts).
  */
 export const MOST_CONTENT = 16 * 1024 * 1024;
+/** For one client network: two of the largest reviews. */
+const MOST_CONTENT_OF_CLIENT = 2 * LARGEST_REVIEW;
 const MOST_CONNECTIONS = 1_024;
-/** Of one API server, or of any pod that reaches the port. */
-const MAX_CONNECTIONS_PER_CLIENT = 512;
 /** What reviews are read under. */
 export const ADMISSION_LIMITS = {
   maxHeaderBytes: 16_384,
@@ -69,6 +75,10 @@ export class AdmissionServer {
   readonly #parts: AdmissionServerParts;
   readonly #server: TlsServer;
   readonly #listener: Listener;
+  readonly #peers: AdmissionPeers;
+  /** Of each connection, the generation in which it was opened. */
+  readonly #generations = new WeakMap<object, number>();
+  #generation = 0;
   #underWay = 0;
   #isClosing = false;
   #onIdle: () => void = () => undefined;
@@ -76,14 +86,15 @@ export class AdmissionServer {
   constructor(parts: AdmissionServerParts) {
     this.#parts = parts;
     this.#server = createStrictServer(ADMISSION_LIMITS, parts.tls, {}) as TlsServer;
-    const crowd = limitCrowd(this.#server, {
+    this.#peers = new AdmissionPeers(this.#server, {
+      limits: { ...parts.perClient, maxBytes: MOST_CONTENT_OF_CLIENT },
       maxConnections: MOST_CONNECTIONS,
-      maxPerClient: MAX_CONNECTIONS_PER_CLIENT,
-      toClient: ({ remoteAddress = '' }) => toClientNetwork(remoteAddress),
+      clock: parts.clock,
+      onClosed: parts.onConnectionClosed,
     });
-    followRequests(this.#server, crowd);
     this.#listener = new Listener(this.#server, parts.address);
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
+    onEvent(this.#server, 'secureConnection', (socket) => this.#generations.set(socket, this.#generation));
     onEvent(this.#server, 'tlsClientError', (error) => parts.onHandshakeFailed(error.message));
   }
 
@@ -95,6 +106,12 @@ export class AdmissionServer {
   /** New connections get what the contexts hold now; those that are open keep theirs. */
   refreshTls(): void {
     this.#server.setSecureContext(this.#parts.tls.toServerOptions());
+  }
+
+  /** Has every connection that is open now end: idle ones at once, the others with their next response. */
+  endConnections(): void {
+    this.#generation++;
+    this.#server.closeIdleConnections();
   }
 
   /** Still serves, but has every connection end with its next answer. */
@@ -123,7 +140,8 @@ export class AdmissionServer {
     endAfterUpgradeWish(request, response);
     const reply = await this.#answer(request, response);
     // What is left unread would be taken for the next request.
-    if (this.#isClosing || !request.complete) response.shouldKeepAlive = false;
+    const isOld = this.#generations.get(request.socket) !== this.#generation;
+    if (this.#isClosing || isOld || !request.complete) response.shouldKeepAlive = false;
     response.writeHead(reply.status, {
       'Content-Type': reply.status === 200 ? 'application/json' : 'text/plain; charset=utf-8',
       'Content-Length': Buffer.byteLength(reply.text),
@@ -135,20 +153,33 @@ export class AdmissionServer {
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<ReviewReply> {
     const problem = findHeadProblem(request);
     if (problem !== undefined) return this.#turnAway(...problem);
-    const { bodies, guard } = this.#parts.memory;
-    if (guard.isFull) return this.#turnAway('overloaded', 503, 'the injector is out of memory');
-    const body = new IncomingBody(new RequestOrigin(request, response, false), bodies);
-    body.client = request.socket.remoteAddress ?? '';
-    const content = await body.read(LARGEST_REVIEW);
+    if (this.#parts.memory.guard.isFull) return this.#turnAway('overloaded', 503, 'the injector is out of memory');
+    const isVerified = this.#parts.callers.isVerified(request.socket as TLSSocket);
+    if (this.#parts.requiresVerified && !isVerified)
+      return this.#turnAway('caller_unknown', 403, 'the client certificate has none of server.clientAuth.allowedNames');
+    const admitted = this.#peers.admit(request.socket, toLength(request), isVerified);
+    if (admitted === undefined) return this.#turnAway('client_limit', 429, 'this client sends too much: see server.perClient');
     try {
+      return await this.#review(new RequestOrigin(request, response, false), admitted, isVerified);
+    } catch {
+      // Whatever it is, the API server then goes by the webhook's failurePolicy.
+      return this.#turnAway('internal', 500, 'the injector failed to answer this');
+    } finally {
+      admitted.end();
+    }
+  }
+
+  async #review(origin: RequestOrigin, admitted: AdmittedRequest, isVerified: boolean): Promise<ReviewReply> {
+    const body = new IncomingBody(origin, this.#parts.memory.bodies);
+    body.client = origin.stream.socket.remoteAddress ?? '';
+    try {
+      const content = await body.read(LARGEST_REVIEW);
       if (!Buffer.isBuffer(content)) {
         const [reason, status] = REASONS[content.reason] ?? (['body_aborted', 400] as const);
         return this.#turnAway(reason, status, 'the content could not be read whole');
       }
-      return await this.#parts.review(content);
-    } catch {
-      // Whatever it is, the API server then goes by the webhook's failurePolicy.
-      return this.#turnAway('internal', 500, 'the injector failed to answer this');
+      admitted.startReview();
+      return await this.#parts.review(content, isVerified);
     } finally {
       body.discard();
     }
@@ -173,5 +204,11 @@ function findHeadProblem({ url = '', method, headers }: IncomingMessage): [Turne
   const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = headers;
   if (!CONTENT_TYPE.test(contentType) || coding !== 'identity')
     return ['content_type', 415, 'the content must be application/json, not encoded'];
+  // API servers always send it. Without it, what a client may send could not be counted before it is there.
+  if (headers['content-length'] === undefined) return ['length_required', 411, 'send Content-Length'];
   return undefined;
+}
+
+function toLength({ headers }: IncomingMessage): number {
+  return Math.min(Number(headers['content-length']), LARGEST_REVIEW);
 }

@@ -12,6 +12,10 @@ export const TURNED_AWAY = [
   'path',
   'method',
   'content_type',
+  'length_required',
+  'caller_unknown',
+  'client_limit',
+  'excluded_namespace',
   'body_too_large',
   'body_timeout',
   'body_aborted',
@@ -21,20 +25,16 @@ export const TURNED_AWAY = [
 ] as const;
 export type TurnedAwayLabel = (typeof TURNED_AWAY)[number];
 
-/** Steps of certificates. */
-export const CERTIFICATE_STEPS = [
-  'server_issued',
-  'server_loaded',
-  'authority_created',
-  'authority_replaced',
-  'authority_announced',
-  'authority_switched',
-  'authority_retired',
-] as const;
+/** Why a connection to the webhook port was closed before its time. */
+export const CONNECTION_LIMITS = ['rate', 'client', 'total'] as const;
+export type ConnectionLimit = (typeof CONNECTION_LIMITS)[number];
+
+/** What happens to the certificate that is served. The CA's own steps are in the rotation controller's log. */
+export const CERTIFICATE_STEPS = ['server_loaded'] as const;
 export type CertificateStep = (typeof CERTIFICATE_STEPS)[number];
 
 /** What became of an Event. */
-export const EVENT_OUTCOMES = ['sent', 'repeated', 'dropped', 'failed', 'forbidden'] as const;
+export const EVENT_OUTCOMES = ['sent', 'repeated', 'dropped', 'failed', 'forbidden', 'unverified'] as const;
 export type EventOutcome = (typeof EVENT_OUTCOMES)[number];
 
 /** What became of looking something up for a warning. */
@@ -52,10 +52,10 @@ export interface InjectorMetrics {
   inFlight(delta: 1 | -1): void;
   handshakeFailed(): void;
   escapedError(scope: EscapeScope): void;
+  connectionClosed(limit: ConnectionLimit): void;
   certificate(step: CertificateStep): void;
   /** A look at Secret, webhook configuration and own certificate is over. */
   certificateCheck(result: Success, at: EpochMilliseconds): void;
-  bundlePatch(result: Success): void;
   /** The certificate that is served now: alerts go by how much of its life is left. */
   serverLasts(from: EpochMilliseconds, to: EpochMilliseconds): void;
   authorityEnds(at: EpochMilliseconds): void;
@@ -101,6 +101,7 @@ export function createInjectorMetrics(options: InjectorMetricsOptions): Injector
     },
     turnedAway: (reason) => counters.turnedAway.series(reason).add(),
     inFlight: (delta) => inFlight.add(delta),
+    connectionClosed: (limit) => counters.closed.series(limit).add(),
     handshakeFailed: () => counters.handshakes.series().add(),
     escapedError: (scope) => counters.escapedErrors.series(scope).add(),
     certificate: (step) => counters.certificates.series(step).add(),
@@ -108,7 +109,6 @@ export function createInjectorMetrics(options: InjectorMetricsOptions): Injector
       counters.checks.series(result).add();
       if (result === 'success') gauges.checkedAt.series().value = at / 1000;
     },
-    bundlePatch: (result) => counters.patches.series(result).add(),
     serverLasts(from, to) {
       gauges.serverStart.series().value = from / 1000;
       gauges.serverEnd.series().value = to / 1000;
@@ -131,9 +131,9 @@ function createCounters(registers: readonly Registry[]) {
     turnedAway: counter('requests_turned_away_total', 'Requests that got no review as an answer.', 'reason'),
     handshakes: counter('tls_handshakes_failed_total', 'Connections that ended in their TLS handshake.'),
     escapedErrors: counter('escaped_errors_total', 'Exceptions that nothing handled, by their scope.', 'scope'),
-    certificates: counter('certificate_rotations_total', 'Steps in the lives of certificates and authorities.', 'step'),
+    closed: counter('connections_closed_total', 'Connections closed by a limit of their client network, or of all.', 'limit'),
+    certificates: counter('certificate_rotations_total', 'Certificates that were taken up.', 'step'),
     checks: counter('certificate_checks_total', 'Looks at the certificate and at what the API server trusts.', 'result'),
-    patches: counter('ca_bundle_patches_total', 'Changes of the caBundle of the webhook configuration.', 'result'),
     events: counter('events_total', 'Events on the owners of pods, by what became of them.', 'outcome'),
     lookups: counter('lookups_total', 'What was looked up for warnings, by what became of it.', 'outcome'),
   };
@@ -157,12 +157,10 @@ function initialise(counters: ReturnType<typeof createCounters>, admissions: Inj
   for (const reason of TURNED_AWAY) counters.turnedAway.series(reason);
   for (const scope of ESCAPE_SCOPES) counters.escapedErrors.series(scope);
   for (const step of CERTIFICATE_STEPS) counters.certificates.series(step);
-  for (const result of SUCCESS) {
-    counters.checks.series(result);
-    counters.patches.series(result);
-  }
+  for (const result of SUCCESS) counters.checks.series(result);
   for (const outcome of EVENT_OUTCOMES) counters.events.series(outcome);
   for (const outcome of LOOKUP_OUTCOMES) counters.lookups.series(outcome);
+  for (const limit of CONNECTION_LIMITS) counters.closed.series(limit);
   counters.handshakes.series();
 }
 

@@ -62,7 +62,7 @@ describe.each(named)('with the values of ci/%s', (_name, file) => {
         'app.kubernetes.io/name': file.includes('/on-') ? 'gate' : 'sidegate',
         'app.kubernetes.io/instance': 'sidegate',
         'app.kubernetes.io/version': expect.any(String),
-        'app.kubernetes.io/component': expect.stringMatching(/^(?:injector|admission|monitoring|test)$/),
+        'app.kubernetes.io/component': expect.stringMatching(/^(?:injector|rotation|admission|monitoring|test)$/),
         'app.kubernetes.io/part-of': 'sidegate',
         'app.kubernetes.io/managed-by': 'Helm',
       });
@@ -79,22 +79,24 @@ describe.each(named)('with the values of ci/%s', (_name, file) => {
   });
 
   test('selects only by labels that never change, and the pods that the Deployment makes', async () => {
-    const deployment = objects.find(({ kind }) => kind === 'Deployment');
-    if (deployment === undefined) return;
+    for (const deployment of objects.filter(({ kind }) => kind === 'Deployment')) checkSelectors(deployment);
+  });
+
+  function checkSelectors(deployment: Rendered): void {
     const { matchLabels } = (deployment['spec'] as { selector: { matchLabels: Record<string, string> } }).selector;
     expect(Object.keys(matchLabels).sort()).toEqual(
       ['component', 'instance', 'name'].map((label) => `app.kubernetes.io/${label}`),
     );
     expect(toTemplate(deployment).metadata.labels).toMatchObject(matchLabels);
     for (const kind of ['PodDisruptionBudget', 'NetworkPolicy', 'Service']) {
-      const object = objects.find((each) => each.kind === kind);
+      const object = objects.find((each) => each.kind === kind && each.metadata.name === deployment.metadata.name);
       if (object === undefined) continue;
       const spec = object['spec'] as Record<string, Record<string, unknown>>;
       expect(spec['selector']?.['matchLabels'] ?? spec['podSelector']?.['matchLabels'] ?? spec['selector'], kind).toEqual(
         matchLabels,
       );
     }
-  });
+  }
 
   test('runs nothing that PodSecurity `restricted` would refuse, but for the network that was asked for', async () => {
     for (const deployment of objects.filter(({ kind }) => kind === 'Deployment')) {
@@ -112,7 +114,8 @@ describe.each(named)('with the values of ci/%s', (_name, file) => {
         });
         expect(container['image']).not.toMatch(/:latest$|:$|^[^:@]+$/);
       }
-      expect(spec['hostNetwork'] ?? false).toBe(file.includes('/host-network-'));
+      const isInjector = deployment.metadata.name.endsWith('-injector');
+      expect(spec['hostNetwork'] ?? false).toBe(isInjector && file.includes('/host-network-'));
       expect(JSON.stringify(spec['volumes'])).not.toContain('hostPath');
     }
   });
@@ -203,28 +206,86 @@ describe('the chart', () => {
     });
     const own = await renderChart({ certificate: { mode: 'existing-secret', existingSecret: 'a', caBundle: CA } });
     expect(toClient(own)).toMatchObject({ caBundle: Buffer.from(CA).toString('base64') });
-    expect(pick(await renderChart(), 'Secret')).not.toHaveProperty('data');
+    for (const name of ['sidegate-injector-ca', 'sidegate-injector-tls'])
+      expect(pick(await renderChart(), 'Secret', name)).not.toHaveProperty('data');
   });
 
-  test('gives rights on one Secret and one webhook by name, and none that changes anything else', async () => {
-    const rulesOf = (object: Rendered): { resources: string[]; resourceNames?: string[]; verbs: string[] }[] =>
-      object['rules'] as never;
+  const rulesOf = (objects: readonly Rendered[], name: string): [string, string | undefined, string[]][] =>
+    objects
+      .filter(({ kind, metadata }) => /^(?:Cluster)?Role$/.test(kind) && metadata.name === name)
+      .flatMap(({ rules }) => rules as { resources: string[]; resourceNames?: string[]; verbs: string[] }[])
+      .map(({ resources, resourceNames, verbs }) => [resources.join(), resourceNames?.join(), verbs]);
+
+  test('gives the injector nothing to change but Events, and the rotation controller two Secrets and one webhook by name', async () => {
     const objects = await renderChart();
-    const rules = [...rulesOf(pick(objects, 'Role')), ...rulesOf(pick(objects, 'ClusterRole'))];
-    const changing = rules.filter(({ verbs }) => verbs.some((verb) => !['get', 'list', 'watch'].includes(verb)));
-    expect(changing.map(({ resources, resourceNames, verbs }) => [resources[0], resourceNames?.[0], verbs])).toEqual([
-      ['secrets', 'sidegate-injector-ca', ['get', 'update']],
-      ['mutatingwebhookconfigurations', 'sidegate-injector', ['get', 'patch']],
+    expect(rulesOf(objects, 'sidegate-injector')).toEqual([
+      ['mutatingwebhookconfigurations', 'sidegate-injector', ['get']],
       ['events', undefined, ['create']],
+      ['nodes', undefined, ['list']],
+      ['secrets', 'sidegate-injector-tls', ['get']],
     ]);
-    const directory = await renderChart({ certificate: { mode: 'cert-manager' } });
-    expect(directory.map(({ kind }) => kind)).not.toContain('Role');
-    expect(JSON.stringify(rules)).not.toContain('*');
+    expect(rulesOf(objects, 'sidegate-rotation')).toEqual([
+      ['mutatingwebhookconfigurations', 'sidegate-injector', ['get', 'patch']],
+      ['secrets', 'sidegate-injector-ca,sidegate-injector-tls', ['get', 'update']],
+    ]);
+    for (const kind of ['RoleBinding', 'ClusterRoleBinding'])
+      for (const name of ['sidegate-injector', 'sidegate-rotation'])
+        expect(pick(objects, kind, name)).toMatchObject({ roleRef: { name }, subjects: [{ name }] });
+  });
+
+  test('runs the rotation controller without a port, and lets nobody connect to it', async () => {
+    const objects = await renderChart();
+    const { spec } = toTemplate(pick(objects, 'Deployment', 'sidegate-rotation'));
+    expect(spec).toMatchObject({
+      serviceAccountName: 'sidegate-rotation',
+      containers: [{ args: expect.arrayContaining(['rotate-certificates']) }],
+    });
+    expect(JSON.stringify(spec)).not.toMatch(/containerPort|Probe/);
+    const policy = pick(objects, 'NetworkPolicy', 'sidegate-rotation')['spec'];
+    expect(policy).toMatchObject({ policyTypes: ['Ingress'], ingress: [] });
+  });
+
+  test.each([
+    ['cert-manager', { certificate: { mode: 'cert-manager' } }],
+    ['an existing Secret', { certificate: { mode: 'existing-secret', existingSecret: 'a', caBundle: CA } }],
+    ['policy mode', { admission: { mode: 'policy' } }],
+  ] as const)('has no rotation controller and none of its rights with %s', async (_title, values) => {
+    const text = (await renderChart(values as never)).map(({ kind, metadata }) => `${kind} ${metadata.name}`).join('\n');
+    expect(text).not.toMatch(/rotation|-ca$|-tls$|^Role /m);
+  });
+
+  test('lets the injector read ConfigMaps where it is told to only, and only with callers that prove who they are', async () => {
+    const clientAuth = { mode: 'require' as const, caConfigMap: 'kube-root-ca.crt', allowedNames: ['apiserver'] };
+    const some = await renderChart({ injector: { clientAuth }, rbac: { readConfigs: ['shop', 'shop', 'web'] } });
+    const roles = some.filter(({ kind, metadata }) => kind === 'Role' && metadata.name === 'sidegate-injector-configs');
+    expect(roles.map(({ metadata }) => metadata.namespace)).toEqual(['shop', 'web']);
+    expect(rulesOf(some, 'sidegate-injector').join()).not.toContain('configmaps');
+    const all = await renderChart({ injector: { clientAuth }, rbac: { readConfigs: true } });
+    expect(rulesOf(all, 'sidegate-injector')).toContainEqual(['configmaps', undefined, ['get']]);
+    await expect(renderChart({ rbac: { readConfigs: true } })).rejects.toThrow(
+      /rbac\.readConfigs has no effect without injector\.clientAuth/,
+    );
+  });
+
+  test('mounts the CA of callers, without the key that its Secret may hold', async () => {
+    const clientAuth = { mode: 'require' as const, caSecret: 'callers', allowedNames: ['apiserver'] };
+    const { spec } = toTemplate(pick(await renderChart({ injector: { clientAuth } }), 'Deployment', 'sidegate-injector'));
+    const items = [{ key: 'ca.crt', path: 'ca.crt' }];
+    expect(spec['volumes']).toContainEqual({ name: 'client-ca', secret: { secretName: 'callers', items } });
+    for (const wrong of [{}, { caSecret: 'a', caConfigMap: 'b', allowedNames: ['c'] }, { caSecret: 'a' }])
+      await expect(renderChart({ injector: { clientAuth: { mode: 'require', ...wrong } } })).rejects.toThrow(
+        /injector\.clientAuth/,
+      );
+  });
+
+  test('has an account each for the injector and the rotation controller', async () => {
+    const values = { serviceAccount: { name: 'one' }, rotation: { serviceAccount: { name: 'one' } } };
+    await expect(renderChart(values)).rejects.toThrow(/Use two accounts/);
   });
 
   test('rolls the injector when a default of the sidecar changes, and not when anything else does', async () => {
     const toSum = async (values: Parameters<typeof renderChart>[0]): Promise<string | undefined> =>
-      toTemplate(pick(await renderChart(values), 'Deployment')).metadata.annotations['checksum/config'];
+      toTemplate(pick(await renderChart(values), 'Deployment', 'sidegate-injector')).metadata.annotations['checksum/config'];
     const sum = await toSum({});
     expect(await toSum({ sidecar: { preStop: '7s' } })).not.toBe(sum);
     expect(await toSum({ injector: { replicas: 5 }, commonLabels: { a: 'b' } })).toBe(sum);
@@ -238,7 +299,7 @@ describe('the chart', () => {
       ['name', 'instance', 'component'].map((label) => [`app.kubernetes.io/${label}`, 'other'] as const),
     );
     const values = { commonLabels: { ...labels, team: 'edge' }, injector: { podLabels: { ...labels, tier: 'control' } } };
-    const deployment = pick(await renderChart(values), 'Deployment');
+    const deployment = pick(await renderChart(values), 'Deployment', 'sidegate-injector');
     const own = {
       'app.kubernetes.io/name': 'sidegate',
       'app.kubernetes.io/instance': 'sidegate',
@@ -250,10 +311,13 @@ describe('the chart', () => {
   });
 
   test('names ports by number in the NetworkPolicy, and has none where it would not hold', async () => {
-    const { ingress } = pick(await renderChart(), 'NetworkPolicy')['spec'] as { ingress: { ports: { port: unknown }[] }[] };
+    const { ingress } = pick(await renderChart(), 'NetworkPolicy', 'sidegate-injector')['spec'] as {
+      ingress: { ports: { port: unknown }[] }[];
+    };
     expect(ingress.flatMap(({ ports }) => ports.map(({ port }) => port))).toEqual([10_250, 8481]);
     const hostNetwork = await renderChart({ injector: { hostNetwork: true, port: 18_443 } });
-    expect(hostNetwork.map(({ kind }) => kind)).not.toContain('NetworkPolicy');
+    const policies = hostNetwork.filter(({ kind }) => kind === 'NetworkPolicy').map(({ metadata }) => metadata.name);
+    expect(policies).toEqual(['sidegate-rotation']);
   });
 
   test('keeps its names short enough for what is made from them, however long the release is', async () => {

@@ -1,10 +1,17 @@
 import { X509Certificate } from 'node:crypto';
 import { Agent, request } from 'node:https';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { createAuthority } from '../../src/admission/authority.ts';
+import { createAuthority, toSecretData } from '../../src/admission/authority.ts';
 import { readCertificates } from '../../src/admission/chain.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
-import { type InjectorInstallation, installInjector, type Lives, type Replica } from '../support/cluster/injector.ts';
+import {
+  type InjectorInstallation,
+  type InjectorVariant,
+  installInjector,
+  type Lives,
+  type Replica,
+  type RotationProgram,
+} from '../support/cluster/injector.ts';
 import type { Answer, Kube } from '../support/cluster/kube-request.ts';
 import { makePod } from '../support/cluster/pods.ts';
 import { until } from '../support/gate.ts';
@@ -33,9 +40,10 @@ afterEach(async () => {
 });
 afterAll(() => cluster?.cleanUp());
 
-async function install(lives: Lives, replicas: number): Promise<InjectorInstallation> {
-  installation = await installInjector(cluster, lives);
-  const { start } = installation;
+async function install(lives: Lives, replicas: number, variant: InjectorVariant = {}): Promise<InjectorInstallation> {
+  installation = await installInjector(cluster, lives, variant);
+  const { start, startController } = installation;
+  startController();
   const started = await Promise.all(Array.from({ length: replicas }, () => start()));
   await until(async () => (await Promise.all(started.map((replica) => replica.isReady()))).every(Boolean));
   // The API server takes the configuration from a watch of its own.
@@ -70,8 +78,8 @@ async function readAuthority({ secret }: InjectorInstallation): Promise<X509Cert
   return new X509Certificate(Buffer.from((await cluster.ok('GET', secret)).data['ca.crt'], 'base64'));
 }
 
-const toSteps = (replicas: readonly Replica[]): unknown[] =>
-  replicas.flatMap(({ log }) => log().flatMap(({ msg, step }) => (msg === 'authority_rotated' ? [step] : [])));
+const toSteps = (controllers: readonly RotationProgram[]): unknown[] =>
+  controllers.flatMap(({ log }) => log().flatMap(({ msg, step }) => (msg === 'authority_rotated' ? [step] : [])));
 
 interface Load {
   readonly failures: string[];
@@ -143,17 +151,68 @@ function review({ service }: InjectorInstallation, ca: string): Promise<number> 
   });
 }
 
-describe('two replicas that start at once', () => {
-  test('agree on one authority, which the webhook configuration holds, and both serve by it', async () => {
-    const installed = await install(USUAL, 2);
-    expect(toSteps(installed.replicas)).toEqual(['created']);
-    const authority = await readAuthority(installed);
-    expect((await readBundle(installed)).map(({ serialNumber }) => serialNumber)).toEqual([authority.serialNumber]);
-    for (const { log } of installed.replicas)
-      expect(log().filter(({ msg }) => msg === 'certificate_issued')).toEqual([
-        expect.objectContaining({ by: authority.subject.replace('CN=', '') }),
-      ]);
-    for (let i = 0; i < 4; i++) expect(await review(installed, authority.toString())).toBe(200);
+describe('two rotation controllers that start at once', () => {
+  test('agree on one CA, which the webhook configuration holds, and two replicas serve one certificate by it', async () => {
+    installation = await installInjector(cluster, USUAL, { clientAuth: 'optional' });
+    installation.startController();
+    installation.startController();
+    const { start, replicas, controllers } = installation;
+    await Promise.all([start(), start()]);
+    await until(async () => (await Promise.all(replicas.map((replica) => replica.isReady()))).every(Boolean));
+    expect(toSteps(controllers)).toEqual(['created']);
+    const authority = await readAuthority(installation);
+    expect((await readBundle(installation)).map(({ serialNumber }) => serialNumber)).toEqual([authority.serialNumber]);
+    const issued = controllers.flatMap(({ log }) => log().filter(({ msg }) => msg === 'certificate_issued'));
+    expect(issued).toEqual([expect.objectContaining({ by: authority.subject.replace('CN=', '') })]);
+    for (const { log } of replicas)
+      expect(log().find(({ msg }) => msg === 'certificate_loaded')).toMatchObject({ serial: issued[0]?.['serial'] });
+    for (let i = 0; i < 4; i++) expect(await review(installation, authority.toString())).toBe(200);
+  });
+});
+
+describe('the power of the injector', () => {
+  test('is split: the process that pods can reach neither reads the key of the CA nor changes the webhook', async () => {
+    const installed = await install(USUAL, 1);
+    const status = async (token: string, method: string, path: string, body?: object): Promise<number> => {
+      const contentType = 'application/strategic-merge-patch+json';
+      return (await cluster.request(method, path, body, { token, ...(method === 'PATCH' && { contentType }) })).status;
+    };
+    const patch = { metadata: { annotations: { tampered: 'true' } } };
+    const injector = await installed.token('injector');
+    expect(await status(injector, 'GET', installed.serverSecret)).toBe(200);
+    expect(await status(injector, 'GET', installed.secret)).toBe(403);
+    for (const path of [installed.webhook, installed.secret, installed.serverSecret])
+      expect(await status(injector, 'PATCH', path, patch), path).toBe(403);
+    const rotation = await installed.token('rotation');
+    expect(await status(rotation, 'GET', installed.secret)).toBe(200);
+    // Only its own by name, and nothing else of the cluster.
+    for (const path of ['/api/v1/secrets', '/api/v1/namespaces/default/configmaps/kube-root-ca.crt', '/api/v1/nodes'])
+      expect(await status(rotation, 'GET', path), path).toBe(403);
+    const other = installed.webhook.replace(/[^/]+$/, 'another');
+    expect(await status(rotation, 'PATCH', other, patch)).toBe(403);
+  });
+
+  test('is split in an upgrade, too: the CA that an injector of 0.1.0 kept is adopted, and stays trusted', async () => {
+    installation = await installInjector(cluster, USUAL);
+    const before = createAuthority(Date.now(), 86_400_000 * 365);
+    const secret = await cluster.ok('GET', installation.secret);
+    await cluster.ok('PUT', installation.secret, { ...secret, data: toSecretData({ current: before }) });
+    installation.startController();
+    await installation.start();
+    await until(async () => (await installation?.replicas[0]?.isReady()) === true);
+    expect(toSteps(installation.controllers)).toEqual([]);
+    expect((await readBundle(installation)).map(({ serialNumber }) => serialNumber)).toEqual([before.certificate.serialNumber]);
+    const namespace = await toApps(installation);
+    await until(async () => isInjected(await create(namespace, { isDryRun: true })));
+  });
+});
+
+describe('a caller', () => {
+  test('that is not the API server is not answered, while the API server is, by its client certificate', async () => {
+    const installed = await install(USUAL, 1);
+    const namespace = await toApps(installed);
+    await expect(review(installed, (await readAuthority(installed)).toString())).rejects.toThrow();
+    expect(isInjected(await create(namespace, { isDryRun: true }))).toBe(true);
   });
 });
 
@@ -165,6 +224,22 @@ describe('a pod that is created by way of the API server', () => {
     expect(answer.warnings).toEqual([expect.stringMatching(/^sidegate: native sidecar on port 8480 before app/)]);
     const plain = await create(namespace, { metadata: {} });
     expect([plain.status, plain.body.spec.initContainers]).toEqual([201, undefined]);
+  });
+
+  test('gets a sidecar without the token of its ServiceAccount, which its app keeps', async () => {
+    const namespace = await toApps(await install(USUAL, 1));
+    const pod = makePod('with-token', { metadata: METADATA });
+    const { body } = await cluster.create({ ...pod, spec: { ...pod.spec, automountServiceAccountToken: true } }, { namespace });
+    const folder = '/var/run/secrets/kubernetes.io/serviceaccount';
+    const toMounts = (container: Kube): unknown[] =>
+      container.volumeMounts.filter(({ mountPath }: Kube) => mountPath === folder).map(({ name }: Kube) => name);
+    const [sidecar] = body.spec.initContainers;
+    expect(toMounts(sidecar)).toEqual(['sidegate-no-token']);
+    expect(toMounts(body.spec.containers[0])).toEqual([expect.stringMatching(/^kube-api-access-/)]);
+    expect(body.spec.volumes.find(({ name }: Kube) => name === 'sidegate-no-token')).toEqual({
+      name: 'sidegate-no-token',
+      emptyDir: { sizeLimit: '1Mi' },
+    });
   });
 
   test('is denied with a sentence where its settings are wrong', async () => {
@@ -235,29 +310,29 @@ describe('a pod that is created by way of the API server', () => {
 
 describe('under load', () => {
   test('certificates and authorities are rotated, and the old authority leaves, without one failed admission', async () => {
-    const installed = await install(SHORT, 2);
+    const installed = await install(SHORT, 2, { clientAuth: 'optional' });
     const first = await readAuthority(installed);
     const load = startLoad(installed, await toApps(installed));
-    await until(() => load.failures.length > 0 || toSteps(installed.replicas).includes('retired'));
+    await until(() => load.failures.length > 0 || toSteps(installed.controllers).includes('retired'));
     await load.stop();
     expect(load.failures).toEqual([]);
     expect(load.admitted()).toBeGreaterThan(50);
-    expect(toSteps(installed.replicas).slice(0, 4)).toEqual(
+    expect(toSteps(installed.controllers).slice(0, 4)).toEqual(
       expect.arrayContaining(['created', 'announced', 'switched', 'retired']),
     );
     const bundle = await readBundle(installed);
     expect(bundle.map(({ serialNumber }) => serialNumber)).not.toContain(first.serialNumber);
     for (const replica of installed.replicas)
-      expect(await replica.metric('sidegate_injector_certificate_rotations_total{step="server_issued"}')).toBeGreaterThan(3);
+      expect(await replica.metric('sidegate_injector_certificate_rotations_total{step="server_loaded"}')).toBeGreaterThan(3);
   });
 
   test('an emptied Secret forces a rotation in which both authorities are trusted, without one failed admission', async () => {
-    const installed = await install(USUAL, 2);
+    const installed = await install(USUAL, 2, { clientAuth: 'optional' });
     const first = await readAuthority(installed);
     const load = startLoad(installed, await toApps(installed));
     const secret = await cluster.ok('GET', installed.secret);
     await cluster.ok('PUT', installed.secret, { ...secret, data: {} });
-    const isServedByNew = ({ log }: Replica): boolean => log().filter(({ msg }) => msg === 'certificate_issued').length === 2;
+    const isServedByNew = ({ log }: Replica): boolean => log().filter(({ msg }) => msg === 'certificate_loaded').length === 2;
     await until(() => load.failures.length > 0 || installed.replicas.every(isServedByNew));
     await load.stop();
     expect(load.failures).toEqual([]);
@@ -267,7 +342,7 @@ describe('under load', () => {
   });
 
   test('a replica that is stopped loses none of its reviews', async () => {
-    const installed = await install(USUAL, 2);
+    const installed = await install(USUAL, 2, { clientAuth: 'optional' });
     const load = startLoad(installed, await toApps(installed));
     const enough = load.admitted() + 20;
     await until(() => load.failures.length > 0 || load.admitted() > enough);
@@ -302,7 +377,7 @@ describe('a caBundle', () => {
     const { metadata } = await cluster.ok('GET', installed.webhook);
     const [replica] = installed.replicas as [Replica];
     const checks = 'sidegate_injector_certificate_checks_total{result="success"}';
-    const enough = (await replica.metric(checks)) + 3;
+    const enough = (await replica.metric(checks)) + 6;
     await until(async () => (await replica.metric(checks)) >= enough);
     expect((await cluster.ok('GET', installed.webhook)).metadata.resourceVersion).toBe(metadata.resourceVersion);
   });

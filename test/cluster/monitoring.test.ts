@@ -40,6 +40,7 @@ beforeAll(async () => {
   await exercise(gate, app.port, Date.now());
   cluster = await useCluster('1.36');
   installation = await installInjector(cluster, { checkInterval: '500ms', overlap: '1s' });
+  installation.startController();
   const injector = await installation.start();
   await until(injector.isReady);
   const ofInjector = await (await fetch(`http://127.0.0.1:${injector.adminPort}/metrics`)).text();

@@ -74,7 +74,7 @@ test('what helm test makes is injected, and passes as processes with the command
 test('there is no test where a sidecar would outlive it, nor where nobody wants one', async () => {
   const old = { admission: { protect: false, enforce: false, failurePolicy: 'Fail' } } as const;
   const objects = await renderChart(old, { kubeVersion: '1.28.0', tests: true });
-  pick(objects, 'Deployment');
+  pick(objects, 'Deployment', 'sidegate-injector');
   expect(objects.filter(isOfTest)).toEqual([]);
   expect((await renderChart({ selfTest: { enabled: false } }, { tests: true })).filter(isOfTest)).toEqual([]);
 });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test } from 'vitest';
 import { type AnswerWith, answerJson, toStatus } from '../support/api-server.ts';
 import { type Authority, makeAuthority } from '../support/certificates.ts';
-import { until } from '../support/gate.ts';
+import { type Sections, until } from '../support/gate.ts';
 import { startInjector, type TestInjector } from '../support/injector.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { type Ended, run } from '../support/run.ts';
@@ -58,18 +58,15 @@ function mount(folder: string, pair: { readonly cert: string; readonly key: stri
   for (const name of ['tls.crt', 'tls.key']) symlinkSync(join('..data', name), join(folder, name));
 }
 
-async function startWithDirectory(bundle?: () => string | undefined, clientCa?: Buffer): Promise<Authority> {
+async function startWithDirectory(bundle?: () => string | undefined, more: Sections = {}): Promise<Authority> {
   let authority: Authority | undefined;
-  injector = await startInjector(
-    toCluster(bundle),
-    (folder) => {
-      authority = makeAuthority(folder, 'root');
-      mkdirSync(join(folder, 'tls'));
-      mount(join(folder, 'tls'), authority.issue('server', 'DNS:injector.gate.svc'), 1);
-      return { certificate: { directory: join(folder, 'tls'), ...(bundle === undefined ? {} : { webhook: 'injector' }) } };
-    },
-    clientCa,
-  );
+  injector = await startInjector(toCluster(bundle), (folder) => {
+    authority = makeAuthority(folder, 'root');
+    mkdirSync(join(folder, 'tls'));
+    mount(join(folder, 'tls'), authority.issue('server', 'DNS:injector.gate.svc'), 1);
+    const certificate = { directory: join(folder, 'tls'), ...(bundle === undefined ? {} : { webhook: 'injector' }) };
+    return { certificate, ...more };
+  });
   return authority as Authority;
 }
 
@@ -89,9 +86,11 @@ describe('a review', () => {
   });
 
   test('needs no right but to be asked: what may not be read is silently not looked at', async () => {
-    await startWithDirectory();
+    const callers = makeAuthority(folder, 'lookups');
+    const caller = callers.issue('kube-apiserver', 'DNS:apiserver');
+    await startWithDirectory(undefined, { clientAuth: { caFile: callers.ca, allowedNames: ['kube-apiserver'] } });
     await until(isReady);
-    const { text } = await running().send(toReview());
+    const { text } = await running().send(toReview(), { cert: readFileSync(caller.cert), key: readFileSync(caller.key) });
     expect((JSON.parse(text) as { response: { warnings: string[] } }).response.warnings).toHaveLength(1);
     expect(await running().metric('sidegate_injector_lookups_total{outcome="forbidden"}')).toBe(1);
     await until(async () => (await running().metric('sidegate_injector_events_total{outcome="forbidden"}')) === 1);
@@ -169,23 +168,12 @@ describe('certificates in a directory', () => {
   });
 });
 
-test('callers without a certificate of the given authority are not heard', async () => {
-  const callers = makeAuthority(folder, 'callers');
-  const { cert, key } = callers.issue('apiserver', 'DNS:apiserver');
-  await startWithDirectory(undefined, readFileSync(callers.ca));
-  await until(isReady);
-  await expect(running().send(toReview())).rejects.toThrow();
-  expect((await running().send(toReview(), { cert: readFileSync(cert), key: readFileSync(key) })).status).toBe(200);
-});
-
-test('a self-signed injector says what it lacks', async () => {
+test('an injector whose certificate is in a Secret says what it lacks', async () => {
   injector = await startInjector(
     toCluster(() => ''),
-    () => ({
-      certificate: { selfSigned: { namespace: 'gate', secret: 'ca', service: 'injector', webhook: 'injector' } },
-    }),
+    () => ({ certificate: { secret: { namespace: 'gate', name: 'tls' }, webhook: 'injector' } }),
   );
-  const wanted = 'Secret ca in namespace gate: not allowed; the service account needs get and update on this Secret';
+  const wanted = 'Secret tls in namespace gate: not allowed; the service account needs get on this Secret';
   await until(async () => (await running().ready()).text.includes(wanted));
 });
 
@@ -196,17 +184,29 @@ describe('the command', () => {
     const file = join(folder, 'injector.yaml');
     writeFileSync(
       file,
-      'sidecar: { image: a }\nserver:\n  certificate:\n    selfSigned: { namespace: a, secret: b, service: c, webhook: d, overlapp: 1h }\n',
+      'sidecar: { image: a }\nrotation: { namespace: a, authoritySecret: b, serverSecret: c, service: d, webhook: e, overlapp: 1h }\n',
     );
-    const { code, stderr } = await runSidegate(['inject-server', '--config', file]);
-    expect([code, stderr]).toEqual([1, expect.stringContaining('did you mean "overlap"?')]);
+    for (const command of ['inject-server', 'rotate-certificates']) {
+      const { code, stderr } = await runSidegate([command, '--config', file]);
+      expect([code, stderr]).toEqual([1, expect.stringContaining('did you mean "overlap"?')]);
+    }
   });
 
   test('asks for a config, and knows its options', async () => {
-    expect(await runSidegate(['inject-server'])).toMatchObject({ code: 2, stderr: expect.stringContaining('--config FILE') });
-    expect(await runSidegate(['inject-server', '--help'])).toMatchObject({
-      code: 0,
-      stdout: expect.stringContaining('Usage: sidegate inject-server'),
-    });
+    for (const command of ['inject-server', 'rotate-certificates']) {
+      expect(await runSidegate([command])).toMatchObject({ code: 2, stderr: expect.stringContaining('--config FILE') });
+      const stdout = expect.stringContaining(`Usage: sidegate ${command}`);
+      expect(await runSidegate([command, '--help'])).toMatchObject({ code: 0, stdout });
+    }
+  });
+
+  test.each([
+    ['inject-server', 'server: missing'],
+    ['rotate-certificates', 'rotation: missing'],
+  ])('%s asks for its section', async (command, problem) => {
+    const file = join(folder, 'sidecar.yaml');
+    writeFileSync(file, 'sidecar: { image: a }\n');
+    const { code, stderr } = await runSidegate([command, '--config', file]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining(problem)]);
   });
 });

@@ -1,5 +1,5 @@
 /** A real injector in this process, on free ports, with a kubeconfig of the test's own API server. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -42,11 +42,7 @@ export interface Reply {
 }
 
 /** Starts it against an API server that answers as the test says. */
-export async function startInjector(
-  answer: AnswerWith,
-  toServer: (folder: string) => Sections,
-  clientCa?: Buffer,
-): Promise<TestInjector> {
+export async function startInjector(answer: AnswerWith, toServer: (folder: string) => Sections): Promise<TestInjector> {
   const api = await startApiServer(answer);
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-injector-'));
   const addresses = { address: '127.0.0.1:0', adminAddress: '127.0.0.1:0', shutdown: { grace: '0ms', drain: '2s' } };
@@ -54,6 +50,8 @@ export async function startInjector(
   writeFileSync(join(folder, 'injector.yaml'), text);
   const { config, problems } = parseInjectorConfig('injector.yaml', text);
   if (config?.server === undefined) throw new Error(JSON.stringify(problems));
+  const { clientAuth } = config.server;
+  const clientCa = clientAuth === undefined ? undefined : readFileSync(clientAuth.caFile);
   const lines: string[] = [];
   const logger = createLogger({ level: 'debug', version: '1', destination: { write: (line) => void lines.push(line) } });
   const kube = new KubeClient({ server: api.url, ca: api.ca, credentials: async () => ({ token: 't' }) }, systemClock);

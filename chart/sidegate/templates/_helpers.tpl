@@ -56,7 +56,46 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* The Secret that holds the webhook's certificate. */}}
+{{/* Whether the chart runs the controller that holds the CA's key. */}}
+{{- define "sidegate.hasRotation" -}}
+{{- if and (eq .Values.admission.mode "webhook") (eq .Values.certificate.mode "self-signed") -}}true{{- end -}}
+{{- end -}}
+
+{{/* The name of everything that is the rotation controller's. */}}
+{{- define "sidegate.rotationName" -}}
+{{- printf "%s-rotation" (include "sidegate.fullname" .) -}}
+{{- end -}}
+
+{{/* The rotation controller's ServiceAccount. */}}
+{{- define "sidegate.rotationServiceAccountName" -}}
+{{- default (include "sidegate.rotationName" .) .Values.rotation.serviceAccount.name -}}
+{{- end -}}
+
+{{/* Namespaces where the injector may read ConfigMaps: `*` for all. */}}
+{{- define "sidegate.configNamespaces" -}}
+{{- if kindIs "bool" .Values.rbac.readConfigs -}}
+{{- ternary (list "*") list .Values.rbac.readConfigs | toJson -}}
+{{- else -}}
+{{- uniq .Values.rbac.readConfigs | toJson -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What warnings about configs need: a config that is missing or wrong, several replicas that share no Redis. */}}
+{{- define "sidegate.configRules" -}}
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get]
+- apiGroups: [apps]
+  resources: [replicasets, statefulsets]
+  verbs: [get]
+{{- end -}}
+
+{{/* The Secret with the certificate that the injector serves, which the rotation controller writes. */}}
+{{- define "sidegate.serverSecret" -}}
+{{- printf "%s-tls" (include "sidegate.injectorName" .) -}}
+{{- end -}}
+
+{{/* The Secret of the webhook's certificate: with self-signed, that of the CA and its key. */}}
 {{- define "sidegate.certificateSecret" -}}
 {{- if eq .Values.certificate.mode "existing-secret" -}}
 {{- .Values.certificate.existingSecret -}}
@@ -93,16 +132,34 @@ server:
   address: ":{{ .Values.injector.port }}"
   adminAddress: ":{{ .Values.injector.adminPort }}"
   certificate:
-    {{- if eq .Values.certificate.mode "self-signed" }}
-    selfSigned:
+    {{- if include "sidegate.hasRotation" . }}
+    secret:
       namespace: {{ include "sidegate.namespace" . }}
-      secret: {{ include "sidegate.certificateSecret" . }}
-      service: {{ include "sidegate.injectorName" . }}
-      webhook: {{ include "sidegate.injectorName" . }}
+      name: {{ include "sidegate.serverSecret" . }}
     {{- else }}
     directory: /etc/sidegate-tls
-    webhook: {{ include "sidegate.injectorName" . }}
     {{- end }}
+    webhook: {{ include "sidegate.injectorName" . }}
+  {{- with .Values.injector.clientAuth }}
+  {{- if ne .mode "none" }}
+  clientAuth:
+    mode: {{ .mode }}
+    caFile: /etc/sidegate-client-ca/ca.crt
+    allowedNames: {{ toJson .allowedNames }}
+  {{- end }}
+  {{- end }}
+  perClient:
+    {{- toYaml .Values.injector.perClient | nindent 4 }}
+  excludedNamespaces:
+    {{- append .Values.admission.excludedNamespaces (include "sidegate.namespace" .) | uniq | toYaml | nindent 4 }}
+{{- if include "sidegate.hasRotation" . }}
+rotation:
+  namespace: {{ include "sidegate.namespace" . }}
+  authoritySecret: {{ include "sidegate.certificateSecret" . }}
+  serverSecret: {{ include "sidegate.serverSecret" . }}
+  service: {{ include "sidegate.injectorName" . }}
+  webhook: {{ include "sidegate.injectorName" . }}
+{{- end }}
 log:
   level: {{ .Values.injector.logLevel }}
 {{- end -}}
@@ -114,4 +171,17 @@ selectors go by them; then those of the part.
 {{- define "sidegate.componentLabels" -}}
 {{- $own := include "sidegate.labels" .root | fromYaml -}}
 {{- merge (dict "app.kubernetes.io/component" .component) $own (default dict .more) (default dict .root.Values.commonLabels) | toYaml -}}
+{{- end -}}
+
+{{/* Egress of a NetworkPolicy: DNS, and the TCP ports of the list. */}}
+{{- define "sidegate.egress" -}}
+- ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+    {{- range . }}
+    - port: {{ . }}
+      protocol: TCP
+    {{- end }}
 {{- end -}}

@@ -3,7 +3,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { makeAuthority } from '../certificates.ts';
+import { makeAuthority, type Pair } from '../certificates.ts';
 import { until } from '../gate.ts';
 import { findFreePort } from '../redis.ts';
 import { type Access, ask } from './kube-request.ts';
@@ -30,6 +30,8 @@ export interface Connection extends Access {
   readonly users: Readonly<Record<'developer' | 'nobody', string>>;
   /** Certificate and key of the user `certified`, PEM. */
   readonly clientCertificate: { readonly cert: string; readonly key: string };
+  /** What the API server shows to webhooks that ask: PEM of the CA, and the name in the certificate. */
+  readonly webhookClient: { readonly ca: string; readonly name: string };
 }
 
 /** One that runs. */
@@ -43,6 +45,7 @@ const TOKENS = { admin: 'admin-token', developer: 'developer-token', nobody: 'no
 const SERVICE_RANGE = '127.96.0.0/16';
 /** The ClusterIP of the Service `kubernetes`: what pods are told to ask. */
 const API_ADDRESS = '127.96.0.1';
+const WEBHOOK_CLIENT = 'webhook-caller';
 const CONTROLLERS = [
   'deployment-controller',
   'replicaset-controller',
@@ -118,6 +121,8 @@ async function startApiServer(folder: string, version: Version, etcd: number, pr
   const authority = makeAuthority(folder, 'ca');
   const serving = authority.issue('apiserver', `IP:${API_ADDRESS},IP:127.0.0.1,DNS:localhost,DNS:kubernetes.default.svc`);
   const client = authority.issue('certified', 'DNS:certified');
+  const webhookAuthority = makeAuthority(folder, 'webhook-clients');
+  writeAdmissionConfig(file, webhookAuthority.issue(WEBHOOK_CLIENT, `DNS:${WEBHOOK_CLIENT}`));
   const keys = generateKeyPairSync('ec', {
     namedCurve: 'P-256',
     publicKeyEncoding: { type: 'spki', format: 'pem' },
@@ -145,6 +150,7 @@ async function startApiServer(folder: string, version: Version, etcd: number, pr
       '--service-account-issuer=https://kubernetes.default.svc',
       `--token-auth-file=${file('tokens.csv')}`,
       '--authorization-mode=RBAC',
+      `--admission-control-config-file=${file('admission.yaml')}`,
       `--service-cluster-ip-range=${SERVICE_RANGE}`,
     ],
     // The roles that Kubernetes comes with are written after the start; a binding to one of them would fail before.
@@ -161,7 +167,23 @@ async function startApiServer(folder: string, version: Version, etcd: number, pr
     kubeconfigFile,
     users: { developer: TOKENS.developer, nobody: TOKENS.nobody },
     clientCertificate: { cert: read(client.cert), key: read(client.key) },
+    webhookClient: { ca: read(webhookAuthority.ca), name: WEBHOOK_CLIENT },
   };
+}
+
+/** Has the API server show a client certificate to webhooks, as docs/injector.md says; JSON is YAML. */
+function writeAdmissionConfig(file: (name: string) => string, { cert, key }: Pair): void {
+  const user = { 'client-certificate': cert, 'client-key': key };
+  const kubeconfig = { apiVersion: 'v1', kind: 'Config', users: [{ name: '*', user }] };
+  writeFileSync(file('webhooks.kubeconfig'), JSON.stringify(kubeconfig));
+  const configuration = {
+    apiVersion: 'apiserver.config.k8s.io/v1',
+    kind: 'WebhookAdmissionConfiguration',
+    kubeConfigFile: file('webhooks.kubeconfig'),
+  };
+  const plugins = [{ name: 'MutatingAdmissionWebhook', configuration }];
+  const admission = { apiVersion: 'apiserver.config.k8s.io/v1', kind: 'AdmissionConfiguration', plugins };
+  writeFileSync(file('admission.yaml'), JSON.stringify(admission));
 }
 
 /** Kubernetes' own columns: token, user, uid, groups. */

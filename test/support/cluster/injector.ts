@@ -21,16 +21,30 @@ export interface Replica {
   readonly metric: (series: string) => Promise<number>;
 }
 
+/** The rotation controller as a process. */
+export interface RotationProgram {
+  readonly program: Program;
+  readonly log: () => Record<string, unknown>[];
+}
+
 /** All of it. */
 export interface InjectorInstallation {
   readonly namespace: string;
   /** Paths of its objects. */
   readonly secret: string;
+  /** The Secret with the certificate that is served. */
+  readonly serverSecret: string;
   readonly webhook: string;
   readonly service: { readonly host: string; readonly port: number; readonly name: string };
   readonly replicas: Replica[];
-  /** Starts one more. */
+  /** The rotation controllers that run. */
+  readonly controllers: RotationProgram[];
+  /** Starts one more replica. */
   start(): Promise<Replica>;
+  /** Starts a rotation controller, which `installInjector` has not done yet. */
+  startController(): RotationProgram;
+  /** A token of a replica, or of the rotation controller. */
+  token(of: 'injector' | 'rotation'): Promise<string>;
   stop(): Promise<void>;
 }
 
@@ -38,14 +52,27 @@ export interface InjectorInstallation {
 export type Lives = Readonly<Partial<Record<'authorityLife' | 'serverLife' | 'overlap' | 'checkInterval', string>>>;
 
 const NAME = 'sidegate-injector';
+const ROTATION = 'sidegate-rotation';
 const PORT = 8443;
 
-/** Makes the objects; no replica runs yet. Pods of namespaces with the label `injected-by: <namespace>` are reviewed. */
-export async function installInjector(cluster: Cluster, lives: Lives, failurePolicy = 'Fail'): Promise<InjectorInstallation> {
+/** How the injector differs from the usual one. */
+export interface InjectorVariant {
+  readonly failurePolicy?: 'Fail' | 'Ignore';
+  /** Left out: `require`. */
+  readonly clientAuth?: 'none' | 'optional' | 'require';
+}
+
+/** Makes the objects; nothing runs yet. Pods of namespaces with the label `injected-by: <namespace>` are reviewed. */
+export async function installInjector(
+  cluster: Cluster,
+  lives: Lives,
+  { failurePolicy = 'Fail', clientAuth = 'require' }: InjectorVariant = {},
+): Promise<InjectorInstallation> {
   const namespace = await cluster.createNamespace({}, 'injector');
   const name = `${NAME}-${namespace}`;
   await cluster.applyAll(toManifests(namespace, name, failurePolicy));
-  const secret = `/api/v1/namespaces/${namespace}/secrets/${NAME}-ca`;
+  const toSecret = (suffix: string): string => `/api/v1/namespaces/${namespace}/secrets/${NAME}-${suffix}`;
+  const [secret, serverSecret] = [toSecret('ca'), toSecret('tls')];
   const webhook = `/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/${name}`;
   const { spec } = await cluster.ok('GET', `/api/v1/namespaces/${namespace}/services/${NAME}`);
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-injector-'));
@@ -53,40 +80,62 @@ export async function installInjector(cluster: Cluster, lives: Lives, failurePol
     writeFileSync(join(folder, base), text);
     return join(folder, base);
   };
-  const token = await cluster.serviceAccountToken(namespace, NAME);
-  const kubeconfig = file('kubeconfig', cluster.kubeconfig(token, namespace));
-  await until(async () => (await cluster.request('GET', secret, undefined, { token })).status === 200);
-  await until(async () => (await cluster.request('GET', webhook, undefined, { token })).status === 200);
-  const config = file('injector.yaml', toConfig(namespace, name, lives));
+  const toKubeconfig = async (account: string, readable: string): Promise<string> => {
+    const token = await cluster.serviceAccountToken(namespace, account);
+    for (const path of [readable, webhook])
+      await until(async () => (await cluster.request('GET', path, undefined, { token })).status === 200);
+    return file(`${account}.kubeconfig`, cluster.kubeconfig(token, namespace));
+  };
+  const kubeconfigs = { injector: await toKubeconfig(NAME, serverSecret), rotation: await toKubeconfig(ROTATION, secret) };
+  const { ca, name: caller } = cluster.connection.webhookClient;
+  const auth = { mode: clientAuth, caFile: file('client-ca.crt', ca), allowedNames: [caller] };
+  const config = file(
+    'injector.yaml',
+    toConfig({ namespace, webhook: name, lives, clientAuth: clientAuth === 'none' ? {} : { clientAuth: auth } }),
+  );
   const replicas: Replica[] = [];
+  const controllers: RotationProgram[] = [];
   let started = 0;
   const balancer = await startBalancer(String(spec.clusterIP), PORT, replicas);
   return {
     namespace,
     secret,
+    serverSecret,
     webhook,
     service: { host: String(spec.clusterIP), port: PORT, name: `${NAME}.${namespace}.svc` },
     replicas,
+    controllers,
     async start() {
-      const replica = await startReplica(config, kubeconfig, join(folder, `log-${started++}`));
+      const replica = await startReplica(config, kubeconfigs.injector, join(folder, `log-${started++}`));
       replicas.push(replica);
       return replica;
     },
+    startController() {
+      const args = [LAUNCHER, 'rotate-certificates', '-c', config, '--kubeconfig', kubeconfigs.rotation];
+      const program = startProgram(process.execPath, args, join(folder, `rotation-${started++}`));
+      const controller = { program, log: () => toLines(program) };
+      controllers.push(controller);
+      return controller;
+    },
+    token: (of) => cluster.serviceAccountToken(namespace, of === 'injector' ? NAME : ROTATION),
     async stop() {
-      for (const { program } of replicas) await program.kill();
+      for (const { program } of [...replicas, ...controllers]) await program.kill();
       balancer.stop();
       rmSync(folder, { recursive: true, force: true });
     },
   };
 }
 
+function toLines(program: Program): Record<string, unknown>[] {
+  return program
+    .log()
+    .split('\n')
+    .flatMap((line) => (line.startsWith('{') && line.endsWith('}') ? [JSON.parse(line) as Record<string, unknown>] : []));
+}
+
 async function startReplica(config: string, kubeconfig: string, logFile: string): Promise<Replica> {
   const program = startProgram(process.execPath, [LAUNCHER, 'inject-server', '-c', config, '--kubeconfig', kubeconfig], logFile);
-  const log = (): Record<string, unknown>[] =>
-    program
-      .log()
-      .split('\n')
-      .flatMap((line) => (line.startsWith('{') && line.endsWith('}') ? [JSON.parse(line) as Record<string, unknown>] : []));
+  const log = (): Record<string, unknown>[] => toLines(program);
   await until(() => {
     if (program.ended() !== undefined) throw new Error(`the injector ended: ${program.log()}`);
     return log().some(({ msg }) => msg === 'listening');
@@ -134,50 +183,76 @@ async function startBalancer(host: string, port: number, replicas: readonly Repl
   };
 }
 
-function toConfig(namespace: string, webhook: string, lives: Lives): string {
+interface ConfigParts {
+  readonly namespace: string;
+  readonly webhook: string;
+  readonly lives: Lives;
+  readonly clientAuth: object;
+}
+
+function toConfig({ namespace, webhook, lives, clientAuth }: ConfigParts): string {
+  const { checkInterval } = lives;
+  const secrets = { authoritySecret: `${NAME}-ca`, serverSecret: `${NAME}-tls` };
   return stringify({
     sidecar: { image: 'registry.example/sidegate:1.0.0' },
     server: {
       address: '127.0.0.1:0',
       adminAddress: '127.0.0.1:0',
-      certificate: { selfSigned: { namespace, secret: `${NAME}-ca`, service: NAME, webhook, ...lives } },
+      certificate: { secret: { namespace, name: secrets.serverSecret, checkInterval }, webhook },
+      ...clientAuth,
       shutdown: { grace: '2s', drain: '5s' },
     },
+    rotation: { namespace, ...secrets, service: NAME, webhook, ...lives },
   });
 }
 
 /** As the chart has them. */
 function toManifests(namespace: string, name: string, failurePolicy: string): string {
   const rbac = 'rbac.authorization.k8s.io/v1';
-  const subjects = [{ kind: 'ServiceAccount', name: NAME, namespace }];
-  const objects: Kube[] = [
-    { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: NAME, namespace } },
-    { apiVersion: 'v1', kind: 'Secret', type: 'Opaque', metadata: { name: `${NAME}-ca`, namespace } },
+  const toSubjects = (account: string): Kube[] => [{ kind: 'ServiceAccount', name: account, namespace }];
+  const toRole = (account: string, rule: Kube): Kube[] => [
+    { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: account, namespace } },
     {
       apiVersion: rbac,
       kind: 'Role',
-      metadata: { name: NAME, namespace },
-      rules: [{ apiGroups: [''], resources: ['secrets'], resourceNames: [`${NAME}-ca`], verbs: ['get', 'update'] }],
+      metadata: { name: account, namespace },
+      rules: [{ apiGroups: [''], resources: ['secrets'], ...rule }],
     },
-    toBinding('RoleBinding', { name: NAME, namespace }, { kind: 'Role', name: NAME }, subjects),
-    {
-      apiVersion: rbac,
-      kind: 'ClusterRole',
-      metadata: { name },
-      rules: [
-        {
-          apiGroups: ['admissionregistration.k8s.io'],
-          resources: ['mutatingwebhookconfigurations'],
-          resourceNames: [name],
-          verbs: ['get', 'patch'],
-        },
+    toBinding('RoleBinding', { name: account, namespace }, { kind: 'Role', name: account }, toSubjects(account)),
+  ];
+  const toClusterRole = (account: string, verbs: string[], more: Kube[] = []): Kube[] => {
+    const webhooks = { apiGroups: ['admissionregistration.k8s.io'], resources: ['mutatingwebhookconfigurations'] };
+    const own = `${account}-${namespace}`;
+    return [
+      {
+        apiVersion: rbac,
+        kind: 'ClusterRole',
+        metadata: { name: own },
+        rules: [{ ...webhooks, resourceNames: [name], verbs }, ...more],
+      },
+      toBinding('ClusterRoleBinding', { name: own }, { kind: 'ClusterRole', name: own }, toSubjects(account)),
+    ];
+  };
+  const objects: Kube[] = [
+    ...['ca', 'tls'].map((suffix) => ({
+      apiVersion: 'v1',
+      kind: 'Secret',
+      type: 'Opaque',
+      metadata: { name: `${NAME}-${suffix}`, namespace },
+    })),
+    ...toRole(NAME, { resourceNames: [`${NAME}-tls`], verbs: ['get'] }),
+    ...toRole(ROTATION, { resourceNames: [`${NAME}-ca`, `${NAME}-tls`], verbs: ['get', 'update'] }),
+    ...toClusterRole(ROTATION, ['get', 'patch']),
+    ...toClusterRole(
+      NAME,
+      ['get'],
+      [
         { apiGroups: ['events.k8s.io'], resources: ['events'], verbs: ['create'] },
         { apiGroups: [''], resources: ['nodes'], verbs: ['list'] },
         { apiGroups: [''], resources: ['configmaps'], verbs: ['get'] },
         { apiGroups: ['apps'], resources: ['replicasets', 'statefulsets'], verbs: ['get'] },
       ],
-    },
-    toBinding('ClusterRoleBinding', { name }, { kind: 'ClusterRole', name }, subjects),
+    ),
     {
       apiVersion: 'v1',
       kind: 'Service',

@@ -36,7 +36,7 @@ export async function installChart(cluster: Cluster, values: ChartInput = {}): P
     if (status >= 400) throw new Error(`${object.kind} ${object.metadata.name}: ${status} ${body.message}`);
     objects.push(body);
   }
-  const deployment = objects.find(({ kind }) => kind === 'Deployment');
+  const deployment = objects.find(({ kind, metadata }) => kind === 'Deployment' && metadata.name === INJECTOR);
   const node = startNode(cluster, [namespace]);
   let proxy: ServiceProxy | undefined;
   const injectors = (): Promise<PodRunner[]> => node.untilAllReady(namespace, COMPONENT, deployment.spec.replicas);

@@ -25,6 +25,7 @@ function start(advise: () => Promise<readonly string[]>) {
     defaults: toSidecarDefaults('sidegate:1'),
     version: '1',
     kube: () => ({ major: 1, minor: 34 }),
+    excludedNamespaces: [],
     advise,
     tell: () => undefined,
   });
@@ -54,11 +55,11 @@ describe('what a review becomes in memory', () => {
       proceed = () => resolve([]);
     });
     const reviewer = start(() => waited);
-    const replies = [reviewer(toReview({}))];
+    const replies = [reviewer(toReview({}), true)];
     const content = toReview({ status: Array.from({ length: 40_000 }, (_, i) => ({ [`k${i}`]: [i] })) });
     collect();
     const before = process.memoryUsage().heapUsed;
-    for (let i = 0; i < 8; i++) replies.push(reviewer(content));
+    for (let i = 0; i < 8; i++) replies.push(reviewer(content, true));
     collect();
     const kept = process.memoryUsage().heapUsed - before;
     proceed();

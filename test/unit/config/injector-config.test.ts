@@ -37,12 +37,14 @@ describe("the injector's config", () => {
   test('has the server that the chart asks for', () => {
     const { config } = parseInjectorConfig(
       'injector.yaml',
-      'sidecar: { image: a }\nserver:\n  certificate:\n    selfSigned: { namespace: n, secret: s, service: v, webhook: w }\n',
+      'sidecar: { image: a }\nserver:\n  certificate:\n    secret: { namespace: n, name: s }\n    webhook: w\n',
     );
     expect(config?.server).toMatchObject({
       address: { port: 10250 },
       adminAddress: { port: 8481 },
-      certificate: { selfSigned: { namespace: 'n', secret: 's', service: 'v', webhook: 'w' } },
+      certificate: { secret: { namespace: 'n', name: 's', checkInterval: 10_000 }, webhook: 'w' },
+      perClient: { maxConnections: 512, connectionsPerSecond: 200, requestsPerSecond: 500, maxUploads: 64 },
+      excludedNamespaces: [],
     });
   });
 
