@@ -35,8 +35,15 @@ LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
 LOOPBACK.addAddress('::1', 'ipv6');
 
 /** Whether the connection comes from this machine, which for a pod is the pod itself. */
-export function isFromLoopback({ remoteAddress = '' }: { readonly remoteAddress?: string | undefined }): boolean {
+function isFromLoopback({ remoteAddress = '' }: { readonly remoteAddress?: string | undefined }): boolean {
   return LOOPBACK.check(remoteAddress, isIP(remoteAddress) === 6 ? 'ipv6' : 'ipv4');
+}
+
+/** Judges a request for what nobody outside of the pod may ask, with a token or without. */
+export function judgeLoopback({ socket }: IncomingMessage): Denial | undefined {
+  if (isFromLoopback(socket)) return undefined;
+  const line = 'only callers inside this pod may: make the preStop hook an exec that calls 127.0.0.1';
+  return { reason: 'not_loopback', answer: toPlain(403, line) };
 }
 
 /** Judges requests for what is not open to everybody who reaches the port. */

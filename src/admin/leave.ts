@@ -2,8 +2,6 @@
 import type { Socket } from 'node:net';
 import type { CancelTimer, Clock } from '../core/clock.ts';
 import { onceEvent } from '../core/safe-events.ts';
-import type { AdminDenialLabel } from '../observe/labels.ts';
-import { isFromLoopback } from './access.ts';
 import { type Answer, toPlain } from './answer.ts';
 import type { Endpoint } from './router.ts';
 
@@ -12,14 +10,12 @@ export interface LeaveParts {
   readonly clock: Clock;
   /** From now on each connection ends with its next answer: who comes again comes to another pod. */
   readonly leave: () => void;
-  readonly onDenied: (reason: AdminDenialLabel) => void;
 }
 
 const LONGEST_PAUSE_S = 600;
 /** The kubelet asks once; each of these holds one of the admin port's few connections. */
 const MAX_HELD = 4;
 const LEAVING = toPlain(200, 'connections end with their next answer');
-const NOT_LOOPBACK = toPlain(403, 'only callers inside this pod may: make the preStop hook an exec that calls 127.0.0.1');
 const SECONDS = /^\d{1,3}$/;
 
 /**
@@ -27,7 +23,7 @@ const SECONDS = /^\d{1,3}$/;
  * Another client could otherwise end all kept connections for 15 minutes, and hold requests open. `?pause=` delays the response by so
  * many seconds, and with it the SIGTERM.
  */
-export function createLeaveEndpoint({ clock, leave, onDenied }: LeaveParts): Endpoint {
+export function createLeaveEndpoint({ clock, leave }: LeaveParts): Endpoint {
   let held = 0;
   const hold = async (seconds: number, socket: Socket): Promise<Answer> => {
     if (seconds === 0) return LEAVING;
@@ -40,13 +36,8 @@ export function createLeaveEndpoint({ clock, leave, onDenied }: LeaveParts): End
   return {
     path: '/prestop',
     method: 'GET',
-    // Judged here: the token of the admin port is not needed, as the hook has none.
-    isOpen: true,
+    isOpen: 'loopback',
     answer({ request, query }) {
-      if (!isFromLoopback(request.socket)) {
-        onDenied('not_loopback');
-        return NOT_LOOPBACK;
-      }
       const written = query.get('pause') ?? '0';
       if (!SECONDS.test(written) || Number(written) > LONGEST_PAUSE_S)
         return toPlain(400, `pause is a number of seconds, ${LONGEST_PAUSE_S} at most`);

@@ -1,7 +1,7 @@
 /** Finds what answers a request of the admin port, once it is clear that the caller may ask. */
 import type { IncomingMessage } from 'node:http';
 import type { AdminDenialLabel } from '../observe/labels.ts';
-import type { AdminAccess } from './access.ts';
+import { type AdminAccess, type Denial, judgeLoopback } from './access.ts';
 import { type Answer, toPlain } from './answer.ts';
 
 /** A request on its way to a handler. */
@@ -17,8 +17,11 @@ export interface Endpoint {
   /** One segment may be `*`. */
   readonly path: string;
   readonly method: 'GET' | 'POST';
-  /** For everybody who reaches the port: what machines ask on a beat, and holds nothing that is worth hiding. */
-  readonly isOpen: boolean;
+  /**
+   * For everybody who reaches the port: what machines ask on a beat, and holds nothing that is worth hiding. `loopback`: for callers in the
+   * pod alone, who need no token.
+   */
+  readonly isOpen: boolean | 'loopback';
   answer(request: AdminRequest): Answer | Promise<Answer>;
 }
 
@@ -43,7 +46,7 @@ export class AdminRouter {
     const [path = '', ...rest] = (request.url ?? '').split('?');
     const found = endpoints.filter((endpoint) => toParameter(endpoint.path, path) !== undefined);
     if (found.length === 0) return toPlain(404, `try ${endpoints.map((endpoint) => endpoint.path).join(', ')}`);
-    const denial = found.every(({ isOpen }) => isOpen) ? undefined : access.judge(request);
+    const denial = judge(found, request, access);
     if (denial !== undefined) {
       onDenied(denial.reason);
       return denial.answer;
@@ -57,6 +60,11 @@ export class AdminRouter {
     const parameter = toParameter(endpoint.path, path) ?? '';
     return endpoint.answer({ request, query: new URLSearchParams(rest.join('?')), parameter });
   }
+}
+
+function judge(found: readonly Endpoint[], request: IncomingMessage, access: AdminAccess): Denial | undefined {
+  if (found.every(({ isOpen }) => isOpen === true)) return undefined;
+  return found.every(({ isOpen }) => isOpen === 'loopback') ? judgeLoopback(request) : access.judge(request);
 }
 
 /** What stands for `*`, empty where the pattern has none; undefined where the path does not fit. */

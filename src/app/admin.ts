@@ -27,7 +27,7 @@ export interface AdminTokenRead {
 }
 
 /** What the admin port tells of, and does. */
-export interface AdminParts extends HealthParts, Omit<LeaveParts, 'onDenied'> {
+export interface AdminParts extends HealthParts, LeaveParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
@@ -83,7 +83,7 @@ export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
   const { clock, logger, metrics, journal, keyEvidence, store, routes } = parts;
   return [
     ...createHealthEndpoints(parts),
-    createLeaveEndpoint({ ...parts, onDenied: metrics.adminDenied }),
+    createLeaveEndpoint(parts),
     createJournalEndpoint(journal),
     createKeysEndpoint({ clock, evidence: keyEvidence, routes: () => routes().flatMap((route) => toKeyedRoute(route, metrics)) }),
     createForgetEndpoint({ store, logger, metrics, routes: () => routes().map(toForgettingRoute) }),
