@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { type Clock, type Milliseconds, toInstant } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { runDetached } from '../core/safe-events.ts';
+import { TokenBucket } from '../core/token-bucket.ts';
 import type { ReviewedRequest } from '../injector/review.ts';
 import type { KubeClient } from '../kube/client.ts';
 import { KubeError } from '../kube/error.ts';
@@ -39,14 +40,13 @@ const UNNAMED = '…';
 export class Events {
   readonly #parts: EventsParts;
   readonly #told = new Map<string, Milliseconds>();
-  #tokens = BURST;
-  #filledAt: Milliseconds;
+  readonly #budget: TokenBucket;
   #underWay = 0;
   #forbiddenUntil: Milliseconds = 0;
 
   constructor(parts: EventsParts) {
     this.#parts = parts;
-    this.#filledAt = parts.clock.monotonic();
+    this.#budget = new TokenBucket(PER_SECOND, BURST, parts.clock);
   }
 
   /** Returns at once, and never throws. */
@@ -64,17 +64,9 @@ export class Events {
     const key = [request.namespace, request.owner?.uid ?? request.name, reason, note].join('\n');
     const told = this.#told.get(key);
     if (told !== undefined && now - told < REPEATED_WITHIN_MS) return 'repeated';
-    if (this.#underWay >= MOST_UNDER_WAY || !this.#takeToken(now)) return 'dropped';
+    if (this.#underWay >= MOST_UNDER_WAY || !this.#budget.take()) return 'dropped';
     this.#remember(key, now);
     return undefined;
-  }
-
-  #takeToken(now: Milliseconds): boolean {
-    this.#tokens = Math.min(BURST, this.#tokens + ((now - this.#filledAt) / 1000) * PER_SECOND);
-    this.#filledAt = now;
-    if (this.#tokens < 1) return false;
-    this.#tokens--;
-    return true;
   }
 
   #remember(key: string, now: Milliseconds): void {

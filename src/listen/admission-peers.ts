@@ -4,9 +4,9 @@ import type { Socket } from 'node:net';
 import { toClientNetwork } from '../core/client-network.ts';
 import type { Clock } from '../core/clock.ts';
 import { onceEvent } from '../core/safe-events.ts';
+import { TokenBucket } from '../core/token-bucket.ts';
 import type { ConnectionLimit } from '../observe/injector-metrics.ts';
 import { divert } from './strict-server.ts';
-import { TokenBucket } from './token-bucket.ts';
 
 /** What one client network may use at once, unless its certificate was verified. */
 export interface PeerLimits {

@@ -1,5 +1,5 @@
 /** A rate limit that allows bursts: `rate` tokens a second, of which at most `burst` are saved up. */
-import type { Clock, Milliseconds } from '../core/clock.ts';
+import type { Clock, Milliseconds } from './clock.ts';
 
 /** One budget. */
 export class TokenBucket {
