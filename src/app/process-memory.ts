@@ -62,14 +62,19 @@ function createKernelReader(): (own: number) => number {
 
 /** A container sees its own cgroup at the mount itself, or below it where it shares the host's namespace. */
 function findCgroup(): { readonly folder: string; readonly usage: string; readonly cache: string } | undefined {
-  const own = [...readText('/proc/self/cgroup').matchAll(/^\d+:(?:memory|(?:[^:]*,)?memory(?:,[^:]*)?|):(.*)$/gm)];
-  const paths = [...own.map(([, path = '']) => path), ''];
+  const paths = [...readText('/proc/self/cgroup').split('\n').flatMap(toMemoryPath), ''];
   for (const { mount, usage, cache } of CGROUPS)
     for (const path of paths) {
       const folder = join(mount, path);
       if (existsSync(join(folder, usage))) return { folder, usage, cache };
     }
   return undefined;
+}
+
+/** Of a line `id:controllers:path`; version 2 names no controllers. */
+function toMemoryPath(line: string): string[] {
+  const [, controllers, ...path] = line.split(':');
+  return controllers === '' || controllers?.split(',').includes('memory') === true ? [path.join(':')] : [];
 }
 
 function readText(file: string): string {

@@ -46,7 +46,10 @@ export const VOLUME_SOURCES: readonly { readonly name: string; readonly isPrefix
 
 /** An image without its tag and digest. */
 export function repositoryOf(image: string): string {
-  return image.replace(/@.*$/, '').replace(/:[^:/]*$/, '');
+  const [named = ''] = image.split('@', 1);
+  const colon = named.lastIndexOf(':');
+  // A colon before a slash is that of a registry's port.
+  return colon > named.lastIndexOf('/') ? named.slice(0, colon) : named;
 }
 
 /** Whether an image is one of `allowed`, or of a repository among them. What follows a repository is a tag or a digest, never more of a path. */

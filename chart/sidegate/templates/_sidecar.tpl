@@ -45,10 +45,10 @@ differs from the others.
     variables.args.exists(a, a.startsWith('$(SIDEGATE_POD_IPS):'))
 - name: pauseText
   expression: >-
-    string(variables.sidecar.?lifecycle.?preStop.?httpGet.?path.orValue(''))
+    string(variables.sidecar.?lifecycle.?preStop.?exec.?command[?4].orValue(''))
 - name: pauseRest
   expression: >-
-    variables.pauseText.startsWith('/prestop?pause=') ? variables.pauseText.replace('/prestop?pause=', '', 1) : ''
+    variables.pauseText.startsWith('') ? variables.pauseText.replace('', '', 1) : ''
 - name: pause
   expression: >-
     variables.pauseRest.matches(r'^[0-9]{1,4}$') ? variables.pauseRest : '0'
@@ -78,13 +78,13 @@ differs from the others.
     variables.sidecar.?livenessProbe.orValue(dyn(null)) == dyn({'timeoutSeconds': dyn(1), 'periodSeconds': dyn(10), 'successThreshold': dyn(1), 'failureThreshold': dyn(3), 'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/healthz'), 'port': dyn(variables.adminPort)})}) ? [] : ['livenessProbe']
 - name: differs_lifecycle
   expression: >-
-    variables.sidecar.?lifecycle.orValue(dyn(null)) == dyn({'preStop': dyn({'httpGet': dyn({'scheme': dyn('HTTP'), 'path': dyn('/prestop?pause=' + variables.pause), 'port': dyn(variables.adminPort)})})}) ? [] : ['lifecycle']
+    variables.sidecar.?lifecycle.orValue(dyn(null)) == dyn({'preStop': dyn({'exec': dyn({'command': dyn([dyn('/bin/bash'), dyn('-c'), dyn('exec 3<>/dev/tcp/127.0.0.1/$0 && printf \'GET /prestop?pause=%s HTTP/1.0\\r\\n\\r\\n\' $1 >&3 && read -r line <&3 && [[ $line == *\' 200 \'* ]]'), dyn(string(variables.adminPort)), dyn(variables.pause)])})})}) ? [] : ['lifecycle']
 - name: differs_securityContext
   expression: >-
     variables.sidecar.?securityContext.orValue(dyn(null)) == dyn({'runAsNonRoot': dyn(true), 'runAsUser': dyn(65532), 'runAsGroup': dyn(65532), 'allowPrivilegeEscalation': dyn(false), 'capabilities': dyn({'drop': dyn([dyn('ALL')])}), 'readOnlyRootFilesystem': dyn(true), 'seccompProfile': dyn({'type': dyn('RuntimeDefault')})}) ? [] : ['securityContext']
 - name: differs_volumeMounts
   expression: >-
-    variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) == (dyn([dyn({'name': dyn('sidegate-config'), 'mountPath': dyn('/etc/sidegate/config'), 'readOnly': dyn(true)})] + variables.sidecar.?volumeMounts.orValue([]).filter(m, m.name.startsWith('sidegate-secret-')).map(entry, dyn({'name': dyn('sidegate-secret-' + entry.name.replace('sidegate-secret-', '')), 'mountPath': dyn('/etc/sidegate/secrets/' + entry.mountPath.replace('/etc/sidegate/secrets/', '')), 'readOnly': dyn(true)})))).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) ? [] : ['volumeMounts'] + variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))).map(e, 'volumeMounts ' + e.mountPath)
+    variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) == (dyn([dyn({'name': dyn('sidegate-config'), 'mountPath': dyn('/etc/sidegate/config'), 'readOnly': dyn(true)}), dyn({'name': dyn('sidegate-no-token'), 'mountPath': dyn('/var/run/secrets/kubernetes.io/serviceaccount'), 'readOnly': dyn(true)})] + variables.sidecar.?volumeMounts.orValue([]).filter(m, m.name.startsWith('sidegate-secret-')).map(entry, dyn({'name': dyn('sidegate-secret-' + entry.name.replace('sidegate-secret-', '')), 'mountPath': dyn('/etc/sidegate/secrets/' + entry.mountPath.replace('/etc/sidegate/secrets/', '')), 'readOnly': dyn(true)})))).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))) ? [] : ['volumeMounts'] + variables.sidecar.?volumeMounts.orValue([]).filter(e, !(e.mountPath in variables.allowedMounts || e.mountPath.startsWith('/var/run/secrets/') && !e.mountPath.contains('..'))).map(e, 'volumeMounts ' + e.mountPath)
 - name: differs_terminationMessagePath
   expression: >-
     variables.sidecar.?terminationMessagePath.orValue('') in ['', '/dev/termination-log'] ? [] : ['terminationMessagePath']
