@@ -32,13 +32,18 @@ export type Kept = ReadonlySet<PathDistinction>;
 const NOTHING_KEPT: Kept = new Set();
 /** A path with more forms than this was written to have them: nested escapes and parameters. */
 const MAX_FORMS = 24;
-/** Lower-case letters, digits and signs that stand for themselves, in segments that are not empty: the only form is the path itself. */
-const PLAIN = /^(?:\/[a-z0-9_~!$&'()*+,=:@-]+)+$|^\/$/;
-const STEPS_APPLY = /[%;\\]|[^\x20-\x7e]/;
+/** Lower-case letters, digits and signs that stand for themselves, in segments that are not empty. */
+const PLAIN = /^(?:\/[a-z0-9_~!$&'()*,=:@-]+)+$|^\/$/;
+const STEPS_APPLY = /[%;\\+]|[^\x20-\x7e]/;
 const ESCAPES = /(?:%[0-9a-f]{2})+/gi;
 const PARAMETERS = /;[^/]*/g;
 const BACKSLASH = /\\/g;
+const INDEX = '/index';
+/** Longer paths are in no config, and many long forms would cost milliseconds. */
+const MAX_PAGE_PATH = 512;
+const PAGES = ['.html', '.htm', '.php'];
 const END_OF_PATH = /[?#]/;
+const MARKS = /[\p{Mn}\p{Default_Ignorable_Code_Point}]+/gu;
 const NOT_ASCII = /[^\0-\x7f]/;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: controls are what it looks for.
 const CONTROL = /[\0-\x1f\x7f]/;
@@ -47,7 +52,8 @@ const DOT_SEGMENT = /(?:^|\/) *\.{1,2} *(?:\/|$)/;
 
 /** The path is its own only form. */
 export function isPlainPath(path: string): boolean {
-  return PLAIN.test(path);
+  // The index of a directory may be found by the directory's own path.
+  return PLAIN.test(path) && !path.endsWith(INDEX);
 }
 
 /**
@@ -71,6 +77,8 @@ function addSteps(form: string, kept: Kept, reached: Set<string>): boolean {
     const decoded = decode(form);
     if (decoded === undefined) return false;
     reached.add(decoded);
+    // Sinatra serves `/my+files` by the handler of `/my files`, and `/my%2bfiles`, too.
+    reached.add(form.replaceAll('+', ' '));
     const end = form.search(END_OF_PATH);
     if (end !== -1) reached.add(form.slice(0, end));
   }
@@ -95,21 +103,30 @@ function addFolded(form: string, kept: Kept, forms: Set<string>): boolean {
   if (DOT_SEGMENT.test(form)) return false;
   const folded = foldSegments(foldText(form, kept), kept);
   forms.add(folded);
-  if (!kept.has('extension')) forms.add(withoutExtension(folded));
+  if (!kept.has('extension')) addFileNames(folded, forms);
   return true;
+}
+
+/** Servers of files give `/report.html` for `/report`, and a directory's index for the directory. */
+function addFileNames(folded: string, forms: Set<string>): void {
+  const bare = withoutExtension(folded);
+  forms.add(bare);
+  if (bare.endsWith(INDEX)) forms.add(bare.slice(0, -INDEX.length));
+  if (bare === folded && folded.length <= MAX_PAGE_PATH)
+    for (const page of PAGES) forms.add(folded + page).add(`${folded}${INDEX}${page}`);
 }
 
 /** Letters as the most lenient comparison sees them: `ſ` is s, the Kelvin sign is k, `İ` and `ı` are i, `ß` is ss. */
 function foldText(form: string, kept: Kept): string {
   const isAscii = !NOT_ASCII.test(form);
-  if (kept.has('letterCase')) return isAscii || kept.has('unicodeForm') ? form : form.normalize('NFKC');
+  if (kept.has('letterCase')) return isAscii ? form : toComposed(form, kept);
   if (isAscii) return form.toLowerCase();
-  const folded = toComposed(form, kept).toUpperCase().toLowerCase().replaceAll('i\u0307', 'i').replaceAll('ς', 'σ');
-  return toComposed(folded, kept);
+  return toComposed(form, kept).toUpperCase().toLowerCase().replaceAll('i\u0307', 'i').replaceAll('ς', 'σ');
 }
 
+/** Without accents and what is not displayed: a database that looks up `/ádmin` by its usual collation finds `/admin`. */
 function toComposed(text: string, kept: Kept): string {
-  return kept.has('unicodeForm') ? text : text.normalize('NFKC');
+  return kept.has('unicodeForm') ? text : text.normalize('NFKD').replace(MARKS, '');
 }
 
 function foldSegments(path: string, kept: Kept): string {

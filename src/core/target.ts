@@ -48,7 +48,10 @@ const PLAIN_PATH = /^(?:\/[A-Za-z0-9_~!$&'()*+,=:@-][A-Za-z0-9_~!$&'()*+,=:@.-]*
 const VISIBLE = /^[\x21-\x7e]+$/;
 const BAD_ESCAPE = /%(?![0-9A-Fa-f]{2})/;
 const DOT_SEGMENT = /(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i;
-const ENCODED_CONTROL = /%(?:[01][0-9a-f]|7f)/i;
+/** Windows ignores spaces around the dots, and best-fit encodings make dots of full-width ones. */
+const LOOSE_DOT_SEGMENT = /(?:^|[/\\]) *\.{1,2} *(?:[/\\]|$)/;
+/** ASCII's, those of Latin-1, and the line separators of Unicode: in Java, `$` matches before any of these line ends. */
+const ENCODED_CONTROL = /%(?:[01][0-9a-f]|7f|c2%[89][0-9a-f]|e2%80%a[89])/i;
 
 const FORMS: readonly (readonly [AmbiguousForm, RegExp])[] = [
   ['emptySegment', /\/\//],
@@ -83,19 +86,20 @@ function findProblem(raw: string, path: string): string | undefined {
   if (!VISIBLE.test(raw)) return 'the target has a control, space or non-ASCII byte';
   if (raw.includes('#')) return 'the target has a fragment';
   if (BAD_ESCAPE.test(path)) return 'the path has a broken percent-escape';
-  if (!isUtf8(path)) return 'the path has percent-escapes that are not UTF-8';
+  const decoded = decode(path);
+  if (decoded === undefined) return 'the path has percent-escapes that are not UTF-8';
   if (ENCODED_CONTROL.test(path)) return 'the path has an encoded control byte';
   // Backslashes and encoded slashes separate segments for some parsers, so dots beside them count as dot segments too.
   if (DOT_SEGMENT.test(path.replace(/%2f|%5c|\\/gi, '/'))) return 'the path has a dot segment';
   if (DOT_SEGMENT.test(path.replace(/(?:;|%3b)[^/]*/gi, ''))) return 'the path has a dot segment with a parameter';
+  if (LOOSE_DOT_SEGMENT.test(decoded.normalize('NFKC'))) return 'the path has a dot segment in another spelling';
   return undefined;
 }
 
-function isUtf8(path: string): boolean {
+function decode(path: string): string | undefined {
   try {
-    decodeURIComponent(path);
-    return true;
+    return decodeURIComponent(path);
   } catch {
-    return false;
+    return undefined;
   }
 }

@@ -69,7 +69,7 @@ export class PathConflicts<Route extends Routable> {
   #judge(group: RouteGroup<Route>, groups: readonly RouteGroup<Route>[]): Standing {
     const near = groups
       .filter((other) => isRival(group, other))
-      .filter((other) => this.#tables.some((table) => table.members.has(other) && canMeet(group, other, table.keys)));
+      .filter((other) => this.#tables.some((table) => table.members.has(other) && canMeet(group, other, table)));
     if (near.length === 0) return { isSafe: true, isSafeIfPlain: true };
     return { isSafe: false, isSafeIfPlain: near.every(({ path }) => path === '' || isPlainPath(path)) };
   }
@@ -92,8 +92,12 @@ function isAround<Route extends Routable>(group: RouteGroup<Route>, { isExact, p
 }
 
 /** Some path of `group` has a form that `other` takes. */
-function canMeet<Route extends Routable>(group: RouteGroup<Route>, other: RouteGroup<Route>, keys: Keys<Route>): boolean {
-  const own = keys.get(group) ?? [];
+function canMeet<Route extends Routable>(
+  group: RouteGroup<Route>,
+  other: RouteGroup<Route>,
+  { keys, kept }: FormTable<Route>,
+): boolean {
+  const own = group.path === '' ? [''] : [...(toPathForms(group.path, kept) ?? [group.path])];
   return (keys.get(other) ?? []).some((key) =>
     own.some((top) => key === top || (!group.isExact && isAtOrBelow(key, top)) || (!other.isExact && isAtOrBelow(top, key))),
   );

@@ -99,6 +99,16 @@ describe('a path that an app may take for another route', () => {
     ['with a space at its end', '/admin%20'],
     ['with a slash after an exact path', '/account/'],
     ['with a slash and in upper case', '/ACCOUNT/'],
+    ['with an accent', '/%C3%A1dmin'],
+    ['with a soft hyphen', '/ad%C2%ADmin'],
+    ['with a plus sign for a space', '/my+files/x'],
+    ['with an encoded plus sign for a space', '/my%2bfiles'],
+    ['with a plus sign at its end', '/admin+'],
+    ['without the extension of a page', '/report'],
+    ['with the index of a directory', '/account/index.html'],
+    ['with the index of a directory, without extension', '/account/index'],
+    ['without the index of a directory', '/docs'],
+    ['without the index of a directory, with a slash', '/docs/'],
     ['of a webhook, encoded', '/hooks/%62illing'],
     ['of a webhook, with a slash', '/hooks/billing/'],
   ])('is rejected %s: %s', async (_, path) => {
@@ -106,6 +116,9 @@ describe('a path that an app may take for another route', () => {
       ...toGuardedRoutes(app.port),
       { name: 'settings', match: { pathPrefix: '/settings' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
       { name: 'keys', match: { pathPrefix: '/keys' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
+      { name: 'files', match: { pathPrefix: '/my%20files' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
+      { name: 'report', match: { path: '/report.html' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
+      { name: 'docs', match: { path: '/docs/index.html' }, upstream: `http://127.0.0.1:${app.port}`, basic: BASIC },
     ];
     await withGate({ routes }, async (gate) => {
       const answer = await get(gate, path);
@@ -143,6 +156,8 @@ describe('a path that an app may take for another route', () => {
     '/account//',
     '/x%2500',
     '/x%25ff',
+    '/admin%C2%85',
+    '/admin%E2%80%A8',
     `/${'%25'.repeat(40)}61dmin`,
     `/${'%25'}${'25'.repeat(40)}61dmin`,
   ])('is rejected even where the wider route opens all forms: %s', async (path) => {
@@ -151,6 +166,20 @@ describe('a path that an app may take for another route', () => {
       expect(app.received).toHaveLength(0);
     });
   });
+
+  test.each(['/public/..%20/admin', '/public/%20../admin', '/public/%EF%BC%8E%EF%BC%8E/admin', '/public/%E2%80%A5/admin'])(
+    'is rejected with a dot segment in another spelling, whatever the route: %s',
+    async (path) => {
+      const upstream = `http://127.0.0.1:${app.port}`;
+      await withGate(
+        { routes: [{ name: 'public', match: { pathPrefix: '/public' }, upstream, allow: 'anyone' }] },
+        async (gate) => {
+          expect((await get(gate, path)).code).toBe('malformed_request');
+          expect(app.received).toHaveLength(0);
+        },
+      );
+    },
+  );
 
   test('is rejected where the narrower route does not open a form and the wider one does', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
@@ -185,6 +214,19 @@ describe('a path that an app may take for another route', () => {
       expect((await get(gate, '/admin', ALADDIN)).code).toBe('ambiguous_target');
       expect((await get(gate, '/admin/x')).status).toBe(401);
     });
+  });
+
+  test.each([
+    ['/admin.json', '/admin', '/admin.json'],
+    ['/docs', '/docs/index.html', '/docs'],
+    ['/report', '/report.html', '/report'],
+  ])('is rejected although a route of its own opens it: %s beside %s', async (open, guarded, path) => {
+    const upstream = `http://127.0.0.1:${app.port}`;
+    const routes = [
+      { name: 'open', match: { path: open }, upstream, allow: 'anyone' },
+      { name: 'guarded', match: { path: guarded }, upstream, basic: BASIC },
+    ];
+    await withGate({ routes }, async (gate) => expect((await get(gate, path)).code).toBe('ambiguous_target'));
   });
 
   test('is rejected where only its method is guarded otherwise', async () => {
