@@ -33,13 +33,6 @@ export type Claim = 'override' | 'identity' | 'certificate' | 'unchecked' | 'cli
 
 /** Longest prefix first where two match. For folded names (core/headers.ts). */
 const CLAIM_PREFIXES: readonly (readonly [string, Claim])[] = [
-  ['x-forwarded-user', 'identity'],
-  ['x-forwarded-group', 'identity'],
-  ['x-forwarded-role', 'identity'],
-  ['x-forwarded-email', 'identity'],
-  ['x-forwarded-preferred-', 'identity'],
-  ['x-forwarded-access-', 'identity'],
-  ['x-forwarded-id-', 'identity'],
   ['x-forwarded-client-', 'certificate'],
   ['x-forwarded-tls-', 'certificate'],
   ['x-forwarded-ssl-', 'certificate'],
@@ -47,13 +40,23 @@ const CLAIM_PREFIXES: readonly (readonly [string, Claim])[] = [
   ['x-forwarded-url', 'override'],
   ['x-forwarded-path', 'override'],
   ['x-forwarded-method', 'override'],
-  ['x-forwarded-', 'route'],
+  ['x-forwarded-proto-', 'route'],
+  ['x-forwarded-port-', 'route'],
+  ['x-forwarded-prefix-', 'route'],
+  // Those of a route are listed below; any other may name a user: X-Forwarded-Login (SonarQube), X-Forwarded-Uuid (Rundeck).
+  ['x-forwarded-', 'identity'],
   ['x-envoy-original-', 'override'],
   ['x-envoy-', 'route'],
   ['x-original-', 'override'],
   ['x-rewrite-', 'override'],
   // Next.js trusts these of its own: CVE-2025-29927.
   ['x-middleware-', 'override'],
+  ['x-invoke-', 'override'],
+  ['x-matched-path', 'override'],
+  ['x-now-route-', 'override'],
+  ['x-astro-', 'override'],
+  // IBM WebSphere takes $WSRU (user), $WSCC (certificate) and others of its plug-in from any client by default.
+  ['-ws', 'override'],
   ['x-accel-', 'override'],
   ['x-sendfile', 'override'],
   // oauth2-proxy, Authelia, Authentik, Pomerium, Vouch, Traefik, Kong, Tyk and mod_auth_openidc.
@@ -64,6 +67,20 @@ const CLAIM_PREFIXES: readonly (readonly [string, Claim])[] = [
   ['x-vouch-', 'identity'],
   ['x-consumer-', 'identity'],
   ['x-credential-', 'identity'],
+  // Grafana and Gitea; Home Assistant; LemonLDAP::NG; Louketo; OpenSearch; Apache NiFi; Kubeflow; Sandstorm; WSO2.
+  ['x-webauth-', 'identity'],
+  ['x-remote-user-', 'identity'],
+  ['auth-user', 'identity'],
+  ['auth-mail', 'identity'],
+  ['auth-group', 'identity'],
+  ['x-auth-user', 'identity'],
+  ['x-auth-subject', 'identity'],
+  ['x-proxy-user', 'identity'],
+  ['x-proxy-role', 'identity'],
+  ['x-proxiedentit', 'identity'],
+  ['kubeflow-user', 'identity'],
+  ['x-sandstorm-', 'identity'],
+  ['x-jwt-assertion', 'identity'],
   ['x-authenticated-', 'identity'],
   ['oidc-', 'identity'],
   ['mellon-', 'identity'],
@@ -94,6 +111,11 @@ const CLAIM_PREFIXES: readonly (readonly [string, Claim])[] = [
   ['x-ssl-', 'certificate'],
   ['ssl-client-', 'certificate'],
   ['x-client-cert', 'certificate'],
+  // Puppet Server.
+  ['x-client-dn', 'certificate'],
+  ['x-client-verify', 'certificate'],
+  ['wl-proxy-client-cert', 'certificate'],
+  ['cf-client-cert', 'certificate'],
   ['client-cert', 'certificate'],
   ['x-arr-clientcert', 'certificate'],
 ];
@@ -114,13 +136,6 @@ const CLAIMS: ReadonlyMap<string, Claim> = new Map([
     'x-remote-email',
     'x-remote-name',
     'x-remote-uid',
-    'x-webauth-user',
-    'x-webauth-name',
-    'x-webauth-email',
-    'x-webauth-groups',
-    'x-webauth-role',
-    'x-auth-user',
-    'x-auth-username',
     'x-auth-email',
     'x-auth-groups',
     'x-auth-roles',
@@ -157,6 +172,12 @@ const CLAIMS: ReadonlyMap<string, Claim> = new Map([
     'fastly-client-ip',
     'fly-client-ip',
   ]),
+  ...toClaims(
+    'route',
+    ['by', 'context', 'for', 'host', 'https', 'port', 'prefix', 'proto', 'protocol', 'scheme', 'server', 'ssl'].map(
+      (end) => `x-forwarded-${end}`,
+    ),
+  ),
   ...toClaims('route', ['x-real-port', 'cf-visitor', 'fastly-ssl', 'x-scheme', 'x-url-scheme', 'front-end-https', 'x-arr-ssl']),
 ]);
 

@@ -43,13 +43,16 @@ const IDENTITY = [
   ...['x-amzn-request-context', 'x-userinfo', 'oidc-claim-sub', 'mellon-nameid', 'shib-identity-provider', 'iv-user', 'sm-user'],
   ...['oam-remote-user', 'impersonate-user', 'impersonate-group', 'impersonate-extra-scopes', 'x-remote-extra-scopes'],
   ...['x-consumer-username', 'x-credential-identifier', 'x-authenticated-userid', 'x-webauth-user', 'teleport-jwt-assertion'],
+  ...['x-forwarded-login', 'x-forwarded-name', 'x-forwarded-uuid', 'x-forwarded-anything', 'x-webauth-fullname', 'auth-user'],
+  ...['x-remote-user-id', 'x-auth-subject', 'x-auth-userid', 'x-proxy-user', 'x-proxy-roles', 'x-proxiedentitieschain'],
+  ...['kubeflow-userid', 'x-sandstorm-user-id', 'x-jwt-assertion', 'x-client-dn', 'x-client-verify'],
   ...['l5d-client-id', 'dapr-caller-app-id', 'ssl-client-s-dn', 'x-ssl-client-cert', 'client-cert', 'x-appengine-user-email'],
 ];
 /** Fields that replace what was checked: the path, the method, the host, or the proxy that the app itself uses. */
 const OVERRIDES = [
   ...['proxy', 'x-original-url', 'x-original-uri', 'x-original-method', 'x-rewrite-url', 'x-forwarded-uri', 'x-forwarded-path'],
   ...['x-envoy-original-path', 'x-middleware-subrequest', 'x-middleware-rewrite', 'x-accel-mapping', 'x-sendfile-type', 'x-host'],
-  ...['x-script-name', 'x-forwarded-method'],
+  ...['x-script-name', 'x-forwarded-method', 'x-invoke-path', 'x-matched-path', 'x-now-route-matches', 'x-astro-path', '$wsru'],
 ];
 
 const CLAIMS = [
