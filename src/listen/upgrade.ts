@@ -8,12 +8,14 @@ import type { RawHeaders } from '../core/headers.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
 import { closeBehindAnswer } from '../gatehouse/linger.ts';
 
-/** HTTP/2 in clear text, which is not spoken here: the request goes on as it is, as the RFC allows. */
-const NOT_RELAYED = /(?:^|,)[\t ]*h2c?[\t ]*(?:,|$)/i;
+/** HTTP of any version, and TLS (RFC 2817) with HTTP in it: their requests would pass no gate. So the request goes on as it is, as the RFC allows. */
+const NOT_RELAYED = /(?:^|,)(?:h2|http|tls)/i;
+/** Netty ignores white space within a name. */
+const IGNORED = /[\s"]/g;
 
 /** Is this a wish that can be passed on? Others are served as if it had not been said (RFC 9110 §7.8). */
 export function isRelayedUpgrade(method: string | undefined, protocol: string | undefined): boolean {
-  return method === 'GET' && protocol !== undefined && !NOT_RELAYED.test(protocol);
+  return method === 'GET' && protocol !== undefined && !NOT_RELAYED.test(protocol.replace(IGNORED, ''));
 }
 
 /** An answer on a connection that node:http has let go of: the last thing on it, unless the wish is granted instead. */

@@ -104,6 +104,11 @@ test.each([
   ['without Connection', toHead(`${AUTH}Connection: close\r\nUpgrade: websocket\r\n`)],
   ['to HTTP/2', toHead(`${AUTH}Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n`)],
   ['to HTTP/2 among others', toHead(`${AUTH}Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n`)],
+  ['to HTTP/2 with a space in its name', toHead(`${AUTH}Connection: Upgrade\r\nUpgrade: h2 c\r\n`)],
+  ['to HTTP/2 in quotes', toHead(`${AUTH}Connection: Upgrade\r\nUpgrade: "h2c"\r\n`)],
+  ['to a draft of HTTP/2', toHead(`${AUTH}Connection: Upgrade\r\nUpgrade: h2c-17\r\n`)],
+  ['to another version of HTTP', toHead(`${AUTH}Connection: Upgrade\r\nUpgrade: HTTP/2.0\r\n`)],
+  ['to TLS', toHead(`${AUTH}Connection: Upgrade\r\nUpgrade: TLS/1.0\r\n`)],
   ['by HTTP/1.0', toHead(AUTH + WISH, 'GET /ws HTTP/1.0')],
 ])('a request %s is passed on without a wish, and a 101 to it is 502', async (_, head) => {
   const socket = openSocket(gate.port);
