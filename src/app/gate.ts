@@ -17,7 +17,7 @@ import { createExplainer } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toAllLabels } from './proxy.ts';
-import { type ReloadParts, reloadFiles, type TlsPort } from './reload-files.ts';
+import { type ReloadParts, reloadFiles, reloadTls, type TlsPort } from './reload-files.ts';
 import { buildRoute } from './routes.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
@@ -55,7 +55,7 @@ export class Gate {
   #watch: Watch | undefined;
   /** Of the files that a rejected config refers to: one that comes later, as a Secret may, can make it sound. */
   #rejectedWatch: Watch | undefined;
-  #reloading: Promise<void> = Promise.resolve();
+  #reloading: Promise<unknown> = Promise.resolve();
   #notReadyBecause: string | undefined = 'starting';
   #cancelStaying: CancelTimer | undefined;
 
@@ -72,7 +72,7 @@ export class Gate {
     this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
     const onRefused = createExplainer(ready.loaded.config, { ...told, current: () => this.#toReloadParts() });
     this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity, onRefused });
-    const tls = toContexts(ready.tls);
+    const tls = toContexts('listen.tls', ready.tls, metrics);
     this.#listen = new ListenServer({
       listen,
       tls,
@@ -197,11 +197,9 @@ export class Gate {
   }
 
   /** Loads the config again; on any error the old one keeps serving. One reload at a time, in order. */
-  reload(): Promise<void> {
-    this.#reloading = this.#reloading.then(async () => {
-      await this.#reload();
-    });
-    return this.#reloading;
+  async reload(): Promise<void> {
+    this.#reloading = this.#reloading.then(() => this.#reload());
+    await this.#reloading;
   }
 
   /** Makes a config the one that serves: in one turn, so no request sees half of it. */
@@ -245,6 +243,7 @@ export class Gate {
       if (fixed !== undefined) return this.#reject([fixed]);
       this.#take(next);
       await this.#rewatch(next.seen);
+      await reloadTls(undefined, this.#toReloadParts());
       logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });
       for (const problem of next.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
       return true;
@@ -295,6 +294,6 @@ export class Gate {
       if (changed.includes(this.#surroundings.file) && (await this.#reload())) return;
       await reloadFiles(changed, this.#toReloadParts());
     });
-    return this.#reloading;
+    await this.#reloading;
   }
 }

@@ -211,7 +211,7 @@ export class Injector {
   #toSettings({ cert, key }: ServerPair): TlsSettings {
     const pairs = [{ certFile: 'server.certificate', cert, key }];
     const clientCertificate = this.#surroundings.server.clientAuth?.mode === 'optional' ? 'request' : 'require';
-    return { pairs, clientCa: this.#clientCa, clientCertificate, minVersion: '1.2', http2: false };
+    return { pairs, clientCa: this.#clientCa, clientCrl: undefined, clientCertificate, minVersion: '1.2', http2: false };
   }
 
   /** An API server that does not trust us says so here; scanners would fill the log. */

@@ -14,7 +14,7 @@ import { readAdminToken, toAdminFiles } from './admin.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
 import { type KeyTrouble, readKeys, toSecretFiles } from './keys.ts';
 import type { Realms } from './realms.ts';
-import { readTls } from './tls.ts';
+import { readTls, reportNextUpdate } from './tls.ts';
 import { type RealmRead, readRealms } from './users.ts';
 
 /** A port whose certificates may be rotated. */
@@ -136,14 +136,18 @@ async function reloadAdminToken(changed: readonly string[], { config, logger, ad
   logger.info('admin_token_reloaded');
 }
 
-async function reloadTls(changed: readonly string[], { clock, logger, ports }: ReloadParts): Promise<void> {
+/** Without `changed`, reads all files: after a config reload, which notes their state as seen but applies none of them. */
+export async function reloadTls(changed: readonly string[] | undefined, parts: ReloadParts): Promise<void> {
+  const { clock, logger, metrics, ports } = parts;
   for (const port of ports) {
-    if (!toTlsFiles(port.config).some((file) => changed.includes(file))) continue;
+    if (changed !== undefined && !toTlsFiles(port.config).some((file) => changed.includes(file))) continue;
     const read = await readTls(port.config, port.section, clock);
     const broken = read?.troubles.filter(({ severity }) => severity === 'error') ?? [];
     for (const { path, message } of broken) logger.error('tls_reload_failed', { path, message });
     if (read === undefined || broken.length > 0) continue;
-    port.contexts.replace(read.settings);
+    if (!port.contexts.replace(read.settings)) continue;
+    for (const { path, message, hint } of read.troubles) logger.warn('tls_warning', { path, message, hint });
+    reportNextUpdate(port.section, read.settings, metrics);
     port.refreshTls();
     logger.info('tls_reloaded', { section: port.section });
   }

@@ -15,7 +15,7 @@ import type { Memory } from './memory.ts';
 import { buildProxy, type ForwardProxy } from './proxy.ts';
 import type { Realms } from './realms.ts';
 import type { TlsPort } from './reload-files.ts';
-import type { TlsRead } from './tls.ts';
+import { reportNextUpdate, type TlsRead } from './tls.ts';
 
 /** What the ports share with the rest of the gate. */
 export interface SidePortParts {
@@ -44,11 +44,11 @@ export interface SidePorts {
 export function buildSidePorts({ loaded, proxyTls, authzTls }: Ready, parts: SidePortParts): SidePorts {
   const { proxy: proxyConfig, authz: authzConfig, limits, listen } = loaded.config;
   const { clock, logger, journal, metrics, tracing, realms, attempts, gatehouse, memory, resolve } = parts;
-  const proxyContexts = toContexts(proxyTls);
+  const proxyContexts = toContexts('proxy.tls', proxyTls, metrics);
   const shared = { clock, logger, journal, metrics, tracing, limits, realms, attempts, memory, tls: proxyContexts };
   const proxy =
     proxyConfig === undefined ? undefined : buildProxy(proxyConfig, resolve === undefined ? shared : { ...shared, resolve });
-  const authzContexts = toContexts(authzTls);
+  const authzContexts = toContexts('authz.tls', authzTls, metrics);
   const { trustedProxies } = listen;
   const find = gatehouse.find.bind(gatehouse);
   const authzParts = { clock, logger, journal, metrics, tracing, limits, memory, tls: authzContexts, find, trustedProxies };
@@ -60,9 +60,11 @@ export function buildSidePorts({ loaded, proxyTls, authzTls }: Ready, parts: Sid
   return { proxy, authz, tlsPorts };
 }
 
-/** The contexts of a port's certificates, where it has any. */
-export function toContexts(read: TlsRead | undefined): TlsContexts | undefined {
-  return read === undefined ? undefined : new TlsContexts(read.settings);
+/** The contexts of a port's certificates, where it has any; `section`: its config path. */
+export function toContexts(section: string, read: TlsRead | undefined, metrics: Metrics): TlsContexts | undefined {
+  if (read === undefined) return undefined;
+  reportNextUpdate(section, read.settings, metrics);
+  return new TlsContexts(read.settings);
 }
 
 /** The port in a list, where it has TLS; `section`: its config path. */

@@ -62,6 +62,8 @@ function toCertificate(names: readonly string[]): object {
     subject: { CN: more.length === 0 ? commonName : [commonName, ...more] },
     subjectaltname: alternatives.join(', '),
     raw,
+    valid_from: 'Jan 1 00:00:00 1970 GMT',
+    valid_to: 'Dec 31 23:59:59 9999 GMT',
   };
 }
 

@@ -2,7 +2,9 @@
 import type { ListenTlsConfig } from '../config/config.ts';
 import { readTlsFiles } from '../config/tls-files.ts';
 import type { Clock } from '../core/clock.ts';
-import { findTlsProblems, type TlsSettings } from '../listen/tls.ts';
+import { findNextUpdate } from '../listen/crl.ts';
+import { findTlsProblems, type TlsProblem, type TlsSettings } from '../listen/tls.ts';
+import type { Metrics } from '../observe/metrics.ts';
 import type { Trouble } from './trouble.ts';
 
 /** What the files gave; not to be used with an error among the troubles. */
@@ -14,18 +16,27 @@ export interface TlsRead {
 /** Undefined where the section is left out. `section`: its config path. */
 export async function readTls(config: ListenTlsConfig | undefined, section: string, clock: Clock): Promise<TlsRead | undefined> {
   if (config === undefined) return undefined;
-  const { pairs, clientCa, troubles } = await readTlsFiles(config);
+  const { pairs, clientCa, clientCrl, troubles } = await readTlsFiles(config);
   const { clientCertificate, minVersion } = config;
-  const settings = { pairs, clientCa, clientCertificate, minVersion, http2: config.http2 ?? false };
+  const settings = { pairs, clientCa, clientCrl, clientCertificate, minVersion, http2: config.http2 ?? false };
   const unread = troubles.map(({ path, message }) => ({ severity: 'error' as const, path: `${section}.${path}`, message }));
   // Without its files nothing more can be said of a pair.
   if (unread.length > 0) return { settings, troubles: unread };
-  const problems = findTlsProblems(settings, clock.now()).map(({ severity, index, message, hint }) => ({
+  const problems = findTlsProblems(settings, clock.now()).map(({ severity, subject, message, hint }) => ({
     severity,
-    path:
-      index === -1 ? `${section}.clientCaFile` : index === 0 ? `${section}.certFile` : `${section}.more.${index - 1}.certFile`,
+    path: `${section}.${toKey(subject)}`,
     message,
     ...(hint === undefined ? undefined : { hint }),
   }));
   return { settings, troubles: problems };
+}
+
+/** Shows when the revocation lists of a port expire: from then on, OpenSSL rejects the clients of that CA. */
+export function reportNextUpdate(section: string, { clientCrl }: TlsSettings, metrics: Metrics): void {
+  if (clientCrl !== undefined) metrics.crlNextUpdate(section, findNextUpdate(clientCrl));
+}
+
+function toKey(subject: TlsProblem['subject']): string {
+  if (typeof subject === 'string') return subject;
+  return subject === 0 ? 'certFile' : `more.${subject - 1}.certFile`;
 }

@@ -107,6 +107,7 @@ const FILE_KEYS = new Set([
   'certFile',
   'keyFile',
   'clientCaFile',
+  'clientCrlFile',
   'secretDir',
   'mapDir',
 ]);

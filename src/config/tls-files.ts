@@ -1,4 +1,4 @@
-/** Reads the files of TLS: certificates, keys, authorities. */
+/** Reads the files of TLS: certificates, keys, authorities, revocation lists. */
 import { readFile } from 'node:fs/promises';
 import { Secret } from '../core/secret.ts';
 import type { ListenTlsConfig } from './config.ts';
@@ -21,6 +21,7 @@ export interface FileTrouble {
 export interface TlsFiles {
   readonly pairs: readonly PairBytes[];
   readonly clientCa: Buffer | undefined;
+  readonly clientCrl: Buffer | undefined;
   readonly troubles: readonly FileTrouble[];
 }
 
@@ -43,12 +44,13 @@ export async function readTlsFiles(config: ListenTlsConfig): Promise<TlsFiles> {
     if (cert !== undefined && key !== undefined) pairs.push({ certFile, cert, key: new Secret(key) });
   }
   const clientCa = config.clientCaFile === undefined ? undefined : await read(config.clientCaFile, 'clientCaFile');
-  return { pairs, clientCa, troubles };
+  const clientCrl = config.clientCrlFile === undefined ? undefined : await read(config.clientCrlFile, 'clientCrlFile');
+  return { pairs, clientCa, clientCrl, troubles };
 }
 
 /** What to watch. */
 export function toTlsFiles(config: ListenTlsConfig | undefined): string[] {
   if (config === undefined) return [];
   const pairs = [config, ...config.more].flatMap(({ certFile, keyFile }) => [certFile, keyFile]);
-  return config.clientCaFile === undefined ? pairs : [...pairs, config.clientCaFile];
+  return [...pairs, config.clientCaFile, config.clientCrlFile].filter((file) => file !== undefined);
 }

@@ -15,6 +15,11 @@ export const portTls = z.strictObject({
     .default([])
     .describe('Further pairs; the name a client asks for (SNI) picks the one that is valid for it, else the first.'),
   clientCaFile: filePath.optional().describe('Authorities of client certificates, PEM; clients are asked for one.'),
+  clientCrlFile: filePath
+    .optional()
+    .describe(
+      'Revocation lists (CRLs) of those CAs, PEM: each CA that signs a certificate of a chain needs a list that has not expired, or all its clients are rejected.',
+    ),
   clientCertificate: z
     .enum(['require', 'request'])
     .default('require')

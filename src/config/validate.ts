@@ -17,6 +17,7 @@ import { checkRetention, checkWebhook } from './validate-webhook.ts';
 export function validate(config: Config, now: EpochMilliseconds): Rating[] {
   return [
     ...checkAddresses(config),
+    ...checkRevocationLists(config),
     ...checkAppProbes(config),
     ...checkStore(config),
     ...config.routes.flatMap((route, index) => checkRoute(route, ['routes', index], config, now)),
@@ -40,6 +41,15 @@ function checkAddresses({ listen, admin }: Config): Rating[] {
   found.push(...checkTrustedRanges(listen.trustedIdentityProxies, ['listen', 'trustedIdentityProxies'], impersonation));
   found.push(...checkTrustedRanges(listen.proxyProtocol?.from ?? [], ['listen', 'proxyProtocol', 'from'], message));
   return found;
+}
+
+function checkRevocationLists({ listen, proxy, authz }: Config): Rating[] {
+  const sections = Object.entries({ listen, proxy, authz });
+  const alone = sections.filter(([, port]) => port?.tls?.clientCrlFile !== undefined && port.tls.clientCaFile === undefined);
+  const message = 'without client CAs no client is asked for a certificate, so nothing is checked against these lists';
+  return alone.map(([name]) =>
+    error([name, 'tls', 'clientCrlFile'], message, `set ${name}.tls.clientCaFile, or remove this key`),
+  );
 }
 
 function checkStore({ store }: Config): Rating[] {

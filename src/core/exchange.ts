@@ -13,6 +13,9 @@ export interface ClientCertificate {
   readonly raw: Buffer;
 }
 
+/** Why a certificate no longer authenticates its connection: its own time, or a change of the client CAs or revocation lists. */
+export type CertificateEnd = Extract<Reason, 'certificate_expired' | 'client_trust_changed'>;
+
 /** Who sent the request, after the trusted proxies were taken into account. */
 export interface Client {
   /** The address that limits and logs go by. */
@@ -27,6 +30,8 @@ export interface Client {
   readonly scheme: 'http' | 'https';
   /** Of the connection itself. */
   readonly certificate?: ClientCertificate;
+  /** Why the certificate of the connection no longer counts; there is no `certificate` then. */
+  readonly certificateEnd?: CertificateEnd;
 }
 
 /** Takes content as it comes: write*, then exactly one of end and fail. */

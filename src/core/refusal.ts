@@ -76,6 +76,8 @@ export type Reason =
   | 'tls_required'
   | 'no_certificate'
   | 'certificate_not_allowed'
+  | 'certificate_expired'
+  | 'client_trust_changed'
   | 'caller_not_trusted'
   | 'original_request'
   | 'content_needed'

@@ -16,7 +16,7 @@ export function createClientCertificateGate({ names }: ClientCertificateOptions)
   return {
     name: 'client-certificate',
     check({ client, facts }: Exchange): Verdict {
-      if (client.certificate === undefined) return refuse('certificate_required', 'no_certificate');
+      if (client.certificate === undefined) return refuse('certificate_required', client.certificateEnd ?? 'no_certificate');
       const found = client.certificate.names.find((name) => allowed === undefined || allowed.has(name));
       // A certificate without a name is nobody's.
       if (found === undefined) return refuse('certificate_required', 'certificate_not_allowed');

@@ -79,7 +79,7 @@ export class AnnouncedPeers {
 
   /** TLS begins on a connection whose header was read: what was said of it holds for the wrapped socket. False where that was lost. */
   adopt(wrapped: Socket): boolean {
-    const announced = this.#byEnd.get(toEnd(wrapped));
+    const announced = this.#byEnd.get(toEnds(wrapped));
     if (announced !== undefined) this.#bySocket.set(wrapped, announced);
     return announced !== undefined || !this.#from.has(toPlainAddress(wrapped.remoteAddress ?? ''));
   }
@@ -91,7 +91,7 @@ export class AnnouncedPeers {
 
   #remember(socket: Socket, { source }: Extract<PreambleReading, { kind: 'read' }>): void {
     const announced = source ?? socket.remoteAddress ?? 'unknown';
-    const end = toEnd(socket);
+    const end = toEnds(socket);
     this.#bySocket.set(socket, announced);
     this.#byEnd.set(end, announced);
     onceEvent(socket, 'close', () => this.#byEnd.delete(end));
@@ -99,6 +99,6 @@ export class AnnouncedPeers {
 }
 
 /** Both ends: on another address of this machine, another connection may have the same far one. */
-function toEnd({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
+export function toEnds({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }

@@ -52,11 +52,17 @@ export class ClientErrors {
 
   /** Makes each answer that is due the last on its connection: its head says so, or, where that has left already, the end behind it. */
   endConnections(): void {
-    for (const [socket, { response }] of this.#latest) {
-      if (isAnswered(response)) continue;
-      response.shouldKeepAlive = false;
-      if (response.headersSent) onceEvent(response, 'finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
-    }
+    for (const socket of this.#latest.keys()) this.endConnection(socket);
+  }
+
+  /** The same for one connection; false where no answer is due on it. */
+  endConnection(socket: Duplex): boolean {
+    const latest = this.#latest.get(socket);
+    if (latest === undefined || isAnswered(latest.response)) return false;
+    const { response } = latest;
+    response.shouldKeepAlive = false;
+    if (response.headersSent) onceEvent(response, 'finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
+    return true;
   }
 
   /** Deals with node:http's `clientError`. */

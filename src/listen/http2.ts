@@ -49,7 +49,7 @@ export class Http2Sessions {
   readonly #limits: LimitsConfig;
   readonly #clock: Clock;
   readonly #onRequest: OnHttp2Request;
-  readonly #sessions = new Set<ServerHttp2Session>();
+  readonly #sessions = new Map<Socket, ServerHttp2Session>();
 
   constructor(limits: LimitsConfig, clock: Clock, onRequest: OnHttp2Request) {
     this.#clock = clock;
@@ -74,7 +74,7 @@ export class Http2Sessions {
       streamResetBurst: RESET_BURST,
       streamResetRate: RESETS_PER_SECOND,
     });
-    this.#sessions.add(session);
+    this.#sessions.set(socket, session);
     const idle = new IdleTimer(this.#clock, keepAliveTimeout, () => session.close());
     onEvent(session, 'stream', (stream, headers, flags, raw) => {
       idle.enter();
@@ -85,18 +85,25 @@ export class Http2Sessions {
     onEvent(session, 'error', () => session.destroy());
     onEvent(session, 'close', () => {
       idle.stop();
-      this.#sessions.delete(session);
+      this.#sessions.delete(socket);
     });
   }
 
   /** Lets streams under way finish, and takes no more (GOAWAY). */
   close(): void {
-    for (const session of this.#sessions) session.close();
+    for (const session of this.#sessions.values()) session.close();
+  }
+
+  /** The same for the session of one connection; false where it has none. */
+  closeOn(socket: Socket): boolean {
+    const session = this.#sessions.get(socket);
+    session?.close();
+    return session !== undefined;
   }
 
   /** Ends all at once. */
   destroy(): void {
-    for (const session of this.#sessions) session.destroy();
+    for (const session of this.#sessions.values()) session.destroy();
   }
 
   #onStream(

@@ -3,6 +3,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig } from '../config/config.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Arrival, Exchange } from '../core/exchange.ts';
@@ -14,6 +15,7 @@ import type { ListenAddress } from '../sockets/listen-address.ts';
 import { Listener, type Listening } from '../sockets/listener.ts';
 import { type Destination, parseDestination } from '../tunnel/destination.ts';
 import { toArrival, toDirectClient } from './arrival.ts';
+import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
 import { ClientErrors } from './client-errors.ts';
 import { RequestOrigin } from './content-origin.ts';
 import { findUnsound, type IncomingHead, toIncomingHead } from './head-check.ts';
@@ -21,7 +23,7 @@ import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit } from './li
 import { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
 import type { ListenPhase } from './server.ts';
-import { createStrictServer, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
+import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { openLastAnswer, SocketUpgrade } from './upgrade.ts';
 
@@ -62,6 +64,7 @@ export class ProxyServer {
   readonly #heap: HeapGuard;
   readonly #clientErrors: ClientErrors;
   readonly #clients: PortClients;
+  readonly #certificates: ClientCertificates | undefined;
   /** The last answer that each open connection was asked for. */
   readonly #answers = new Map<Socket, ServerResponse>();
   #phase: ListenPhase = 'open';
@@ -80,6 +83,7 @@ export class ProxyServer {
     // An upgrade through the proxy goes by CONNECT; in absolute form it is served as if it had not been asked for.
     this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: guardDecision(() => false, false) });
     this.#listener = new Listener(this.#server, parts.address);
+    this.#certificates = this.#watchCertificates();
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
     onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
@@ -103,6 +107,7 @@ export class ProxyServer {
   /** New connections get what the contexts hold now. */
   refreshTls(): void {
     if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
+    this.#certificates?.refresh();
   }
 
   /** Moves on in shutting down; answers under way are finished, and their connections close behind them. */
@@ -120,6 +125,7 @@ export class ProxyServer {
     this.#server.closeAllConnections();
     this.#clients.close();
     this.#heap.close();
+    this.#certificates?.close();
   }
 
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
@@ -134,7 +140,7 @@ export class ProxyServer {
     const head = toIncomingHead(request);
     const arrival = this.#toArrival(request);
     this.#watchEnd(response, request.socket);
-    const trouble = this.#findTrouble(followed, arrival);
+    const trouble = this.#findTrouble(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
     if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
     const aim = this.#checkHead(head, toAbsoluteAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
@@ -155,14 +161,17 @@ export class ProxyServer {
     const { headers } = head;
     const arrival = this.#toArrival(request);
     const origin = new RequestOrigin(request, response, false);
-    const trouble = this.#findTrouble(this.#clients.follow(request.socket, origin, response), arrival);
+    const body = new IncomingBody(origin, this.#bodies);
+    this.#clientErrors.follow(request.socket, { response, body });
+    const followed = this.#clients.follow(request.socket, origin, response);
+    const trouble = this.#findTrouble(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
     if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
     const aim = this.#checkHead(head, toConnectAim);
     if ('code' in aim) return handler.turnAway(arrival, response, aim);
-    const body = new IncomingBody(origin, this.#bodies);
     // Bytes of it would be taken for the tunnel's.
     if (body.declaredLength !== 0)
       return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
+    this.#certificates?.upgrade(request.socket);
     const upgrade = new SocketUpgrade('', socket, response, early);
     handler.handle({ ...arrival, ...aim, headers, body, upgrade, facts: {} }, response);
   }
@@ -190,6 +199,27 @@ export class ProxyServer {
     if (!memory.guard.isFull) return undefined;
     onLimit('memory');
     return refuse('overloaded', 'memory_full');
+  }
+
+  #findCertificateEnd(socket: Socket, response: ServerResponse): Refusal | undefined {
+    return this.#certificates?.refuse(this.#certificates.find(socket), response);
+  }
+
+  #watchCertificates(): ClientCertificates | undefined {
+    const { tls, clock } = this.#parts;
+    const certificates = createClientCertificates(false, tls, clock, (socket) => {
+      if (!this.#clientErrors.endConnection(socket)) socket.destroy();
+    });
+    if (certificates === undefined) return undefined;
+    divert(this.#server, 'connection', (socket, proceed) => {
+      certificates.begin(socket);
+      proceed();
+    });
+    divert<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
+      if (certificates.finish(socket)) proceed();
+      else socket.destroy();
+    });
+    return certificates;
   }
 
   #checkHead(head: IncomingHead, toAim: (url: string) => Aim | undefined): Aim | Refusal {

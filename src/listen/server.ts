@@ -16,7 +16,7 @@ import { AddressRanges } from './address-ranges.ts';
 import { AnnouncedPeers } from './announced-peers.ts';
 import { toArrival } from './arrival.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
-import { ClientCertificates } from './client-certificates.ts';
+import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
 import { ClientErrors } from './client-errors.ts';
 import { RequestOrigin } from './content-origin.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
@@ -87,7 +87,9 @@ export class ListenServer {
       identity: parts.listen.trustedIdentityProxies,
     });
     this.#hsts = toHsts(parts.listen.hsts);
-    this.#certificates = parts.listen.tls?.clientCaFile === undefined ? undefined : new ClientCertificates();
+    this.#certificates = createClientCertificates(parts.listen.tls?.clientCaFile !== undefined, tls, clock, (socket) => {
+      if (!this.#http2.closeOn(socket) && !this.#clientErrors.endConnection(socket)) socket.destroy();
+    });
     this.#clientErrors = new ClientErrors({
       clock,
       onLimit: parts.onLimit,
@@ -113,7 +115,7 @@ export class ListenServer {
     });
     this.#http2 = new Http2Sessions(limits, clock, (request) => this.#onHttp2Request(request));
     divert<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
-      if (!this.#announced.adopt(socket)) socket.destroy();
+      if (!this.#announced.adopt(socket) || this.#certificates?.finish(socket) === false) socket.destroy();
       else if (socket.alpnProtocol === 'h2') this.#http2.open(socket);
       else proceed();
     });
@@ -122,6 +124,7 @@ export class ListenServer {
         this.#clientErrors.turnAway(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
       };
       const onReady = (): void => {
+        this.#certificates?.begin(socket);
         const announced = this.#announced.find(socket);
         if (announced === undefined || this.#clients.announce(socket, announced)) proceed();
       };
@@ -161,11 +164,13 @@ export class ListenServer {
     this.#http2.destroy();
     this.#clients.close();
     this.#heap.close();
+    this.#certificates?.close();
   }
 
   /** New connections get what the contexts hold now. */
   refreshTls(): void {
     if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
+    this.#certificates?.refresh();
   }
 
   #bind(): void {
@@ -243,6 +248,8 @@ export class ListenServer {
       response.shouldKeepAlive = false;
       if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
     }
+    const unverified = this.#certificates?.refuse(arrival.client, response);
+    if (unverified !== undefined) return handler.turnAway(arrival, response, unverified);
     if (!this.#clients.admit(followed, arrival.client.address, upgrade !== undefined))
       return handler.turnAway(arrival, response, refuse('overloaded', 'client_limit'));
     const target = checkHead(head, limits, onLimit);
@@ -258,6 +265,7 @@ export class ListenServer {
     // Content before the new protocol would be read as part of it.
     if (upgrade !== undefined && body.declaredLength !== 0)
       return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with an upgrade'));
+    if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
     const exchange = { ...arrival, target, headers: head.headers, body, facts: {} };
     handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);
   }
@@ -269,8 +277,8 @@ export class ListenServer {
 
   #toArrival({ method, headers, socket }: IncomingHead): Arrival {
     const seen = this.#resolveClient(this.#toPeer(socket), 'encrypted' in socket, headers);
-    const certificate = this.#certificates?.find(socket);
-    const client = certificate === undefined ? seen : { ...seen, certificate };
+    const shown = this.#certificates?.find(socket);
+    const client = shown === undefined ? seen : { ...seen, ...shown };
     return toArrival(method, client, this.#parts.clock);
   }
 }

@@ -1,10 +1,11 @@
 /** TLS on the data port: pairs by name, taken up anew when their files change, and what is wrong with them known before. */
-import { X509Certificate } from 'node:crypto';
+import { constants, X509Certificate } from 'node:crypto';
 import { createSecureContext, type SecureContext, type SecureContextOptions, type TlsOptions } from 'node:tls';
 import type { EpochMilliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { guardCallback } from '../core/safe-events.ts';
 import type { Secret } from '../core/secret.ts';
+import { findCrlProblems, splitCrls, splitPem } from './crl.ts';
 
 /** A certificate chain and its key, PEM. */
 export interface TlsPair {
@@ -18,17 +19,19 @@ export interface TlsSettings {
   /** The first is used where no name fits. */
   readonly pairs: readonly TlsPair[];
   readonly clientCa: Buffer | undefined;
+  /** Revocation lists of the client CAs, PEM. */
+  readonly clientCrl: Buffer | undefined;
   readonly clientCertificate: 'require' | 'request';
   readonly minVersion: '1.2' | '1.3';
   /** Offers HTTP/2. */
   readonly http2: boolean;
 }
 
-/** What is wrong with a pair or the authorities. */
+/** What is wrong with a pair, the client CAs or their revocation lists. */
 export interface TlsProblem {
   readonly severity: 'error' | 'warning';
-  /** Of the pair; -1 for the client authorities. */
-  readonly index: number;
+  /** The pair's index, or the setting that names the file. */
+  readonly subject: number | 'clientCaFile' | 'clientCrlFile';
   readonly message: string;
   readonly hint?: string;
 }
@@ -47,6 +50,7 @@ interface Named {
 export class TlsContexts {
   #named: readonly Named[];
   #settings: TlsSettings;
+  #trustVersion = 0;
 
   /** Throws what OpenSSL says where a pair does not belong together; `findTlsProblems` tells before. */
   constructor(settings: TlsSettings) {
@@ -54,10 +58,24 @@ export class TlsContexts {
     this.#named = toNamed(settings);
   }
 
-  /** New connections get these; those that are open keep theirs. */
-  replace(settings: TlsSettings): void {
+  /** New connections get these; those that are open keep theirs. False where no certificate, CA or list changed. */
+  replace(settings: TlsSettings): boolean {
+    const hasSameTrust = isSameTrust(settings, this.#settings);
+    if (hasSameTrust && isSamePairs(settings.pairs, this.#settings.pairs)) return false;
     this.#named = toNamed(settings);
+    if (!hasSameTrust) this.#trustVersion++;
     this.#settings = settings;
+    return true;
+  }
+
+  /** How clients are asked for certificates; undefined where they are not. */
+  get clientCertificate(): TlsSettings['clientCertificate'] | undefined {
+    return this.#settings.clientCa === undefined ? undefined : this.#settings.clientCertificate;
+  }
+
+  /** Another one after each change of the client CAs or their revocation lists. */
+  get trustVersion(): number {
+    return this.#trustVersion;
   }
 
   /** For https.createServer. */
@@ -83,24 +101,42 @@ export class TlsContexts {
 /** What is wrong with the pairs, before they are used. */
 export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): TlsProblem[] {
   const found: TlsProblem[] = [];
-  for (const [index, { certFile }] of settings.pairs.entries()) {
-    const certificate = readCertificate(settings.pairs[index] as TlsPair);
+  for (const [subject, { certFile }] of settings.pairs.entries()) {
+    const certificate = readCertificate(settings.pairs[subject] as TlsPair);
     if (certificate === undefined) {
-      found.push({ severity: 'error', index, message: `${certFile} holds no certificate`, hint: 'a PEM file, our own first' });
+      found.push({ severity: 'error', subject, message: `${certFile} holds no certificate`, hint: 'a PEM file, our own first' });
       continue;
     }
-    const problem = tryContext(settings, index);
-    if (problem !== undefined) found.push({ severity: 'error', index, message: `${certFile} and its key: ${problem}` });
+    const problem = tryContext(settings, subject);
+    if (problem !== undefined) found.push({ severity: 'error', subject, message: `${certFile} and its key: ${problem}` });
     const end = Date.parse(certificate.validTo);
     if (end <= now)
-      found.push({ severity: 'warning', index, message: `${certFile} expired on ${certificate.validTo}`, hint: 'renew it' });
+      found.push({ severity: 'warning', subject, message: `${certFile} expired on ${certificate.validTo}`, hint: 'renew it' });
     else if (end - now < EXPIRES_SOON_MS)
-      found.push({ severity: 'warning', index, message: `${certFile} expires on ${certificate.validTo}`, hint: 'renew it' });
+      found.push({ severity: 'warning', subject, message: `${certFile} expires on ${certificate.validTo}`, hint: 'renew it' });
   }
   // A bad file must not mean that any client is let in (as in Caddy, 2026-02).
   if (settings.clientCa !== undefined && !hasCertificate(settings.clientCa))
-    found.push({ severity: 'error', index: -1, message: 'the file of client authorities holds no certificate' });
-  return found;
+    found.push({ severity: 'error', subject: 'clientCaFile', message: 'the file of client authorities holds no certificate' });
+  return [...found, ...findClientCrlProblems(settings, now)];
+}
+
+function findClientCrlProblems({ clientCa, clientCrl }: TlsSettings, now: EpochMilliseconds): TlsProblem[] {
+  if (clientCa === undefined || clientCrl === undefined) return [];
+  return findCrlProblems(clientCrl, readCertificates(clientCa), now).map((problem) => ({ ...problem, subject: 'clientCrlFile' }));
+}
+
+function isSameTrust(a: TlsSettings, b: TlsSettings): boolean {
+  return isSameFile(a.clientCa, b.clientCa) && isSameFile(a.clientCrl, b.clientCrl);
+}
+
+/** A key belongs to one certificate, so that the certificates tell. */
+function isSamePairs(a: readonly TlsPair[], b: readonly TlsPair[]): boolean {
+  return a.length === b.length && a.every(({ cert }, index) => b[index]?.cert.equals(cert));
+}
+
+function isSameFile(a: Buffer | undefined, b: Buffer | undefined): boolean {
+  return a === undefined || b === undefined ? a === b : a.equals(b);
 }
 
 function toNamed(settings: TlsSettings): Named[] {
@@ -110,9 +146,16 @@ function toNamed(settings: TlsSettings): Named[] {
   }));
 }
 
-function toContextOptions({ pairs, clientCa, minVersion }: TlsSettings, index: number): SecureContextOptions {
-  const { cert, key } = pairs[index] as TlsPair;
-  return { cert, key: key.expose(), minVersion: `TLSv${minVersion}`, ...(clientCa === undefined ? undefined : { ca: clientCa }) };
+function toContextOptions(settings: TlsSettings, index: number): SecureContextOptions {
+  const { cert, key } = settings.pairs[index] as TlsPair;
+  return { cert, key: key.expose(), minVersion: `TLSv${settings.minVersion}`, ...toClientOptions(settings) };
+}
+
+function toClientOptions({ clientCa, clientCrl }: TlsSettings): SecureContextOptions {
+  if (clientCa === undefined) return {};
+  // A resumed session is not verified again: its certificate, or another of its chain, may have expired or been revoked since.
+  const verified = { ca: clientCa, secureOptions: constants.SSL_OP_NO_TICKET };
+  return clientCrl === undefined ? verified : { ...verified, crl: splitCrls(clientCrl) };
 }
 
 function isFor(certificate: X509Certificate, name: string): boolean {
@@ -137,6 +180,19 @@ function hasCertificate(pem: Buffer): boolean {
   } catch {
     return false;
   }
+}
+
+/** Those of a bundle that can be read. */
+function readCertificates(bundle: Buffer): X509Certificate[] {
+  const found: X509Certificate[] = [];
+  for (const pem of splitPem(bundle, 'CERTIFICATE')) {
+    try {
+      found.push(new X509Certificate(pem));
+    } catch {
+      // OpenSSL skips or rejects it when the context is created.
+    }
+  }
+  return found;
 }
 
 function tryContext(settings: TlsSettings, index: number): string | undefined {

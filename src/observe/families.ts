@@ -263,6 +263,12 @@ function createUserFamilies(registers: Registry[]) {
       labelNames: ['realm'],
       registers,
     }),
+    crlNextUpdate: new GaugeFamily({
+      name: 'sidegate_client_crl_next_update_timestamp_seconds',
+      help: 'When the first revocation list of client CAs expires; from then on, clients with a certificate of that CA are rejected.',
+      labelNames: ['section'],
+      registers,
+    }),
     escapedErrors: new CounterFamily({
       name: 'sidegate_escaped_errors_total',
       help: 'Exceptions that nothing handled. Each is a bug of the gate; `guarded` cost at most one connection, `process` ends the gate.',

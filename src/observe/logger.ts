@@ -59,6 +59,7 @@ export type LogEvent =
   | 'users_reload_failed'
   | 'tls_reloaded'
   | 'tls_reload_failed'
+  | 'tls_warning'
   | 'signature_explained'
   | 'watch_failed'
   | 'log_lines_dropped'

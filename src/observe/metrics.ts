@@ -45,6 +45,8 @@ export interface Metrics {
   users(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
   /** Drops the series of all other realms. */
   keepRealms(realms: ReadonlySet<string>): void;
+  /** When the first revocation list of a port's client CAs expires; undefined: none ever does. */
+  crlNextUpdate(section: string, at: EpochMilliseconds | undefined): void;
   idForgotten(was: ForgottenLabel): void;
   escapedError(scope: EscapeScope): void;
   adminDenied(reason: AdminDenialLabel): void;
@@ -122,6 +124,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
     },
     usersReload: (isSuccessful) => gate.usersReload.set(isSuccessful ? 1 : 0),
     ...createRealmSeries(gate),
+    ...createCrlSeries(gate),
     watchPendingPasswords: (read) =>
       watchGauge('sidegate_password_checks_pending', 'Passwords that are being checked or wait for it.', registers, read),
     watchBufferedBytes: (read) => watchGauge('sidegate_buffered_bytes', 'Request content held now.', registers, read),
@@ -151,6 +154,15 @@ function createRealmSeries({ usersUsable, usersRejected }: GateFamilies): Pick<M
         usersUsable.remove(realm);
         usersRejected.remove(realm);
       }
+    },
+  };
+}
+
+function createCrlSeries({ crlNextUpdate: family }: GateFamilies): Pick<Metrics, 'crlNextUpdate'> {
+  return {
+    crlNextUpdate(section, at) {
+      if (at === undefined) family.remove(section);
+      else family.series(section).value = at / 1000;
     },
   };
 }

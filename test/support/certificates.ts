@@ -1,6 +1,6 @@
 /** Certificates made by openssl. */
 import { execFileSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Files of a certificate and its key. */
@@ -15,6 +15,10 @@ export interface Authority {
   readonly ca: string;
   /** Writes `name`.crt and `name`.key; `altNames` as openssl has them, for example `DNS:localhost`. */
   issue(name: string, altNames: string, days?: number): Pair;
+  /** Counts a certificate among the revoked from the next list on. */
+  revoke(pair: Pair): void;
+  /** Writes a revocation list to a file and gives its text; `options` as `openssl ca -gencrl` has them. */
+  list(file: string, ...options: readonly string[]): string;
 }
 
 const EC = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
@@ -25,6 +29,10 @@ export function makeAuthority(folder: string, name: string): Authority {
   const openssl = (...args: string[]): unknown => execFileSync('openssl', args, { stdio: 'ignore' });
   const [ca, caKey] = [file(name, 'crt'), file(name, 'key')];
   openssl('req', '-x509', ...EC, '-days', '2', '-subj', `/CN=${name}`, '-keyout', caKey, '-out', ca);
+  const [config, database] = [file(name, 'cnf'), file(name, 'db')];
+  const names = `database = ${database}\ncertificate = ${ca}\nprivate_key = ${caKey}`;
+  writeFileSync(database, '');
+  writeFileSync(config, `[ca]\ndefault_ca = own\n[own]\n${names}\ndefault_md = sha256\ndefault_crl_days = 1\n`);
   return {
     ca,
     issue(base, altNames, days = 2) {
@@ -34,6 +42,13 @@ export function makeAuthority(folder: string, name: string): Authority {
       const signed = ['-CA', ca, '-CAkey', caKey, '-CAcreateserial', '-days', String(days), '-extfile', extensions];
       openssl('x509', '-req', '-in', request, ...signed, '-out', cert);
       return { cert, key };
+    },
+    revoke({ cert }) {
+      openssl('ca', '-config', config, '-revoke', cert);
+    },
+    list(out, ...options) {
+      openssl('ca', '-config', config, '-gencrl', '-out', out, ...options);
+      return readFileSync(out, 'utf8');
     },
   };
 }
