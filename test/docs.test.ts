@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -245,6 +245,27 @@ describe('the docs', () => {
       for (const [, target = ''] of text.matchAll(/\]\(((?!http)[^)#]+)/g))
         expect(() => readFileSync(join(ROOT, page, '..', target)), `${page}: ${target}`).not.toThrow();
     }
+  });
+});
+
+describe('the threat model', () => {
+  const named = [...read('docs/threat-model.md').matchAll(/`(test\/[\w./-]+\.test\.ts)`/g)].map(([, file = '']) => file);
+
+  test('names tests that exist', () => {
+    expect(named.filter((file) => !existsSync(join(ROOT, file)))).toEqual([]);
+  });
+
+  test('names every test of an attack', () => {
+    const attacks = readdirSync(join(ROOT, 'test/attack')).filter((file) => file.endsWith('.test.ts'));
+    expect(attacks.map((file) => `test/attack/${file}`).filter((file) => !named.includes(file))).toEqual([]);
+  });
+
+  test('has a test for every promise', () => {
+    const promises = read('docs/threat-model.md')
+      .split('\n')
+      .filter((line) => /^\| [A-Z].*\.\s\|/.test(line));
+    expect(promises.length).toBeGreaterThan(15);
+    for (const promise of promises) expect(promise).toMatch(/`test\/[\w./-]+\.test\.ts` \|$/);
   });
 });
 
