@@ -9,7 +9,7 @@ import type { TestGate } from '../support/gate.ts';
 import { exercise, MONITORED_ROUTES, startMonitoredGate, toSeries } from '../support/monitored-gate.ts';
 
 /** All that a gate with ten routes may show, the forward proxy's among them, and `process_*` and `nodejs_*` beside them. */
-const BUDGET = 600;
+const BUDGET = 650;
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PROPFIND'];
 const PATHS = [...MONITORED_ROUTES.slice(0, 7).map((name) => `/hooks/${name}`), '/admin', '/health', '/'];
 
@@ -59,11 +59,14 @@ async function sendEach(): Promise<void> {
   for (const path of PATHS) await send(gate.port, { agent, path, body, headers: malformed });
 }
 
-test('10,000 requests with paths, hosts, methods and ids of their own add no series, and ten routes show at most 600', async () => {
+test('10,000 requests with paths, hosts, methods and ids of their own add no series, and ten routes show at most 650', async () => {
   await exercise(gate, app.port, clock.now());
   await sendEach();
-  // The rest of what explain may look into this minute, with causes that one request of each kind does not show.
-  for (let i = 0; i < 600; i++) await send(gate.port, { agent, path: pick(PATHS), body, headers: headers() });
+  // Causes that one request of each kind does not show; explain may look into so many requests of a minute, by number and by CPU time.
+  for (let minute = 0; minute < 12; minute++) {
+    for (let i = 0; i < 100; i++) await send(gate.port, { agent, path: pick(PATHS), body, headers: headers() });
+    await clock.advance(60_000);
+  }
   const before = await series();
   let left = 10_000;
   const sendSome = async (): Promise<void> => {
