@@ -103,9 +103,11 @@ class FileWatch implements Watch {
   }
 
   #onEvent(): void {
-    // A swap is several events; the last one counts.
-    this.#cancelDebounce?.();
-    this.#cancelDebounce = this.#clock.after(DEBOUNCE_MS, () => this.#look());
+    // A swap is several events, and one look sees them all. Later events do not delay it: another file of the directory may change all the time.
+    this.#cancelDebounce ??= this.#clock.after(DEBOUNCE_MS, () => {
+      this.#cancelDebounce = undefined;
+      return this.#look();
+    });
   }
 
   async #look(): Promise<void> {

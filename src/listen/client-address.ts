@@ -1,8 +1,10 @@
 /** Who the client is: the socket's peer, or what trusted proxies say about who stood before them. */
-import { isIP } from 'node:net';
+import { isIP, isIPv4 } from 'node:net';
 import type { Client } from '../core/exchange.ts';
 import type { HeaderFields } from '../core/headers.ts';
 import { AddressRanges, toPlainAddress } from './address-ranges.ts';
+
+const PORT = /^\d{1,5}$/;
 
 /** Finds the client of a request from its peer address and header. */
 export type ClientResolver = (peer: string, isEncrypted: boolean, headers: HeaderFields) => Client;
@@ -46,13 +48,21 @@ function findClientAddress<Peer>(lines: readonly string[], peer: Peer, trusted: 
   for (let line = lines.length - 1; line >= 0; line--) {
     const hops = (lines[line] as string).split(',');
     for (let hop = hops.length - 1; hop >= 0; hop--) {
-      const address = toPlainAddress((hops[hop] as string).trim());
+      const address = toPlainAddress(withoutPort((hops[hop] as string).trim()));
       if (isIP(address) === 0) return client;
       client = address;
       if (!trusted.has(address)) return client;
     }
   }
   return client;
+}
+
+/** Some proxies write `1.2.3.4:5678` or `[2001:db8::1]:5678` (Azure Application Gateway). */
+function withoutPort(hop: string): string {
+  const colon = hop.lastIndexOf(':');
+  const address = hop.slice(0, colon);
+  const hasPort = colon !== -1 && PORT.test(hop.slice(colon + 1)) && (isIPv4(address) || address.endsWith(']'));
+  return hasPort ? address : hop;
 }
 
 /** The nearest proxy's word counts: the last of the list. */

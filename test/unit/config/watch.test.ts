@@ -52,6 +52,21 @@ describe('a watched file', () => {
     expect(changes).toEqual([['a'], ['b'], ['a'], ['a']]);
   });
 
+  test('is seen while another file of its directory changes all the time', async () => {
+    const { folder, files, clock, changes, open } = await start('a');
+    writeFileSync(files[0] as string, '1');
+    await open();
+    writeFileSync(files[0] as string, '2');
+    let left = 50;
+    await until(async () => {
+      // More often than the debounce lasts, and for less than the poll takes.
+      writeFileSync(join(folder, 'log'), String(left--));
+      await clock.advance(100);
+      return changes.length > 0 || left === 0;
+    });
+    expect(changes).toEqual([['a']]);
+  });
+
   test("is seen through each of the kubelet's swaps", async () => {
     const { folder, open, seen, changes } = await start('secret');
     const swap = (version: number): void => {
