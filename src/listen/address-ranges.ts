@@ -26,6 +26,7 @@ export class AddressRanges {
 
 /** A dual-stack socket shows IPv4 peers as `::ffff:1.2.3.4`; brackets and a zone are spelling only. */
 export function toPlainAddress(address: string): string {
+  if (!address.includes(':')) return address;
   const bare = address.startsWith('[') && address.endsWith(']') ? address.slice(1, -1) : address;
   return bare.replace(MAPPED_IPV4, '$1');
 }
