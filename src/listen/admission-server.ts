@@ -12,7 +12,7 @@ import { Listener, type Listening } from '../sockets/listener.ts';
 import { AdmissionPeers, type AdmittedRequest, type PeerLimits } from './admission-peers.ts';
 import type { CallerNames } from './caller-names.ts';
 import { RequestOrigin } from './content-origin.ts';
-import type { ListenMemory } from './limits.ts';
+import { type ListenMemory, TLS_CONNECTION_BYTES } from './limits.ts';
 import { IncomingBody } from './request-body.ts';
 import { createStrictServer, endAfterUpgradeWish } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
@@ -94,7 +94,10 @@ export class AdmissionServer {
     });
     this.#listener = new Listener(this.#server, parts.address);
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
-    onEvent(this.#server, 'secureConnection', (socket) => this.#generations.set(socket, this.#generation));
+    onEvent(this.#server, 'secureConnection', (socket) => {
+      this.#generations.set(socket, this.#generation);
+      parts.memory.bodies.onBytes(TLS_CONNECTION_BYTES);
+    });
     onEvent(this.#server, 'tlsClientError', (error) => parts.onHandshakeFailed(error.message));
   }
 
@@ -151,6 +154,8 @@ export class AdmissionServer {
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<ReviewReply> {
+    // First of all: also the content of a request that is rejected arrives, in pieces as small as its client likes.
+    const origin = new RequestOrigin(request, response, false);
     const problem = findHeadProblem(request);
     if (problem !== undefined) return this.#turnAway(...problem);
     if (this.#parts.memory.guard.isFull) return this.#turnAway('overloaded', 503, 'the injector is out of memory');
@@ -160,7 +165,7 @@ export class AdmissionServer {
     const admitted = this.#peers.admit(request.socket, toLength(request), isVerified);
     if (admitted === undefined) return this.#turnAway('client_limit', 429, 'this client sends too much: see server.perClient');
     try {
-      return await this.#review(new RequestOrigin(request, response, false), admitted, isVerified);
+      return await this.#review(origin, admitted, isVerified);
     } catch {
       // Whatever it is, the API server then goes by the webhook's failurePolicy.
       return this.#turnAway('internal', 500, 'the injector failed to answer this');

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
 import type { HeaderFields } from '../core/headers.ts';
-import { joinSmallChunks } from './small-chunks.ts';
+import { joinSmallChunks, MIN_PIECE } from './small-chunks.ts';
 
 /** Where a request's content comes from, in any version of HTTP. */
 export interface ContentOrigin {
@@ -30,7 +30,8 @@ export class RequestOrigin implements ContentOrigin {
   constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) {
     this.stream = request;
     this.declaredLength = toDeclaredLength(request);
-    if (this.declaredLength === undefined) joinSmallChunks(request);
+    // Chunks, TLS records and TCP segments may all be of one byte, and wait while nobody reads.
+    if (this.declaredLength === undefined || this.declaredLength > MIN_PIECE) joinSmallChunks(request);
     this.expectsContinue = expectsContinue;
     this.#response = response;
   }

@@ -26,6 +26,9 @@ export type ListenLimit =
   | 'heap'
   | 'memory';
 
+/** What a TLS connection keeps until it is collected, in bytes: a flood of handshakes allocates without sending content. */
+export const TLS_CONNECTION_BYTES = 64 * 1024;
+
 /** The limits on bodies while they come in. */
 export interface BodyLimits extends BudgetLimits {
   readonly bodyIdleTimeout: Milliseconds;

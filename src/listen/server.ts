@@ -22,7 +22,7 @@ import { RequestOrigin } from './content-origin.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type Http2Request, Http2Sessions } from './http2.ts';
 import { Http2Answer } from './http2-answer.ts';
-import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit } from './limits.ts';
+import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit, TLS_CONNECTION_BYTES } from './limits.ts';
 import { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
 import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
@@ -115,6 +115,7 @@ export class ListenServer {
     });
     this.#http2 = new Http2Sessions(limits, clock, (request) => this.#onHttp2Request(request));
     divert<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
+      this.#bodies.onBytes(TLS_CONNECTION_BYTES);
       if (!this.#announced.adopt(socket) || this.#certificates?.finish(socket) === false) socket.destroy();
       else if (socket.alpnProtocol === 'h2') this.#http2.open(socket);
       else proceed();

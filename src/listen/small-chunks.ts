@@ -4,7 +4,7 @@ import { GrowingBuffer } from '../core/growing-buffer.ts';
 import { runNextTurn } from '../core/safe-events.ts';
 
 /** Bytes; larger pieces are passed on as they are. */
-const MIN_PIECE = 1_024;
+export const MIN_PIECE = 1_024;
 /** Bytes of small pieces that are joined at most. */
 const MAX_JOINED = 16 * 1_024;
 
