@@ -110,7 +110,8 @@ export class Crowd {
     }
     guest.underWay.add(followed);
     guest.network?.idle.delete(guest);
-    onceEvent(response, 'close', () => {
+    // It comes once; to remove the listener as well would cost each request more.
+    onEvent(response, 'close', () => {
       if (!guest.underWay.delete(followed)) return;
       end(followed);
       const { network } = guest;
