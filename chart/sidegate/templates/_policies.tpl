@@ -14,8 +14,8 @@ that runs without the sidecar (it would be counted as protected), another image 
 sidecar's process namespace. All other updates pass, also of pods that are older than the policy: a Job's controller must be
 able to remove its finalizer from them.
 
-Not held: what the sidecar's config allows, which container and port are the app's, and where Services lead: whoever writes the
-pods, ConfigMaps and Services of a namespace decides that, as they decide on the app itself. Ephemeral containers, exec and the
+Not checked: what the sidecar's config allows, which container and port are the app's, and where Services lead. Users who can write
+the pods, ConfigMaps and Services of a namespace decide that, as they decide on the app itself. Ephemeral containers, exec and the
 proxy subresources: they reach the app past the sidecar, so they are a matter of the rights on
 pods/ephemeralcontainers, pods/exec, pods/attach, pods/portforward, pods/proxy, services/proxy and nodes/proxy. The app's own port,
 which other pods may reach by the pod's address unless the app listens on loopback or a NetworkPolicy says otherwise. And a pod
