@@ -14,6 +14,18 @@ export function readCpuMicroseconds(pids: readonly number[]): number {
   }, 0);
 }
 
+/** The same in nanoseconds' resolution, without the threads that have ended. */
+export function readThreadMicroseconds(pids: readonly number[]): number {
+  let nanoseconds = 0;
+  for (const pid of pids) {
+    for (const task of readdirSync(`/proc/${pid}/task`)) {
+      const [onCpu] = readFileSync(`/proc/${pid}/task/${task}/schedstat`, 'utf8').split(' ');
+      nanoseconds += Number(onCpu);
+    }
+  }
+  return nanoseconds / 1_000;
+}
+
 /** Resident memory of the processes in MiB. Pages that they share count once for each. */
 export function readRssMebibytes(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => {

@@ -65,23 +65,41 @@ function launchExpress(stage: Stage, port: number): ChildProcess {
 }
 
 async function launchSidegate(stage: Stage, port: number, nodeArgs: readonly string[]): Promise<ChildProcess> {
-  const config = writeSidegateConfig(stage, port, await findFreePort());
-  return launch(toSidegate(config, { nodeArgs, env: { BENCH_SECRET: stage.secret } }));
+  return launchBundle(stage, port, { nodeArgs });
 }
 
-/** How the bundle is started, its log beside its config; `nodeArgs` go to its Node. */
-export function toSidegate(
-  config: string,
-  { nodeArgs = [], env = {} }: { readonly nodeArgs?: readonly string[]; readonly env?: NodeJS.ProcessEnv },
-): Launch {
-  const args = [...nodeArgs, BUNDLE, 'run', '--config', config];
+async function launchBundle(stage: Stage, port: number, how: SidegateStart): Promise<ChildProcess> {
+  const config = writeSidegateConfig(stage, port, await findFreePort());
+  return launch(toSidegate(config, { ...how, env: { BENCH_SECRET: stage.secret } }));
+}
+
+/** Starts a build of sidegate from its bundle, on the gate's core. */
+export async function startBundle(bundle: string, stage: Stage): Promise<Pick<Contestant, 'port' | 'pids' | 'stop'>> {
+  const port = await findFreePort();
+  const child = await launchBundle(stage, port, { bundle });
+  await untilListening(child, port);
+  return { port, pids: listFamily(child.pid ?? 0), stop: () => end(child) };
+}
+
+/** How sidegate is started. */
+export interface SidegateStart {
+  /** Arguments of its Node. */
+  readonly nodeArgs?: readonly string[];
+  readonly env?: NodeJS.ProcessEnv;
+  /** Default: this tree's own build. */
+  readonly bundle?: string;
+}
+
+/** How a bundle is started, its log beside its config. */
+export function toSidegate(config: string, { nodeArgs = [], env = {}, bundle = BUNDLE }: SidegateStart): Launch {
+  const args = [...nodeArgs, bundle, 'run', '--config', config];
   const log = config.replace(/\.yaml$/, '.log');
   return { core: GATE_CORE, command: installImageNode(), args, env: { NODE_ENV: 'production', ...env }, log };
 }
 
 /** As a user would write it; all that is not said is sidegate's default. */
 function writeSidegateConfig(stage: Stage, port: number, adminPort: number): string {
-  const file = join(stage.folder, 'sidegate.yaml');
+  const file = join(stage.folder, `sidegate-${port}.yaml`);
   const config = `listen:
   address: 127.0.0.1:${port}
 admin:

@@ -55,6 +55,11 @@ const RULES: readonly Rule[] = [
     mayUse: (file) => file === 'core/safe-events.ts' || file === 'listen/http2-answer.ts',
   },
   {
+    pattern: /(?:\.|\?\.)(?:off|removeListener)\(/,
+    text: 'removes a listener that Node does not know; offEvent of core/safe-events.ts takes what onEvent returned',
+    mayUse: (file) => file === 'core/safe-events.ts' || file === 'listen/http2-answer.ts',
+  },
+  {
     pattern: /\bprocess\.(?:on|once)\(/,
     text: 'handles signals or exceptions of the process; only cli/ does',
     mayUse: inRoom('cli'),

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../core/clock.ts';
-import { onceEvent, runDetached } from '../core/safe-events.ts';
+import { offEvent, onceEvent, runDetached } from '../core/safe-events.ts';
 import { type Answer, toPlain } from './answer.ts';
 import { type AppQuestion, type AppReply, askApp } from './ask-app.ts';
 import type { Endpoint } from './router.ts';
@@ -69,13 +69,12 @@ class SharedQuestion {
     this.#waiting.set(socket, waiting + 1);
     const joined = this.#findShared() ?? this.#start();
     joined.waiting++;
-    const leave = (): void => {
+    const onClose = onceEvent(socket, 'close', () => {
       joined.waiting--;
       if (joined.waiting === 0) joined.abandon();
-    };
-    onceEvent(socket, 'close', leave);
+    });
     const reply = await joined.reply;
-    socket.off('close', leave);
+    offEvent(socket, 'close', onClose);
     this.#waiting.set(socket, (this.#waiting.get(socket) ?? 1) - 1);
     return reply;
   }

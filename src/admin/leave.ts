@@ -1,7 +1,7 @@
 /** `GET /prestop`: the kubelet's word that the pod is about to end, long before SIGTERM comes to a sidecar that outlives its app. */
 import type { Socket } from 'node:net';
 import type { CancelTimer, Clock } from '../core/clock.ts';
-import { onceEvent } from '../core/safe-events.ts';
+import { offEvent, onceEvent } from '../core/safe-events.ts';
 import { type Answer, toPlain } from './answer.ts';
 import type { Endpoint } from './router.ts';
 
@@ -52,12 +52,13 @@ export function createLeaveEndpoint({ clock, leave }: LeaveParts): Endpoint {
 function pauseWhileOpen(duration: number, socket: Socket, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     let cancel: CancelTimer = () => undefined;
-    const end = (): void => {
+    const onClose = onceEvent(socket, 'close', () => {
       cancel();
-      socket.off('close', end);
       resolve();
-    };
-    cancel = clock.after(duration, end);
-    onceEvent(socket, 'close', end);
+    });
+    cancel = clock.after(duration, () => {
+      offEvent(socket, 'close', onClose);
+      resolve();
+    });
   });
 }

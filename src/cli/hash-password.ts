@@ -1,6 +1,6 @@
 /** `sidegate hash-password`: makes an entry for a users file. */
 import type { ReadStream } from 'node:tty';
-import { onEvent } from '../core/safe-events.ts';
+import { offEvent, onEvent } from '../core/safe-events.ts';
 import { findPasswordProblem, type MadeHash, makeHash } from '../credentials/password-make.ts';
 import { usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
@@ -69,7 +69,7 @@ function ask(question: string, { stdin, stderr }: Io): Promise<string> {
   return new Promise((resolve, reject) => {
     let typed = '';
     const finish = (): void => {
-      stdin.off('data', onData);
+      offEvent(stdin, 'data', added);
       stderr('\n');
     };
     const onData = (text: Buffer | string): void => {
@@ -85,6 +85,6 @@ function ask(question: string, { stdin, stderr }: Io): Promise<string> {
         typed = BACKSPACE.has(character) ? [...typed].slice(0, -1).join('') : typed + character;
       }
     };
-    onEvent(stdin, 'data', onData);
+    const added = onEvent(stdin, 'data', onData);
   });
 }

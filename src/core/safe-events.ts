@@ -89,22 +89,24 @@ interface Emitter {
   off(event: string, listener: Listener): unknown;
 }
 
-/** `listener`: what `off` finds the guarded function by, as with Node's own `once`. */
-type Guarded = Listener & { listener?: unknown };
+declare const isAdded: unique symbol;
+
+/** A listener as `onEvent` added it, which `offEvent` removes; Node's own `off` would not find the function that was passed. */
+export type AddedListener = Listener & { readonly [isAdded]: true };
 
 const escaped = channel(ESCAPED_ERRORS);
 
 /**
  * Adds `listener`. If it throws, or its promise rejects, the exception is reported, and the sockets, streams and requests among
- * the event's arguments are destroyed; without any, the emitter itself is. `off` takes the same listener.
+ * the event's arguments are destroyed; without any, the emitter itself is. Returns what `offEvent` takes.
  */
 export function onEvent<E extends Emitter, K extends keyof EventsOf<E> & string>(
   emitter: E,
   event: K,
   listener: (...args: ArgumentsOf<E, K>) => unknown,
-): void {
+): AddedListener {
   const call = listener as Listener;
-  const guarded: Guarded = (a, b, c, d) => {
+  const guarded: Listener = (a, b, c, d) => {
     try {
       const result = call(a, b, c, d);
       if (result instanceof Promise) result.catch((error: unknown) => onEscaped(error, emitter, [a, b, c, d]));
@@ -112,8 +114,8 @@ export function onEvent<E extends Emitter, K extends keyof EventsOf<E> & string>
       onEscaped(error, emitter, [a, b, c, d]);
     }
   };
-  guarded.listener = listener;
   emitter.on(event, guarded);
+  return guarded as AddedListener;
 }
 
 /** The same for the next such event only. */
@@ -121,9 +123,9 @@ export function onceEvent<E extends Emitter, K extends keyof EventsOf<E> & strin
   emitter: E,
   event: K,
   listener: (...args: ArgumentsOf<E, K>) => unknown,
-): void {
+): AddedListener {
   const call = listener as Listener;
-  const guarded: Guarded = (a, b, c, d) => {
+  const guarded: Listener = (a, b, c, d) => {
     emitter.off(event, guarded);
     try {
       const result = call(a, b, c, d);
@@ -132,8 +134,53 @@ export function onceEvent<E extends Emitter, K extends keyof EventsOf<E> & strin
       onEscaped(error, emitter, [a, b, c, d]);
     }
   };
-  guarded.listener = listener;
   emitter.on(event, guarded);
+  return guarded as AddedListener;
+}
+
+/** What `shareListeners` is given: the listeners get the target that their emitter was connected with. */
+type SharedListeners<E, T> = {
+  readonly [K in keyof EventsOf<E> & string]?: (target: T, ...args: ArgumentsOf<E, K>) => unknown;
+};
+
+/**
+ * `onEvent` for emitters that come with each request: the listeners are made once, and one property of the emitter leads to its target. The
+ * emitter must be the object that emits: one that passes `on` to another would not be found again.
+ * Two functions for each event and request would cost 1 % of the CPU of a delivery (bench/profile.ts).
+ */
+export function shareListeners<E extends Emitter, T>(listeners: SharedListeners<E, T>): (emitter: E, target: T) => void {
+  const key = Symbol('target');
+  const guarded = Object.entries(listeners).map(([event, listener]): readonly [string, Listener] => {
+    const call = listener as (target: unknown, argument: unknown) => unknown;
+    return [
+      event,
+      function (this: Connected<T>, argument) {
+        try {
+          const result = call(this[key], argument);
+          if (result instanceof Promise) result.catch((error: unknown) => onEscaped(error, this, [argument]));
+        } catch (error) {
+          onEscaped(error, this, [argument]);
+        }
+      },
+    ];
+  });
+  return (emitter, target) => {
+    (emitter as unknown as Connected<T>)[key] = target;
+    for (const [event, listener] of guarded) emitter.on(event, listener);
+  };
+}
+
+interface Connected<T> {
+  [key: symbol]: T;
+}
+
+/** Removes a listener that `onEvent` or `onceEvent` added. */
+export function offEvent<E extends Emitter, K extends keyof EventsOf<E> & string>(
+  emitter: E,
+  event: K,
+  added: AddedListener,
+): void {
+  emitter.off(event, added);
 }
 
 /** For a function that Node calls once it has done what it was asked to: an exception in it is reported. */

@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import type { ContentConsumer, ContentStream } from '../core/exchange.ts';
 import type { Reason } from '../core/refusal.ts';
-import { afterWrite, onEvent } from '../core/safe-events.ts';
+import { type AddedListener, afterWrite, offEvent, onEvent } from '../core/safe-events.ts';
 import { freeSpent } from '../core/spent.ts';
 
 /** What the connection wants to know of its content. */
@@ -21,17 +21,17 @@ export class ContentWriter implements ContentConsumer {
   readonly #isChunked: boolean;
   readonly #events: ContentEvents;
   #isOver = false;
-  readonly #onDrain = (): void => {
-    this.#events.onProgress(false);
-    this.#content.resume();
-  };
+  readonly #onDrain: AddedListener;
 
   constructor(socket: Socket, content: ContentStream, isChunked: boolean, events: ContentEvents) {
     this.#isChunked = isChunked;
     this.#socket = socket;
     this.#content = content;
     this.#events = events;
-    onEvent(socket, 'drain', this.#onDrain);
+    this.#onDrain = onEvent(socket, 'drain', () => {
+      events.onProgress(false);
+      content.resume();
+    });
   }
 
   /** Begins; separate from the constructor, as content that is there already comes at once. */
@@ -80,6 +80,6 @@ export class ContentWriter implements ContentConsumer {
 
   #finish(): void {
     this.#isOver = true;
-    this.#socket.off('drain', this.#onDrain);
+    offEvent(this.#socket, 'drain', this.#onDrain);
   }
 }

@@ -6,7 +6,7 @@ import { toErrorText } from '../core/errors.ts';
 import type { ContentStream, UpgradeWish } from '../core/exchange.ts';
 import { type RawHeaders, takesTrailers } from '../core/headers.ts';
 import { type Reason, type Refusal, type RefusalCode, refuse } from '../core/refusal.ts';
-import { afterWrite, onceEvent, onEvent, runSoon } from '../core/safe-events.ts';
+import { type AddedListener, afterWrite, offEvent, onceEvent, onEvent, runSoon } from '../core/safe-events.ts';
 import type { ForwardOutcome } from './outcome.ts';
 import type { GiveBack } from './read-buffers.ts';
 import type { AnswerPolicy } from './response-headers.ts';
@@ -57,6 +57,8 @@ export class Relay implements AnswerListener {
   #contentBytes = 0;
   /** Where another protocol was granted. */
   #upgrade: UpgradeWish | undefined;
+  /** While the response's end means that whoever asked is gone. */
+  #onSenderGone: AddedListener | undefined;
   #onClosed: () => void = () => undefined;
   #isWaiting = false;
   /** How long the response has waited for its client so far. */
@@ -66,7 +68,6 @@ export class Relay implements AnswerListener {
   readonly #flushHead = (): void => {
     if (!this.#hasContent && this.#status !== 0 && this.#canWrite()) this.#response.flushHeaders();
   };
-  readonly #onSenderGone = (): void => this.#abort('sender_gone');
 
   constructor(parts: RelayParts) {
     this.#parts = parts;
@@ -77,7 +78,8 @@ export class Relay implements AnswerListener {
   follow(exchange: UpstreamExchange): void {
     this.#exchange = exchange;
     // A webhook's work goes on without its sender, and is settled; whoever asked for anything else asks no more.
-    if (this.#parts.admitted.exchange.facts.delivery === undefined) onceEvent(this.#response, 'close', this.#onSenderGone);
+    if (this.#parts.admitted.exchange.facts.delivery === undefined)
+      this.#onSenderGone = onceEvent(this.#response, 'close', () => this.#abort('sender_gone'));
   }
 
   /** The same stream, with an ear on how it ends. */
@@ -121,7 +123,7 @@ export class Relay implements AnswerListener {
     if (protocol === undefined) return undefined;
     const { fields } = answerPolicy.toSenderHead(SWITCHING_PROTOCOLS, headers);
     this.#upgrade = upgrade;
-    this.#response.off('close', this.#onSenderGone);
+    this.#stopFollowing();
     const closed = new Promise<void>((resolve) => {
       this.#onClosed = resolve;
     });
@@ -223,13 +225,13 @@ export class Relay implements AnswerListener {
       this.#isWaiting = false;
       this.#waited += clock.monotonic() - since;
       cancel();
-      response.off('drain', go);
-      response.off('close', go);
+      offEvent(response, 'drain', onDrain);
+      offEvent(response, 'close', onClose);
       if (this.#isReadTooSlowly(readLimits)) response.destroy();
       this.#exchange?.resume();
     };
-    onEvent(response, 'drain', go);
-    onEvent(response, 'close', go);
+    const onDrain = onEvent(response, 'drain', go);
+    const onClose = onEvent(response, 'close', go);
   }
 
   /** A client that keeps a trickle going would hold its place with the app for as long as it likes. */
@@ -261,8 +263,13 @@ export class Relay implements AnswerListener {
   }
 
   #resolve(outcome: ForwardOutcome): void {
-    this.#response.off('close', this.#onSenderGone);
+    this.#stopFollowing();
     this.#parts.resolve(outcome);
+  }
+
+  #stopFollowing(): void {
+    if (this.#onSenderGone !== undefined) offEvent(this.#response, 'close', this.#onSenderGone);
+    this.#onSenderGone = undefined;
   }
 
   #canWrite(): boolean {

@@ -102,6 +102,7 @@ export class Capacity {
   leave(place: Place): void {
     this.#entered.remove(place);
     this.#events.onInFlight(-1);
+    if (this.#queue.size === 0) return;
     for (const waiting of this.#queue) {
       if (this.#entered.isFull) return;
       if (this.#entered.findFull(waiting) !== undefined) continue;

@@ -17,18 +17,17 @@ export interface GuardedRoute {
 }
 
 /** The proof for the forwarder, or the refusal. A throw in a gate comes out as a rejection: the caller refuses then, too. */
-export async function runGates(route: GuardedRoute, exchange: Exchange): Promise<Admitted | Refusal> {
-  if (route.mode === 'observe') return observe(route, exchange);
-  return (await findRefusal(route, exchange)) ?? admitVerified(route, exchange);
+export function runGates(route: GuardedRoute, exchange: Exchange): Promise<Admitted | Refusal> {
+  return route.mode === 'observe' ? observe(route, exchange) : enforce(route, exchange);
 }
 
-async function findRefusal(route: GuardedRoute, exchange: Exchange): Promise<Refusal | undefined> {
+async function enforce(route: GuardedRoute, exchange: Exchange): Promise<Admitted | Refusal> {
   for (const gate of route.gates) {
     const verdict = gate.check(exchange);
     const refusal = verdict instanceof Promise ? await verdict : verdict;
     if (refusal !== undefined) return refusal;
   }
-  return undefined;
+  return admitVerified(route, exchange);
 }
 
 function admitVerified(route: GuardedRoute, exchange: Exchange): Admitted {
@@ -42,15 +41,15 @@ function admitVerified(route: GuardedRoute, exchange: Exchange): Admitted {
 }
 
 async function observe(route: GuardedRoute, exchange: Exchange): Promise<Admitted | Refusal> {
-  const refusal = await findRefusal(route, exchange).catch((thrown: unknown) =>
+  const outcome = await enforce(route, exchange).catch((thrown: unknown) =>
     refuse('internal_error', 'internal_error', toErrorText(thrown)),
   );
-  if (refusal === undefined) return admitVerified(route, exchange);
+  if (!('code' in outcome)) return outcome;
   // What a route takes does not depend on its mode: a method that only its handshake comes by never reaches the app.
-  if (refusal.code === 'method_not_allowed') return refusal;
+  if (outcome.code === 'method_not_allowed') return outcome;
   const { content } = exchange.body;
   // What could not be read cannot be passed on either.
   if (content !== undefined && !Buffer.isBuffer(content)) return content;
-  exchange.facts.observed = refusal;
+  exchange.facts.observed = outcome;
   return admit(exchange, route.name, content ?? exchange.body.open());
 }

@@ -1,6 +1,6 @@
 /** Counts the requests under way, and tells when there are none. */
 import type { Answer } from '../core/answer.ts';
-import { onEvent } from '../core/safe-events.ts';
+import { offEvent, onEvent } from '../core/safe-events.ts';
 
 /** The requests of one house that are not over yet. */
 export class UnderWay {
@@ -22,16 +22,17 @@ export class UnderWay {
     const { socket } = response.req;
     const isOut = !response.headersSent || (response.writableEnded && response.writableLength === 0);
     if (isOut || response.destroyed || socket?.destroyed === true) return this.#leave();
+    let isUnderWay = true;
     const leave = (): void => {
-      response.off('finish', leave);
-      response.off('close', leave);
-      socket?.off('close', leave);
+      if (!isUnderWay) return;
+      isUnderWay = false;
+      if (socket !== undefined && onSocketClose !== undefined) offEvent(socket, 'close', onSocketClose);
       this.#leave();
     };
+    // Answers that wait behind another on the same connection never hear of its end themselves.
+    const onSocketClose = socket && onEvent(socket, 'close', leave);
     onEvent(response, 'finish', leave);
     onEvent(response, 'close', leave);
-    // Answers that wait behind another on the same connection never hear of its end themselves.
-    if (socket !== undefined) onEvent(socket, 'close', leave);
   }
 
   /** Resolves when there are none. */

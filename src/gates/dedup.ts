@@ -51,8 +51,8 @@ type Steps = readonly Step[];
 /** What kept a delivery from its claims; `replay`: these bytes were seen, under another id or under as many kinds as there may be. */
 type Taken = Exclude<ClaimResult, { state: 'new' }> & { readonly replay?: 'id' | 'kind' };
 
-/** What claiming them found. */
-type Found = { readonly state: 'new'; readonly held: readonly ClaimRequest[] } | Taken;
+/** What claiming them found. `held`: if omitted, all of them. */
+type Found = { readonly state: 'new'; readonly held?: readonly ClaimRequest[] } | Taken;
 
 /** The end of a wait. */
 type Settled = Exclude<Found, { state: 'in-progress' }>;
@@ -101,7 +101,7 @@ class DedupGate implements Gate {
     onDuration(clock.monotonic() - startedAt);
     if (first.state === 'new') {
       onEvent('new');
-      exchange.facts.claim = this.#createClaim(first.held, exchange);
+      exchange.facts.claim = this.#createClaim(first.held ?? toAll(steps), exchange);
       return undefined;
     }
     if (first.replay !== undefined) onEvent('replayed_under_new_id');
@@ -115,13 +115,8 @@ class DedupGate implements Gate {
     const [only] = steps;
     const [request] = only?.requests ?? [];
     // Nearly every delivery has one id and nothing else to claim.
-    if (steps.length === 1 && only?.requests.length === 1 && request !== undefined) return this.#claimOne(request);
+    if (steps.length === 1 && only?.requests.length === 1 && request !== undefined) return this.#parts.store.claim(request);
     return this.#claimAll(steps, exchange);
-  }
-
-  async #claimOne(request: ClaimRequest): Promise<Found> {
-    const result = await this.#parts.store.claim(request);
-    return result.state === 'new' ? { state: 'new', held: [request] } : result;
   }
 
   /** One after the other, and always in the same order: of two deliveries that share one claim, one gets all of its own. */
@@ -196,7 +191,7 @@ class DedupGate implements Gate {
       if (outcome === 'late') return comeAgain(left, 'in_progress');
       if (outcome.state === 'handled') return this.#duplicate(outcome, exchange);
       onEvent('taken_over');
-      exchange.facts.claim = this.#createClaim(outcome.held, exchange);
+      exchange.facts.claim = this.#createClaim(outcome.held ?? toAll(own), exchange);
       return undefined;
     } catch (thrown) {
       // Never forward here, whatever the route says: the first run may still be at work.
@@ -223,8 +218,7 @@ class DedupGate implements Gate {
     const { failure, message } = toStoreUnavailable(thrown);
     this.#parts.onEvent('unavailable');
     // A claim that timed out may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
-    if (failure !== 'full')
-      for (const { requests } of steps) for (const request of requests) this.#settle('release', request, exchange);
+    if (failure !== 'full') for (const request of toAll(steps)) this.#settle('release', request, exchange);
     return refuse('store_unavailable', 'dedup_unavailable', message);
   }
 
@@ -267,6 +261,10 @@ function toSteps(options: DedupOptions, exchange: Exchange, { id, digest, conten
   const places =
     contentDigest === undefined ? [] : [toPlaces(options, contentDigest, { ...common, key: '', fingerprint: digest })];
   return [byDigest, ...places, ...(hasOwnId ? [byId] : [])];
+}
+
+function toAll(steps: Steps): ClaimRequest[] {
+  return steps.flatMap(({ requests }) => requests);
 }
 
 function toStep(request: ClaimRequest): Step {

@@ -1,7 +1,7 @@
 /** Takes the PROXY protocol's header off connections of the balancers that send one, before HTTP or TLS sees a byte. */
 import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../core/clock.ts';
-import { onceEvent, onEvent } from '../core/safe-events.ts';
+import { offEvent, onceEvent, onEvent } from '../core/safe-events.ts';
 import { type AddressRanges, toPlainAddress } from './address-ranges.ts';
 import { type PreambleReading, readPreamble } from './proxy-protocol.ts';
 
@@ -50,10 +50,10 @@ export class AnnouncedPeers {
     const finish = (): void => {
       cancel();
       socket.pause();
-      socket.off('data', onData);
-      socket.off('error', onError);
+      offEvent(socket, 'data', onData);
+      offEvent(socket, 'error', onError);
     };
-    const onData = (chunk: Buffer): void => {
+    const onData = onEvent(socket, 'data', (chunk: Buffer) => {
       bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
       const reading = readPreamble(bytes);
       if (reading.kind === 'more') return;
@@ -64,16 +64,12 @@ export class AnnouncedPeers {
       outcome.onReady();
       // TLS reads what is left by itself; a socket that flows would take it away from there.
       if (!this.#isTls) socket.resume();
-    };
-    const onError = (): void => {
-      socket.destroy();
-    };
+    });
+    const onError = onEvent(socket, 'error', () => socket.destroy());
     const cancel = this.#clock.after(this.#timeout, () => {
       finish();
       outcome.onBad('it took too long');
     });
-    onEvent(socket, 'data', onData);
-    onEvent(socket, 'error', onError);
     onceEvent(socket, 'close', cancel);
   }
 

@@ -5,7 +5,7 @@ import type { Socket } from 'node:net';
 import type { LimitsConfig } from '../config/config.ts';
 import { toClientNetwork } from '../core/client-network.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
-import { type Crowd, type Followed, type FollowedResponse, limitCrowd } from '../sockets/crowd.ts';
+import { type ClosingEmitter, type Crowd, type Followed, type FollowedResponse, limitCrowd } from '../sockets/crowd.ts';
 import { AddressRanges, toPlainAddress } from './address-ranges.ts';
 import { ClientShares } from './client-shares.ts';
 import type { ContentOrigin } from './content-origin.ts';
@@ -59,8 +59,8 @@ export class PortClients {
   }
 
   /** A request came in on the connection. */
-  follow(socket: Socket, content: ContentOrigin, response: FollowedResponse): Followed {
-    return this.#crowd.follow(socket, content, response);
+  follow(socket: Socket, content: ContentOrigin, response: FollowedResponse, emitter: ClosingEmitter): Followed {
+    return this.#crowd.follow(socket, content, response, emitter);
   }
 
   /** Counts the request for the client it was resolved to; false where that client has its share. */

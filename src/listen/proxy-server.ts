@@ -136,7 +136,7 @@ export class ProxyServer {
     const origin = new RequestOrigin(request, response, expectsContinue);
     const body = new IncomingBody(origin, this.#bodies);
     this.#clientErrors.follow(request.socket, { response, body });
-    const followed = this.#clients.follow(request.socket, origin, response);
+    const followed = this.#clients.follow(request.socket, origin, response, response);
     const head = toIncomingHead(request);
     const arrival = this.#toArrival(request);
     this.#watchEnd(response, request.socket);
@@ -163,7 +163,7 @@ export class ProxyServer {
     const origin = new RequestOrigin(request, response, false);
     const body = new IncomingBody(origin, this.#bodies);
     this.#clientErrors.follow(request.socket, { response, body });
-    const followed = this.#clients.follow(request.socket, origin, response);
+    const followed = this.#clients.follow(request.socket, origin, response, response);
     const trouble = this.#findTrouble(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
     if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
     const aim = this.#checkHead(head, toConnectAim);

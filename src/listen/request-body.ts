@@ -1,10 +1,11 @@
 /** Reads a request's content once, into one Buffer: bounded in size, pace and in what all requests hold together. */
+import type { Readable } from 'node:stream';
 import { toClientNetwork } from '../core/client-network.ts';
 import type { Milliseconds } from '../core/clock.ts';
 import type { ContentStream, RequestBody } from '../core/exchange.ts';
 import { GrowingBuffer } from '../core/growing-buffer.ts';
 import { type Reason, type Refusal, refuse } from '../core/refusal.ts';
-import { onEvent } from '../core/safe-events.ts';
+import { onEvent, shareListeners } from '../core/safe-events.ts';
 import { freeSpent } from '../core/spent.ts';
 import { type BodyPlace, SMALL_BODY } from './body-budget.ts';
 import type { ContentOrigin } from './content-origin.ts';
@@ -19,6 +20,14 @@ const CHUNK_OVERHEAD = 400;
 
 /** The content of a request. */
 export class IncomingBody implements RequestBody, BufferedBody {
+  static readonly #listenForBreak = shareListeners<Readable, IncomingBody>({
+    error: (body) => body.fail('body_aborted'),
+    close: (body) => body.fail('body_aborted'),
+  });
+  static readonly #listenForContent = shareListeners<Readable, IncomingBody>({
+    data: (body, chunk: Buffer) => body.#onData(chunk),
+    end: (body) => body.#onEnd(),
+  });
   readonly declaredLength: number | undefined;
   startedAt: Milliseconds = 0;
   lastByteAt: Milliseconds = 0;
@@ -102,18 +111,17 @@ export class IncomingBody implements RequestBody, BufferedBody {
     this.#finish(toRefusal(reason));
   }
 
-  async #start(maxBytes: number): Promise<Buffer | Refusal> {
-    if (this.#brokenBy !== undefined) return toRefusal(this.#brokenBy);
-    if (this.declaredLength === 0) return EMPTY;
-    if (this.declaredLength !== undefined && this.declaredLength > maxBytes) return refuse('body_too_large', 'body_too_large');
+  #start(maxBytes: number): Promise<Buffer | Refusal> {
+    if (this.#brokenBy !== undefined) return Promise.resolve(toRefusal(this.#brokenBy));
+    if (this.declaredLength === 0) return Promise.resolve(EMPTY);
+    if (this.declaredLength !== undefined && this.declaredLength > maxBytes)
+      return Promise.resolve(refuse('body_too_large', 'body_too_large'));
     this.#maxBytes = maxBytes;
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
     return new Promise((resolve) => {
       this.#settle = resolve;
-      const { stream } = this.#origin;
-      onEvent(stream, 'error', () => this.fail('body_aborted'));
-      onEvent(stream, 'close', () => this.fail('body_aborted'));
+      IncomingBody.#listenForBreak(this.#origin.stream, this);
       this.#watch.addBuffered(this);
       const { declaredLength: size = 0 } = this;
       if (size <= SMALL_BODY) this.#listen();
@@ -133,14 +141,12 @@ export class IncomingBody implements RequestBody, BufferedBody {
   }
 
   #listen(): void {
-    const { stream } = this.#origin;
     this.isPaused = false;
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
     // A sender that waits for 100 is told to go on only now, after the gates that judge the header alone (RFC 9110 §10.1.1).
     if (this.#origin.expectsContinue) this.#origin.sendContinue();
-    onEvent(stream, 'data', (chunk: Buffer) => this.#onData(chunk));
-    onEvent(stream, 'end', () => this.#onEnd());
+    IncomingBody.#listenForContent(this.#origin.stream, this);
   }
 
   #onData(chunk: Buffer): void {

@@ -218,14 +218,14 @@ export class ListenServer {
     const origin = new RequestOrigin(request, response, expectsContinue);
     const body = new IncomingBody(origin, this.#bodies);
     this.#clientErrors.follow(request.socket, { response, body });
-    const followed = this.#clients.follow(request.socket, origin, response);
+    const followed = this.#clients.follow(request.socket, origin, response, response);
     this.#accept(toIncomingHead(request), { body, response, followed, upgrade });
   }
 
   #onHttp2Request({ head, headBytes, origin, stream }: Http2Request): void {
     const { handler, limits, onLimit } = this.#parts;
     const response = new Http2Answer(stream, head.headers);
-    const followed = this.#clients.follow(head.socket, origin, response);
+    const followed = this.#clients.follow(head.socket, origin, response, stream);
     if (headBytes > limits.maxHeaderBytes) {
       onLimit('header_bytes');
       return handler.turnAway(this.#toArrival(head), response, refuse('header_too_large', 'header_too_large'));

@@ -2,7 +2,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
-import { onceEvent, onEvent } from '../core/safe-events.ts';
+import { onceEvent, onEvent, shareListeners } from '../core/safe-events.ts';
 
 /** Which limit a new connection ran into. */
 export type ConnectionLimit = 'connections' | 'client_connections';
@@ -28,32 +28,41 @@ interface Upload {
 export interface FollowedResponse {
   readonly writableEnded: boolean;
   readonly socket?: Socket | null;
+  destroy(): unknown;
+}
+
+/** What emits `close` when a response is over: the response itself, or the HTTP/2 stream that it is written to. */
+export interface ClosingEmitter {
   on(event: 'close', listener: () => void): unknown;
   off(event: 'close', listener: () => void): unknown;
-  destroy(): unknown;
 }
 
 /** A request under way on a connection. */
 export interface Followed {
+  /** The connection; undefined where it is not one of the port's, or is gone. */
+  readonly guest: Guest | undefined;
   readonly upload: Upload;
   readonly response: FollowedResponse;
   /** Runs once, when the response has left or the connection is gone. */
   onEnd: (() => void) | undefined;
 }
 
-interface Guest {
+/** A connection. */
+export interface Guest {
   readonly socket: Socket;
   readonly key: string;
   network: Network | undefined;
-  readonly underWay: Set<Followed>;
+  /** Hardly ever more than one, but for HTTP/2. */
+  readonly underWay: Followed[];
+  /** When its latest request began, or the last one ended: a number that grows with each. */
+  changedAt: number;
 }
 
 interface Network {
   readonly client: string;
-  /** The one that was busy last comes last. */
   readonly guests: Set<Guest>;
-  /** Those without a request under way. */
-  readonly idle: Set<Guest>;
+  /** How many of them have a request under way. */
+  busy: number;
 }
 
 const COMPLETE: Upload = { declaredLength: 0, isComplete: true };
@@ -65,6 +74,8 @@ export class Crowd {
   readonly #networks = new Map<string, Network>();
   /** Under TLS a request's socket is another one than the connection's. */
   readonly #bySocket = new WeakMap<Socket, Guest>();
+  readonly #listenForClose = shareListeners<ClosingEmitter, Followed>({ close: (followed) => this.#unfollow(followed) });
+  #changes = 0;
 
   constructor(options: CrowdOptions) {
     this.#options = options;
@@ -81,7 +92,7 @@ export class Crowd {
       socket.destroy();
       return;
     }
-    const guest: Guest = { socket, key: toKey(socket), network: undefined, underWay: new Set() };
+    const guest: Guest = { socket, key: toKey(socket), network: undefined, underWay: [], changedAt: this.#changes++ };
     this.#guests.set(guest.key, guest);
     this.#bySocket.set(socket, guest);
     this.#join(guest, client);
@@ -101,30 +112,31 @@ export class Crowd {
   }
 
   /** Marks the connection as busy until the response has left. */
-  follow(socket: Socket, upload: Upload, response: FollowedResponse): Followed {
-    const followed: Followed = { upload, response, onEnd: undefined };
+  follow(socket: Socket, upload: Upload, response: FollowedResponse, emitter: ClosingEmitter): Followed {
     const guest = this.#find(socket);
-    if (guest === undefined) {
-      onceEvent(response, 'close', () => end(followed));
-      return followed;
-    }
-    guest.underWay.add(followed);
-    guest.network?.idle.delete(guest);
-    // It comes once; to remove the listener as well would cost each request more.
-    onEvent(response, 'close', () => {
-      if (!guest.underWay.delete(followed)) return;
-      end(followed);
-      const { network } = guest;
-      if (guest.underWay.size > 0 || network?.guests.delete(guest) !== true) return;
-      network.guests.add(guest);
-      network.idle.add(guest);
-    });
+    const followed: Followed = { guest, upload, response, onEnd: undefined };
+    this.#listenForClose(emitter, followed);
+    if (guest === undefined) return followed;
+    if (guest.underWay.length === 0 && guest.network !== undefined) guest.network.busy++;
+    guest.underWay.push(followed);
+    guest.changedAt = this.#changes++;
     return followed;
   }
 
   /** Every request under way. */
   *underWay(): Generator<Followed> {
     for (const guest of this.#guests.values()) yield* guest.underWay;
+  }
+
+  #unfollow(followed: Followed): void {
+    const { guest } = followed;
+    const index = guest?.underWay.indexOf(followed) ?? -1;
+    if (guest !== undefined && index !== -1) {
+      guest.underWay.splice(index, 1);
+      guest.changedAt = this.#changes++;
+      if (guest.underWay.length === 0 && guest.network !== undefined) guest.network.busy--;
+    }
+    end(followed);
   }
 
   #find(socket: Socket): Guest | undefined {
@@ -144,8 +156,7 @@ export class Crowd {
   /** Ends the connection that can be spared best; false where there is none. */
   #replace(limit: ConnectionLimit, networks: readonly Network[]): boolean {
     this.#options.onLimit?.(limit);
-    const [idle] = findLargest(networks, ({ idle }) => idle.size > 0)?.idle ?? [];
-    const spared = idle ?? findUploading(networks);
+    const spared = findIdle(networks) ?? findUploading(networks);
     if (spared === undefined) return false;
     this.#remove(spared);
     spared.socket.destroy();
@@ -154,21 +165,22 @@ export class Crowd {
 
   #join(guest: Guest, client: string | undefined): void {
     if (client === undefined) return;
-    const network = this.#networks.get(client) ?? { client, guests: new Set<Guest>(), idle: new Set<Guest>() };
+    const network = this.#networks.get(client) ?? { client, guests: new Set<Guest>(), busy: 0 };
     this.#networks.set(client, network);
     guest.network = network;
     network.guests.add(guest);
-    if (guest.underWay.size === 0) network.idle.add(guest);
+    if (guest.underWay.length > 0) network.busy++;
   }
 
   #remove(guest: Guest): void {
     if (this.#guests.get(guest.key) === guest) this.#guests.delete(guest.key);
     const { network } = guest;
-    network?.guests.delete(guest);
-    network?.idle.delete(guest);
-    if (network?.guests.size === 0) this.#networks.delete(network.client);
-    for (const followed of guest.underWay) end(followed);
-    guest.underWay.clear();
+    const followed = guest.underWay.splice(0);
+    if (network?.guests.delete(guest) === true) {
+      if (followed.length > 0) network.busy--;
+      if (network.guests.size === 0) this.#networks.delete(network.client);
+    }
+    for (const each of followed) end(each);
   }
 }
 
@@ -185,7 +197,7 @@ export function limitCrowd(server: Server | TlsServer, options: CrowdOptions): C
 /** Follows each request of a server whose requests have no content that is waited for. */
 export function followRequests(server: Server | TlsServer, crowd: Crowd): void {
   onEvent(server, 'request', (request: IncomingMessage, response: ServerResponse) => {
-    crowd.follow(request.socket, COMPLETE, response);
+    crowd.follow(request.socket, COMPLETE, response, response);
   });
 }
 
@@ -205,12 +217,25 @@ function findLargest(networks: readonly Network[], isCandidate: (network: Networ
   return found;
 }
 
-/** Of the network that has most: the connection whose content has been coming for longest. A request that is complete is never given up. */
+/** Of the network that has most: the connection that has been idle for longest. */
+function findIdle(networks: readonly Network[]): Guest | undefined {
+  const network = findLargest(networks, ({ guests, busy }) => guests.size > busy);
+  return findEarliest(network, ({ underWay }) => underWay.length === 0);
+}
+
+/** The same for the one whose content has been coming for longest. A request that is complete is never given up. */
 function findUploading(networks: readonly Network[]): Guest | undefined {
   const network = findLargest(networks, ({ guests }) => [...guests].some(isUploading));
-  return [...(network?.guests ?? [])].find(isUploading);
+  return findEarliest(network, isUploading);
+}
+
+function findEarliest(network: Network | undefined, isCandidate: (guest: Guest) => boolean): Guest | undefined {
+  let found: Guest | undefined;
+  for (const guest of network?.guests ?? [])
+    if (isCandidate(guest) && (found === undefined || guest.changedAt < found.changedAt)) found = guest;
+  return found;
 }
 
 function isUploading({ underWay }: Guest): boolean {
-  return underWay.size > 0 && [...underWay].every(({ upload }) => upload.declaredLength !== 0 && !upload.isComplete);
+  return underWay.length > 0 && underWay.every(({ upload }) => upload.declaredLength !== 0 && !upload.isComplete);
 }

@@ -1,6 +1,6 @@
 /** Makes one server listen on several addresses: further sockets accept for it, and hand it what comes. */
 import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from 'node:net';
-import { onceEvent, onEvent } from '../core/safe-events.ts';
+import { offEvent, onceEvent, onEvent } from '../core/safe-events.ts';
 import { type ListenAddress, toAddressText } from './listen-address.ts';
 
 /** Where a server listens; address and port are those of the first. */
@@ -108,9 +108,9 @@ async function listenEverywhere(server: Server, port: number): Promise<AddressIn
 
 function listenAt(server: Server, options: ListenOptions): Promise<AddressInfo> {
   return new Promise((resolve, reject) => {
-    onceEvent(server, 'error', reject);
+    const onError = onceEvent(server, 'error', reject);
     onceEvent(server, 'listening', () => {
-      server.off('error', reject);
+      offEvent(server, 'error', onError);
       resolve(server.address() as AddressInfo);
     });
     server.listen(options);

@@ -1,0 +1,111 @@
+/** Compares builds of sidegate: CPU per accepted delivery, in short loads by turns, so that the machine treats all of them alike. */
+import { existsSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { BusyMeter, readThreadMicroseconds } from './machine.ts';
+import { startBundle } from './rivals.ts';
+import { checkSetUp, WEBHOOK_TOOLS } from './setup.ts';
+import { writeDeliveries } from './sign.ts';
+import { openStage, type Stage } from './stage.ts';
+import { median, pairedRatio } from './statistics.ts';
+import { replay } from './wrk.ts';
+
+const HELP = `Usage: npm run bench:builds -- [--rounds N] [--turns N] [--body BYTES] BASE.mjs OTHER.mjs [...]
+
+Each bundle is one argument; password-worker.mjs must lie beside it. The first is what the others are compared with.
+Name the base twice to see how much of a difference is noise.
+
+  --rounds N     rounds, each with fresh processes (default 5)
+  --turns N      loads of a second for each build and round (default 12)
+  --body BYTES   size of each delivery (default 1024)
+`;
+const CONNECTIONS = 32;
+const WARM_UP_SECONDS = 8;
+const MOST_PER_SECOND = 20_000;
+
+interface Build {
+  readonly title: string;
+  readonly port: number;
+  readonly pids: readonly number[];
+  readonly stop: () => Promise<void>;
+}
+
+interface Plan {
+  readonly stage: Stage;
+  readonly bundles: readonly string[];
+  readonly turns: number;
+  readonly bodyBytes: number;
+}
+
+/** Microseconds of CPU for each delivery of one load. */
+async function measure(stage: Stage, { port, pids, title }: Build, seconds: number, bodyBytes: number): Promise<number> {
+  const deliveries = writeDeliveries(
+    { folder: stage.folder, name: 'builds', count: MOST_PER_SECOND * seconds, bodyBytes },
+    stage.secret,
+  );
+  const before = readThreadMicroseconds(pids);
+  const { requests, statuses } = await replay({ port, deliveries, seconds, connections: CONNECTIONS, order: 'once' });
+  if (statuses['200'] !== requests) throw new Error(`${title} gave other answers than 200: ${JSON.stringify(statuses)}`);
+  return (readThreadMicroseconds(pids) - before) / requests;
+}
+
+/** What each build's turns cost. The order changes with every round and turn: what is started and warmed up first costs less. */
+async function playRound({ stage, bundles, turns, bodyBytes }: Plan, round: number): Promise<number[][]> {
+  const rotate = (by: number): number[] => bundles.map((_, i) => (i + by) % bundles.length);
+  const builds = new Map<number, Build>();
+  try {
+    for (const i of rotate(round)) {
+      const title = bundles[i] as string;
+      builds.set(i, { title, ...(await startBundle(title, stage)) });
+    }
+    for (const build of builds.values()) await measure(stage, build, WARM_UP_SECONDS, bodyBytes);
+    const figures = bundles.map((): number[] => []);
+    for (let turn = 0; turn < turns; turn++) {
+      for (const i of rotate(round + turn)) figures[i]?.push(await measure(stage, builds.get(i) as Build, 1, bodyBytes));
+    }
+    return figures;
+  } finally {
+    await Promise.all([...builds.values()].map((build) => build.stop()));
+  }
+}
+
+async function run(): Promise<void> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      rounds: { type: 'string', default: '5' },
+      turns: { type: 'string', default: '12' },
+      body: { type: 'string', default: '1024' },
+      help: { type: 'boolean', default: false },
+    },
+  });
+  if (values.help || positionals.length < 2) {
+    console.log(HELP);
+    return;
+  }
+  const missing = positionals.find((bundle) => !existsSync(bundle));
+  if (missing !== undefined) throw new Error(`no such bundle: ${missing}`);
+  checkSetUp(WEBHOOK_TOOLS);
+  const busy = new BusyMeter();
+  const stage = await openStage();
+  const plan = { stage, bundles: positionals, turns: Number(values.turns), bodyBytes: Number(values.body) };
+  const rounds: number[][][] = [];
+  try {
+    for (let round = 0; round < Number(values.rounds); round++) {
+      const figures = await playRound(plan, round);
+      rounds.push(figures);
+      console.log(`round ${round + 1}: ${figures.map((turns) => `${median(turns).toFixed(1)} µs`).join('  ')}`);
+    }
+  } finally {
+    await stage.close();
+  }
+  for (const [i, bundle] of positionals.entries()) {
+    const figures = rounds.flatMap((round) => round[i] as number[]);
+    // Each round has its own processes, which V8 compiles in its own way: one ratio for each of them.
+    const ratios = rounds.map((round) => pairedRatio(round[i] as number[], round[0] as number[]));
+    const spread = `${Math.min(...ratios).toFixed(3)} to ${Math.max(...ratios).toFixed(3)}`;
+    console.log(`${bundle}: ${median(figures).toFixed(1)} µs, ${median(ratios).toFixed(3)} x the first (${spread} in a round)`);
+  }
+  console.log(`all cores busy: ${(busy.lap() * 100).toFixed(0)} %`);
+}
+
+await run();
