@@ -292,7 +292,7 @@ export class Gate {
     this.#reloading = this.#reloading.then(async () => {
       // Users that were removed together with a change of the config lose access even if the config is rejected.
       if (changed.includes(this.#surroundings.file) && (await this.#reload())) return;
-      await reloadFiles(changed, this.#toReloadParts());
+      this.#watch?.recheck(await reloadFiles(changed, this.#toReloadParts()));
     });
     await this.#reloading;
   }

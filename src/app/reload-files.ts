@@ -53,13 +53,14 @@ export function toFiles(config: Config): string[] {
   ];
 }
 
-/** Replaces what comes from the changed files. */
-export async function reloadFiles(changed: readonly string[], parts: ReloadParts): Promise<void> {
+/** Replaces what comes from the changed files. Returns those that could not be read and must be read again later. */
+export async function reloadFiles(changed: readonly string[], parts: ReloadParts): Promise<readonly string[]> {
   await reloadKeys(changed, parts);
-  await reloadUsers(changed, parts);
+  const unread = await reloadUsers(changed, parts);
   await reloadIdentity(changed, parts);
   await reloadTls(changed, parts);
   await reloadAdminToken(changed, parts);
+  return unread;
 }
 
 /** Only the routes whose secrets changed get new keys; a secret that is gone takes its own route down and no other. */
@@ -94,13 +95,18 @@ const READ_PAUSE_MS: Milliseconds = 100;
  * Applies what is usable: removed users lose access at once, whatever else is wrong with the file, and so do users whose entry is
  * broken. If a file is missing or empty, its realm gets 503 until it is back.
  */
-async function reloadUsers(changed: readonly string[], { config, clock, logger, realms }: ReloadParts): Promise<void> {
-  for (const read of await readSettledRealms(config, changed, clock)) {
+async function reloadUsers(
+  changed: readonly string[],
+  { config, clock, logger, realms }: ReloadParts,
+): Promise<readonly string[]> {
+  const reads = await readSettledRealms(config, changed, clock);
+  for (const read of reads) {
     const broken = read.troubles.filter(({ severity }) => severity === 'error');
     for (const { realm, message } of broken) logger.error('users_reload_failed', { realm, message });
     realms.replace(read);
     logger.info('users_reloaded', { realm: read.realm, users: read.set.size, rejected: read.rejected });
   }
+  return reads.filter(({ isUnread }) => isUnread).flatMap(({ files }) => files);
 }
 
 /** A Secret's files are swapped at once, but other tools empty a file before they write it, or remove it before they move the new one. */

@@ -33,6 +33,8 @@ export interface RealmRead {
   readonly troubles: readonly UsersTrouble[];
   /** What to watch. */
   readonly files: readonly string[];
+  /** A source could not be read, for a reason that may pass: too many open files, or an error of the disk. */
+  readonly isUnread: boolean;
 }
 
 /** The memory that password hashing may use, as the config or else the container has it; undefined: no bound. */
@@ -62,6 +64,7 @@ class RealmReader {
   readonly #memory: Bytes | undefined;
   readonly #troubles: UsersTrouble[] = [];
   readonly #rejected = new Set<string>();
+  #isUnread = false;
 
   constructor(
     realm: Pick<RealmConfig, 'realm' | 'allowPlainTextPasswords'>,
@@ -86,7 +89,8 @@ class RealmReader {
     // After all sources: an entry that is wrong in one of them may be meant to replace one in another.
     const usable = read.map((source) => ({ ...source, entries: source.entries.filter(({ user }) => !this.#rejected.has(user)) }));
     const set = new UserSet(isComplete ? usable : []);
-    return { realm: this.#realm.realm, set, rejected: this.#rejected.size, troubles: this.#troubles, files };
+    const [{ realm }, rejected, troubles, isUnread] = [this.#realm, this.#rejected.size, this.#troubles, this.#isUnread];
+    return { realm, set, rejected, troubles, files, isUnread };
   }
 
   async #readSource(source: UserSourceConfig, index: number): Promise<readonly UserEntry[]> {
@@ -97,6 +101,7 @@ class RealmReader {
     const text = await readUserSource(source);
     if ('problem' in text) {
       tell('error', text.problem, text.hint);
+      this.#isUnread = true;
       return [];
     }
     const entries = this.#toEntries(text, tell).filter((entry) => this.#isAffordable(entry, text.where, tell));

@@ -9,6 +9,8 @@ import { readChunks, withFile } from './regular-file.ts';
 
 /** A watch that is under way. */
 export interface Watch {
+  /** Reports these files again at the next check, as if they had changed: reading them failed. A file that is not there has to appear first. */
+  recheck(files: readonly string[]): void;
   close(): void;
 }
 
@@ -27,6 +29,7 @@ const DEBOUNCE_MS = 250;
 const POLL_MS = 30_000;
 /** Not there, or not a regular file. */
 const GONE = 'gone';
+const UNKNOWN = 'unknown';
 const MAX_HASHED_BYTES = 32 * 1024 * 1024;
 
 /** What the files hold now, to be taken before they are read: what changes while they are read is then seen by the watch. */
@@ -72,6 +75,10 @@ class FileWatch implements Watch {
     this.#cancelDebounce?.();
     for (const watcher of this.#watchers.values()) watcher.close();
     this.#watchers.clear();
+  }
+
+  recheck(files: readonly string[]): void {
+    for (const file of files) if ((this.#hashes.get(file) ?? GONE) !== GONE) this.#hashes.set(file, UNKNOWN);
   }
 
   #watchDirectories(): void {

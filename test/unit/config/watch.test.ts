@@ -67,6 +67,17 @@ describe('a watched file', () => {
     expect(changes).toEqual([['a']]);
   });
 
+  test('is reported again at the next check where that is asked for, unless it is gone', async () => {
+    const { folder, files, clock, changes, open } = await start('a', 'b');
+    writeFileSync(join(folder, 'a'), '1');
+    await open();
+    watch?.recheck([...files, join(folder, 'unknown')]);
+    await clock.advance(POLL_MS);
+    await until(() => changes.length > 0);
+    await clock.advance(POLL_MS);
+    expect(changes).toEqual([['a']]);
+  });
+
   test("is seen through each of the kubelet's swaps", async () => {
     const { folder, open, seen, changes } = await start('secret');
     const swap = (version: number): void => {
