@@ -243,6 +243,31 @@ const KEYS: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
+    title: 'Users that can log in',
+    description: 'The lowest of all pods. At 0 the realm answers 503. rejected: entries of a users file that cannot be used.',
+    unit: 'none',
+    queries: [
+      { expr: `min by (namespace, realm) (sidegate_users_usable{${OF_GATE}})`, legend: '{{namespace}}/{{realm}}' },
+      {
+        expr: `max by (namespace, realm) (sidegate_users_rejected{${OF_GATE}}) > 0`,
+        legend: '{{namespace}}/{{realm}}: rejected',
+      },
+    ],
+  },
+  {
+    kind: 'timeseries',
+    title: 'Client CRLs: time until the first one expires',
+    description: 'Below 0, every client certificate of that CA is rejected. An alert fires a day before.',
+    unit: 's',
+    queries: [
+      {
+        expr: `min by (namespace, section) (sidegate_client_crl_next_update_timestamp_seconds{${OF_GATE}}) - time()`,
+        legend: '{{namespace}}/{{section}}',
+      },
+    ],
+  },
+  {
+    kind: 'timeseries',
     title: 'Admin port: turned away',
     description: 'Callers of the admin port who may not ask for what they asked.',
     unit: 'reqps',
