@@ -8,7 +8,7 @@ import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import { type InjectorInstallation, installInjector } from '../support/cluster/injector.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { type TestGate, until } from '../support/gate.ts';
-import { exercise, startMonitoredGate, TRACE_ID, toSeries } from '../support/monitored-gate.ts';
+import { exercise, startCertificateGate, startMonitoredGate, TRACE_ID, toSeries } from '../support/monitored-gate.ts';
 import { RULES, readDashboards, readRuleFiles, readRules, toExpressions } from '../support/monitoring.ts';
 import { startPrometheus, type TestPrometheus } from '../support/prometheus.ts';
 import { type Matcher, type Selector, toGroupedLabels, toSelectors } from '../support/promql.ts';
@@ -31,6 +31,7 @@ const OF_OTHERS: Readonly<Record<string, readonly string[]>> = {
 
 let app: TestApp;
 let gate: TestGate;
+let certificateGate: TestGate;
 let cluster: Cluster;
 let installation: InjectorInstallation | undefined;
 let live: ReadonlyMap<string, readonly Readonly<Record<string, string>>[]>;
@@ -38,18 +39,20 @@ beforeAll(async () => {
   app = await startApp();
   gate = await startMonitoredGate(app.port);
   await exercise(gate, app.port, Date.now());
+  certificateGate = await startCertificateGate(app.port);
   cluster = await useCluster('1.36');
   installation = await installInjector(cluster, { checkInterval: '500ms', overlap: '1s' });
   installation.startController();
   const injector = await installation.start();
   await until(injector.isReady);
   const ofInjector = await (await fetch(`http://127.0.0.1:${injector.adminPort}/metrics`)).text();
-  live = toLive(`${await gate.metrics()}\n${ofInjector}`);
+  live = toLive(`${await gate.metrics()}\n${await certificateGate.metrics()}\n${ofInjector}`);
 }, 180_000);
 afterAll(async () => {
   await installation?.stop();
   await cluster?.cleanUp();
   await gate.stop();
+  await certificateGate.stop();
   await app.close();
 });
 

@@ -1,7 +1,11 @@
 /** A gate as many have it: nine routes of several kinds and the forward proxy's, a forward-auth endpoint; and traffic of every sort for its metrics to tell of. */
 import { createHmac } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import type { Clock } from '../../src/core/clock.ts';
 import { systemClock } from '../../src/core/clock.ts';
+import { makeAuthority } from './certificates.ts';
 import { send, sendRaw } from './client.ts';
 import { type DeliveryOptions, makeDelivery } from './deliveries.ts';
 import { type Sections, startGate, type TestGate } from './gate.ts';
@@ -86,6 +90,32 @@ export function startMonitoredGate(appPort: number, clock: Clock = systemClock):
     },
     { 'app.example': ['127.0.0.1'] },
   );
+}
+
+/** Starts a gate whose port asks for client certificates and has a revocation list of their CA. */
+export function startCertificateGate(appPort: number): Promise<TestGate> {
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-monitored-'));
+  try {
+    const authority = makeAuthority(folder, 'ca');
+    const { cert, key } = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+    const tls = { certFile: 'tls.crt', keyFile: 'tls.key', clientCaFile: 'ca.crt', clientCrlFile: 'ca.crl' };
+    const read = (file: string): string => readFileSync(file, 'utf8');
+    return startGate(
+      {
+        listen: { address: '127.0.0.1:0', tls: { ...tls, clientCertificate: 'request' } },
+        routes: toRoutes(appPort).slice(0, 1),
+      },
+      systemClock,
+      {
+        'tls.crt': read(cert),
+        'tls.key': read(key),
+        'ca.crt': read(authority.ca),
+        'ca.crl': authority.list(join(folder, 'ca.crl')),
+      },
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 }
 
 /** Sends what genuine senders, mistaken ones and strangers send; each sort to each route that can tell it from others. */
