@@ -45,6 +45,7 @@ const REFUSED = [
   '/hooks/%23',
   '/hooks/a#b',
   '/hooks#',
+  '/hooks?a#b',
   '/hooks/%00',
   '/hooks/a%0d%0ab',
   '/hooks/%7f',

@@ -253,3 +253,15 @@ test('while the shared store is away this process counts for itself, and a refun
   await refund();
   expect(await leftOf(attempts, ['k'])).toBe(0);
 });
+
+test('a refund that Redis could not take rejects', async () => {
+  const server = await startRedis();
+  servers.push(server);
+  const own = open({ kind: 'standalone', node: toNode(server) });
+  await until(() => own.isUp());
+  const refund = await take(own, ['refunded']);
+  await server.kill();
+  await until(() => !own.isUp());
+  await expect(refund()).rejects.toMatchObject({ name: 'StoreUnavailable', failure: 'unreachable' });
+  await own.close();
+});

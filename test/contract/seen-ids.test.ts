@@ -6,7 +6,7 @@ import type { RedisStoreOptions } from '../../src/store/redis/options.ts';
 import { createRedisStore } from '../../src/store/redis/redis-store.ts';
 import type { SeenIds } from '../../src/store/seen-ids.ts';
 import { makeAuthority } from '../support/certificates.ts';
-import { FakeClock } from '../support/fake-clock.ts';
+import { FakeClock, settle } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
 import { describeSeenIds } from './seen-ids.contract.ts';
@@ -171,6 +171,25 @@ describe('the Redis store', () => {
     own = await startRedis({ config: ['maxmemory 100mb', 'maxmemory-policy volatile-lru'] });
     open(options(own.port));
     await until(() => events.some((event) => event.startsWith('warning:') && event.includes('volatile-lru')));
+  });
+
+  test('reports once that Redis is up, however often it answers, and no eviction where none can happen', async () => {
+    const configs = [
+      ['maxmemory 0', 'maxmemory-policy allkeys-lru'],
+      ['maxmemory 100mb', 'maxmemory-policy noeviction'],
+    ];
+    for (const config of configs) {
+      own = await startRedis({ config });
+      events.length = 0;
+      const store = open(options(own.port));
+      await until(() => store.isUp());
+      for (let i = 0; i < 3; i++) await store.claim({ ...CLAIM, key: `up-${i}` });
+      // The connection answers in order: what was asked when it came up is answered before any claim.
+      await settle();
+      expect(events).toEqual(['up']);
+      await store.close();
+      await own.stop();
+    }
   });
 
   test('signs in by ACL user over TLS, and never shows the password when that fails', async () => {

@@ -184,10 +184,12 @@ describe('Meta', () => {
       expect((await send(gate.port, { method: 'GET', path: ask(TOKEN), headers, body: 'content' })).code).toBe(
         'handshake_refused',
       );
+    const oneByte = await send(gate.port, { method: 'GET', path: ask(TOKEN), headers: chunked, body: 'x' });
+    expect(oneByte.code).toBe('handshake_refused');
     expect((await send(gate.port, { method: 'GET', path: ask(TOKEN), headers: chunked })).text).toBe('1158201444');
     expect(app.received).toEqual([]);
     expect(await decisions('allow', 'handshake')).toBe(2);
-    expect(await decisions('deny', 'handshake_refused')).toBe(3);
+    expect(await decisions('deny', 'handshake_refused')).toBe(4);
     expect(gate.logText()).not.toContain(TOKEN);
     const headers = { ...JSON_TYPE, 'X-Signature': `sha256=${mac('{}', 'base64')}` };
     expect((await send(gate.port, { headers, body: '{}' })).text).toBe('handled');

@@ -196,3 +196,16 @@ test('hostile traffic adds no series', async () => {
   expect((await count()) - before).toBeLessThanOrEqual(2);
   expect(await count()).toBeLessThan(400);
 });
+
+test.each([
+  [65_536, 'keep-alive'],
+  [65_537, 'close'],
+])('a refusal before %i bytes of content leaves the connection: %s', async (length, connection) => {
+  const { port } = await start({});
+  const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+  socket.write(toRequestText(['POST /nowhere HTTP/1.1', 'Host: a', `Content-Length: ${length}`]));
+  const head = String(await new Promise((resolve) => socket.once('data', resolve)));
+  expect(toStatuses(head)).toEqual([404]);
+  expect(/^connection: (.+)\r$/im.exec(head)?.[1]?.toLowerCase()).toBe(connection);
+  socket.destroy();
+});

@@ -1,7 +1,12 @@
-import { describe, expect, test } from 'vitest';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import type { ContentStream, UpgradeWish } from '../../src/core/exchange.ts';
 import { findRule, parseDestination, parseRule } from '../../src/tunnel/destination.ts';
-import { resolveDestination } from '../../src/tunnel/dial.ts';
+import { dial, resolveDestination } from '../../src/tunnel/dial.ts';
+import { OwnPorts } from '../../src/tunnel/own-ports.ts';
 import { isPublicAddress } from '../../src/tunnel/special-addresses.ts';
+import { joinTunnel } from '../../src/tunnel/tunnel.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 
 describe('a destination', () => {
   test.each([
@@ -109,5 +114,106 @@ describe('a name', () => {
     expect(await resolveDestination(to, resolve())).toMatchObject({ problem: 'not_found' });
     const fails = { denyPrivate: true, resolve: () => Promise.reject(new Error('ENOTFOUND')) };
     expect(await resolveDestination(to, fails)).toEqual({ problem: 'not_found', detail: 'ENOTFOUND' });
+  });
+});
+
+describe('own ports', () => {
+  const own = new OwnPorts();
+  own.add(8443);
+
+  test.each(['127.0.0.0', '127.0.0.1', '127.127.255.255', '127.128.0.0', '127.255.255.255', '0.0.0.0', '::', '::1'])(
+    'are found at %s',
+    (address) => {
+      expect([own.has(address, 8443), own.has(address, 8444)]).toEqual([true, false]);
+    },
+  );
+
+  test.each(['126.255.255.255', '128.0.0.0', '192.0.2.1', '::2'])('are not found at %s', (address) => {
+    expect(own.has(address, 8443)).toBe(false);
+  });
+});
+
+describe('over a real connection', () => {
+  const closers: (() => void)[] = [];
+  afterEach(() => {
+    for (const close of closers.splice(0)) close();
+  });
+
+  /** The port of a server, and the connections that reach it. */
+  async function listen(): Promise<{ readonly port: number; readonly accepted: Promise<Socket> }> {
+    const server = createServer();
+    const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    closers.push(() => server.close());
+    return { port: (server.address() as AddressInfo).port, accepted };
+  }
+
+  test('reports a dial that got no response in time as a timeout, and a refused one as another failure', async () => {
+    const clock = new FakeClock();
+    const { port } = await listen();
+    // The event loop has not turned since the connection was asked for, so it cannot be open yet.
+    const late = dial(['127.0.0.1'], port, 5_000, clock);
+    await Promise.all([
+      expect(late).rejects.toMatchObject({ name: 'DialFailure', isTimeout: true, message: /within 5000 ms/ }),
+      clock.advance(5_000),
+    ]);
+    await expect(dial(['127.0.0.1'], 1, 5_000, clock)).rejects.toMatchObject({ name: 'DialFailure', isTimeout: false });
+    expect(clock.timers).toBe(0);
+  });
+
+  /** A tunnel to a real server; the client is one that only counts what it gets. */
+  async function openTunnel(limits: { readonly idleTimeout: number; readonly maxDuration: number }) {
+    const clock = new FakeClock();
+    const { port, accepted } = await listen();
+    const near = connect(port, '127.0.0.1');
+    const far = await accepted;
+    closers.push(() => near.destroy());
+    closers.push(() => far.destroy());
+    let received = 0;
+    let send: ((chunk: Buffer) => void) | undefined;
+    const client = {
+      write: (chunk: Buffer) => {
+        received += chunk.length;
+        return true;
+      },
+      onDrain: () => undefined,
+      end: () => undefined,
+      destroy: () => undefined,
+    } as unknown as UpgradeWish;
+    const content: ContentStream = {
+      length: undefined,
+      start: (consumer) => {
+        send = (chunk) => void consumer.write(chunk);
+      },
+      resume: () => undefined,
+      stop: () => undefined,
+    };
+    const totals = joinTunnel(client, content, near, limits, clock);
+    return { clock, near, far, totals, received: () => received, send: (text: string) => send?.(Buffer.from(text)) };
+  }
+
+  test('keeps a tunnel open that only downloads, and closes it once nothing comes for idleTimeout', async () => {
+    const { clock, near, far, totals, received } = await openTunnel({ idleTimeout: 5_000, maxDuration: 60_000 });
+    for (let i = 1; i <= 3; i++) {
+      await clock.advance(4_000);
+      far.write('x');
+      await expect.poll(received).toBe(i);
+    }
+    expect(near.destroyed).toBe(false);
+    await clock.advance(4_000);
+    expect(near.destroyed).toBe(false);
+    await clock.advance(1_000);
+    expect(await totals).toEqual({ bytesSent: 0, bytesReceived: 3 });
+  });
+
+  test('keeps a tunnel open that only uploads, until maxDuration', async () => {
+    const { clock, near, totals, send } = await openTunnel({ idleTimeout: 5_000, maxDuration: 10_000 });
+    for (const wait of [4_000, 4_000, 1_000]) {
+      await clock.advance(wait);
+      send('x');
+    }
+    expect(near.destroyed).toBe(false);
+    await clock.advance(1_000);
+    expect(await totals).toEqual({ bytesSent: 3, bytesReceived: 0 });
   });
 });

@@ -230,6 +230,13 @@ describe('a cache', () => {
     expect([has(cache, HOME, 'ann'), cache.size]).toEqual([true, 100]);
   });
 
+  test('that may hold nothing holds nothing, not even while it adds', () => {
+    const cache = new VerifiedCache({ ttl: 1_000, maxEntries: 0 }, clock);
+    fill(cache, HOME, 'ann');
+    fill(cache, HOME, 'ann');
+    expect([has(cache, HOME, 'ann'), cache.size]).toEqual([false, 0]);
+  });
+
   test('that gets smaller drops what was used longest ago', () => {
     const cache = new VerifiedCache({ ttl: 1_000, maxEntries: 100 }, clock);
     for (const user of ['a', 'b', 'c']) fill(cache, HOME, user);

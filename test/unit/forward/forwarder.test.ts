@@ -365,6 +365,29 @@ describe('a sender', () => {
     sender.destroy();
   });
 
+  test('that stalled once and reads again gets everything, though the stall began more than 30 s ago', async () => {
+    const clock = new FakeClock();
+    const relay = await startRelayTo(serveLarge, clock, { ...ROUTE, readLimits: { ...ROUTE.readLimits, minRate: 0 } });
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    const ended = new Promise((resolve) => sender.once('close', resolve));
+    sender.on('error', () => undefined).pause();
+    await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
+    await settle();
+    await clock.advance(20_000);
+    let received = 0;
+    sender.on('data', (chunk: Buffer) => {
+      received += chunk.length;
+    });
+    sender.resume();
+    await new Promise((resolve) => relay.responses[0]?.once('drain', resolve));
+    sender.pause();
+    await clock.advance(11_000);
+    expect(relay.responses[0]?.destroyed).toBe(false);
+    sender.resume();
+    await ended;
+    expect(received).toBeGreaterThan(LARGE);
+  });
+
   test('that reads too slowly over the whole response is cut off, though it never stalls for 30 s', async () => {
     const clock = new FakeClock();
     const readLimits = { sendTimeout: 30_000, minRate: 2 ** 30, judgedAfter: 20_000 };

@@ -168,6 +168,15 @@ describe('a delivery that comes while the first is at work', () => {
     expect(await third).toMatchObject({ reason: 'in_progress' });
   });
 
+  test('is told to come again when the lease is over, counted from the end of its own wait', async () => {
+    const { gate, arrive, clock } = start({ lease: 10_000 });
+    await gate.check(arrive());
+    const second = gate.check(arrive());
+    await settle();
+    await clock.advance(4_000);
+    expect(await second).toMatchObject({ code: 'in_progress', retryAfterSeconds: 6 });
+  });
+
   test('is forwarded once the lease of a first that vanished is over', async () => {
     const { gate, arrive, clock, events } = start();
     await gate.check(arrive());

@@ -296,6 +296,21 @@ describe('while the store is away', () => {
     expect(settled.filter((outcome) => outcome === 'settle_lost')).toHaveLength(1);
   });
 
+  test('records a handled event after an outage longer than the lease, and does not leave the place of a failed one again', async () => {
+    const { gate, arrive, fail, clock, settled } = start();
+    const [handled, failed] = [arrive(5), arrive('{"data":{"id":"s","version":5}}')];
+    await gate.check(handled);
+    await gate.check(failed);
+    fail('unreachable');
+    handled.facts.claim?.confirm();
+    failed.facts.claim?.release();
+    await clock.advance(OPTIONS.lease + OPTIONS.waitAtMost + 1_000);
+    fail(undefined);
+    await clock.advance(10_000);
+    expect(settled.filter((outcome) => outcome !== 'settle_retried')).toEqual(['confirmed']);
+    expect(await gate.check(arrive(4))).toMatchObject({ code: 'stale' });
+  });
+
   test('a bug is no outage: it comes out as a throw, which the pipeline refuses', async () => {
     const { gate, arrive, fail } = start({ onStoreError: 'forward' });
     fail('bug');
