@@ -202,13 +202,15 @@ describe.each(DOOR_NAMES)('behind a door with %s', (name) => {
       expect(behindProxy.log().at(-1)).toMatchObject({ client: '203.0.113.9' });
     });
 
-    test('is found in linear time in a chain of 5,000 hops', async () => {
+    test('is found at the far end of a chain of 5,000 trusted hops', async () => {
       const big = await startDoor({
         listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] },
         limits: { maxHeaderBytes: '64Ki' },
         routes: [toDoorRoute(door, app.port)],
       });
-      expect(await deliver(big, ['X-Forwarded-For', Array.from({ length: 5_000 }, () => '10.0.0.1').join(',')])).toBe(200);
+      const hops = Array.from({ length: 5_000 }, () => '10.0.0.1').join(',');
+      expect(await deliver(big, ['X-Forwarded-For', `203.0.113.9,${hops}`])).toBe(200);
+      expect(big.log().at(-1)).toMatchObject({ client: '203.0.113.9' });
       await big.stop();
     });
   });

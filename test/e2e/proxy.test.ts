@@ -8,6 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { startApp, type TestApp } from '../support/app.ts';
 import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
+import { findFreePort } from '../support/redis.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'sidegate-proxy-'));
@@ -287,11 +288,13 @@ describe('addresses that are not public', () => {
     expect(text).toMatch(/^HTTP\/1\.1 403 /);
     expect(gate.log().at(-1)).toMatchObject({ code: 'destination_denied', reason: 'destination_not_public' });
   });
+});
 
-  test('such as the gate’s own ports cannot be reached through it', async () => {
-    await start({ denyPrivate: true, allow: ['localhost:1'] });
-    expect(await raw(`CONNECT 127.0.0.1:${gate.adminPort} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)).toMatch(/^HTTP\/1\.1 403 /);
-  });
+test('the gate’s own ports cannot be reached through it, though the list names them and private addresses are allowed', async () => {
+  const adminPort = await findFreePort();
+  await start({ allow: [`127.0.0.1:${adminPort}`] }, { admin: { address: `127.0.0.1:${adminPort}` } });
+  expect(await raw(`CONNECT 127.0.0.1:${adminPort} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)).toMatch(/^HTTP\/1\.1 403 /);
+  expect(gate.log().at(-1)).toMatchObject({ code: 'destination_denied', detail: 'it is a port of the gate itself' });
 });
 
 test('a proxy with TLS answers nothing in clear text', async () => {

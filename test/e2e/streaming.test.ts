@@ -40,7 +40,7 @@ describe('content', () => {
   test.each([
     ['with its length', true],
     ['in chunks', false],
-  ])('of 64 MiB %s reaches the app as it was sent, and is never held', async (_, hasLength) => {
+  ])('of 64 MiB %s reaches the app as it was sent', async (_, hasLength) => {
     const block = randomBytes(MEBIBYTE);
     let framing: unknown;
     answer = async (request, response) => {
@@ -59,8 +59,35 @@ describe('content', () => {
     request.end();
     expect((await read(await got)).toString()).toBe(expected.digest('hex'));
     expect(framing).toEqual(hasLength ? [String(64 * MEBIBYTE), undefined] : [undefined, 'chunked']);
-    expect(await gate.metric('sidegate_buffered_bytes')).toBe(0);
     expect(gate.log().at(-1)).toMatchObject({ status: 200, bytesIn: 64 * MEBIBYTE });
+  });
+
+  test('that the app does not read stays with its sender', async () => {
+    const stalled = new Promise<IncomingMessage>((resolve) => {
+      answer = (request) => resolve(request.pause());
+    });
+    const request = open('PUT', { 'Content-Length': 64 * MEBIBYTE }, '/patient');
+    const got = answered(request);
+    const block = randomBytes(MEBIBYTE);
+    let taken = 0;
+    const upload = async (): Promise<void> => {
+      for (; taken < 64; taken++) if (!request.write(block)) await new Promise((resolve) => request.once('drain', resolve));
+      request.end();
+    };
+    const uploaded = upload();
+    const stream = await stalled;
+    // Until sockets and pauses hold all that they take.
+    let [last, looks] = [0, 0];
+    await until(async () => {
+      looks = taken === last ? looks + 1 : 0;
+      last = taken;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      return looks === 10;
+    });
+    expect(taken).toBeLessThan(32);
+    stream.on('end', () => app.closeAllConnections()).resume();
+    await uploaded;
+    expect((await got).statusCode).toBe(502);
   });
 
   test('of requests reaches apps that stall and that do not as it was sent', async () => {

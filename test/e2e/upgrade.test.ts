@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
+import { FakeClock } from '../support/fake-clock.ts';
 import { startGate, type TestGate, until } from '../support/gate.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
@@ -9,8 +10,11 @@ let app: Server;
 let sockets: WebSocketServer;
 let gate: TestGate;
 let last: IncomingMessage | undefined;
+let clock: FakeClock | undefined;
 
-beforeEach(async () => {
+beforeEach(() => start());
+async function start(own?: FakeClock): Promise<void> {
+  clock = own;
   app = createServer((_request, response) => response.writeHead(426, { 'Content-Type': 'text/plain' }).end('not here'));
   sockets = new WebSocketServer({ server: app, path: '/ws' });
   sockets.on('connection', (socket, request) => {
@@ -35,17 +39,21 @@ beforeEach(async () => {
       ],
       limits: { maxInFlight: 1, maxQueued: 0 },
     },
-    undefined,
+    clock,
     { users: makeEntry('Aladdin', 'open sesame') },
   );
-});
-afterEach(async () => {
+}
+afterEach(stop);
+async function stop(): Promise<void> {
   sockets.close();
   for (const client of sockets.clients) client.terminate();
   app.closeAllConnections();
   app.close();
-  await gate.stop();
-});
+  const stopped = gate.stop();
+  // The waits of a shutdown.
+  await clock?.advance(10_000);
+  await stopped;
+}
 
 const opened = (path = '/ws', headers: Record<string, string> = {}): Promise<WebSocket> =>
   new Promise((resolve, reject) => {
@@ -106,15 +114,22 @@ describe('a WebSocket', () => {
   });
 
   test('that says nothing for idleTimeout is closed; one that speaks now and then is not', async () => {
-    const silent = closed(await opened());
+    await stop();
+    const time = new FakeClock();
+    await start(time);
+    const first = await opened();
+    const silent = closed(first);
     const socket = await opened();
     for (let i = 0; i < 3; i++) {
-      await new Promise((resolve) => setTimeout(resolve, 500));
+      expect(first.readyState).toBe(WebSocket.OPEN);
+      await time.advance(i < 2 ? 450 : 200);
       socket.send('ping');
       await next(socket);
     }
     expect(await silent).toBe(1006);
-    expect(socket.readyState).toBe(WebSocket.OPEN);
+    await time.advance(800);
+    socket.send('still here');
+    expect(String(await next(socket))).toBe('still here');
     socket.terminate();
   });
 

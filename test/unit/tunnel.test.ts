@@ -204,6 +204,7 @@ describe('over a real connection', () => {
     expect(near.destroyed).toBe(false);
     await clock.advance(1_000);
     expect(await totals).toEqual({ bytesSent: 0, bytesReceived: 3 });
+    expect(clock.timers).toBe(0);
   });
 
   test('keeps a tunnel open that only uploads, until maxDuration', async () => {

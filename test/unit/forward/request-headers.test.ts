@@ -121,8 +121,8 @@ describe('what a client may not say', () => {
     },
   );
 
-  test.each(CLAIMS)('drops another spelling of %s even from a trusted proxy', (name) => {
-    if (!name.includes('-')) return;
+  // A name without a sign has no other spelling.
+  test.each(CLAIMS.filter((name) => name.includes('-')))('drops another spelling of %s even from a trusted proxy', (name) => {
     const headers = toHeaders({ headers: ['Host', 'a', name.replaceAll('-', '_'), 'evil'], client: { viaTrustedProxy: true } });
     expect(headers).not.toContain('evil');
   });

@@ -50,3 +50,13 @@ test.each([
 ])('trusts the peer %s for the identity of its clients: %s', (peer, expected) => {
   expect(resolve(peer, false, new HeaderFields([])).viaIdentityProxy).toBe(expected);
 });
+
+test('reads 20,000 hops in linear time', () => {
+  const hops = (count: number): string => `203.0.113.9${',10.2.2.2'.repeat(count)}`;
+  const before = process.cpuUsage();
+  expect(client('10.1.1.1', [hops(10_000), hops(10_000)])).toBe('203.0.113.9 http true');
+  expect(client('10.1.1.1', [hops(20_000)])).toBe('203.0.113.9 http true');
+  const { user } = process.cpuUsage(before);
+  // Microseconds: a few milliseconds in linear time, tens of seconds in quadratic time.
+  expect(user).toBeLessThan(2_000_000);
+});

@@ -95,29 +95,30 @@ describe.each(NAMED)('$name', ({ description }) => {
     expect(refused).toBeGreaterThan(100);
   });
 
-  test.runIf(toSignedParts(description).length > 1)('refuses bytes that moved over a boundary between two pieces', () => {
+  // Twilio puts nothing between the URL and the parameters: what moves changes the path, or the query, that the route sees.
+  const hasBoundaries = toSignedParts(description).length > 1 && !description.signed.includes('form');
+  test.runIf(hasBoundaries)('refuses bytes that moved over a boundary between two pieces', () => {
     const parts = toSignedParts(description);
+    let refused = 0;
     const pairs = parts.slice(1).map((after, index) => [parts[index] ?? after, after] as const);
     const property = fc.property(
       toDelivery(one),
       fc.constantFrom(...pairs),
       fc.integer({ min: 1, max: 30 }),
       fc.boolean(),
-      (delivery, [before, after], count, isForward) => {
-        const joint = Buffer.concat([getPart(delivery, before), Buffer.from(description.separator), getPart(delivery, after)]);
+      // With the separator in its place, and as if nothing separated them.
+      fc.constantFrom(description.separator, ''),
+      (delivery, [before, after], count, isForward, separator) => {
+        const joint = Buffer.concat([getPart(delivery, before), Buffer.from(separator), getPart(delivery, after)]);
         const cut = getPart(delivery, before).length + (isForward ? count : -count);
-        if (cut < 0 || cut > joint.length - description.separator.length) return;
-        const moved = withPart(
-          withPart(delivery, before, joint.subarray(0, cut)),
-          after,
-          joint.subarray(cut + description.separator.length),
-        );
-        // Twilio puts nothing between the URL and the parameters: what moves changes the path, or the query, that the route sees.
-        if (description.signed.includes('form')) return;
+        if (cut < 0 || cut > joint.length - separator.length) return;
+        const moved = withPart(withPart(delivery, before, joint.subarray(0, cut)), after, joint.subarray(cut + separator.length));
         if (isSameMessage(description, delivery, moved)) return;
+        refused++;
         expect(judge(one, moved)).not.toBe('ok');
       },
     );
     fc.assert(property, { numRuns: 300 });
+    expect(refused).toBeGreaterThan(50);
   });
 });
