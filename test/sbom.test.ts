@@ -1,0 +1,38 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { createBom } from '../scripts/sbom.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+  name: string;
+  version: string;
+  dependencies: Record<string, string>;
+  devDependencies: Record<string, string>;
+};
+
+test('lists every production dependency with version, licence and package URL, and no development dependency', () => {
+  const bom = createBom();
+  const names = bom.components.map(nameOf);
+  expect([bom.bomFormat, bom.specVersion]).toEqual(['CycloneDX', '1.5']);
+  expect(bom.metadata.component).toMatchObject({ name: manifest.name, version: manifest.version });
+  for (const dependency of Object.keys(manifest.dependencies)) expect(names).toContain(dependency);
+  for (const dependency of Object.keys(manifest.devDependencies)) expect(names).not.toContain(dependency);
+  for (const component of bom.components) {
+    expect(component.version, component.name).toMatch(/^\d+\.\d+\.\d+/);
+    expect(component.purl, component.name).toMatch(/^pkg:npm\//);
+    expect(component.licenses?.length, component.name).toBeGreaterThan(0);
+  }
+});
+
+test('names only listed packages as dependencies of others', () => {
+  const bom = createBom();
+  const refs = new Set([bom.metadata.component, ...bom.components].map((component) => component['bom-ref']));
+  expect(bom.components.length).toBeGreaterThan(Object.keys(manifest.dependencies).length);
+  for (const { ref, dependsOn } of bom.dependencies) for (const each of [ref, ...dependsOn]) expect(refs).toContain(each);
+});
+
+/** The name with its scope, as package.json writes it. */
+function nameOf(component: { readonly 'bom-ref': string }): string {
+  return component['bom-ref'].slice(0, component['bom-ref'].lastIndexOf('@'));
+}
