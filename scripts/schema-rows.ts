@@ -59,7 +59,7 @@ function isPlainObject(value: unknown): boolean {
 
 function toValueText(schema: JsonSchema): string {
   const examples = schema['examples'];
-  if (Array.isArray(examples)) return `\`${examples[0]}\``;
+  if (Array.isArray(examples) && typeof examples[0] !== 'object') return `\`${examples[0]}\``;
   if (Array.isArray(schema['enum'])) return schema['enum'].map((value) => `\`${value}\``).join(', ');
   if (schema['const'] !== undefined) return `\`${schema['const']}\``;
   if (schema.anyOf !== undefined) return [...new Set(schema.anyOf.map(toValueText))].join(' or ');

@@ -1,6 +1,7 @@
 /** Turns the config's secret references into keys, now and whenever a secret's file changes. */
 import type { KeyConfig, RouteConfig } from '../config/config.ts';
 import { readSecret } from '../config/secrets.ts';
+import { findNamedPreset } from '../config/suggest-preset.ts';
 import type { Secret } from '../core/secret.ts';
 import type { KeySet } from '../gates/key-ring.ts';
 import type { WatchedKey } from '../observe/key-evidence.ts';
@@ -22,6 +23,8 @@ export interface KeysRead {
 
 /** Shorter tokens can be guessed by asking. */
 const LEAST_TOKEN_BYTES = 16;
+/** Of a webhook section that names none. */
+const DEFAULT_SCHEME = 'standard-webhooks';
 
 /** Reads all secrets of a route; a secret that cannot be used is listed as unavailable, it never makes the others unusable. */
 export async function readKeys(route: RouteConfig, index: number): Promise<KeysRead> {
@@ -33,7 +36,7 @@ export async function readKeys(route: RouteConfig, index: number): Promise<KeysR
   const troubles: KeyTrouble[] = [];
   for (const [position, config] of webhook.keys.entries()) {
     const path = `routes.${index}.webhook.keys.${position}.secret`;
-    const read = await readKey(scheme, config);
+    const read = await readKey(scheme, config, route);
     for (const message of read.warnings)
       troubles.push({ severity: 'warning', path, route: route.name, key: config.name, message });
     if (read.key !== undefined) {
@@ -87,11 +90,25 @@ interface KeyRead {
 
 const NO_PROBLEM = { message: '' };
 
-async function readKey(scheme: Scheme, config: KeyConfig): Promise<KeyRead> {
+async function readKey(scheme: Scheme, config: KeyConfig, route: RouteConfig): Promise<KeyRead> {
   const read = await readSecret(config.secret);
   if ('problem' in read) return { warnings: [], problem: { message: read.problem, hint: read.hint } };
   const parsed = scheme.parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
-  if ('problem' in parsed) return { warnings: read.warnings, problem: { message: parsed.problem, hint: parsed.hint } };
+  if ('problem' in parsed) {
+    const hint = toOtherSchemeHint(scheme, read.secret, config, route) ?? parsed.hint;
+    return { warnings: read.warnings, problem: { message: parsed.problem, hint } };
+  }
   const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
   return { key: { ...parsed.key, notBefore: config.notBefore }, warnings, problem: NO_PROBLEM };
+}
+
+/** Most often such a secret is sound, and the route has the default scheme in place of its sender's own. */
+function toOtherSchemeHint(scheme: Scheme, secret: Secret, config: KeyConfig, { name, match }: RouteConfig): string | undefined {
+  const { secret: source } = config;
+  const where = 'env' in source ? source.env : source.file;
+  const preset = findNamedPreset([name, match.path ?? match.pathPrefix ?? '', config.name, where], scheme.name);
+  const isSound = preset !== undefined && 'key' in compileScheme(preset).parseKey(config.name, secret, source.encoding);
+  if (isSound) return `if ${preset.from?.title} sends this, set scheme: ${preset.name}`;
+  if (scheme.name !== DEFAULT_SCHEME) return undefined;
+  return 'write it as the sender shows it, whsec_ and base64; if the sender does not use Standard Webhooks, set its scheme, for example scheme: github';
 }

@@ -59,9 +59,8 @@ export function toScheme(name: string): Scheme {
   if (preset !== undefined) return compileScheme(preset);
   const names = PRESETS.map((known) => known.name);
   const nearest = findNearest(name, names);
-  throw usageError(
-    `--scheme ${name} is not one of ${names.join(', ')}${nearest === undefined ? '' : `; did you mean ${nearest}?`}`,
-  );
+  const suggestion = nearest === undefined ? '' : ` Did you mean ${nearest}?`;
+  throw usageError(`--scheme ${name}: unknown scheme.${suggestion} Known: ${names.join(', ')}`);
 }
 
 /** The secret's encoding, if one is named. */

@@ -181,7 +181,7 @@ export type SightExpectation = z.output<typeof seen>;
 
 const STEP_FIELDS = {
   at: duration().optional().describe('When, counted from `now`. Left out: as soon as the step before is done.'),
-  request: request.describe('What is sent.'),
+  request: request.meta({ examples: [{ method: 'POST', path: '/hooks/orders' }] }).describe('What is sent.'),
   sign: z
     .union([z.literal(true).transform((): z.output<typeof sign> => ({})), sign], {
       error: 'expected true, or a mapping such as { key: current }',

@@ -6,7 +6,7 @@ import type { EpochMilliseconds } from '../core/clock.ts';
 import { type Position, parseYaml, readText } from './document.ts';
 import { FixturesSchema } from './fixtures-schema.ts';
 import { toFindings } from './issues.ts';
-import type { JsonSchema } from './json-schema.ts';
+import { type JsonSchema, keepExamples } from './json-schema.ts';
 import type { Problem } from './problem.ts';
 import type { StandIns } from './stand-ins.ts';
 
@@ -53,7 +53,12 @@ export type FixturesRead = Fixtures | { readonly tests: undefined; readonly prob
 
 /** Draft-07, for editors. */
 export function toFixturesJsonSchema(): JsonSchema {
-  const schema = z.toJSONSchema(FixturesSchema, { io: 'input', target: 'draft-07', unrepresentable: 'any' });
+  const schema = z.toJSONSchema(FixturesSchema, {
+    io: 'input',
+    target: 'draft-07',
+    unrepresentable: 'any',
+    override: keepExamples,
+  });
   return { ...(schema as JsonSchema), title: 'sidegate fixtures' };
 }
 

@@ -1,7 +1,7 @@
 /** Puts the schema's findings into words that say what is wrong, where, and how to mend it. */
 import type { z } from 'zod';
 import { findNearest } from './did-you-mean.ts';
-import { type JsonSchema, toKnownKeys } from './json-schema.ts';
+import { findExample, type JsonSchema, toKnownKeys } from './json-schema.ts';
 
 type Issue = z.core.$ZodIssue;
 
@@ -53,7 +53,7 @@ function describe(issue: Issue, path: readonly PropertyKey[], schema: JsonSchema
     case 'invalid_key':
       return [{ path, message: issue.issues[0]?.message ?? issue.message, isAboutKey: true }];
     case 'invalid_type':
-      return [{ path, message: describeType(issue) }];
+      return [describeType(issue, path, schema)];
     default:
       return [{ path, message: issue.message }];
   }
@@ -66,19 +66,22 @@ function describeUnknownKey(name: string, path: readonly PropertyKey[], schema: 
   return { path: [...path, name], message: `unknown key "${name}"`, hint, isAboutKey: true };
 }
 
+/** A suggestion comes before the list, which may be longer than the screen. */
 function describeValue(values: readonly string[], input: unknown, path: readonly PropertyKey[]): Finding {
-  const message =
-    input === undefined
-      ? `missing; it is one of: ${values.join(', ')}`
-      : `"${String(input)}" is not one of: ${values.join(', ')}`;
+  const list = values.join(', ');
+  if (input === undefined) return { path, message: `missing; it is one of: ${list}` };
   const nearest = findNearest(String(input), values);
-  return nearest === undefined ? { path, message } : { path, message, hint: `did you mean "${nearest}"?` };
+  if (nearest === undefined) return { path, message: `"${String(input)}" is not one of: ${list}` };
+  return { path, message: `unknown value "${String(input)}". Did you mean "${nearest}"?`, hint: `known here: ${list}` };
 }
 
-function describeType(issue: z.core.$ZodIssueInvalidType): string {
+function describeType(issue: z.core.$ZodIssueInvalidType, path: readonly PropertyKey[], schema: JsonSchema): Finding {
   const isDefaultText = issue.message.startsWith('Invalid input');
   const expected = isDefaultText ? `expected ${toWord(issue.expected)}` : issue.message;
-  return issue.input === undefined ? `missing: ${expected}` : `${expected}, not ${toWord(toTypeName(issue.input))}`;
+  const isMissing = issue.input === undefined;
+  const message = isMissing ? `missing: ${expected}` : `${expected}, not ${toWord(toTypeName(issue.input))}`;
+  const example = issue.expected === 'object' || issue.expected === 'array' ? findExample(schema, path) : undefined;
+  return example === undefined ? { path, message } : { path, message, hint: `for example ${String(path.at(-1))}: ${example}` };
 }
 
 function toTypeName(value: unknown): string {

@@ -1,4 +1,5 @@
 /** The config's JSON Schema, for editors; the same schema that the gate reads its config by. */
+import { stringify } from 'yaml';
 import { z } from 'zod';
 import { ConfigSchema } from './schema.ts';
 
@@ -12,9 +13,20 @@ export interface JsonSchema {
 
 /** Draft-07, of what is written in the file (before defaults and units are applied). */
 export function toJsonSchema(): JsonSchema {
-  const schema = z.toJSONSchema(ConfigSchema, { io: 'input', target: 'draft-07', unrepresentable: 'any' });
+  const schema = z.toJSONSchema(ConfigSchema, {
+    io: 'input',
+    target: 'draft-07',
+    unrepresentable: 'any',
+    override: keepExamples,
+  });
   return { ...(schema as JsonSchema), title: 'sidegate configuration' };
 }
+
+/** Zod leaves examples out where a part of the value is transformed; ours are written as the file has them. */
+export const keepExamples: NonNullable<z.core.ToJSONSchemaParams['override']> = ({ zodSchema, jsonSchema }) => {
+  const examples = z.globalRegistry.get(zodSchema)?.['examples'];
+  if (Array.isArray(examples)) jsonSchema.examples = examples;
+};
 
 /** The keys that may stand at a place in the config. */
 export function toKnownKeys(schema: JsonSchema, path: readonly PropertyKey[]): string[] {
@@ -25,4 +37,25 @@ export function toKnownKeys(schema: JsonSchema, path: readonly PropertyKey[]): s
     const next = typeof step === 'number' ? variant.items : variant.properties?.[String(step)];
     return next === undefined ? [] : toKnownKeys(next, rest);
   });
+}
+
+/** What may stand at a place in the config, as YAML in one line; undefined where the schema has no example. */
+export function findExample(schema: JsonSchema, path: readonly PropertyKey[]): string | undefined {
+  const [step, ...rest] = path;
+  const variants = [schema, ...(schema.anyOf ?? [])];
+  for (const variant of variants) {
+    if (step === undefined) {
+      const [example] = (variant['examples'] as readonly unknown[] | undefined) ?? [];
+      if (example !== undefined) return toFlowYaml(example);
+      continue;
+    }
+    const next = typeof step === 'number' ? variant.items : variant.properties?.[String(step)];
+    const found = next === undefined ? undefined : findExample(next, rest);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function toFlowYaml(value: unknown): string {
+  return stringify(value, { collectionStyle: 'flow', lineWidth: 0 }).trimEnd();
 }

@@ -90,6 +90,7 @@ export const identity = z.strictObject({
       name: keyName.describe('The `kid` of tokens by a shared secret; those of a private key have its thumbprint there.'),
       secret: secretSource('for HMAC its bytes as they are; Ed25519 takes a private key in PEM.'),
     })
+    .meta({ examples: [{ name: 'current', secret: { file: '/etc/sidegate/identity-key' } }] })
     .describe('What signs; a file is watched, and taken up when it changes.'),
   ttl: duration().prefault('60s').describe('How long a token is good.'),
 });

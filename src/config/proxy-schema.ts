@@ -12,6 +12,7 @@ export const proxy = z.strictObject({
   requireTls: z.boolean().default(true).describe('Refuse clients that come in clear text before a password is read.'),
   basic: basic
     .omit({ requireTls: true, forwardUser: true, forwardAuthorization: true })
+    .meta({ examples: [{ users: [{ file: '/etc/sidegate/users' }] }] })
     .describe('Who may use it (RFC 7617, by Proxy-Authorization).'),
   allow: z
     .array(z.string().min(1))

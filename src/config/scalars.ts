@@ -117,8 +117,17 @@ export function upstream() {
   return scalar<SocketAddress>(parseUpstream, 'http://127.0.0.1:3000');
 }
 
+/** `localhost:3000` and `127.0.0.1:3000/` are URLs of nothing, but it is clear what they mean. */
+function suggestUpstream(text: string): string {
+  const address = text.replace(/^[a-z]+:\/\//i, '').replace(/\/+$/, '');
+  const suggestion = `http://${address.startsWith(':') ? `127.0.0.1${address}` : address}`;
+  const isSound = suggestion !== text && !('problem' in parseUpstream(suggestion));
+  return isSound ? `. Did you mean "${suggestion}"?` : '; write http://host:port, for example http://127.0.0.1:3000';
+}
+
 function parseUpstream(text: string): SocketAddress | { problem: string } {
-  if (!URL.canParse(text)) return { problem: `"${text}" is no URL; write http://host:port, for example http://127.0.0.1:3000` };
+  const isUrl = URL.canParse(text) && text.includes('://');
+  if (!isUrl) return { problem: `"${text}" is not a URL${suggestUpstream(text)}` };
   const url = new URL(text);
   if (url.protocol !== 'http:')
     return {

@@ -56,7 +56,7 @@ const route = z.strictObject({
       'a route name is 1 to 63 lower-case letters, digits, dots, dashes and underscores, with a letter or digit at both ends',
     )
     .describe('Shown in logs and metrics, in the challenge, and in the Sidegate-Route header.'),
-  match,
+  match: match.meta({ examples: [{ path: '/hooks/orders' }] }),
   mode: z
     .enum(['enforce', 'observe'])
     .default('enforce')
@@ -133,6 +133,7 @@ export const ConfigSchema = z.strictObject({
           from: z
             .array(addressRange())
             .min(1)
+            .meta({ examples: [['10.0.0.0/8']] })
             .describe('Balancers whose connections begin with its header; nobody else may send one.'),
         })
         .optional()
@@ -227,5 +228,8 @@ export const ConfigSchema = z.strictObject({
     })
     .prefault({}),
   upstream: upstream().optional().describe('The app of the routes that name none of their own: http://host:port.'),
-  routes: z.array(route).min(1, 'a gate without routes lets nothing through'),
+  routes: z
+    .array(route)
+    .min(1, 'a gate without routes lets nothing through')
+    .meta({ examples: [[{ name: 'orders', match: { path: '/hooks/orders' }, upstream: 'http://127.0.0.1:3000' }]] }),
 });

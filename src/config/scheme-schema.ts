@@ -86,7 +86,9 @@ const piece = z.union(
 /** A whole scheme. */
 export const customScheme = z
   .strictObject({
-    signature: signature.describe('Where signatures stand, and how they are written.'),
+    signature: signature
+      .meta({ examples: [{ header: 'X-Signature' }] })
+      .describe('Where signatures stand, and how they are written.'),
     signed: z.array(piece).max(12).default(['body']).describe('What is signed, in order. For tokens: [].'),
     separator: visible.default('').describe('What stands between two of them.'),
     timestamp: timestamp.optional().describe('Where the time stands that is signed. Left out: none.'),

@@ -20,14 +20,24 @@ const redis = z.strictObject({
   sentinel: z
     .strictObject({
       name: z.string().min(1).describe('Name of the master the sentinels watch.'),
-      nodes: z.array(nodeAddress()).min(1).describe('Addresses of the sentinels.'),
+      nodes: z
+        .array(nodeAddress())
+        .min(1)
+        .meta({ examples: [['10.0.0.7:26379']] })
+        .describe('Addresses of the sentinels.'),
       username: z.string().min(1).optional().describe('ACL user of the sentinels.'),
       passwordFile: filePath.optional().describe('File that holds the password of the sentinels.'),
     })
     .optional()
     .describe('A Sentinel group: its master name and the sentinels.'),
   cluster: z
-    .strictObject({ nodes: z.array(nodeAddress()).min(1).describe('Addresses of some of its nodes.') })
+    .strictObject({
+      nodes: z
+        .array(nodeAddress())
+        .min(1)
+        .meta({ examples: [['10.0.0.7:6379']] })
+        .describe('Addresses of some of its nodes.'),
+    })
     .optional()
     .describe('Some nodes of a Cluster; the others are found.'),
   username: z.string().min(1).optional().describe('ACL user.'),

@@ -1,9 +1,11 @@
 /** Whether a route's scheme can be relied on: what is not signed proves nothing. */
 import { ALGORITHMS } from '../schemes/algorithms.ts';
+import { findPreset } from '../schemes/catalogue.ts';
 import type { SchemeDescription } from '../schemes/description.ts';
 import { findAmbiguity } from '../schemes/layout.ts';
 import type { RouteConfig, WebhookConfig } from './config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
+import { findPresetOfHeader } from './suggest-preset.ts';
 
 /** Everything wrong with the scheme, or with how the route uses it. */
 export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
@@ -15,6 +17,7 @@ export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Pa
     ...checkSender(webhook, route, path),
     ...checkRemoteKeys(webhook, [...path, 'jwks']),
     ...checkId(webhook, path),
+    ...checkIdHeader(webhook, path),
   ];
 }
 
@@ -59,6 +62,17 @@ function checkId({ description, dedup, scheme }: WebhookConfig, path: Path): Rat
   if (signed.length > 0 || id !== undefined || dedup === 'off') return [];
   const hint = 'say where it stands, id: { json: $.id } or id: { header: NAME }, or dedup: off';
   return [error(path, `${scheme} has no id to tell repeats by`, hint)];
+}
+
+/** A header of another sender: the route would reject all that this sender delivers. */
+function checkIdHeader({ scheme, description }: WebhookConfig, path: Path): Rating[] {
+  const { id } = description;
+  const base = findPreset(scheme);
+  if (base === undefined || id === undefined || !('header' in id)) return [];
+  const preset = findPresetOfHeader(id.header, base);
+  if (preset === undefined) return [];
+  const message = `${id.header} is a header of ${preset.from?.title ?? preset.name}, which does not sign as ${scheme}`;
+  return [warning([...path, 'id'], message, `scheme: ${preset.name}`)];
 }
 
 function checkDescription(description: SchemeDescription, path: Path): Rating[] {

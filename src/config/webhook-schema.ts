@@ -57,6 +57,7 @@ const sns = z.strictObject({
       }),
     )
     .min(1)
+    .meta({ examples: [['arn:aws:sns:eu-central-1:123456789012:orders']] })
     .describe('ARNs of the topics whose messages are taken.'),
   confirm: z
     .boolean()

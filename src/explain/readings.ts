@@ -54,10 +54,14 @@ export function toSeenPresets({ scheme, presets, request: { headers } }: Suspect
     if (headers.get(toSignatureName(preset)) === undefined) continue;
     byShape.set(shape, [...(byShape.get(shape) ?? []), preset]);
   }
-  return [...byShape.values()].map((alike) => ({
-    preset: alike[0] as SchemeDescription,
-    names: alike.map(({ name }) => name).join(' or '),
-  }));
+  return [...byShape.values()].map((alike) => {
+    // GitHub and Meta sign alike, but only GitHub has a header with the id.
+    const known = alike.filter(
+      ({ id }) => id !== undefined && 'header' in id && headers.get(id.header.toLowerCase()) !== undefined,
+    );
+    const seen = known.length > 0 ? known : alike;
+    return { preset: seen[0] as SchemeDescription, names: seen.map(({ name }) => name).join(' or ') };
+  });
 }
 
 /** What two presets share that cannot be told apart by a request. */

@@ -165,7 +165,7 @@ test.each([
   [[], 'by what is it judged?'],
   [['--config', 'x', '--scheme', 'github'], 'by what is it judged?'],
   [['--scheme', 'github'], 'which secret?'],
-  [['--scheme', 'githup', '--secret-env', 'CLI_SECRET'], 'did you mean github?'],
+  [['--scheme', 'githup', '--secret-env', 'CLI_SECRET'], '--scheme githup: unknown scheme. Did you mean github?'],
   [['--scheme', 'unsigned', '--secret-env', 'CLI_SECRET'], 'unsigned has no signature'],
   [['--scheme', 'github', '--secret-env', 'CLI_SECRET', '--route', 'a'], '--route is one of a config'],
   [['--config', '/nowhere'], 'there is no such file'],

@@ -103,7 +103,7 @@ describe('sidegate probe', () => {
     [['https://8.8.8.8/', '--yes-i-own-this', '8.8.8.8', '--insecure'], '--insecure is for private targets only'],
     [['http://127.0.0.1:1/'], 'no answer from 127.0.0.1:1 (127.0.0.1): ECONNREFUSED'],
     [['http://127.0.0.1/', '--only', 'everything'], '--only everything: there is no such check'],
-    [['http://127.0.0.1/', '--scheme', 'githab'], 'did you mean github?'],
+    [['http://127.0.0.1/', '--scheme', 'githab'], '--scheme githab: unknown scheme. Did you mean github?'],
     [['http://127.0.0.1/', '--scheme', 'unsigned'], 'unsigned signs nothing'],
     [['http://127.0.0.1/', '--scheme', 'aws-sns'], 'aws-sns is signed by a key that only its sender has'],
     [['http://127.0.0.1/', '--format', 'yaml'], '--format yaml is not one of text, json, junit'],

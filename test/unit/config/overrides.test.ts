@@ -40,7 +40,10 @@ describe('what the command line says', () => {
   test.each([
     [{ listen: '8480' }, /^--listen: error listen.address: "8480" is no address/],
     [{ admin: 'a b:1' }, /^--admin: error admin.address: "a b" is no host name/],
-    [{ upstream: 'localhost:3000' }, /^--upstream: error upstream: an upstream is reached by http, not localhost/],
+    [
+      { upstream: 'localhost:3000' },
+      /^--upstream: error upstream: "localhost:3000" is not a URL\. Did you mean "http:\/\/localhost:3000"\?/,
+    ],
     [{ appProbes: ['app/livez'] }, /^--app-probe: error "app\/livez" is no app probe; write CONTAINER\/KIND=URL/],
     [
       { appProbes: ['app/health=http://127.0.0.1:1/'] },

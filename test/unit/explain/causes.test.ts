@@ -536,3 +536,8 @@ describe('what is genuine', () => {
     expect({ causes, isProven }).toEqual({ causes: ['unknown'], isProven: false });
   });
 });
+
+test('of presets that sign alike, the one whose id header is there is named alone', () => {
+  const { findings } = explainNow(toSuspect({ headers: github(), body: undefined }), new Meter(USUAL_BUDGET));
+  expect(findings.map(({ text }) => text)).toContain('this looks like github: X-Hub-Signature-256 is there (scheme: github)');
+});
