@@ -157,7 +157,7 @@ describe('the docs', () => {
     for (const [, text = ''] of page.matchAll(/```yaml\n(.*?)```/gs)) {
       const stdin = Readable.from([text]) as NodeJS.ReadableStream;
       const io = { stdin, env: {}, stdout: () => undefined, stderr: () => undefined };
-      const options = { filename: ['-'], namespace: 'default', kubeVersion: '1.34', output: 'yaml' };
+      const options = { filename: ['-'], namespace: 'default', kubeVersion: '1.34', format: 'yaml' };
       expect(await injectFiles(options, io), text).toBe(0);
     }
     for (const { name, form, example } of Object.values(SETTINGS)) expect(hasForm(form, example), name).toBe(true);

@@ -1,37 +1,48 @@
 /** `sidegate check`: all problems of a config, with places and hints, and how routes inside others are kept apart. */
 import { reportConfig } from '../app/check.ts';
-import { formatProblem } from '../config/problem.ts';
+import { formatPaintedProblem, type Severity } from '../config/problem.ts';
 import { systemClock } from '../core/clock.ts';
-import { EXIT, type Io } from './io.ts';
+import { usageError } from './input.ts';
+import { EXIT, type Io, paint } from './io.ts';
 
 /** Options of the command. */
 export interface CheckOptions {
-  readonly config: string;
+  readonly config?: string;
   readonly listen?: string;
   readonly admin?: string;
   readonly upstream?: string;
   readonly appProbe?: readonly string[];
-  readonly json?: boolean;
+  readonly format: string;
 }
 
 /** Exit 0 where the gate could run with it, warnings or not. */
-export async function checkFile(options: CheckOptions, io: Io): Promise<number> {
-  const { config, listen, admin, upstream, appProbe: appProbes } = options;
+export async function checkFile(file: string | undefined, options: CheckOptions, io: Io): Promise<number> {
+  const config = toConfigFile(file, options.config);
+  const { listen, admin, upstream, appProbe: appProbes } = options;
   const { problems, notes } = await reportConfig(config, systemClock, { listen, admin, upstream, appProbes });
   const errors = problems.filter(({ severity }) => severity === 'error').length;
-  if (options.json === true) {
+  if (options.format === 'json') {
     io.stdout(`${JSON.stringify(problems, undefined, 2)}\n`);
   } else {
-    for (const problem of problems) io.stdout(`${formatProblem(problem)}\n`);
+    const shade = (severity: Severity): string => paint(io, severity === 'error' ? 'bad' : 'warning', severity);
+    for (const problem of problems) io.stdout(`${formatPaintedProblem(problem, shade)}\n`);
     for (const note of notes) io.stdout(`${config}: note: ${note}\n`);
-    io.stdout(toSummary(options.config, errors, problems.length - errors));
+    const summary = toSummary(errors, problems.length - errors);
+    io.stdout(`${config}: ${paint(io, errors === 0 ? 'good' : 'bad', summary)}\n`);
   }
   return errors === 0 ? EXIT.ok : EXIT.failed;
 }
 
-function toSummary(file: string, errors: number, warnings: number): string {
-  if (errors === 0) return `${file}: ok${warnings === 0 ? '' : `, ${count(warnings, 'warning')}`}\n`;
-  return `${file}: ${count(errors, 'error')}${warnings === 0 ? '' : `, ${count(warnings, 'warning')}`}\n`;
+function toConfigFile(file: string | undefined, config: string | undefined): string {
+  if (file !== undefined && config !== undefined) throw usageError('give the config file once: as the argument, or by --config');
+  const named = file ?? config;
+  if (named === undefined) throw usageError('which config? give its file: sidegate check FILE (or --config FILE)');
+  return named;
+}
+
+function toSummary(errors: number, warnings: number): string {
+  const counted = warnings === 0 ? '' : `, ${count(warnings, 'warning')}`;
+  return `${errors === 0 ? 'ok' : count(errors, 'error')}${counted}`;
 }
 
 function count(number: number, noun: string): string {

@@ -20,20 +20,18 @@ export interface DoctorOptions {
   readonly namespace?: string;
   readonly allNamespaces?: boolean;
   readonly config?: string;
-  readonly output: string;
+  readonly format: string;
   readonly failOn: string;
   readonly live?: boolean;
 }
 
-const OUTPUTS: readonly string[] = ['text', 'json'];
 const FAIL_ON: readonly string[] = ['error', 'warning'];
 /** RFC 1123 §2.1 label: it becomes part of a path. */
 const NAMESPACE = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
 
 /** Exit 1 where something is found that is as grave as `--fail-on` says. */
 export async function examineCluster(options: DoctorOptions, io: Io): Promise<number> {
-  const { output, failOn } = options;
-  if (!OUTPUTS.includes(output)) throw usageError(`--output ${output} is not one of ${OUTPUTS.join(', ')}`);
+  const { format, failOn } = options;
   if (!FAIL_ON.includes(failOn)) throw usageError(`--fail-on ${failOn} is not one of ${FAIL_ON.join(', ')}`);
   if (options.namespace !== undefined && options.allNamespaces === true)
     throw usageError('give --namespace or --all-namespaces, not both');
@@ -52,7 +50,7 @@ export async function examineCluster(options: DoctorOptions, io: Io): Promise<nu
   try {
     const report = diagnose(await readFacts(client, { namespace, isLive: options.live === true, given }, systemClock));
     const subject = { context: cluster.name, namespace };
-    io.stdout(output === 'json' ? toJson(report, subject) : toText(report, subject, io.isColoured === true));
+    io.stdout(format === 'json' ? toJson(report, subject) : toText(report, subject, io.isColoured === true));
     return isFailed(report, failOn) ? EXIT.failed : EXIT.ok;
   } catch (thrown) {
     // No answer is no verdict.

@@ -18,6 +18,7 @@ import { readCaptured } from './captured/read.ts';
 import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds, usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { judge, toText } from './judgement.ts';
+import { deprecate } from './output.ts';
 import { toGivenKey } from './verify.ts';
 
 /** Options of the command. */
@@ -26,11 +27,14 @@ export interface ExplainOptions extends SecretOptions {
   readonly route?: string;
   readonly scheme?: string;
   readonly publicUrl?: string;
-  readonly format?: string;
+  readonly inputFormat?: string;
+  readonly format: string;
   readonly entry?: string;
   readonly at?: string;
-  readonly json?: boolean;
 }
+
+/** What `explain` reads. */
+export const CAPTURE_FORMATS = ['http', 'har', 'curl', 'trace'];
 
 /** What a request is held against, and by what name. */
 interface Bench {
@@ -52,14 +56,22 @@ export async function explainRequest(file: string | undefined, options: ExplainO
     options.config === undefined ? await toSecretBench(options, captured, request, io) : await toConfigBench(options, request);
   const judgement = judge(bench.suspect);
   const notes = [...captured.notes, ...bench.notes];
-  if (options.json === true) {
+  if (options.format === 'json') {
     const { lines, ...rest } = judgement;
     io.stdout(`${JSON.stringify({ ...rest, route: bench.route, notes, steps: lines }, undefined, 2)}\n`);
   } else {
     const title = bench.route === undefined ? '' : `route: ${bench.route}, scheme ${bench.suspect.scheme.name}\n`;
-    io.stdout(title + notes.map((note) => `note: ${note}\n`).join('') + toText(judgement));
+    io.stdout(title + notes.map((note) => `note: ${note}\n`).join('') + toText(judgement, io));
   }
   return judgement.verdict === 'genuine' ? EXIT.ok : EXIT.failed;
+}
+
+/** In older releases `--format` of `explain` said what the input is. */
+export function readCaptureFormat<O extends { readonly format?: string; readonly inputFormat?: string }>(given: O, io: Io): O {
+  const { format, ...rest } = given;
+  if (format === undefined || given.inputFormat !== undefined || !CAPTURE_FORMATS.includes(format)) return given;
+  deprecate('explain', `--format ${format}`, `--input-format ${format}`, io);
+  return { ...rest, inputFormat: format } as O;
 }
 
 function readNamedFile(file: string): Buffer {
@@ -77,7 +89,7 @@ async function toSecretBench(options: ExplainOptions, captured: Captured, reques
   const { description } = scheme;
   checkSigned(description);
   const secret = await readSecretOption(options);
-  const silent = options.json === true ? { ...io, stdout: () => undefined } : io;
+  const silent = options.format === 'json' ? { ...io, stdout: () => undefined } : io;
   const suspect: Suspect = {
     request,
     scheme,

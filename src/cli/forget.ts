@@ -9,7 +9,7 @@ import { systemClock } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
 import { type ListenAddress, toAddressText } from '../sockets/listen-address.ts';
-import { usageError } from './input.ts';
+import { toTimeout, usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */
@@ -40,7 +40,7 @@ const LARGEST_ANSWER = 65_536;
 
 /** Exit 0 where there was something to forget. */
 export async function forgetId(options: ForgetOptions, io: Io): Promise<number> {
-  const timeoutMs = toMilliseconds(options.timeout);
+  const timeoutMs = toTimeout(options.timeout, 'forget', io);
   const loaded = await loadConfig(options.config, systemClock, { needsUpstream: false });
   if (loaded.config === undefined) {
     for (const problem of loaded.problems) io.stderr(`${formatProblem(problem)}\n`);
@@ -97,11 +97,6 @@ function parseUrl(text: string): URL {
   if (url === undefined || !['http:', 'https:'].includes(url.protocol))
     throw usageError(`--admin ${text} is no http or https URL; for example http://127.0.0.1:9090`);
   return url;
-}
-
-function toMilliseconds(seconds: string): number {
-  if (!/^[0-9]{1,4}$/.test(seconds) || Number(seconds) === 0) throw usageError(`--timeout ${seconds} is not 1 to 9999 seconds`);
-  return Number(seconds) * 1000;
 }
 
 function post(url: URL, content: string, token: string | undefined, timeoutMs: number): Promise<Answer> {

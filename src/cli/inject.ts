@@ -19,7 +19,7 @@ export interface InjectOptions {
   readonly config?: string;
   readonly namespace: string;
   readonly kubeVersion: string;
-  readonly output: string;
+  readonly format: string;
 }
 
 interface Injected {
@@ -28,11 +28,8 @@ interface Injected {
   readonly patch: readonly PatchOperation[];
 }
 
-const OUTPUTS: readonly string[] = ['yaml', 'json', 'patch'];
-
 /** Prints nothing where one pod is denied, so that no part of the input can get into a cluster by a pipe. */
 export async function injectFiles(options: InjectOptions, io: Io): Promise<number> {
-  if (!OUTPUTS.includes(options.output)) throw usageError(`--output ${options.output} is not one of ${OUTPUTS.join(', ')}`);
   const kube = toKubeVersion(options.kubeVersion);
   const defaults = await readDefaults(options.config, io);
   if (defaults === undefined) return EXIT.failed;
@@ -127,10 +124,10 @@ function tell(injection: Injection, place: string, { object, podPath }: Workload
   }
 }
 
-function print({ output, namespace }: InjectOptions, manifests: readonly Manifest[], injected: readonly Injected[]): string {
-  if (output === 'patch') return printPatches(injected, namespace);
+function print({ format, namespace }: InjectOptions, manifests: readonly Manifest[], injected: readonly Injected[]): string {
+  if (format === 'patch') return printPatches(injected, namespace);
   for (const { manifest, workload, patch } of injected) manifest.apply([...workload.objectPath, ...workload.podPath], patch);
-  if (output === 'yaml') return join(manifests.map((manifest) => manifest.toText()));
+  if (format === 'yaml') return join(manifests.map((manifest) => manifest.toText()));
   const values = manifests.map((manifest) => manifest.toValue()).filter((value) => value !== null);
   const value = values.length === 1 ? values[0] : { apiVersion: 'v1', kind: 'List', items: values };
   return `${JSON.stringify(value, undefined, 2)}\n`;

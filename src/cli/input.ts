@@ -76,6 +76,18 @@ export function toDuration(text: string, option: string): Milliseconds {
   return parsed.data.value;
 }
 
+const DAY_MS: Milliseconds = 86_400_000;
+
+/** How long to wait for an answer; a number alone counts as seconds, as in older releases. */
+export function toTimeout(text: string, command: string, io: Io): Milliseconds {
+  const isBare = /^[0-9]{1,4}$/.test(text);
+  const timeout = toDuration(isBare ? `${text}s` : text, '--timeout');
+  // Timers of Node end at once beyond 24.8 days.
+  if (timeout > DAY_MS) throw usageError(`--timeout ${text} is longer than 1d`);
+  if (isBare) io.stderr(`sidegate ${command}: --timeout ${text} without a unit is deprecated; write --timeout ${text}s\n`);
+  return timeout;
+}
+
 /** How far a timestamp may lie off: the same to either side where it is given, else what the scheme has. */
 export function toTolerance(text: string | undefined, { description }: Scheme): Tolerance {
   if (text === undefined) return description.tolerance;

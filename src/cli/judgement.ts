@@ -6,6 +6,7 @@ import type { Finding, Suspect } from '../explain/suspect.ts';
 import { KeyRing } from '../gates/key-ring.ts';
 import { judgeRecency } from '../gates/timestamp.ts';
 import type { Message, Scheme, VerifyKey } from '../schemes/scheme.ts';
+import { type Io, paint } from './io.ts';
 
 /** What came of it. */
 export interface Judgement {
@@ -88,10 +89,10 @@ function toMissing({ headerNames, description }: Scheme): string {
 }
 
 /** The judgement for people. */
-export function toText({ lines, findings, verdict }: Judgement): string {
+export function toText({ lines, findings, verdict }: Judgement, io: Io): string {
   const hints = findings.map(({ text, mend }, i) => {
     const hint = findings.findIndex((each) => each.text === text) === i ? [`hint: ${text}`] : [];
     return [...hint, `  to mend it: ${mend}`];
   });
-  return [...lines, ...hints.flat(), `verdict: ${verdict}`, ''].join('\n');
+  return [...lines, ...hints.flat(), `verdict: ${paint(io, verdict === 'genuine' ? 'good' : 'bad', verdict)}`, ''].join('\n');
 }

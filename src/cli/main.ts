@@ -1,13 +1,14 @@
 /** The entry point: `run`, `inject-server` and `rotate-certificates` at once, everything else through commander, which they never load. */
 import { parseArgs } from 'node:util';
 import { toErrorText } from '../core/errors.ts';
+import { onEvent } from '../core/safe-events.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
 
 const io: Io = {
   stdin: process.stdin,
   stdout: (text) => process.stdout.write(text),
-  isColoured: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '',
+  isColoured: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '' && process.env['TERM'] !== 'dumb',
   stderr: (text) => process.stderr.write(text),
   env: process.env,
 };
@@ -85,6 +86,15 @@ function parseRunOptions(args: readonly string[]) {
   }
 }
 
+/** A reader that has seen enough, such as `head`, closes the pipe: the command then ends with the exit code that it has anyway. */
+function onOutputError(error: NodeJS.ErrnoException): void {
+  if (error.code === 'EPIPE') return;
+  io.stderr(`sidegate: standard output cannot be written (${error.code ?? error.message})\n`);
+  process.exit(EXIT.failed);
+}
+
+onEvent(process.stdout, 'error', onOutputError);
+onEvent(process.stderr, 'error', () => undefined);
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (thrown) {

@@ -2,12 +2,14 @@
 import { Command, CommanderError } from 'commander';
 import { SidegateError } from '../core/errors.ts';
 import { checkFile } from './check.ts';
+import { addCompletion } from './completion.ts';
 import { examineCluster } from './doctor.ts';
-import { explainRequest } from './explain.ts';
+import { explainRequest, readCaptureFormat } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
 import { injectFiles } from './inject.ts';
 import { EXIT, type Io } from './io.ts';
+import { REPORTS, runReport, withReport, writeReport } from './output.ts';
 import { probeEndpoint } from './probe.ts';
 import { printSchema } from './schema.ts';
 import { testGate } from './self-test.ts';
@@ -52,20 +54,18 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
     .exitOverride()
     .configureOutput({ writeOut: io.stdout, writeErr: io.stderr })
     .showSuggestionAfterError();
-  withOverrides(program.command('run').description('start the gate'));
-  withOverrides(program.command('check'))
-    .description('show everything wrong with a config; exit 1 if it cannot run')
-    .option('--json', 'as JSON, for tools')
-    .action(async (options) => setExit(await checkFile(options, io)));
-  withSecret(program.command('sign'))
+  withOverrides(program.command('run').description('start the gate').requiredOption('-c, --config <file>', 'config file'));
+  addCheck(program, io, setExit);
+  withReport(withSecret(program.command('sign')), REPORTS.sign)
     .description('sign a body and print its headers')
     .argument('[file]', 'file with the body; standard input if left out')
     .option('--id <id>', "the delivery's id; random if left out")
     .option('--timestamp <seconds>', 'its time in unix seconds; now if left out')
     .option('--public-url <url>', 'the URL that is signed, for schemes that sign it')
-    .option('--format <format>', 'headers, curl or json', 'headers')
     .option('--url <url>', 'where the curl line sends to')
-    .action(async (file, options) => setExit(await signDelivery(file, options, io)));
+    .action(async (file, given) =>
+      setExit(await runReport(given, REPORTS.sign, io, (options, out) => signDelivery(file, options, out))),
+    );
   withSecret(program.command('send'))
     .description('sign a body and POST it; exit 0 if the answer is 2xx')
     .argument('<url>', 'where to')
@@ -73,7 +73,7 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
     .option('--id <id>', "the delivery's id; random if left out")
     .option('--timestamp <seconds>', 'its time in unix seconds; now if left out')
     .option('--public-url <url>', 'the URL that is signed, for schemes that sign it; left out: the one it is sent to')
-    .option('--timeout <seconds>', 'how long to wait for the answer', '30')
+    .option('--timeout <duration>', 'how long to wait for the answer', '30s')
     .action(async (url, file, options) => setExit(await sendDelivery(url, file, options, io)));
   withSecret(program.command('verify'))
     .description('check a signed body and explain the verdict; exit 0 if it is genuine')
@@ -91,6 +91,7 @@ export function createProgram(io: Io, setExit: (code: number) => void): Command 
   addSchema(program, io);
   addForget(program, io, setExit);
   addForKubernetes(program, io, setExit);
+  addCompletion(program, io);
   return program;
 }
 
@@ -121,9 +122,18 @@ function addHashPassword(program: Command, io: Io, setExit: (code: number) => vo
     .action(async (user, options) => setExit(await hashPassword(user, options, io)));
 }
 
+function addCheck(program: Command, io: Io, setExit: (code: number) => void): void {
+  withReport(withOverrides(program.command('check')), REPORTS.check)
+    .description('show everything wrong with a config; exit 1 if it cannot run')
+    .argument('[file]', 'config file')
+    .option('-c, --config <file>', 'the same as the argument')
+    .action(async (file, given) =>
+      setExit(await runReport(given, REPORTS.check, io, (options, out) => checkFile(file, options, out))),
+    );
+}
+
 function addExplain(program: Command, io: Io, setExit: (code: number) => void): void {
-  program
-    .command('explain')
+  withReport(program.command('explain'), REPORTS.explain)
     .description('tell why a captured request is refused; exit 0 if it is genuine')
     .argument(
       '[request]',
@@ -136,11 +146,13 @@ function addExplain(program: Command, io: Io, setExit: (code: number) => void): 
     .option('--secret-file <file>', 'file that holds the secret')
     .option('--encoding <encoding>', 'how the secret is written: utf8, base64 or hex')
     .option('--public-url <url>', 'what stands before the path in the URL that is signed')
-    .option('--format <format>', 'http, har, curl or trace; found by the content if left out')
+    .option('--input-format <format>', 'http, har, curl or trace; detected if omitted')
     .option('--entry <number>', 'which request of a HAR file')
     .option('--at <seconds>', 'judge the time as of this unix time; left out: that of the HAR file, or now')
-    .option('--json', 'as JSON, for tools')
-    .action(async (file, options) => setExit(await explainRequest(file, options, io)));
+    .action(async (file, given) => {
+      const read = readCaptureFormat(given, io);
+      setExit(await runReport(read, REPORTS.explain, io, (options, out) => explainRequest(file, options, out)));
+    });
 }
 
 function addTest(program: Command, io: Io, setExit: (code: number) => void): void {
@@ -150,7 +162,7 @@ function addTest(program: Command, io: Io, setExit: (code: number) => void): voi
     .argument('<fixtures...>', 'fixture files (docs/testing.md)')
     .option('--run <pattern>', 'only the tests whose name matches this regular expression')
     .option('--format <format>', 'text, json or junit', 'text')
-    .option('--output <file>', 'write the report there, and the text to standard output')
+    .option('-o, --output <file>', 'write the report to this file, and the text to standard output')
     .action(async (files, options) => setExit(await testConfigs(files, options, io)));
 }
 
@@ -172,7 +184,7 @@ function addProbe(program: Command, io: Io, setExit: (code: number) => void): vo
     .option('--insecure', 'take any certificate; private targets only')
     .option('--yes-i-own-this <host>', 'probe this host, though its address is public')
     .option('--format <format>', 'text, json or junit', 'text')
-    .option('--output <file>', 'write the report there')
+    .option('-o, --output <file>', 'write the report to this file, and a summary to standard output')
     .option('--fail-on <severity>', 'exit 1 for failures of this severity or a worse one: critical, major, minor', 'minor')
     .action(async (url, options) => setExit(await probeEndpoint(url, options, io)));
 }
@@ -185,7 +197,7 @@ function addForget(program: Command, io: Io, setExit: (code: number) => void): v
     .requiredOption('--route <name>', 'the route that the delivery came by')
     .requiredOption('--id <id>', 'the id, as the log and the journal show it (webhookId)')
     .option('--admin <url>', "another way to the admin port; the config's if left out")
-    .option('--timeout <seconds>', 'how long to wait for the answer', '10')
+    .option('--timeout <duration>', 'how long to wait for the answer', '10s')
     .action(async (options) => setExit(await forgetId(options, io)));
 }
 
@@ -206,25 +218,25 @@ function addSchema(program: Command, io: Io): void {
     .command('schema')
     .description('print the JSON Schema of the config, for editors')
     .option('--fixtures', 'that of fixture files instead')
-    .action((options) => printSchema(options, io));
+    .option('-o, --output <file>', 'write the schema to this file')
+    .action(async ({ output, ...options }) => {
+      await writeReport(output, io, async (out) => printSchema(options, out));
+    });
 }
 
 function addInject(program: Command, io: Io, setExit: (code: number) => void): void {
-  program
-    .command('inject')
+  withReport(program.command('inject'), REPORTS.inject)
     .description('put the sidecar into labelled pods and pod templates of manifests; exit 1 and print nothing if one is denied')
     .requiredOption('-f, --filename <file>', 'manifests, YAML or JSON; - for standard input; repeat for more', COLLECT)
     .option('-c, --config <file>', "the injector's config: what sidecars are like where a pod does not say otherwise")
     .option('-n, --namespace <name>', 'of objects that name none', 'default')
     .option('--kube-version <version>', 'the oldest of the cluster: API server and kubelets', '1.34')
-    .option('-o, --output <format>', 'yaml, json or patch (a JSON patch for kubectl patch --type=json)', 'yaml')
-    .action(async (options) => setExit(await injectFiles(options, io)));
+    .action(async (given) => setExit(await runReport(given, REPORTS.inject, io, injectFiles)));
 }
 
 /** The same for `run`, whose own reading of them (main.ts) needs no commander. */
 function withOverrides(command: Command): Command {
   return command
-    .requiredOption('-c, --config <file>', 'config file')
     .option('--listen <hosts:port>', 'where requests come in, whatever the config says; :port for all addresses')
     .option('--admin <hosts:port>', 'the same for the admin port')
     .option('--upstream <url>', 'the app of the routes that name none of their own')
@@ -232,8 +244,7 @@ function withOverrides(command: Command): Command {
 }
 
 function addDoctor(program: Command, io: Io, setExit: (code: number) => void): void {
-  program
-    .command('doctor')
+  withReport(program.command('doctor'), REPORTS.doctor)
     .description('tell which workloads of a cluster are protected, and what leads past their sidecars; exit 1 if something does')
     .option('--kubeconfig <file>', "left out: $KUBECONFIG, ~/.kube/config, or the pod's own cluster")
     .option('--context <name>', 'a context of the kubeconfig; its current one if left out')
@@ -241,9 +252,8 @@ function addDoctor(program: Command, io: Io, setExit: (code: number) => void): v
     .option('-A, --all-namespaces', 'look into all of them')
     .option('-c, --config <file>', "the injector's config, by which sidecars are stale or not; its ConfigMap if left out")
     .option('--live', 'also ask each running sidecar which config it serves')
-    .option('-o, --output <format>', 'text or json', 'text')
     .option('--fail-on <severity>', 'exit 1 for findings of this severity or a worse one: error or warning', 'error')
-    .action(async (options) => setExit(await examineCluster(options, io)));
+    .action(async (given) => setExit(await runReport(given, REPORTS.doctor, io, examineCluster)));
 }
 
 function withSecret(command: Command): Command {

@@ -1,9 +1,10 @@
 /** `sidegate schema`: the JSON Schema of the config, or of fixture files. */
 import { toFixturesJsonSchema } from '../config/fixtures.ts';
 import { toJsonSchema } from '../config/json-schema.ts';
-import type { Io } from './io.ts';
+import { EXIT, type Io } from './io.ts';
 
 /** Prints it. */
-export function printSchema({ fixtures }: { readonly fixtures?: boolean }, io: Io): void {
+export function printSchema({ fixtures }: { readonly fixtures?: boolean }, io: Io): number {
   io.stdout(`${JSON.stringify(fixtures === true ? toFixturesJsonSchema() : toJsonSchema(), undefined, 2)}\n`);
+  return EXIT.ok;
 }

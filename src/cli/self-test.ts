@@ -7,7 +7,7 @@ import { onceEvent, onEvent } from '../core/safe-events.ts';
 import type { Scheme, SignRequest } from '../schemes/scheme.ts';
 import { type ListenAddress, parseListenAddress } from '../sockets/listen-address.ts';
 import { readSecretOption, toDuration, toScheme, usageError } from './input.ts';
-import { EXIT, type Io } from './io.ts';
+import { EXIT, type Io, paint } from './io.ts';
 import { SelfTestApp } from './self-test/app.ts';
 import { postDelivery } from './send.ts';
 
@@ -81,7 +81,9 @@ async function runTrials(trials: readonly Trial[], stage: Stage): Promise<number
   for (const trial of trials) {
     const { got, isRight } = await play(trial, stage);
     if (!isRight) wrong++;
-    io.stdout(`${toRow(trial.name, `${trial.status}, ${toCount(trial.atApp)}`, got)} ${isRight ? 'ok' : 'WRONG'}\n`);
+    io.stdout(
+      `${toRow(trial.name, `${trial.status}, ${toCount(trial.atApp)}`, got)} ${isRight ? paint(io, 'good', 'ok') : paint(io, 'bad', 'WRONG')}\n`,
+    );
   }
   io.stdout(wrong === 0 ? `all ${trials.length} as expected\n` : `${wrong} of ${trials.length} not as expected\n`);
   return wrong === 0 ? EXIT.ok : EXIT.failed;

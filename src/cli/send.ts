@@ -3,7 +3,7 @@ import { request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
 import { toErrorText } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
-import { toSeconds, usageError } from './input.ts';
+import { toTimeout, usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { type DeliveryOptions, readSignedDelivery, type SignedDelivery } from './sign.ts';
 
@@ -26,7 +26,7 @@ const MOST_SHOWN = 4096;
 export async function sendDelivery(urlText: string, file: string | undefined, options: SendOptions, io: Io): Promise<number> {
   const url = URL.canParse(urlText) ? new URL(urlText) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol)) throw usageError(`${urlText} is no http or https URL`);
-  const timeoutMs = toSeconds(options.timeout, '--timeout') * 1000;
+  const timeoutMs = toTimeout(options.timeout, 'send', io);
   const delivery = await readSignedDelivery(file, { ...options, publicUrl: options.publicUrl ?? url.href }, io);
   try {
     const answer = await postDelivery(url, delivery, timeoutMs);

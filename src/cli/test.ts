@@ -9,7 +9,7 @@ import { findUnused } from '../config/stand-ins.ts';
 import { playTests } from './fixtures/play.ts';
 import { countResults, type FileReport, FORMATS, type Report } from './fixtures/report.ts';
 import { usageError } from './input.ts';
-import { EXIT, type Io } from './io.ts';
+import { EXIT, type Io, paint, type Tone } from './io.ts';
 
 /** Options of the command. */
 export interface TestOptions {
@@ -106,12 +106,13 @@ function toUntested(coverage: Coverage): Report['untested'] {
 }
 
 /** A file takes the report for programs; people still see theirs. */
-async function tell(report: Report, write: (report: Report) => string, output: string | undefined, io: Io): Promise<void> {
-  if (output === undefined) return io.stdout(write(report));
+async function tell(report: Report, write: (typeof FORMATS)[string], output: string | undefined, io: Io): Promise<void> {
+  const shade = (tone: Tone, text: string): string => paint(io, tone, text);
+  if (output === undefined) return io.stdout(write(report, shade));
   try {
     await writeFile(output, write(report));
   } catch (thrown) {
     throw usageError(`--output ${output} cannot be written (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
   }
-  io.stdout(FORMATS['text']?.(report) ?? '');
+  io.stdout(FORMATS['text']?.(report, shade) ?? '');
 }

@@ -54,7 +54,7 @@ export async function verifyDelivery(file: string | undefined, options: VerifyOp
     presets: PRESETS,
   };
   const judgement = judge(suspect);
-  io.stdout(toText(judgement));
+  io.stdout(toText(judgement, io));
   return judgement.verdict === 'genuine' ? EXIT.ok : EXIT.failed;
 }
 

@@ -19,8 +19,13 @@ export interface Problem {
 
 /** `file:line:column: error path: message` and, on a line of its own, how to mend it. */
 export function formatProblem(problem: Problem): string {
+  return formatPaintedProblem(problem, String);
+}
+
+/** The same with the severity as `paint` shows it. */
+export function formatPaintedProblem(problem: Problem, paint: (severity: Severity) => string): string {
   const place = problem.line === undefined ? problem.file : `${problem.file}:${problem.line}:${problem.column}`;
   const path = problem.path === '' ? '' : ` ${problem.path}:`;
   const hint = problem.hint === undefined ? '' : `\n  hint: ${problem.hint}`;
-  return `${place}: ${problem.severity}${path} ${problem.message}${hint}`;
+  return `${place}: ${paint(problem.severity)}${path} ${problem.message}${hint}`;
 }

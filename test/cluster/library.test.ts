@@ -84,7 +84,7 @@ async function inject(settings: Settings): Promise<Rendered> {
       stderr += text;
     },
   };
-  const options = { filename: [pod], config, namespace: 'default', kubeVersion: '1.36', output: 'json' };
+  const options = { filename: [pod], config, namespace: 'default', kubeVersion: '1.36', format: 'json' };
   expect(await injectFiles(options, io), stderr).toBe(0);
   return JSON.parse(stdout) as Rendered;
 }

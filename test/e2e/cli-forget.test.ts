@@ -89,7 +89,7 @@ describe('sidegate forget', () => {
     const cases: [string[], string][] = [
       [toArgs('x'), 'the config lets the system choose the admin port: name it with --admin'],
       [[...toArgs('x'), '--admin', 'ftp://a'], '--admin ftp://a is no http or https URL'],
-      [[...toArgs('x'), ...admin(), '--timeout', '0'], '--timeout 0 is not 1 to 9999 seconds'],
+      [[...toArgs('x'), ...admin(), '--timeout', '0'], '--timeout 0s is no duration such as 5m'],
       [['--config', '/nowhere/gate.yaml', '--route', 'a', '--id', 'x'], 'there is no such file'],
       [['--config', gate.file, '--route', 'a'], "required option '--id <id>'"],
     ];

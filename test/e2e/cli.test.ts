@@ -98,7 +98,7 @@ describe('sidegate sign', () => {
     [['sign', '--secret-env', 'CLI_SECRET', '--format', 'curl'], 'a curl line needs the body in a file'],
     [['send', 'ftp://x', body, '--secret-env', 'CLI_SECRET'], 'ftp://x is no http or https URL'],
     [['sing'], 'Did you mean sign?'],
-    [['check'], '--config'],
+    [['check'], 'which config? give its file: sidegate check FILE'],
     [['run'], 'give --config FILE'],
     [['run', '--confg', 'x'], "Unknown option '--confg'"],
     [['verify', body, '--secret-env', 'CLI_SECRET', '-H', 'nonsense'], "write 'Name: value'"],

@@ -282,7 +282,7 @@ test('gives no verdict where pods may not be listed, or nobody answers', async (
 });
 
 test.each([
-  [['--output', 'yaml'], /--output yaml is not one of text, json/],
+  [['--output', 'yaml'], /--format yaml is not one of text, json/],
   [['--fail-on', 'note'], /--fail-on note is not one of error, warning/],
   [['-n', 'a', '-A'], /not both/],
   [['-n', '../x'], /no name of a namespace/],

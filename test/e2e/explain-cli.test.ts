@@ -173,7 +173,7 @@ test.each([
   [['--config', 'CONFIG', '--route', 'gihub'], '--route gihub is not one of billing, refunds'],
   [['--config', 'CONFIG', '--route', 'open'], 'the route open has no webhook section'],
   [['--config', 'CONFIG', '--secret-env', 'CLI_SECRET'], '--config has the secrets'],
-  [['--config', 'CONFIG', '--format', 'curl'], 'does not begin with curl'],
+  [['--config', 'CONFIG', '--input-format', 'curl'], 'does not begin with curl'],
   [['--config', 'CONFIG', '--at', 'now'], '--at now is no unix time'],
 ])('%j is a usage error with the reason', (args, reason) => {
   const { status, stderr } = explain(toRaw('/nowhere', {}, '{}'), ...args.map((arg) => (arg === 'CONFIG' ? config : arg)));

@@ -8,7 +8,7 @@ import { readTrace } from './trace.ts';
 
 /** How a capture is read. */
 export interface CaptureOptions {
-  readonly format?: string;
+  readonly inputFormat?: string;
   /** Of a HAR with several, 1-based. */
   readonly entry?: string;
 }
@@ -22,9 +22,9 @@ const READERS: Readonly<Record<string, (bytes: Buffer, options: CaptureOptions, 
 
 /** Reads a capture; throws usageError for what is none. */
 export function readCaptured(bytes: Buffer, options: CaptureOptions, readFile: ReadNamedFile): Captured {
-  const format = options.format ?? detect(bytes);
+  const format = options.inputFormat ?? detect(bytes);
   const read = READERS[format];
-  if (read === undefined) throw usageError(`--format ${format} is not one of ${Object.keys(READERS).join(', ')}`);
+  if (read === undefined) throw usageError(`--input-format ${format} is not one of ${Object.keys(READERS).join(', ')}`);
   if (options.entry !== undefined && format !== 'har') throw usageError('--entry is for HAR files, which hold several requests');
   return read(bytes, options, readFile);
 }

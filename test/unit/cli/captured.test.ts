@@ -238,8 +238,8 @@ describe('an HTTP Archive', () => {
 test.each([
   ['', {}, 'none that can be read'],
   ['hello', {}, 'none that can be read'],
-  ['hello', { format: 'xml' }, '--format xml is not one of http, har, curl, trace'],
-  ['hello', { format: 'http' }, 'not METHOD TARGET HTTP/1.1'],
+  ['hello', { inputFormat: 'xml' }, '--input-format xml is not one of http, har, curl, trace'],
+  ['hello', { inputFormat: 'http' }, 'not METHOD TARGET HTTP/1.1'],
   ['GET / HTTP/1.1', { entry: '1' }, '--entry is for HAR files'],
 ])('%j with %j is a usage error', (bytes, options, message) => {
   expect(() => read(bytes, options)).toThrow(message);
@@ -255,9 +255,9 @@ test('whatever the text, it is read or refused with a reason', () => {
       (bytes, format, start) => {
         const all = Buffer.concat([Buffer.from(start), bytes]);
         try {
-          expect(Buffer.isBuffer(readCaptured(all, format === undefined ? {} : { format }, () => Buffer.alloc(0)).body)).toBe(
-            true,
-          );
+          expect(
+            Buffer.isBuffer(readCaptured(all, format === undefined ? {} : { inputFormat: format }, () => Buffer.alloc(0)).body),
+          ).toBe(true);
         } catch (thrown) {
           expect(thrown).toMatchObject({ kind: 'user' });
         }

@@ -39,7 +39,7 @@ async function run(input: string, options: Partial<InjectOptions> = {}): Promise
     filename: ['-'],
     namespace: 'default',
     kubeVersion: '1.34',
-    output: 'yaml',
+    format: 'yaml',
     ...options,
   };
   const code = await injectFiles(all, io);
@@ -70,7 +70,7 @@ describe('sidegate inject', () => {
 
   test.each(INPUTS)('prints a patch of %s that another library applies to the same end', async (name) => {
     const values = valuesOf(read(name));
-    const { stdout, code } = await run(read(name), { ...OPTIONS[name], output: 'patch' });
+    const { stdout, code } = await run(read(name), { ...OPTIONS[name], format: 'patch' });
     if (code !== 0) return;
     const lines = stdout
       .trim()
@@ -83,7 +83,7 @@ describe('sidegate inject', () => {
     expect(patches).toHaveLength(objects.length);
     for (const [index, patch] of patches.entries())
       expect(applyPatch(objects[index]?.object, patch).filter((error) => error !== null)).toEqual([]);
-    const json = JSON.parse((await run(read(name), { ...OPTIONS[name], output: 'json' })).stdout) as { items?: unknown[] };
+    const json = JSON.parse((await run(read(name), { ...OPTIONS[name], format: 'json' })).stdout) as { items?: unknown[] };
     const expected = JSON.stringify(values.length === 1 ? values[0] : values).replaceAll(readVersion(), 'VERSION');
     expect(values.length === 1 ? json : json.items).toEqual(JSON.parse(expected));
     expect(valuesOf((await run(read(name), OPTIONS[name])).stdout)).toEqual(values.length === 1 ? [json] : json.items);
@@ -108,7 +108,7 @@ describe('sidegate inject', () => {
     };
     const io = { stdin: process.stdin, env: {}, stderr: () => undefined, stdout: print };
     const filename = [join(FOLDER, 'old-cluster.yaml')];
-    expect(await injectFiles({ filename, namespace: 'a', kubeVersion: '1.34', output: 'yaml' }, io)).toBe(0);
+    expect(await injectFiles({ filename, namespace: 'a', kubeVersion: '1.34', format: 'yaml' }, io)).toBe(0);
     expect(stdout).toContain(`image: sidegate:${readVersion()}\n`);
   });
 
@@ -134,7 +134,6 @@ describe('sidegate inject', () => {
   });
 
   test.each([
-    [{ output: 'xml' }, '--output xml is not one of yaml, json, patch'],
     [{ kubeVersion: 'new' }, '--kube-version new is no version such as 1.34'],
     [{ filename: ['/nonexistent.yaml'] }, 'the file /nonexistent.yaml cannot be read (ENOENT)'],
   ])('refuses the options %j', async (options, message) => {

@@ -1,0 +1,149 @@
+/** `sidegate completion`: scripts that let bash, zsh and fish complete commands, options and their values. */
+import type { Command, Option } from 'commander';
+import { SEVERITIES } from '../probe/check.ts';
+import { PRESETS } from '../schemes/catalogue.ts';
+import { CAPTURE_FORMATS } from './explain.ts';
+import { usageError } from './input.ts';
+import type { Io } from './io.ts';
+import { REPORTS } from './output.ts';
+
+/** What may follow an option in any command. */
+const VALUES: Readonly<Record<string, readonly string[]>> = {
+  '--scheme': PRESETS.map(({ name }) => name),
+  '--encoding': ['utf8', 'base64', 'hex'],
+  '--algorithm': ['bcrypt', 'argon2id'],
+  '--input-format': CAPTURE_FORMATS,
+};
+/** What may follow it in one command. */
+const VALUES_OF_COMMAND: Readonly<Record<string, readonly string[]>> = {
+  ...Object.fromEntries(Object.values(REPORTS).map(({ command, formats }) => [`${command} --format`, formats])),
+  'test --format': ['text', 'json', 'junit'],
+  'probe --format': ['text', 'json', 'junit'],
+  'probe --fail-on': SEVERITIES,
+  'doctor --fail-on': ['error', 'warning'],
+};
+
+const SHELLS: Readonly<Record<string, (program: Command) => string>> = { bash: toBash, zsh: toZsh, fish: toFish };
+
+/** Adds the command, which prints a script for the program that it is added to. */
+export function addCompletion(program: Command, io: Io): void {
+  program
+    .command('completion')
+    .description('print a script that completes commands and options in your shell')
+    .argument('<shell>', 'bash, zsh or fish')
+    .action((shell: string) => {
+      const write = SHELLS[shell];
+      if (write === undefined) throw usageError(`completion ${shell} is not one of ${Object.keys(SHELLS).join(', ')}`);
+      io.stdout(write(program));
+    });
+}
+
+interface Completed {
+  readonly name: string;
+  readonly description: string;
+  readonly options: readonly Option[];
+}
+
+function toCompleted({ commands }: Command): Completed[] {
+  return commands.map((command) => {
+    const options = command.options.filter(({ hidden }) => !hidden);
+    return { name: command.name(), description: command.description(), options };
+  });
+}
+
+function toFlags({ short, long }: Option): string[] {
+  return [short, long].filter((flag) => flag !== undefined && flag !== null);
+}
+
+function toValues(command: string, { long = '' }: Option): readonly string[] {
+  return VALUES_OF_COMMAND[`${command} ${long}`] ?? VALUES[long ?? ''] ?? [];
+}
+
+function quote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+function toBash(program: Command): string {
+  const commands = toCompleted(program);
+  const values = commands.flatMap(({ name, options }) =>
+    options.flatMap((option) => {
+      const allowed = toValues(name, option);
+      return allowed.length === 0 ? [] : [`    ${quote(`${name} ${option.long}`)}) words=${quote(allowed.join(' '))} ;;`];
+    }),
+  );
+  const flags = commands.map(({ name, options }) => `      ${name}) words=${quote(options.flatMap(toFlags).join(' '))} ;;`);
+  return `# To use it at once: source <(sidegate completion bash)
+_sidegate() {
+  local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD - 1]} command=\${COMP_WORDS[1]} words=
+  if ((COMP_CWORD == 1)); then
+    words=${quote([...commands.map(({ name }) => name), 'help', '--help', '--version'].join(' '))}
+  else case "$command $prev" in
+${values.join('\n')}
+    *) if [[ $cur == -* ]]; then case $command in
+${flags.join('\n')}
+    esac; fi ;;
+  esac; fi
+  COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}
+complete -o default -F _sidegate sidegate
+`;
+}
+
+function toZsh(program: Command): string {
+  const commands = toCompleted(program);
+  const names = commands.map(({ name, description }) => `    ${quote(`${name}:${description}`)}`);
+  const cases = commands.map(({ name, options }) => {
+    const specs = options.flatMap((option) => toFlags(option).map((flag) => `      ${quote(toZshSpec(name, option, flag))}`));
+    return `    ${name}) _arguments -s \\\n${[...specs, "      '*:file:_files'"].join(' \\\n')} ;;`;
+  });
+  return `#compdef sidegate
+# To use it at once: source <(sidegate completion zsh), after compinit
+_sidegate() {
+  local -a commands
+  commands=(
+${names.join('\n')}
+  )
+  if ((CURRENT == 2)); then
+    _describe command commands
+    return
+  fi
+  local command=$words[2]
+  shift words
+  ((CURRENT--))
+  case $command in
+${cases.join('\n')}
+  esac
+}
+compdef _sidegate sidegate
+`;
+}
+
+/** A long option takes its value with \`=\` or as the next word; repeated ones are marked. */
+function toZshSpec(command: string, option: Option, flag: string): string {
+  const text = option.description.replaceAll(/[[\]:\\]/g, (sign) => `\\${sign}`);
+  if (!option.required && !option.optional) return `*${flag}[${text}]`;
+  const values = toValues(command, option);
+  const isLong = flag.startsWith('--');
+  return `*${flag}${isLong ? '=' : '+'}[${text}]:value:${values.length > 0 ? `(${values.join(' ')})` : '_files'}`;
+}
+
+function toFish(program: Command): string {
+  const commands = toCompleted(program);
+  const names = commands.map(
+    ({ name, description }) => `complete -c sidegate -n __fish_use_subcommand -f -a ${name} -d ${quoteFish(description)}`,
+  );
+  const options = commands.flatMap(({ name, options: all }) => all.map((option) => toFishLine(name, option)));
+  return `# To use it at once: sidegate completion fish | source\n${[...names, ...options].join('\n')}\n`;
+}
+
+function toFishLine(command: string, option: Option): string {
+  const flags = toFlags(option).map((flag) => (flag.startsWith('--') ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`));
+  const values = toValues(command, option);
+  const argument = values.length > 0 ? ` -x -a ${quoteFish(values.join(' '))}` : option.required || option.optional ? ' -r' : '';
+  return `complete -c sidegate -n '__fish_seen_subcommand_from ${command}' ${flags.join(' ')}${argument} -d ${quoteFish(option.description)}`;
+}
+
+/** Between single quotes, fish reads escapes of the quote and of the backslash. */
+function quoteFish(text: string): string {
+  return `'${text.replaceAll(/['\\]/g, (sign) => `\\${sign}`)}'`;
+}

@@ -1,0 +1,88 @@
+/** One spelling in all commands: `--format FORMAT` says how a report is written, `--output FILE` where to. Older spellings are aliases. */
+import { writeFile } from 'node:fs/promises';
+import { type Command, Option } from 'commander';
+import { usageError } from './input.ts';
+import type { Io } from './io.ts';
+
+/** What a command's report can be, and how older releases spelled that. */
+interface ReportForm {
+  readonly command: string;
+  /** The first is the default. */
+  readonly formats: readonly [string, ...string[]];
+  /** The option that older releases had in place of `--format`. */
+  readonly formerly?: '--json' | '--output';
+}
+
+/** What the commands' reports can be. */
+export const REPORTS = {
+  check: { command: 'check', formats: ['text', 'json'], formerly: '--json' },
+  explain: { command: 'explain', formats: ['text', 'json'], formerly: '--json' },
+  sign: { command: 'sign', formats: ['headers', 'curl', 'json'] },
+  inject: { command: 'inject', formats: ['yaml', 'json', 'patch'], formerly: '--output' },
+  doctor: { command: 'doctor', formats: ['text', 'json'], formerly: '--output' },
+} as const satisfies Record<string, ReportForm>;
+
+/** As commander read them. */
+interface GivenOutput {
+  readonly format?: string;
+  readonly output?: string;
+  readonly json?: boolean;
+}
+
+/** Which report, and the file that it goes to; undefined: standard output. */
+interface OutputOptions {
+  readonly format: string;
+  readonly output?: string;
+}
+
+/** A bare word that is one of these is no name of a file that anybody wants. */
+const FORMAT_WORDS = ['text', 'json', 'yaml', 'patch', 'junit'];
+
+/** Adds the options to a command. */
+export function withReport(command: Command, { formats, formerly }: ReportForm): Command {
+  const list = `${formats.slice(0, -1).join(', ')} or ${formats.at(-1)}`;
+  command.option('--format <format>', `${list}; default: ${formats[0]}`);
+  command.option('-o, --output <file>', 'write the report to this file');
+  return formerly === '--json' ? command.addOption(new Option('--json', 'as --format json').hideHelp()) : command;
+}
+
+/** Reads them, with a note on standard error where the spelling is an older one. */
+function readOutput(given: GivenOutput, { command, formats, formerly }: ReportForm, io: Io): OutputOptions {
+  const { output, json } = given;
+  const isFormat = formerly === '--output' && given.format === undefined && FORMAT_WORDS.includes(output ?? '');
+  const format = given.format ?? (isFormat ? output : json === true ? 'json' : undefined) ?? formats[0];
+  if (!formats.includes(format)) throw usageError(`--format ${format} is not one of ${formats.join(', ')}`);
+  if (isFormat) deprecate(command, `--output ${output}`, `--format ${output}`, io);
+  if (json === true) deprecate(command, '--json', '--format json', io);
+  return output === undefined || isFormat ? { format } : { format, output };
+}
+
+/** Says on standard error that a spelling will go. */
+export function deprecate(command: string, old: string, better: string, io: Io): void {
+  io.stderr(`sidegate ${command}: ${old} is deprecated; write ${better}\n`);
+}
+
+/** Runs a command whose standard output goes to the file; nothing is written where it printed nothing. */
+export async function writeReport(output: string | undefined, io: Io, run: (io: Io) => Promise<number>): Promise<number> {
+  if (output === undefined) return run(io);
+  const parts: string[] = [];
+  const code = await run({ ...io, isColoured: false, stdout: (text) => void parts.push(text) });
+  if (parts.length === 0) return code;
+  try {
+    await writeFile(output, parts.join(''));
+  } catch (thrown) {
+    throw usageError(`--output ${output} cannot be written (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+  }
+  return code;
+}
+
+/** Runs a command with its report options read, and its report where they say. */
+export async function runReport<O extends GivenOutput>(
+  given: O,
+  form: ReportForm,
+  io: Io,
+  run: (options: O & OutputOptions, io: Io) => Promise<number>,
+): Promise<number> {
+  const output = readOutput(given, form, io);
+  return writeReport(output.output, io, (out) => run({ ...given, ...output }, out));
+}

@@ -1,0 +1,136 @@
+import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { makeDelivery, SECRET, unixNow } from '../support/deliveries.ts';
+import { LAUNCHER } from '../support/process.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-cli-options-'));
+const config = join(folder, 'gate.yaml');
+const broken = join(folder, 'broken.yaml');
+const body = join(folder, 'event.json');
+const secret = join(folder, 'secret');
+const pod = join(folder, 'pod.yaml');
+
+beforeAll(() => {
+  const keys = `[{ name: k, secret: { file: ${secret} } }]`;
+  const text = `routes:\n  - name: a\n    match: { path: /a }\n    upstream: http://127.0.0.1:3000\n    webhook: { keys: ${keys} }\n`;
+  writeFileSync(config, text);
+  writeFileSync(broken, text.replace('name: a', 'name: A'));
+  writeFileSync(body, '{"a":1}');
+  writeFileSync(secret, SECRET);
+  writeFileSync(
+    pod,
+    'apiVersion: v1\nkind: Pod\nmetadata: { name: a, labels: { sidegate.dev/inject: "true" }, annotations: { sidegate.dev/config: gate } }\nspec: { containers: [{ name: app, image: app, ports: [{ containerPort: 3000 }] }] }\n',
+  );
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function run(args: readonly string[], env: Readonly<Record<string, string>> = {}): SpawnSyncReturns<string> {
+  return spawnSync(process.execPath, [LAUNCHER, ...args], { encoding: 'utf8', env: { ...process.env, ...env } });
+}
+
+/** Runs a shell line in which `$SIDEGATE` is the launcher. */
+function runShell(line: string): SpawnSyncReturns<string> {
+  const env = { ...process.env, SIDEGATE: `${process.execPath} ${LAUNCHER}`, CONFIG: config, BROKEN: broken };
+  return spawnSync('bash', ['-c', line], { encoding: 'utf8', env });
+}
+
+describe('a pipe whose reader has closed it', () => {
+  test.each([
+    ['schema', '$SIDEGATE schema | head -1; echo $PIPESTATUS', '{\n0\n'],
+    ['schema, read by nobody', '$SIDEGATE schema | true; echo $PIPESTATUS', '0\n'],
+    ['help', '$SIDEGATE --help | head -1; echo $PIPESTATUS', 'Usage: sidegate [options] [command]\n0\n'],
+  ])('ends no command with an error: %s', (_title, line, stdout) => {
+    expect(runShell(line)).toMatchObject({ stdout, stderr: '' });
+  });
+
+  test('keeps the exit code that the command has anyway', () => {
+    expect(runShell('$SIDEGATE check $BROKEN | true; echo $PIPESTATUS')).toMatchObject({ stdout: '1\n', stderr: '' });
+    expect(runShell('$SIDEGATE schema > /dev/full')).toMatchObject({
+      status: 1,
+      stderr: 'sidegate: standard output cannot be written (ENOSPC)\n',
+    });
+  });
+});
+
+describe('sidegate check FILE', () => {
+  test('checks the file, as --config does', () => {
+    expect(run(['check', config])).toMatchObject({ status: 0, stdout: `${config}: ok\n`, stderr: '' });
+    expect(run(['check', broken])).toMatchObject({ status: 1, stdout: run(['check', '-c', broken]).stdout });
+  });
+
+  test('is a usage error with two files, or none', () => {
+    expect(run(['check', config, '--config', config])).toMatchObject({ status: 2, stdout: '' });
+    expect(run(['check', config, broken])).toMatchObject({ status: 2, stdout: '' });
+    expect(run(['check']).stderr).toContain('sidegate check FILE');
+  });
+});
+
+describe('every report', () => {
+  const explain = ['explain', '--scheme', 'standard-webhooks', '--secret-file', secret, '--at', String(unixNow())];
+  const requestFile = join(folder, 'request.txt');
+  const signed = ['sign', body, '--secret-file', secret, '--id', 'a', '--timestamp', '1'];
+  beforeAll(() => {
+    const delivery = makeDelivery({ body: '{"a":1}' });
+    const fields = Object.entries(delivery.headers).map(([name, value]) => `${name}: ${value}\r\n`);
+    writeFileSync(requestFile, `POST /a HTTP/1.1\r\nHost: a\r\n${fields.join('')}\r\n{"a":1}`);
+  });
+
+  test.each([[['check', config]], [[...explain, requestFile]], [signed], [['inject', '-f', pod]]])(
+    'goes by --format, and into a file by --output: %j',
+    (args) => {
+      const file = join(folder, 'report');
+      const shown = run([...args, '--format', 'json']);
+      expect(() => JSON.parse(shown.stdout)).not.toThrow();
+      expect(run([...args, '--format', 'json', '--output', file])).toMatchObject({ status: shown.status, stdout: '' });
+      expect(readFileSync(file, 'utf8')).toBe(shown.stdout);
+      expect(run([...args, '--format', 'xml'])).toMatchObject({ status: 2, stdout: '' });
+      expect(run([...args, '-o', join(folder, 'none', 'x')]).stderr).toContain('x cannot be written (ENOENT)');
+    },
+  );
+
+  test.each([
+    [['check', config], '--json', 'json'],
+    [[...explain, requestFile], '--json', 'json'],
+    [['inject', '-f', pod], '--output=json', 'json'],
+    [['inject', '-f', pod], '-ojson', 'json'],
+    [['inject', '-f', pod], '-opatch', 'patch'],
+  ])('takes the older spelling as an alias, with a note: %j %s', (args, old, format) => {
+    const [shown, older] = [run([...args, '--format', format]), run([...args, old])];
+    expect([older.status, older.stdout]).toEqual([shown.status, shown.stdout]);
+    const better = `--format ${format}`;
+    expect(older.stderr).toMatch(new RegExp(`^sidegate ${args[0]}: \\S+(?: \\w+)? is deprecated; write ${better}$`, 'm'));
+    expect(shown.stderr).not.toContain('deprecated');
+  });
+
+  test('of a format that the command does not have goes into no file of that name', () => {
+    expect(run(['inject', '-f', pod, '-o', 'junit'])).toMatchObject({ status: 2, stdout: '' });
+    expect(existsSync('junit')).toBe(false);
+  });
+
+  test('of explain keeps the format of its input apart', () => {
+    expect(run([...explain, requestFile, '--input-format', 'http', '--format', 'json']).status).toBe(0);
+    const older = run([...explain, requestFile, '--format', 'http']);
+    expect(older.stdout).toContain('verdict: genuine');
+    expect(older.stderr).toBe('sidegate explain: --format http is deprecated; write --input-format http\n');
+  });
+});
+
+describe('a timeout', () => {
+  const send = ['send', 'http://127.0.0.1:9/', body, '--secret-file', secret];
+
+  test('is a duration in every command, and a bare number of seconds with a note', () => {
+    expect(run([...send, '--timeout', '1500ms']).stderr).not.toContain('deprecated');
+    expect(run([...send, '--timeout', '5']).stderr).toContain(
+      'sidegate send: --timeout 5 without a unit is deprecated; write --timeout 5s\n',
+    );
+    const forget = ['forget', '-c', config, '--route', 'a', '--id', 'x', '--admin', 'http://127.0.0.1:9'];
+    expect(run([...forget, '--timeout', '5']).stderr).toContain('sidegate forget: --timeout 5 without a unit is deprecated');
+  });
+
+  test.each(['0', '0s', 'soon', '-1', '99d'])('of %s is a usage error', (timeout) => {
+    expect(run([...send, `--timeout=${timeout}`])).toMatchObject({ status: 2, stderr: expect.stringContaining('--timeout') });
+  });
+});

@@ -1,0 +1,104 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { LAUNCHER } from '../support/process.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-cli-terminal-'));
+const config = join(folder, 'gate.yaml');
+beforeAll(() => {
+  writeFileSync(
+    config,
+    'routes: [{ name: a, match: { path: /a }, upstream: "http://127.0.0.1:3000", allow: anyone, mode: observe }]\n',
+  );
+  // A command named sidegate, as users have it.
+  writeFileSync(join(folder, 'sidegate'), `#!/bin/sh\nexec '${process.execPath}' '${LAUNCHER}' "$@"\n`, { mode: 0o755 });
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const env = { ...process.env, PATH: `${folder}:${process.env['PATH']}`, TERM: 'xterm' };
+const hasShell = (name: string): boolean => (process.env['PATH'] ?? '').split(':').some((path) => existsSync(join(path, name)));
+
+describe('on a terminal', () => {
+  const PTY = `
+import os, pty, sys
+pid, fd = pty.fork()
+if pid == 0:
+    os.execvp(sys.argv[1], sys.argv[1:])
+text = b''
+try:
+    while True:
+        more = os.read(fd, 1024)
+        if not more: break
+        text += more
+except OSError:
+    pass
+os.waitpid(pid, 0)
+sys.stdout.write(text.decode())`;
+  const show = (more: Readonly<Record<string, string>>): string => {
+    const { NO_COLOR: _, ...rest } = env as Readonly<Record<string, string>>;
+    const args = ['-c', PTY, 'sidegate', 'check', config];
+    return spawnSync('python3', args, { encoding: 'utf8', env: { ...rest, ...more } }).stdout;
+  };
+
+  test('shows severities and the outcome in colour', () => {
+    const text = show({});
+    expect(text).toContain(': \u001b[33mwarning\u001b[0m routes.0.mode: ');
+    expect(text).toContain(`${config}: \u001b[32mok, 1 warning\u001b[0m`);
+  });
+
+  test.each([{ NO_COLOR: '1' }, { TERM: 'dumb' }])('shows none with %j', (more) => {
+    const text = show(more);
+    expect(text).toContain(': warning routes.0.mode: ');
+    expect(text).not.toContain('\u001b');
+  });
+});
+
+describe('sidegate completion', () => {
+  const complete = (...words: string[]): string[] => {
+    const line = `source <(sidegate completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sidegate; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    return spawnSync('bash', ['-c', line, 'bash', ...words], { encoding: 'utf8', env })
+      .stdout.trim()
+      .split('\n');
+  };
+
+  test('completes commands, options and values in bash', () => {
+    expect(complete('sidegate', 'ch')).toEqual(['check']);
+    expect(complete('sidegate', 'in')).toEqual(['inject', 'inject-server']);
+    expect(complete('sidegate', 'check', '--fo')).toEqual(['--format']);
+    expect(complete('sidegate', 'check', '--format', '')).toEqual(['text', 'json']);
+    expect(complete('sidegate', 'sign', '--scheme', 'git')).toEqual(['github', 'gitlab']);
+    expect(complete('sidegate', 'doctor', '--fail-on', 'w')).toEqual(['warning']);
+    // Deprecated spellings are not offered, and nothing stands in the way of file names.
+    expect(complete('sidegate', 'check', '--js')).toEqual(['']);
+    expect(complete('sidegate', 'check', 'gate')).toEqual(['']);
+  });
+
+  test.skipIf(!hasShell('fish'))('completes commands, options and values in fish', () => {
+    const ask = (line: string): string[] => {
+      const script = `sidegate completion fish | source; complete -C '${line}'`;
+      const { stdout } = spawnSync('fish', ['--no-config', '-c', script], { encoding: 'utf8', env: { ...env, HOME: folder } });
+      return stdout
+        .trim()
+        .split('\n')
+        .map((found) => found.split('\t')[0] ?? '');
+    };
+    expect(ask('sidegate chec')).toEqual(['check']);
+    expect(ask('sidegate check --form')).toEqual(['--format']);
+    expect(ask('sidegate check --format ')).toEqual(['json', 'text']);
+  });
+
+  test.skipIf(!hasShell('zsh'))('is sound in zsh, which then has a completer for sidegate', () => {
+    const line = 'autoload -U compinit; compinit -u -D; source <(sidegate completion zsh); print $_comps[sidegate]';
+    const { stdout, stderr } = spawnSync('zsh', ['-f', '-c', line], { encoding: 'utf8', env });
+    expect([stdout, stderr]).toEqual(['_sidegate\n', '']);
+  });
+
+  test('is a usage error for other shells', () => {
+    expect(spawnSync('sidegate', ['completion', 'tcsh'], { encoding: 'utf8', env })).toMatchObject({
+      status: 2,
+      stderr: 'sidegate: completion tcsh is not one of bash, zsh, fish\n',
+    });
+  });
+});
