@@ -6,6 +6,7 @@ import { describeNeighbours } from '../config/validate-neighbours.ts';
 import { type Fingerprints, toFingerprints } from '../config/watch.ts';
 import type { Clock } from '../core/clock.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
+import { tryConnections } from './connections.ts';
 import { type IdentityRead, readIdentity } from './identity.ts';
 import { type KeysRead, readKeys } from './keys.ts';
 import { findOversize } from './memory.ts';
@@ -77,16 +78,26 @@ export interface ConfigReport {
   readonly notes: readonly string[];
 }
 
+/** How a config file is checked. */
+export interface ReportOptions {
+  readonly overrides?: Overrides | undefined;
+  /** Also tries the store and the upstreams of a config that has no errors. */
+  readonly connects?: boolean;
+}
+
 /** All that is worth knowing of a config file. */
-export async function reportConfig(file: string, clock: Clock, overrides?: Overrides): Promise<ConfigReport> {
-  const { problems, loaded } = await prepare(file, clock, overrides);
+export async function reportConfig(file: string, clock: Clock, options: ReportOptions = {}): Promise<ConfigReport> {
+  const ready = await prepare(file, clock, options.overrides);
+  const { loaded } = ready;
+  const tried = options.connects === true && ready.loaded !== undefined ? await tryConnections(file, ready, clock) : undefined;
+  const problems = [...ready.problems, ...(tried?.problems ?? [])];
   return {
-    problems: [...problems].sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0)),
-    notes: loaded === undefined ? [] : describeNeighbours(loaded.config.routes),
+    problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0)),
+    notes: loaded === undefined ? [] : [...describeNeighbours(loaded.config.routes), ...(tried?.notes ?? [])],
   };
 }
 
 /** All problems of a config file, errors and warnings, in the order of the file. */
 export async function checkConfig(file: string, clock: Clock, overrides?: Overrides): Promise<readonly Problem[]> {
-  return (await reportConfig(file, clock, overrides)).problems;
+  return (await reportConfig(file, clock, { overrides })).problems;
 }

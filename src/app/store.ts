@@ -63,7 +63,7 @@ export interface OpenStore {
 export function openStore(settings: StoreSettings, clock: Clock, events: StoreEvents): OpenStore {
   const attempts = createMemoryAttempts(clock, { maxKeys: MAX_ATTEMPT_KEYS, onFull: () => events.onAttemptsFull() });
   if (settings.redis !== undefined) {
-    const store = createRedisStore(settings.redis, events);
+    const store = createRedisStore(settings.redis, events, clock);
     const shared = withBanCache(store, clock, { maxBans: MAX_ATTEMPT_KEYS });
     return { seenIds: store, versions: store, attempts: withFallback(shared, attempts), close: () => store.close() };
   }

@@ -1,6 +1,6 @@
 /** What all routes share, built once for the life of the gate: store, settlements, passwords, keys, what is told. */
 import { availableParallelism } from 'node:os';
-import type { Clock } from '../core/clock.ts';
+import { type Clock, toInstant } from '../core/clock.ts';
 import { readContainerMemory } from '../core/container-memory.ts';
 import { toReadLimits } from '../forward/forwarder.ts';
 import { IdentitySigner } from '../forward/identity-token.ts';
@@ -104,9 +104,9 @@ function openStoreAloud(ready: Ready, { clock, logger, metrics }: Told): OpenSto
       metrics.storeUp(true);
       logger.info('store_up');
     },
-    onDown(message) {
+    onDown({ message, address, since }) {
       metrics.storeUp(false);
-      logger.error('store_down', { message });
+      logger.error('store_down', { store: 'redis', address, since: toInstant(since), message });
     },
     onWarning: (message) => logger.warn('store_warning', { message }),
     onAttemptsFull: () => metrics.limitHit('login_attempts'),

@@ -12,6 +12,7 @@ export interface CheckOptions {
   readonly admin?: string;
   readonly upstream?: string;
   readonly appProbe?: readonly string[];
+  readonly connect?: boolean;
   readonly format: string;
 }
 
@@ -19,7 +20,10 @@ export interface CheckOptions {
 export async function checkFile(file: string | undefined, options: CheckOptions, io: Io): Promise<number> {
   const config = toConfigFile(file, options.config);
   const { listen, admin, upstream, appProbe: appProbes } = options;
-  const { problems, notes } = await reportConfig(config, systemClock, { listen, admin, upstream, appProbes });
+  const { problems, notes } = await reportConfig(config, systemClock, {
+    overrides: { listen, admin, upstream, appProbes },
+    connects: options.connect === true,
+  });
   const errors = problems.filter(({ severity }) => severity === 'error').length;
   if (options.format === 'json') {
     io.stdout(`${JSON.stringify(problems, undefined, 2)}\n`);

@@ -127,6 +127,7 @@ function addCheck(program: Command, io: Io, setExit: (code: number) => void): vo
     .description('show everything wrong with a config; exit 1 if it cannot run')
     .argument('[file]', 'config file')
     .option('-c, --config <file>', 'the same as the argument')
+    .option('--connect', 'also connect to the store and to the app of every route')
     .action(async (file, given) =>
       setExit(await runReport(given, REPORTS.check, io, (options, out) => checkFile(file, options, out))),
     );

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
 import type { RedisTopology } from '../../src/store/redis/options.ts';
 import { createRedisStore, type RedisStoreParts } from '../../src/store/redis/redis-store.ts';
 import type { SeenIds } from '../../src/store/seen-ids.ts';
@@ -25,6 +26,7 @@ function open(topology: RedisTopology): RedisStoreParts {
   const store = createRedisStore(
     { topology, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 1_000 },
     { onUp: nothing, onDown: nothing, onWarning: nothing },
+    systemClock,
   );
   stores.push(store);
   return store;

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
 import { type AttemptKeys, type Attempts, type AttemptsRule, withBanCache, withFallback } from '../../src/store/attempts.ts';
 import { createMemoryAttempts } from '../../src/store/memory/memory-attempts.ts';
 import type { RedisTopology } from '../../src/store/redis/options.ts';
@@ -118,7 +119,7 @@ let clusterStore: RedisStoreParts;
 const open = (topology: RedisTopology): RedisStoreParts => {
   const nothing = (): void => undefined;
   const options = { topology, keyPrefix: 'test:', connectTimeout: 1_000, commandTimeout: 500 };
-  return createRedisStore(options, { onUp: nothing, onDown: nothing, onWarning: nothing });
+  return createRedisStore(options, { onUp: nothing, onDown: nothing, onWarning: nothing }, systemClock);
 };
 const toNode = ({ port }: RedisServer) => ({ host: '127.0.0.1', port });
 

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
 import { createMemoryNewestVersions } from '../../src/store/memory/memory-newest-versions.ts';
 import { createRedisStore, type RedisStoreParts } from '../../src/store/redis/redis-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -27,6 +28,7 @@ beforeAll(async () => {
       commandTimeout: 1_000,
     },
     { onUp: nothing, onDown: nothing, onWarning: nothing },
+    systemClock,
   );
   await until(() => shared.isUp());
 });

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
 import { createMemorySeenIds } from '../../src/store/memory/memory-seen-ids.ts';
 import type { RedisStoreOptions } from '../../src/store/redis/options.ts';
@@ -33,11 +34,15 @@ function options(port: number, over: Partial<RedisStoreOptions> = {}): RedisStor
 
 /** Opens a store; its events are noted. */
 function open(settings: RedisStoreOptions): SeenIds {
-  const store = createRedisStore(settings, {
-    onUp: () => events.push('up'),
-    onDown: (message) => events.push(`down: ${message}`),
-    onWarning: (message) => events.push(`warning: ${message}`),
-  });
+  const store = createRedisStore(
+    settings,
+    {
+      onUp: () => events.push('up'),
+      onDown: ({ message }) => events.push(`down: ${message}`),
+      onWarning: (message) => events.push(`warning: ${message}`),
+    },
+    systemClock,
+  );
   opened.push(store);
   return store;
 }

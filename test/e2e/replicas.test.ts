@@ -112,3 +112,28 @@ test('with onStoreError: forward a delivery passes while Redis is down, and is a
   await until(async () => redis.cli('KEYS', '*').includes(delivery.id));
   expect((await send(gate.port, delivery)).code).toBe('duplicate');
 });
+
+test('an outage is logged and reported with the store, its address, its start and its cause', async () => {
+  const away = await startRedis();
+  const gate = await startGateProcess({
+    store: { redis: { url: `redis://:password-in-url@127.0.0.1:${away.port}`, commandTimeout: '500ms' } },
+    routes: [toRoute(app.port)],
+  });
+  gates.push(gate);
+  await until(() => gate.log().some(({ msg }) => msg === 'store_down' || msg === 'store_up'));
+  await away.stop();
+  await until(async () => (await send(gate.port, makeDelivery())).code === 'store_unavailable');
+  const isTold = (): boolean => gate.log().some(({ detail }) => String(detail).includes('connection refused'));
+  await until(async () => {
+    await send(gate.port, makeDelivery());
+    return isTold();
+  });
+  const down = gate.log().find(({ msg }) => msg === 'store_down');
+  const address = `127.0.0.1:${away.port}`;
+  expect(down).toMatchObject({ store: 'redis', address, since: expect.stringMatching(/^\d{4}-\d{2}-\d{2}T.*Z$/) });
+  const details = gate.log().flatMap(({ detail }) => (detail === undefined ? [] : [String(detail)]));
+  for (const text of [...details, String(down?.['message'])]) {
+    expect(text).toMatch(new RegExp(`^Redis at ${address} is down since \\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z: `));
+    expect(text).not.toMatch(/writeable|offline queue|retries per request|password/i);
+  }
+});

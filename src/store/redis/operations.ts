@@ -31,7 +31,8 @@ export interface Operation {
 /** Told how the store does, after each call. */
 export interface OperationEvents {
   onAnswer(): void;
-  onFailure(message: string): void;
+  /** Returns what the operator is shown. */
+  onFailure(error: { readonly message?: string }): string;
 }
 
 interface Waiting {
@@ -92,7 +93,7 @@ export class Operations {
     try {
       replies = await this.#operate(keys, args);
     } catch (thrown) {
-      const failure = this.#toUnavailable(toErrorText(thrown), thrown);
+      const failure = this.#toUnavailable(toErrorText(thrown), thrown as Error);
       for (const { reject } of batch) reject(failure);
       return;
     }
@@ -113,9 +114,8 @@ export class Operations {
     return this.#client.sidegateOperateBoth(...keys, ...args);
   }
 
-  #toUnavailable(text: string, cause?: unknown): StoreUnavailable {
-    const message = `Redis: ${text}`;
-    this.#events.onFailure(message);
+  #toUnavailable(text: string, cause?: Error): StoreUnavailable {
+    const message = this.#events.onFailure(cause ?? { message: text });
     // A demoted master: go and find the new one.
     if (text.startsWith('READONLY')) this.#client.disconnect(true);
     return new StoreUnavailable(toFailure(text), message, { cause });

@@ -1,5 +1,5 @@
 /** Seen ids, newest versions and counts of attempts in Redis, shared by all replicas: one round trip each, answered within a bounded time. */
-import type { Milliseconds } from '../../core/clock.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from '../attempts.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../newest-versions.ts';
@@ -7,11 +7,12 @@ import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../seen-ids.
 import { openRedis, type RedisClient } from './client.ts';
 import { Operations, type Reply } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
+import { OutageRecord, type StoreOutage } from './outage.ts';
 
 /** Told what the operator should know; texts hold no credentials. */
 export interface RedisStoreEvents {
   onUp(): void;
-  onDown(message: string): void;
+  onDown(outage: StoreOutage): void;
   onWarning(message: string): void;
 }
 
@@ -19,8 +20,8 @@ export interface RedisStoreEvents {
 export type RedisStoreParts = SeenIds & NewestVersions & Attempts;
 
 /** Connects in the background; until then, and whenever Redis is away, every call rejects at once. */
-export function createRedisStore(options: RedisStoreOptions, events: RedisStoreEvents): RedisStoreParts {
-  return new RedisStore(options, events);
+export function createRedisStore(options: RedisStoreOptions, events: RedisStoreEvents, clock: Clock): RedisStoreParts {
+  return new RedisStore(options, events, clock);
 }
 
 class RedisStore implements RedisStoreParts {
@@ -28,20 +29,22 @@ class RedisStore implements RedisStoreParts {
   readonly #events: RedisStoreEvents;
   readonly #operations: Operations;
   readonly #prefix: string;
+  readonly #outage: OutageRecord;
   #isUp: boolean | undefined;
   #isClosing = false;
 
-  constructor(options: RedisStoreOptions, events: RedisStoreEvents) {
+  constructor(options: RedisStoreOptions, events: RedisStoreEvents, clock: Clock) {
+    this.#outage = new OutageRecord(options.topology, clock);
     this.#events = events;
     this.#prefix = options.keyPrefix;
     this.#client = openRedis(options);
     this.#operations = new Operations(this.#client, {
       onAnswer: () => this.#markUp(),
-      onFailure: (message) => this.#markDown(message),
+      onFailure: (error) => this.#markDown(error),
     });
     onEvent(this.#client, 'ready', () => this.#onReady());
-    onEvent(this.#client, 'error', (error: Error) => this.#markDown(error.message));
-    onEvent(this.#client, 'close', () => this.#markDown('the connection to Redis is closed'));
+    onEvent(this.#client, 'error', (error: Error) => this.#markDown(error));
+    onEvent(this.#client, 'close', () => this.#markDown({ code: 'EPIPE' }));
   }
 
   async claim(request: ClaimRequest): Promise<ClaimResult> {
@@ -120,13 +123,18 @@ class RedisStore implements RedisStoreParts {
   #markUp(): void {
     if (this.#isUp === true || this.#isClosing) return;
     this.#isUp = true;
+    this.#outage.end();
     this.#events.onUp();
   }
 
-  #markDown(message: string): void {
-    if (this.#isUp === false || this.#isClosing) return;
-    this.#isUp = false;
-    this.#events.onDown(message);
+  #markDown(error: { readonly message?: string; readonly code?: unknown }): string {
+    if (this.#isClosing) return 'the store is closed';
+    const outage = this.#outage.fail(error);
+    if (this.#isUp !== false) {
+      this.#isUp = false;
+      this.#events.onDown(outage);
+    }
+    return outage.message;
   }
 
   /** Best effort: an ACL may forbid CONFIG, and then nobody is worse off. */

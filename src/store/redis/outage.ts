@@ -1,0 +1,87 @@
+/** Puts a failure of Redis into words for the operator: which store, at which address, since when and why. */
+import { type Clock, type EpochMilliseconds, toInstant } from '../../core/clock.ts';
+import type { RedisNode, RedisTopology } from './options.ts';
+
+/** A store that is down. */
+export interface StoreOutage {
+  /** One sentence with the address, the time and the cause; holds no credentials. */
+  readonly message: string;
+  readonly address: string;
+  readonly since: EpochMilliseconds;
+}
+
+const NOT_CONNECTED = 'not connected';
+/** System errors, by code. */
+const CODES: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'connection reset',
+  EPIPE: 'connection closed',
+  ETIMEDOUT: 'connecting timed out',
+  EHOSTUNREACH: 'no route to the host',
+  ENETUNREACH: 'no route to the network',
+  ENOTFOUND: 'the host name does not resolve',
+  EAI_AGAIN: 'the host name does not resolve at the moment',
+};
+/** Texts of the client library, whose own words mean nothing to an operator. */
+const LIBRARY_TEXTS: readonly (readonly [RegExp, string])[] = [
+  [/^Command timed out/, 'no reply in time'],
+  [/sentinels? (?:is|are) unreachable/i, 'no Sentinel replies'],
+  [/startup nodes|slots cache|ClusterAllFailed/i, 'no node of the Cluster replies'],
+  [/too many cluster redirections/i, 'the Cluster redirects without end'],
+];
+/** Redis replies with a code and its own words (RESP errors). */
+const REPLY = /^(?:-?ERR|[A-Z]{3,}) \S/;
+const MAX_REPLY_LENGTH = 200;
+
+/** Why a call or a connection failed. */
+export function toCause(error: { readonly message?: string; readonly code?: unknown }): string {
+  const { message = '', code } = error;
+  const found = typeof code === 'string' ? code : /\b(E[A-Z]{4,}|EAI_AGAIN)\b/.exec(message)?.[1];
+  if (found !== undefined && Object.hasOwn(CODES, found)) return CODES[found] ?? NOT_CONNECTED;
+  if (REPLY.test(message)) return `Redis replied: ${message.slice(0, MAX_REPLY_LENGTH)}`;
+  const known = LIBRARY_TEXTS.find(([pattern]) => pattern.test(message));
+  if (known !== undefined) return known[1];
+  return found === undefined ? NOT_CONNECTED : `the connection failed (${found})`;
+}
+
+/** Where Redis is, without credentials. */
+export function formatAddress(topology: RedisTopology): string {
+  if (topology.kind === 'standalone') return formatNode(topology.node);
+  const nodes = topology.nodes.map(formatNode).join(', ');
+  return topology.kind === 'cluster' ? `${nodes} (Cluster)` : `${nodes} (Sentinel of ${topology.name})`;
+}
+
+function formatNode({ host, port }: RedisNode): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/** One outage after the other. */
+export class OutageRecord {
+  readonly #address: string;
+  readonly #clock: Clock;
+  #since: EpochMilliseconds | undefined;
+  #cause = NOT_CONNECTED;
+
+  constructor(topology: RedisTopology, clock: Clock) {
+    this.#address = formatAddress(topology);
+    this.#clock = clock;
+  }
+
+  /** Counts a failure; a call that finds no connection does not hide why there is none. */
+  fail(error: { readonly message?: string; readonly code?: unknown }): StoreOutage {
+    const cause = toCause(error);
+    if (this.#since === undefined || cause !== NOT_CONNECTED) this.#cause = cause;
+    this.#since ??= this.#clock.now();
+    const since = toInstant(this.#since);
+    return {
+      message: `Redis at ${this.#address} is down since ${since}: ${this.#cause}`,
+      address: this.#address,
+      since: this.#since,
+    };
+  }
+
+  end(): void {
+    this.#since = undefined;
+    this.#cause = NOT_CONNECTED;
+  }
+}
