@@ -43,7 +43,12 @@ export type Readiness =
 export async function prepare(file: string, clock: Clock, overrides?: Overrides): Promise<Readiness> {
   const itself = await toFingerprints([file]);
   const loaded = await loadConfig(file, clock, { overrides });
-  if (loaded.config === undefined) return { loaded: undefined, seen: itself, problems: loaded.problems };
+  if (loaded.config === undefined) {
+    const { problems, rest } = loaded;
+    // All problems at once: what the sound parts refer to is read as well.
+    const more = rest === undefined ? [] : (await readParts(file, { ...rest, problems: [], hash: '' }, clock, itself)).problems;
+    return { loaded: undefined, seen: itself, problems: [...problems, ...more] };
+  }
   return readParts(file, loaded, clock, new Map([...itself, ...(await toFingerprints(toFiles(loaded.config)))]));
 }
 

@@ -1,13 +1,19 @@
 /** Tries what a config connects to: the store, and the app of every route. Only `sidegate check --connect` does; nothing is written. */
 import { randomBytes } from 'node:crypto';
+import type { LoadedConfig } from '../config/load.ts';
 import type { Problem } from '../config/problem.ts';
 import type { SocketAddress } from '../config/scalars.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
 import { formatAddress, toCause } from '../store/redis/outage.ts';
 import { DialFailure, dial, systemResolve } from '../tunnel/dial.ts';
-import type { Ready } from './check.ts';
 import { openStore, type StoreSettings } from './store.ts';
+
+/** What is tried. */
+interface Connecting {
+  readonly loaded: LoadedConfig;
+  readonly store: StoreSettings;
+}
 
 /** What the attempts showed. */
 export interface ConnectionReport {
@@ -26,7 +32,7 @@ interface Attempt {
 }
 
 /** Tries everything at once, each within its own timeout of the config. */
-export async function tryConnections(file: string, { loaded, store }: Ready, clock: Clock): Promise<ConnectionReport> {
+export async function tryConnections(file: string, { loaded, store }: Connecting, clock: Clock): Promise<ConnectionReport> {
   const { routes } = loaded.config;
   const upstreams = new Map(
     routes.map(({ upstream, connectTimeout }, index) => [formatUpstream(upstream), { upstream, connectTimeout, index }]),

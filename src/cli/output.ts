@@ -66,7 +66,10 @@ export function deprecate(command: string, old: string, better: string, io: Io):
 export async function writeReport(output: string | undefined, io: Io, run: (io: Io) => Promise<number>): Promise<number> {
   if (output === undefined) return run(io);
   const parts: string[] = [];
-  const code = await run({ ...io, isColoured: false, stdout: (text) => void parts.push(text) });
+  const toParts = (text: string): void => {
+    parts.push(text);
+  };
+  const code = await run({ ...io, isColoured: false, stdout: toParts });
   if (parts.length === 0) return code;
   try {
     await writeFile(output, parts.join(''));

@@ -1,6 +1,7 @@
 /** Reads a config file: YAML with positions, through the schema and the cross-field rules, to a frozen Config or to all problems at once. */
 import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
+import type { z } from 'zod';
 import type { Clock } from '../core/clock.ts';
 import type { Config } from './config.ts';
 import { type Position, parseYaml, readText, type YamlFile } from './document.ts';
@@ -8,12 +9,13 @@ import { toFindings } from './issues.ts';
 import { toJsonSchema } from './json-schema.ts';
 import { type Overridden, type Overrides, override } from './overrides.ts';
 import type { Problem } from './problem.ts';
-import type { Rating } from './rating.ts';
+import type { Path, Rating } from './rating.ts';
+import { isRemoved, REMOVAL_DEPTHS, removeRejected, watchRemoved, withoutFaulty } from './remainder.ts';
 import { provideRetention } from './retention.ts';
 import { ConfigSchema } from './schema.ts';
 import { type StandIns, withStandIns } from './stand-ins.ts';
 import { provideUpstreams } from './upstreams.ts';
-import { validate } from './validate.ts';
+import { toRules, validate } from './validate.ts';
 
 /** A config that is sound. */
 export interface LoadedConfig {
@@ -27,7 +29,15 @@ export interface LoadedConfig {
 }
 
 /** Either the config, or why there is none. */
-export type LoadResult = LoadedConfig | { readonly config: undefined; readonly problems: readonly Problem[] };
+export type LoadResult = LoadedConfig | Rejected;
+
+/** A config that has errors. */
+interface Rejected {
+  readonly config: undefined;
+  readonly problems: readonly Problem[];
+  /** The sound parts, so that what they refer to can be checked as well; no gate may run with them. */
+  readonly rest?: Pick<LoadedConfig, 'config' | 'locate'>;
+}
 
 const HASH_LENGTH = 16;
 
@@ -51,29 +61,76 @@ export async function loadConfig(file: string, clock: Clock, options?: LoadOptio
 
 /** Checks the text of `file`. */
 export function parseConfig(file: string, text: string, clock: Clock, options: LoadOptions = {}): LoadResult {
-  const { overrides = {}, standIns, needsUpstream = standIns === undefined, mostProblems } = options;
+  const { overrides = {}, mostProblems } = options;
   const read = parseYaml(file, text, 'start with routes:', mostProblems);
   if ('problems' in read) return { config: undefined, problems: read.problems };
   const { value, toFlag, problems: flagProblems } = override(read.value, overrides);
   const toProblem = toProblemOf(read.toProblem, toFlag);
   const parsed = ConfigSchema.safeParse(value, { reportInput: true });
+  const locate = (path: string): Position | undefined => read.locate(path.split('.'));
   if (!parsed.success) {
     const findings = toFindings(parsed.error.issues, toJsonSchema(), mostProblems);
-    return { config: undefined, problems: [...flagProblems, ...findings.map((finding) => toProblem('error', finding))] };
+    const problems = [...flagProblems, ...findings.map((finding) => toProblem('error', finding))];
+    // Text of strangers gets no more work than is needed to refuse it.
+    const rest = mostProblems === undefined ? checkRest(value, parsed.error.issues, { file, clock, options }) : undefined;
+    if (rest === undefined) return { config: undefined, problems };
+    const more = rest.ratings.map(({ severity, ...finding }) => toProblem(severity, finding));
+    return { config: undefined, problems: [...problems, ...more], rest: { config: rest.config, locate } };
   }
-  const provided = provideUpstreams(parsed.data, needsUpstream);
-  const { ratings, toOwnPlace } = provided;
-  const routes = provideRetention(provided.routes, parsed.data.store.redis !== undefined);
-  const resolved = resolveFiles({ ...parsed.data, routes }, dirname(resolve(file)));
-  const config: Config = freeze(standIns === undefined ? resolved : withStandIns(resolved, standIns));
-  const rated = [...ratings, ...validate(config, clock.now())].map(toOwnPlace);
+  const { config, ratings, toOwnPlace } = complete(parsed.data, file, options);
+  const rated = toDistinct([...ratings, ...validate(config, clock.now())].map(toOwnPlace));
   const problems = [
     ...flagProblems,
-    ...pickFirst(toDistinct(rated), mostProblems).map(({ severity, ...finding }) => toProblem(severity, finding)),
+    ...pickFirst(rated, mostProblems).map(({ severity, ...finding }) => toProblem(severity, finding)),
   ];
-  if (problems.some(({ severity }) => severity === 'error')) return { config: undefined, problems };
+  if (problems.some(({ severity }) => severity === 'error'))
+    return { config: undefined, problems, rest: { config: withoutFaulty(config, toErrorPaths(rated)), locate } };
   const hash = createHash('sha256').update(text).digest('hex').slice(0, HASH_LENGTH);
-  return { config, problems, locate: (path) => read.locate(path.split('.')), hash };
+  return { config, problems, locate, hash };
+}
+
+/** The config that the schema's output stands for: with apps, retentions and absolute paths. */
+function complete(data: z.output<typeof ConfigSchema>, file: string, { standIns, needsUpstream }: LoadOptions) {
+  const provided = provideUpstreams(data, needsUpstream ?? standIns === undefined);
+  const { ratings, toOwnPlace } = provided;
+  const routes = provideRetention(provided.routes, data.store.redis !== undefined);
+  const resolved = resolveFiles({ ...data, routes }, dirname(resolve(file)));
+  const config: Config = freeze(standIns === undefined ? resolved : withStandIns(resolved, standIns));
+  return { config, ratings, toOwnPlace };
+}
+
+/** How what is left of a config is checked. */
+interface RestOptions {
+  readonly file: string;
+  readonly clock: Clock;
+  readonly options: LoadOptions;
+}
+
+/** What the rules find in the parts that the schema accepts; a rule that needs a part which it rejects says nothing. */
+function checkRest(value: unknown, issues: readonly z.core.$ZodIssue[], { file, clock, options }: RestOptions) {
+  for (const depth of REMOVAL_DEPTHS) {
+    const remainder = removeRejected(value, issues, depth);
+    const parsed = remainder === undefined ? undefined : ConfigSchema.safeParse(remainder.value);
+    if (remainder === undefined || parsed?.success !== true) continue;
+    const { config, ratings: missing, toOwnPlace } = complete(parsed.data, file, options);
+    let hasLooked = false;
+    const watched = watchRemoved(config, remainder.removed, () => {
+      hasLooked = true;
+    });
+    const found = toRules(watched, clock.now()).flatMap((rule) => {
+      hasLooked = false;
+      const ratings = rule();
+      return hasLooked ? [] : ratings;
+    });
+    const isKept = ({ path }: Rating): boolean => !isRemoved(path, remainder.removed);
+    const ratings = toDistinct([...missing, ...found].map(toOwnPlace).filter(isKept));
+    return { config: withoutFaulty(config, toErrorPaths(ratings)), ratings };
+  }
+  return undefined;
+}
+
+function toErrorPaths(ratings: readonly Rating[]): Path[] {
+  return ratings.filter(({ severity }) => severity === 'error').map(({ path }) => path);
 }
 
 type ToProblem = YamlFile['toProblem'];

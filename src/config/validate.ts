@@ -15,18 +15,23 @@ import { checkRetention, checkWebhook } from './validate-webhook.ts';
 
 /** Everything wrong or risky in a config whose parts are well-formed. */
 export function validate(config: Config, now: EpochMilliseconds): Rating[] {
+  return toRules(config, now).flatMap((rule) => rule());
+}
+
+/** Each rule by itself, in the order in which they are reported. */
+export function toRules(config: Config, now: EpochMilliseconds): (() => readonly Rating[])[] {
   return [
-    ...checkAddresses(config),
-    ...checkRevocationLists(config),
-    ...checkAppProbes(config),
-    ...checkStore(config),
-    ...config.routes.flatMap((route, index) => checkRoute(route, ['routes', index], config, now)),
-    ...checkProxy(config, now),
-    ...checkAuthz(config),
-    ...checkTraces(config),
-    ...checkRealms(config),
-    ...checkOverlaps(config.routes),
-    ...checkNeighbours(config.routes),
+    () => checkAddresses(config),
+    () => checkRevocationLists(config),
+    () => checkAppProbes(config),
+    () => checkStore(config),
+    ...config.routes.flatMap((route, index) => toRouteRules(route, ['routes', index], config, now)),
+    () => checkProxy(config, now),
+    () => checkAuthz(config),
+    () => checkTraces(config),
+    () => checkRealms(config),
+    () => checkOverlaps(config.routes),
+    () => checkNeighbours(config.routes),
   ];
 }
 
@@ -76,24 +81,37 @@ function isRedisUrl(text: string): boolean {
   return URL.canParse(text) && ['redis:', 'rediss:'].includes(new URL(text).protocol) && new URL(text).hostname !== '';
 }
 
-function checkRoute(route: RouteConfig, path: Path, config: Config, now: EpochMilliseconds): Rating[] {
-  const { webhook, basic, clientCertificate, allow } = route;
-  const found = checkMatch(route.match, [...path, 'match']);
-  if (isReachedBy(config.listen.address, route.upstream))
-    found.push(error([...path, 'upstream'], 'the app is the gate itself', 'name the port the app listens on'));
-  if (isReachedBy(config.admin.address, route.upstream))
-    found.push(
-      error([...path, 'upstream'], 'the app is the admin port, which trusts its own machine', 'name the port the app listens on'),
-    );
-  if (webhook !== undefined) {
-    const at = [...path, 'webhook'];
-    found.push(...checkWebhook(webhook, route, at, now), ...checkRetention(webhook, config.limits.bodyTimeout, at));
-  }
-  if (basic !== undefined) found.push(...checkBasic(basic, config, [...path, 'basic'], now));
-  if (clientCertificate !== undefined && config.listen.tls?.clientCaFile === undefined) {
-    const message = 'nobody vouches for client certificates, so each request would be refused';
-    found.push(error([...path, 'clientCertificate'], message, 'give listen.tls.clientCaFile'));
-  }
+function toRouteRules(route: RouteConfig, path: Path, config: Config, now: EpochMilliseconds): (() => readonly Rating[])[] {
+  const at = [...path, 'webhook'];
+  return [
+    () => checkMatch(route.match, [...path, 'match']),
+    () => checkUpstream(route, path, config),
+    () => (route.webhook === undefined ? [] : checkWebhook(route.webhook, route, at, now)),
+    () => (route.webhook === undefined ? [] : checkRetention(route.webhook, config.limits.bodyTimeout, at)),
+    () => (route.basic === undefined ? [] : checkBasic(route.basic, config, [...path, 'basic'], now)),
+    () => checkClientCertificate(route, path, config),
+    () => checkProof(route, path),
+  ];
+}
+
+function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin }: Config): Rating[] {
+  const found: Rating[] = [];
+  const at = [...path, 'upstream'];
+  const hint = 'name the port the app listens on';
+  if (isReachedBy(listen.address, upstream)) found.push(error(at, 'the app is the gate itself', hint));
+  if (isReachedBy(admin.address, upstream))
+    found.push(error(at, 'the app is the admin port, which trusts its own machine', hint));
+  return found;
+}
+
+function checkClientCertificate({ clientCertificate }: RouteConfig, path: Path, { listen }: Config): Rating[] {
+  if (clientCertificate === undefined || listen.tls?.clientCaFile !== undefined) return [];
+  const message = 'nobody vouches for client certificates, so each request would be refused';
+  return [error([...path, 'clientCertificate'], message, 'give listen.tls.clientCaFile')];
+}
+
+function checkProof({ webhook, basic, clientCertificate, allow, mode }: RouteConfig, path: Path): Rating[] {
+  const found: Rating[] = [];
   const asks = [webhook, basic, clientCertificate].some((section) => section !== undefined);
   if (!asks && allow === undefined)
     found.push(
@@ -103,7 +121,7 @@ function checkRoute(route: RouteConfig, path: Path, config: Config, now: EpochMi
         'give webhook, basic or clientCertificate; a route open to everybody says allow: anyone',
       ),
     );
-  if (route.mode === 'observe')
+  if (mode === 'observe')
     found.push(
       warning(
         [...path, 'mode'],

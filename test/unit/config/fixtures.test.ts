@@ -99,8 +99,8 @@ routes:
 
   test('cannot be written in a config file', () => {
     const forged = text.replace('{ env: NOT_SET_ANYWHERE }', '{ env: NOT_SET_ANYWHERE, standIns: { a: b } }');
-    expect(parseConfig('gate.yaml', forged, new FakeClock()).problems.map(({ message }) => message)).toEqual([
+    expect(parseConfig('gate.yaml', forged, new FakeClock()).problems.map(({ message }) => message)).toContain(
       'unknown key "standIns"',
-    ]);
+    );
   });
 });
