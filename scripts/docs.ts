@@ -5,6 +5,7 @@ import { DASHBOARD_FILES } from '../chart/dashboards.ts';
 import { toJsonSchema } from '../src/config/json-schema.ts';
 import { renderLibraryReadme, renderLibrarySidecar } from './chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from './chart-pages.ts';
+import { renderCliPage } from './cli-page.ts';
 import { renderInjectionPage } from './injection-page.ts';
 import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from './policy-page.ts';
 import { renderSidecarPolicy } from './policy-sidecar.ts';
@@ -16,6 +17,7 @@ import { renderTestingPage } from './testing-page.ts';
 
 /** Writers by page. */
 const PAGES: Readonly<Record<string, () => string>> = {
+  'docs/cli.md': renderCliPage,
   'docs/config.md': renderConfigPage,
   'docs/injection.md': renderInjectionPage,
   'docs/presets.md': renderPresetsPage,
@@ -37,12 +39,14 @@ const PAGES: Readonly<Record<string, () => string>> = {
 
 const INTRO = `# Configuration
 
-One YAML file, \`sidegate run --config FILE\`. Unknown keys are errors. \`sidegate check\` shows every problem with its place;
-\`sidegate schema\` prints the JSON Schema for editors. This page is written from the same schema (\`npm run docs\`).
+The config is one YAML file: \`sidegate run --config FILE\`. \`sidegate check\` reports every problem with its line and column, and unknown keys
+are errors. \`sidegate schema\` prints the JSON Schema for editors, from which this page is generated (\`npm run docs\`).
 
-Durations are a number and \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`; sizes are bytes, or a number and \`k\`, \`M\`, \`G\`, \`Ki\`, \`Mi\` or \`Gi\`.
-File paths count from the config file. A change of \`routes\` or \`identity\` takes effect without a restart (also on SIGHUP); a change of
-anything else takes one, and is refused with the reason until then. Files with secrets, users and certificates are watched, too.
+- **Durations** are a number with \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`.
+- **Sizes** are bytes, or a number with \`k\`, \`M\`, \`G\`, \`Ki\`, \`Mi\` or \`Gi\`.
+- **File paths** are relative to the config file.
+- **Changes** of \`routes\` and \`identity\` take effect without a restart, and so do changes of files with secrets, users and certificates. A change of any
+  other key needs a restart; until then sidegate refuses to reload and logs the reason.
 
 | key | value | default | meaning |
 | --- | --- | --- | --- |
