@@ -21,10 +21,10 @@ const ANY_ROUTE = 'routes: [{ name: any, match: { path: / }, upstream: "http://1
 const IN_A_POD = { listen: ':8480', admin: ':8481', upstream: 'http://127.0.0.1:3000' };
 
 describe('the docs for pods', () => {
-  test.each(['README.md', 'chart/sidegate/README.md'])(
+  test.each(['docs/tutorials/kubernetes.md', 'chart/sidegate/README.md'])(
     'show a whole config for a pod in %s, which the sidecar starts with as the injector makes it',
     (page) => {
-      const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
+      const blocks = [...read(page).matchAll(/```yaml(?: \S+)?\n(.*?)```/gs)].map(([, text = '']) => text);
       const config = blocks.find((text) => text.includes('routes:') && text.includes('../secrets/')) ?? '';
       expect(Object.keys(parse(config) as object)).not.toContain('listen');
       expect(config).not.toContain('upstream');

@@ -5,6 +5,7 @@ import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { renderLibraryReadme, renderLibrarySidecar } from '../scripts/chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scripts/chart-pages.ts';
+import { renderCliPage } from '../scripts/cli-page.ts';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { renderInjectionPage } from '../scripts/injection-page.ts';
 import { lintHouse } from '../scripts/lint-house.ts';
@@ -126,7 +127,7 @@ describe('the docs', () => {
     expect(page).toBe(renderTestingPage());
     expect(page).not.toMatch(/\|\s+\|$/m);
     const [, fixtures = ''] = /```yaml\n(.*?)```/s.exec(page) ?? [];
-    const [, config = ''] = /```yaml\n(.*?)```/s.exec(read('README.md')) ?? [];
+    const [, config = ''] = /```yaml gate\.yaml\n(.*?)```/s.exec(read('README.md')) ?? [];
     const folder = mkdtempSync(join(tmpdir(), 'sidegate-docs-'));
     writeFileSync(join(folder, 'gate.yaml'), config);
     writeFileSync(join(folder, 'fixtures.yaml'), fixtures);
@@ -214,24 +215,38 @@ describe('the docs', () => {
     }
   });
 
-  test('of the README name every command with what it cannot do without, and lead to every page', () => {
+  test('name every command with what it cannot do without, and show its options as the program has them', () => {
     const { commands } = createProgram({ ...SILENT, stdin: Readable.from([]) as NodeJS.ReadableStream }, () => undefined);
-    const rows = firstCells('README.md');
+    const rows = firstCells('docs/cli.md');
     for (const command of commands) {
       const row = rows.find((cell) => cell.split(' ')[1] === command.name());
       expect(row, command.name()).toBeDefined();
       for (const { mandatory, long, short } of command.options)
         if (mandatory) expect(row?.split(' '), command.name()).toContain(row?.includes(` ${short} `) ? short : long);
     }
-    for (const page of readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md')))
-      expect(read('README.md')).toContain(`(docs/${page}`);
+    expect(read('docs/cli.md')).toBe(renderCliPage());
+  });
+
+  test('have an index that leads to every page', () => {
+    const index = read('docs/README.md');
+    const pages = readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.md'));
+    // Runbooks are listed by the page on monitoring, decisions by their folder.
+    for (const page of pages.filter((name) => name !== 'README.md' && !/^(?:runbooks|adr)\//.test(name)))
+      expect(index, page).toContain(`](${page})`);
     expect(read('docs/monitoring.md')).toContain('(injector.md#metrics)');
+  });
+
+  test('keep the README below 250 lines', () => {
+    expect(read('README.md').split('\n').length).toBeLessThan(250);
   });
 
   test('name only files and npm scripts that exist', () => {
     const scripts = Object.keys((JSON.parse(read('package.json')) as { scripts: object }).scripts);
     const pages = [
       'README.md',
+      'CONTRIBUTING.md',
+      'CHANGELOG.md',
+      'SECURITY.md',
       'ARCHITECTURE.md',
       'chart/sidegate/README.md',
       'chart/sidegate-lib/README.md',

@@ -1,0 +1,199 @@
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { Readable } from 'node:stream';
+import { afterEach, describe, expect, test } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import { injectFiles } from '../src/cli/inject.ts';
+import { parseConfig } from '../src/config/load.ts';
+import { systemClock } from '../src/core/clock.ts';
+import { HELM, helm } from './support/chart.ts';
+import { type Block, readBlocks } from './support/doc-blocks.ts';
+import { DocSession } from './support/doc-session.ts';
+import { run } from './support/run.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+const ANY_ROUTE = 'routes: [{ name: any, match: { path: / }, upstream: "http://127.0.0.1:3000", allow: anyone }]\n';
+/** As the injector starts a sidecar. */
+const IN_A_POD = { listen: ':8480', admin: ':8481', upstream: 'http://127.0.0.1:3000' };
+const CONFIG_KEYS = /^(?:listen|store|routes|proxy|authz|identity|admin|journal|explain|tracing):/m;
+const chartValues = JSON.parse(readFileSync(join(ROOT, 'chart/sidegate/values.schema.json'), 'utf8')) as {
+  properties: Record<string, unknown>;
+};
+
+const hasSystemd = (process.env['PATH'] ?? '').split(delimiter).some((folder) => existsSync(join(folder, 'systemd-analyze')));
+const PAGES = ['README.md', 'CONTRIBUTING.md', ...pagesIn('docs/tutorials'), ...pagesIn('docs/how-to')];
+const blocks = PAGES.flatMap((page) => readBlocks(page, join(ROOT, page)));
+const skipped = blocks.filter(({ directive }) => directive.kind === 'not-run');
+
+const sessions: DocSession[] = [];
+afterEach(async () => {
+  for (const session of sessions.splice(0)) await session.close();
+});
+
+function pagesIn(folder: string): string[] {
+  return readdirSync(join(ROOT, folder))
+    .filter((name) => name.endsWith('.md'))
+    .sort()
+    .map((name) => `${folder}/${name}`);
+}
+
+const place = ({ page, line }: Block): string => `${page}:${line}`;
+
+describe('the commands of the README, the tutorials and the how-to guides', () => {
+  test.each(PAGES.map((page) => [page]))(
+    'work as %s shows them',
+    async (page) => {
+      const own = blocks.filter((block) => block.page === page);
+      const session = new DocSession();
+      sessions.push(session);
+      await session.prepare(own);
+      let output = '';
+      for (const block of own) {
+        if (block.directive.kind === 'not-run') output = '';
+        else if (block.file !== undefined) session.write(block);
+        else if (block.language === 'sh') output = await runBlock(session, block);
+        else if (block.language === 'text') expectOutput(session.localize(block.text), output, place(block));
+      }
+    },
+    60_000,
+  );
+
+  test('are either run or marked with the reason why not', () => {
+    for (const block of skipped) {
+      const { directive } = block;
+      const reason = directive.kind === 'not-run' ? directive.reason : '';
+      expect(reason.length, place(block)).toBeGreaterThan(10);
+      console.log(`not run: ${place(block)}: ${reason}`);
+    }
+    const commands = blocks.filter(({ language }) => language === 'sh');
+    const run = commands.filter(({ directive }) => directive.kind !== 'not-run');
+    expect(run.length).toBeGreaterThan(commands.length / 2);
+    // A block in another spelling of the language would be neither run nor listed.
+    expect(blocks.filter(({ language }) => ['', 'bash', 'shell', 'console', 'yml'].includes(language)).map(place)).toEqual([]);
+  });
+});
+
+async function runBlock(session: DocSession, block: Block): Promise<string> {
+  const { directive } = block;
+  if (directive.kind === 'background') return (await session.start(block, directive.until)).output;
+  const { code, output } = await session.run(block);
+  expect(code, `${place(block)} printed ${output}`).toBe(directive.kind === 'exits' ? directive.code : 0);
+  return output;
+}
+
+function escapePattern(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&').replaceAll(/ +/g, ' +');
+}
+
+/** Each line of the page is printed, in this order; `…` stands for any text. */
+function expectOutput(shown: string, output: string, where: string): void {
+  let rest = output;
+  for (const line of shown.split('\n').filter((each) => each.trim() !== '' && each.trim() !== '…')) {
+    const pattern = line.trim().split('…').map(escapePattern).join('.*');
+    const match = new RegExp(pattern).exec(rest);
+    expect(match, `${where}: "${line}" is not in: ${rest}`).not.toBeNull();
+    rest = rest.slice((match?.index ?? 0) + (match?.[0].length ?? 0));
+  }
+}
+
+const yamlBlocks = blocks.filter(({ language, directive }) => language === 'yaml' && directive.kind !== 'not-run');
+const isKubernetes = ({ text }: Block): boolean => /^apiVersion:/m.test(text);
+const isConfig = (block: Block): boolean => !isKubernetes(block) && CONFIG_KEYS.test(block.text) && !isValues(block);
+const isValues = ({ text, file }: Block): boolean =>
+  file?.endsWith('values.yaml') === true ||
+  (!/^apiVersion:/m.test(text) && topKeys(text).length > 0 && topKeys(text).every((key) => key in chartValues.properties));
+
+function topKeys(text: string): string[] {
+  return [...text.matchAll(/^([a-zA-Z]+):/gm)].map(([, key = '']) => key);
+}
+
+const rows = (found: readonly Block[]): [string, Block][] => found.map((block) => [place(block), block]);
+
+describe('the YAML of the same pages', () => {
+  test.each(rows(yamlBlocks.filter(isConfig)))('is a config that sidegate accepts, at %s', (_place, { text }) => {
+    const overrides = text.includes('../secrets/') ? IN_A_POD : {};
+    const whole = text.includes('routes:') ? text : text + ANY_ROUTE;
+    const { problems } = parseConfig('gate.yaml', whole, systemClock, { overrides });
+    expect(problems.filter(({ severity }) => severity === 'error')).toEqual([]);
+  });
+
+  test.each(rows(yamlBlocks.filter(isKubernetes)))(
+    'is Kubernetes objects that the injector accepts, at %s',
+    async (_place, { text }) => {
+      let written = '';
+      const write = (more: string): void => {
+        written += more;
+      };
+      const stdin = Readable.from([text]) as NodeJS.ReadableStream;
+      const options = { filename: ['-'], namespace: 'default', kubeVersion: '1.34', output: 'yaml' };
+      expect(await injectFiles(options, { stdin, env: {}, stdout: write, stderr: write }), written).toBe(0);
+      for (const document of parseAllDocuments(text)) {
+        const { kind, data } = document.toJS() as { kind: string; data?: Record<string, string> };
+        const config = kind === 'ConfigMap' ? data?.['gate.yaml'] : undefined;
+        if (config === undefined) continue;
+        const { problems } = parseConfig('gate.yaml', config, systemClock, { overrides: IN_A_POD });
+        expect(problems.filter(({ severity }) => severity === 'error')).toEqual([]);
+      }
+    },
+  );
+
+  test.each(rows(yamlBlocks.filter(isValues)))('is values that the chart has, at %s', async (_place, { text }) => {
+    expect(topKeys(text).filter((key) => !(key in chartValues.properties))).toEqual([]);
+    if (!existsSync(HELM)) return;
+    const session = new DocSession();
+    sessions.push(session);
+    const file = join(session.folder, 'values.yaml');
+    writeFileSync(file, text);
+    const args = [
+      'template',
+      'sidegate',
+      join(ROOT, 'chart/sidegate'),
+      '--namespace',
+      'sidegate-system',
+      '--kube-version',
+      '1.36',
+    ];
+    const { code, stderr } = await helm(...args, '--values', file);
+    expect(code, stderr).toBe(0);
+  });
+
+  test.each(rows(yamlBlocks))('is well-formed, at %s', (_place, { text }) => {
+    for (const document of parseAllDocuments(text)) expect(document.errors).toEqual([]);
+  });
+});
+
+describe('the service files of the tutorial for a VM', () => {
+  const own = blocks.filter(({ page }) => page === 'docs/tutorials/vm.md');
+  const named = (file: string): string => own.find((block) => block.file === file)?.text ?? '';
+
+  test.skipIf(!hasSystemd)('are a unit that systemd accepts', async () => {
+    const session = new DocSession();
+    sessions.push(session);
+    // systemd looks for the program, which is not installed here.
+    const unit = named('sidegate.service').replace(/^ExecStart=\S+/m, `ExecStart=${process.execPath}`);
+    const file = join(session.folder, 'sidegate.service');
+    writeFileSync(file, unit);
+    const { code, stderr } = await run('systemd-analyze', ['verify', '--man=no', file]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  });
+
+  test('are a Compose file whose mounts are files of the page, with the app on the loopback of sidegate', () => {
+    const { services } = parse(named('compose.yaml')) as {
+      services: Record<string, { volumes: string[]; network_mode?: string; ports?: string[] }>;
+    };
+    expect(services['sidegate']?.network_mode).toBe('service:app');
+    // The published port is the one that gate.yaml listens on.
+    const [, listening] = /address: :(\d+)/.exec(named('sidegate/gate.yaml')) ?? [];
+    expect(services['app']?.ports).toEqual([`443:${listening}`]);
+    const files = own.flatMap(({ file }) => (file === undefined ? [] : [file]));
+    for (const { volumes } of Object.values(services))
+      for (const volume of volumes) {
+        const [source = ''] = volume.split(':');
+        const path = source.replace('./', '');
+        expect(
+          files.some((file) => file === path || file.startsWith(`${path}/`)),
+          volume,
+        ).toBe(true);
+      }
+  });
+});

@@ -1,0 +1,125 @@
+/** Runs the commands of a page as a reader would: one after the other, in one folder, with the variables that earlier commands exported. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { delimiter, dirname, join } from 'node:path';
+import type { Block } from './doc-blocks.ts';
+import { LAUNCHER } from './process.ts';
+
+/** How a block ended. */
+export interface BlockResult {
+  readonly code: number | null;
+  /** Standard output and standard error, as a terminal shows them. */
+  readonly output: string;
+}
+
+/** Ports that pages use. Each session replaces them by free ones, so that pages can run side by side. */
+const PAGE_PORTS = /(?<![\d.])(?:3000|6379|6380|8080|8443|9090|9091)(?![\d.])/g;
+
+/** A reader's shell. */
+export class DocSession {
+  readonly folder = mkdtempSync(join(tmpdir(), 'sidegate-page-'));
+  readonly #tools = mkdtempSync(join(tmpdir(), 'sidegate-tools-'));
+  readonly #ports = new Map<string, string>();
+  readonly #background: ChildProcess[] = [];
+
+  constructor() {
+    const command = join(this.#tools, 'sidegate');
+    writeFileSync(command, `#!/bin/sh\nexec '${process.execPath}' '${LAUNCHER}' "$@"\n`);
+    chmodSync(command, 0o755);
+    writeFileSync(join(this.#tools, 'env'), '');
+  }
+
+  /** Finds a free port for each port that the blocks name. */
+  async prepare(blocks: readonly Block[]): Promise<void> {
+    const named = new Set(blocks.flatMap(({ text }) => text.match(PAGE_PORTS) ?? []));
+    for (const port of named) this.#ports.set(port, await findFreePort([...this.#ports.values()]));
+  }
+
+  /** The block's text on this session's ports. */
+  localize(text: string): string {
+    return text.replaceAll(PAGE_PORTS, (port) => this.#ports.get(port) ?? port);
+  }
+
+  /** Writes the block to the file that it names. */
+  write({ file = '', text }: Block): void {
+    const path = join(this.folder, file);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, this.localize(text));
+  }
+
+  /** Runs the block to its end. */
+  run({ text }: Block): Promise<BlockResult> {
+    const child = this.#spawn(text, `\nexport -p > '${this.#tools}/env'\npwd > '${this.#tools}/cwd'\n`);
+    const output = collect(child);
+    return new Promise((done) => child.once('close', (code) => done({ code, output: output() })));
+  }
+
+  /** Starts the block, and resolves once it has printed the text; rejects if it ends before. */
+  start({ text }: Block, until: string): Promise<BlockResult> {
+    const child = this.#spawn(text, '');
+    this.#background.push(child);
+    const output = collect(child);
+    return new Promise((done, fail) => {
+      const check = (): void => {
+        if (output().includes(until)) done({ code: null, output: output() });
+      };
+      child.stdout?.on('data', check);
+      child.stderr?.on('data', check);
+      child.once('close', (code) => fail(new Error(`ended with ${code} before it printed "${until}": ${output()}`)));
+    });
+  }
+
+  /** Ends what runs in the background, and removes the folders. */
+  async close(): Promise<void> {
+    for (const child of this.#background) {
+      const ended = new Promise((done) => child.once('close', done));
+      if (child.pid === undefined || child.exitCode !== null) continue;
+      // The whole group: the shell and what it started.
+      process.kill(-child.pid, 'SIGKILL');
+      await ended;
+    }
+    rmSync(this.folder, { recursive: true, force: true });
+    rmSync(this.#tools, { recursive: true, force: true });
+  }
+
+  #spawn(text: string, epilogue: string): ChildProcess {
+    const saved = join(this.#tools, 'cwd');
+    const cwd = existsSync(saved) ? readFileSync(saved, 'utf8').trimEnd() : this.folder;
+    const script = `. '${this.#tools}/env'\nset -eu -o pipefail\n${this.localize(text)}${epilogue}`;
+    const path = [this.#tools, dirname(process.execPath), process.env['PATH'] ?? ''].join(delimiter);
+    return spawn('bash', ['-c', script], {
+      cwd,
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { PATH: path, HOME: this.folder, LANG: 'C.UTF-8' },
+    });
+  }
+}
+
+function collect(child: ChildProcess): () => string {
+  let output = '';
+  const take = (chunk: string): void => {
+    output += chunk;
+  };
+  child.stdout?.setEncoding('utf8').on('data', take);
+  child.stderr?.setEncoding('utf8').on('data', take);
+  return () => output;
+}
+
+/** A port below those that the kernel gives to others who listen on port 0. */
+async function findFreePort(taken: readonly string[]): Promise<string> {
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 10_000);
+    if (!taken.includes(String(port)) && (await isFree(port))) return String(port);
+  }
+}
+
+function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  return new Promise((done) => {
+    server.once('error', () => done(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => done(true)));
+  });
+}
