@@ -92,7 +92,7 @@ describe('the docs', () => {
         .split('\n')
         .find((line) => line.startsWith(`| \`${name}\` |`));
       const { isOpen = false } = endpoints[i] ?? {};
-      const who = isOpen === 'loopback' ? 'callers in the pod (loopback)' : isOpen ? 'everybody' : 'whoever may';
+      const who = isOpen === 'loopback' ? 'callers in the pod (loopback)' : isOpen ? 'everyone' : 'authorized callers';
       expect(row, name).toContain(`| ${who} |`);
     }
     for (const reason of ADMIN_DENIALS) expect(read('docs/metrics.md')).toContain(`\`${reason}\``);
