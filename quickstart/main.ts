@@ -174,11 +174,11 @@ function showMore(url: string, adminUrl: string): void {
   writeFileSync(BODY_FILE, toEvent('evt_9'));
   console.log(`The gate serves on ${url}, before the app on port ${APP_PORT}. Try more from another terminal, in this folder:
 
-  npx sidegate send ${url}/hooks/demo .cache/quickstart/event.json --secret-file .cache/quickstart/secret
-  npx sidegate sign .cache/quickstart/event.json --secret-file .cache/quickstart/secret --format curl --url ${url}/hooks/demo
+  node bin/sidegate.js send ${url}/hooks/demo .cache/quickstart/event.json --secret-file .cache/quickstart/secret
+  node bin/sidegate.js sign .cache/quickstart/event.json --secret-file .cache/quickstart/secret --format curl --url ${url}/hooks/demo
   curl -i -X POST -H 'Content-Type: application/json' -d '{}' ${url}/hooks/demo
   curl -s ${adminUrl}/metrics | grep sidegate_auth
-  npx sidegate check --config config/quickstart.yaml
+  node bin/sidegate.js check --config config/quickstart.yaml
 
 Ctrl-C stops it.`);
 }

@@ -5,17 +5,16 @@ import { toConfirming } from '../test/support/confirming.ts';
 
 const HEAD = `# Presets
 
-\`scheme: NAME\` in a route's \`webhook\` section. Each preset is data (\`src/schemes/presets\`), written in the fields that \`scheme: custom\` takes
-as well, and none is shipped that its sender's own values or library do not confirm. An unknown name is an error. This page is written from that data
-(\`npm run docs\`); statuses are in [refusals.md](refusals.md) and, by sender, in [senders.md](senders.md), handshakes in [handshakes.md](handshakes.md), all keys in [config.md](config.md).
+A route selects a preset with \`scheme: NAME\` in its \`webhook\` section. Presets are data, in the terms of \`scheme: custom\`, and every preset is verified against the sender's published test vectors or official library. An unknown name is an
+error. This page is generated from that data (\`npm run docs\`). See also [refusals](refusals.md), [sender behaviour](senders.md), [handshakes](handshakes.md) and [all config keys](config.md).
 
 ## What is signed
 
-\`·\` joins pieces with nothing between them. *time* is the timestamp's own text, *form* the parameters of form content, sorted. Tolerance is how far the time
-may lie in the past and in the future; retries that keep their first time are within it. Where no time is signed, a captured delivery can be replayed once
-its id is forgotten: \`dedup.retention\` is 30 days for these senders if the store is Redis (3 days in memory), and \`sidegate check\` warns until you set it. Redis needs about
-150 bytes for each key, and a delivery has two keys: a million deliveries in 30 days take about 300 MB. An id that the signature covers is taken as it is; beside one that it does not cover, what was signed is remembered as well, so that
-nobody replays a delivery under a new id; where there is none, what was signed stands for it.
+- \`·\` joins parts with nothing between them. *time* is the timestamp as text, *form* the sorted parameters of a form.
+- **Tolerance** is how old, and how far in the future, a timestamp may be. Retries that keep their first timestamp are within it.
+- **No signed time:** a captured delivery can be replayed once its ID is forgotten. For these senders, \`dedup.retention\` is 30 days with Redis (3 days in memory), and \`sidegate check\` warns until you set it. Redis needs about 150 bytes per key, and
+  a delivery has two keys: a million deliveries in 30 days take about 300 MB.
+- **IDs:** a signed ID is used as it is. If the ID is not signed, a digest of the signed bytes is remembered as well, so that nobody can replay a delivery under a new ID. If there is no ID, the digest is used alone.
 
 | scheme | sender | signature | signed | time, tolerance | id | content |
 | --- | --- | --- | --- | --- | --- | --- |
@@ -29,38 +28,34 @@ const KEYS = `
 `;
 
 const TAIL = `
-\`bearer\`, \`api-key\` and \`unsigned\` are for senders that sign nothing: a token in \`Authorization\` or \`X-API-Key\`, or, with the route's \`basic\` or
-\`clientCertificate\`, none (Postmark, Chargebee). Such a route names the id itself, for example \`id: { json: $.id }\`.
+\`bearer\`, \`api-key\` and \`unsigned\` are for senders that sign nothing. They use a token in \`Authorization\` or \`X-API-Key\`, or no token, if the route has \`basic\` or \`clientCertificate\` (Postmark, Chargebee). Such a
+route must say where the ID is, for example \`id: { json: $.id }\`.
 
-## What to know of some senders
+## Notes on senders
 
-- **Adyen**: webhooks for payments are signed field by field in their content; only those for platforms, banking and issuing have a signature of the whole.
-- **GitLab** signs webhooks that have a signing token as Standard Webhooks has it: \`scheme: standard-webhooks\`. The older secret token proves who sends, but
-  nothing about the content.
-- **Retries that are signed anew** are known by their id. Zoom, HubSpot, Webflow and ElevenLabs give none that is safe to use: a retry with a new time
-  reaches the app again, as it would without the gate. Where your events have an id in their content, name it: \`id: { json: $.payload.object.uuid }\`.
-- **Batches** (LINE, SendGrid, Microsoft Graph): one delivery holds several events, so all their ids together stand for it (\`[*]\`).
-- **Square, HubSpot, Twilio** sign the URL. \`publicUrl\` is what they call the gate by; a proxy before it must not rewrite path or query.
-- **Twilio** puts nothing between the URL and the parameters of a form, nor between their names and values. Anyone who captured a delivery can move the first parameters into the
-  query, or text from one parameter to the next, under the same signature. The route therefore needs an exact \`path\`: under a \`pathPrefix\` the path could take parameters as well, so that is an
-  error. Configure a URL without a query at Twilio, and let the app ignore parameters that it does not know. What was signed stays the same, so a changed copy and the
-  original are repeats of each other: if the copy arrives first, the app gets only the copy. JSON is bound by \`bodySHA256\`, which counts at the end of the query only.
-- **Shopify and WooCommerce** may send the same content for several topics, and sign only the content. So each topic counts as an event of its own: a repeat of one
-  topic is a duplicate, in whatever spelling (\`orders/create\`, \`ORDERS_CREATE\`), and the same content under another topic is not. As anyone who captured a delivery can invent topics, the same
-  content reaches the app under at most \`dedup.maxKinds\` topics, 2 by default. Further ones are answered 200 with the reason \`replayed_under_new_id\`: raise the limit if one route
-  receives more topics that can have the same content, such as \`orders/create\`, \`orders/paid\` and \`orders/updated\`.
-- **Amazon SNS** does not sign \`MessageAttributes\`. An app must not decide by them: anyone who captured a message can change them, as long as that message was not handled yet.
-- **Twilio** signs no time, and its voice calls wait for the app's answer: where a caller may press the same key twice, the second request is a repeat to the gate,
-  and is answered without the app. Give such a route \`dedup: off\`, or let the URLs differ.
-- **WooCommerce** sends an unsigned form when a webhook is saved, which is refused (415), so that it cannot be saved as active while the gate stands before the app: save it with the route on
-  \`mode: observe\`. Deliveries are signed. Its delivery id changes with each attempt.
-- **Content-Type** is signed by nobody, so where the content is signed the gate binds it: UTF-8 only, no ambiguous parameters, and content that looks like what it is called. JSON must not begin with a
-  byte order mark; a form must not begin like JSON; multipart content must begin with its boundary. Anything else is 415. See [ADR 0009](adr/0009-schemes-as-data.md).
-- **X** answers its own check by signing any token with the same key, so that only a JSON object is taken as an event.
+- **Adyen**: payment webhooks are signed field by field in their body. Only webhooks for platforms, banking and issuing have a signature over the whole body, and only these have a preset.
+- **GitLab** signs webhooks that have a signing token by Standard Webhooks: \`scheme: standard-webhooks\`. The older secret token authenticates the sender but not the body.
+- **Retries with a new signature** are recognized by their ID. Zoom, HubSpot, Webflow and ElevenLabs send no ID that is safe to use: a retry with a new timestamp reaches the app again. If your events have an ID in the body, name it:
+  \`id: { json: $.payload.object.uuid }\`.
+- **Batches** (LINE, SendGrid, Microsoft Graph): a delivery contains several events, and all their IDs together identify it (\`[*]\`).
+- **Square, HubSpot, Twilio** sign the URL. \`publicUrl\` is the URL that the sender uses; a proxy in front must not rewrite the path or query.
+- **Twilio** signs the URL and the form's parameters without separators. Anyone who captured a delivery can move the first parameters into the query, or text from one parameter to the next, under the same signature. The route therefore
+  needs an exact \`path\`; a \`pathPrefix\` is an error, because the path could then absorb parameters as well. Configure a URL without a query at Twilio, and let the app ignore unknown parameters. A changed copy and the original are repeats of
+  each other, because the signed bytes are the same: if the copy arrives first, the app gets only the copy. JSON bodies are bound by \`bodySHA256\`, which counts only at the end of the query.
+- **Twilio** signs no time, and its voice calls wait for the app's response. If a caller may press the same key twice, the second request is a repeat, and sidegate responds without the app. Set \`dedup: off\` on such a route, or let the URLs differ.
+- **Shopify and WooCommerce** can send the same body for several topics, and sign only the body. So each topic counts as its own event: a repeat of one topic is a duplicate in any spelling (\`orders/create\`, \`ORDERS_CREATE\`), and the same
+  body under another topic is not. Anyone who captured a delivery can invent topics, so the same body reaches the app under at most \`dedup.maxKinds\` topics, 2 by default. Further ones get 200 with the reason \`replayed_under_new_id\`. Raise the limit
+  if one route receives more topics that can have the same body, such as \`orders/create\`, \`orders/paid\` and \`orders/updated\`.
+- **Amazon SNS** does not sign \`MessageAttributes\`. An app must not rely on them: anyone who captured a message can change them, as long as that message was not handled yet.
+- **WooCommerce** sends an unsigned form when a webhook is saved. sidegate rejects it (415), so the webhook cannot be saved as active: save it while the route has \`mode: observe\`. Deliveries are signed. The delivery ID changes with
+  each attempt.
+- **Content-Type** is never signed, so sidegate ties it to the signed body: UTF-8 only, no ambiguous parameters, and a body that looks like its type. JSON must not begin with a byte order mark, a form must not begin like JSON, and
+  multipart content must begin with its boundary. Anything else gets 415. See [ADR 0009](adr/0009-schemes-as-data.md).
+- **X** signs any token in its handshake with the same key, so only a JSON object is accepted as an event.
 
 ## Without a preset
 
-Only a document tells how **Vercel** signs, so there is no preset; this is what the document says:
+**Vercel** publishes only a description of its signature, without test vectors, so there is no preset. This config follows the description:
 
 \`\`\`yaml
 routes:

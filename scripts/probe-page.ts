@@ -2,41 +2,36 @@
 import { CHECKS } from '../src/probe/battery.ts';
 import { type Check, GROUPS, type Group } from '../src/probe/check.ts';
 
-const INTRO = `# Probing an endpoint
+const INTRO = `# Probe an endpoint for weaknesses
 
-\`sidegate probe URL\` sends an endpoint of yours genuine deliveries, forged ones, late ones and repeated ones, and reports for each check what
-was sent, what was expected, what came, and what the failure costs in practice. The endpoint may be sidegate, another gateway, or an app
-that verifies by itself. This page is written from the checks themselves (\`npm run docs\`).
+\`sidegate probe URL\` sends valid, forged, expired and replayed deliveries to one of your endpoints. For each check it reports what it sent, what it expected, the actual result, and the impact of a failure. The endpoint can be sidegate, another
+gateway, or an app that verifies signatures itself. This page is generated from the checks (\`npm run docs\`).
 
 \`\`\`
 export BILLING_SECRET=whsec_…
-npx sidegate probe http://127.0.0.1:8080/hooks/billing --secret-env BILLING_SECRET
+sidegate probe http://127.0.0.1:8080/hooks/billing --secret-env BILLING_SECRET
 \`\`\`
 
-It exits 0 if every check holds, 1 if one fails, 2 if it was used wrongly or nobody answered. \`--fail-on major\` lets minor failures pass,
-\`--format junit --output report.xml\` writes what CI servers show, \`--format json\` what programs read. \`--only\` picks checks, \`--list\` shows them.
+It exits with 0 if every check passes, with 1 if one fails, and with 2 if it was used incorrectly or nothing responded. \`--fail-on major\` ignores minor failures, \`--format junit --output report.xml\` writes a report for CI servers,
+\`--format json\` one for programs. \`--only\` selects checks, \`--list\` shows them.
 
-**What reaches your app.** Genuine deliveries do, some twenty, as events of the type \`sidegate.probe\` with ids that begin with \`probe_\`. An app that
-refuses types it does not know needs \`--body FILE\`, a sample event: each delivery gets an id of its own, in the content too where the sample
-has one.
+**What reaches your app.** About twenty valid deliveries, as events of the type \`sidegate.probe\` with IDs that begin with \`probe_\`. If the app rejects unknown types, give a sample event with \`--body FILE\`: each delivery gets its own ID,
+also in the body if the sample has one there.
 
-**What may be probed.** Loopback and private addresses. The name is resolved once, every address it leads to is looked at, and nothing else
-is connected to. For any other host \`--yes-i-own-this HOST\` must name it. At most 60 requests are sent, 8 of them at once.
+**What can be probed.** Loopback and private addresses. The command resolves the name once, checks every address, and connects to nothing else. Any other host must be named by \`--yes-i-own-this HOST\`. It sends at most 60 requests, 8 of them
+in parallel.
 
-**What cannot be seen from outside** is whether an event was handled once: a 2xx for a repeat looks the same either way. Such checks end as
-\`look\`, with the ids to look for. With \`--count COMMAND\` the probe asks: the command is run by \`sh\` once all requests are answered, finds the id in
-\`$EVENT_ID\`, and prints how often that event was handled:
+**What cannot be seen from outside** is whether an event was handled once, because a 2xx for a repeat looks the same either way. Such checks end with \`look\` and list the IDs to look for. With \`--count COMMAND\` the probe finds out: after all
+responses it runs the command with \`sh\`, with the ID in \`$EVENT_ID\`, and the command prints how often that event was handled:
 
 \`\`\`
-npx sidegate probe http://127.0.0.1:3000/hooks --secret-env BILLING_SECRET \\
+sidegate probe http://127.0.0.1:3000/hooks --secret-env BILLING_SECRET \\
   --count 'psql -tA -v id="$EVENT_ID" -f count-payments.sql'
 \`\`\`
 
-**What does not apply**, such as the timestamp of a scheme that signs none, is shown as \`-\` (\`not_applicable\` in JSON). Where the very first genuine
-delivery is not accepted, nothing more is sent: what refuses everything would pass.
+**Checks that do not apply**, such as the timestamp for a scheme that signs none, are shown as \`-\` (\`not_applicable\` in JSON). If the first valid delivery is not accepted, the probe stops, because an endpoint that rejects everything would pass.
 
-A failure is \`critical\` where forged events get in or none arrive, \`major\` where events are lost, handled twice or replayed, \`minor\` where it takes
-more to do harm.
+A failure is \`critical\` if forged events are accepted or no events arrive, \`major\` if events are lost, handled twice or replayed, and \`minor\` if it takes more to cause harm.
 `;
 
 const HEAD = '| check | severity | sent | expected | what a failure costs |\n| --- | --- | --- | --- | --- |\n';

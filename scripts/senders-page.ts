@@ -3,15 +3,15 @@ import { REFUSALS, type RefusalCode } from '../src/core/refusal.ts';
 import { PRESETS } from '../src/schemes/catalogue.ts';
 import { SENDERS, type SenderProfile, toMeaning, toStatuses } from '../src/schemes/senders.ts';
 
-const HEAD = `# How senders take an answer
+const HEAD = `# How senders interpret a response
 
-A refusal means one of three things: the event is *done* and must not come again, the delivery can *never* be taken as it is, or it should
-come again *later*. Senders read statuses differently: some give up for ever on one that others retry, and some take one as the wish to
-be switched off. Where the status of [refusals.md](refusals.md) would tell a preset's sender something else than is meant, it gets another one;
-the code in the content stays the same. A handshake is answered with the status that its sender waits for ([handshakes.md](handshakes.md)). This page is written from the gate's own data (\`npm run docs\`); what a sender's documents do not
-say is left out: such a sender is taken to count any 2xx as delivered, and to send everything else again.
+A refusal means one of three things: the event is *done* and must not be sent again, the delivery can *never* be accepted as it is, or the sender should retry *later*. Senders interpret status codes differently: some give up on a
+status that others retry, and some disable the endpoint. If the status in [refusals.md](refusals.md) would mislead the sender of a preset, sidegate uses another one; the code in the body stays the same. Handshakes get the status that the sender
+expects ([handshakes.md](handshakes.md)).
 
-| scheme | takes for delivered | sends again | never sends again | is switched off by | waits for the answer | its schedule | answered otherwise |
+This page is generated from sidegate's own data (\`npm run docs\`). Where a sender's documentation says nothing, the cell is empty, and sidegate assumes that any 2xx counts as delivered and that everything else is retried.
+
+| scheme | counts as delivered | retries | never retries after | disables the endpoint after | timeout | schedule | other statuses |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 `;
 

@@ -2,18 +2,17 @@
 import { toFixturesJsonSchema } from '../src/config/fixtures.ts';
 import { type Row, toRows, toTable } from './schema-rows.ts';
 
-const INTRO = `# Testing a config
+const INTRO = `# Test a config in CI
 
-\`sidegate test FILE…\` plays requests through a config and holds what becomes of them against what you expect, for your CI: before a config
-is rolled out it is known what it lets through. The requests pass the very gate that the config makes, from the bytes of their head to
-the header that the app would get; nothing is judged a second time for tests. There are no ports, no app, no Redis and no network.
-[examples/fixtures.yaml](../examples/fixtures.yaml) tests
-[examples/gate.yaml](../examples/gate.yaml) and is a place to start from. This page is written from the schema (\`npm run docs\`).
+\`sidegate test FILE…\` runs requests through a config and compares the decisions with those you expect. So you know what a config accepts before you roll it out. The requests pass through the same code as in production, from
+the bytes of the request head to the headers that the app would get. The command needs no ports, app, Redis, network or real secrets.
+
+[examples/fixtures.yaml](../examples/fixtures.yaml) tests [examples/gate.yaml](../examples/gate.yaml) and is a good starting point. This page is generated from the schema (\`npm run docs\`).
 
 \`\`\`yaml
 config: gate.yaml
 now: 2026-01-01T12:00:00Z
-secrets: # test secrets, in the place of those that the config refers to
+secrets: # test secrets, used instead of those that the config refers to
   env: { BILLING_SECRET: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw }
 tests:
   - name: an event is handled once
@@ -25,35 +24,28 @@ tests:
         request: { path: /hooks/billing, json: { type: invoice.paid } }
         sign: { key: current, id: evt_1 }
         expect: duplicate
-  - name: a changed body is refused
+  - name: a changed body is rejected
     request: { path: /hooks/billing, json: { type: invoice.paid } }
     sign: { tamper: body }
     expect: { verdict: signature_mismatch, status: 401 }
 \`\`\`
 
-**What is real.** Everything behind the accept of a connection: the HTTP parser and its limits, routes, gates, keys, users and hashes, the
-dedup of ids, header rules, handshakes, \`mode: observe\`, the statuses that each sender gets. **What is set up** by the fixture: the time, the
-client's address, TLS and certificate, what the app answers, what the gate would fetch from elsewhere (\`remote\`), and secrets. Certificates
-and Redis of the config are not needed; ids are remembered in memory. The forward proxy, the forward-auth endpoint, the admin port, HTTP/2
-and the PROXY protocol are not played.
+**What is real, and what is simulated.** Everything after a connection is accepted is real: the HTTP parser and its limits, routes, keys, users and password hashes, deduplication, header rules, handshakes,
+\`mode: observe\`, and the statuses that each sender gets. The fixture sets the time, the client's address, TLS and certificate, the app's responses, responses of remote URLs (\`remote\`), and secrets. Certificates and Redis
+of the config are not needed; event IDs are kept in memory. The forward proxy, the forward-auth endpoint, the admin port, HTTP/2 and the PROXY protocol are not simulated.
 
-**Time** stands still while the gate works, and starts anew at \`now\` with each test. \`at\` moves it on, through all that happens before: leases
-end, bans and retentions run out, keys expire. Where the gate itself waits, for an app or for the outcome of another delivery, the time
-passes at once.
+**Time** stands still while a request is processed, and starts at \`now\` in each test. \`at\` advances it: leases, bans and retention periods end, and keys expire. When sidegate itself waits, for the app or for
+the outcome of another delivery, that time passes at once.
 
-**Signing.** \`sign\` signs with the route's own scheme and key, so that no fixture holds a signature that nobody can make again. Public keys only
-verify: \`sign.secret\` takes the private half. Captured deliveries need no \`sign\`: give their fields as \`headers\`, their bytes as \`bodyFile\` or
-\`bodyBase64\`, and the time of their capture as the test's \`now\`. \`headers\` stand in the place of fields that would be written otherwise, those
-of \`sign\` too; with a \`Transfer-Encoding\` of your own the content is sent as it is written.
+**Signing.** \`sign\` signs with the route's own scheme and key, so fixtures contain no signatures that nobody can recreate. For schemes with public keys, \`sign.secret\` takes the private key. Captured deliveries need no
+\`sign\`: give their header fields as \`headers\`, their body as \`bodyFile\` or \`bodyBase64\`, and the time of the capture as \`now\`. \`headers\` replace headers that would be generated, including those of
+\`sign\`; with your own \`Transfer-Encoding\`, the body is sent as it is written.
 
-**Secrets.** Each secret, users file or directory that the config refers to can be given under \`secrets\`, by the name or the path that the
-config has. What is not given is read as the gate would read it. Never put real ones there.
+**Secrets.** \`secrets\` can replace each secret, users file or directory that the config refers to, by the same name or path. Others are read as sidegate would read them. Never put real secrets into fixtures.
 
-**Results.** Exit 0: all as expected. 1: something is not; the report says where, what was expected, what came, and what the gate's log
-says of it. 2: something could not be played, by a mistake in a file or in how the command was used. The first step that fails ends its
-test. \`--run PATTERN\` plays the tests whose name matches a regular expression; \`--format json\` and \`--format junit\` are for programs, and with
-\`--output FILE\` people still get their text. Routes that no test has reached are named at the end. \`sidegate schema --fixtures\` prints the
-JSON Schema for editors.
+**Results.** Exit code 0: all decisions are as expected. 1: a decision differs; the report shows where, the expected and the actual result, and what sidegate logged. 2: a file has an error or the command was used
+incorrectly. The first step that fails ends its test. \`--run PATTERN\` runs the tests whose name matches a regular expression. \`--format json\` and \`--format junit\` are for programs; with \`--output FILE\` the text still
+goes to the terminal. The report ends with the routes that no test reached. \`sidegate schema --fixtures\` prints the JSON Schema for editors.
 
 Each test is either one request, with the keys below, or a list of \`steps\` that have them.
 
