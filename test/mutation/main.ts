@@ -1,0 +1,126 @@
+/** `npm run test:mutation`: changes the verification path in small ways, and reports the changes that no test notices. */
+import { globSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { toClosingLine } from '../../scripts/report.ts';
+import { findMutants, type Mutant, sampleMutants } from './mutants.ts';
+import { ImportGraph } from './nearest-tests.ts';
+import { TARGETS } from './targets.ts';
+import { type Outcome, Workbench } from './workbench.ts';
+
+/** A survivor that need not be killed. */
+interface Accepted {
+  readonly file: string;
+  readonly code: string;
+  readonly mutation: string;
+  /** The change makes no difference that a test could see. */
+  readonly isEquivalent: boolean;
+  readonly reason: string;
+}
+
+interface Result {
+  readonly mutant: Mutant;
+  readonly outcome: Outcome | { readonly kind: 'accepted'; readonly isEquivalent: boolean };
+}
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const REPORT = '.cache/reports/mutation.json';
+/** Of the mutants that make a difference, in percent. */
+const MIN_KILLED = 95;
+const USAGE = `npm run test:mutation -- [--mutants N] [--seed S] [--files GLOB] [--seconds N] [--workers N] [--list]
+  --mutants N  how many to try (default 100)
+  --seed S     which sample (default 1)
+  --files GLOB only in these files, e.g. 'src/**/dedup.ts'
+  --seconds N  ends the run then; mutants that are not done are left out (default: no end)
+  --workers N  how many are tried at once (default: the number of cores)
+  --list       prints the sample and tries none of it`;
+
+const { values } = parseArgs({
+  options: {
+    mutants: { type: 'string', default: '100' },
+    seed: { type: 'string', default: '1' },
+    files: { type: 'string' },
+    seconds: { type: 'string' },
+    workers: { type: 'string', default: String(availableParallelism()) },
+    list: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+});
+
+function findFiles(): string[] {
+  const all = TARGETS.flatMap((target) =>
+    statSync(join(ROOT, target)).isFile() ? [target] : globSync(`${target}/**/*.ts`, { cwd: ROOT }),
+  );
+  const chosen = values.files === undefined ? undefined : new Set(globSync(values.files, { cwd: ROOT }));
+  return all.filter((file) => chosen?.has(file) ?? true).toSorted();
+}
+
+function readAccepted(): Accepted[] {
+  return JSON.parse(readFileSync(join(import.meta.dirname, 'accepted.json'), 'utf8')) as Accepted[];
+}
+
+const toText = ({ file, line, mutation }: Mutant): string => `${file}:${line} ${mutation}`;
+
+async function judgeAll(sample: readonly Mutant[], accepted: readonly Accepted[]): Promise<Result[]> {
+  const results: Result[] = [];
+  const open = [...sample];
+  const deadline = values.seconds === undefined ? Number.POSITIVE_INFINITY : Date.now() + Number(values.seconds) * 1_000;
+  const graph = new ImportGraph(ROOT);
+  const benches = new Set<Workbench>();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    process.once(signal, () => {
+      for (const bench of benches) bench.close();
+      process.exit(1);
+    });
+  const work = async (): Promise<void> => {
+    const bench = new Workbench(ROOT, graph, deadline);
+    benches.add(bench);
+    try {
+      for (let mutant = open.shift(); mutant !== undefined; mutant = open.shift()) {
+        const { file, code, mutation } = mutant;
+        const known = accepted.find((each) => each.file === file && each.code === code && each.mutation === mutation);
+        const outcome: Result['outcome'] =
+          known === undefined ? await bench.judge(mutant) : { kind: 'accepted', isEquivalent: known.isEquivalent };
+        results.push({ mutant, outcome });
+        console.log(`${outcome.kind.padEnd(10)} ${toText(mutant)}${'by' in outcome ? ` (${outcome.by})` : ''}`);
+      }
+    } finally {
+      bench.close();
+      benches.delete(bench);
+    }
+  };
+  await Promise.all(Array.from({ length: Number(values.workers) }, work));
+  return results;
+}
+
+/** Prints the result, and writes it as the other suites write theirs. */
+function report(results: readonly Result[]): void {
+  const of = (kind: Result['outcome']['kind']): Result[] => results.filter(({ outcome }) => outcome.kind === kind);
+  const killed = of('killed').length + of('timed out').length;
+  const survived = of('survived');
+  const harmless = results.filter(({ outcome }) => outcome.kind === 'accepted' && !outcome.isEquivalent).length;
+  const share = (100 * killed) / Math.max(1, killed + survived.length + harmless);
+  for (const { mutant } of survived) console.log(`\nsurvived: ${toText(mutant)}\n  ${mutant.code}`);
+  const counts = ['killed', 'timed out', 'survived', 'accepted', 'unfinished'] as const;
+  console.log(`\n${counts.map((kind) => `${of(kind).length} ${kind}`).join(', ')}; ${share.toFixed(1)} % killed`);
+  const isTooFew = share < MIN_KILLED;
+  if (isTooFew) console.log(`at least ${MIN_KILLED} % must be killed`);
+  const failed = survived.length + (isTooFew && survived.length === 0 ? 1 : 0);
+  const totals = { passed: killed, failed, skipped: 0 };
+  mkdirSync(join(ROOT, '.cache/reports'), { recursive: true });
+  const json = { numPassedTests: killed, numFailedTests: failed, numPendingTests: 0, success: failed === 0 && killed > 0 };
+  writeFileSync(join(ROOT, REPORT), JSON.stringify(json));
+  console.log(toClosingLine(totals));
+  process.exitCode = json.success ? 0 : 1;
+}
+
+if (values.help) {
+  console.log(USAGE);
+} else {
+  const mutants = findFiles().flatMap((file) => findMutants(file, readFileSync(join(ROOT, file), 'utf8')));
+  const sample = sampleMutants(mutants, Number(values.mutants), Number(values.seed));
+  console.log(`${sample.length} of ${mutants.length} mutants`);
+  if (values.list) for (const mutant of sample) console.log(toText(mutant));
+  else report(await judgeAll(sample, readAccepted()));
+}

@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest';
+import { applyMutant, findMutants, sampleMutants } from './mutants.ts';
+
+const SOURCE = `import { x } from './x.ts';
+type Kind = 'a' | 'b';
+export async function check(size: number, kind: Kind): Promise<string> {
+  if (size >= 10 && kind !== 'b') await x();
+  count += 1;
+  return kind === 'a' ? \`n\${size - 1}\` : 'too large to hold';
+}
+`;
+
+test('makes each change once, and none of imports, types and texts for people', () => {
+  const mutants = findMutants('check.ts', SOURCE);
+  const toLines = (): string[] => mutants.map(({ line, mutation }) => `${line} ${mutation}`);
+  expect(toLines()).toEqual([
+    '3 early return: { → { return;',
+    "4 negation: size >= 10 && kind !== 'b' → !(size >= 10 && kind !== 'b')",
+    "4 logic: size >= 10 && kind !== 'b' → ((size >= 10) || (kind !== 'b'))",
+    '4 boundary: size >= 10 → size > 10',
+    "4 negation: kind !== 'b' → kind === 'b'",
+    "4 string: 'b' → ''",
+    '4 statement: await x(); → ;',
+    '4 await: await x() → x()',
+    '5 statement: count += 1; → ;',
+    '5 arithmetic: count += 1 → count -= 1',
+    "6 negation: kind === 'a' → kind !== 'a'",
+    "6 string: 'a' → ''",
+    '6 arithmetic: size - 1 → size + 1',
+  ]);
+});
+
+test('changes nothing but the place of the mutant', () => {
+  for (const mutant of findMutants('check.ts', SOURCE)) {
+    const mutated = applyMutant(SOURCE, mutant);
+    expect(mutated).not.toBe(SOURCE);
+    expect(mutated.startsWith(SOURCE.slice(0, mutant.start))).toBe(true);
+    expect(mutated.endsWith(SOURCE.slice(mutant.end))).toBe(true);
+  }
+});
+
+test('draws the same sample after the file moved and other lines were added, and another one by another seed', () => {
+  const toNames = (file: string, source: string, seed = 1): string[] =>
+    sampleMutants(findMutants(file, source), 5, seed).map(({ code, mutation }) => `${code} ${mutation}`);
+  const sample = toNames('src/a/check.ts', SOURCE);
+  expect(toNames('src/b/c/check.ts', `// A comment.\n${SOURCE}`)).toEqual(sample);
+  expect(toNames('src/a/check.ts', SOURCE, 2)).not.toEqual(sample);
+});

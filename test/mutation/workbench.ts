@@ -1,0 +1,126 @@
+/** A copy of the tree in which one mutant after another is tried; the tree itself is never changed. */
+import { spawn } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative, resolve } from 'node:path';
+import { applyMutant, type Mutant } from './mutants.ts';
+import { type ImportGraph, pickTests } from './nearest-tests.ts';
+import { ROUNDS } from './targets.ts';
+
+/** What became of a mutant. `unfinished`: the time of the whole run was over. */
+export type Outcome =
+  | { readonly kind: 'killed' | 'timed out'; readonly by: string }
+  | { readonly kind: 'survived' }
+  | { readonly kind: 'unfinished' };
+
+type TestRun = { readonly kind: 'passed' } | { readonly kind: 'timed out' } | { readonly kind: 'failed'; readonly file: string };
+
+const NOT_COPIED = new Set(['.git', '.cache', 'node_modules']);
+const LINKED = ['.cache', 'node_modules'];
+
+/** One copy; tries one mutant at a time. */
+export class Workbench {
+  readonly #root: string;
+  readonly #folder: string;
+  readonly #graph: ImportGraph;
+  /** Test files that were seen to pass, or to fail, without any mutant. */
+  readonly #sound = new Map<string, boolean>();
+  /** In milliseconds since the epoch: when the whole run ends. */
+  readonly #deadline: number;
+  #killTests: () => void = () => undefined;
+
+  constructor(root: string, graph: ImportGraph, deadline: number) {
+    this.#root = root;
+    this.#graph = graph;
+    this.#deadline = deadline;
+    this.#folder = mkdtempSync(join(tmpdir(), 'sidegate-mutation-'));
+    cpSync(root, this.#folder, { recursive: true, filter: (path) => !NOT_COPIED.has(relative(root, path)) });
+    for (const name of LINKED) symlinkSync(resolve(root, name), join(this.#folder, name));
+  }
+
+  /** Ends what runs, and removes the copy. */
+  close(): void {
+    this.#killTests();
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+
+  /** Runs round after round of tests until one fails. */
+  async judge(mutant: Mutant): Promise<Outcome> {
+    const path = join(this.#folder, mutant.file);
+    const source = readFileSync(join(this.#root, mutant.file), 'utf8');
+    const tests = this.#graph.testsOf(mutant.file);
+    const done = new Set<string>();
+    for (const round of ROUNDS) {
+      const files = pickTests(tests, round, done);
+      for (const file of files) done.add(file);
+      writeFileSync(path, applyMutant(source, mutant));
+      const outcome = await this.#runRound(files, round.seconds, () => writeFileSync(path, source));
+      if (outcome !== undefined) return outcome;
+    }
+    return { kind: 'survived' };
+  }
+
+  /** Undefined where all tests pass. A failure counts only if its file passes without the mutant. */
+  async #runRound(files: readonly string[], seconds: number, restore: () => void): Promise<Outcome | undefined> {
+    const sound = files.filter((file) => this.#sound.get(file) !== false);
+    const run: TestRun = sound.length === 0 ? { kind: 'passed' } : await this.#run(sound, seconds);
+    restore();
+    if (run.kind === 'passed') return undefined;
+    if (Date.now() >= this.#deadline) return { kind: 'unfinished' };
+    if (run.kind === 'timed out') return { kind: 'timed out', by: `${sound.length} test files` };
+    if (await this.#isSound(run.file)) return { kind: 'killed', by: run.file };
+    console.log(`  ignored: ${run.file} fails without any mutant`);
+    return this.#runRound(files, seconds, restore);
+  }
+
+  async #isSound(file: string): Promise<boolean> {
+    const known = this.#sound.get(file);
+    if (known !== undefined) return known;
+    const { kind } = await this.#run([file], 120);
+    if (kind === 'timed out' && Date.now() >= this.#deadline) return true;
+    this.#sound.set(file, kind === 'passed');
+    return kind === 'passed';
+  }
+
+  async #run(files: readonly string[], seconds: number): Promise<TestRun> {
+    const report = join(this.#folder, 'mutation-report.json');
+    rmSync(report, { force: true });
+    const vitest = resolve(this.#root, 'node_modules/vitest/vitest.mjs');
+    const options = ['--bail=1', '--maxWorkers=1', '--reporter=json', `--outputFile=${report}`];
+    const args = [vitest, 'run', '--config', 'vitest.config.ts', ...options, ...files];
+    const child = spawn(process.execPath, args, { cwd: this.#folder, stdio: 'ignore', detached: true });
+    // The whole group: tests start processes of their own.
+    const kill = (): void => {
+      this.#killTests = () => undefined;
+      try {
+        process.kill(-(child.pid ?? 0), 'SIGKILL');
+      } catch {
+        // All of them have ended.
+      }
+    };
+    this.#killTests = kill;
+    let isLate = false;
+    const limit = Math.max(0, Math.min(seconds * 1_000, this.#deadline - Date.now()));
+    const timer = setTimeout(() => {
+      isLate = true;
+      kill();
+    }, limit);
+    const status = await new Promise<number | null>((done) => child.once('close', done));
+    clearTimeout(timer);
+    kill();
+    if (isLate) return { kind: 'timed out' };
+    return status === 0 ? { kind: 'passed' } : { kind: 'failed', file: findFailed(report, this.#folder) ?? files[0] ?? '' };
+  }
+}
+
+function findFailed(report: string, folder: string): string | undefined {
+  try {
+    const { testResults } = JSON.parse(readFileSync(report, 'utf8')) as {
+      testResults: { readonly name: string; readonly status: string }[];
+    };
+    const failed = testResults.find(({ status }) => status === 'failed');
+    return failed === undefined ? undefined : relative(folder, failed.name);
+  } catch {
+    return undefined;
+  }
+}
