@@ -1,20 +1,12 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
+import { useApp } from '../support/fixtures.ts';
 import type { TestGate } from '../support/gate.ts';
 import { DOOR_NAMES, DOORS, startDoor, toDoorRoute, toLines } from './doors.ts';
 import { FRAMING_CASES, SMUGGLED } from './framing-cases.ts';
 
-let app: TestApp;
+const app = useApp();
 let gate: TestGate;
-
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-});
 
 const LINE = 'POST /hooks/billing HTTP/1.1';
 

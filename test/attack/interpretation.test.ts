@@ -3,14 +3,14 @@ import { connect as connectHttp2 } from 'node:http2';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PATH_DISTINCTIONS } from '../../src/core/path-forms.ts';
 import { AMBIGUOUS_FORMS, parseTarget } from '../../src/core/target.ts';
 import { RouteTable } from '../../src/gatehouse/router.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { type Answer, send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { FRAMEWORKS, type RunningFramework, startFramework, toFrameworkResponse } from '../support/frameworks/framework.ts';
 import { GUARDED_BASIC, GUARDED_USER, startGuarded, startWithUsers, toGuardedRoutes } from '../support/frameworks/guarded.ts';
 import { MORE_TARGETS, SHOWN_TARGETS } from '../support/frameworks/targets.ts';
@@ -61,14 +61,7 @@ describe.each(FRAMEWORKS.filter(({ cost, isAvailable }) => cost === 'cheap' && i
   },
 );
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-});
+const app = useApp();
 
 async function withGate(sections: Sections, action: (gate: TestGate) => Promise<void>): Promise<void> {
   const gate = await startWithUsers(sections);

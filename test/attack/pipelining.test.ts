@@ -1,17 +1,13 @@
 import { connect } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
+import { useApp } from '../support/fixtures.ts';
 import { startGate, type TestGate } from '../support/gate.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
 let gate: TestGate;
-let app: TestApp;
+const app = useApp();
 
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
 beforeEach(async () => {
   app.received.length = 0;
   // Long after the next request was read.

@@ -1,32 +1,18 @@
 /** Replays of captured deliveries whose unsigned headers were changed: the app must not get the event again. */
 import { createHmac, randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { parseConfig } from '../../src/config/load.ts';
 import { formatProblem } from '../../src/config/problem.ts';
 import { systemClock } from '../../src/core/clock.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
+import { useApp, useRedis } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
 
 const SECRET = "It's a Secret to Everybody";
 
-let app: TestApp;
-let redis: RedisServer;
-
-beforeAll(async () => {
-  app = await startApp();
-  redis = await startRedis();
-});
-afterAll(async () => {
-  await redis.stop();
-  await app.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
+const app = useApp();
+const redis = useRedis();
 
 type StoreName = 'memory' | 'redis';
 

@@ -3,11 +3,11 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, truncateSync, 
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
 import { systemClock } from '../../src/core/clock.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
 import { openSocket, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
@@ -16,12 +16,8 @@ const ALICE = makeEntry('alice', 'a');
 const BOB = makeEntry('bob', 'b');
 const BOTH = `${ALICE}\n${BOB}\n`;
 
-let app: TestApp;
+const app = useApp();
 let gate: TestGate;
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
 
 const reloads = (): number => gate.log().filter(({ msg }) => msg === 'users_reloaded').length;
 /** Changes the users and waits until the gate has read them. */

@@ -1,21 +1,13 @@
 import { type AddressInfo, createServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { toStatuses } from '../support/client.ts';
+import { useApp } from '../support/fixtures.ts';
 import type { Sections, TestGate } from '../support/gate.ts';
 import { exchangeRaw, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
 
-let app: TestApp;
+const app = useApp();
 let gate: TestGate;
-
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-});
 
 const NAMES = { 'app.example': ['127.0.0.1'] };
 const start = async (proxy: Sections = {}, sections: Sections = {}, names: Record<string, readonly string[]> = NAMES) => {

@@ -3,11 +3,11 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { type OutgoingHttpHeaders, request as openRequest } from 'node:http';
 import { networkInterfaces } from 'node:os';
 import { join, resolve } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send, sendRaw } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
 import { run } from '../support/run.ts';
@@ -20,17 +20,9 @@ const WITH_TOKEN = { address: '127.0.0.1:0', token: { secret: { file: 'token' } 
 const HOUR = 3_600_000;
 const FORGET = '/routes/billing/forget';
 
-let app: TestApp;
+const app = useApp();
 let gate: TestGate;
 
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
 afterEach(() => gate.stop());
 
 async function start(sections: Sections = {}): Promise<void> {

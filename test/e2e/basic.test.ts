@@ -1,24 +1,16 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, describe, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
-let app: TestApp;
+const app = useApp();
 let gate: TestGate;
 const ENTRIES = [makeEntry('Aladdin', 'open sesame'), makeEntry('test', '123£'), makeEntry('colon', 'p:q'), makeEntry('', '')];
 
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
 afterEach(() => gate.stop());
 
 const start = async (basic: Sections = {}, more: readonly Sections[] = [], users = ENTRIES.join('\n')): Promise<void> => {

@@ -3,10 +3,10 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { startGate, type TestGate, toRoute } from '../support/gate.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { findFreePort } from '../support/redis.ts';
@@ -14,16 +14,9 @@ import { findFreePort } from '../support/redis.ts';
 const TOKEN = '0123456789abcdef0123456789abcdef';
 const TOKEN_FROM = { secret: { file: 'token' } };
 
-let app: TestApp;
+const app = useApp();
 let gate: TestGate;
 
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-});
 afterEach(() => gate.stop());
 
 async function start(admin: object = {}): Promise<void> {

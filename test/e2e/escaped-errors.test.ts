@@ -3,27 +3,19 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { answerJson, startApiServer } from '../support/api-server.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { toRoute, until } from '../support/gate.ts';
 import { type GateProcess, LAUNCHER, startGateProcess } from '../support/process.ts';
 
 /** Node loads it before the gate; the gate itself has no such hook. */
 const FAULT = pathToFileURL(join(import.meta.dirname, '..', 'support', 'escaping-error.ts')).href;
-let app: TestApp;
-
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-});
+const app = useApp();
 
 const start = (drain: string, grace = '200ms'): Promise<GateProcess> =>
   startGateProcess({ shutdown: { grace, drain }, routes: [toRoute(app.port)] }, [], { NODE_OPTIONS: `--import=${FAULT}` });

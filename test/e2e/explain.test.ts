@@ -3,23 +3,16 @@ import { createHmac } from 'node:crypto';
 import { request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import express from 'express';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET, unixNow } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 
 const OLD = 'whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX';
 const REFUNDS = 'whsec_FxYVFBMSERAPDg0MCwoJCAcGBQQDAgEA';
 
-let app: TestApp;
-
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(async () => {
-  await app.close();
-});
+const app = useApp();
 
 function start(sections: Sections = {}): Promise<TestGate> {
   const keys = [

@@ -2,23 +2,19 @@
 import { createHmac, generateKeyPairSync, type KeyObject, sign as signBytes } from 'node:crypto';
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, describe, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
 import { unixNow } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 
 const SECRET = 'a-key-of-sixteen-bytes-and-more';
 const TOKEN = 'a-verify-token-of-many-bytes';
 const PATH = '/hooks/billing';
 
-let app: TestApp;
+const app = useApp();
 let gate: TestGate;
 
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
 afterEach(async () => {
   app.received.length = 0;
   await gate.stop();

@@ -2,26 +2,19 @@ import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createLocalJWKSet, decodeJwt, decodeProtectedHeader, type JSONWebKeySet, jwtVerify } from 'jose';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { checkConfig } from '../../src/app/check.ts';
 import { systemClock } from '../../src/core/clock.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
 const SHARED = randomBytes(32).toString('base64');
-let app: TestApp;
+const app = useApp();
 let gate: TestGate;
 
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-});
 afterEach(() => gate.stop());
 
 const makePem = (): string => generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;

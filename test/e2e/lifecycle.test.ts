@@ -2,24 +2,15 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { startGate, toRoute, until } from '../support/gate.ts';
 import { LAUNCHER, startGateProcess } from '../support/process.ts';
 
 const OTHER_SECRET = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
-let app: TestApp;
-
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
+const app = useApp();
 
 describe('SIGTERM', () => {
   test('turns readiness off, serves on for the grace, finishes what is under way, and exits 0', async () => {

@@ -1,22 +1,13 @@
 /** `mode: observe`: everything is judged, counted and logged, and nothing is refused. */
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery, unixNow } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute } from '../support/gate.ts';
 
-let app: TestApp;
-
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
+const app = useApp();
 
 function start(webhook: Sections = {}, more: Sections = {}): Promise<TestGate> {
   return startGate({ ...more, routes: [toRoute(app.port, { webhook, route: { mode: 'observe' } })] });

@@ -1,28 +1,16 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, describe, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
 import { type Delivery, makeDelivery } from '../support/deliveries.ts';
+import { useApp, useRedis } from '../support/fixtures.ts';
 import { type Sections, startGate, toRoute, until } from '../support/gate.ts';
 import { type GateProcess, startGateProcess } from '../support/process.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
+import { startRedis } from '../support/redis.ts';
 
-let app: TestApp;
-let redis: RedisServer;
+const app = useApp();
+const redis = useRedis();
 const stops: (() => Promise<unknown>)[] = [];
 let counter = 0;
 
-beforeAll(async () => {
-  app = await startApp();
-  redis = await startRedis();
-});
-afterAll(async () => {
-  await redis.stop();
-  await app.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
 afterEach(async () => {
   for (const stop of stops.splice(0)) await stop();
 });

@@ -1,7 +1,7 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
 import { exchangeRaw, PROXY_AUTH, startProxyGate } from '../support/proxy.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
@@ -55,14 +55,7 @@ const WAYS = [
 ] as const;
 type Way = (typeof WAYS)[number][1];
 
-let app: TestApp;
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-});
+const app = useApp();
 
 function sendBy(gate: TestGate, way: Way, trust: Trust, headers: Record<string, string>) {
   const path = `/${way}/${trust}`;

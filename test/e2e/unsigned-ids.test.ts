@@ -1,28 +1,14 @@
 /** Senders whose signature does not cover the delivery's id: what was signed identifies the event. */
 import { createHmac, randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { describe, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
+import { useApp, useRedis } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
 
 const SECRET = "It's a Secret to Everybody";
 
-let app: TestApp;
-let redis: RedisServer;
-
-beforeAll(async () => {
-  app = await startApp();
-  redis = await startRedis();
-});
-afterAll(async () => {
-  await redis.stop();
-  await app.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
+const app = useApp();
+const redis = useRedis();
 
 function toGitHubRoute(webhook: Sections = {}): Sections {
   return toRoute(app.port, { webhook: { scheme: 'github', ...webhook } });
