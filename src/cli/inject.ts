@@ -9,6 +9,7 @@ import { type PatchOperation, toPointer } from '../injector/patch.ts';
 import { objectAt } from '../injector/raw.ts';
 import { usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
+import { findBypasses } from './manifests/bypasses.ts';
 import { type Manifest, parseManifests } from './manifests/documents.ts';
 import { findWorkloads, type Workload } from './manifests/workloads.ts';
 import { readVersion } from './version.ts';
@@ -47,6 +48,8 @@ export async function injectFiles(options: InjectOptions, io: Io): Promise<numbe
   const injected = results.filter((result) => typeof result === 'object');
   if (results.length === 0) io.stderr('sidegate inject: there is no pod and no template of pods in the input\n');
   io.stdout(print(options, manifests, injected));
+  const values = manifests.map((manifest) => manifest.toValue());
+  for (const bypass of findBypasses(values, context)) io.stderr(`${bypass}\n`);
   return EXIT.ok;
 }
 
@@ -125,8 +128,8 @@ function tell(injection: Injection, place: string, { object, podPath }: Workload
 }
 
 function print({ format, namespace }: InjectOptions, manifests: readonly Manifest[], injected: readonly Injected[]): string {
-  if (format === 'patch') return printPatches(injected, namespace);
   for (const { manifest, workload, patch } of injected) manifest.apply([...workload.objectPath, ...workload.podPath], patch);
+  if (format === 'patch') return printPatches(injected, namespace);
   if (format === 'yaml') return join(manifests.map((manifest) => manifest.toText()));
   const values = manifests.map((manifest) => manifest.toValue()).filter((value) => value !== null);
   const value = values.length === 1 ? values[0] : { apiVersion: 'v1', kind: 'List', items: values };

@@ -11,16 +11,19 @@ import type { Workload } from './workloads.ts';
 /** From this minor version on, the endpoints controller finds named ports of native sidecars. */
 const NAMES_FOUND_FROM = 33;
 
+/** The part of the facts that these findings are made of; manifests alone have it, too. */
+export type ServiceFacts = Pick<Facts, 'version' | 'services' | 'ingresses' | 'ownEndpointSlices'>;
+
 interface Case {
   readonly pod: Pod;
   readonly sidecar: Sidecar;
   readonly service: Service;
   readonly port: ServicePort;
-  readonly facts: Facts;
+  readonly facts: ServiceFacts;
 }
 
 /** All findings of the kind; the same one of several pods comes several times. */
-export function judgeServices({ namespace, pods }: Workload, facts: Facts): Finding[] {
+export function judgeServices({ namespace, pods }: Pick<Workload, 'namespace' | 'pods'>, facts: ServiceFacts): Finding[] {
   const here = itemsOf(facts.services).filter(({ metadata }) => metadata.namespace === namespace);
   return pods.filter(isProtected).flatMap((pod) => {
     const sidecar = findSidecar(pod);
@@ -112,7 +115,7 @@ function tell({ service, port, facts }: Case): string {
   return `Service ${service.metadata.name}${facets.length === 0 ? '' : ` (${facets.join(', ')})`}, port ${port.port},`;
 }
 
-function ingressesOf({ metadata: { name, namespace } }: Service, facts: Facts): string[] {
+function ingressesOf({ metadata: { name, namespace } }: Service, facts: ServiceFacts): string[] {
   const isBehind = (backend: { readonly service?: { readonly name: string } } | undefined): boolean =>
     backend?.service?.name === name;
   return itemsOf(facts.ingresses)
@@ -126,7 +129,7 @@ function ingressesOf({ metadata: { name, namespace } }: Service, facts: Facts): 
     });
 }
 
-function judgeSlices(pod: Pod, facts: Facts): Finding[] {
+function judgeSlices(pod: Pod, facts: ServiceFacts): Finding[] {
   const { podIP = '', podIPs = [] } = pod.status ?? {};
   const own = toAddresses([podIP, ...podIPs.map(({ ip = '' }) => ip)]);
   return itemsOf(facts.ownEndpointSlices).flatMap(({ metadata, endpoints, ports }) => {

@@ -146,3 +146,68 @@ describe('sidegate inject', () => {
     expect(stderr).toContain('denied.yaml');
   });
 });
+
+describe('a Service in the same input', () => {
+  const deployment = {
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name: 'web' },
+    spec: {
+      template: {
+        metadata: { labels: { app: 'web', 'sidegate.dev/inject': 'true' }, annotations: { 'sidegate.dev/config': 'gate' } },
+        spec: { containers: [{ name: 'web', image: 'web', ports: [{ name: 'http', containerPort: 8080 }] }] },
+      },
+    },
+  };
+  const service = (spec: object, metadata: object = {}): object => ({
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name: 'web', ...metadata },
+    spec: { selector: { app: 'web' }, ...spec },
+  });
+  const warningsOf = async (objects: readonly unknown[], options: Partial<InjectOptions> = {}): Promise<string[]> => {
+    const { stderr, code } = await run(objects.map((object) => JSON.stringify(object)).join('\n---\n'), options);
+    expect(code).toBe(0);
+    return stderr.split('\n').filter((line) => line.startsWith('Deployment/web: warning: '));
+  };
+  const BYPASS = /Service web.*, port 80, leads to port 8080, the app's own, past the sidecar; set its targetPort to /;
+
+  test.each<[string, object, RegExp]>([
+    ["a targetPort that is the app's own", { ports: [{ port: 80, targetPort: 8080 }] }, BYPASS],
+    ['no targetPort, but that port', { ports: [{ port: 8080 }] }, /Service web, port 8080, leads to port 8080/],
+    ['a headless one on that port', { clusterIP: 'None', ports: [{ port: 8080, targetPort: 'sidegate' }] }, /is headless/],
+    ['a name that no container declares', { ports: [{ port: 80, targetPort: 'htp' }] }, /has the targetPort htp/],
+    [
+      'a LoadBalancer',
+      { type: 'LoadBalancer', ports: [{ port: 80, targetPort: 8080 }] },
+      /Service web \(LoadBalancer\), port 80/,
+    ],
+  ])('gets a warning where it bypasses the sidecar: %s', async (_title, spec, expected) => {
+    const both = [deployment, service(spec)];
+    expect(await warningsOf(both)).toEqual([expect.stringMatching(expected)]);
+    expect(await warningsOf([{ apiVersion: 'v1', kind: 'List', items: both }])).toHaveLength(1);
+    expect(await warningsOf(both, { format: 'patch' })).toHaveLength(1);
+    expect(await warningsOf([service(spec), deployment], { format: 'json' })).toHaveLength(1);
+  });
+
+  test.each<[string, object]>([
+    ["by the name of the sidecar's port", service({ ports: [{ port: 80, targetPort: 'sidegate' }] })],
+    ["by the number of the sidecar's port", service({ ports: [{ port: 80, targetPort: 8480 }] })],
+    ['to other pods', service({ selector: { app: 'other' }, ports: [{ port: 80, targetPort: 8080 }] })],
+    ['in another namespace', service({ ports: [{ port: 80, targetPort: 8080 }] }, { namespace: 'other' })],
+    ['over UDP', service({ ports: [{ port: 80, targetPort: 8080, protocol: 'UDP' }] })],
+  ])('gets none where it does not: %s', async (_title, object) => {
+    expect(await warningsOf([deployment, object])).toEqual([]);
+  });
+
+  test.each<unknown>([
+    { kind: 'Service' },
+    { kind: 'Service', metadata: 5, spec: { selector: 'x', ports: 'y' } },
+    { kind: 'Service', spec: { selector: { app: 'web' }, ports: [null, 5, { port: 'x' }] } },
+    { kind: 'Ingress', spec: { rules: [{ http: { paths: [null] } }, 5] } },
+    { kind: 'List', items: [null, 5, { kind: 'Service' }] },
+    { kind: 'Pod', metadata: { labels: 5 }, spec: { containers: [{ args: [1], ports: [null] }, null] } },
+  ])('is no trouble, whatever its shape: %j', async (object) => {
+    expect(await warningsOf([deployment, object])).toEqual([]);
+  });
+});
