@@ -125,7 +125,7 @@ describe('the YAML of the same pages', () => {
         written += more;
       };
       const stdin = Readable.from([text]) as NodeJS.ReadableStream;
-      const options = { filename: ['-'], namespace: 'default', kubeVersion: '1.34', output: 'yaml' };
+      const options = { filename: ['-'], namespace: 'default', kubeVersion: '1.34', format: 'yaml' };
       expect(await injectFiles(options, { stdin, env: {}, stdout: write, stderr: write }), written).toBe(0);
       for (const document of parseAllDocuments(text)) {
         const { kind, data } = document.toJS() as { kind: string; data?: Record<string, string> };
