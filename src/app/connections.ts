@@ -5,6 +5,7 @@ import type { Problem } from '../config/problem.ts';
 import type { SocketAddress } from '../config/scalars.ts';
 import type { Clock, Milliseconds } from '../core/clock.ts';
 import { toErrorText } from '../core/errors.ts';
+import { toAddressText } from '../sockets/listen-address.ts';
 import { formatAddress, toCause } from '../store/redis/outage.ts';
 import { DialFailure, dial, systemResolve } from '../tunnel/dial.ts';
 import { openStore, type StoreSettings } from './store.ts';
@@ -35,7 +36,10 @@ interface Attempt {
 export async function tryConnections(file: string, { loaded, store }: Connecting, clock: Clock): Promise<ConnectionReport> {
   const { routes } = loaded.config;
   const upstreams = new Map(
-    routes.map(({ upstream, connectTimeout }, index) => [formatUpstream(upstream), { upstream, connectTimeout, index }]),
+    routes.map(({ upstream, connectTimeout }, index) => [
+      `http://${toAddressText(upstream.host, upstream.port)}`,
+      { upstream, connectTimeout, index },
+    ]),
   );
   const attempts = await Promise.all([
     ...(store.redis === undefined ? [] : [tryStore(store, store.redis, clock)]),
@@ -55,10 +59,6 @@ export async function tryConnections(file: string, { loaded, store }: Connecting
     })),
     notes: attempts.filter(({ failure }) => failure === undefined).map(({ title }) => `${title}: connected`),
   };
-}
-
-function formatUpstream({ host, port }: SocketAddress): string {
-  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
 async function tryUpstream(

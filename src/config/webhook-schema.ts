@@ -30,7 +30,9 @@ const dedup = z
     onStoreError: z
       .enum(['refuse', 'forward'])
       .default('refuse')
-      .describe('What happens while the store is down: 503, or let deliveries through unchecked for duplicates.'),
+      .describe(
+        'What happens while the store is down: 503, or let deliveries through unchecked for duplicates, with `Sidegate-Unchecked: true` for the app and `unchecked` in log and journal.',
+      ),
     unsignedId: z
       .enum(['check', 'trust'])
       .default('check')

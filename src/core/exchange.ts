@@ -182,6 +182,8 @@ export interface Facts {
   sentAt?: Milliseconds;
   /** A newer event of the same resource was handled already; the route has it forwarded all the same. */
   isStale?: boolean;
+  /** The store is down and the route forwards all the same: the event may be a repeat, or older than one that was handled. */
+  isUnchecked?: boolean;
   /** Why the request would have been turned away, had its route not been told to observe only. */
   observed?: Refusal;
   /** How a destination of the forward proxy is reached: addresses that were checked, by a rule of its list. */

@@ -5,6 +5,7 @@ import { toErrorText } from '../core/errors.ts';
 import type { ContentStream } from '../core/exchange.ts';
 import type { RawHeaders } from '../core/headers.ts';
 import { onEvent } from '../core/safe-events.ts';
+import { toAddressText } from '../sockets/listen-address.ts';
 import type { AnswerHead } from './answer-head.ts';
 import { type AnswerEvents, AnswerParser } from './answer-parser.ts';
 import { ContentWriter } from './content-writer.ts';
@@ -119,14 +120,11 @@ export class Connection implements AnswerEvents {
 
   /** Gives up what has taken too long. */
   expire(): void {
-    const { connectTimeout, answerTimeout, gapTimeout } = this.#owner.options;
+    const { host, port, connectTimeout, answerTimeout, gapTimeout } = this.#owner.options;
+    const within = this.#hasHead ? `within ${gapTimeout} ms` : `from ${toAddressText(host, port)} within ${answerTimeout} ms`;
     if (this.#job === undefined) this.destroy();
-    else if (!this.#isConnected)
-      this.#fail({ kind: 'connect', nothingSent: true, detail: `no connection within ${connectTimeout} ms` });
-    else {
-      const within = this.#hasHead ? gapTimeout : answerTimeout;
-      this.#fail({ kind: 'timeout', nothingSent: false, detail: `nothing came within ${within} ms` });
-    }
+    else if (!this.#isConnected) this.#onLost(`no connection within ${connectTimeout} ms`);
+    else this.#fail({ kind: 'timeout', nothingSent: false, detail: `nothing came ${within}` });
   }
 
   /** From the parser. */
@@ -261,7 +259,9 @@ export class Connection implements AnswerEvents {
     if (this.#isGone) return;
     const job = this.#job;
     if (job === undefined) return this.destroy();
-    if (!this.#isConnected) return this.#fail({ kind: 'connect', nothingSent: true, detail });
+    const { host, port } = this.#owner.options;
+    if (!this.#isConnected)
+      return this.#fail({ kind: 'connect', nothingSent: true, detail: `${toAddressText(host, port)}: ${detail}` });
     if (!this.#isReused || this.#hasAnswerBytes || !job.request.repeatable)
       return this.#fail({ kind: 'reset', nothingSent: false, detail });
     this.#takeJob();

@@ -85,6 +85,7 @@ export class HeaderPolicy {
     addTrace(out, exchange.facts.trace);
     addIdentity(out, admitted, this.#context);
     if (exchange.facts.isStale === true) out.push('Sidegate-Stale', 'true');
+    if (exchange.facts.isUnchecked === true) out.push('Sidegate-Unchecked', 'true');
     // A byte sequence of structured fields (RFC 9440 §2.1).
     if (this.#context.certificate === 'forward' && client.certificate !== undefined)
       out.push('Client-Cert', `:${client.certificate.raw.toString('base64')}:`);

@@ -111,6 +111,7 @@ interface Result {
   readonly level: RefusalLogLevel;
   readonly detail?: string;
   readonly observed?: RefusalCode;
+  readonly unchecked?: true;
 }
 
 const ALLOWED: Result = { status: 200, code: 'allowed', reason: 'ok', level: 'info' };
@@ -133,7 +134,13 @@ function toObserved(result: Result, { exchange }: Departure): Result {
 function toResult(departure: Departure): Result {
   const { refusal, status, outcome } = departure;
   if (refusal !== undefined) return toRefused(refusal, status);
-  return toObserved(toForwarded(outcome), departure);
+  return toUnchecked(toObserved(toForwarded(outcome), departure), departure);
+}
+
+/** Loud, as operators have to look for repeats among these once the store is back. */
+function toUnchecked(result: Result, { exchange }: Departure): Result {
+  if (exchange?.facts.isUnchecked !== true) return result;
+  return { ...result, unchecked: true, level: result.level === 'info' ? 'warn' : result.level };
 }
 
 function toForwarded(outcome: ForwardOutcome | undefined): Result {

@@ -205,6 +205,7 @@ class DedupGate implements Gate {
     const { failure } = toStoreUnavailable(thrown);
     onEvent('unavailable');
     onEvent('bypassed');
+    exchange.facts.isUnchecked = true;
     // The outcome is still worth recording: a confirm that finds no claim writes `handled` as soon as the store is back.
     if (failure !== 'full')
       exchange.facts.claim = this.#createClaim(

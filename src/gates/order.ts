@@ -125,6 +125,7 @@ class OrderGate implements Gate {
     onEvent('unavailable');
     onEvent('bypassed');
     const { facts } = exchange;
+    facts.isUnchecked = true;
     // The outcome is still worth recording: an older event that comes when the store is back is stale then.
     if (failure !== 'full') facts.claim = joinClaims(facts.claim, this.#createClaim(request, exchange));
     return undefined;

@@ -21,6 +21,8 @@ export interface RequestLine {
   readonly level: RefusalLogLevel;
   /** What it would have been refused with, had its route not been told to observe only. */
   readonly observed?: RefusalCode;
+  /** Forwarded while the store was down, without the check for repeats or for order. */
+  readonly unchecked?: true;
   /** Name of the key that verified. */
   readonly key?: string;
   /** Only once it is verified. */

@@ -104,7 +104,14 @@ test('with onStoreError: forward a delivery passes while Redis is down, and is a
   const gate = await start({ onStoreError: 'forward' });
   const delivery = makeDelivery();
   await redis.kill();
-  expect((await send(gate.port, delivery)).text).toBe('handled');
+  const forged = { ...delivery, headers: { ...delivery.headers, 'Sidegate-Unchecked': 'forged', sidegate_unchecked: 'forged' } };
+  expect((await send(gate.port, forged)).text).toBe('handled');
+  expect(app.received[0]?.headers).toMatchObject({ 'sidegate-unchecked': 'true' });
+  expect(app.received[0]?.headers).not.toHaveProperty('sidegate_unchecked');
+  await until(() => gate.log().some(({ code }) => code === 'forwarded'));
+  expect(gate.log().find(({ code }) => code === 'forwarded')).toMatchObject({ unchecked: true, level: 'warn' });
+  const journal = await (await fetch(`http://127.0.0.1:${gate.adminPort}/journal`)).json();
+  expect(journal).toMatchObject({ entries: [{ code: 'forwarded', unchecked: true, webhookId: delivery.id }] });
   const metrics = await (await fetch(`http://127.0.0.1:${gate.adminPort}/metrics`)).text();
   expect(metrics).toContain('sidegate_dedup_operations_total{outcome="bypassed"} 1');
   expect(metrics).toContain('sidegate_dedup_up 0');

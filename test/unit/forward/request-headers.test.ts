@@ -184,6 +184,8 @@ describe('what the app is told', () => {
   });
 
   test('says of a stale event that it is one, and of no other', () => {
+    expect(valuesOf(toHeaders({ facts: { isUnchecked: true } }), 'sidegate-unchecked')).toEqual(['true']);
+    expect(valuesOf(toHeaders({}), 'sidegate-unchecked')).toEqual([]);
     expect(valuesOf(toHeaders({ facts: { isStale: true } }), 'sidegate-stale')).toEqual(['true']);
     expect(valuesOf(toHeaders({}), 'sidegate-stale')).toEqual([]);
   });
