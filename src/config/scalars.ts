@@ -119,7 +119,7 @@ export function upstream() {
 
 /** `localhost:3000` and `127.0.0.1:3000/` are URLs of nothing, but it is clear what they mean. */
 function suggestUpstream(text: string): string {
-  const address = text.replace(/^[a-z]+:\/\//i, '').replace(/\/+$/, '');
+  const address = text.replace(/^[a-z]{1,16}:\/\//i, '').replace(/\/$/, '');
   const suggestion = `http://${address.startsWith(':') ? `127.0.0.1${address}` : address}`;
   const isSound = suggestion !== text && !('problem' in parseUpstream(suggestion));
   return isSound ? `. Did you mean "${suggestion}"?` : '; write http://host:port, for example http://127.0.0.1:3000';
