@@ -14,7 +14,7 @@ import { writeDeliveries } from './sign.ts';
 import { openStage, type Stage } from './stage.ts';
 import { replay } from './wrk.ts';
 
-const BUNDLE = join(import.meta.dirname, '..', 'dist', 'sidegate.mjs');
+const BUNDLE = join(import.meta.dirname, '..', 'dist', 'sidegate.cjs');
 const CONNECTIONS = 32;
 const WARM_UP_SECONDS = 3;
 const MOST_PER_SECOND = 25_000;
@@ -133,6 +133,7 @@ async function main(): Promise<void> {
     const { profile, cpu, all, unit } = await record(stage.folder, Number(values.seconds), stage.start);
     console.log(`${Math.round(all)} × ${unit} (${values.load}), ${cpu.toFixed(1)} µs of CPU for each with the profiler on`);
     const origins: Origins = readOrigins(readFileSync(BUNDLE, 'utf8'));
+    if (new Set(origins).size === 1) throw new Error('build first: node scripts/build.ts --readable');
     const { own, total, byOrigin } = sumUp(profile, origins);
     print('By where it was written, what it has the system do included', byOrigin, all, Number(values.top));
     print('Time in the function itself', own, all, Number(values.top));

@@ -26,7 +26,7 @@ export interface Contestant {
 /** In the order of each round: the rivals first. */
 export const RIVALS: readonly RivalName[] = ['nginx-lua', 'express', 'sidegate'];
 
-const BUNDLE = join(import.meta.dirname, '..', 'dist', 'sidegate.mjs');
+const BUNDLE = join(import.meta.dirname, '..', 'dist', 'sidegate.cjs');
 const EXPRESS_APP = join(import.meta.dirname, 'rivals', 'express-app.ts');
 const LUA_FOLDER = join(import.meta.dirname, 'rivals');
 

@@ -33,7 +33,7 @@ const LUA_REDIS = '/usr/share/lua/5.1/nginx/redis.lua';
 export function checkSetUp(tools: Tools): void {
   const missing = findMissingPackages(tools);
   if (missing.length > 0) throw new Error(`install first: apt-get install ${missing.join(' ')}`);
-  if (!existsSync(join(ROOT, 'dist', 'sidegate.mjs'))) throw new Error('build first: npm run build');
+  if (!existsSync(join(ROOT, 'dist', 'sidegate.cjs'))) throw new Error('build first: npm run build');
 }
 
 /** The packages that are missing; empty when the benchmark can run. */

@@ -1,27 +1,30 @@
 /**
- * Bundles the gate into dist/sidegate.mjs, with the thread that checks passwords beside it. Only that thread needs a package: the
- * native bcrypt, which is not loaded before a route asks for passwords.
+ * Builds dist/: the sidecar's bundle, the tools that it does not contain, the thread that checks passwords, and the config's JSON Schema.
+ * With `--readable` the bundles are not minified. The one package that they need is the native bcrypt, which is not loaded before a config asks for passwords.
  */
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdtempSync, rmSync, statSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { bundle, version } from './bundle.ts';
+import { BUNDLES, bundle, version } from './bundle.ts';
 
 const outdir = fileURLToPath(new URL('../dist', import.meta.url));
-const outfile = join(outdir, 'sidegate.mjs');
 
-await bundle(outdir);
+await bundle(outdir, { isReadable: process.argv.includes('--readable') });
 
-// Run it alone, from an empty folder: a bundle that still reaches for node_modules fails here and not in the image.
+// Run them alone, from an empty folder: a bundle that still reaches for node_modules fails here and not in the image.
 const folder = mkdtempSync(join(tmpdir(), 'sidegate-build-'));
 try {
-  const copy = join(folder, 'sidegate.mjs');
-  copyFileSync(outfile, copy);
-  const shown = execFileSync(process.execPath, [copy, '--version'], { cwd: folder, encoding: 'utf8' }).trim();
+  for (const name of BUNDLES) copyFileSync(join(outdir, name), join(folder, name));
+  const run = (...args: readonly string[]): string =>
+    execFileSync(process.execPath, [join(folder, 'sidegate.cjs'), ...args], { cwd: folder, encoding: 'utf8' });
+  const shown = run('--version').trim();
   if (shown !== version) throw new Error(`the bundle says it is ${shown}, package.json says ${version}`);
+  run('check', '--help');
+  writeFileSync(join(outdir, 'config.schema.json'), run('schema'));
 } finally {
   rmSync(folder, { recursive: true });
 }
-console.log(`dist/sidegate.mjs ${Math.round(statSync(outfile).size / 1024)} KiB, sidegate ${version}`);
+const sizes = BUNDLES.map((name) => `${name} ${Math.round(statSync(join(outdir, name)).size / 1024)} KiB`);
+console.log(`dist/: ${sizes.join(', ')}; sidegate ${version}`);

@@ -1,6 +1,6 @@
 /** Reads what signing commands are given: a body, a secret, a time. */
 import { readFile } from 'node:fs/promises';
-import { z } from 'zod';
+import * as z from 'zod';
 import { findNearest } from '../config/did-you-mean.ts';
 import { duration } from '../config/scalars.ts';
 import { readSecret } from '../config/secrets.ts';

@@ -1,4 +1,4 @@
-/** The entry point: `run`, `inject-server` and `rotate-certificates` at once, everything else through commander, which they never load. */
+/** The entry point: runs `run` and `check` itself and loads the tools, a bundle of their own, for every other command. */
 import { parseArgs } from 'node:util';
 import { toErrorText } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
@@ -36,20 +36,16 @@ Options:
 async function main(argv: readonly string[]): Promise<number> {
   const [command, ...rest] = argv;
   if (command === 'run') return run(rest);
-  if (command === 'inject-server') {
-    const { runInjectServer } = await import('./inject-server.ts');
-    return runInjectServer(rest, io);
-  }
-  if (command === 'rotate-certificates') {
-    const { runRotateCertificates } = await import('./rotate-certificates.ts');
-    return runRotateCertificates(rest, io);
+  if (command === 'check') {
+    const { runCheck } = await import('./check-command.ts');
+    return runCheck(argv, io);
   }
   if (command === '--version' || command === '-V') {
     io.stdout(`${readVersion()}\n`);
     return EXIT.ok;
   }
-  const { runProgram } = await import('./program.ts');
-  return runProgram(argv, io);
+  const { runTools } = await import('./tools.ts');
+  return runTools(argv, io);
 }
 
 async function run(args: readonly string[]): Promise<number> {
@@ -95,9 +91,13 @@ function onOutputError(error: NodeJS.ErrnoException): void {
 
 onEvent(process.stdout, 'error', onOutputError);
 onEvent(process.stderr, 'error', () => undefined);
-try {
-  process.exitCode = await main(process.argv.slice(2));
-} catch (thrown) {
-  io.stderr(`sidegate: ${toErrorText(thrown)}\n`);
-  process.exitCode = EXIT.failed;
-}
+// No top-level await: the bundle is CommonJS (scripts/bundle.ts).
+main(process.argv.slice(2)).then(
+  (code) => {
+    process.exitCode = code;
+  },
+  (thrown: unknown) => {
+    io.stderr(`sidegate: ${toErrorText(thrown)}\n`);
+    process.exitCode = EXIT.failed;
+  },
+);

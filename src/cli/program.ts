@@ -1,14 +1,14 @@
 /** The commands beside `run`, on commander. */
-import { Command, CommanderError } from 'commander';
-import { SidegateError } from '../core/errors.ts';
-import { checkFile } from './check.ts';
+import type { Command } from 'commander';
+import { COLLECT, createBaseProgram, parseCommand } from './base-program.ts';
+import { addCheck, withOverrides } from './check-command.ts';
 import { addCompletion } from './completion.ts';
 import { examineCluster } from './doctor.ts';
 import { explainRequest, readCaptureFormat } from './explain.ts';
 import { forgetId } from './forget.ts';
 import { hashPassword } from './hash-password.ts';
 import { injectFiles } from './inject.ts';
-import { EXIT, type Io } from './io.ts';
+import type { Io } from './io.ts';
 import { REPORTS, runReport, withReport, writeReport } from './output.ts';
 import { probeEndpoint } from './probe.ts';
 import { printSchema } from './schema.ts';
@@ -17,43 +17,16 @@ import { sendDelivery } from './send.ts';
 import { signDelivery } from './sign.ts';
 import { testConfigs } from './test.ts';
 import { verifyDelivery } from './verify.ts';
-import { readVersion } from './version.ts';
-
-const COLLECT = (value: string, previous: readonly string[] = []): readonly string[] => [...previous, value];
 
 /** Runs one command; the result is the exit code. */
-export async function runProgram(argv: readonly string[], io: Io): Promise<number> {
-  let exitCode: number = EXIT.ok;
-  const program = createProgram(io, (code) => {
-    exitCode = code;
-  });
-  if (argv.length === 0) {
-    io.stderr(program.helpInformation());
-    return EXIT.usage;
-  }
-  try {
-    await program.parseAsync([...argv], { from: 'user' });
-    return exitCode;
-  } catch (thrown) {
-    if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? EXIT.ok : EXIT.usage;
-    if (thrown instanceof SidegateError && thrown.kind === 'user') {
-      io.stderr(`sidegate: ${thrown.message}\n`);
-      return EXIT.usage;
-    }
-    throw thrown;
-  }
+export function runProgram(argv: readonly string[], io: Io): Promise<number> {
+  return parseCommand((setExit) => createProgram(io, setExit), argv, io);
 }
 
 /** The program with all its commands; `setExit` is told how one ended. */
 export function createProgram(io: Io, setExit: (code: number) => void): Command {
-  const program = new Command('sidegate');
-  program
-    .description('An authenticating reverse proxy beside your app: only verified webhooks get through, each one once.')
-    .version(readVersion(), '-V, --version', 'show the version')
-    .helpOption('-h, --help', 'show this')
-    .exitOverride()
-    .configureOutput({ writeOut: io.stdout, writeErr: io.stderr })
-    .showSuggestionAfterError();
+  const program = createBaseProgram(io);
+  program.description('An authenticating reverse proxy beside your app: only verified webhooks get through, each one once.');
   withOverrides(program.command('run').description('start the gate').requiredOption('-c, --config <file>', 'config file'));
   addCheck(program, io, setExit);
   withReport(withSecret(program.command('sign')), REPORTS.sign)
@@ -120,17 +93,6 @@ function addHashPassword(program: Command, io: Io, setExit: (code: number) => vo
     .option('--algorithm <name>', 'bcrypt or argon2id', 'bcrypt')
     .option('--cost <number>', 'of bcrypt: each step doubles the work', '12')
     .action(async (user, options) => setExit(await hashPassword(user, options, io)));
-}
-
-function addCheck(program: Command, io: Io, setExit: (code: number) => void): void {
-  withReport(withOverrides(program.command('check')), REPORTS.check)
-    .description('show everything wrong with a config; exit 1 if it cannot run')
-    .argument('[file]', 'config file')
-    .option('-c, --config <file>', 'the same as the argument')
-    .option('--connect', 'also connect to the store and to the app of every route')
-    .action(async (file, given) =>
-      setExit(await runReport(given, REPORTS.check, io, (options, out) => checkFile(file, options, out))),
-    );
 }
 
 function addExplain(program: Command, io: Io, setExit: (code: number) => void): void {
@@ -233,15 +195,6 @@ function addInject(program: Command, io: Io, setExit: (code: number) => void): v
     .option('-n, --namespace <name>', 'of objects that name none', 'default')
     .option('--kube-version <version>', 'the oldest of the cluster: API server and kubelets', '1.34')
     .action(async (given) => setExit(await runReport(given, REPORTS.inject, io, injectFiles)));
-}
-
-/** The same for `run`, whose own reading of them (main.ts) needs no commander. */
-function withOverrides(command: Command): Command {
-  return command
-    .option('--listen <hosts:port>', 'where requests come in, whatever the config says; :port for all addresses')
-    .option('--admin <hosts:port>', 'the same for the admin port')
-    .option('--upstream <url>', 'the app of the routes that name none of their own')
-    .option('--app-probe <container/kind=url>', 'what the admin port asks the app for the kubelet; repeat for more', COLLECT);
 }
 
 function addDoctor(program: Command, io: Io, setExit: (code: number) => void): void {

@@ -1,11 +1,12 @@
 /** `sidegate run`: starts the gate, and stops it on a signal. */
 import { prepare } from '../app/check.ts';
 import { Gate } from '../app/gate.ts';
+import { releaseStartupMemory } from '../app/process-memory.ts';
 import type { GateAddresses } from '../app/surroundings.ts';
 import type { Overrides } from '../config/overrides.ts';
 import { formatProblem } from '../config/problem.ts';
 import { systemClock } from '../core/clock.ts';
-import { runDetached } from '../core/safe-events.ts';
+import { runDetached, runNextTurn } from '../core/safe-events.ts';
 import { createLogger, type Logger } from '../observe/logger.ts';
 import { EXIT, type Io } from './io.ts';
 import { Stopping } from './stopping.ts';
@@ -27,6 +28,8 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
   const addresses = await start(gate, io);
   if (addresses === undefined) return EXIT.failed;
   tellAddresses(logger, addresses);
+  // After the ports are open, as it takes longer than a connection has to wait in their queue.
+  runNextTurn(releaseStartupMemory);
   return stopping.drain(gate);
 }
 

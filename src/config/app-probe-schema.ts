@@ -1,5 +1,5 @@
 /** The schema of what the admin port asks the app for the kubelet, which reaches no port on loopback. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { scalar } from './scalars.ts';
 
 /** What is asked for: the three probes of a container. Its hooks do something, and everybody may ask here. */

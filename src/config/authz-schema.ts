@@ -1,5 +1,5 @@
 /** The schema of the forward-auth endpoint's section. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { addressRange, listenAddress } from './scalars.ts';
 import { listenTls } from './tls-schema.ts';
 

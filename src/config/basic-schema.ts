@@ -1,5 +1,5 @@
 /** The schema of a route's HTTP Basic section. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { count, duration, filePath, instant, NAME } from './scalars.ts';
 
 /** What every source of users may say. */

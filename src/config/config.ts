@@ -1,5 +1,5 @@
 /** The config after parsing: typed, defaulted, frozen. */
-import type { z } from 'zod';
+import type * as z from 'zod';
 import { HANDSHAKES } from '../handshakes/catalogue.ts';
 import type { SocketAddress } from './scalars.ts';
 import type { ConfigSchema } from './schema.ts';

@@ -1,6 +1,6 @@
 /** The schema of fixture files: requests, and what a config is expected to make of them (`sidegate test`). */
 import { isIP } from 'node:net';
-import { z } from 'zod';
+import * as z from 'zod';
 import { REFUSALS } from '../core/refusal.ts';
 import { UPSTREAM_ERRORS, type UpstreamErrorLabel } from '../observe/labels.ts';
 import { PRESETS } from '../schemes/catalogue.ts';

@@ -1,7 +1,7 @@
 /** Reads a fixture file: through its schema, with the contents that it names, to tests or to all problems at once. */
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { EpochMilliseconds } from '../core/clock.ts';
 import { type Position, parseYaml, readText } from './document.ts';
 import { FixturesSchema } from './fixtures-schema.ts';

@@ -1,5 +1,5 @@
 /** The schema of a route's handshake; what is left out comes from the scheme. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { HANDSHAKE_NAMES, HANDSHAKES } from '../handshakes/catalogue.ts';
 import type { HandshakeName, SchemeDescription } from '../schemes/description.ts';
 import { tokenSource } from './key-schema.ts';

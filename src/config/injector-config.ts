@@ -1,5 +1,5 @@
 /** Reads the injector's config: YAML with positions, to a typed, frozen value or to all problems at once. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { parseYaml, readText } from './document.ts';
 import { InjectorConfigSchema } from './injector-schema.ts';
 import { toFindings } from './issues.ts';

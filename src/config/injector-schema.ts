@@ -1,5 +1,5 @@
 /** The schema of the injector's own config: what sidecars are like where a pod does not say otherwise, and how the injector is reached. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { injectServer, rotation } from './injector-server-schema.ts';
 import {
   ADDED_MOUNT,

@@ -1,5 +1,5 @@
 /** The schema of the injector's `server` section: where it is reached, and how its certificates come about. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { hasForm, OBJECT_NAME } from './kubernetes-values.ts';
 import { duration, filePath, listenAddress } from './scalars.ts';
 

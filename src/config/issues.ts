@@ -1,5 +1,5 @@
 /** Puts the schema's findings into words that say what is wrong, where, and how to mend it. */
-import type { z } from 'zod';
+import type * as z from 'zod';
 import { findNearest } from './did-you-mean.ts';
 import { findExample, type JsonSchema, toKnownKeys } from './json-schema.ts';
 

@@ -1,6 +1,6 @@
 /** The config's JSON Schema, for editors; the same schema that the gate reads its config by. */
 import { stringify } from 'yaml';
-import { z } from 'zod';
+import * as z from 'zod';
 import { ConfigSchema } from './schema.ts';
 
 /** A JSON Schema node, as far as it is looked into here. */

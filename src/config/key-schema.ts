@@ -1,5 +1,5 @@
 /** The schema of keys: those that senders sign with, and the one that the gate signs with. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { duration, envName, filePath, instant, NAME } from './scalars.ts';
 
 const NO_SECRET_HERE = 'expected { env: NAME } or { file: PATH }; a secret never stands in the config itself';

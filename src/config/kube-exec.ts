@@ -1,6 +1,6 @@
 /** Runs a kubeconfig's credential plugin (client.authentication.k8s.io), as EKS, GKE and AKS have them, and remembers what it gave. */
 import { spawn } from 'node:child_process';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { SidegateError } from '../core/errors.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';

@@ -1,5 +1,5 @@
 /** The fields of a kubeconfig that say how a cluster is reached; others are kubectl's own and are let pass. */
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Clock } from '../core/clock.ts';
 import { SidegateError } from '../core/errors.ts';
 import { ExecSchema } from './kube-exec.ts';

@@ -1,5 +1,5 @@
 /** The schema of the limits, of all requests and of each client. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { count, duration, size } from './scalars.ts';
 
 /** What the ports and the apps are protected by. */

@@ -1,7 +1,7 @@
 /** Reads a config file: YAML with positions, through the schema and the cross-field rules, to a frozen Config or to all problems at once. */
 import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
-import type { z } from 'zod';
+import type * as z from 'zod';
 import type { Clock } from '../core/clock.ts';
 import type { Config } from './config.ts';
 import { type Position, parseYaml, readText, type YamlFile } from './document.ts';

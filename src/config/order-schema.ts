@@ -1,5 +1,5 @@
 /** The schema of the order of events: which may not overtake which. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { duration, jsonPath } from './scalars.ts';
 
 /** How a route keeps older events from coming after newer ones. */

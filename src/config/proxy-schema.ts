@@ -1,5 +1,5 @@
 /** The schema of the forward proxy's section. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { basic } from './basic-schema.ts';
 import { duration, listenAddress } from './scalars.ts';
 import { portTls } from './tls-schema.ts';

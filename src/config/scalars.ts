@@ -1,6 +1,6 @@
 /** How durations, sizes, addresses and the like are written in the config. */
 import { isIP, isIPv4 } from 'node:net';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { EpochMilliseconds, Milliseconds } from '../core/clock.ts';
 import { type JsonPath, parseJsonPath } from '../core/json-path.ts';
 import { HOST_NAME, type ListenAddress, parseListenAddress } from '../sockets/listen-address.ts';

@@ -1,5 +1,5 @@
 /** The config's schema: types, defaults, error texts and the editors' JSON Schema all derive from it. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { MAX_METHOD } from '../core/method.ts';
 import { PATH_DISTINCTIONS } from '../core/path-forms.ts';
 import { AMBIGUOUS_FORMS } from '../core/target.ts';

@@ -1,5 +1,5 @@
 /** The schema of a signature scheme that users describe themselves; the same fields that presets are written in. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { parseJsonListPath, parseJsonPath } from '../core/json-path.ts';
 import type { SchemeDescription } from '../schemes/description.ts';
 import { JSON_ONLY, minutes } from '../schemes/presets/defaults.ts';

@@ -1,5 +1,5 @@
 /** The schema of the store: Redis in its several forms, or memory. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { duration, envName, filePath, nodeAddress } from './scalars.ts';
 
 const tls = z

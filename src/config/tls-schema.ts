@@ -1,5 +1,5 @@
 /** The schema of TLS on a port of ours. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { filePath } from './scalars.ts';
 
 const certificate = {

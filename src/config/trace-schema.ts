@@ -1,5 +1,5 @@
 /** The schema of tracing: whose traces are continued, and where the gate's own spans go. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { tokenSource } from './key-schema.ts';
 import { count, duration, filePath } from './scalars.ts';
 

@@ -1,5 +1,5 @@
 /** The schema of a route's webhook section; what is left out comes from the scheme. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { toTopicRegion } from '../schemes/aws-sns.ts';
 import { findPreset, PRESETS } from '../schemes/catalogue.ts';
 import type { SchemeDescription, Tolerance } from '../schemes/description.ts';

@@ -31,7 +31,7 @@ interface Waiting {
 }
 
 /** A file beside this one, in the sources and in the bundle. */
-const WORKER = new URL(`./password-worker.${import.meta.url.endsWith('.ts') ? 'ts' : 'mjs'}`, import.meta.url);
+const WORKER = new URL(`./password-worker.${import.meta.url.endsWith('.ts') ? 'ts' : 'cjs'}`, import.meta.url);
 
 /** A thread keeps next to nothing, so its heap need not grow. In MiB; a hash is not part of the heap. */
 const RESOURCE_LIMITS = { maxYoungGenerationSizeMb: 1, maxOldGenerationSizeMb: 16, stackSizeMb: 1 };

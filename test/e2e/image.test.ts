@@ -1,12 +1,20 @@
 import { execFileSync, spawn } from 'node:child_process';
-import { chmodSync, copyFileSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { chmodSync, copyFileSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:http2';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { BUNDLES, bundle } from '../../scripts/bundle.ts';
 import { IMAGE_NODE_VERSION } from '../../scripts/image-node.ts';
 import { startApp, type TestApp } from '../support/app.ts';
+import { makeAuthority } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
+import { readListeningPort } from '../support/listening-port.ts';
+import { startRedis } from '../support/redis.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..');
 const dockerfile = readFileSync(join(ROOT, 'Dockerfile'), 'utf8');
@@ -14,8 +22,7 @@ const folder = mkdtempSync(join(tmpdir(), 'sidegate-image-'));
 let app: TestApp;
 
 beforeAll(async () => {
-  execFileSync(process.execPath, [join(ROOT, 'scripts', 'build.ts')], { cwd: ROOT, stdio: 'ignore' });
-  for (const name of ['sidegate.mjs', 'password-worker.mjs']) copyFileSync(join(ROOT, 'dist', name), join(folder, name));
+  await bundle(folder);
   cpSync(join(ROOT, 'node_modules', '@node-rs'), join(folder, 'node_modules', '@node-rs'), { recursive: true });
   app = await startApp();
 });
@@ -29,6 +36,62 @@ describe('the image', () => {
     const sources = [...dockerfile.matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap((match) => (match[1] ?? '').split(' '));
     expect(sources.length).toBeGreaterThan(5);
     for (const source of sources) expect(existsSync(join(ROOT, source)), source).toBe(true);
+  });
+
+  test('contains every bundle, and the native bcrypt', () => {
+    const [, copied = ''] = /^COPY --from=build (\/build\/dist\/.+) \/opt\/sidegate\/$/m.exec(dockerfile) ?? [];
+    expect(copied.split(' ')).toEqual(BUNDLES.map((name) => `/build/dist/${name}`));
+    expect(dockerfile).toContain('/build/node_modules/@node-rs /opt/sidegate/node_modules/@node-rs');
+  });
+
+  test('has a sidecar of at most 1.2 MiB', () => {
+    expect(statSync(join(folder, 'sidegate.cjs')).size).toBeLessThanOrEqual(1.2 * 2 ** 20);
+  });
+
+  test("starts without Node's fetch client, HTTP/2 and TLS, which take 25 MiB, where no config asks for them", async () => {
+    const watch = join(folder, 'watch.cjs');
+    writeFileSync(watch, "process.on('SIGUSR2', () => process.stderr.write(JSON.stringify(process.moduleLoadList) + '\\n'));");
+    writeFileSync(join(folder, 'plain-secret'), SECRET);
+    writeFileSync(
+      join(folder, 'plain.yaml'),
+      `listen: { address: "127.0.0.1:0" }\nadmin: { address: "127.0.0.1:0" }\nroutes:\n  - name: a\n    match: { path: /hooks/billing }\n    upstream: http://127.0.0.1:${app.port}\n    webhook: { keys: [{ name: k, secret: { file: plain-secret } }] }\n`,
+    );
+    const child = spawn(process.execPath, ['--require', watch, 'sidegate.cjs', 'run', '--config', 'plain.yaml'], { cwd: folder });
+    const ended = new Promise((done) => child.once('exit', done));
+    await readListeningPort(child.stdout);
+    child.kill('SIGUSR2');
+    const [loaded = '[]'] = await once(createInterface(child.stderr), 'line');
+    child.kill('SIGKILL');
+    await ended;
+    const modules = JSON.parse(loaded) as string[];
+    expect(modules).toContain('NativeModule _http_server');
+    for (const name of ['internal/deps/undici/undici', 'http2', 'tls', 'https'])
+      expect(modules).not.toContain(`NativeModule ${name}`);
+  });
+
+  test('loads TLS, HTTP/2 and the Redis client when a config asks for them', async () => {
+    const redis = await startRedis();
+    const pair = makeAuthority(folder, 'ca').issue('local', 'DNS:localhost,IP:127.0.0.1');
+    writeFileSync(join(folder, 'plain-secret'), SECRET);
+    writeFileSync(
+      join(folder, 'all.yaml'),
+      `listen: { address: "127.0.0.1:0", tls: { certFile: ${pair.cert}, keyFile: ${pair.key} } }\nadmin: { address: "127.0.0.1:0" }\nstore: { redis: { url: "redis://127.0.0.1:${redis.port}" } }\nroutes:\n  - name: a\n    match: { path: /hooks/billing }\n    upstream: http://127.0.0.1:${app.port}\n    webhook: { keys: [{ name: k, secret: { file: plain-secret } }] }\n`,
+    );
+    const child = spawn(process.execPath, ['sidegate.cjs', 'run', '--config', 'all.yaml'], { cwd: folder });
+    const session = connect(`https://127.0.0.1:${await readListeningPort(child.stdout)}`, { rejectUnauthorized: false });
+    const delivery = makeDelivery();
+    const post = async (): Promise<string> => {
+      const stream = session.request({ ':method': 'POST', ':path': '/hooks/billing', ...delivery.headers });
+      return await text(stream.end(delivery.body));
+    };
+    try {
+      expect(await post()).toBe('handled');
+      expect(await post()).toContain('"code":"duplicate"');
+    } finally {
+      session.destroy();
+      child.kill('SIGKILL');
+      await redis.stop();
+    }
   });
 
   test('pins one base image by its digest, for every stage', () => {
@@ -61,23 +124,14 @@ describe('the image', () => {
       `listen: { address: "127.0.0.1:0" }\nadmin: { address: "127.0.0.1:0" }\nshutdown: { grace: 0ms }\nroutes:\n  - name: a\n    match: { path: /hooks/billing }\n    upstream: http://127.0.0.1:${app.port}\n    webhook: { keys: [{ name: k, secret: { file: secret } }] }\n  - name: b\n    match: { pathPrefix: /admin }\n    upstream: http://127.0.0.1:${app.port}\n    basic: { realm: admin, users: { file: users }, requireTls: false }\n`,
     );
     copyFileSync(process.execPath, join(folder, 'node'));
-    for (const name of ['sidegate.mjs', 'password-worker.mjs', 'secret', 'users', 'gate.yaml'])
-      chmodSync(join(folder, name), 0o444);
+    for (const name of [...BUNDLES, 'secret', 'users', 'gate.yaml']) chmodSync(join(folder, name), 0o444);
     chmodSync(folder, 0o555);
     const child = spawn(
       join(folder, 'node'),
-      ['--max-old-space-size-percentage=50', 'sidegate.mjs', 'run', '--config', 'gate.yaml'],
+      ['--max-old-space-size-percentage=50', 'sidegate.cjs', 'run', '--config', 'gate.yaml'],
       { cwd: folder, uid: 65532, gid: 65532, env: {}, stdio: ['ignore', 'pipe', 'inherit'] },
     );
-    const port = await new Promise<number>((done, fail) => {
-      let text = '';
-      child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
-        text += chunk;
-        const line = text.split('\n').find((each) => each.includes('"listening"'));
-        if (line !== undefined) done(Number((JSON.parse(line) as { port: number }).port));
-      });
-      child.once('exit', (code) => fail(new Error(`ended with ${code}`)));
-    });
+    const port = await readListeningPort(child.stdout);
     expect((await send(port, makeDelivery())).text).toBe('handled');
     const headers = { Authorization: 'Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==' };
     expect((await send(port, { method: 'GET', path: '/admin', headers })).text).toBe('handled');

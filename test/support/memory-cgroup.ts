@@ -169,7 +169,7 @@ async function buildBundle(): Promise<string> {
   const folder = mkdtempSync(join(ROOT, '.cache', 'bundle-'));
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   await bundle(folder);
-  return join(folder, 'sidegate.mjs');
+  return join(folder, 'sidegate.cjs');
 }
 
 function readDockerfile(): string {

@@ -1,5 +1,5 @@
 /** Reads a request of an HTTP Archive (HAR 1.2), as browsers, proxies and API clients save it. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { usageError } from '../input.ts';
 import { type Captured, splitUrl } from './captured.ts';
 

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import type { Kube } from './kube-request.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..', '..');
-const BUNDLE = join(ROOT, 'dist', 'sidegate.mjs');
+const BUNDLE = join(ROOT, 'dist', 'sidegate.cjs');
 
 /** The process that a container's command, args and image ask for; `$(NAME)` is filled in as the kubelet does. */
 export function toCommandLine(container: Kube, env: Readonly<Record<string, string>>): string[] {

@@ -1,0 +1,45 @@
+/** What the commands on commander share. */
+import { Command, CommanderError } from 'commander';
+import { SidegateError } from '../core/errors.ts';
+import { EXIT, type Io } from './io.ts';
+import { readVersion } from './version.ts';
+
+/** Reads an option that may be given more than once. */
+export const COLLECT = (value: string, previous: readonly string[] = []): readonly string[] => [...previous, value];
+
+/** A program without commands that throws where commander would end the process. */
+export function createBaseProgram(io: Io): Command {
+  return new Command('sidegate')
+    .version(readVersion(), '-V, --version', 'show the version')
+    .helpOption('-h, --help', 'show this')
+    .exitOverride()
+    .configureOutput({ writeOut: io.stdout, writeErr: io.stderr })
+    .showSuggestionAfterError();
+}
+
+/** Runs one command of the program that `create` returns; the result is the exit code. */
+export async function parseCommand(
+  create: (setExit: (code: number) => void) => Command,
+  argv: readonly string[],
+  io: Io,
+): Promise<number> {
+  let exitCode: number = EXIT.ok;
+  const program = create((code) => {
+    exitCode = code;
+  });
+  if (argv.length === 0) {
+    io.stderr(program.helpInformation());
+    return EXIT.usage;
+  }
+  try {
+    await program.parseAsync([...argv], { from: 'user' });
+    return exitCode;
+  } catch (thrown) {
+    if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    if (thrown instanceof SidegateError && thrown.kind === 'user') {
+      io.stderr(`sidegate: ${thrown.message}\n`);
+      return EXIT.usage;
+    }
+    throw thrown;
+  }
+}
