@@ -1,10 +1,12 @@
 /** Everything that can be known to be wrong before a single request comes: config, secrets and the store's own files. */
+import { realmsOf } from '../config/config.ts';
 import { type LoadedConfig, loadConfig } from '../config/load.ts';
 import type { Overrides } from '../config/overrides.ts';
 import type { Problem } from '../config/problem.ts';
 import { describeNeighbours } from '../config/validate-neighbours.ts';
 import { type Fingerprints, toFingerprints } from '../config/watch.ts';
 import type { Clock } from '../core/clock.ts';
+import { findBcryptProblem } from '../credentials/native-bcrypt.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
 import { tryConnections } from './connections.ts';
 import { type IdentityRead, readIdentity } from './identity.ts';
@@ -60,6 +62,10 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   };
   const keys = await Promise.all(loaded.config.routes.map((route, index) => readKeys(route, index)));
   const realms = await readRealms(loaded.config);
+  const [firstRealm] = realmsOf(loaded.config);
+  const bcryptProblem = firstRealm === undefined ? undefined : await findBcryptProblem();
+  if (firstRealm !== undefined && bcryptProblem !== undefined)
+    place('error', firstRealm.path.join('.'), bcryptProblem.message, bcryptProblem.hint);
   const identity = await readIdentity(loaded.config.identity);
   const adminToken = await readAdminToken(loaded.config.admin);
   const tls = await readTls(loaded.config.listen.tls, 'listen.tls', clock);

@@ -1,4 +1,6 @@
 /** Stored password hashes: what each form is, and how good it is. */
+import { argon2Sync } from 'node:crypto';
+import { versions } from 'node:process';
 
 /** A size in bytes. */
 export type Bytes = number;
@@ -80,6 +82,12 @@ function parseBcrypt(text: string): PasswordHash | HashProblem | undefined {
 function parseArgon2(text: string): PasswordHash | HashProblem | undefined {
   const found = ARGON2ID.exec(text);
   if (found === null) return undefined;
+  if (argon2Sync === undefined) {
+    return {
+      problem: `argon2id needs Node 24.7 or newer; this is Node ${versions.node}`,
+      hint: 'update Node, or make a bcrypt hash with `sidegate hash-password`',
+    };
+  }
   const [memory, passes, lanes] = [found[1], found[2], found[3]].map(Number) as [number, number, number];
   if (memory < 8 * lanes || memory > HIGHEST_ARGON2_MEMORY || passes < 1 || passes > HIGHEST_ARGON2_PASSES || lanes < 1) {
     return {

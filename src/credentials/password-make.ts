@@ -1,5 +1,7 @@
 /** Makes stored hashes. */
 import { argon2Sync, randomBytes } from 'node:crypto';
+import { versions } from 'node:process';
+import { loadBcrypt } from './native-bcrypt.ts';
 import { BCRYPT_LONGEST } from './password-hash.ts';
 
 /** What to make. */
@@ -21,6 +23,8 @@ const CONTROL = /[\u0000-\u001f\u007f]/;
 
 /** What stands in the way of storing a password, or undefined. */
 export function findPasswordProblem(password: string, { algorithm }: MadeHash): PasswordProblem | undefined {
+  if (algorithm === 'argon2id' && argon2Sync === undefined)
+    return { problem: `argon2id needs Node 24.7 or newer; this is Node ${versions.node}`, hint: 'use --algorithm bcrypt' };
   if (password === '') return { problem: 'the password is empty', hint: 'type one' };
   if (CONTROL.test(password))
     return { problem: 'the password has a control character', hint: 'no client can send one (RFC 7617 §2)' };
@@ -34,7 +38,7 @@ export function findPasswordProblem(password: string, { algorithm }: MadeHash): 
 export async function makeHash(password: string, made: MadeHash): Promise<string> {
   const bytes = Buffer.from(password.normalize('NFC'));
   if (made.algorithm === 'argon2id') return makeArgon2id(bytes);
-  const { hash } = await import('@node-rs/bcrypt');
+  const { hash } = await loadBcrypt();
   // The same algorithm under the name that htpasswd and all its readers know.
   return (await hash(bytes, made.cost)).replace(/^\$2b\$/, '$2y$');
 }
