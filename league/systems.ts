@@ -28,7 +28,7 @@ interface Plan {
 }
 
 const ROOT = join(import.meta.dirname, '..');
-const LAUNCHER = join(ROOT, 'bin', 'sidegate.js');
+const LAUNCHER = join(ROOT, 'bin', 'sidegate.cjs');
 /** Debian puts servers where only root looks for commands. */
 const PATH = `${process.env['PATH'] ?? ''}:/usr/sbin`;
 const HTTPD_MODULES = '/usr/lib/apache2/modules';

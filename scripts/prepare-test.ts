@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { installImageNode } from './image-node.ts';
+import { IMAGE_NODE_VERSION, installImageNode, installNode, PACKAGE_NODE_VERSIONS } from './image-node.ts';
 import { prepareCluster } from './prepare-cluster.ts';
 
 /** Command → Debian and Ubuntu package. */
@@ -128,6 +128,16 @@ function prepareImageNode(): void {
   }
 }
 
+/** The npm package is installed and run on each of them; without one, its tests say that they are skipped. */
+function preparePackageNodes(): void {
+  for (const version of [...Object.values(PACKAGE_NODE_VERSIONS), IMAGE_NODE_VERSION])
+    try {
+      installNode(version);
+    } catch {
+      console.log(`Node ${version} could not be installed: the tests of the npm package on it are skipped`);
+    }
+}
+
 const suite = process.argv[2] ?? '';
 const needed = { ...NEEDED, ...NEEDED_BY_SUITE[suite] };
 const missing = findMissing(needed);
@@ -148,6 +158,7 @@ if (suite === 'oracles') {
   if (spawnSync('ruby', ['-e', "require 'sinatra/base'"]).status !== 0) install(['ruby-sinatra']);
   prepareSpring();
 }
+if (suite === '') preparePackageNodes();
 if (suite === 'node26') prepareImageNode();
 if (suite === 'cluster') {
   const hindrance = prepareCluster();

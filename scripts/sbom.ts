@@ -1,7 +1,9 @@
-/** Writes dist/sidegate.cdx.json: the CycloneDX bill of materials of what sidegate ships, its production dependencies and nothing else. */
+/** Writes dist/sidegate.cdx.json: the CycloneDX bill of materials of what sidegate ships: the packages in its bundles, and those installed with it. */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { bundle } from './bundle.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 
@@ -38,10 +40,10 @@ interface Manifest {
 }
 
 /**
- * The bill of materials of the lock file. Not `npm sbom --omit dev`: npm 11 also omits a production dependency
- * that any development dependency needs too (pino, yaml and zod here).
+ * The bill of materials of the lock file, without the packages that only development needs. Not `npm sbom --omit dev`: the packages in the
+ * bundles are development dependencies, as an installation does not need them beside the bundles.
  */
-export function createBom(): Bom {
+export async function createBom(): Promise<Bom> {
   const args = ['sbom', '--sbom-format', 'cyclonedx', '--sbom-type', 'application', '--package-lock-only'];
   const text = execFileSync('npm', args, {
     cwd: ROOT,
@@ -49,13 +51,25 @@ export function createBom(): Bom {
     maxBuffer: 64 << 20,
     stdio: ['ignore', 'pipe', 'ignore'],
   });
-  return keepShipped(JSON.parse(text) as Bom, readJson<Lock>('package-lock.json'), readJson<Manifest>('package.json'));
+  const bundled = await listBundled();
+  return keepShipped(JSON.parse(text) as Bom, readJson<Lock>('package-lock.json'), readJson<Manifest>('package.json'), bundled);
 }
 
-function keepShipped(bom: Bom, { packages }: Lock, { name }: Manifest): Bom {
+/** The folders of the packages that the bundles contain. */
+async function listBundled(): Promise<ReadonlySet<string>> {
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-sbom-'));
+  try {
+    return new Set(await bundle(folder));
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+function keepShipped(bom: Bom, { packages }: Lock, { name }: Manifest, bundled: ReadonlySet<string>): Bom {
   const shipped = new Set<string>();
   for (const [path, locked] of Object.entries(packages)) {
-    if (path === '' || locked.dev === true || locked.devOptional === true) continue;
+    const isInstalled = path !== '' && locked.dev !== true && locked.devOptional !== true;
+    if (!isInstalled && !bundled.has(path)) continue;
     shipped.add(`${locked.name ?? path.split('node_modules/').at(-1)}@${locked.version}`);
   }
   const components = bom.components.filter((component) => shipped.has(component['bom-ref']));
@@ -78,7 +92,7 @@ function readJson<T>(file: string): T {
 
 if (import.meta.main) {
   const file = join(ROOT, 'dist', 'sidegate.cdx.json');
-  const bom = createBom();
+  const bom = await createBom();
   mkdirSync(dirname(file), { recursive: true });
   writeFileSync(file, `${JSON.stringify(bom, undefined, 2)}\n`);
   console.log(`dist/sidegate.cdx.json lists ${bom.components.length} packages`);

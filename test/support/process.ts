@@ -21,7 +21,7 @@ export interface GateProcess {
 }
 
 /** The launcher. */
-export const LAUNCHER = resolve(import.meta.dirname, '..', '..', 'bin', 'sidegate.js');
+export const LAUNCHER = resolve(import.meta.dirname, '..', '..', 'bin', 'sidegate.cjs');
 
 const running = new Set<ChildProcess>();
 process.once('exit', () => {

@@ -1,0 +1,164 @@
+import { type ExecFileSyncOptionsWithStringEncoding, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join, resolve } from 'node:path';
+import { parseSync } from 'oxc-parser';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { findNode, IMAGE_NODE_VERSION, PACKAGE_NODE_VERSIONS } from '../../scripts/image-node.ts';
+import { startApp, type TestApp } from '../support/app.ts';
+import { SECRET } from '../support/deliveries.ts';
+import { readListeningPort } from '../support/listening-port.ts';
+
+const ROOT = resolve(import.meta.dirname, '..', '..');
+const NPM: ExecFileSyncOptionsWithStringEncoding = { stdio: ['ignore', 'pipe', 'ignore'], encoding: 'utf8' };
+const NODES = [PACKAGE_NODE_VERSIONS.oldest, process.versions.node, IMAGE_NODE_VERSION];
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-package-'));
+const launcher = join(folder, 'lib', 'node_modules', '@sidegate', 'sidegate', 'bin', 'sidegate.cjs');
+let app: TestApp;
+
+/** Packs a folder and returns the tarball's path. */
+function pack(what: string): string {
+  const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder, what];
+  const [packed] = Object.values(JSON.parse(execFileSync('npm', args, { ...NPM, cwd: ROOT })) as { filename: string }[]);
+  return join(folder, basename(packed?.filename ?? ''));
+}
+
+beforeAll(async () => {
+  execFileSync(process.execPath, [join(ROOT, 'scripts', 'build.ts')], { cwd: ROOT, stdio: 'ignore' });
+  // The native bcrypt of this machine is packed from node_modules, so that nothing is asked of a registry.
+  const native = readdirSync(join(ROOT, 'node_modules', '@node-rs')).map((name) => pack(`./node_modules/@node-rs/${name}`));
+  const args = ['install', '--global', '--offline', '--prefix', folder, '--cache', join(folder, 'npm-cache')];
+  execFileSync('npm', [...args, pack('.'), ...native], { ...NPM, cwd: folder });
+  writeFileSync(join(folder, 'secret'), SECRET);
+  app = await startApp();
+  writeFileSync(
+    join(folder, 'gate.yaml'),
+    `listen: { address: "127.0.0.1:0" }\nadmin: { address: "127.0.0.1:0" }\nshutdown: { grace: 0ms }\nroutes:\n  - name: a\n    match: { path: /hooks/billing }\n    upstream: http://127.0.0.1:${app.port}\n    webhook: { keys: [{ name: k, secret: { file: secret } }] }\n  - name: b\n    match: { pathPrefix: /admin }\n    upstream: http://127.0.0.1:${app.port}\n    basic: { realm: admin, users: { file: users }, requireTls: false }\n`,
+  );
+  const hash = execFileSync('htpasswd', ['-nbB', '-C', '10', 'Aladdin', 'open sesame'], { encoding: 'utf8' });
+  writeFileSync(join(folder, 'users'), hash.trim());
+}, 120_000);
+afterAll(async () => {
+  await app.close();
+  rmSync(folder, { recursive: true });
+});
+
+describe('the npm package', () => {
+  test('contains the bundles, the schema, the license and the readme, and nothing else', () => {
+    const installed = dirname(dirname(launcher));
+    const files = readdirSync(installed, { recursive: true, withFileTypes: true });
+    const paths = files
+      .filter((file) => file.isFile())
+      .map((file) => join(file.parentPath, file.name).slice(installed.length + 1));
+    expect(paths.filter((path) => !path.startsWith('node_modules')).toSorted()).toEqual([
+      'LICENSE',
+      'README.md',
+      'bin/sidegate.cjs',
+      'dist/config.schema.json',
+      'dist/password-worker.cjs',
+      'dist/sidegate-tools.cjs',
+      'dist/sidegate.cjs',
+      'package.json',
+    ]);
+    expect(JSON.parse(readFileSync(join(installed, 'dist', 'config.schema.json'), 'utf8'))).toMatchObject({ type: 'object' });
+  });
+
+  test('has a scoped name and can be published', () => {
+    const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as Record<string, unknown>;
+    expect(manifest).toMatchObject({ name: '@sidegate/sidegate', engines: { node: '>=22.15' } });
+    expect(manifest).not.toHaveProperty('private');
+    expect(Object.keys(manifest['dependencies'] as object)).toEqual(['@node-rs/bcrypt']);
+  });
+
+  for (const version of NODES) {
+    const node = version === process.versions.node ? process.execPath : findNode(version);
+    test.skipIf(node === undefined)(`checks, runs, sends and hashes passwords on Node ${version}`, async () => {
+      const run = (args: readonly string[], input = '') =>
+        spawnSync(node as string, [launcher, ...args], { cwd: folder, encoding: 'utf8', input });
+      expect(run(['check', '--config', 'gate.yaml'])).toMatchObject({ status: 0 });
+      expect(run(['hash-password', 'joe'], 'open sesame').stdout).toMatch(/^joe:\$2y\$12\$.{53}\n$/);
+      const gate = spawn(node as string, [launcher, 'run', '--config', 'gate.yaml'], {
+        cwd: folder,
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      try {
+        const url = `http://127.0.0.1:${await readListeningPort(gate.stdout)}`;
+        const sent = await runAside(node as string, ['send', '--secret-file', 'secret', `${url}/hooks/billing`]);
+        expect(sent).toBe(0);
+        const login = (password: string) =>
+          fetch(`${url}/admin`, { headers: { authorization: `Basic ${Buffer.from(`Aladdin:${password}`).toString('base64')}` } });
+        expect((await login('open sesame')).status).toBe(200);
+        expect((await login('another')).status).toBe(401);
+      } finally {
+        gate.kill('SIGTERM');
+      }
+      expect(await new Promise((done) => gate.once('exit', done))).toBe(0);
+    });
+  }
+
+  const tooOld = findNode(PACKAGE_NODE_VERSIONS.tooOld);
+  test.skipIf(tooOld === undefined)('says in one sentence that Node is too old', () => {
+    const { status, stdout, stderr } = spawnSync(tooOld as string, [launcher, 'check'], { encoding: 'utf8' });
+    expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
+    expect(stderr).toBe(
+      `sidegate needs Node 22.15 or newer, and this is Node ${PACKAGE_NODE_VERSIONS.tooOld}: install one from https://nodejs.org, or run the container image.\n`,
+    );
+  });
+
+  test('has a launcher that every Node can read', () => {
+    const types = new Set<string>();
+    JSON.stringify(parseSync('sidegate.cjs', readFileSync(launcher, 'utf8')).program, (key, value: unknown) => {
+      if (key === 'type' || key === 'kind') types.add(String(value));
+      return value;
+    });
+    const newer = [
+      'ArrowFunctionExpression',
+      'TemplateLiteral',
+      'ImportExpression',
+      'SpreadElement',
+      'let',
+      'const',
+      'ObjectPattern',
+    ];
+    expect(newer.filter((type) => types.has(type))).toEqual([]);
+    expect(types).toContain('VariableDeclaration');
+  });
+
+  describe('without the native bcrypt', () => {
+    const package_ = () => join(folder, 'lib', 'node_modules', '@node-rs');
+    beforeAll(() => renameSync(package_(), join(folder, 'away')));
+    afterAll(() => renameSync(join(folder, 'away'), package_()));
+
+    test.each(['check', 'run'])('refuses a config that asks for passwords at `%s`', (command) => {
+      const args = [launcher, command, '--config', 'gate.yaml'];
+      const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' });
+      expect(status).toBe(1);
+      expect(stdout + stderr).toContain(
+        'gate.yaml:12:12: error routes.1.basic: passwords cannot be checked: the native bcrypt is missing or does not load',
+      );
+      expect(stdout + stderr).toContain('hint: install @node-rs/bcrypt with its optional dependencies');
+    });
+
+    test('takes a config that asks for none', () => {
+      const text = readFileSync(join(folder, 'gate.yaml'), 'utf8').replace(/ {2}- name: b[\s\S]*/, '');
+      mkdirSync(join(folder, 'plain'), { recursive: true });
+      writeFileSync(join(folder, 'plain', 'gate.yaml'), text.replace('file: secret', 'file: ../secret'));
+      const args = [launcher, 'check', '--config', join(folder, 'plain', 'gate.yaml')];
+      expect(spawnSync(process.execPath, args)).toMatchObject({ status: 0 });
+    });
+
+    test('says what to install when a password should be hashed', () => {
+      const args = [launcher, 'hash-password', 'joe'];
+      const { status, stderr } = spawnSync(process.execPath, args, { input: 'open sesame', encoding: 'utf8' });
+      expect(status).not.toBe(0);
+      expect(stderr).toMatch(/^sidegate: cannot load the native bcrypt: .+ \(install @node-rs\/bcrypt with .+\)\n$/);
+    });
+  });
+});
+
+/** Runs a command while the app of this process answers. */
+function runAside(node: string, args: readonly string[]): Promise<number | null> {
+  const child = spawn(node, [launcher, ...args], { cwd: folder, stdio: ['pipe', 'ignore', 'inherit'] });
+  child.stdin.end('{"type":"package.installed"}');
+  return new Promise((done) => child.once('exit', done));
+}
