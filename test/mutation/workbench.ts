@@ -1,13 +1,13 @@
 /** A copy of the tree in which one mutant after another is tried; the tree itself is never changed. */
 import { spawn } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { applyMutant, type Mutant } from './mutants.ts';
 import { type ImportGraph, pickTests } from './nearest-tests.ts';
 import { ROUNDS } from './targets.ts';
 
-/** What became of a mutant. `unfinished`: the time of the whole run was over. */
+/** What became of a mutant. `unfinished`: the time or the rounds of the whole run were over. */
 export type Outcome =
   | { readonly kind: 'killed' | 'timed out'; readonly by: string }
   | { readonly kind: 'survived' }
@@ -27,12 +27,14 @@ export class Workbench {
   readonly #sound = new Map<string, boolean>();
   /** In milliseconds since the epoch: when the whole run ends. */
   readonly #deadline: number;
+  readonly #rounds: number;
   #killTests: () => void = () => undefined;
 
-  constructor(root: string, graph: ImportGraph, deadline: number) {
+  constructor(root: string, graph: ImportGraph, { deadline, rounds }: { readonly deadline: number; readonly rounds: number }) {
     this.#root = root;
     this.#graph = graph;
     this.#deadline = deadline;
+    this.#rounds = rounds;
     this.#folder = mkdtempSync(join(tmpdir(), 'sidegate-mutation-'));
     cpSync(root, this.#folder, { recursive: true, filter: (path) => !NOT_COPIED.has(relative(root, path)) });
     for (const name of LINKED) symlinkSync(resolve(root, name), join(this.#folder, name));
@@ -50,14 +52,14 @@ export class Workbench {
     const source = readFileSync(join(this.#root, mutant.file), 'utf8');
     const tests = this.#graph.testsOf(mutant.file);
     const done = new Set<string>();
-    for (const round of ROUNDS) {
+    for (const round of ROUNDS.slice(0, this.#rounds)) {
       const files = pickTests(tests, round, done);
       for (const file of files) done.add(file);
       writeFileSync(path, applyMutant(source, mutant));
       const outcome = await this.#runRound(files, round.seconds, () => writeFileSync(path, source));
       if (outcome !== undefined) return outcome;
     }
-    return { kind: 'survived' };
+    return { kind: this.#rounds < ROUNDS.length ? 'unfinished' : 'survived' };
   }
 
   /** Undefined where all tests pass. A failure counts only if its file passes without the mutant. */
@@ -89,14 +91,10 @@ export class Workbench {
     const options = ['--bail=1', '--maxWorkers=1', '--reporter=json', `--outputFile=${report}`];
     const args = [vitest, 'run', '--config', 'vitest.config.ts', ...options, ...files];
     const child = spawn(process.execPath, args, { cwd: this.#folder, stdio: 'ignore', detached: true });
-    // The whole group: tests start processes of their own.
     const kill = (): void => {
       this.#killTests = () => undefined;
-      try {
-        process.kill(-(child.pid ?? 0), 'SIGKILL');
-      } catch {
-        // All of them have ended.
-      }
+      killGroup(child.pid);
+      killStrays(this.#folder);
     };
     this.#killTests = kill;
     let isLate = false;
@@ -111,6 +109,25 @@ export class Workbench {
     if (isLate) return { kind: 'timed out' };
     return status === 0 ? { kind: 'passed' } : { kind: 'failed', file: findFailed(report, this.#folder) ?? files[0] ?? '' };
   }
+}
+
+function killGroup(leader: number | undefined): void {
+  try {
+    if (leader !== undefined) process.kill(-leader, 'SIGKILL');
+  } catch {
+    // All of them have ended.
+  }
+}
+
+/** Programs of the copy that left the group of their test. */
+function killStrays(folder: string): void {
+  if (process.platform !== 'linux') return;
+  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name)))
+    try {
+      if (readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(`${folder}/`)) process.kill(Number(pid), 'SIGKILL');
+    } catch {
+      // It has ended, or is not ours.
+    }
 }
 
 function findFailed(report: string, folder: string): string | undefined {

@@ -23,10 +23,13 @@ function start(over: Partial<DedupOptions> = {}) {
   const memory = createMemorySeenIds(clock, { maxIds: 1_000 });
   let failure: StoreFailure | 'bug' | undefined;
   let losesAnswers = false;
+  let claimMs = 0;
+  const durations: number[] = [];
   const store: SeenIds = {
     claim: async (request) => {
       if (failure === 'bug') throw new TypeError('a bug');
       if (failure !== undefined) throw new StoreUnavailable(failure, 'away');
+      clock.pass(claimMs);
       const result = await memory.claim(request);
       if (losesAnswers) throw new StoreUnavailable('timeout', 'the answer is lost');
       return result;
@@ -52,7 +55,7 @@ function start(over: Partial<DedupOptions> = {}) {
       settlements,
       waitingRoom: new WaitingRoom(1, () => undefined),
       onEvent: (event) => void events.push(event),
-      onDuration: () => undefined,
+      onDuration: (duration) => void durations.push(duration),
     },
   );
   let count = 0;
@@ -72,6 +75,10 @@ function start(over: Partial<DedupOptions> = {}) {
     settled,
     gate,
     arrive,
+    durations,
+    slowDown: (duration: number) => {
+      claimMs = duration;
+    },
     loseAnswers: (loses: boolean) => {
       losesAnswers = loses;
     },
@@ -80,6 +87,13 @@ function start(over: Partial<DedupOptions> = {}) {
     },
   };
 }
+
+test('reports how long a claim took', async () => {
+  const { gate, arrive, durations, slowDown } = start();
+  slowDown(7);
+  expect(await gate.check(arrive())).toBeUndefined();
+  expect(durations).toEqual([7]);
+});
 
 describe('while the store is away', () => {
   test('a delivery is refused, and what a lost answer may have claimed is released', async () => {
