@@ -1,22 +1,21 @@
 /** Attacks that hold what valid deliveries need: connections, places, streams. While each holds, valid deliveries get 200. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
 import { type AddressInfo, connect, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
 import { startApp, type TestApp } from '../support/app.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { useFolder } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { makeEntry } from '../support/users.ts';
 
 const ATTACKER = '127.0.0.66';
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-fair-use-'));
+const folder = useFolder();
 const authority = makeAuthority(folder, 'ca');
 const pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
 const files = {
@@ -42,7 +41,6 @@ afterEach(async () => {
   await stopped;
   await app.close();
 });
-afterAll(() => rmSync(folder, { recursive: true }));
 
 async function start(sections: Sections, clock?: Clock): Promise<void> {
   const open = { name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' };

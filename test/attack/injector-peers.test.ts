@@ -1,17 +1,17 @@
-import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
 import { connect as connectTcp, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { connect, type TLSSocket } from 'node:tls';
-import { afterAll, afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { answerJson, toStatus } from '../support/api-server.ts';
 import { type Authority, makeAuthority } from '../support/certificates.ts';
+import { useFolder } from '../support/fixtures.ts';
 import { type Sections, until } from '../support/gate.ts';
 import { startInjector, type TestInjector } from '../support/injector.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-peers-'));
+const folder = useFolder();
 const sockets: Socket[] = [];
 let injector: TestInjector;
 let authority: Authority;
@@ -19,7 +19,6 @@ afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
   await injector.stop();
 });
-afterAll(() => rmSync(folder, { recursive: true }));
 
 const API_SERVER = 'kube-apiserver';
 const HEAD = 'POST /inject HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n';

@@ -1,16 +1,16 @@
 /** `sidegate explain` as its users run it: captured requests, by a config or by one secret. */
 import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
 import { createHmac } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { makeDelivery, SECRET, signV1, unixNow } from '../support/deliveries.ts';
+import { useFolder } from '../support/fixtures.ts';
 import { LAUNCHER } from '../support/process.ts';
 
 const REFUNDS = 'whsec_FxYVFBMSERAPDg0MCwoJCAcGBQQDAgEA';
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-explain-'));
+const folder = useFolder();
 const config = join(folder, 'gate.yaml');
 let files = 0;
 
@@ -39,7 +39,6 @@ beforeAll(() => {
   ];
   writeFileSync(config, stringify({ routes }));
 });
-afterAll(() => rmSync(folder, { recursive: true }));
 
 function explain(request: string | Buffer, ...args: string[]): SpawnSyncReturns<string> {
   const file = join(folder, `request-${files++}`);

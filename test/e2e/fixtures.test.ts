@@ -1,9 +1,8 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { generateKeyPairSync } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { testConfigs } from '../../src/cli/test.ts';
 import { PRESETS } from '../../src/schemes/catalogue.ts';
@@ -11,13 +10,13 @@ import type { SchemeDescription } from '../../src/schemes/description.ts';
 import { startApp } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET, signV1, unixNow } from '../support/deliveries.ts';
+import { useFolder } from '../support/fixtures.ts';
 import { type Sections, startGate, until } from '../support/gate.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { makeEntry } from '../support/users.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..');
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-fixtures-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = useFolder();
 
 const UPSTREAM = 'http://127.0.0.1:3000';
 const BILLING = {

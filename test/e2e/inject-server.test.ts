@@ -1,21 +1,20 @@
-import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { type AnswerWith, answerJson, toStatus } from '../support/api-server.ts';
 import { type Authority, makeAuthority } from '../support/certificates.ts';
+import { useFolder } from '../support/fixtures.ts';
 import { type Sections, until } from '../support/gate.ts';
 import { startInjector, type TestInjector } from '../support/injector.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { type Ended, run } from '../support/run.ts';
 
 let injector: TestInjector | undefined;
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-inject-server-'));
+const folder = useFolder();
 afterEach(async () => {
   await injector?.stop();
   injector = undefined;
 });
-afterAll(() => rmSync(folder, { recursive: true }));
 
 const POD = {
   metadata: { name: 'web', labels: { 'sidegate.dev/inject': 'true' }, annotations: { 'sidegate.dev/config': 'gate' } },

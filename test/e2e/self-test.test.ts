@@ -1,22 +1,21 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { startApp } from '../support/app.ts';
 import { SECRET } from '../support/deliveries.ts';
+import { useFolder } from '../support/fixtures.ts';
 import { startGate, toRoute } from '../support/gate.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { type Ended, run } from '../support/run.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-self-test-'));
+const folder = useFolder();
 const secretFile = join(folder, 'secret');
 writeFileSync(secretFile, SECRET);
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
-afterAll(() => rmSync(folder, { recursive: true }));
 
 async function freePort(): Promise<number> {
   const server = createServer();

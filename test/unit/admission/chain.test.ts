@@ -1,12 +1,10 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
 import { findChainProblem, readCertificates } from '../../../src/admission/chain.ts';
 import { makeAuthority } from '../../support/certificates.ts';
+import { useFolder } from '../../support/fixtures.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-chain-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = useFolder();
 const authority = makeAuthority(folder, 'root');
 const read = (file: string) => readCertificates(readFileSync(file, 'utf8'));
 const [root, other] = [read(authority.ca), read(makeAuthority(folder, 'other').ca)];

@@ -1,20 +1,19 @@
 import { execFileSync } from 'node:child_process';
 import { generateKeyPairSync, type KeyObject, type X509Certificate } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect, createServer } from 'node:tls';
 import fc from 'fast-check';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { issueAuthority, issueServer, type KeyPair, type Validity } from '../../../src/certificate/certificate.ts';
 import { integer, oid, time } from '../../../src/certificate/der.ts';
+import { useFolder } from '../../support/fixtures.ts';
 
 const NAMES = ['injector.gate.svc', 'injector.gate.svc.cluster.local'];
 const HOUR = 3_600_000;
 const now = Date.now();
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-certificate-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = useFolder();
 
 const toKeys = (): KeyPair => generateKeyPairSync('ec', { namedCurve: 'P-256' });
 const toPem = (key: KeyObject): string => key.export({ type: 'pkcs8', format: 'pem' }) as string;

@@ -1,18 +1,17 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { toJsonSchema } from '../../../src/config/json-schema.ts';
 import { loadConfig, parseConfig } from '../../../src/config/load.ts';
 import { formatProblem } from '../../../src/config/problem.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
+import { useFolder } from '../../support/fixtures.ts';
 
 const GOLDEN = join(import.meta.dirname, '..', '..', 'golden', 'config');
 const clock = new FakeClock();
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-config-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = useFolder();
 
 describe('every golden config', () => {
   test.each(readdirSync(GOLDEN).filter((name) => name.endsWith('.yaml')))('gives what stands beside it: %s', async (name) => {

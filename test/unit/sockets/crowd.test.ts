@@ -1,17 +1,16 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, connect, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { afterAll, afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { type ConnectionLimit, type CrowdOptions, followRequests, limitCrowd } from '../../../src/sockets/crowd.ts';
 import { makeAuthority } from '../../support/certificates.ts';
+import { useFolder } from '../../support/fixtures.ts';
 import { until } from '../../support/gate.ts';
 
 const MOST = 4;
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-crowd-'));
+const folder = useFolder();
 const clients: Socket[] = [];
 let server: Server | undefined;
 afterEach(() => {
@@ -19,7 +18,6 @@ afterEach(() => {
   server?.closeAllConnections();
   server?.close();
 });
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** `/hold` is answered when the test says so. */
 async function start(isTls: boolean, over: Partial<CrowdOptions> = {}) {
