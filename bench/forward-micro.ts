@@ -4,8 +4,8 @@ import { createServer } from 'node:net';
 import process, { argv, cpuUsage, exit, stdout } from 'node:process';
 import { fileURLToPath } from 'node:url';
 import { systemClock } from '../src/core/clock.ts';
-import { createUpstream } from '../src/forward/pool.ts';
-import type { Upstream, UpstreamOptions, UpstreamRequest } from '../src/forward/upstream.ts';
+import { createUpstream } from '../src/gateway/upstream/pool.ts';
+import type { Upstream, UpstreamOptions, UpstreamRequest } from '../src/gateway/upstream/upstream.ts';
 import { createNodeHttpUpstream } from './node-http-upstream.ts';
 
 const ROUNDS = 6;

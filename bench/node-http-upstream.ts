@@ -9,7 +9,7 @@ import type {
   UpstreamFailure,
   UpstreamOptions,
   UpstreamRequest,
-} from '../src/forward/upstream.ts';
+} from '../src/gateway/upstream/upstream.ts';
 
 /** Builds the pool of connections to one app. */
 export function createNodeHttpUpstream(options: UpstreamOptions, clock: Clock): Upstream {

@@ -1,7 +1,7 @@
 /** Measures the look-up of a route alone: CPU per request by the form of the path and the routes around it. */
 import { cpuUsage, stdout } from 'node:process';
 import { parseTarget, type RequestTarget } from '../src/core/target.ts';
-import { RouteTable } from '../src/gatehouse/router.ts';
+import { RouteTable } from '../src/gateway/pipeline/router.ts';
 
 const ROUNDS = 9;
 const LOOK_UPS = 1_000_000;

@@ -1,6 +1,6 @@
 /** Values of the admission: who changes pods, and who sees to it that no pod goes unprotected. */
 import { z } from 'zod';
-import { ADDED_MOUNT, ADDED_VARIABLE, PROGRAM_FOLDERS, PROGRAM_VARIABLES } from '../src/config/kubernetes-values.ts';
+import { ADDED_MOUNT, ADDED_VARIABLE, PROGRAM_FOLDERS, PROGRAM_VARIABLES } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { freeForm, textMap } from './values-forms.ts';
 
 const ACTIONS = z.array(z.enum(['Deny', 'Warn', 'Audit'])).min(1);

@@ -1,6 +1,6 @@
 /** The forms that values of the chart are written in, shared by all its groups. */
 import { z } from 'zod';
-import type { ValueForm } from '../src/config/kubernetes-values.ts';
+import type { ValueForm } from '../src/kubernetes/injector/kubernetes-values.ts';
 
 /** A mapping that Kubernetes knows and the chart passes on as it is. */
 export function freeForm(): z.ZodRecord<z.ZodString, z.ZodUnknown> {

@@ -1,6 +1,6 @@
 /** Values of the sidecar: what pods get that say nothing else in their annotations. */
 import { z } from 'zod';
-import { CPU, IMAGE, MEMORY, OBJECT_NAME, TAKEOVER, WHOLE_SECONDS } from '../src/config/kubernetes-values.ts';
+import { CPU, IMAGE, MEMORY, OBJECT_NAME, TAKEOVER, WHOLE_SECONDS } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { formed, PULL_POLICIES, port } from './values-forms.ts';
 
 const resources = z.strictObject({

@@ -4,14 +4,14 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { prepare } from '../src/app/check.ts';
-import { Gate } from '../src/app/gate.ts';
-import { formatProblem } from '../src/config/problem.ts';
+import { compileScheme } from '../src/auth/schemes/compile.ts';
+import { standardWebhooks } from '../src/auth/schemes/presets/standard-webhooks.ts';
+import { formatProblem } from '../src/config/schema/problem.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { Secret } from '../src/core/secret.ts';
-import { createLogger } from '../src/observe/logger.ts';
-import { compileScheme } from '../src/schemes/compile.ts';
-import { standardWebhooks } from '../src/schemes/presets/standard-webhooks.ts';
+import { prepare } from '../src/gateway/runtime/check.ts';
+import { Gate } from '../src/gateway/runtime/gate.ts';
+import { createLogger } from '../src/telemetry/log/logger.ts';
 import { type ExampleApp, startExampleApp } from './app.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');

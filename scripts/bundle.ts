@@ -98,7 +98,7 @@ export async function bundle(outdir: string, { isReadable = false } = {}): Promi
   const entries = [
     ['cli/main.ts', 'sidegate'],
     ['cli/tools.ts', 'sidegate-tools'],
-    ['credentials/password-worker.ts', 'password-worker'],
+    ['auth/passwords/password-worker.ts', 'password-worker'],
   ] as const;
   const { metafile } = await build({
     ...SHARED,

@@ -1,5 +1,5 @@
 /** Prints shapes as CEL expressions, for the API server's own admission policies. */
-import { isEach, isHole, isList, isText, isWhen, type Shape, type ShapeMap } from '../src/injector/shape.ts';
+import { isEach, isHole, isList, isText, isWhen, type Shape, type ShapeMap } from '../src/kubernetes/injector/shape.ts';
 
 /** What the holes of a shape are in CEL. */
 export interface CelHoles {

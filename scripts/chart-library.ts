@@ -1,9 +1,9 @@
 /** Writes what of the library chart is the injector's: the sidecar, its volumes, and the forms of settings. */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { hasForm, PORT_NUMBER } from '../src/config/kubernetes-values.ts';
-import { SETTINGS, type Setting } from '../src/injector/settings.ts';
-import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/injector/sidecar.ts';
+import { hasForm, PORT_NUMBER } from '../src/kubernetes/injector/kubernetes-values.ts';
+import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
+import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
 import { toHelm } from './helm-shape.ts';
 
 type Form = Pick<Setting, 'form' | 'description' | 'example'>;
@@ -47,7 +47,7 @@ export function renderLibrarySidecar(): string {
     readonly version: string;
   };
   return [
-    '{{/* Written from src/injector (`npm run docs`): the sidecar is the same whoever adds it. */}}',
+    '{{/* Written from src/kubernetes/injector (`npm run docs`): the sidecar is the same whoever adds it. */}}',
     define('sidegate.lib.container', toHelm(CONTAINER_SHAPE)),
     define('sidegate.lib.volumes', toHelm(VOLUMES_SHAPE)),
     define('sidegate.lib.version', `${version}\n`),

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { stringify } from 'yaml';
 import { z } from 'zod';
 import { ChartValues } from '../chart/values.ts';
-import type { JsonSchema } from '../src/config/json-schema.ts';
+import type { JsonSchema } from '../src/config/schema/json-schema.ts';
 import { type Row, toRows, toTable } from './schema-rows.ts';
 
 const BEGIN = '<!-- values: written by `npm run docs` -->\n';

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { DASHBOARD_FILES } from '../chart/dashboards.ts';
-import { toJsonSchema } from '../src/config/json-schema.ts';
+import { toJsonSchema } from '../src/config/schema/json-schema.ts';
 import { renderLibraryReadme, renderLibrarySidecar } from './chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from './chart-pages.ts';
 import { renderCliPage } from './cli-page.ts';

@@ -1,5 +1,14 @@
 /** Writes a shape as a Helm template, so that the library chart has the very sidecar that the injector makes. */
-import { isEach, isHole, isList, isText, isWhen, type Shape, type ShapeMap, type Text } from '../src/injector/shape.ts';
+import {
+  isEach,
+  isHole,
+  isList,
+  isText,
+  isWhen,
+  type Shape,
+  type ShapeMap,
+  type Text,
+} from '../src/kubernetes/injector/shape.ts';
 
 /** The template's text: block YAML at column 0, whose dot is the mapping of values. */
 export function toHelm(shape: Shape): string {

@@ -1,8 +1,8 @@
 /** Writes the table of annotations in docs/injection.md from the injector's own table. */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { DOMAIN } from '../src/injector/names.ts';
-import { SETTINGS } from '../src/injector/settings.ts';
+import { DOMAIN } from '../src/kubernetes/injector/names.ts';
+import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
 
 const BEGIN = '<!-- annotations: written by `npm run docs` -->\n';
 const END = '<!-- /annotations -->\n';

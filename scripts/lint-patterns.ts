@@ -19,7 +19,7 @@ interface Allowed {
 
 const ALLOWED: readonly Allowed[] = [
   {
-    file: 'admission/chain.ts',
+    file: 'kubernetes/certificates/chain.ts',
     pattern: '/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g',
     reason: 'linear (no dash between the two lines); too large for the checker',
   },
@@ -30,50 +30,50 @@ const ALLOWED: readonly Allowed[] = [
   },
   { file: 'cli/hash-password.ts', pattern: '/\\r?\\n[\\s\\S]*$/', reason: 'reads the command line only' },
   {
-    file: 'config/injector-server-schema.ts',
+    file: 'kubernetes/injector/injector-server-schema.ts',
     pattern: '/^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/',
     reason: 'reads the config only',
   },
-  { file: 'config/user-sources.ts', pattern: '/[\\r\\n]+$/', reason: 'reads mounted files only' },
+  { file: 'config/sources/user-sources.ts', pattern: '/[\\r\\n]+$/', reason: 'reads mounted files only' },
   {
     file: 'core/client-network.ts',
     pattern: '/^0+(?=.)/',
     reason: 'linear (anchored, one run); the checker does not read lookahead',
   },
   {
-    file: 'doctor/exposition.ts',
+    file: 'kubernetes/doctor/exposition.ts',
     pattern: '/^[^}\\n]*\\bhash="([0-9a-f]{1,64})"[^}\\n]*\\} 1(?:\\.0+)?$/',
     reason: 'lines of at most 1,024 characters, on the command line only',
   },
   {
-    file: 'doctor/judge-admission.ts',
+    file: 'kubernetes/doctor/judge-admission.ts',
     pattern: '/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g',
     reason: 'linear (no dash between the two lines); too large for the checker',
   },
   {
-    file: 'listen/client-certificates.ts',
+    file: 'gateway/server/client-certificates.ts',
     pattern: '/(?:^|, )([A-Za-z ]+):("(?:[^"\\\\]|\\\\.)*"|[^,"]*)(?=, |$)/g',
     reason: 'reads certificates that a configured authority signed',
   },
   {
-    file: 'probe/bench.ts',
+    file: 'diagnostics/probe/bench.ts',
     pattern:
       '/\\n\\s+at .+:\\d+:\\d+\\)?|Traceback \\(most recent call last\\)|\\bat [\\w.$]+\\(\\w+\\.java:\\d+\\)|goroutine \\d+ \\[|\\.rb:\\d+:in /',
     reason: 'runs on the command line only, on responses of an endpoint of yours',
   },
-  { file: 'probe/checks/malformed.ts', pattern: '/=+$/', reason: 'reads text of its own' },
+  { file: 'diagnostics/probe/checks/malformed.ts', pattern: '/=+$/', reason: 'reads text of its own' },
   {
-    file: 'schemes/aws-sns.ts',
+    file: 'auth/schemes/aws-sns.ts',
     pattern: '/"(?:[^"\\\\]|\\\\.)*"|[{}[\\]:]/g',
     reason: 'linear on valid JSON, where each string ends; JSON.parse runs before it',
   },
   {
-    file: 'schemes/url.ts',
+    file: 'auth/schemes/url.ts',
     pattern: '/^(https?:)\\/\\/([^/:?#]+|\\[[^\\]]+\\])(:[0-9]+)?(?=[/?#]|$)/i',
     reason: 'linear (anchored, no two adjacent runs share a character); the checker does not read lookahead',
   },
   {
-    file: 'sockets/listen-address.ts',
+    file: 'core/listen-address.ts',
     pattern: '/^(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\\.[A-Za-z0-9_-]{1,63})*\\.?$/',
     reason: 'reads the config only',
   },

@@ -1,13 +1,13 @@
 /** Writes the templates of the policies by which the API server injects by itself, from the injector's own source. */
-import { APP_HEALTH } from '../src/injector/app-probes.ts';
-import { DATA_PORT, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from '../src/injector/names.ts';
-import { toPointer } from '../src/injector/patch.ts';
-import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/injector/sidecar.ts';
+import { APP_HEALTH } from '../src/kubernetes/injector/app-probes.ts';
+import { DATA_PORT, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from '../src/kubernetes/injector/names.ts';
+import { toPointer } from '../src/kubernetes/injector/patch.ts';
+import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
 import { type CelHoles, celText, toCel } from './cel-shape.ts';
 import { toRules } from './policy-rules.ts';
 import { toVariables } from './policy-variables.ts';
 
-const HEAD = '{{/* Written from src/injector (`npm run docs`): the pod is the same whoever injects it. */}}\n';
+const HEAD = '{{/* Written from src/kubernetes/injector (`npm run docs`): the pod is the same whoever injects it. */}}\n';
 const V = 'variables.';
 const text = (name: string) => ({ expression: V + name });
 const number = (name: string) => ({ expression: V + name, isNumber: true }) as const;

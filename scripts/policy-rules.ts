@@ -1,4 +1,4 @@
-/** What an admission policy that injects will not do, each with the sentence that denies the pod: what src/injector denies, and what only it can do. */
+/** What an admission policy that injects will not do, each with the sentence that denies the pod: what src/kubernetes/injector denies, and what only it can do. */
 
 import {
   ADMIN_PORT,
@@ -9,9 +9,9 @@ import {
   NO_TOKEN_VOLUME,
   SECRET_VOLUME,
   STATUS_ANNOTATION,
-} from '../src/injector/names.ts';
-import { SETTINGS } from '../src/injector/settings.ts';
-import { SHARING } from '../src/injector/sidecar-check.ts';
+} from '../src/kubernetes/injector/names.ts';
+import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
+import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
 import { celText } from './cel-shape.ts';
 import { lastingPorts } from './policy-ports.ts';
 import { MOST, matches } from './policy-variables.ts';

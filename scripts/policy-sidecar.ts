@@ -1,10 +1,11 @@
 /** Writes what the validating policies demand of a container `sidegate`, from the shape that the injector fills and the rules it goes by. */
-import { PORT_NUMBER } from '../src/config/kubernetes-values.ts';
-import { toDefaulted } from '../src/injector/defaulted.ts';
-import { CONTAINER, DATA_PORT, SECRET_VOLUME, SECRETS_FOLDER } from '../src/injector/names.ts';
-import { isWhen, type Shape, type ShapeMap } from '../src/injector/shape.ts';
-import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX } from '../src/injector/sidecar.ts';
-import { SHARING } from '../src/injector/sidecar-check.ts';
+
+import { toDefaulted } from '../src/kubernetes/injector/defaulted.ts';
+import { PORT_NUMBER } from '../src/kubernetes/injector/kubernetes-values.ts';
+import { CONTAINER, DATA_PORT, SECRET_VOLUME, SECRETS_FOLDER } from '../src/kubernetes/injector/names.ts';
+import { isWhen, type Shape, type ShapeMap } from '../src/kubernetes/injector/shape.ts';
+import { CONTAINER_SHAPE, POD_IPS, UPSTREAM_PREFIX } from '../src/kubernetes/injector/sidecar.ts';
+import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
 import {
   ALLOWED_FIELDS,
   COMPARED,
@@ -13,12 +14,12 @@ import {
   PAUSE_PLACE,
   TERMINATION_PATH,
   VOLUME_SOURCES,
-} from '../src/injector/sidecar-rules.ts';
+} from '../src/kubernetes/injector/sidecar-rules.ts';
 import { type CelHoles, celText, toCel } from './cel-shape.ts';
 import { matches } from './policy-variables.ts';
 
 const HEAD = `{{/*
-Written from src/injector (\`npm run docs\`): what a container \`${CONTAINER}\` must be. Every field is compared with what the injector makes, and a
+Written from src/kubernetes/injector (\`npm run docs\`): what a container \`${CONTAINER}\` must be. Every field is compared with what the injector makes, and a
 field that is not known here is denied. The values that differ from pod to pod are read where each stands alone, so one that is forged
 differs from the others.
 */}}

@@ -1,8 +1,9 @@
-/** What the admission policies that inject go by: the injector's decisions (src/injector) as CEL variables, each of which always has a value. */
-import { PORT_NUMBER, WHOLE_SECONDS } from '../src/config/kubernetes-values.ts';
-import { HOOK_PLACES, PROBE_PLACES } from '../src/injector/handlers.ts';
-import { DEFAULT_CONTAINER_ANNOTATION, DOMAIN } from '../src/injector/names.ts';
-import { SETTINGS } from '../src/injector/settings.ts';
+/** What the admission policies that inject go by: the injector's decisions (src/kubernetes/injector) as CEL variables, each of which always has a value. */
+
+import { HOOK_PLACES, PROBE_PLACES } from '../src/kubernetes/injector/handlers.ts';
+import { PORT_NUMBER, WHOLE_SECONDS } from '../src/kubernetes/injector/kubernetes-values.ts';
+import { DEFAULT_CONTAINER_ANNOTATION, DOMAIN } from '../src/kubernetes/injector/names.ts';
+import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
 import { celText } from './cel-shape.ts';
 
 /** A variable of a policy. */

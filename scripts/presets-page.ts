@@ -1,6 +1,6 @@
 /** Writes docs/presets.md from the catalogue, so that the page cannot say anything else than the gate does. */
-import { PRESETS } from '../src/schemes/catalogue.ts';
-import type { Algorithm, SchemeDescription, Tolerance } from '../src/schemes/description.ts';
+import { PRESETS } from '../src/auth/schemes/catalogue.ts';
+import type { Algorithm, SchemeDescription, Tolerance } from '../src/auth/schemes/description.ts';
 import { toConfirming } from '../test/support/confirming.ts';
 
 const HEAD = `# Presets

@@ -1,6 +1,6 @@
 /** Writes docs/probe.md from the checks themselves, so that the page cannot say anything else than the report. */
-import { CHECKS } from '../src/probe/battery.ts';
-import { type Check, GROUPS, type Group } from '../src/probe/check.ts';
+import { CHECKS } from '../src/diagnostics/probe/battery.ts';
+import { type Check, GROUPS, type Group } from '../src/diagnostics/probe/check.ts';
 
 const INTRO = `# Probe an endpoint for weaknesses
 

@@ -1,5 +1,5 @@
 /** Makes rows of a table out of a JSON Schema: one for each key that may be written. */
-import type { JsonSchema } from '../src/config/json-schema.ts';
+import type { JsonSchema } from '../src/config/schema/json-schema.ts';
 
 /** One key. */
 export interface Row {

@@ -1,7 +1,8 @@
 /** Writes docs/senders.md: how each preset's sender takes an answer, and what the gate answers it. */
+
+import { PRESETS } from '../src/auth/schemes/catalogue.ts';
+import { SENDERS, type SenderProfile, toMeaning, toStatuses } from '../src/auth/schemes/senders.ts';
 import { REFUSALS, type RefusalCode } from '../src/core/refusal.ts';
-import { PRESETS } from '../src/schemes/catalogue.ts';
-import { SENDERS, type SenderProfile, toMeaning, toStatuses } from '../src/schemes/senders.ts';
 
 const HEAD = `# How senders interpret a response
 

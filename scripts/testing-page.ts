@@ -1,5 +1,5 @@
 /** Writes docs/testing.md: what fixture files are, with every key of theirs from their schema. */
-import { toFixturesJsonSchema } from '../src/config/fixtures.ts';
+import { toFixturesJsonSchema } from '../src/diagnostics/simulate/fixtures.ts';
 import { type Row, toRows, toTable } from './schema-rows.ts';
 
 const INTRO = `# Test a config in CI

@@ -4,7 +4,7 @@ import { Readable } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
 import { injectFiles } from '../src/cli/inject.ts';
-import { parseConfig } from '../src/config/load.ts';
+import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { HELM, helm } from './support/chart.ts';
 import { type Block, readBlocks } from './support/doc-blocks.ts';

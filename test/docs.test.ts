@@ -8,32 +8,37 @@ import { renderChartReadme, renderValuesSchema, renderValuesYaml } from '../scri
 import { renderCliPage } from '../scripts/cli-page.ts';
 import { renderConfigPage } from '../scripts/docs.ts';
 import { renderInjectionPage } from '../scripts/injection-page.ts';
-import { lintHouse } from '../scripts/lint-house.ts';
+import { lintLayers } from '../scripts/lint-layers.ts';
 import { renderBinding, renderMutatingPolicy, renderSettingsPolicy } from '../scripts/policy-page.ts';
 import { renderPresetsPage } from '../scripts/presets-page.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
 import { renderSendersPage } from '../scripts/senders-page.ts';
 import { renderTestingPage } from '../scripts/testing-page.ts';
-import { ADMISSIONS } from '../src/admission/reviewer.ts';
-import { type AdminParts, createEndpoints } from '../src/app/admin.ts';
+import { HANDSHAKE_NAMES } from '../src/auth/handshakes/catalogue.ts';
+import { PRESETS } from '../src/auth/schemes/catalogue.ts';
+import { SENDERS } from '../src/auth/schemes/senders.ts';
 import { injectFiles } from '../src/cli/inject.ts';
 import { createProgram } from '../src/cli/program.ts';
 import { testConfigs } from '../src/cli/test.ts';
-import { parseInjectorConfig } from '../src/config/injector-config.ts';
-import { hasForm } from '../src/config/kubernetes-values.ts';
-import { parseConfig } from '../src/config/load.ts';
+import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal.ts';
-import { STATES } from '../src/doctor/diagnose.ts';
-import { FINDINGS } from '../src/doctor/finding.ts';
-import { CAUSES } from '../src/explain/causes.ts';
-import { HANDSHAKE_NAMES } from '../src/handshakes/catalogue.ts';
-import { SETTINGS } from '../src/injector/settings.ts';
-import { CERTIFICATE_STEPS, createInjectorMetrics, EVENT_OUTCOMES, LOOKUP_OUTCOMES } from '../src/observe/injector-metrics.ts';
-import { ADMIN_DENIALS, DEDUP_OUTCOMES, FORGOTTEN_STATES, ORDER_OUTCOMES } from '../src/observe/labels.ts';
-import { createMetrics } from '../src/observe/metrics.ts';
-import { PRESETS } from '../src/schemes/catalogue.ts';
-import { SENDERS } from '../src/schemes/senders.ts';
+import { CAUSES } from '../src/diagnostics/explain/causes.ts';
+import { type AdminParts, createEndpoints } from '../src/gateway/runtime/admin.ts';
+import {
+  CERTIFICATE_STEPS,
+  createInjectorMetrics,
+  EVENT_OUTCOMES,
+  LOOKUP_OUTCOMES,
+} from '../src/kubernetes/admission/injector-metrics.ts';
+import { ADMISSIONS } from '../src/kubernetes/admission/reviewer.ts';
+import { STATES } from '../src/kubernetes/doctor/diagnose.ts';
+import { FINDINGS } from '../src/kubernetes/doctor/finding.ts';
+import { parseInjectorConfig } from '../src/kubernetes/injector/injector-config.ts';
+import { hasForm } from '../src/kubernetes/injector/kubernetes-values.ts';
+import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
+import { ADMIN_DENIALS, DEDUP_OUTCOMES, FORGOTTEN_STATES, ORDER_OUTCOMES } from '../src/telemetry/metrics/labels.ts';
+import { createMetrics } from '../src/telemetry/metrics/metrics.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
@@ -284,11 +289,15 @@ describe('the threat model', () => {
   });
 });
 
-test('the drawing shows every room there is', () => {
-  const rooms = readdirSync(join(ROOT, 'src'));
-  for (const room of rooms) expect(read('ARCHITECTURE.md')).toContain(`| \`${room}/\``);
+test('the architecture page describes every area', () => {
+  const page = read('ARCHITECTURE.md');
+  for (const folder of readdirSync(join(ROOT, 'src'))) {
+    expect(page).toContain(`| \`${folder}/\``);
+    const inner = readdirSync(join(ROOT, 'src', folder), { withFileTypes: true }).filter((entry) => entry.isDirectory());
+    for (const { name } of inner) expect(page).toContain(`\`${name}/\``);
+  }
 });
 
-test('the house keeps to its plan', () => {
-  expect(lintHouse(join(ROOT, 'src'))).toEqual([]);
+test('the source tree follows its layout', () => {
+  expect(lintLayers(join(ROOT, 'src'))).toEqual([]);
 });

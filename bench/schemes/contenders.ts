@@ -4,12 +4,12 @@ import { verify as verifyGitHub } from '@octokit/webhooks-methods';
 import { Webhook } from 'standardwebhooks';
 import Stripe from 'stripe';
 import { Webhook as SvixWebhook } from 'svix';
+import { PRESETS } from '../../src/auth/schemes/catalogue.ts';
+import { compileScheme } from '../../src/auth/schemes/compile.ts';
+import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
+import type { Scheme, VerifyKey } from '../../src/auth/schemes/scheme.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { PRESETS } from '../../src/schemes/catalogue.ts';
-import { compileScheme } from '../../src/schemes/compile.ts';
-import type { SchemeDescription } from '../../src/schemes/description.ts';
-import type { Scheme, VerifyKey } from '../../src/schemes/scheme.ts';
 
 /** Checks one genuine delivery; throws where it does not take it. */
 export type Check = () => void | Promise<void>;

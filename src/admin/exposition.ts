@@ -1,5 +1,5 @@
 /** Which format of the metrics a scraper wants, by its Accept (RFC 9110 §12.5.1). */
-import type { ExpositionFormat } from '../observe/openmetrics.ts';
+import type { ExpositionFormat } from '../telemetry/metrics/openmetrics.ts';
 
 interface MediaRange {
   readonly type: string;

@@ -1,6 +1,6 @@
 /** Finds what answers a request of the admin port, once it is clear that the caller may ask. */
 import type { IncomingMessage } from 'node:http';
-import type { AdminDenialLabel } from '../observe/labels.ts';
+import type { AdminDenialLabel } from '../telemetry/metrics/labels.ts';
 import { type AdminAccess, type Denial, judgeLoopback } from './access.ts';
 import { type Answer, toPlain } from './answer.ts';
 

@@ -1,10 +1,10 @@
 /** The admin port: what operators and their machines ask of the gate. It never shares a route table with the data port. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { toClientNetwork } from '../core/client-network.ts';
+import type { ListenAddress } from '../core/listen-address.ts';
 import { onEvent } from '../core/safe-events.ts';
-import { followRequests, limitCrowd } from '../sockets/crowd.ts';
-import type { ListenAddress } from '../sockets/listen-address.ts';
-import { Listener, type Listening } from '../sockets/listener.ts';
+import { followRequests, limitCrowd } from '../gateway/server/crowd.ts';
+import { Listener, type Listening } from '../gateway/server/listener.ts';
 import { toPlain } from './answer.ts';
 import type { AdminRouter } from './router.ts';
 

@@ -1,9 +1,11 @@
 /** `sidegate check`: all problems of a config, with places and hints, and how routes inside others are kept apart. */
-import { reportConfig } from '../app/check.ts';
-import { formatPaintedProblem, type Severity } from '../config/problem.ts';
+
+import { formatPaintedProblem, type Severity } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
-import { usageError } from './input.ts';
-import { EXIT, type Io, paint } from './io.ts';
+import { usageError } from '../core/errors.ts';
+import { paint } from '../core/terminal.ts';
+import { reportConfig } from '../gateway/runtime/check.ts';
+import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */
 export interface CheckOptions {

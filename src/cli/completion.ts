@@ -1,9 +1,10 @@
 /** `sidegate completion`: scripts that let bash, zsh and fish complete commands, options and their values. */
+
 import type { Command, Option } from 'commander';
-import { SEVERITIES } from '../probe/check.ts';
-import { PRESETS } from '../schemes/catalogue.ts';
+import { PRESETS } from '../auth/schemes/catalogue.ts';
+import { usageError } from '../core/errors.ts';
+import { SEVERITIES } from '../diagnostics/probe/check.ts';
 import { CAPTURE_FORMATS } from './explain.ts';
-import { usageError } from './input.ts';
 import type { Io } from './io.ts';
 import { REPORTS } from './output.ts';
 

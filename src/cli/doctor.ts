@@ -1,15 +1,16 @@
 /** `sidegate doctor`: which workloads of a cluster are protected, and what leads past their sidecars. */
-import { readFacts } from '../app/doctor.ts';
-import { type InjectorConfig, loadInjectorConfig } from '../config/injector-config.ts';
-import { findCluster } from '../config/kubeconfig.ts';
-import { formatProblem } from '../config/problem.ts';
+
+import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
-import { diagnose, type Report } from '../doctor/diagnose.ts';
-import { toJson } from '../doctor/report-json.ts';
-import { toText } from '../doctor/report-text.ts';
-import { KubeClient } from '../kube/client.ts';
-import { KubeError } from '../kube/error.ts';
-import { usageError } from './input.ts';
+import { usageError } from '../core/errors.ts';
+import { KubeClient } from '../kubernetes/client/client.ts';
+import { KubeError } from '../kubernetes/client/error.ts';
+import { findCluster } from '../kubernetes/client/kubeconfig.ts';
+import { diagnose, type Report } from '../kubernetes/doctor/diagnose.ts';
+import { readFacts } from '../kubernetes/doctor/read-cluster.ts';
+import { toJson } from '../kubernetes/doctor/report-json.ts';
+import { toText } from '../kubernetes/doctor/report-text.ts';
+import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
 

@@ -1,15 +1,15 @@
 /** `sidegate forget`: asks a running gate to forget one id, so that the event's next genuine delivery is let through. */
 import { request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
-import { readAdminToken } from '../app/admin.ts';
-import type { AdminConfig } from '../config/config.ts';
-import { loadConfig } from '../config/load.ts';
-import { formatProblem } from '../config/problem.ts';
+import { loadConfig } from '../config/load/load.ts';
+import type { AdminConfig } from '../config/schema/config.ts';
+import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
-import { toErrorText } from '../core/errors.ts';
+import { toErrorText, usageError } from '../core/errors.ts';
+import { type ListenAddress, toAddressText } from '../core/listen-address.ts';
 import { onEvent } from '../core/safe-events.ts';
-import { type ListenAddress, toAddressText } from '../sockets/listen-address.ts';
-import { toTimeout, usageError } from './input.ts';
+import { readAdminToken } from '../gateway/runtime/admin.ts';
+import { toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */

@@ -1,8 +1,9 @@
 /** `sidegate hash-password`: makes an entry for a users file. */
+
 import type { ReadStream } from 'node:tty';
+import { findPasswordProblem, type MadeHash, makeHash } from '../auth/passwords/password-make.ts';
+import { usageError } from '../core/errors.ts';
 import { offEvent, onEvent } from '../core/safe-events.ts';
-import { findPasswordProblem, type MadeHash, makeHash } from '../credentials/password-make.ts';
-import { usageError } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */

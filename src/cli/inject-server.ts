@@ -1,9 +1,9 @@
 /** `sidegate inject-server`: answers the API server's reviews of pods until a signal comes. */
 import { hostname } from 'node:os';
-import { readClientCa } from '../app/client-ca.ts';
-import { Injector, type InjectorAddresses, type InjectorSurroundings } from '../app/injector.ts';
 import { systemClock } from '../core/clock.ts';
-import { createLogger } from '../observe/logger.ts';
+import { readClientCa } from '../kubernetes/admission/client-ca.ts';
+import { Injector, type InjectorAddresses, type InjectorSurroundings } from '../kubernetes/admission/injector.ts';
+import { createLogger } from '../telemetry/log/logger.ts';
 import {
   INJECTOR_OPTIONS,
   type InjectorOptions,

@@ -1,17 +1,18 @@
 /** `sidegate inject`: puts the sidecar into manifests, as the admission webhook would. */
+
 import { readFile } from 'node:fs/promises';
-import { loadInjectorConfig, type SidecarDefaults, toSidecarDefaults } from '../config/injector-config.ts';
-import { formatProblem } from '../config/problem.ts';
-import { injectPod } from '../injector/inject.ts';
-import { INJECT_LABEL } from '../injector/names.ts';
-import type { InjectContext, Injection, KubeVersion } from '../injector/outcome.ts';
-import { type PatchOperation, toPointer } from '../injector/patch.ts';
-import { objectAt } from '../injector/raw.ts';
-import { usageError } from './input.ts';
+import { formatProblem } from '../config/schema/problem.ts';
+import { usageError } from '../core/errors.ts';
+import { injectPod } from '../kubernetes/injector/inject.ts';
+import { loadInjectorConfig, type SidecarDefaults, toSidecarDefaults } from '../kubernetes/injector/injector-config.ts';
+import { INJECT_LABEL } from '../kubernetes/injector/names.ts';
+import type { InjectContext, Injection, KubeVersion } from '../kubernetes/injector/outcome.ts';
+import { type PatchOperation, toPointer } from '../kubernetes/injector/patch.ts';
+import { objectAt } from '../kubernetes/injector/raw.ts';
+import { findBypasses } from '../kubernetes/manifests/bypasses.ts';
+import { type Manifest, parseManifests } from '../kubernetes/manifests/documents.ts';
+import { findWorkloads, type Workload } from '../kubernetes/manifests/workloads.ts';
 import { EXIT, type Io } from './io.ts';
-import { findBypasses } from './manifests/bypasses.ts';
-import { type Manifest, parseManifests } from './manifests/documents.ts';
-import { findWorkloads, type Workload } from './manifests/workloads.ts';
 import { readVersion } from './version.ts';
 
 /** Options of the command. */

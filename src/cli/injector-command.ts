@@ -1,11 +1,11 @@
 /** What `inject-server` and `rotate-certificates` have in common: options, the injector's config, the cluster. */
 import { parseArgs } from 'node:util';
-import { type InjectorConfig, loadInjectorConfig } from '../config/injector-config.ts';
-import { findCluster } from '../config/kubeconfig.ts';
-import { formatProblem } from '../config/problem.ts';
+import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { SidegateError, toErrorText } from '../core/errors.ts';
-import { KubeClient } from '../kube/client.ts';
+import { KubeClient } from '../kubernetes/client/client.ts';
+import { findCluster } from '../kubernetes/client/kubeconfig.ts';
+import { type InjectorConfig, loadInjectorConfig } from '../kubernetes/injector/injector-config.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** The options of both commands, for their help. */

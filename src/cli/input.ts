@@ -1,16 +1,16 @@
 /** Reads what signing commands are given: a body, a secret, a time. */
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
-import { findNearest } from '../config/did-you-mean.ts';
-import { duration } from '../config/scalars.ts';
-import { readSecret } from '../config/secrets.ts';
+import { findPreset, PRESETS } from '../auth/schemes/catalogue.ts';
+import { compileScheme } from '../auth/schemes/compile.ts';
+import type { SecretEncoding, Tolerance } from '../auth/schemes/description.ts';
+import type { Scheme } from '../auth/schemes/scheme.ts';
+import { findNearest } from '../config/schema/did-you-mean.ts';
+import { duration } from '../config/schema/scalars.ts';
+import { readSecret } from '../config/sources/secrets.ts';
 import type { Milliseconds } from '../core/clock.ts';
-import { SidegateError } from '../core/errors.ts';
+import { usageError } from '../core/errors.ts';
 import type { Secret } from '../core/secret.ts';
-import { findPreset, PRESETS } from '../schemes/catalogue.ts';
-import { compileScheme } from '../schemes/compile.ts';
-import type { SecretEncoding, Tolerance } from '../schemes/description.ts';
-import type { Scheme } from '../schemes/scheme.ts';
 import type { Io } from './io.ts';
 
 /** Options that name a secret. */
@@ -21,11 +21,6 @@ export interface SecretOptions {
 }
 
 const ENCODINGS: readonly string[] = ['utf8', 'base64', 'hex'];
-
-/** An error in how the command was used. */
-export function usageError(message: string): SidegateError {
-  return new SidegateError('user', 'usage', message);
-}
 
 /** The body, byte for byte, from a file or standard input. */
 export async function readBody(file: string | undefined, io: Io): Promise<Buffer> {

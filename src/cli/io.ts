@@ -12,14 +12,3 @@ export interface Io {
 
 /** Exit codes: done; the thing asked about is not right; the command was used wrongly. */
 export const EXIT = { ok: 0, failed: 1, usage: 2 } as const;
-
-/** Of ECMA-48: green, red, yellow. */
-const TONES = { good: 32, bad: 31, warning: 33 } as const;
-
-/** What a colour says. */
-export type Tone = keyof typeof TONES;
-
-/** The text in colour, where standard output shows colours. */
-export function paint({ isColoured }: Io, tone: Tone, text: string): string {
-  return isColoured === true ? `\u001b[${TONES[tone]}m${text}\u001b[0m` : text;
-}

@@ -1,12 +1,14 @@
 /** The gate's judgement of one delivery for commands, step by step, with what would have made it pass. */
+
+import { KeyRing } from '../auth/keys/key-ring.ts';
+import type { Message, Scheme, VerifyKey } from '../auth/schemes/scheme.ts';
 import type { SignedHead } from '../core/exchange.ts';
-import { Meter, USUAL_BUDGET } from '../explain/meter.ts';
-import { explainNow } from '../explain/run.ts';
-import type { Finding, Suspect } from '../explain/suspect.ts';
-import { KeyRing } from '../gates/key-ring.ts';
-import { judgeRecency } from '../gates/timestamp.ts';
-import type { Message, Scheme, VerifyKey } from '../schemes/scheme.ts';
-import { type Io, paint } from './io.ts';
+import { paint } from '../core/terminal.ts';
+import { Meter, USUAL_BUDGET } from '../diagnostics/explain/meter.ts';
+import { explainNow } from '../diagnostics/explain/run.ts';
+import type { Finding, Suspect } from '../diagnostics/explain/suspect.ts';
+import { judgeRecency } from '../gateway/pipeline/gates/timestamp.ts';
+import type { Io } from './io.ts';
 
 /** What came of it. */
 export interface Judgement {

@@ -1,7 +1,8 @@
 /** One spelling in all commands: `--format FORMAT` says how a report is written, `--output FILE` where to. Older spellings are aliases. */
+
 import { writeFile } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
-import { usageError } from './input.ts';
+import { usageError } from '../core/errors.ts';
 import type { Io } from './io.ts';
 
 /** What a command's report can be, and how older releases spelled that. */

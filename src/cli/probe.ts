@@ -1,21 +1,23 @@
 /** `sidegate probe`: tries an endpoint with genuine and forged deliveries, and reports what each failure costs. */
+
 import { spawn } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
+import type { Scheme } from '../auth/schemes/scheme.ts';
 import { systemClock } from '../core/clock.ts';
+import { usageError } from '../core/errors.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
-import { type SigningKey, toAnatomy } from '../probe/anatomy.ts';
-import { CHECKS, MOST_PARALLEL, runBattery } from '../probe/battery.ts';
-import type { CountHandled } from '../probe/bench.ts';
-import { SEVERITIES } from '../probe/check.ts';
-import { createClient, type Fields } from '../probe/client.ts';
-import { hasFailed, type Report, toJson } from '../probe/report.ts';
-import { toSummary, toText } from '../probe/report-human.ts';
-import { toJunit } from '../probe/report-junit.ts';
-import { createSample } from '../probe/sample.ts';
-import { findTarget, type Target } from '../probe/target.ts';
-import type { Scheme } from '../schemes/scheme.ts';
-import { systemResolve } from '../tunnel/dial.ts';
-import { readSecretOption, type SecretOptions, toDuration, toEncoding, toScheme, toTolerance, usageError } from './input.ts';
+import { type SigningKey, toAnatomy } from '../diagnostics/probe/anatomy.ts';
+import { CHECKS, MOST_PARALLEL, runBattery } from '../diagnostics/probe/battery.ts';
+import type { CountHandled } from '../diagnostics/probe/bench.ts';
+import { SEVERITIES } from '../diagnostics/probe/check.ts';
+import { createClient, type Fields } from '../diagnostics/probe/client.ts';
+import { hasFailed, type Report, toJson } from '../diagnostics/probe/report.ts';
+import { toSummary, toText } from '../diagnostics/probe/report-human.ts';
+import { toJunit } from '../diagnostics/probe/report-junit.ts';
+import { createSample } from '../diagnostics/probe/sample.ts';
+import { findTarget, type Target } from '../diagnostics/probe/target.ts';
+import { systemResolve } from '../gateway/egress-proxy/dial.ts';
+import { readSecretOption, type SecretOptions, toDuration, toEncoding, toScheme, toTolerance } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */

@@ -1,7 +1,8 @@
 /** `sidegate rotate-certificates`: keeps the injector's CA, its certificate and the webhook's caBundle until a signal comes. */
-import { RotationController } from '../app/rotation-controller.ts';
+
 import { keepAlive, systemClock } from '../core/clock.ts';
-import { createLogger } from '../observe/logger.ts';
+import { RotationController } from '../kubernetes/certificates/rotation-controller.ts';
+import { createLogger } from '../telemetry/log/logger.ts';
 import { INJECTOR_OPTIONS, openCluster, parseInjectorOptions, readInjectorConfig } from './injector-command.ts';
 import { EXIT, type Io } from './io.ts';
 import { Stopping } from './stopping.ts';

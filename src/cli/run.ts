@@ -1,13 +1,14 @@
 /** `sidegate run`: starts the gate, and stops it on a signal. */
-import { prepare } from '../app/check.ts';
-import { Gate } from '../app/gate.ts';
-import { releaseStartupMemory } from '../app/process-memory.ts';
-import type { GateAddresses } from '../app/surroundings.ts';
-import type { Overrides } from '../config/overrides.ts';
-import { formatProblem } from '../config/problem.ts';
+
+import type { Overrides } from '../config/load/overrides.ts';
+import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { runDetached, runNextTurn } from '../core/safe-events.ts';
-import { createLogger, type Logger } from '../observe/logger.ts';
+import { prepare } from '../gateway/runtime/check.ts';
+import type { GateAddresses } from '../gateway/runtime/context.ts';
+import { Gate } from '../gateway/runtime/gate.ts';
+import { releaseStartupMemory } from '../gateway/server/process-memory.ts';
+import { createLogger, type Logger } from '../telemetry/log/logger.ts';
 import { EXIT, type Io } from './io.ts';
 import { Stopping } from './stopping.ts';
 import { readRevision, readVersion } from './version.ts';

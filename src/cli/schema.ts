@@ -1,6 +1,7 @@
 /** `sidegate schema`: the JSON Schema of the config, or of fixture files. */
-import { toFixturesJsonSchema } from '../config/fixtures.ts';
-import { toJsonSchema } from '../config/json-schema.ts';
+
+import { toJsonSchema } from '../config/schema/json-schema.ts';
+import { toFixturesJsonSchema } from '../diagnostics/simulate/fixtures.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Prints it. */

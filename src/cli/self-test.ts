@@ -1,14 +1,16 @@
 /** `sidegate self-test`: app and sender in one, around a gate that stands between them; what `helm test` runs in an injected pod. */
+
 import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
+import type { Scheme, SignRequest } from '../auth/schemes/scheme.ts';
 import { type Milliseconds, systemClock } from '../core/clock.ts';
-import { SidegateError, toErrorText } from '../core/errors.ts';
+import { SidegateError, toErrorText, usageError } from '../core/errors.ts';
+import { type ListenAddress, parseListenAddress } from '../core/listen-address.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
-import type { Scheme, SignRequest } from '../schemes/scheme.ts';
-import { type ListenAddress, parseListenAddress } from '../sockets/listen-address.ts';
-import { readSecretOption, toDuration, toScheme, usageError } from './input.ts';
-import { EXIT, type Io, paint } from './io.ts';
-import { SelfTestApp } from './self-test/app.ts';
+import { paint } from '../core/terminal.ts';
+import { SelfTestApp } from '../diagnostics/self-test/app.ts';
+import { readSecretOption, toDuration, toScheme } from './input.ts';
+import { EXIT, type Io } from './io.ts';
 import { postDelivery } from './send.ts';
 
 /** Options of the command. */

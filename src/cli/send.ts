@@ -1,9 +1,9 @@
 /** `sidegate send`: signs a body, POSTs it, and shows the answer. */
 import { request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
-import { toErrorText } from '../core/errors.ts';
+import { toErrorText, usageError } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
-import { toTimeout, usageError } from './input.ts';
+import { toTimeout } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { type DeliveryOptions, readSignedDelivery, type SignedDelivery } from './sign.ts';
 

@@ -1,17 +1,10 @@
 /** `sidegate sign`: the headers of a signed delivery, plain, as JSON, or as a curl line. */
+
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../core/clock.ts';
+import { usageError } from '../core/errors.ts';
 import { pickMediaType } from '../core/media-type.ts';
-import {
-  readBody,
-  readSecretOption,
-  requireSignature,
-  type SecretOptions,
-  toEncoding,
-  toScheme,
-  toSeconds,
-  usageError,
-} from './input.ts';
+import { readBody, readSecretOption, requireSignature, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options that describe a delivery. */

@@ -1,7 +1,7 @@
 /** How a running command stops: by a signal, or by an exception that nothing handled, but always by a drain. */
 import { type Milliseconds, systemClock } from '../core/clock.ts';
 import { reportEscaped } from '../core/safe-events.ts';
-import type { Logger } from '../observe/logger.ts';
+import type { Logger } from '../telemetry/log/logger.ts';
 import { EXIT } from './io.ts';
 import { untilSignal } from './signals.ts';
 

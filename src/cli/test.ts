@@ -1,15 +1,17 @@
 /** `sidegate test`: plays fixture files through the configs that they name, and says whether the verdicts are as expected. */
+
 import { writeFile } from 'node:fs/promises';
 import { relative } from 'node:path';
-import { prepareRehearsal } from '../app/rehearsal.ts';
-import { findNearest } from '../config/did-you-mean.ts';
-import { type Fixtures, loadFixtures } from '../config/fixtures.ts';
-import type { Problem } from '../config/problem.ts';
-import { findUnused } from '../config/stand-ins.ts';
-import { playTests } from './fixtures/play.ts';
-import { countResults, type FileReport, FORMATS, type Report } from './fixtures/report.ts';
-import { usageError } from './input.ts';
-import { EXIT, type Io, paint, type Tone } from './io.ts';
+import { findNearest } from '../config/schema/did-you-mean.ts';
+import type { Problem } from '../config/schema/problem.ts';
+import { findUnused } from '../config/sources/fake-sources.ts';
+import { usageError } from '../core/errors.ts';
+import { paint, type Tone } from '../core/terminal.ts';
+import { type Fixtures, loadFixtures } from '../diagnostics/simulate/fixtures.ts';
+import { playTests } from '../diagnostics/simulate/play.ts';
+import { countResults, type FileReport, FORMATS, type Report } from '../diagnostics/simulate/report.ts';
+import { prepareRehearsal } from '../diagnostics/simulate/simulator.ts';
+import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */
 export interface TestOptions {

@@ -1,12 +1,14 @@
 /** `sidegate verify`: is this body genuine under these headers, and if not, why? */
+
+import { PRESETS } from '../auth/schemes/catalogue.ts';
+import type { SecretEncoding } from '../auth/schemes/description.ts';
+import type { Scheme } from '../auth/schemes/scheme.ts';
 import { systemClock } from '../core/clock.ts';
+import { usageError } from '../core/errors.ts';
 import { HeaderFields } from '../core/headers.ts';
 import type { Secret } from '../core/secret.ts';
-import type { Suspect, SuspectKey } from '../explain/suspect.ts';
-import { PRESETS } from '../schemes/catalogue.ts';
-import type { SecretEncoding } from '../schemes/description.ts';
-import type { Scheme } from '../schemes/scheme.ts';
-import { splitUrl } from './captured/captured.ts';
+import { splitUrl } from '../diagnostics/captured/captured.ts';
+import type { Suspect, SuspectKey } from '../diagnostics/explain/suspect.ts';
 import {
   readBody,
   readSecretOption,
@@ -16,7 +18,6 @@ import {
   toScheme,
   toSeconds,
   toTolerance,
-  usageError,
 } from './input.ts';
 import { EXIT, type Io } from './io.ts';
 import { judge, toText } from './judgement.ts';

@@ -1,4 +1,4 @@
-/** The proof that a request passed every gate of its route. Only gatehouse/pipeline.ts may import `admit` (a lint rule holds it). */
+/** The proof that a request passed every gate of its route. Only gateway/pipeline/run-gates.ts may import `admit` (a lint rule holds it). */
 import type { ContentStream, Exchange } from './exchange.ts';
 
 declare const proof: unique symbol;

@@ -49,3 +49,21 @@ export function keepAlive(): CancelTimer {
   const timer = setInterval(() => undefined, LONGEST_TIMER_MS);
   return () => clearInterval(timer);
 }
+
+/** Waits for `delay`. */
+export function pause(clock: Clock, delay: Milliseconds): Promise<void> {
+  return new Promise((resolve) => {
+    clock.after(delay, resolve);
+  });
+}
+
+/** Waits for `work`, but no longer than `atMost`; false where that was not enough. */
+export async function within(clock: Clock, atMost: Milliseconds, work: Promise<unknown>): Promise<boolean> {
+  let cancel = (): void => undefined;
+  const late = new Promise<false>((resolve) => {
+    cancel = clock.after(atMost, () => resolve(false));
+  });
+  const isDone = await Promise.race([work.then(() => true as const), late]);
+  cancel();
+  return isDone;
+}

@@ -48,3 +48,8 @@ export function toErrorSummary(thrown: unknown): ErrorSummary {
     return { error: 'an error that cannot be read', at: [] };
   }
 }
+
+/** An error in how the command was used. */
+export function usageError(message: string): SidegateError {
+  return new SidegateError('user', 'usage', message);
+}

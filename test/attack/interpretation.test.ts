@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PATH_DISTINCTIONS } from '../../src/core/path-forms.ts';
 import { AMBIGUOUS_FORMS, parseTarget } from '../../src/core/target.ts';
-import { RouteTable } from '../../src/gatehouse/router.ts';
+import { RouteTable } from '../../src/gateway/pipeline/router.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { type Answer, send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { makeHash } from '../../src/credentials/password-make.ts';
+import { makeHash } from '../../src/auth/passwords/password-make.ts';
 import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';

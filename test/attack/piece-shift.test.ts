@@ -2,14 +2,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { parseConfig } from '../../src/config/load.ts';
-import { formatProblem } from '../../src/config/problem.ts';
+import { PRESETS } from '../../src/auth/schemes/catalogue.ts';
+import type { Piece, SchemeDescription } from '../../src/auth/schemes/description.ts';
+import { findAmbiguity } from '../../src/auth/schemes/layout.ts';
+import { TIMESTAMP_FORMATS } from '../../src/auth/schemes/timestamp.ts';
+import { parseConfig } from '../../src/config/load/load.ts';
+import { formatProblem } from '../../src/config/schema/problem.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { parseTarget } from '../../src/core/target.ts';
-import { PRESETS } from '../../src/schemes/catalogue.ts';
-import type { Piece, SchemeDescription } from '../../src/schemes/description.ts';
-import { findAmbiguity } from '../../src/schemes/layout.ts';
-import { TIMESTAMP_FORMATS } from '../../src/schemes/timestamp.ts';
 import { judge, NOW, type Parts, type PresetCase, PUBLIC_URL, sign, toCase, toDelivery } from '../support/preset-cases.ts';
 
 type Name = 'id' | 'timestamp' | 'method' | 'url' | 'body';

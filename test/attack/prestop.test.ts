@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
 import { networkInterfaces } from 'node:os';
 import { afterEach, describe, expect, test } from 'vitest';
-import { toSidecarDefaults } from '../../src/config/injector-config.ts';
-import { injectPod } from '../../src/injector/inject.ts';
-import { isRaw } from '../../src/injector/raw.ts';
+import { injectPod } from '../../src/kubernetes/injector/inject.ts';
+import { toSidecarDefaults } from '../../src/kubernetes/injector/injector-config.ts';
+import { isRaw } from '../../src/kubernetes/injector/raw.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 

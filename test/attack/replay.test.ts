@@ -2,8 +2,8 @@
 import { createHmac, randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { parseConfig } from '../../src/config/load.ts';
-import { formatProblem } from '../../src/config/problem.ts';
+import { parseConfig } from '../../src/config/load/load.ts';
+import { formatProblem } from '../../src/config/schema/problem.ts';
 import { systemClock } from '../../src/core/clock.ts';
 import { type Answer, send } from '../support/client.ts';
 import { useApp, useRedis } from '../support/fixtures.ts';

@@ -4,7 +4,7 @@ import { basename, join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import type { ChartInput } from '../../chart/values.ts';
-import { parseInjectorConfig } from '../../src/config/injector-config.ts';
+import { parseInjectorConfig } from '../../src/kubernetes/injector/injector-config.ts';
 import { CHART, helm, pick, type Rendered, renderChart, templateChart, toObjects } from '../support/chart.ts';
 
 const CI = readdirSync(join(CHART, 'ci')).map((name) => join(CHART, 'ci', name));

@@ -1,8 +1,8 @@
 import { X509Certificate } from 'node:crypto';
 import { Agent, request } from 'node:https';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { createAuthority, toSecretData } from '../../src/admission/authority.ts';
-import { readCertificates } from '../../src/admission/chain.ts';
+import { createAuthority, toSecretData } from '../../src/kubernetes/certificates/authority.ts';
+import { readCertificates } from '../../src/kubernetes/certificates/chain.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import {
   type InjectorInstallation,

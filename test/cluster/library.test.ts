@@ -4,9 +4,9 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { injectFiles } from '../../src/cli/inject.ts';
-import { toSidecarDefaults } from '../../src/config/injector-config.ts';
-import { injectPod } from '../../src/injector/inject.ts';
-import { readStatus } from '../../src/injector/status.ts';
+import { injectPod } from '../../src/kubernetes/injector/inject.ts';
+import { toSidecarDefaults } from '../../src/kubernetes/injector/injector-config.ts';
+import { readStatus } from '../../src/kubernetes/injector/status.ts';
 import { CHART, helm, pick, type Rendered, templateChart, toObjects } from '../support/chart.ts';
 
 const LIBRARY = resolve(CHART, '..', 'sidegate-lib');

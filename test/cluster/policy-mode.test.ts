@@ -1,9 +1,9 @@
 import { applyPatch, type Operation } from 'rfc6902';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ChartInput } from '../../chart/values.ts';
-import { parseInjectorConfig } from '../../src/config/injector-config.ts';
-import { injectPod } from '../../src/injector/inject.ts';
-import type { PatchOperation } from '../../src/injector/patch.ts';
+import { injectPod } from '../../src/kubernetes/injector/inject.ts';
+import { parseInjectorConfig } from '../../src/kubernetes/injector/injector-config.ts';
+import type { PatchOperation } from '../../src/kubernetes/injector/patch.ts';
 import { pick, renderChart } from '../support/chart.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import type { Kube } from '../support/cluster/kube-request.ts';

@@ -1,9 +1,9 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
-import type { RedisTopology } from '../../src/store/redis/options.ts';
-import { createRedisStore, type RedisStoreParts } from '../../src/store/redis/redis-store.ts';
-import type { SeenIds } from '../../src/store/seen-ids.ts';
+import type { SeenIds } from '../../src/state/claims/seen-ids.ts';
+import type { RedisTopology } from '../../src/state/redis/options.ts';
+import { createRedisStore, type RedisStoreParts } from '../../src/state/redis/redis-store.ts';
 import { until } from '../support/gate.ts';
 import { type RedisServer, startRedis } from '../support/redis.ts';
 

@@ -1,9 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
-import { type AttemptKeys, type Attempts, type AttemptsRule, withBanCache, withFallback } from '../../src/store/attempts.ts';
-import { createMemoryAttempts } from '../../src/store/memory/memory-attempts.ts';
-import type { RedisTopology } from '../../src/store/redis/options.ts';
-import { createRedisStore, type RedisStoreParts } from '../../src/store/redis/redis-store.ts';
+import {
+  type AttemptKeys,
+  type Attempts,
+  type AttemptsRule,
+  withBanCache,
+  withFallback,
+} from '../../src/state/login-attempts/attempts.ts';
+import { createMemoryAttempts } from '../../src/state/login-attempts/memory-attempts.ts';
+import type { RedisTopology } from '../../src/state/redis/options.ts';
+import { createRedisStore, type RedisStoreParts } from '../../src/state/redis/redis-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { until } from '../support/gate.ts';
 import { findFreePort, type RedisServer, startRedis } from '../support/redis.ts';

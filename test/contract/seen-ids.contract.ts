@@ -1,7 +1,7 @@
 /** What any store of seen ids must keep to. */
 import fc from 'fast-check';
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { ClaimRequest, SeenIds } from '../../src/store/seen-ids.ts';
+import type { ClaimRequest, SeenIds } from '../../src/state/claims/seen-ids.ts';
 
 /** A store under test, and how its time passes. */
 export interface StoreUnderTest {

@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
-import type { UpstreamExchange, UpstreamFailure } from '../../src/forward/upstream.ts';
+import type { UpstreamExchange, UpstreamFailure } from '../../src/gateway/upstream/upstream.ts';
 import { FakeClock, settle } from '../support/fake-clock.ts';
 import { answering } from '../support/script-app.ts';
 import { ask, GET, type Heard, type Make, POST, startScript, toOpen } from './upstream-harness.ts';

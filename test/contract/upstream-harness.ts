@@ -8,7 +8,7 @@ import type {
   UpstreamFailure,
   UpstreamOptions,
   UpstreamRequest,
-} from '../../src/forward/upstream.ts';
+} from '../../src/gateway/upstream/upstream.ts';
 import { type Script, startScriptApp } from '../support/script-app.ts';
 
 /** Everything a listener heard. */

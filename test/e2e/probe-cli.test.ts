@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CHECKS } from '../../src/probe/battery.ts';
+import { CHECKS } from '../../src/diagnostics/probe/battery.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { type Consumer, startConsumer } from '../support/consumer.ts';
 import { SECRET } from '../support/deliveries.ts';

@@ -1,8 +1,8 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterEach, describe, expect, test } from 'vitest';
-import { customScheme } from '../../src/config/scheme-schema.ts';
-import { CHECKS } from '../../src/probe/battery.ts';
-import type { Report } from '../../src/probe/report.ts';
+import { customScheme } from '../../src/config/schema/scheme-schema.ts';
+import { CHECKS } from '../../src/diagnostics/probe/battery.ts';
+import type { Report } from '../../src/diagnostics/probe/report.ts';
 import { startApp } from '../support/app.ts';
 import { type Consumer, type Habits, SOUND, startConsumer } from '../support/consumer.ts';
 import { SECRET } from '../support/deliveries.ts';

@@ -1,6 +1,6 @@
 /** Every sender, signing by its own library where it has one, through a real gate to a real app. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { findPreset } from '../../src/schemes/catalogue.ts';
+import { findPreset } from '../../src/auth/schemes/catalogue.ts';
 import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
 import { startGate, type TestGate, toRoute } from '../support/gate.ts';

@@ -1,11 +1,11 @@
 /** The gate's presets against every sender's own library: what they sign is taken, what the presets sign they take. */
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
+import { findPreset } from '../../src/auth/schemes/catalogue.ts';
+import { compileScheme } from '../../src/auth/schemes/compile.ts';
+import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { findPreset } from '../../src/schemes/catalogue.ts';
-import { compileScheme } from '../../src/schemes/compile.ts';
-import type { SchemeDescription } from '../../src/schemes/description.ts';
 import { GO_PARTS, PYTHON_PARTS, type Speaker, startGo, startPython, toForeignOracle } from '../support/oracles/foreign.ts';
 import { listMutations } from '../support/oracles/mutations.ts';
 import type { Delivery, ReceiverKey, SignedDelivery } from '../support/oracles/oracle.ts';

@@ -1,11 +1,11 @@
 /** A healthy cluster for the doctor to look at, made by the injector itself, in which tests break one thing each. */
 import { applyPatch, type Operation } from 'rfc6902';
-import { toSidecarDefaults } from '../../src/config/injector-config.ts';
-import { CONTROLLER_KINDS, type Facts } from '../../src/doctor/facts.ts';
-import type { Controller, NetworkPolicy, Pod, Service } from '../../src/doctor/objects.ts';
-import { injectPod } from '../../src/injector/inject.ts';
-import type { InjectContext } from '../../src/injector/outcome.ts';
-import { toDefaultsHash } from '../../src/injector/status.ts';
+import { CONTROLLER_KINDS, type Facts } from '../../src/kubernetes/doctor/facts.ts';
+import type { Controller, NetworkPolicy, Pod, Service } from '../../src/kubernetes/doctor/objects.ts';
+import { injectPod } from '../../src/kubernetes/injector/inject.ts';
+import { toSidecarDefaults } from '../../src/kubernetes/injector/injector-config.ts';
+import type { InjectContext } from '../../src/kubernetes/injector/outcome.ts';
+import { toDefaultsHash } from '../../src/kubernetes/injector/status.ts';
 
 /** Unknown in depth, as tests write it. */
 // biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written

@@ -4,11 +4,11 @@ import { Agent, request } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import { Injector } from '../../src/app/injector.ts';
-import { parseInjectorConfig } from '../../src/config/injector-config.ts';
 import { systemClock } from '../../src/core/clock.ts';
-import { KubeClient } from '../../src/kube/client.ts';
-import { createLogger } from '../../src/observe/logger.ts';
+import { Injector } from '../../src/kubernetes/admission/injector.ts';
+import { KubeClient } from '../../src/kubernetes/client/client.ts';
+import { parseInjectorConfig } from '../../src/kubernetes/injector/injector-config.ts';
+import { createLogger } from '../../src/telemetry/log/logger.ts';
 import { type AnswerWith, type ApiServer, startApiServer } from './api-server.ts';
 import type { Sections } from './gate.ts';
 

@@ -1,12 +1,12 @@
 /** A key, a message and a judge for any scheme, made from its description alone. */
 import { createHash, generateKeyPairSync } from 'node:crypto';
 import fc from 'fast-check';
+import { compileScheme } from '../../src/auth/schemes/compile.ts';
+import type { Piece, SchemeDescription } from '../../src/auth/schemes/description.ts';
+import type { Message, Scheme, VerifyKey } from '../../src/auth/schemes/scheme.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { judgeRecency } from '../../src/gates/timestamp.ts';
-import { compileScheme } from '../../src/schemes/compile.ts';
-import type { Piece, SchemeDescription } from '../../src/schemes/description.ts';
-import type { Message, Scheme, VerifyKey } from '../../src/schemes/scheme.ts';
+import { judgeRecency } from '../../src/gateway/pipeline/gates/timestamp.ts';
 
 /** The time of every judgement; senders sign within a minute of it. */
 export const NOW = 1_800_000_000_000;

@@ -1,17 +1,18 @@
 /** Runs the battery against a URL, in this process. */
+
+import { findPreset } from '../../src/auth/schemes/catalogue.ts';
+import { compileScheme } from '../../src/auth/schemes/compile.ts';
+import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { type SigningKey, toAnatomy } from '../../src/probe/anatomy.ts';
-import { runBattery } from '../../src/probe/battery.ts';
-import type { CountHandled } from '../../src/probe/bench.ts';
-import type { Verdict } from '../../src/probe/check.ts';
-import { createClient, type Fields, type SendRequest } from '../../src/probe/client.ts';
-import type { Report } from '../../src/probe/report.ts';
-import { createSample } from '../../src/probe/sample.ts';
-import { findTarget } from '../../src/probe/target.ts';
-import { findPreset } from '../../src/schemes/catalogue.ts';
-import { compileScheme } from '../../src/schemes/compile.ts';
-import type { SchemeDescription } from '../../src/schemes/description.ts';
+import { type SigningKey, toAnatomy } from '../../src/diagnostics/probe/anatomy.ts';
+import { runBattery } from '../../src/diagnostics/probe/battery.ts';
+import type { CountHandled } from '../../src/diagnostics/probe/bench.ts';
+import type { Verdict } from '../../src/diagnostics/probe/check.ts';
+import { createClient, type Fields, type SendRequest } from '../../src/diagnostics/probe/client.ts';
+import type { Report } from '../../src/diagnostics/probe/report.ts';
+import { createSample } from '../../src/diagnostics/probe/sample.ts';
+import { findTarget } from '../../src/diagnostics/probe/target.ts';
 import { SECRET } from './deliveries.ts';
 
 /** What may differ from a plain probe. */

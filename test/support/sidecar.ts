@@ -1,6 +1,6 @@
 /** The container `sidegate` and its volumes as the injector makes them, for pods that tests write in full. */
-import { fill } from '../../src/injector/shape.ts';
-import { CONTAINER_SHAPE, type SidecarValues, VOLUMES_SHAPE } from '../../src/injector/sidecar.ts';
+import { fill } from '../../src/kubernetes/injector/shape.ts';
+import { CONTAINER_SHAPE, type SidecarValues, VOLUMES_SHAPE } from '../../src/kubernetes/injector/sidecar.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written
 type Json = any;

@@ -2,7 +2,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Admitted } from '../../src/core/admitted.ts';
 import type { Exchange } from '../../src/core/exchange.ts';
-import type { Forwarder } from '../../src/forward/forwarder.ts';
+import type { Forwarder } from '../../src/gateway/upstream/forwarder.ts';
 
 export function tryToForward(forwarder: Forwarder, exchange: Exchange, response: ServerResponse): void {
   // @ts-expect-error an Exchange is no Admitted

@@ -3,7 +3,7 @@
 {{- if hasSuffix "m" . -}}{{ mul 60 (trimSuffix "m" . | int) }}{{- else -}}{{ trimSuffix "s" . | int }}{{- end -}}
 {{- end -}}
 
-{{/* The hash of the sidecar's defaults, as the injector has it (src/injector/status.ts): what is stale is found by it. */}}
+{{/* The hash of the sidecar's defaults, as the injector has it (src/kubernetes/injector/status.ts): what is stale is found by it. */}}
 {{- define "sidegate.defaultsHash" -}}
 {{- $image := include "sidegate.sidecarImage" . -}}
 {{- with .Values.sidecar -}}

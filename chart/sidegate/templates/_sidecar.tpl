@@ -1,5 +1,5 @@
 {{/*
-Written from src/injector (`npm run docs`): what a container `sidegate` must be. Every field is compared with what the injector makes, and a
+Written from src/kubernetes/injector (`npm run docs`): what a container `sidegate` must be. Every field is compared with what the injector makes, and a
 field that is not known here is denied. The values that differ from pod to pod are read where each stands alone, so one that is forged
 differs from the others.
 */}}

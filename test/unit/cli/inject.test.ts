@@ -4,9 +4,9 @@ import { Readable } from 'node:stream';
 import { applyPatch, type Operation } from 'rfc6902';
 import { describe, expect, test } from 'vitest';
 import { type InjectOptions, injectFiles } from '../../../src/cli/inject.ts';
-import { parseManifests } from '../../../src/cli/manifests/documents.ts';
-import { findWorkloads } from '../../../src/cli/manifests/workloads.ts';
 import { readVersion } from '../../../src/cli/version.ts';
+import { parseManifests } from '../../../src/kubernetes/manifests/documents.ts';
+import { findWorkloads } from '../../../src/kubernetes/manifests/workloads.ts';
 
 const FOLDER = resolve(import.meta.dirname, '../../golden/inject');
 const INPUTS = readdirSync(FOLDER).filter((name) => /^[a-z-]+\.yaml$/.test(name));

@@ -1,0 +1,194 @@
+/** Checks the source tree against its layout (ARCHITECTURE.md): layers, access to time, files and environment, file lengths, import cycles. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+
+type Layers = readonly (readonly string[])[];
+
+/**
+ * Areas by layer, lowest first: an area imports from itself and from lower layers only. A subfolder that is listed here is an area
+ * with a layer of its own: the composition root is above the admin port that it starts, and explaining a rejection serves requests.
+ */
+const LAYERS: Layers = [
+  ['core'],
+  ['auth', 'state'],
+  ['config', 'telemetry'],
+  ['gateway'],
+  ['admin', 'diagnostics/explain'],
+  ['gateway/runtime', 'kubernetes'],
+  ['diagnostics'],
+  ['cli'],
+];
+/** The same inside an area, for its subfolders. */
+const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
+  [
+    'auth',
+    [
+      ['schemes', 'passwords', 'client-certificates'],
+      ['handshakes', 'keys'],
+    ],
+  ],
+  ['config', [['schema'], ['sources', 'rules'], ['load']]],
+  ['telemetry', [['metrics'], ['log', 'tracing'], ['journal']]],
+  ['gateway', [['upstream'], ['server'], ['pipeline'], ['egress-proxy', 'forward-auth']]],
+  ['kubernetes', [['client', 'injector'], ['certificates', 'doctor'], ['admission', 'manifests']]],
+  ['diagnostics', [['captured', 'probe', 'self-test', 'simulate']]],
+]);
+const LONGEST_FILE = 300;
+const IMPORT = /^(?:import|export)\s+(type\s+)?(?:[^'"]*?\sfrom\s+)?['"]([^'"]+)['"]|\bimport\(['"]([^'"]+)['"]\)/gm;
+
+interface Rule {
+  readonly pattern: RegExp;
+  readonly text: string;
+  readonly mayUse: (file: string) => boolean;
+}
+
+const isIn =
+  (...folders: readonly string[]) =>
+  (file: string) =>
+    folders.some((folder) => file.startsWith(`${folder}/`));
+/** Besides `config` and `cli`: kubeconfigs and their plugins, fixture files, the files of a store, and /proc. */
+const FILE_READERS: ReadonlySet<string> = new Set([
+  'diagnostics/simulate/fixtures.ts',
+  'gateway/runtime/store.ts',
+  'gateway/server/process-memory.ts',
+]);
+const RULES: readonly Rule[] = [
+  {
+    pattern: /\bDate\.now\(|\bnew Date\(|\bperformance\.now\(|\bsetTimeout\(|\bsetInterval\(|\bprocess\.hrtime/,
+    text: 'reads time; only core/clock.ts does',
+    mayUse: (file) => file === 'core/clock.ts',
+  },
+  {
+    pattern: /\bprocess\.env\b/,
+    text: 'reads the environment; only config/, cli/ and kubernetes/client/ do',
+    mayUse: isIn('config', 'cli', 'kubernetes/client'),
+  },
+  {
+    pattern: /['"]node:fs(?:\/promises)?['"]/,
+    text: 'reads files; only config/, cli/, kubernetes/client/ and FILE_READERS do',
+    mayUse: (file) => isIn('config', 'cli', 'kubernetes/client')(file) || FILE_READERS.has(file),
+  },
+  {
+    pattern: /\btimingSafeEqual\b/,
+    text: 'compares secrets by itself; core/bytes.ts does that',
+    mayUse: (file) => file === 'core/bytes.ts',
+  },
+  {
+    pattern: /import\s*\{[^}]*\badmit\b[^}]*\}\s*from\s*'[^']*admitted\.ts'/,
+    text: 'creates an Admitted; only gateway/pipeline/run-gates.ts does',
+    mayUse: (file) => file === 'gateway/pipeline/run-gates.ts' || file === 'core/admitted.ts',
+  },
+  {
+    pattern: /(?<!\bprocess)(?:\.|\?\.)(?:on|once|addListener|prependListener|prependOnceListener)\(/,
+    text: 'adds a listener whose exception ends the process; onEvent and onceEvent of core/safe-events.ts guard it',
+    mayUse: (file) => file === 'core/safe-events.ts' || file === 'gateway/server/http2-answer.ts',
+  },
+  {
+    pattern: /(?:\.|\?\.)(?:off|removeListener)\(/,
+    text: 'removes a listener that Node does not know; offEvent of core/safe-events.ts takes what onEvent returned',
+    mayUse: (file) => file === 'core/safe-events.ts' || file === 'gateway/server/http2-answer.ts',
+  },
+  {
+    pattern: /\bprocess\.(?:on|once)\(/,
+    text: 'handles signals or exceptions of the process; only cli/ does',
+    mayUse: isIn('cli'),
+  },
+  {
+    pattern: /\b(?:setImmediate|queueMicrotask|nextTick)\(|\.setTimeout\(|\.on[a-z]+ = |\.addEventListener\(/,
+    text: 'runs a callback whose exception ends the process; the clock, or runSoon, runNextTurn and onEvent of core/safe-events.ts guard it',
+    mayUse: (file) => file === 'core/safe-events.ts',
+  },
+  {
+    pattern:
+      /\b(?:shouldUpgradeCallback|SNICallback|ALPNCallback|pskCallback|checkServerIdentity|createConnection|lookup): (?:async )?(?:\(|function)|\bnew (?:Duplex|Readable|Writable|Transform)\(\{\s*\w+: \(|\bonread: \{\s*\w+: \(/,
+    text: 'gives Node a callback whose exception ends the process; guardCallback and guardDecision of core/safe-events.ts guard it',
+    // `lookup` is a metric there.
+    mayUse: (file) => file === 'kubernetes/admission/injector-metrics.ts',
+  },
+  {
+    pattern:
+      /(?:\b(?:createServer|createSecureServer|createTlsServer|openRequest|openHttps?|request|watchDirectory|watch)|\.(?:write|end|listen|close|destroy))\((?:(?:[^()]|\([^()]*\))*?, )?(?:async )?\([^()]*\) => /,
+    text: 'gives Node a callback whose exception ends the process; listen for the event, or guard it by core/safe-events.ts',
+    mayUse: () => false,
+  },
+  {
+    pattern: /^(?!\s*(?:\*|\/[/*])).*\bvoid [\w#(![]/m,
+    text: 'drops a promise, whose rejection ends the process; runDetached of core/safe-events.ts reports it',
+    mayUse: () => false,
+  },
+  { pattern: /^(?:export )?let /m, text: 'has mutable state at module level', mayUse: isIn('gateway/runtime', 'cli') },
+];
+
+/** Lists every violation in the source tree `root`, one line each. */
+export function lintLayers(root: string): string[] {
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+  const imports = new Map<string, string[]>();
+  const found: string[] = [];
+  for (const file of files) {
+    const text = readFileSync(join(root, file), 'utf8');
+    const lines = text.split('\n').length - 1;
+    if (lines > LONGEST_FILE) found.push(`${file}: ${lines} lines; ${LONGEST_FILE} is the most`);
+    for (const rule of RULES) if (rule.pattern.test(text) && !rule.mayUse(file)) found.push(`${file}: ${rule.text}`);
+    const targets = findImports(root, file, text);
+    imports.set(file, targets);
+    for (const target of targets)
+      if (!isAllowed(file, target)) found.push(`${file}: imports ${target}, which is not in a lower layer`);
+  }
+  return [...found, ...findCycles(imports)];
+}
+
+function findImports(root: string, file: string, text: string): string[] {
+  const targets: string[] = [];
+  for (const match of text.matchAll(IMPORT)) {
+    const target = match[2] ?? match[3] ?? '';
+    if (target.startsWith('.')) targets.push(relative(root, resolve(root, dirname(file), target)));
+  }
+  return targets;
+}
+
+function isAllowed(file: string, target: string): boolean {
+  const [from, to] = [findArea(file), findArea(target)];
+  if (from !== to) return findLayer(LAYERS, to) < findLayer(LAYERS, from);
+  const layers = INNER_LAYERS.get(from);
+  if (layers === undefined) return true;
+  const [inner, innerTarget] = [findFolder(file, from), findFolder(target, from)];
+  return inner === innerTarget || findLayer(layers, innerTarget) < findLayer(layers, inner);
+}
+
+/** The area of a file: the longest listed folder that contains it, otherwise its top folder. */
+function findArea(file: string): string {
+  const areas = LAYERS.flat().filter((area) => file.startsWith(`${area}/`));
+  return areas.sort((a, b) => b.length - a.length)[0] ?? file.split('/')[0] ?? '';
+}
+
+function findFolder(file: string, area: string): string {
+  return file.slice(area.length + 1).split('/')[0] ?? '';
+}
+
+/** Unlisted folders are above all others. */
+function findLayer(layers: Layers, folder: string): number {
+  const layer = layers.findIndex((folders) => folders.includes(folder));
+  return layer === -1 ? layers.length : layer;
+}
+
+function findCycles(imports: ReadonlyMap<string, readonly string[]>): string[] {
+  const found: string[] = [];
+  const done = new Set<string>();
+  const visit = (file: string, path: readonly string[]): void => {
+    if (path.includes(file)) {
+      found.push(`import cycle: ${[...path.slice(path.indexOf(file)), file].join(' → ')}`);
+      return;
+    }
+    if (done.has(file)) return;
+    for (const target of imports.get(file) ?? []) visit(target, [...path, file]);
+    done.add(file);
+  };
+  for (const file of imports.keys()) visit(file, []);
+  return found;
+}
+
+if (import.meta.main) {
+  const found = lintLayers(resolve(import.meta.dirname, '..', 'src'));
+  for (const line of found) console.error(`src/${line}`);
+  process.exitCode = found.length === 0 ? 0 : 1;
+}

@@ -1,0 +1,93 @@
+/** Puts together what was signed, from the pieces that a scheme names. */
+import type { SignedHead } from '../../core/exchange.ts';
+import type { Chunks } from './algorithms.ts';
+import type { Piece, SchemeDescription } from './description.ts';
+import { toFormText } from './form.ts';
+import type { Message } from './scheme.ts';
+import { toContentDigest } from './url.ts';
+
+/** What of a head may be signed. */
+type SignedParts = Pick<SignedHead, 'id' | 'timestampText'>;
+
+/** The pieces of one message, by one of the ways that the sender may have written its URL. Undefined: nothing can have signed it. */
+export type Assemble = (head: SignedParts, message: Message) => (url: string) => Chunks | undefined;
+
+/** A message whose form is read when it is asked for, and once, however many URLs are tried. */
+interface Content extends Message {
+  readonly toForm: () => Buffer | undefined;
+}
+
+type AssembleContent = (head: SignedParts, content: Content, url: string) => Chunks | undefined;
+
+/** Compiles the description's pieces. */
+export function compilePieces({ signed, separator, contentDigestParameter }: SchemeDescription): Assemble {
+  const byForm = toAssemble(signed, separator);
+  if (contentDigestParameter === undefined) return bindContent(byForm);
+  const byDigest = toAssemble(
+    signed.filter((piece) => piece !== 'form'),
+    separator,
+  );
+  return bindContent((head, content, url) => {
+    const isBound = toContentDigest(content, contentDigestParameter);
+    if (isBound === undefined) return byForm(head, content, url);
+    return isBound ? byDigest(head, content, url) : undefined;
+  });
+}
+
+function bindContent(assemble: AssembleContent): Assemble {
+  return (head, { method, url: received, body }) => {
+    let form: { readonly text: Buffer | undefined } | undefined;
+    const toForm = (): Buffer | undefined => {
+      form ??= { text: toFormText(body) };
+      return form.text;
+    };
+    const content: Content = { method, url: received, body, toForm };
+    return (url) => assemble(head, content, url);
+  };
+}
+
+type Write = (head: SignedParts, content: Content, url: string) => string | Buffer | undefined;
+
+function toAssemble(signed: readonly Piece[], separator: string): AssembleContent {
+  const writers = signed.map(toWriter);
+  return (head, content, url) => {
+    const values: (string | Buffer)[] = [];
+    for (const write of writers) {
+      const value = write(head, content, url);
+      if (value === undefined) return undefined;
+      values.push(value);
+    }
+    return gather(values, separator);
+  };
+}
+
+/** Text is gathered: each update of a MAC is a call into native code. */
+function gather(values: readonly (string | Buffer)[], separator: string): Chunks {
+  const chunks: (string | Buffer)[] = [];
+  let text = '';
+  for (const [index, value] of values.entries()) {
+    if (index > 0) text += separator;
+    if (typeof value === 'string') {
+      text += value;
+      continue;
+    }
+    if (text !== '') chunks.push(text);
+    chunks.push(value);
+    text = '';
+  }
+  if (text !== '') chunks.push(text);
+  return chunks;
+}
+
+const WRITERS: Readonly<Record<Extract<Piece, string>, Write>> = {
+  id: (head) => head.id ?? '',
+  timestamp: (head) => head.timestampText ?? '',
+  body: (_, { body }) => body,
+  form: (_, { toForm }) => toForm(),
+  method: (_, { method }) => method,
+  url: (_head, _content, url) => url,
+};
+
+function toWriter(piece: Piece): Write {
+  return typeof piece === 'string' ? WRITERS[piece] : () => piece.text;
+}

@@ -1,0 +1,21 @@
+/** Amazon SNS: https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html; what it signs is in auth/schemes/aws-sns.ts. */
+import type { SchemeDescription } from '../description.ts';
+import { minutes } from './defaults.ts';
+
+/** A retry carries the first attempt's time, and comes within the hour. */
+export const awsSns: SchemeDescription = {
+  name: 'aws-sns',
+  from: {
+    title: 'Amazon SNS',
+    docs: 'https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html',
+    key: 'none: the certificate that the message names, from an Amazon host',
+  },
+  isSignedInContent: true,
+  signed: [],
+  separator: '',
+  timestamp: { from: { json: '$.Timestamp' }, unit: 'rfc3339' },
+  id: { json: '$.MessageId' },
+  secret: { encoding: 'utf8' },
+  tolerance: minutes(65, 5),
+  contentTypes: ['text/plain', 'application/json'],
+};

@@ -1,0 +1,185 @@
+/** Reads a config file: YAML with positions, through the schema and the cross-field rules, to a frozen Config or to all problems at once. */
+import { createHash } from 'node:crypto';
+import { dirname, resolve } from 'node:path';
+import type * as z from 'zod';
+import type { Clock } from '../../core/clock.ts';
+import type { Path, Rating } from '../rules/rating.ts';
+import { toRules, validate } from '../rules/validate.ts';
+import type { Config } from '../schema/config.ts';
+import { toFindings } from '../schema/issues.ts';
+import { toJsonSchema } from '../schema/json-schema.ts';
+import type { Problem } from '../schema/problem.ts';
+import { provideRetention } from '../schema/retention.ts';
+import { ConfigSchema } from '../schema/schema.ts';
+import { type StandIns, withStandIns } from '../sources/fake-sources.ts';
+import { type Position, parseYaml, readText, type YamlFile } from './document.ts';
+import { type Overridden, type Overrides, override } from './overrides.ts';
+import { isRemoved, REMOVAL_DEPTHS, removeRejected, watchRemoved, withoutFaulty } from './remainder.ts';
+import { provideUpstreams } from './upstreams.ts';
+
+/** A config that is sound. */
+export interface LoadedConfig {
+  readonly config: Config;
+  /** Warnings only. */
+  readonly problems: readonly Problem[];
+  /** Where a dotted path stands in the file; the nearest parent where it does not. */
+  readonly locate: (path: string) => Position | undefined;
+  /** Changes whenever the file's text does. */
+  readonly hash: string;
+}
+
+/** Either the config, or why there is none. */
+export type LoadResult = LoadedConfig | Rejected;
+
+/** A config that has errors. */
+interface Rejected {
+  readonly config: undefined;
+  readonly problems: readonly Problem[];
+  /** The sound parts, so that what they refer to can be checked as well; no gate may run with them. */
+  readonly rest?: Pick<LoadedConfig, 'config' | 'locate'>;
+}
+
+const HASH_LENGTH = 16;
+
+/** What is known beside the file. */
+export interface LoadOptions {
+  /** Of the command line. */
+  readonly overrides?: Overrides | undefined;
+  /** In rehearsals, take the place of what the file refers to. */
+  readonly standIns?: StandIns;
+  /** False where nothing will be forwarded: routes need no app. */
+  readonly needsUpstream?: boolean;
+  /** Where anyone may have written the text: no more problems than these are worked out; some of them may be warnings. */
+  readonly mostProblems?: number;
+}
+
+/** Loads and checks `file`; never throws for anything in it. */
+export async function loadConfig(file: string, clock: Clock, options?: LoadOptions): Promise<LoadResult> {
+  const text = await readText(file);
+  return typeof text === 'string' ? parseConfig(file, text, clock, options) : { config: undefined, problems: [text] };
+}
+
+/** Checks the text of `file`. */
+export function parseConfig(file: string, text: string, clock: Clock, options: LoadOptions = {}): LoadResult {
+  const { overrides = {}, mostProblems } = options;
+  const read = parseYaml(file, text, 'start with routes:', mostProblems);
+  if ('problems' in read) return { config: undefined, problems: read.problems };
+  const { value, toFlag, problems: flagProblems } = override(read.value, overrides);
+  const toProblem = toProblemOf(read.toProblem, toFlag);
+  const parsed = ConfigSchema.safeParse(value, { reportInput: true });
+  const locate = (path: string): Position | undefined => read.locate(path.split('.'));
+  if (!parsed.success) {
+    const findings = toFindings(parsed.error.issues, toJsonSchema(), mostProblems);
+    const problems = [...flagProblems, ...findings.map((finding) => toProblem('error', finding))];
+    // Text of strangers gets no more work than is needed to refuse it.
+    const rest = mostProblems === undefined ? checkRest(value, parsed.error.issues, { file, clock, options }) : undefined;
+    if (rest === undefined) return { config: undefined, problems };
+    const more = rest.ratings.map(({ severity, ...finding }) => toProblem(severity, finding));
+    return { config: undefined, problems: [...problems, ...more], rest: { config: rest.config, locate } };
+  }
+  const { config, ratings, toOwnPlace } = complete(parsed.data, file, options);
+  const rated = toDistinct([...ratings, ...validate(config, clock.now())].map(toOwnPlace));
+  const problems = [
+    ...flagProblems,
+    ...pickFirst(rated, mostProblems).map(({ severity, ...finding }) => toProblem(severity, finding)),
+  ];
+  if (problems.some(({ severity }) => severity === 'error'))
+    return { config: undefined, problems, rest: { config: withoutFaulty(config, toErrorPaths(rated)), locate } };
+  const hash = createHash('sha256').update(text).digest('hex').slice(0, HASH_LENGTH);
+  return { config, problems, locate, hash };
+}
+
+/** The config that the schema's output stands for: with apps, retentions and absolute paths. */
+function complete(data: z.output<typeof ConfigSchema>, file: string, { standIns, needsUpstream }: LoadOptions) {
+  const provided = provideUpstreams(data, needsUpstream ?? standIns === undefined);
+  const { ratings, toOwnPlace } = provided;
+  const routes = provideRetention(provided.routes, data.store.redis !== undefined);
+  const resolved = resolveFiles({ ...data, routes }, dirname(resolve(file)));
+  const config: Config = freeze(standIns === undefined ? resolved : withStandIns(resolved, standIns));
+  return { config, ratings, toOwnPlace };
+}
+
+/** How what is left of a config is checked. */
+interface RestOptions {
+  readonly file: string;
+  readonly clock: Clock;
+  readonly options: LoadOptions;
+}
+
+/** What the rules find in the parts that the schema accepts; a rule that needs a part which it rejects says nothing. */
+function checkRest(value: unknown, issues: readonly z.core.$ZodIssue[], { file, clock, options }: RestOptions) {
+  for (const depth of REMOVAL_DEPTHS) {
+    const remainder = removeRejected(value, issues, depth);
+    const parsed = remainder === undefined ? undefined : ConfigSchema.safeParse(remainder.value);
+    if (remainder === undefined || parsed?.success !== true) continue;
+    const { config, ratings: missing, toOwnPlace } = complete(parsed.data, file, options);
+    let hasLooked = false;
+    const watched = watchRemoved(config, remainder.removed, () => {
+      hasLooked = true;
+    });
+    const found = toRules(watched, clock.now()).flatMap((rule) => {
+      hasLooked = false;
+      const ratings = rule();
+      return hasLooked ? [] : ratings;
+    });
+    const isKept = ({ path }: Rating): boolean => !isRemoved(path, remainder.removed);
+    const ratings = toDistinct([...missing, ...found].map(toOwnPlace).filter(isKept));
+    return { config: withoutFaulty(config, toErrorPaths(ratings)), ratings };
+  }
+  return undefined;
+}
+
+function toErrorPaths(ratings: readonly Rating[]): Path[] {
+  return ratings.filter(({ severity }) => severity === 'error').map(({ path }) => path);
+}
+
+type ToProblem = YamlFile['toProblem'];
+
+/** What a flag said is no trouble of the file. */
+function toProblemOf(toProblem: ToProblem, toFlag: Overridden['toFlag']): ToProblem {
+  return (severity, finding) => {
+    const flag = toFlag(finding.path);
+    if (flag === undefined) return toProblem(severity, finding);
+    const { path, message, hint } = finding;
+    return { severity, file: flag, path: path.join('.'), message, ...(hint === undefined ? undefined : { hint }) };
+  };
+}
+
+/** What all routes have from one place is told once. */
+function toDistinct(ratings: readonly Rating[]): Rating[] {
+  return [...new Map(ratings.map((rating) => [JSON.stringify(rating), rating])).values()];
+}
+
+/** Errors before warnings, so that none hides. */
+function pickFirst(ratings: readonly Rating[], most: number | undefined): readonly Rating[] {
+  if (most === undefined || ratings.length <= most) return ratings;
+  return [...ratings].sort((a, b) => Number(b.severity === 'error') - Number(a.severity === 'error')).slice(0, most);
+}
+
+const FILE_KEYS = new Set([
+  'file',
+  'urlFile',
+  'passwordFile',
+  'caFile',
+  'certFile',
+  'keyFile',
+  'clientCaFile',
+  'clientCrlFile',
+  'secretDir',
+  'mapDir',
+]);
+
+/** Relative paths count from the config file, wherever the gate was started. */
+function resolveFiles<T>(value: T, base: string): T {
+  if (Array.isArray(value)) return value.map((item) => resolveFiles(item, base)) as T;
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).map(([key, inner]) => {
+    return [key, FILE_KEYS.has(key) && typeof inner === 'string' ? resolve(base, inner) : resolveFiles(inner, base)];
+  });
+  return Object.fromEntries(entries) as T;
+}
+
+function freeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null) for (const inner of Object.values(value)) freeze(inner);
+  return Object.freeze(value);
+}

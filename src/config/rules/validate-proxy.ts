@@ -1,0 +1,35 @@
+/** The rules of the forward proxy. */
+import type { EpochMilliseconds } from '../../core/clock.ts';
+import { parseRule } from '../../core/destination.ts';
+import { isLoopbackOnly } from '../../core/listen-address.ts';
+import type { Config } from '../schema/config.ts';
+import { error, type Rating, warning } from './rating.ts';
+import { checkUsers } from './validate-basic.ts';
+
+/** Everything wrong or risky in the proxy's section. */
+export function checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseconds): Rating[] {
+  if (proxy === undefined) return [];
+  const found = checkUsers(proxy.basic, ['proxy', 'basic'], now);
+  const { port } = proxy.address;
+  if (port !== 0 && [listen.address.port, admin.address.port].includes(port))
+    found.push(error(['proxy', 'address'], 'another port of the gate has this number', 'the proxy needs a port of its own'));
+  if (proxy.requireTls && proxy.tls === undefined)
+    found.push(
+      error(
+        ['proxy', 'requireTls'],
+        'no client can come by TLS, so each would be refused',
+        'give proxy.tls, or say requireTls: false, for a proxy on loopback',
+      ),
+    );
+  if (!proxy.requireTls && !isLoopbackOnly(proxy.address))
+    found.push(warning(['proxy', 'requireTls'], 'passwords may cross the network in clear text', 'leave requireTls out'));
+  for (const [index, text] of proxy.allow.entries()) {
+    if (parseRule(text) === undefined)
+      found.push(error(['proxy', 'allow', index], `${JSON.stringify(text)} is no destination`, 'host:port or *.host:port'));
+  }
+  if (proxy.allow.length === 0)
+    found.push(warning(['proxy', 'allow'], 'nothing can be reached', 'list destinations as host:port'));
+  if (!proxy.denyPrivate)
+    found.push(warning(['proxy', 'denyPrivate'], 'a name that is allowed may lead to any address of the own network'));
+  return found;
+}

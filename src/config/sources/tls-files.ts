@@ -1,0 +1,56 @@
+/** Reads the files of TLS: certificates, keys, authorities, revocation lists. */
+import { readFile } from 'node:fs/promises';
+import { Secret } from '../../core/secret.ts';
+import type { ListenTlsConfig } from '../schema/config.ts';
+
+/** A certificate chain and its key. */
+export interface PairBytes {
+  readonly certFile: string;
+  readonly cert: Buffer;
+  readonly key: Secret;
+}
+
+/** A file that cannot be read. */
+export interface FileTrouble {
+  /** Below `listen.tls`. */
+  readonly path: string;
+  readonly message: string;
+}
+
+/** What could be read. */
+export interface TlsFiles {
+  readonly pairs: readonly PairBytes[];
+  readonly clientCa: Buffer | undefined;
+  readonly clientCrl: Buffer | undefined;
+  readonly troubles: readonly FileTrouble[];
+}
+
+/** Reads all files that the section names. */
+export async function readTlsFiles(config: ListenTlsConfig): Promise<TlsFiles> {
+  const troubles: FileTrouble[] = [];
+  const read = async (file: string, path: string): Promise<Buffer | undefined> => {
+    try {
+      return await readFile(file);
+    } catch (thrown) {
+      troubles.push({ path, message: `${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})` });
+      return undefined;
+    }
+  };
+  const pairs: PairBytes[] = [];
+  for (const [index, { certFile, keyFile }] of [config, ...config.more].entries()) {
+    const at = index === 0 ? '' : `more.${index - 1}.`;
+    const cert = await read(certFile, `${at}certFile`);
+    const key = await read(keyFile, `${at}keyFile`);
+    if (cert !== undefined && key !== undefined) pairs.push({ certFile, cert, key: new Secret(key) });
+  }
+  const clientCa = config.clientCaFile === undefined ? undefined : await read(config.clientCaFile, 'clientCaFile');
+  const clientCrl = config.clientCrlFile === undefined ? undefined : await read(config.clientCrlFile, 'clientCrlFile');
+  return { pairs, clientCa, clientCrl, troubles };
+}
+
+/** What to watch. */
+export function toTlsFiles(config: ListenTlsConfig | undefined): string[] {
+  if (config === undefined) return [];
+  const pairs = [config, ...config.more].flatMap(({ certFile, keyFile }) => [certFile, keyFile]);
+  return [...pairs, config.clientCaFile, config.clientCrlFile].filter((file) => file !== undefined);
+}

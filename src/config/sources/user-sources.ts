@@ -1,0 +1,73 @@
+/** Reads where users come from, as bytes and names only: what they mean is said elsewhere. */
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { UserSourceConfig } from '../schema/config.ts';
+import { findStandIn, listStandIns } from './fake-sources.ts';
+import { readRegularFile } from './regular-file.ts';
+
+/** What a source holds. */
+export type UserText =
+  | { readonly kind: 'htpasswd'; readonly where: string; readonly text: string }
+  /** One user with a password as it is. */
+  | { readonly kind: 'pair'; readonly where: string; readonly user: string; readonly password: string }
+  /** A hash for each user. */
+  | { readonly kind: 'map'; readonly where: string; readonly hashes: ReadonlyMap<string, string> };
+
+/** A source's content, or why there is none. */
+export type UserTextRead = UserText | { readonly problem: string; readonly hint: string };
+
+const MAX_FILE_BYTES = 16 * 1024 * 1024;
+/** Of a file that holds one name, password or hash. */
+const MAX_VALUE_BYTES = 64 * 1024;
+
+/** Reads one source. */
+export async function readUserSource(source: UserSourceConfig): Promise<UserTextRead> {
+  try {
+    if ('file' in source) {
+      const text = await readText(source.file, findStandIn(source, source.file), MAX_FILE_BYTES);
+      return { kind: 'htpasswd', where: source.file, text };
+    }
+    const read = (file: string): Promise<string> => readText(file, findStandIn(source, file), MAX_VALUE_BYTES);
+    if ('secretDir' in source) return await readSecretDir(source.secretDir, read);
+    const names = listStandIns(source, source.mapDir) ?? (await readdir(source.mapDir));
+    return await readMapDir(source.mapDir, names, read);
+  } catch (thrown) {
+    const { code, path, message } = thrown as NodeJS.ErrnoException;
+    const problem = code === undefined ? message : `${path ?? 'a file'} cannot be read (${code})`;
+    return { problem, hint: 'mount the Secret there, readable for the user the gate runs as' };
+  }
+}
+
+/** What to watch; a directory ends with a slash. */
+export function toUserFiles(source: UserSourceConfig): string[] {
+  if ('file' in source) return [source.file];
+  if ('secretDir' in source) return [join(source.secretDir, 'username'), join(source.secretDir, 'password')];
+  return [join(source.mapDir, '/')];
+}
+
+async function readText(file: string, standIn: string | undefined, maxBytes: number): Promise<string> {
+  if (standIn !== undefined) return standIn;
+  const bytes = await readRegularFile(file, maxBytes);
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw new Error(`${file} is not UTF-8`);
+  }
+}
+
+type Read = (file: string) => Promise<string>;
+
+async function readSecretDir(folder: string, read: Read): Promise<UserTextRead> {
+  const [user, password] = await Promise.all([read(join(folder, 'username')), read(join(folder, 'password'))]);
+  // As with other secrets, a line end is the editor's, not part of it.
+  return { kind: 'pair', where: folder, user: user.replace(/[\r\n]+$/, ''), password: password.replace(/[\r\n]+$/, '') };
+}
+
+async function readMapDir(folder: string, names: readonly string[], read: Read): Promise<UserTextRead> {
+  const hashes = new Map<string, string>();
+  for (const name of [...names].sort()) {
+    // The kubelet's own links begin with two dots.
+    if (!name.startsWith('..')) hashes.set(name, (await read(join(folder, name))).trim());
+  }
+  return { kind: 'map', where: folder, hashes };
+}

@@ -1,0 +1,106 @@
+/** What the head alone tells, before anything is hashed. */
+
+import type { Scheme } from '../../auth/schemes/scheme.ts';
+import { TIMESTAMP_FORMATS } from '../../auth/schemes/timestamp.ts';
+import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import type { SignedHead } from '../../core/exchange.ts';
+import type { Refusal } from '../../core/refusal.ts';
+import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
+import { CAUSES } from './causes.ts';
+import { toSeenPresets, toTwins } from './readings.ts';
+import type { Finding, Suspect } from './suspect.ts';
+
+const SECOND: Milliseconds = 1_000;
+const HALF_HOUR: Milliseconds = 1_800_000;
+/** Networks and queues of seconds do not hide a wrong time zone. */
+const LEEWAY: Milliseconds = 60_000;
+/** A timestamp this far off is not late but in another unit. */
+const YEAR: Milliseconds = 31_536_000_000;
+
+/** A finding of this cause. */
+export function toFinding(cause: ExplainCause, text: string): Finding {
+  return { cause, text, mend: CAUSES[cause].mend };
+}
+
+/** What is odd about the head, as the route's scheme reads it. */
+export function toHeadHints(suspect: Suspect, head: SignedHead | Refusal): Finding[] {
+  if (!('code' in head)) return [...toUnitHint(suspect), ...toAlgorithmHint(suspect, head)];
+  const found = [...toPresetHints(suspect), ...toUnitHint(suspect)];
+  if (head.reason === 'missing_signature') {
+    if (!found.some(({ cause }) => cause === 'header_family')) found.push(toFinding('headers_missing', toMissing(suspect)));
+  } else if (!found.some(({ cause }) => cause === 'timestamp_unit')) {
+    found.push(toFinding('headers_malformed', `the signature headers are malformed: ${head.detail ?? 'they cannot be read'}`));
+  }
+  return found;
+}
+
+function toMissing({ scheme, request: { headers } }: Suspect): string {
+  const missing = toNeededHeaders(scheme).filter((name) => (headers.get(name.toLowerCase()) ?? '') === '');
+  const last = missing.at(-1);
+  if (last === undefined) return 'a header of the signature is missing';
+  return missing.length === 1 ? `${last} is missing` : `${missing.slice(0, -1).join(', ')} and ${last} are missing`;
+}
+
+/** The headers without which nothing can be verified, as the scheme writes their names. */
+function toNeededHeaders({ description: { id, timestamp, signature, signed } }: Scheme): string[] {
+  const names = signature === undefined ? [] : [signature.header];
+  if (timestamp !== undefined && 'header' in timestamp.from) names.unshift(timestamp.from.header);
+  if (id !== undefined && 'header' in id && signed.includes('id')) names.unshift(id.header);
+  return names;
+}
+
+function toPresetHints(suspect: Suspect): Finding[] {
+  const twins = toTwins(suspect.scheme.description);
+  return toSeenPresets(suspect).flatMap(({ preset, names }) => {
+    const name = preset.signature?.header ?? '';
+    // Whoever calls with a token may be anybody, and a header of the route's own scheme points to nobody else.
+    if (preset.signed.length === 0 || suspect.scheme.headerNames.includes(name.toLowerCase())) return [];
+    const isTwin = twins.has(name.toLowerCase());
+    const text = isTwin ? `the headers are those of the family ${name}` : `this looks like ${names}: ${name} is there`;
+    return [toFinding(isTwin ? 'header_family' : 'other_preset', `${text} (scheme: ${names})`)];
+  });
+}
+
+/** Told by the number alone: which instant it is in each unit. */
+function toUnitHint({ scheme: { description }, request: { headers, receivedAt } }: Suspect): Finding[] {
+  const { timestamp } = description;
+  if (timestamp === undefined || !('header' in timestamp.from)) return [];
+  const { unit, from } = timestamp;
+  const text = headers.get(from.header.toLowerCase()) ?? '';
+  const isNear = (at: EpochMilliseconds | undefined): boolean => at !== undefined && Math.abs(receivedAt - at) < YEAR;
+  if (text === '' || isNear(TIMESTAMP_FORMATS[unit].parse(text))) return [];
+  const other = (['s', 'ms', 'rfc3339'] as const).find((each) => each !== unit && isNear(TIMESTAMP_FORMATS[each].parse(text)));
+  if (other !== undefined)
+    return [toFinding('timestamp_unit', `the timestamp looks like ${UNITS[other]}; this scheme has ${UNITS[unit]}`)];
+  // Cut or scaled so that no unit fits; a number a thousand times too large is milliseconds all the same.
+  const at = TIMESTAMP_FORMATS[unit].parse(text);
+  const isScaled = unit === 's' && at !== undefined && at > receivedAt + 10 * YEAR;
+  return isScaled ? [toFinding('timestamp_unit', 'the timestamp looks like milliseconds; this scheme has seconds')] : [];
+}
+
+const UNITS = { s: 'seconds', ms: 'milliseconds', rfc3339: 'RFC 3339' } as const;
+
+/** Signatures of key pairs cannot be checked with secrets, nor the other way round. */
+function toAlgorithmHint({ keys }: Suspect, { signatures }: SignedHead): Finding[] {
+  const known = new Set(keys.map(({ key }) => (key?.material as { algorithm?: string } | undefined)?.algorithm));
+  const sent = [...new Set(signatures.map(({ algorithm }) => algorithm))];
+  if (known.has(undefined) || keys.length === 0 || sent.length === 0 || sent.some((algorithm) => known.has(algorithm))) return [];
+  const text = `the signatures are made by ${sent.join(' and ')}, and the keys of the route are for ${[...known].join(' and ')}`;
+  return [toFinding('signature_algorithm', text)];
+}
+
+/** Why the time is not taken; nothing where it is. */
+export function toTimeHints({ tolerance, request: { receivedAt } }: Suspect, signedAt: EpochMilliseconds): Finding[] {
+  const skew = receivedAt - signedAt;
+  if (tolerance === undefined || Math.abs(skew) >= YEAR || (skew <= tolerance.past && -skew <= tolerance.future)) return [];
+  const distance = Math.round(Math.abs(skew) / SECOND);
+  if (skew < 0)
+    return [toFinding('clock_skew', `the timestamp lies ${distance} s ahead: the sender's clock is fast, or this one slow`)];
+  const past = Math.round(tolerance.past / SECOND);
+  const offset = Math.round(skew / HALF_HOUR) * HALF_HOUR;
+  if (offset >= HALF_HOUR && offset <= 28 * HALF_HOUR && Math.abs(skew - offset) <= LEEWAY)
+    return [
+      toFinding('clock_skew', `the timestamp is ${distance} s old, by whole half hours: a clock or a time zone may be wrong`),
+    ];
+  return [toFinding('late', `the delivery is ${distance} s old; ${past} s are allowed`)];
+}

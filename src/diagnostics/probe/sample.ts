@@ -1,0 +1,119 @@
+/** The events that are sent: made from a template, each with an id of its own. */
+
+import type { SchemeDescription } from '../../auth/schemes/description.ts';
+import { TIMESTAMP_FORMATS } from '../../auth/schemes/timestamp.ts';
+import type { EpochMilliseconds } from '../../core/clock.ts';
+import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
+
+/** Writes events. */
+export interface Sample {
+  /** JSON objects, which can be written in several ways that mean the same. */
+  readonly isJson: boolean;
+  /** In the shortest form; `note` is added as a member. */
+  write(id: string, at: EpochMilliseconds, note?: string): Buffer;
+  /** With line ends, spaces, escapes and an order of members that no serialiser would give. */
+  writeOddly(id: string, at: EpochMilliseconds): Buffer;
+  /** Exactly so many bytes. */
+  writeLong(id: string, at: EpochMilliseconds, bytes: number): Buffer;
+}
+
+type Event = Readonly<Record<string, unknown>>;
+type ToEvent = (id: string, at: EpochMilliseconds) => Event;
+
+const FORM = 'application/x-www-form-urlencoded';
+const NOTE = 'a test event; safe to ignore';
+
+/** A sample in the form that the scheme's sender uses; without a template it is an event that says what it is. */
+export function createSample(description: SchemeDescription, template?: Buffer): Sample {
+  if (template === undefined) return description.contentTypes[0] === FORM ? createFormSample() : createJsonSample(description);
+  const given = parseObject(template);
+  if (given !== undefined) return createJsonSample(description, given);
+  // Content that cannot be changed without becoming another: only the headers tell one event from another.
+  return { isJson: false, write: () => template, writeOddly: () => template, writeLong: () => template };
+}
+
+function createFormSample(): Sample {
+  const write = (id: string): Buffer => Buffer.from(`${new URLSearchParams({ type: 'sidegate.probe', id, note: NOTE })}`);
+  return { isJson: false, write, writeOddly: write, writeLong: write };
+}
+
+function createJsonSample(description: SchemeDescription, given?: Event): Sample {
+  const places = compilePlaces(description);
+  const toEvent: ToEvent = (id, at) => {
+    const event = given ?? { type: 'sidegate.probe', id, created: Math.floor(at / 1000), data: { note: NOTE } };
+    // The event's id in the content is the one in the headers, where there is one.
+    return places('id' in event ? { ...event, id } : event, id, at);
+  };
+  // A template may be checked against a schema: only what is ours gets more members, where what is sent is genuine.
+  const hasFreeMembers = given === undefined;
+  return {
+    isJson: true,
+    write: (id, at, note) => Buffer.from(JSON.stringify({ ...toEvent(id, at), ...(note !== undefined && { note }) })),
+    writeOddly: (id, at) => Buffer.from(toOddText({ ...toEvent(id, at), ...(hasFreeMembers && { note: 'é 🎉 $& $$ $1 \\' }) })),
+    writeLong: (id, at, bytes) => pad(toEvent(id, at), hasFreeMembers, bytes),
+  };
+}
+
+/** Writes id and time where the scheme reads them in the content. */
+function compilePlaces({
+  id: idSource,
+  timestamp,
+}: SchemeDescription): (event: Event, id: string, at: EpochMilliseconds) => Event {
+  const idPath = idSource !== undefined && 'json' in idSource ? toPath(idSource.json) : undefined;
+  const timePath = timestamp !== undefined && 'json' in timestamp.from ? toPath(timestamp.from.json) : undefined;
+  const toTime = (at: EpochMilliseconds): unknown => {
+    const text = TIMESTAMP_FORMATS[timestamp?.unit ?? 's'].format(at);
+    return timestamp?.unit === 'rfc3339' ? text : Number(text);
+  };
+  return (event, id, at) => {
+    const identified = idPath === undefined ? event : writeAt(event, idPath.steps, id);
+    return timePath === undefined ? identified : writeAt(identified, timePath.steps, toTime(at));
+  };
+}
+
+function toPath(text: string): JsonPath | undefined {
+  const path = parseJsonPath(text);
+  return 'problem' in path ? undefined : path;
+}
+
+/** Members that are missing on the way are made; a list on the way is left as it is. */
+function writeAt(event: Event, [step, ...rest]: readonly (string | number)[], value: unknown): Event {
+  if (typeof step !== 'string') return event;
+  const inner = Object.hasOwn(event, step) ? event[step] : {};
+  if (rest.length === 0) return { ...event, [step]: value };
+  return isObject(inner) ? { ...event, [step]: writeAt(inner, rest, value) } : event;
+}
+
+function isObject(value: unknown): value is Event {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function parseObject(template: Buffer): Event | undefined {
+  try {
+    const value: unknown = JSON.parse(template.toString());
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function toOddText(event: Event): string {
+  const members = Object.entries(event)
+    .reverse()
+    .map(([name, value]) => `\t${JSON.stringify(name)} : ${toOddValue(value)}`);
+  return `{\r\n${members.join(' ,\r\n')}\n }\n\n`;
+}
+
+/** The first character escaped, which no serialiser does with letters. */
+function toOddValue(value: unknown): string {
+  if (typeof value !== 'string' || value === '') return JSON.stringify(value);
+  return `"\\u${value.charCodeAt(0).toString(16).padStart(4, '0')}${JSON.stringify(value.slice(1)).slice(1)}`;
+}
+
+/** With a member where that is ours to decide, else with spaces, which mean nothing in JSON (RFC 8259 §2). */
+function pad(event: Event, hasFreeMembers: boolean, bytes: number): Buffer {
+  const bare = Buffer.from(JSON.stringify(hasFreeMembers ? { ...event, padding: '' } : event));
+  const missing = Math.max(0, bytes - bare.length);
+  if (!hasFreeMembers) return Buffer.concat([bare.subarray(0, -1), Buffer.alloc(missing, ' '), bare.subarray(-1)]);
+  return Buffer.from(JSON.stringify({ ...event, padding: 'x'.repeat(missing) }));
+}

@@ -1,0 +1,72 @@
+/** What may be probed: one endpoint, at addresses that were looked at before anything is sent. */
+import { BlockList, isIP } from 'node:net';
+import type { Resolve } from '../../gateway/egress-proxy/dial.ts';
+
+/** An endpoint, and the only addresses that requests go to. */
+export interface Target {
+  readonly url: URL;
+  readonly addresses: readonly string[];
+  /** Loopback, or of a network of one's own. */
+  readonly isPrivate: boolean;
+}
+
+/** Loopback, RFC 1918, carriers' and clusters' shared space (RFC 6598), unique local (RFC 4193). Not link-local: there clouds answer with credentials. */
+const PRIVATE_IPV4 = ['127.0.0.0/8', '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10'];
+const PRIVATE_IPV6 = ['::1/128', 'fc00::/7'];
+
+const privateRanges = toList();
+
+/** Finds the target, or says why it may not be probed. `ownedHost`: the host that the user says is theirs. */
+export async function findTarget(
+  text: string,
+  { ownedHost, resolve }: { readonly ownedHost: string | undefined; readonly resolve: Resolve },
+): Promise<Target | { readonly problem: string }> {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol)) return { problem: `${text} is no http or https URL` };
+  if (url.username !== '' || url.password !== '') {
+    return {
+      problem: 'the URL has a password, which every user of the machine could read; give --header-env Authorization=NAME',
+    };
+  }
+  const host = toPlainHost(url.hostname);
+  const isOwned = ownedHost !== undefined && toPlainHost(ownedHost.toLowerCase()) === host;
+  // A public address that is written out is refused before anything is asked of the network.
+  const addresses = isIP(host) === 0 ? await resolveOrNothing(host, resolve) : [host];
+  if (addresses.length === 0) return { problem: `${host} has no address: the name is unknown here` };
+  const outside = addresses.find((each) => !isPrivate(each));
+  if (outside !== undefined && !isOwned) return { problem: toRefusal(host, outside, ownedHost) };
+  return { url, addresses, isPrivate: outside === undefined };
+}
+
+function toRefusal(host: string, outside: string, ownedHost: string | undefined): string {
+  const place = outside === host ? host : `${host} (${outside})`;
+  const named = ownedHost === undefined ? '' : `, not ${ownedHost}`;
+  return `${place} is neither loopback nor private, and a probe sends forged events; if it is yours: --yes-i-own-this ${host}${named}`;
+}
+
+async function resolveOrNothing(host: string, resolve: Resolve): Promise<readonly string[]> {
+  try {
+    return await resolve(host);
+  } catch {
+    return [];
+  }
+}
+
+function toPlainHost(host: string): string {
+  return host.startsWith('[') && host.endsWith(']') ? host.slice(1, -1) : host;
+}
+
+/** Is it an address that only one's own machines can have? IPv4 in IPv6's clothes (RFC 4291 §2.5.5.2) is judged as IPv4. */
+function isPrivate(address: string): boolean {
+  const version = isIP(address);
+  return version !== 0 && privateRanges.check(address, version === 6 ? 'ipv6' : 'ipv4');
+}
+
+function toList(): BlockList {
+  const list = new BlockList();
+  for (const range of [...PRIVATE_IPV4, ...PRIVATE_IPV6]) {
+    const [base = '', bits] = range.split('/');
+    list.addSubnet(base, Number(bits), range.includes(':') ? 'ipv6' : 'ipv4');
+  }
+  return list;
+}

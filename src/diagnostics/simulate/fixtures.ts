@@ -1,0 +1,146 @@
+/** Reads a fixture file: through its schema, with the contents that it names, to tests or to all problems at once. */
+import { readFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import * as z from 'zod';
+import { type Position, parseYaml, readText } from '../../config/load/document.ts';
+import { toFindings } from '../../config/schema/issues.ts';
+import { type JsonSchema, keepExamples } from '../../config/schema/json-schema.ts';
+import type { Problem } from '../../config/schema/problem.ts';
+import type { StandIns } from '../../config/sources/fake-sources.ts';
+import type { EpochMilliseconds } from '../../core/clock.ts';
+import { FixturesSchema } from './fixtures-schema.ts';
+
+type Parsed = z.output<typeof FixturesSchema>;
+type ParsedStep = Parsed['tests'][number]['steps'][number];
+
+/** One request and what is expected of it. */
+export type FixtureStep = Omit<ParsedStep, 'request'> & {
+  readonly name?: string | undefined;
+  readonly request: Omit<ParsedStep['request'], 'body' | 'json' | 'bodyFile' | 'bodyBase64'> & {
+    /** Undefined where there is none, which is not the same as none that is said to be there. */
+    readonly content: Buffer | undefined;
+    readonly isJson: boolean;
+  };
+  readonly position: Position | undefined;
+};
+/** Who signs, and what is done to it then. */
+export type SignConfig = NonNullable<FixtureStep['sign']>;
+/** How the app deals with a request. */
+export type AppConfig = NonNullable<FixtureStep['app']>;
+/** One test. */
+export interface FixtureTest {
+  readonly name: string;
+  readonly position: Position | undefined;
+  readonly startsAt: EpochMilliseconds;
+  readonly steps: readonly FixtureStep[];
+}
+
+/** A sound file. */
+export interface Fixtures {
+  readonly file: string;
+  /** Absolute. */
+  readonly config: string;
+  readonly now: EpochMilliseconds;
+  readonly standIns: StandIns;
+  readonly remote: ReadonlyMap<string, string>;
+  readonly tests: readonly FixtureTest[];
+  /** A finding about the file, with its place. */
+  readonly toProblem: (path: readonly PropertyKey[], message: string, hint?: string) => Problem;
+}
+
+/** The tests, or why there are none. */
+export type FixturesRead = Fixtures | { readonly tests: undefined; readonly problems: readonly Problem[] };
+
+/** Draft-07, for editors. */
+export function toFixturesJsonSchema(): JsonSchema {
+  const schema = z.toJSONSchema(FixturesSchema, {
+    io: 'input',
+    target: 'draft-07',
+    unrepresentable: 'any',
+    override: keepExamples,
+  });
+  return { ...(schema as JsonSchema), title: 'sidegate fixtures' };
+}
+
+/** Reads and checks `file`; never throws for anything in it. */
+export async function loadFixtures(file: string): Promise<FixturesRead> {
+  const text = await readText(file);
+  if (typeof text !== 'string') return { tests: undefined, problems: [text] };
+  const read = parseYaml(file, text, 'start with config: and tests:');
+  if ('problems' in read) return { tests: undefined, problems: read.problems };
+  const parsed = FixturesSchema.safeParse(read.value, { reportInput: true });
+  if (!parsed.success) {
+    const findings = toFindings(parsed.error.issues, toFixturesJsonSchema());
+    const problems = findings.map((finding) => read.toProblem('error', finding));
+    return { tests: undefined, problems: problems.sort(byPlace) };
+  }
+  const toProblem: Fixtures['toProblem'] = (path, message, hint) =>
+    read.toProblem('error', { path, message, ...(hint === undefined ? undefined : { hint }) });
+  const problems: Problem[] = [];
+  const contents = new Contents(dirname(resolve(file)), (path, message) => problems.push(toProblem(path, message)));
+  const { config, now, secrets, remote, tests } = parsed.data;
+  const found: FixtureTest[] = [];
+  for (const [index, test] of tests.entries()) {
+    const path = ['tests', index];
+    problems.push(...checkOrder(test, path, toProblem));
+    const steps: FixtureStep[] = [];
+    for (const [position, step] of test.steps.entries()) {
+      const at = test.hasSteps ? [...path, 'steps', position] : path;
+      steps.push({ ...step, request: await contents.fill(step.request, [...at, 'request']), position: read.locate(at) });
+    }
+    found.push({ name: test.name, position: read.locate(path), startsAt: test.now ?? now, steps });
+  }
+  if (problems.length > 0) return { tests: undefined, problems };
+  const target = resolve(dirname(file), config);
+  const files = Object.entries(secrets.files).map(([name, secret]) => [resolve(dirname(target), name), secret] as const);
+  const standIns = { env: new Map(Object.entries(secrets.env)), files: new Map(files) };
+  return { file, config: target, now, standIns, remote: new Map(Object.entries(remote)), tests: found, toProblem };
+}
+
+function byPlace(a: Problem, b: Problem): number {
+  return (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0);
+}
+
+/** Time does not go back. */
+function checkOrder(
+  { steps }: Parsed['tests'][number],
+  path: readonly PropertyKey[],
+  toProblem: Fixtures['toProblem'],
+): Problem[] {
+  let latest = 0;
+  return steps.flatMap(({ at }, index) => {
+    const isEarlier = at !== undefined && at < latest;
+    latest = Math.max(latest, at ?? 0);
+    return isEarlier
+      ? [toProblem([...path, 'steps', index, 'at'], 'the step before is later', 'at counts from now, not from the step before')]
+      : [];
+  });
+}
+
+class Contents {
+  readonly #folder: string;
+  readonly #onProblem: (path: readonly PropertyKey[], message: string) => void;
+
+  constructor(folder: string, onProblem: (path: readonly PropertyKey[], message: string) => void) {
+    this.#folder = folder;
+    this.#onProblem = onProblem;
+  }
+
+  async fill(request: ParsedStep['request'], path: readonly PropertyKey[]): Promise<FixtureStep['request']> {
+    const { body, json, bodyFile, bodyBase64, ...rest } = request;
+    if (bodyFile !== undefined) return { ...rest, isJson: false, content: await this.#read(bodyFile, [...path, 'bodyFile']) };
+    if (json !== undefined) return { ...rest, isJson: true, content: Buffer.from(JSON.stringify(json)) };
+    const content = bodyBase64 === undefined ? body && Buffer.from(body) : Buffer.from(bodyBase64, 'base64');
+    return { ...rest, isJson: false, content: content === '' ? Buffer.alloc(0) : content };
+  }
+
+  async #read(name: string, path: readonly PropertyKey[]): Promise<Buffer | undefined> {
+    try {
+      return await readFile(resolve(this.#folder, name));
+    } catch (thrown) {
+      const code = (thrown as NodeJS.ErrnoException).code ?? 'unknown reason';
+      this.#onProblem(path, `${name} cannot be read (${code})`);
+      return undefined;
+    }
+  }
+}

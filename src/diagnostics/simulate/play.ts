@@ -1,0 +1,210 @@
+/** Plays the tests of a fixture file, each on a gate of its own. */
+
+import { type Routing, toRouting } from '../../config/rules/gate-identity.ts';
+import type { Config, RouteConfig } from '../../config/schema/config.ts';
+import { type Milliseconds, systemClock } from '../../core/clock.ts';
+import { parseTarget } from '../../core/target.ts';
+import { RouteTable } from '../../gateway/pipeline/router.ts';
+import type { Ready } from '../../gateway/runtime/check.ts';
+import { findMismatches, type Mismatch } from './compare.ts';
+import type { AppPlan } from './fake-app.ts';
+import { WILLING_APP } from './fake-app.ts';
+import type { AppConfig, FixtureStep, Fixtures, FixtureTest } from './fixtures.ts';
+import { type Signed, type StepProblem, signRequest } from './sign-request.ts';
+import type { StageRequest } from './simulated-connection.ts';
+import { Rehearsal, type Scene } from './simulator.ts';
+
+/** Why a test failed, or could not be played. */
+export interface TestFailure {
+  /** Where in the file. */
+  readonly position: FixtureStep['position'];
+  /** Which of several steps, from 1 on, and its name; which of several times. */
+  readonly step?: number;
+  readonly stepName?: string;
+  readonly time?: number;
+  readonly mismatches: readonly Mismatch[];
+  /** What the gate made of it, in a line. */
+  readonly said?: string;
+  /** It says nothing of the gate: the step itself is wrong. */
+  readonly problem?: StepProblem;
+}
+
+/** What came of a test. */
+export interface TestResult {
+  readonly name: string;
+  readonly position: FixtureTest['position'];
+  readonly seconds: number;
+  readonly failure?: TestFailure;
+}
+
+/** What came of a file's tests. */
+export interface Played {
+  readonly results: readonly TestResult[];
+  /** The routes that took a request. */
+  readonly routes: ReadonlySet<string>;
+}
+
+/** Plays the tests one after the other. */
+export async function playTests(
+  { config: file, remote }: Fixtures,
+  tests: readonly FixtureTest[],
+  ready: Ready,
+): Promise<Played> {
+  const routes = new Set<string>();
+  const results: TestResult[] = [];
+  for (const [index, test] of tests.entries()) {
+    const startedAt = systemClock.monotonic();
+    const player = new Player(
+      new Rehearsal(ready, { file, startsAt: test.startsAt, remote }),
+      ready.loaded.config,
+      `fixture-${index + 1}`,
+    );
+    const failure = await player.play(test);
+    for (const route of player.routes) routes.add(route);
+    const seconds = (systemClock.monotonic() - startedAt) / 1000;
+    results.push({ name: test.name, position: test.position, seconds, ...(failure === undefined ? undefined : { failure }) });
+  }
+  return { results, routes };
+}
+
+/** Plays one test. */
+class Player {
+  readonly routes = new Set<string>();
+  readonly #rehearsal: Rehearsal;
+  readonly #config: Config;
+  readonly #idPrefix: string;
+  readonly #table: RouteTable<Routing & { readonly name: string; readonly route: RouteConfig }>;
+
+  constructor(rehearsal: Rehearsal, config: Config, idPrefix: string) {
+    this.#rehearsal = rehearsal;
+    this.#config = config;
+    this.#idPrefix = idPrefix;
+    this.#table = new RouteTable(config.routes.map((route) => ({ name: route.name, ...toRouting(route), route })));
+  }
+
+  /** What follows a failure would only fail because of it, so the first one ends the test. */
+  async play({ steps }: FixtureTest): Promise<TestFailure | undefined> {
+    try {
+      for (const [index, step] of steps.entries()) {
+        const failure = await this.#playStep(step, `${this.#idPrefix}-${index + 1}`);
+        if (failure === undefined) continue;
+        const which = steps.length === 1 ? undefined : { step: index + 1 };
+        return {
+          position: step.position,
+          ...which,
+          ...(step.name === undefined ? undefined : { stepName: step.name }),
+          ...failure,
+        };
+      }
+      return undefined;
+    } finally {
+      await this.#rehearsal.close();
+    }
+  }
+
+  async #playStep(step: FixtureStep, id: string): Promise<Omit<TestFailure, 'position'> | undefined> {
+    if (step.at !== undefined) await this.#rehearsal.goTo(step.at);
+    const request = await this.#toRequest(step, id);
+    if ('problem' in request) return { mismatches: [], problem: request };
+    for (let time = 1; time <= step.repeat; time++) {
+      const scene = await this.#rehearsal.play(request, toPlan(step.app));
+      if (scene.line.route !== undefined) this.routes.add(scene.line.route);
+      const mismatches = findMismatches(step.expect, scene);
+      if (mismatches.length > 0) return { mismatches, said: toSaid(scene), ...(step.repeat === 1 ? undefined : { time }) };
+    }
+    return undefined;
+  }
+
+  async #toRequest(step: FixtureStep, id: string): Promise<StageRequest | StepProblem> {
+    const { path, host, client, certificate, content, method: named } = step.request;
+    const method = named ?? (content === undefined && step.sign === undefined ? 'GET' : 'POST');
+    const isTls = step.request.tls ?? this.#config.listen.tls !== undefined;
+    const problem = this.#findMisfit(method, isTls, certificate);
+    if (problem !== undefined) return problem;
+    const body = content ?? Buffer.alloc(0);
+    const signed = step.sign === undefined ? undefined : await this.#sign(step.sign, { method, path, host, isTls, body }, id);
+    if (signed !== undefined && 'problem' in signed) return signed;
+    const sent = signed?.body ?? body;
+    const hasContent = content !== undefined || sent.length > 0 || method === 'POST';
+    const headers = toHeaders(step.request, signed, hasContent ? sent.length : undefined);
+    return { method, path, headers, body: sent, client, isTls, certificateNames: certificate };
+  }
+
+  #findMisfit(method: string, isTls: boolean, certificate: readonly string[] | undefined): StepProblem | undefined {
+    if (method === 'CONNECT') return { problem: 'CONNECT is for the forward proxy, which is not rehearsed' };
+    if (certificate === undefined) return undefined;
+    if (!isTls) return { problem: 'a certificate is shown in a TLS handshake', hint: 'tls: true' };
+    if (this.#config.listen.tls?.clientCaFile === undefined)
+      return { problem: 'this gate asks for no client certificates', hint: 'the config has no listen.tls.clientCaFile' };
+    return undefined;
+  }
+
+  async #sign(
+    config: NonNullable<FixtureStep['sign']>,
+    unsigned: Parameters<typeof signRequest>[1],
+    id: string,
+  ): Promise<Signed | StepProblem> {
+    const route = this.#findRoute(config.route, unsigned);
+    return route === undefined
+      ? { problem: 'which key should sign? no route takes this request', hint: 'sign: { route: NAME }' }
+      : 'problem' in route
+        ? route
+        : signRequest(config, unsigned, { route, now: this.#rehearsal.now(), id });
+  }
+
+  #findRoute(
+    name: string | undefined,
+    { method, host, path }: Parameters<typeof signRequest>[1],
+  ): RouteConfig | StepProblem | undefined {
+    if (name !== undefined) {
+      const named = this.#config.routes.find((route) => route.name === name);
+      const names = this.#config.routes.map((route) => route.name);
+      return named ?? { problem: `the config has no route ${name}`, hint: `it has: ${names.join(', ')}` };
+    }
+    const target = parseTarget(path);
+    if ('problem' in target) return undefined;
+    const found = this.#table.find({ method, host, target });
+    return 'code' in found ? undefined : found.route;
+  }
+}
+
+function toPlan(app: AppConfig | undefined): AppPlan {
+  if (app === undefined) return WILLING_APP;
+  if ('fails' in app) return app;
+  const { status, ...rest } = app;
+  if (!('headers' in rest)) return { ...WILLING_APP, status };
+  return { status, headers: toLines(rest.headers).flat(), body: Buffer.from(rest.body), after: rest.after as Milliseconds };
+}
+
+type Line = readonly [string, string];
+
+function toLines(headers: Readonly<Record<string, string | readonly string[]>>): Line[] {
+  return Object.entries(headers).flatMap(([name, lines]) =>
+    (typeof lines === 'string' ? [lines] : lines).map((line): Line => [name, line]),
+  );
+}
+
+/** What the fixture writes stands in the place of what would be written for it. */
+function toHeaders(request: FixtureStep['request'], signed: Signed | undefined, length: number | undefined): Line[] {
+  const written = toLines(request.headers);
+  const names = new Set(written.map(([name]) => name.toLowerCase()));
+  const contentType = signed?.contentType ?? (request.isJson ? 'application/json' : undefined);
+  const { user, password } = request;
+  const ours: Line[] = [
+    ['Host', request.host],
+    ...(contentType === undefined ? [] : [['Content-Type', contentType] as const]),
+    ...(signed?.headers ?? []),
+    ...(user === undefined ? [] : [['Authorization', `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`] as const]),
+    ...(length === undefined || names.has('transfer-encoding') ? [] : [['Content-Length', String(length)] as const]),
+  ];
+  return [...ours.filter(([name]) => !names.has(name.toLowerCase())), ...written];
+}
+
+function toSaid({ line, answer }: Scene): string {
+  const { code, reason, route, detail, observed } = line;
+  const words = [`${answer?.status ?? 'no answer'} ${code}`];
+  if (reason !== 'ok' && reason !== code) words.push(`(${reason})`);
+  if (observed !== undefined) words.push(`observed ${observed}`);
+  words.push(route === undefined ? 'by no route' : `by route ${route}`);
+  return detail === undefined ? words.join(' ') : `${words.join(' ')}: ${detail}`;
+}

@@ -1,0 +1,127 @@
+/** What came of fixture files, as text for people, as JSON, and as JUnit XML. */
+
+import { formatProblem, type Problem } from '../../config/schema/problem.ts';
+import type { Tone } from '../../core/terminal.ts';
+import { type JunitCase, type JunitSuite, toJunit } from './junit.ts';
+import type { TestFailure, TestResult } from './play.ts';
+
+/** What came of one file. */
+export interface FileReport {
+  readonly file: string;
+  /** The config that was tested; undefined where the file does not say. */
+  readonly config: string | undefined;
+  /** Why nothing could be played; empty where it could. */
+  readonly problems: readonly Problem[];
+  readonly results: readonly TestResult[];
+}
+
+/** What came of all. */
+export interface Report {
+  readonly files: readonly FileReport[];
+  /** The routes of each config that no test of any file has reached; undefined where only some tests were run. */
+  readonly untested: readonly { readonly config: string; readonly routes: readonly string[] }[] | undefined;
+}
+
+/** How reports are written. */
+export const FORMATS: Readonly<Record<string, (report: Report, shade?: Paint) => string>> = {
+  text: toText,
+  json: toJson,
+  junit: toXml,
+};
+
+/** How many tests came to what. */
+export function countResults({ files }: Report): { passed: number; failed: number; unusable: number } {
+  const results = files.flatMap((file) => file.results);
+  const unusable = results.filter(({ failure }) => failure?.problem !== undefined).length;
+  const failed = results.filter(({ failure }) => failure !== undefined).length - unusable;
+  return { passed: results.length - failed - unusable, failed, unusable };
+}
+
+/** Colours words of a text report; as they are by default. */
+type Paint = (tone: Tone, text: string) => string;
+const PLAIN: Paint = (_tone, text) => text;
+
+function toText(report: Report, shade: Paint = PLAIN): string {
+  const { passed, failed, unusable } = countResults(report);
+  const unread = report.files.filter(({ problems }) => problems.length > 0).length;
+  const counts = [`${passed} passed`, `${failed} failed`];
+  if (unusable > 0) counts.push(`${unusable} unusable`);
+  if (unread > 0) counts.push(`${unread} ${unread === 1 ? 'file' : 'files'} not played`);
+  const end = failed + unusable + unread === 0 ? shade('good', 'SUCCESS') : shade('bad', 'FAILED');
+  const untested = (report.untested ?? []).filter(({ routes }) => routes.length > 0);
+  const lines = [
+    ...report.files.flatMap((file) => toFileLines(file, shade)),
+    `${end}: ${counts.join(', ')}`,
+    ...untested.map(({ config, routes }) => `routes without a test in ${config}: ${routes.join(', ')}`),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function toFileLines({ file, config, problems, results }: FileReport, shade: Paint): string[] {
+  return [
+    config === undefined ? file : `${file} (${config})`,
+    ...problems.map((problem) => indent(formatProblem(problem), 2)),
+    ...results.flatMap(({ name, failure }) =>
+      failure === undefined
+        ? [`  ${shade('good', 'ok      ')}  ${name}`]
+        : [
+            `  ${shade('bad', failure.problem === undefined ? 'FAILED  ' : 'UNUSABLE')}  ${name}`,
+            ...toFailureLines(file, failure).map((line) => `            ${line}`),
+          ],
+    ),
+  ];
+}
+
+/** Where, what was expected and what came. */
+function toFailureLines(file: string, { position, step, stepName, time, mismatches, said, problem }: TestFailure): string[] {
+  const lines = [position === undefined ? file : `${file}:${position.line}`];
+  const which = [step === undefined ? '' : `step ${step}`, stepName ?? '', time === undefined ? '' : `time ${time}`];
+  const where = which.filter((word) => word !== '').join(', ');
+  if (where !== '') lines.push(`in ${where}`);
+  if (problem !== undefined) lines.push(problem.problem, ...(problem.hint === undefined ? [] : [`hint: ${problem.hint}`]));
+  for (const { field, expected, got } of mismatches) lines.push(`${field}:`, `  expected ${expected}`, `  got      ${got}`);
+  if (said !== undefined) lines.push(`the gate said: ${said}`);
+  return lines;
+}
+
+function indent(text: string, by: number): string {
+  return text.replace(/^/gm, ' '.repeat(by));
+}
+
+function toJson(report: Report): string {
+  const files = report.files.map(({ results, ...rest }) => ({
+    ...rest,
+    tests: results.map(({ name, position, seconds, failure }) => ({
+      name,
+      line: position?.line,
+      outcome: toOutcome(failure),
+      seconds: Number(seconds.toFixed(3)),
+      ...(failure === undefined ? undefined : { failure: { ...failure, position: undefined, line: failure.position?.line } }),
+    })),
+  }));
+  return `${JSON.stringify({ ...countResults(report), files, untested: report.untested }, undefined, 2)}\n`;
+}
+
+function toOutcome(failure: TestFailure | undefined): string {
+  if (failure === undefined) return 'passed';
+  return failure.problem === undefined ? 'failed' : 'unusable';
+}
+
+function toXml({ files }: Report): string {
+  return toJunit(...files.map(toSuite));
+}
+
+/** A file that cannot be played is one failed case: a suite without any would look green. */
+function toSuite({ file, problems, results }: FileReport): JunitSuite {
+  if (problems.length === 0) return { name: file, cases: results.map((result) => toCase(file, result)) };
+  const text = problems.map(formatProblem).join('\n');
+  return { name: file, cases: [{ name: 'can be played', failure: { message: problems[0]?.message ?? '', text } }] };
+}
+
+function toCase(file: string, { name, seconds, failure }: TestResult): JunitCase {
+  if (failure === undefined) return { name, seconds };
+  const [first] = failure.mismatches;
+  const message =
+    failure.problem?.problem ?? (first === undefined ? '' : `${first.field}: expected ${first.expected}, got ${first.got}`);
+  return { name, seconds, failure: { message, text: toFailureLines(file, failure).join('\n') } };
+}

@@ -1,0 +1,252 @@
+/** The forward proxy's port: CONNECT and absolute-form requests, handed on as Exchanges with a destination. */
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
+import type { LimitsConfig } from '../../config/schema/config.ts';
+import type { Clock } from '../../core/clock.ts';
+import { type Destination, parseDestination } from '../../core/destination.ts';
+import type { Arrival, Exchange } from '../../core/exchange.ts';
+import type { ListenAddress } from '../../core/listen-address.ts';
+import { type Refusal, refuse } from '../../core/refusal.ts';
+import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
+import { parseTarget, type RequestTarget } from '../../core/target.ts';
+import { toArrival, toDirectClient } from '../server/arrival.ts';
+import { type ClientCertificates, createClientCertificates } from '../server/client-certificates.ts';
+import { ClientErrors } from '../server/client-errors.ts';
+import { RequestOrigin } from '../server/content-origin.ts';
+import type { Followed } from '../server/crowd.ts';
+import { findUnsound, type IncomingHead, toIncomingHead } from '../server/head-check.ts';
+import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit } from '../server/limits.ts';
+import { Listener, type Listening } from '../server/listener.ts';
+import { PortClients } from '../server/port-clients.ts';
+import { IncomingBody } from '../server/request-body.ts';
+import type { ListenPhase } from '../server/server.ts';
+import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } from '../server/strict-server.ts';
+import type { TlsContexts } from '../server/tls.ts';
+import { openLastAnswer, SocketUpgrade } from '../server/upgrade.ts';
+
+/** Where the proxy's requests go. */
+export interface ProxyHandler {
+  /** With `upgrade`, a CONNECT: it is granted as a tunnel. */
+  handle(exchange: Exchange, response: ServerResponse): void;
+  turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void;
+  turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
+}
+
+/** What the port needs. */
+export interface ProxyServerParts {
+  readonly address: ListenAddress;
+  readonly limits: LimitsConfig;
+  readonly tls: TlsContexts | undefined;
+  readonly clock: Clock;
+  readonly memory: ListenMemory;
+  readonly handler: ProxyHandler;
+  readonly onLimit: OnLimit;
+  readonly onConnections: (delta: 1 | -1) => void;
+}
+
+interface Aim {
+  readonly destination: Destination;
+  readonly target: RequestTarget;
+}
+
+const HTTP_PORT = 80;
+const ABSOLUTE = /^http:\/\/([^/?#]*)(.*)$/is;
+
+/** The listening proxy port. */
+export class ProxyServer {
+  readonly #parts: ProxyServerParts;
+  readonly #server: Server | TlsServer;
+  readonly #listener: Listener;
+  readonly #bodies: BodyWatch;
+  readonly #heap: HeapGuard;
+  readonly #clientErrors: ClientErrors;
+  readonly #clients: PortClients;
+  readonly #certificates: ClientCertificates | undefined;
+  /** The last answer that each open connection was asked for. */
+  readonly #answers = new Map<Socket, ServerResponse>();
+  #phase: ListenPhase = 'open';
+
+  constructor(parts: ProxyServerParts) {
+    const { limits, tls, clock, handler, onLimit, onConnections } = parts;
+    this.#parts = parts;
+    this.#bodies = parts.memory.bodies;
+    this.#heap = new HeapGuard(limits.heapShed, clock, parts.memory.collect);
+    this.#clientErrors = new ClientErrors({
+      clock,
+      onLimit,
+      toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
+      turnAwaySocket: (arrival, socket, refusal) => handler.turnAwaySocket(arrival, socket, refusal),
+    });
+    // An upgrade through the proxy goes by CONNECT; in absolute form it is served as if it had not been asked for.
+    this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: guardDecision(() => false, false) });
+    this.#listener = new Listener(this.#server, parts.address);
+    this.#certificates = this.#watchCertificates();
+    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
+    onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
+    onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+      handler.turnAway(this.#toArrival(request), response, refuse('expectation_failed', 'expectation_failed'));
+    });
+    onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
+      this.#onConnect(request, socket, head),
+    );
+    onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
+      this.#clientErrors.handle(error, socket),
+    );
+    watchConnections(this.#server, onConnections);
+    this.#clients = new PortClients(this.#server, { limits, shared: [], clock, onLimit });
+  }
+
+  /** Starts to listen; rejects with the system's error. */
+  listen(): Promise<Listening> {
+    return this.#listener.open();
+  }
+
+  /** New connections get what the contexts hold now. */
+  refreshTls(): void {
+    if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
+    this.#certificates?.refresh();
+  }
+
+  /** Moves on in shutting down; answers under way are finished, and their connections close behind them. */
+  enter(phase: ListenPhase): void {
+    this.#phase = phase;
+    if (phase === 'refusing') this.#listener.close();
+    if (phase === 'open') return;
+    for (const response of this.#answers.values()) response.shouldKeepAlive = false;
+    if (phase !== 'leaving') this.#server.closeIdleConnections();
+  }
+
+  /** Destroys what node:http knows of; tunnels are the house's to end. */
+  destroy(): void {
+    this.#listener.close();
+    this.#server.closeAllConnections();
+    this.#clients.close();
+    this.#heap.close();
+    this.#certificates?.close();
+  }
+
+  #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
+    const { handler } = this.#parts;
+    // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
+    if (!request.socket.writable) return;
+    endAfterUpgradeWish(request, response);
+    const origin = new RequestOrigin(request, response, expectsContinue);
+    const body = new IncomingBody(origin, this.#bodies);
+    this.#clientErrors.follow(request.socket, { response, body });
+    const followed = this.#clients.follow(request.socket, origin, response, response);
+    const head = toIncomingHead(request);
+    const arrival = this.#toArrival(request);
+    this.#watchEnd(response, request.socket);
+    const trouble = this.#findTrouble(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
+    if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
+    const aim = this.#checkHead(head, toAbsoluteAim);
+    if ('code' in aim) return handler.turnAway(arrival, response, aim);
+    const { headers } = head;
+    handler.handle({ ...arrival, ...aim, headers, body, facts: {} }, response);
+  }
+
+  #onConnect(request: IncomingMessage, socket: Duplex, early: Buffer): void {
+    const { handler } = this.#parts;
+    onEvent(socket, 'error', () => socket.destroy());
+    // The answers that are due would come out of the tunnel.
+    if (this.#clientErrors.isAtWork(socket)) {
+      socket.destroy();
+      return;
+    }
+    const response = openLastAnswer(request, socket, this.#parts.clock);
+    const head = toIncomingHead(request);
+    const { headers } = head;
+    const arrival = this.#toArrival(request);
+    const origin = new RequestOrigin(request, response, false);
+    const body = new IncomingBody(origin, this.#bodies);
+    this.#clientErrors.follow(request.socket, { response, body });
+    const followed = this.#clients.follow(request.socket, origin, response, response);
+    const trouble = this.#findTrouble(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
+    if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
+    const aim = this.#checkHead(head, toConnectAim);
+    if ('code' in aim) return handler.turnAway(arrival, response, aim);
+    // Bytes of it would be taken for the tunnel's.
+    if (body.declaredLength !== 0)
+      return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
+    this.#certificates?.upgrade(request.socket);
+    const upgrade = new SocketUpgrade('', socket, response, early);
+    handler.handle({ ...arrival, ...aim, headers, body, upgrade, facts: {} }, response);
+  }
+
+  /** Its head may have promised to keep the connection, before the gate began to shut down. */
+  #watchEnd(response: ServerResponse, socket: Socket): void {
+    if (this.#phase !== 'open') response.shouldKeepAlive = false;
+    if (!this.#answers.has(socket)) onceEvent(socket, 'close', () => this.#answers.delete(socket));
+    this.#answers.set(socket, response);
+    onceEvent(response, 'finish', () => {
+      if (this.#phase !== 'open' && this.#answers.get(socket) === response) socket.end();
+    });
+  }
+
+  /** What of our own keeps us from taking anything on. */
+  #findTrouble(followed: Followed, { client }: Arrival): Refusal | undefined {
+    if (this.#phase === 'refusing') return refuse('draining', 'draining');
+    // A tunnel counts as a request: its client has proven who it is, so there is no second limit.
+    if (!this.#clients.admit(followed, client.address, false)) return refuse('overloaded', 'client_limit');
+    const { memory, onLimit } = this.#parts;
+    if (this.#heap.isFull) {
+      onLimit('heap');
+      return refuse('overloaded', 'heap_full');
+    }
+    if (!memory.guard.isFull) return undefined;
+    onLimit('memory');
+    return refuse('overloaded', 'memory_full');
+  }
+
+  #findCertificateEnd(socket: Socket, response: ServerResponse): Refusal | undefined {
+    return this.#certificates?.refuse(this.#certificates.find(socket), response);
+  }
+
+  #watchCertificates(): ClientCertificates | undefined {
+    const { tls, clock } = this.#parts;
+    const certificates = createClientCertificates(false, tls, clock, (socket) => {
+      if (!this.#clientErrors.endConnection(socket)) socket.destroy();
+    });
+    if (certificates === undefined) return undefined;
+    divert(this.#server, 'connection', (socket, proceed) => {
+      certificates.begin(socket);
+      proceed();
+    });
+    divert<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
+      if (certificates.finish(socket)) proceed();
+      else socket.destroy();
+    });
+    return certificates;
+  }
+
+  #checkHead(head: IncomingHead, toAim: (url: string) => Aim | undefined): Aim | Refusal {
+    const { limits, onLimit } = this.#parts;
+    const unsound = findUnsound(head, limits, onLimit);
+    return (
+      unsound ?? toAim(head.url) ?? refuse('malformed_request', 'malformed', 'neither http://host/path nor CONNECT host:port')
+    );
+  }
+
+  #toArrival({ method = '', socket }: IncomingMessage): Arrival {
+    return toArrival(method, toDirectClient(socket.remoteAddress ?? 'unknown', 'encrypted' in socket), this.#parts.clock);
+  }
+}
+
+/** RFC 9110 §9.3.6: a host and a port, which must be there. */
+function toConnectAim(url: string): Aim | undefined {
+  const destination = parseDestination(url);
+  return destination === undefined
+    ? undefined
+    : { destination, target: { raw: url, path: url, query: undefined, ambiguities: [] } };
+}
+
+/** RFC 9112 §3.2.2; https would be read in clear text here, and goes by CONNECT. */
+function toAbsoluteAim(url: string): Aim | undefined {
+  const [, authority = '', rest = ''] = ABSOLUTE.exec(url) ?? [];
+  const destination = parseDestination(authority, HTTP_PORT);
+  const target = parseTarget(rest.startsWith('/') ? rest : `/${rest}`);
+  return destination === undefined || 'problem' in target ? undefined : { destination, target };
+}

@@ -1,0 +1,113 @@
+/**
+ * Reads what a proxy says of the request that it asks about. Proxies pass their clients' own fields on beside the ones that they
+ * set, so whatever is said twice in two ways is refused, and so is what is left open: a client could fill it in.
+ */
+import type { HeaderFields } from '../../core/headers.ts';
+import { type Refusal, refuse } from '../../core/refusal.ts';
+import { parseTarget, type RequestTarget } from '../../core/target.ts';
+import { isAuthority } from '../server/head-check.ts';
+
+/** The request in question, as far as a proxy tells of it. */
+export interface OriginalRequest {
+  readonly method: string;
+  readonly target: RequestTarget;
+  /** As its Host field had it. */
+  readonly host: string;
+  readonly scheme: 'http' | 'https';
+}
+
+/** One part of the request, and every field that may tell it. */
+interface Part<Value extends string = string> {
+  readonly what: string;
+  readonly fields: readonly string[];
+  /** What X-Original-URL tells of it. */
+  readonly inUrl?: keyof UrlParts;
+  /** The form in which values are compared and used; undefined where it is none. */
+  readonly read: (value: string) => Value | undefined;
+}
+
+interface UrlParts {
+  readonly scheme: string;
+  readonly host: string;
+  readonly uri: string;
+}
+
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$/;
+/** As ingress-nginx writes it: `$scheme://$http_host$request_uri`. */
+const ABSOLUTE = /^([a-z]{2,5}):\/\/([^/?#]*)(\/.*)$/i;
+/** Traefik names the scheme of a WebSocket handshake by the protocol that is asked for. */
+const SCHEMES: ReadonlyMap<string, OriginalRequest['scheme']> = new Map([
+  ['http', 'http'],
+  ['https', 'https'],
+  ['ws', 'http'],
+  ['wss', 'https'],
+]);
+
+const METHOD: Part = {
+  what: 'method',
+  fields: ['x-original-method', 'x-forwarded-method'],
+  read: (value) => (TOKEN.test(value) ? value : undefined),
+};
+const URI: Part = { what: 'URI', fields: ['x-original-uri', 'x-forwarded-uri'], inUrl: 'uri', read: (value) => value };
+const HOST: Part = {
+  what: 'host',
+  fields: ['x-original-host', 'x-forwarded-host'],
+  inUrl: 'host',
+  read: (value) => (isAuthority(value) ? value.toLowerCase() : undefined),
+};
+const SCHEME: Part<OriginalRequest['scheme']> = {
+  what: 'scheme',
+  fields: ['x-original-proto', 'x-forwarded-proto'],
+  inUrl: 'scheme',
+  read: (value) => SCHEMES.get(value.toLowerCase()),
+};
+const URL_FIELD = 'x-original-url';
+
+/** The request that the fields tell of, or why none can be made out. */
+export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Refusal {
+  const url = readUrl(headers);
+  if (url !== undefined && 'code' in url) return url;
+  const method = readPart(METHOD, headers, url);
+  if (typeof method !== 'string') return method;
+  const uri = readPart(URI, headers, url);
+  if (typeof uri !== 'string') return uri;
+  const host = readPart(HOST, headers, url);
+  if (typeof host !== 'string') return host;
+  const scheme = readPart(SCHEME, headers, url);
+  if (typeof scheme !== 'string') return scheme;
+  const target = parseTarget(uri);
+  // The client's doing, as on the data port.
+  if ('problem' in target) return refuse('malformed_request', 'path_ambiguous', target.problem);
+  return { method, target, host, scheme };
+}
+
+function readUrl(headers: HeaderFields): UrlParts | Refusal | undefined {
+  const count = headers.count(URL_FIELD);
+  if (count === 0) return undefined;
+  if (count > 1) return unclear(`repeated ${URL_FIELD}`);
+  const [, scheme, host, uri] = ABSOLUTE.exec(headers.get(URL_FIELD) as string) ?? [];
+  if (scheme === undefined || host === undefined || uri === undefined) return unclear(`${URL_FIELD} is not absolute`);
+  return { scheme, host, uri };
+}
+
+function readPart<Value extends string>(part: Part<Value>, headers: HeaderFields, url: UrlParts | undefined): Value | Refusal {
+  const told: (readonly [field: string, value: string])[] = [];
+  for (const field of part.fields) {
+    if (headers.count(field) > 1) return unclear(`repeated ${field}`);
+    const value = headers.get(field);
+    if (value !== undefined) told.push([field, value]);
+  }
+  if (url !== undefined && part.inUrl !== undefined) told.push([URL_FIELD, url[part.inUrl]]);
+  let found: Value | undefined;
+  for (const [field, value] of told) {
+    const read = part.read(value);
+    if (read === undefined) return unclear(`${field} is no ${part.what}`);
+    if (found !== undefined && found !== read) return unclear(`${told.map(([name]) => name).join(' and ')} differ`);
+    found = read;
+  }
+  return found ?? unclear(`no ${part.what}: none of ${part.fields.join(', ')}`);
+}
+
+function unclear(detail: string): Refusal {
+  return refuse('original_request_unclear', 'original_request', detail);
+}

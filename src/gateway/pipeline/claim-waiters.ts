@@ -1,0 +1,64 @@
+/** Waiting for what became of another request: bounded in number and in time, with ever longer pauses between looks. */
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
+
+/** One wait. */
+export interface Wait<Outcome> {
+  readonly clock: Clock;
+  readonly atMost: Milliseconds;
+  /** Undefined: not yet. A rejection ends the wait, and comes out of it. */
+  readonly look: () => Promise<Outcome | undefined>;
+}
+
+const FIRST_PAUSE_MS = 20;
+const LONGEST_PAUSE_MS = 250;
+const LONGEST_RETRY_AFTER_S = 10;
+
+/** Bounds how many requests may wait for another's outcome at once, so that replays of one delivery cannot pile up. */
+export class WaitingRoom {
+  readonly #places: number;
+  readonly #onFull: () => void;
+  #taken = 0;
+
+  constructor(places: number, onFull: () => void) {
+    this.#places = places;
+    this.#onFull = onFull;
+  }
+
+  /** Looks again and again until there is an outcome; `full` where no place is left, `late` where the time is over. */
+  async wait<Outcome extends object>(wait: Wait<Outcome>): Promise<Outcome | 'full' | 'late'> {
+    if (this.#taken >= this.#places) {
+      this.#onFull();
+      return 'full';
+    }
+    this.#taken++;
+    try {
+      return (await lookAgain(wait)) ?? 'late';
+    } finally {
+      this.#taken--;
+    }
+  }
+}
+
+async function lookAgain<Outcome>({ clock, atMost, look }: Wait<Outcome>): Promise<Outcome | undefined> {
+  const until = clock.monotonic() + atMost;
+  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+    const budget = until - clock.monotonic();
+    if (budget <= 0) return undefined;
+    await sleep(clock, Math.min(pause, budget));
+    const outcome = await look();
+    if (outcome !== undefined) return outcome;
+  }
+}
+
+function sleep(clock: Clock, delay: Milliseconds): Promise<void> {
+  return new Promise((resolve) => {
+    clock.after(delay, resolve);
+  });
+}
+
+/** For who waited in vain: come again when the other's lease may be over, or soon. */
+export function comeAgain(remaining: Milliseconds, reason: Reason): Refusal {
+  const seconds = Math.min(Math.max(Math.ceil(remaining / 1000), 1), LONGEST_RETRY_AFTER_S);
+  return { ...refuse('in_progress', reason), retryAfterSeconds: seconds };
+}

@@ -1,0 +1,161 @@
+/** The one place where a finished request is counted, logged and journalled, whichever way it left. */
+import type { Clock } from '../../core/clock.ts';
+import type { Arrival, RequestTrace } from '../../core/exchange.ts';
+import { MAX_METHOD } from '../../core/method.ts';
+import { REFUSALS, type Reason, type Refusal, type RefusalCode } from '../../core/refusal.ts';
+import type { RefusalLogLevel } from '../../core/refusal-entry.ts';
+import type { Journal } from '../../telemetry/journal/journal.ts';
+import type { Logger, RequestLine } from '../../telemetry/log/logger.ts';
+import type { RouteMetrics } from '../../telemetry/metrics/route-metrics.ts';
+import type { Exemplar } from '../../telemetry/metrics/series.ts';
+import type { Tracing } from '../../telemetry/tracing/span.ts';
+import { SAMPLED } from '../../telemetry/tracing/traceparent.ts';
+import type { ForwardOutcome } from '../upstream/outcome.ts';
+import type { Departure } from './request-record.ts';
+import { toSpans } from './spans.ts';
+
+/** Where departures are told. */
+export interface RecordParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly journal: Journal;
+  readonly tracing: Tracing;
+}
+
+/** What logs show of a request whose sender left before the answer; nobody is sent it. */
+const SENDER_GONE = 499;
+
+/** Characters of a field that a client wrote. */
+const MAX_TEXT = 1_024;
+
+/** Counts, logs and journals one departure. */
+export function record(departure: Departure, metrics: RouteMetrics, parts: RecordParts): void {
+  const { arrival, outcome } = departure;
+  const trace = toTrace(departure, parts.tracing);
+  const line = toLine(departure, parts.clock.monotonic() - arrival.startedAt, trace);
+  const exemplar = toExemplar(trace, parts.clock);
+  metrics.request(line.method, line.status, line.durationMs, exemplar);
+  if (outcome !== undefined) {
+    metrics.upstream(outcome.upstreamMs, line.durationMs - outcome.upstreamMs, exemplar);
+    if ('failure' in outcome) metrics.upstreamError(outcome.failure.kind);
+  }
+  tell(line, arrival, parts);
+  if (trace?.isRecorded === true) tellSpans(departure, line, trace, parts.tracing);
+}
+
+/** One of its own where it was refused before anything was known of its caller. */
+function toTrace({ exchange }: Departure, { tracer }: Tracing): RequestTrace | undefined {
+  return exchange?.facts.trace ?? tracer.begin('none', 'refused');
+}
+
+/** Only a sampled trace can be looked up. */
+function toExemplar(trace: RequestTrace | undefined, clock: Clock): Exemplar | undefined {
+  return trace !== undefined && (trace.flags & SAMPLED) !== 0 ? { traceId: trace.traceId, at: clock.now() } : undefined;
+}
+
+function tellSpans(departure: Departure, line: RequestLine, trace: RequestTrace, { onSpan }: Tracing): void {
+  for (const span of toSpans(departure, line, trace)) onSpan?.(span);
+}
+
+/** The same for a question of the forward-auth endpoint; `status` is what its caller was answered. */
+export function recordQuestion(departure: Departure, status: number, metrics: RouteMetrics, parts: RecordParts): void {
+  const { arrival, refusal } = departure;
+  const durationMs = parts.clock.monotonic() - arrival.startedAt;
+  const result = refusal === undefined ? toObserved(ALLOWED, departure) : toRefused(refusal);
+  const trace = toTrace(departure, parts.tracing);
+  metrics.authz({ method: arrival.method, status, reason: result.reason }, durationMs, toExemplar(trace, parts.clock));
+  const line: RequestLine = { port: 'authz', ...toFacts(departure, durationMs, trace), ...result, status };
+  tell(line, arrival, parts);
+  if (trace?.isRecorded === true) tellSpans(departure, line, trace, parts.tracing);
+}
+
+/** The journal first: a log that fails must not take the verdict from whoever looks for it there. */
+function tell(line: RequestLine, { receivedAt }: Arrival, { journal, logger }: RecordParts): void {
+  journal.add(receivedAt, line);
+  logger.request(line);
+}
+
+function toLine(departure: Departure, durationMs: number, trace: RequestTrace | undefined): RequestLine {
+  return { ...toFacts(departure, durationMs, trace), ...toResult(departure) };
+}
+
+function toFacts(departure: Departure, durationMs: number, trace: RequestTrace | undefined): Omit<RequestLine, keyof Result> {
+  const { arrival, exchange, outcome } = departure;
+  const delivery = exchange?.facts.delivery;
+  return {
+    requestId: arrival.requestId,
+    ...(trace === undefined ? undefined : { trace_id: trace.traceId, span_id: trace.spanId }),
+    route: departure.route,
+    method: shorten(arrival.method, MAX_METHOD),
+    client: shorten(arrival.client.address),
+    bytesIn: exchange?.body.received ?? 0,
+    durationMs,
+    ...(delivery === undefined
+      ? undefined
+      : { key: delivery.keyName, ...(delivery.id === undefined ? undefined : { webhookId: shorten(delivery.id) }) }),
+    ...(exchange?.facts.user === undefined ? undefined : { user: shorten(exchange.facts.user) }),
+    ...(exchange?.facts.certificateName === undefined ? undefined : { certificate: shorten(exchange.facts.certificateName) }),
+    ...(outcome === undefined ? undefined : { upstreamMs: outcome.upstreamMs }),
+  };
+}
+
+/** Bounds what a client wrote. The text is made anew: a slice would keep the whole of it in the journal. */
+function shorten(text: string, most = MAX_TEXT): string {
+  return text.length <= most ? text : `${Buffer.from(text.slice(0, most)).toString()}…`;
+}
+
+interface Result {
+  readonly status: number;
+  readonly code: RequestLine['code'];
+  readonly reason: Reason;
+  readonly level: RefusalLogLevel;
+  readonly detail?: string;
+  readonly observed?: RefusalCode;
+  readonly unchecked?: true;
+}
+
+const ALLOWED: Result = { status: 200, code: 'allowed', reason: 'ok', level: 'info' };
+
+function toRefused({ code, reason, detail }: Refusal, answered?: number): Result {
+  const { status, logLevel } = REFUSALS[code];
+  const result: Result = { status: answered ?? status, code, reason, level: logLevel };
+  return detail === undefined ? result : { ...result, detail: shorten(detail) };
+}
+
+/** Loud where somebody was let through who had not been, had the route not been told to observe only. */
+function toObserved(result: Result, { exchange }: Departure): Result {
+  const observed = exchange?.facts.observed;
+  if (observed === undefined) return result;
+  const { code, reason, detail } = observed;
+  const level = REFUSALS[code].status < 300 ? 'info' : 'warn';
+  return { ...result, reason, observed: code, level, ...(detail === undefined ? undefined : { detail: shorten(detail) }) };
+}
+
+function toResult(departure: Departure): Result {
+  const { refusal, status, outcome } = departure;
+  if (refusal !== undefined) return toRefused(refusal, status);
+  return toUnchecked(toObserved(toForwarded(outcome), departure), departure);
+}
+
+/** Loud, as operators have to look for repeats among these once the store is back. */
+function toUnchecked(result: Result, { exchange }: Departure): Result {
+  if (exchange?.facts.isUnchecked !== true) return result;
+  return { ...result, unchecked: true, level: result.level === 'info' ? 'warn' : result.level };
+}
+
+function toForwarded(outcome: ForwardOutcome | undefined): Result {
+  if (outcome?.kind === 'answered' || outcome?.kind === 'upgraded')
+    return { status: outcome.status, code: 'forwarded', reason: 'ok', level: 'info' };
+  if (outcome?.kind === 'broken') {
+    const reason = outcome.failure.kind === 'timeout' ? 'upstream_timeout' : 'upstream_reset';
+    return { status: outcome.status, code: 'forwarded', reason, level: 'error', detail: outcome.failure.detail };
+  }
+  if (outcome?.kind === 'aborted')
+    return {
+      status: outcome.status === 0 ? SENDER_GONE : outcome.status,
+      code: 'forwarded',
+      reason: 'sender_gone',
+      level: 'info',
+    };
+  throw new Error('a departure has a refusal or an answer');
+}

@@ -1,0 +1,22 @@
+/** What is known of a request when it leaves the house. */
+import type { Arrival, Exchange } from '../../core/exchange.ts';
+import type { Refusal } from '../../core/refusal.ts';
+import type { RouteTrace } from '../../telemetry/tracing/span.ts';
+import type { ForwardOutcome } from '../upstream/outcome.ts';
+
+/** How a request left the house. */
+export interface Departure {
+  readonly arrival: Arrival;
+  /** Absent where the head itself was refused. */
+  readonly exchange?: Exchange;
+  /** Absent where no route was found. */
+  readonly route?: string;
+  /** Absent as `route` is. */
+  readonly tracedAs?: RouteTrace;
+  /** All gates let it through, whatever came then. */
+  readonly isAdmitted?: boolean;
+  readonly refusal?: Refusal;
+  /** What the refusal was answered with, where that is not the catalogue's status. */
+  readonly status?: number;
+  readonly outcome?: ForwardOutcome;
+}

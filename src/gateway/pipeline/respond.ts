@@ -1,0 +1,89 @@
+/** Writes a refusal to the sender, in the one form there is: problem details (RFC 9457) that tell an attacker nothing. */
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Answer } from '../../core/answer.ts';
+import type { Clock } from '../../core/clock.ts';
+import { REFUSALS, type Refusal, type RefusalCode } from '../../core/refusal.ts';
+import type { RefusalEntry } from '../../core/refusal-entry.ts';
+import { closeBehindAnswer } from '../server/linger.ts';
+
+/** What a refusal needs beside itself. */
+export interface AnswerContext {
+  readonly requestId: string;
+  /** The route's WWW-Authenticate values (RFC 9110 §11.6.1 demands one on every 401), a field line each: not all clients read lists. */
+  readonly challenges: readonly string[];
+  /** No content for HEAD (RFC 9110 §9.3.2). */
+  readonly isHead: boolean;
+  /** Content is left unread on the connection. */
+  readonly mustClose: boolean;
+  /** Stands in for the catalogue's entry, which the receiver would not understand; a field then tells the code. */
+  readonly as?: RefusalEntry;
+  /** Stands in for the catalogue's status alone, as the sender goes by others. */
+  readonly status?: number;
+}
+
+/** The status that a refusal leaves with; `statuses` are those that its sender needs otherwise. */
+export function toStatus({ code, reply }: Refusal, statuses?: ReadonlyMap<RefusalCode, number>): number {
+  return reply?.status ?? statuses?.get(code) ?? REFUSALS[code].status;
+}
+
+/** RFC 9110 §11.6.1 and §11.7.1. */
+const CHALLENGE_FIELDS = new Map([
+  [401, 'WWW-Authenticate'],
+  [407, 'Proxy-Authenticate'],
+]);
+const NO_CONTENT = 204;
+const REASON_PHRASES: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  408: 'Request Timeout',
+  413: 'Content Too Large',
+  431: 'Request Header Fields Too Large',
+};
+
+/** Answers through node:http. Nothing happens where a head went out already or the sender is gone. */
+export function writeRefusal(response: Answer, refusal: Refusal, context: AnswerContext): void {
+  if (response.headersSent || response.destroyed) return;
+  const known = context.as ?? REFUSALS[refusal.code];
+  const { status = known.status } = context;
+  const entry = status === known.status ? known : { ...known, status };
+  const head = toHead(refusal, entry, context);
+  if (context.as !== undefined) head.push('Sidegate-Refusal', refusal.code);
+  // RFC 9110 §8.6 and §15.3.5: neither content nor its length.
+  const body = status === NO_CONTENT ? undefined : (refusal.reply?.body ?? toProblemDetails(refusal, entry, context.requestId));
+  if (body !== undefined) head.push('Content-Length', String(Buffer.byteLength(body, 'latin1')));
+  // RFC 9112 §9.3: what is left of an unread body would be read as the next request.
+  if (entry.close === true || context.mustClose) response.shouldKeepAlive = false;
+  response.writeHead(entry.status, undefined, head);
+  response.end(context.isHead ? undefined : body, 'latin1');
+}
+
+/** Answers a connection whose bytes are not a request; always the last thing on it. */
+export function writeSocketRefusal(socket: Duplex, refusal: Refusal, requestId: string, clock: Clock): void {
+  const entry = REFUSALS[refusal.code];
+  const body = toProblemDetails(refusal, entry, requestId);
+  const head = toHead(refusal, entry, { challenges: [] });
+  head.push('Content-Length', String(Buffer.byteLength(body)), 'Connection', 'close');
+  let text = `HTTP/1.1 ${entry.status} ${REASON_PHRASES[entry.status] ?? entry.title}\r\n`;
+  for (let i = 0; i < head.length; i += 2) text += `${head[i]}: ${head[i + 1]}\r\n`;
+  socket.write(`${text}\r\n${body}`);
+  closeBehindAnswer(socket as Socket, clock);
+}
+
+function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: string): string {
+  const { status, title } = entry;
+  return JSON.stringify({ type: `urn:sidegate:refusal:${refusal.code}`, title, status, code: refusal.code, requestId });
+}
+
+function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<AnswerContext, 'challenges'>): string[] {
+  const { reply } = refusal;
+  const head = ['Cache-Control', 'no-store'];
+  if (entry.status !== NO_CONTENT) head.unshift('Content-Type', reply?.contentType ?? 'application/problem+json');
+  for (const [name, value] of reply?.headers ?? []) head.push(name, value);
+  if (entry.proxyError !== undefined) head.push('Proxy-Status', `sidegate; error=${entry.proxyError}`);
+  const field = CHALLENGE_FIELDS.get(entry.status);
+  if (field !== undefined) for (const challenge of context.challenges) head.push(field, challenge);
+  if (refusal.allow !== undefined) head.push('Allow', refusal.allow.join(', '));
+  const retryAfter = refusal.retryAfterSeconds ?? entry.retryAfterSeconds;
+  if (retryAfter !== undefined) head.push('Retry-After', String(retryAfter));
+  return head;
+}

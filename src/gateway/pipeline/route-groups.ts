@@ -1,0 +1,39 @@
+/** Routes of the same host and path: together they own the path, whatever the method. */
+import type { MatchConfig } from '../../config/schema/config.ts';
+
+/** A match with the methods that count. */
+export type RouteMatch = MatchConfig & { readonly methods: readonly string[] };
+
+/** Something with a match; the table hands the very object back. */
+export interface Routable {
+  readonly name: string;
+  readonly match: RouteMatch;
+  /** Equal for routes that ask the same of a request (config/rules/gate-identity.ts). */
+  readonly gateIdentity: string;
+}
+
+/** They differ in their methods only. */
+export interface RouteGroup<Route extends Routable> {
+  /** Undefined: any host. */
+  readonly host: string | undefined;
+  readonly isExact: boolean;
+  /** A prefix has no slash at its end, so '' is the prefix of every path. */
+  readonly path: string;
+  readonly routes: readonly Route[];
+}
+
+/** In the order of the config. */
+export function toGroups<Route extends Routable>(routes: readonly Route[]): RouteGroup<Route>[] {
+  const groups = new Map<string, RouteGroup<Route> & { readonly routes: Route[] }>();
+  for (const route of routes) {
+    const { path: exact, pathPrefix = '', host } = route.match;
+    const isExact = exact !== undefined;
+    // `/hooks/` and `/hooks` are the same prefix, and `/` is every path.
+    const path = exact ?? (pathPrefix.endsWith('/') ? pathPrefix.slice(0, -1) : pathPrefix);
+    const key = JSON.stringify([host, isExact, path]);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, { host, isExact, path, routes: [route] });
+    else group.routes.push(route);
+  }
+  return [...groups.values()];
+}

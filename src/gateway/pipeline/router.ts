@@ -1,0 +1,137 @@
+/**
+ * Finds the route of a request. Routes that name its host come before those that name none; of these the exact path, then the longest
+ * prefix. The routes that have this host and path own all methods on it. A path that an app could take for another route's is refused.
+ */
+import { toPathForms } from '../../core/path-forms.ts';
+import { type Refusal, refuse } from '../../core/refusal.ts';
+import type { AmbiguousForm, RequestTarget } from '../../core/target.ts';
+import { PathConflicts } from './path-conflicts.ts';
+import { type Routable, type RouteGroup, toGroups } from './route-groups.ts';
+
+/** Each costs a look-up, and no chain of proxies is that long. */
+const MAX_FORWARDED_HOSTS = 8;
+
+/** What the table is asked. */
+export interface RouteQuery {
+  readonly method: string;
+  /** The Host field as received, port and case included. */
+  readonly host: string | undefined;
+  readonly target: RequestTarget;
+  /** What a trusted proxy passes on as X-Forwarded-Host: an app may go by it instead of Host, and by any name of the list. */
+  readonly forwardedHost?: string | undefined;
+}
+
+/** The groups of one host, or of no host. */
+interface HostTable<Route extends Routable> {
+  readonly exact: ReadonlyMap<string, RouteGroup<Route>>;
+  /** Longest first. */
+  readonly prefixes: readonly RouteGroup<Route>[];
+}
+
+/** Routes compiled for look-up; immutable, a reload builds a new one. */
+export class RouteTable<Route extends Routable> {
+  readonly routes: readonly Route[];
+  readonly #hosts = new Map<string, HostTable<Route>>();
+  readonly #anyHost: HostTable<Route>;
+  readonly #conflicts: PathConflicts<Route>;
+
+  constructor(routes: readonly Route[]) {
+    this.routes = routes;
+    const groups = toGroups(routes);
+    for (const host of new Set(groups.map((group) => group.host)))
+      if (host !== undefined) this.#hosts.set(host, toHostTable(groups, host));
+    this.#anyHost = toHostTable(groups, undefined);
+    this.#conflicts = new PathConflicts(groups);
+  }
+
+  /** The route, or why there is none. */
+  find(query: RouteQuery): Route | Refusal {
+    const found = this.#findByHost(query);
+    if (this.#hosts.size === 0 || query.forwardedHost === undefined || 'code' in found) return found;
+    const names = query.forwardedHost.split(',', MAX_FORWARDED_HOSTS + 1);
+    if (names.length > MAX_FORWARDED_HOSTS)
+      return refuse('ambiguous_target', 'ambiguous_target', 'too many names in X-Forwarded-Host');
+    for (const host of names) {
+      const other = this.#findByHost({ ...query, host: host.trim() });
+      const isSame = 'code' in other ? other.code === 'route_not_found' : other.gateIdentity === found.gateIdentity;
+      if (!isSame)
+        return refuse('ambiguous_target', 'ambiguous_target', `route ${found.name} by Host, another by X-Forwarded-Host`);
+    }
+    return found;
+  }
+
+  #findByHost(query: RouteQuery): Route | Refusal {
+    const { method, target } = query;
+    const { path, ambiguities } = target;
+    const host = this.#hosts.size === 0 ? undefined : toHostName(query.host);
+    const group = this.#findGroup(path, host);
+    if (group === undefined) {
+      if (ambiguities.length > 0) return toAmbiguousPath(ambiguities);
+      return refuse('route_not_found', 'route_not_found');
+    }
+    const route = findTaker(group, method, ambiguities);
+    if (route === undefined) return toRefusal(group, ambiguities);
+    // Forms that the route opens may hide more: `%252e%252e` is a dot segment for an app that decodes twice.
+    if (ambiguities.length > 0 && toPathForms(path) === undefined) return toAmbiguousPath(ambiguities);
+    if (this.#conflicts.isSafe(group, path)) return route;
+    const conflict = this.#conflicts.find({ group, route, method, host }, path);
+    return conflict === undefined ? route : refuse('ambiguous_target', 'ambiguous_target', conflict);
+  }
+
+  #findGroup(path: string, host: string | undefined): RouteGroup<Route> | undefined {
+    const table = host === undefined ? undefined : this.#hosts.get(host);
+    return (table === undefined ? undefined : findIn(table, path)) ?? findIn(this.#anyHost, path);
+  }
+}
+
+function toHostTable<Route extends Routable>(groups: readonly RouteGroup<Route>[], host: string | undefined): HostTable<Route> {
+  const own = groups.filter((group) => group.host === host);
+  return {
+    exact: new Map(own.filter(({ isExact }) => isExact).map((group) => [group.path, group])),
+    prefixes: own.filter(({ isExact }) => !isExact).sort((a, b) => b.path.length - a.path.length),
+  };
+}
+
+function findIn<Route extends Routable>({ exact, prefixes }: HostTable<Route>, path: string): RouteGroup<Route> | undefined {
+  const group = exact.get(path);
+  if (group !== undefined) return group;
+  for (const each of prefixes) {
+    const { length } = each.path;
+    // Whole segments only: `/hooks` must not open `/hooks-internal`.
+    if (path.startsWith(each.path) && (path.length === length || path[length] === '/')) return each;
+  }
+  return undefined;
+}
+
+function findTaker<Route extends Routable>(
+  { routes }: RouteGroup<Route>,
+  method: string,
+  ambiguities: readonly AmbiguousForm[],
+): Route | undefined {
+  for (const route of routes) if (route.match.methods.includes(method) && isOpenTo(route, ambiguities)) return route;
+  return undefined;
+}
+
+/** Matching a path that the app may read differently would authorise one thing and forward another. */
+function isOpenTo({ match }: Routable, ambiguities: readonly AmbiguousForm[]): boolean {
+  return ambiguities.every((form) => match.allowInPath.includes(form));
+}
+
+function toRefusal<Route extends Routable>({ routes }: RouteGroup<Route>, ambiguities: readonly AmbiguousForm[]): Refusal {
+  const allow = routes.filter((route) => isOpenTo(route, ambiguities)).flatMap(({ match }) => match.methods);
+  if (allow.length === 0) return toAmbiguousPath(ambiguities);
+  return { code: 'method_not_allowed', reason: 'method_not_allowed', allow: [...new Set(allow)] };
+}
+
+function toAmbiguousPath(ambiguities: readonly AmbiguousForm[]): Refusal {
+  return refuse('malformed_request', 'path_ambiguous', ambiguities.join(', '));
+}
+
+/** Without port, lower case; root dots at the end are the same name. */
+function toHostName(host: string | undefined): string | undefined {
+  if (host === undefined) return undefined;
+  const colon = host.endsWith(']') ? -1 : host.lastIndexOf(':');
+  let end = colon === -1 ? host.length : colon;
+  while (end > 0 && host[end - 1] === '.') end--;
+  return host.slice(0, end).toLowerCase();
+}

@@ -1,0 +1,147 @@
+/** Sees every claim of an id or a place through: confirms and releases that the store could not take are tried again until it can, or they are moot. */
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { runDetached } from '../../core/safe-events.ts';
+import type { SeenIds } from '../../state/claims/seen-ids.ts';
+import type { LeaveRequest, NewestVersions } from '../../state/ordering/newest-versions.ts';
+
+interface AnySettlement {
+  readonly kind: 'confirm' | 'release';
+  readonly key: string;
+  /** Monotonic time after which settling changes nothing: the lease's end for a release, the retention's for a confirm. */
+  readonly mootAt: Milliseconds;
+}
+
+/** The end of one claim of an id. */
+export interface IdSettlement extends AnySettlement {
+  readonly token: string;
+  readonly fingerprint: string;
+  /** How long a confirmed id is remembered. */
+  readonly retention: Milliseconds;
+}
+
+/** The end of one event's time in its resource's place. */
+export interface PlaceSettlement extends AnySettlement {
+  readonly versions: NewestVersions;
+  readonly leave: LeaveRequest;
+}
+
+/** What is to be told to the store. */
+export type Settlement = IdSettlement | PlaceSettlement;
+
+/** What became of a settlement, for the metrics. */
+export type SettlementOutcome = 'confirmed' | 'released' | 'fenced' | 'settle_retried' | 'settle_lost';
+
+/** Told about every outcome; `lost` also carries why. */
+export interface SettlementEvents {
+  onOutcome(outcome: SettlementOutcome, settlement: Settlement): void;
+  onLost(settlement: Settlement, why: string): void;
+}
+
+const FIRST_RETRY_MS = 100;
+const LONGEST_RETRY_MS = 5_000;
+/** Waiting settlements are a few hundred bytes each. */
+const MOST_WAITING = 10_000;
+const BATCH = 100;
+
+/** Settles claims off the sender's critical path. */
+export class Settlements {
+  readonly #store: SeenIds;
+  readonly #clock: Clock;
+  readonly #events: SettlementEvents;
+  readonly #waiting: Settlement[] = [];
+  #underWay = 0;
+  #retryDelay = FIRST_RETRY_MS;
+  #timer: CancelTimer | undefined;
+  #onIdle: (() => void)[] = [];
+
+  constructor(store: SeenIds, clock: Clock, events: SettlementEvents) {
+    this.#store = store;
+    this.#clock = clock;
+    this.#events = events;
+  }
+
+  /** How many are under way or waiting for the store. */
+  get pending(): number {
+    return this.#underWay + this.#waiting.length;
+  }
+
+  /** Settles now, or as soon as the store can; never throws. */
+  settle(settlement: Settlement): void {
+    this.#underWay++;
+    const attempt = this.#attempt(settlement).then((done) => {
+      this.#underWay--;
+      if (done) this.#retryDelay = FIRST_RETRY_MS;
+      else this.#enqueue(settlement);
+      this.#tellIdle();
+    });
+    runDetached(attempt);
+  }
+
+  /** Resolves when nothing is pending, or after `atMost`; what is left then is reported as lost. */
+  async drain(atMost: Milliseconds): Promise<void> {
+    if (this.pending > 0) {
+      await new Promise<void>((resolve) => {
+        const cancel = this.#clock.after(atMost, resolve);
+        this.#onIdle.push(() => {
+          cancel();
+          resolve();
+        });
+        this.#retryNow();
+      });
+    }
+    this.#timer?.();
+    for (const left of this.#waiting.splice(0)) this.#lose(left, 'the gate stopped before the store came back');
+  }
+
+  async #attempt(settlement: Settlement): Promise<boolean> {
+    try {
+      const held = await this.#tell(settlement);
+      const outcome = settlement.kind === 'confirm' ? 'confirmed' : 'released';
+      this.#events.onOutcome(held ? outcome : 'fenced', settlement);
+      return true;
+    } catch {
+      // The store says why through its own events; here it only matters that it has to be tried again.
+      return false;
+    }
+  }
+
+  #tell(settlement: Settlement): Promise<boolean> {
+    if ('leave' in settlement) return settlement.versions.leave(settlement.leave);
+    const { kind, key, token, fingerprint, retention } = settlement;
+    return kind === 'confirm' ? this.#store.confirm(key, token, fingerprint, retention) : this.#store.release(key, token);
+  }
+
+  #enqueue(settlement: Settlement): void {
+    if (this.#waiting.length >= MOST_WAITING) {
+      this.#lose(settlement, 'too many settlements wait for the store');
+      return;
+    }
+    this.#events.onOutcome('settle_retried', settlement);
+    this.#waiting.push(settlement);
+    this.#timer ??= this.#clock.after(this.#retryDelay, () => this.#retryNow());
+  }
+
+  #retryNow(): void {
+    this.#timer?.();
+    this.#timer = undefined;
+    this.#retryDelay = Math.min(this.#retryDelay * 2, LONGEST_RETRY_MS);
+    const now = this.#clock.monotonic();
+    for (const settlement of this.#waiting.splice(0, BATCH)) {
+      if (now < settlement.mootAt) this.settle(settlement);
+      else if (settlement.kind === 'confirm') this.#lose(settlement, 'the store was away for the whole retention');
+      // A moot release is no loss: the lease has run out, so the sender's retry gets through anyway.
+    }
+    if (this.#waiting.length > 0) this.#timer = this.#clock.after(this.#retryDelay, () => this.#retryNow());
+    this.#tellIdle();
+  }
+
+  #lose(settlement: Settlement, why: string): void {
+    this.#events.onOutcome('settle_lost', settlement);
+    this.#events.onLost(settlement, why);
+  }
+
+  #tellIdle(): void {
+    if (this.pending > 0) return;
+    for (const tell of this.#onIdle.splice(0)) tell();
+  }
+}

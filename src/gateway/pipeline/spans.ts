@@ -1,0 +1,107 @@
+/** Tells a departure as spans, by OpenTelemetry's conventions for HTTP: no path, no query, no content, no header but Host. */
+import type { Exchange, RequestTrace } from '../../core/exchange.ts';
+import type { RequestLine } from '../../telemetry/log/logger.ts';
+import type { Span, SpanAttributes } from '../../telemetry/tracing/span.ts';
+import type { ForwardOutcome } from '../upstream/outcome.ts';
+import type { Departure } from './request-record.ts';
+import { PROVEN } from './trust-level.ts';
+
+/** RFC 9110, RFC 5789 and QUERY: any other method is the client's own words. */
+const METHODS = new Set(['CONNECT', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE', 'QUERY']);
+const AUTHORITY = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::(\d{1,5}))?$/i;
+const CLIENT_ERROR = 400;
+const SERVER_ERROR = 500;
+
+/** The gate's own span, and that of the request to the app, where one went out. */
+export function toSpans(departure: Departure, line: RequestLine, trace: RequestTrace): Span[] {
+  const { arrival, exchange, outcome, tracedAs } = departure;
+  const method = METHODS.has(arrival.method) ? arrival.method : '_OTHER';
+  const { traceId, flags, tracestate } = trace;
+  const shared = { traceId, flags, tracestate };
+  const template = tracedAs?.template;
+  const spans: Span[] = [
+    {
+      ...shared,
+      spanId: trace.spanId,
+      parentId: trace.parentId,
+      isParentRemote: trace.parentId !== undefined,
+      kind: 'server',
+      name: toName(method, template),
+      startedAt: arrival.receivedAt,
+      endedAt: arrival.receivedAt + line.durationMs,
+      attributes: {
+        'http.request.method': method,
+        ...(template === undefined ? undefined : { 'http.route': template }),
+        'http.response.status_code': line.status,
+        'url.scheme': arrival.client.scheme,
+        ...toServerAddress(exchange),
+        ...(line.status >= SERVER_ERROR ? { 'error.type': toErrorType(departure, line) } : undefined),
+        ...(line.port === undefined ? undefined : { 'sidegate.port': line.port }),
+        ...(line.route === undefined ? undefined : { 'sidegate.route': line.route }),
+        'sidegate.decision': toDecision(departure),
+        'sidegate.reason': line.reason,
+        'sidegate.request_id': line.requestId,
+      },
+      // 4xx is the client's mistake: the span's status stays unset.
+      isError: line.status >= SERVER_ERROR,
+      link: trace.link,
+    },
+  ];
+  const sentAt = exchange?.facts.sentAt;
+  if (outcome === undefined || sentAt === undefined) return spans;
+  const startedAt = arrival.receivedAt + (sentAt - arrival.startedAt);
+  const errorType = toClientErrorType(outcome);
+  const app = tracedAs?.app ?? exchange?.destination;
+  spans.push({
+    ...shared,
+    spanId: trace.appParentId,
+    parentId: trace.spanId,
+    isParentRemote: false,
+    kind: 'client',
+    name: toName(method, undefined),
+    startedAt,
+    endedAt: startedAt + outcome.upstreamMs,
+    attributes: {
+      'http.request.method': method,
+      ...(app === undefined ? undefined : { 'server.address': app.host, 'server.port': app.port }),
+      ...('status' in outcome && outcome.status > 0 ? { 'http.response.status_code': outcome.status } : undefined),
+      ...(errorType === undefined ? undefined : { 'error.type': errorType }),
+    },
+    isError: errorType !== undefined,
+    link: undefined,
+  });
+  return spans;
+}
+
+function toName(method: string, template: string | undefined): string {
+  const verb = method === '_OTHER' ? 'HTTP' : method;
+  return template === undefined ? verb : `${verb} ${template}`;
+}
+
+/** What the client called the gate by; nothing where that is no host and port. */
+function toServerAddress(exchange: Exchange | undefined): SpanAttributes | undefined {
+  if (exchange === undefined) return undefined;
+  const { client, headers } = exchange;
+  const forwarded = client.viaTrustedProxy ? headers.all('x-forwarded-host').at(-1) : undefined;
+  const [, host, port] = AUTHORITY.exec(forwarded ?? headers.get('host') ?? '') ?? [];
+  if (host === undefined) return undefined;
+  const address = { 'server.address': host.startsWith('[') ? host.slice(1, -1) : host };
+  return port === undefined ? address : { ...address, 'server.port': Number(port) };
+}
+
+/** The app's own failure by its status, one of the gate by its reason. */
+function toErrorType({ refusal }: Departure, line: RequestLine): string {
+  return refusal === undefined ? String(line.status) : line.reason;
+}
+
+function toClientErrorType(outcome: ForwardOutcome): string | undefined {
+  if ('failure' in outcome) return outcome.failure.kind;
+  if (outcome.kind === 'aborted') return 'sender_gone';
+  return outcome.status >= CLIENT_ERROR ? String(outcome.status) : undefined;
+}
+
+/** As `sidegate_auth_decisions_total` counts it. */
+function toDecision({ refusal, exchange, isAdmitted }: Departure): 'allow' | 'deny' | 'observe' {
+  if (exchange?.facts.observed !== undefined) return 'observe';
+  return refusal === undefined || isAdmitted === true || PROVEN.has(refusal.code) ? 'allow' : 'deny';
+}

@@ -1,0 +1,105 @@
+/** Builds the admin port from its config: token, endpoints, server. */
+import { type AdminAccess, findTokenProblem } from '../../admin/access.ts';
+import { createAppHealthEndpoints } from '../../admin/api/app-health.ts';
+import { createForgetEndpoint, type ForgettingRoute } from '../../admin/api/forget.ts';
+import { createHealthEndpoints, type HealthParts } from '../../admin/api/health.ts';
+import { createJournalEndpoint } from '../../admin/api/journal.ts';
+import { createKeysEndpoint, type KeyedRoute } from '../../admin/api/keys.ts';
+import { createLeaveEndpoint, type LeaveParts } from '../../admin/api/leave.ts';
+import { AdminRouter, type Endpoint } from '../../admin/router.ts';
+import { AdminServer } from '../../admin/server.ts';
+import type { KeyRing } from '../../auth/keys/key-ring.ts';
+import { type AdminConfig, type Config, type RouteConfig, remembersIds } from '../../config/schema/config.ts';
+import { readSecret } from '../../config/sources/secrets.ts';
+import type { Trouble } from '../../config/sources/trouble.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { Secret } from '../../core/secret.ts';
+import type { SeenIds } from '../../state/claims/seen-ids.ts';
+import type { Journal } from '../../telemetry/journal/journal.ts';
+import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+
+/** What reading the token gave; with an error among the troubles there is none. */
+export interface AdminTokenRead {
+  readonly token: Secret | undefined;
+  readonly troubles: readonly Trouble[];
+}
+
+/** What the admin port tells of, and does. */
+export interface AdminParts extends HealthParts, LeaveParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly journal: Journal;
+  readonly keyEvidence: KeyEvidence;
+  readonly store: SeenIds;
+  readonly access: AdminAccess;
+  /** The routes that serve now, with their keys. */
+  readonly routes: () => readonly AdminRoute[];
+}
+
+/** A route as the admin port sees it. */
+export interface AdminRoute {
+  readonly config: RouteConfig;
+  readonly ring: KeyRing;
+}
+
+const PATH = 'admin.token.secret';
+
+/** Reads the token, where the config asks for one. */
+export async function readAdminToken({ token }: AdminConfig): Promise<AdminTokenRead> {
+  if (token === undefined) return { token: undefined, troubles: [] };
+  const read = await readSecret(token.secret);
+  if ('problem' in read) return failed(read.problem, read.hint);
+  const problem = findTokenProblem(read.secret);
+  if (problem !== undefined) return failed(problem.problem, problem.hint);
+  return { token: read.secret, troubles: [] };
+}
+
+/** What to watch. */
+export function toAdminFiles({ token }: AdminConfig): string[] {
+  return token !== undefined && 'file' in token.secret ? [token.secret.file] : [];
+}
+
+/** The config's routes, each with its keys. */
+export function toAdminRoutes({ routes }: Config, rings: ReadonlyMap<string, KeyRing>): AdminRoute[] {
+  return routes.flatMap((config) => {
+    const ring = rings.get(config.name);
+    return ring === undefined ? [] : [{ config, ring }];
+  });
+}
+
+/** Builds it, not listening yet. */
+export function buildAdmin({ address, appProbes }: AdminConfig, parts: AdminParts): AdminServer {
+  const { access, clock, metrics } = parts;
+  const endpoints = [...createEndpoints(parts), ...createAppHealthEndpoints(appProbes, clock)];
+  const router = new AdminRouter({ endpoints, access, onDenied: metrics.adminDenied });
+  return new AdminServer(address, router);
+}
+
+/** Everything that the admin port of every gate does (docs/admin.md). */
+export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
+  const { clock, logger, metrics, journal, keyEvidence, store, routes } = parts;
+  return [
+    ...createHealthEndpoints(parts),
+    createLeaveEndpoint(parts),
+    createJournalEndpoint(journal),
+    createKeysEndpoint({ clock, evidence: keyEvidence, routes: () => routes().flatMap((route) => toKeyedRoute(route, metrics)) }),
+    createForgetEndpoint({ store, logger, metrics, routes: () => routes().map(toForgettingRoute) }),
+  ];
+}
+
+function toKeyedRoute({ config: { name, webhook }, ring }: AdminRoute, metrics: Metrics): KeyedRoute[] {
+  return webhook === undefined || webhook.keys.length + webhook.jwks.length === 0
+    ? []
+    : [{ name, keys: [...webhook.jwks, ...webhook.keys], ring, use: (key) => metrics.route(name).keyUse(key) }];
+}
+
+function toForgettingRoute({ config }: AdminRoute): ForgettingRoute {
+  return { name: config.name, remembersIds: remembersIds(config) };
+}
+
+function failed(message: string, hint: string): AdminTokenRead {
+  return { token: undefined, troubles: [{ severity: 'error', path: PATH, message, hint }] };
+}

@@ -1,0 +1,56 @@
+/** Builds the forward-auth endpoint from its config: house, door, port. */
+import type { AuthzConfig, LimitsConfig } from '../../config/schema/config.ts';
+import type { Clock } from '../../core/clock.ts';
+import { createAuthzDoor } from '../forward-auth/auth-request-handler.ts';
+import { AuthzHouse, type AuthzHouseParts } from '../forward-auth/forward-auth-pipeline.ts';
+import type { ListenMemory } from '../server/limits.ts';
+import type { Listening } from '../server/listener.ts';
+import { type ListenPhase, ListenServer } from '../server/server.ts';
+import type { TlsContexts } from '../server/tls.ts';
+
+/** What the endpoint shares with the rest of the gate. */
+export interface AuthzParts extends AuthzHouseParts {
+  readonly clock: Clock;
+  readonly limits: LimitsConfig;
+  readonly memory: ListenMemory;
+  readonly tls: TlsContexts | undefined;
+  readonly trustedProxies: readonly string[];
+}
+
+/** An endpoint that listens, or will. */
+export interface AuthzEndpoint {
+  listen(): Promise<Listening>;
+  refreshTls(): void;
+  /** Moves on in shutting down, as the data port does: the proxies in front go on asking while they still send it requests. */
+  enter(phase: ListenPhase): void;
+  /** Resolves when no question is under way. */
+  idle(): Promise<void>;
+  /** Ends all that is left. */
+  destroy(): void;
+}
+
+/** Builds it. */
+export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoint {
+  const { clock, limits, memory, metrics, tls, trustedProxies } = parts;
+  const house = new AuthzHouse(parts);
+  const { address, trustedCallers } = config;
+  const server = new ListenServer({
+    // Nobody speaks for a caller: its own address is what is trusted.
+    listen: { address, trustedProxies: [], trustedIdentityProxies: [] },
+    tls,
+    limits,
+    memory,
+    clock,
+    handler: createAuthzDoor({ trustedCallers, trustedProxies, maxTarget: limits.maxTarget }, house),
+    onLimit: metrics.limitHit,
+    onConnections: metrics.connections,
+    sharedPeers: trustedCallers,
+  });
+  return {
+    listen: () => server.listen(),
+    refreshTls: () => server.refreshTls(),
+    enter: (phase) => server.enter(phase),
+    idle: () => house.idle(),
+    destroy: () => server.destroy(),
+  };
+}

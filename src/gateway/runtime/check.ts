@@ -1,0 +1,115 @@
+/** Everything that can be known to be wrong before a single request comes: config, secrets and the store's own files. */
+
+import { findBcryptProblem } from '../../auth/passwords/native-bcrypt.ts';
+import { type LoadedConfig, loadConfig } from '../../config/load/load.ts';
+import type { Overrides } from '../../config/load/overrides.ts';
+import { describeNeighbours } from '../../config/rules/validate-neighbours.ts';
+import { realmsOf } from '../../config/schema/config.ts';
+import type { Problem } from '../../config/schema/problem.ts';
+import { type Fingerprints, toFingerprints } from '../../config/sources/watch.ts';
+import type { Clock } from '../../core/clock.ts';
+import { findOversize } from '../server/memory.ts';
+import { readTls, type TlsRead } from '../server/tls-settings.ts';
+import { type AdminTokenRead, readAdminToken } from './admin.ts';
+import { tryConnections } from './connections.ts';
+import { type IdentityRead, readIdentity } from './identity.ts';
+import { type KeysRead, readKeys } from './keys.ts';
+import { toFiles } from './reload-files.ts';
+import { readStoreSettings, type StoreSettings } from './store.ts';
+import { readTracing, type TracingRead } from './tracing.ts';
+import { type RealmRead, readRealms } from './users.ts';
+
+/** A config that can run, with what it refers to read. */
+export interface Ready {
+  readonly loaded: LoadedConfig;
+  readonly keys: readonly KeysRead[];
+  readonly realms: readonly RealmRead[];
+  readonly identity: IdentityRead | undefined;
+  readonly tls: TlsRead | undefined;
+  readonly proxyTls: TlsRead | undefined;
+  readonly authzTls: TlsRead | undefined;
+  readonly adminToken: AdminTokenRead;
+  readonly tracing: TracingRead | undefined;
+  readonly store: StoreSettings;
+  /** What the files held before they were read. */
+  readonly seen: Fingerprints;
+  /** Warnings only. */
+  readonly problems: readonly Problem[];
+}
+
+/** Ready, or the problems that forbid it. */
+export type Readiness =
+  | Ready
+  | { readonly loaded: undefined; readonly seen: Fingerprints; readonly problems: readonly Problem[] };
+
+/** Loads the config and reads what it refers to; `overrides`: what the command line says in its place. */
+export async function prepare(file: string, clock: Clock, overrides?: Overrides): Promise<Readiness> {
+  const itself = await toFingerprints([file]);
+  const loaded = await loadConfig(file, clock, { overrides });
+  if (loaded.config === undefined) {
+    const { problems, rest } = loaded;
+    // All problems at once: what the sound parts refer to is read as well.
+    const more = rest === undefined ? [] : (await readParts(file, { ...rest, problems: [], hash: '' }, clock, itself)).problems;
+    return { loaded: undefined, seen: itself, problems: [...problems, ...more] };
+  }
+  return readParts(file, loaded, clock, new Map([...itself, ...(await toFingerprints(toFiles(loaded.config)))]));
+}
+
+/** Reads what a sound config refers to. */
+export async function readParts(file: string, loaded: LoadedConfig, clock: Clock, seen: Fingerprints): Promise<Readiness> {
+  const problems: Problem[] = [...loaded.problems];
+  const place = (severity: Problem['severity'], path: string, message: string, hint: string | undefined): void => {
+    problems.push({ severity, file, ...loaded.locate(path), path, message, ...(hint === undefined ? undefined : { hint }) });
+  };
+  const keys = await Promise.all(loaded.config.routes.map((route, index) => readKeys(route, index)));
+  const realms = await readRealms(loaded.config);
+  const [firstRealm] = realmsOf(loaded.config);
+  const bcryptProblem = firstRealm === undefined ? undefined : await findBcryptProblem();
+  if (firstRealm !== undefined && bcryptProblem !== undefined)
+    place('error', firstRealm.path.join('.'), bcryptProblem.message, bcryptProblem.hint);
+  const identity = await readIdentity(loaded.config.identity);
+  const adminToken = await readAdminToken(loaded.config.admin);
+  const tls = await readTls(loaded.config.listen.tls, 'listen.tls', clock);
+  const proxyTls = await readTls(loaded.config.proxy?.tls, 'proxy.tls', clock);
+  const authzTls = await readTls(loaded.config.authz?.tls, 'authz.tls', clock);
+  const tracing = await readTracing(loaded.config.tracing);
+  for (const read of [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls, tracing])
+    for (const { severity, path, message, hint } of read?.troubles ?? []) place(severity, path, message, hint);
+  const store = await readStoreSettings(loaded.config.store);
+  for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
+  for (const { path, message, hint } of findOversize(loaded.config)) place('warning', path, message, hint);
+  if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, seen, problems };
+  return { loaded, keys, realms, identity, adminToken, tls, proxyTls, authzTls, tracing, store, seen, problems };
+}
+
+/** What `sidegate check` reports. */
+export interface ConfigReport {
+  /** Errors and warnings, in the order of the file. */
+  readonly problems: readonly Problem[];
+  /** How routes that contain each other are kept apart; none where the config has errors. */
+  readonly notes: readonly string[];
+}
+
+/** How a config file is checked. */
+export interface ReportOptions {
+  readonly overrides?: Overrides | undefined;
+  /** Also tries the store and the upstreams of a config that has no errors. */
+  readonly connects?: boolean;
+}
+
+/** All that is worth knowing of a config file. */
+export async function reportConfig(file: string, clock: Clock, options: ReportOptions = {}): Promise<ConfigReport> {
+  const ready = await prepare(file, clock, options.overrides);
+  const { loaded } = ready;
+  const tried = options.connects === true && ready.loaded !== undefined ? await tryConnections(file, ready, clock) : undefined;
+  const problems = [...ready.problems, ...(tried?.problems ?? [])];
+  return {
+    problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0)),
+    notes: loaded === undefined ? [] : [...describeNeighbours(loaded.config.routes), ...(tried?.notes ?? [])],
+  };
+}
+
+/** All problems of a config file, errors and warnings, in the order of the file. */
+export async function checkConfig(file: string, clock: Clock, overrides?: Overrides): Promise<readonly Problem[]> {
+  return (await reportConfig(file, clock, { overrides })).problems;
+}

@@ -1,0 +1,37 @@
+/** What a gate is given by whoever starts it, and what it tells. */
+
+import type { Detour, HttpsGet } from '../../auth/keys/https-get.ts';
+import type { Overrides } from '../../config/load/overrides.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { Resolve } from '../egress-proxy/dial.ts';
+import type { Listening } from '../server/listener.ts';
+import type { CreateUpstream } from './upstreams.ts';
+
+/** What a gate runs in. */
+export interface GateSurroundings {
+  readonly file: string;
+  /** What the command line says in the place of the file, now and after each reload. */
+  readonly overrides?: Overrides | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly version: string;
+  /** The commit that the gate was built from; left out: not known. */
+  readonly revision?: string;
+  /** For tests: what the names of the forward proxy's destinations lead to. */
+  readonly resolve?: Resolve;
+  /** For tests: where the hosts of remote keys are found. */
+  readonly detour?: Detour;
+  /** For rehearsals: stands in for the pools of connections to the apps. */
+  readonly createUpstream?: CreateUpstream;
+  /** For rehearsals: stands in for what others give out by https. */
+  readonly httpsGet?: HttpsGet;
+}
+
+/** Where a running gate listens. */
+export interface GateAddresses {
+  readonly data: Listening;
+  readonly admin: Listening;
+  readonly proxy?: Listening;
+  readonly authz?: Listening;
+}

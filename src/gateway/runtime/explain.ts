@@ -1,0 +1,67 @@
+/** Lets refused signatures be explained in the log, the metrics and the journal; never to the sender. */
+
+import type { KeyRing } from '../../auth/keys/key-ring.ts';
+import { PRESETS } from '../../auth/schemes/catalogue.ts';
+import { compileScheme } from '../../auth/schemes/compile.ts';
+import type { Config } from '../../config/schema/config.ts';
+import type { Clock } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
+import { runNextTurn } from '../../core/safe-events.ts';
+import { type Explained, Explainer, type SuspectContext } from '../../diagnostics/explain/explainer.ts';
+import { type SuspectKey, toSuspectKey } from '../../diagnostics/explain/suspect.ts';
+import type { Journal } from '../../telemetry/journal/journal.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+
+/** What it stands on. */
+export interface ExplainParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly journal: Journal;
+  /** What serves now. */
+  readonly current: () => { readonly config: Config; readonly rings: ReadonlyMap<string, KeyRing> };
+}
+
+/** Takes refusals; undefined where the config switches it off. */
+export function createExplainer({ explain }: Config, parts: ExplainParts): Explainer['offer'] | undefined {
+  if (explain === 'off') return undefined;
+  const { clock, logger, metrics } = parts;
+  const explainer = new Explainer(explain, {
+    clock,
+    pause: () => new Promise(runNextTurn),
+    find: (route) => toContext(route, parts),
+    onExplained: (explained) => tell(explained, parts),
+    onSkipped: (route) => metrics.route(route).explained('skipped'),
+    onFailed: (requestId, error) => logger.error('internal_error', { requestId, error: toErrorText(error) }),
+  });
+  return explainer.offer.bind(explainer);
+}
+
+function toContext(name: string, { current }: ExplainParts): SuspectContext | undefined {
+  const { config, rings } = current();
+  const webhook = config.routes.find((route) => route.name === name)?.webhook;
+  // Signatures within the content are judged by certificates, not by keys of the route.
+  if (webhook === undefined || webhook.description.isSignedInContent === true) return undefined;
+  const { description, allowDotInId, tolerance, publicUrl = '' } = webhook;
+  const keys: SuspectKey[] = [];
+  const others: SuspectKey[] = [];
+  for (const [route, ring] of rings) (route === name ? keys : others).push(...toSuspectKeys(route, ring));
+  return { scheme: compileScheme(description), allowDotInId, tolerance, publicUrl, keys, others, presets: PRESETS };
+}
+
+function toSuspectKeys(route: string, { all }: KeyRing): SuspectKey[] {
+  return all.map((key) => toSuspectKey(route, key)).filter((key) => key !== undefined);
+}
+
+/** Loud where it is proven: then somebody holds a key, and the set-up is wrong. What is merely unknown may be any stranger. */
+function tell({ route, requestId, findings, isProven }: Explained, { logger, metrics, journal }: ExplainParts): void {
+  const causes = findings.map(({ cause }) => cause);
+  for (const cause of causes) metrics.route(route).explained(cause);
+  const texts = [...new Set(findings.map(({ text }) => text))];
+  const mends = [...new Set(findings.map(({ mend }) => mend))];
+  const fields = { requestId, route, causes, text: texts.join('; '), mend: mends.join('; ') };
+  if (isProven) logger.warn('signature_explained', fields);
+  else logger.info('signature_explained', fields);
+  journal.explain(requestId, [...texts, ...mends.map((mend) => `to mend it: ${mend}`)]);
+}

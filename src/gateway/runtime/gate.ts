@@ -1,0 +1,299 @@
+/** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
+import { AdminAccess } from '../../admin/access.ts';
+import type { AdminServer } from '../../admin/server.ts';
+import { KeyRing } from '../../auth/keys/key-ring.ts';
+import { type Config, realmsOf, remembersIds } from '../../config/schema/config.ts';
+import { formatProblem, type Problem } from '../../config/schema/problem.ts';
+import { type Fingerprints, type Watch, watchFiles } from '../../config/sources/watch.ts';
+import type { CancelTimer } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
+import { runDetached } from '../../core/safe-events.ts';
+import { Capacity } from '../pipeline/capacity.ts';
+import { Gatehouse } from '../pipeline/request-pipeline.ts';
+import { ListenServer } from '../server/server.ts';
+import { buildAdmin, toAdminRoutes } from './admin.ts';
+import { prepare, type Ready } from './check.ts';
+import type { GateAddresses, GateSurroundings } from './context.ts';
+import { createExplainer } from './explain.ts';
+import { findFixedChange } from './fixed-sections.ts';
+import { type KeysRead, toWatchedKeys } from './keys.ts';
+import { toAllLabels } from './proxy.ts';
+import { type ReloadParts, reloadFiles, reloadTls, type TlsPort } from './reload-files.ts';
+import { buildRoute } from './routes.ts';
+import { buildWorks, type Works } from './services.ts';
+import { drain } from './shutdown.ts';
+import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
+import { Upstreams } from './upstreams.ts';
+
+const FLUSH_INTERVAL_MS = 1_000;
+/** Longer than pods are given to end. */
+const LEAVING_LASTS_MS = 15 * 60_000;
+const IN_MEMORY =
+  'ids are remembered by this process alone: with several replicas, or after a restart, a repeated delivery reaches the app again; give store.redis';
+const OBSERVED = 'this route lets everything through, and only tells what it would have refused; mode: enforce ends that';
+
+/** Does any route remember ids, with nobody to share them with? */
+function remembersAlone({ store, routes }: Config): boolean {
+  return store.redis === undefined && routes.some(remembersIds);
+}
+
+/** A gate from start to stop. */
+export class Gate {
+  readonly #surroundings: GateSurroundings;
+  readonly #works: Works;
+  readonly #capacity: Capacity;
+  readonly #gatehouse: Gatehouse;
+  readonly #listen: ListenServer;
+  readonly #admin: AdminServer;
+  readonly #adminAccess: AdminAccess;
+  readonly #upstreams: Upstreams;
+  readonly #sidePorts: SidePorts;
+  readonly #tlsPorts: readonly TlsPort[];
+  readonly #cancelFlush: CancelTimer;
+  #rings = new Map<string, KeyRing>();
+  #ready: Ready;
+  #watch: Watch | undefined;
+  /** Of the files that a rejected config refers to: one that comes later, as a Secret may, can make it sound. */
+  #rejectedWatch: Watch | undefined;
+  #reloading: Promise<unknown> = Promise.resolve();
+  #notReadyBecause: string | undefined = 'starting';
+  #cancelStaying: CancelTimer | undefined;
+
+  constructor(ready: Ready, surroundings: GateSurroundings) {
+    const { clock, logger } = surroundings;
+    const { limits, listen, admin } = ready.loaded.config;
+    this.#surroundings = surroundings;
+    this.#ready = ready;
+    const works = buildWorks(ready, surroundings);
+    this.#works = works;
+    const { metrics, told } = works;
+    // Before the ports are built: the proxy's counts by the series that it finds now.
+    metrics.setRoutes(toAllLabels(ready.loaded.config));
+    this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
+    const onRefused = createExplainer(ready.loaded.config, { ...told, current: () => this.#toReloadParts() });
+    this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity, onRefused });
+    const tls = toContexts('listen.tls', ready.tls, metrics);
+    this.#listen = new ListenServer({
+      listen,
+      tls,
+      limits,
+      clock,
+      memory: works.memory,
+      handler: this.#gatehouse,
+      onLimit: metrics.limitHit,
+      onConnections: metrics.connections,
+    });
+    this.#sidePorts = buildSidePorts(ready, {
+      ...told,
+      memory: works.memory,
+      realms: works.realms,
+      attempts: works.store.attempts,
+      gatehouse: this.#gatehouse,
+      resolve: surroundings.resolve,
+    });
+    this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
+    this.#upstreams = new Upstreams(clock, limits.maxInFlight, surroundings.createUpstream);
+    this.#adminAccess = new AdminAccess(ready.adminToken.token);
+    this.#admin = buildAdmin(admin, {
+      ...told,
+      keyEvidence: works.routeParts.keyEvidence,
+      store: works.store.seenIds,
+      access: this.#adminAccess,
+      routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
+      toKeySet: () => works.signer.toKeySet(),
+      notReadyBecause: () => this.#notReadyBecause,
+      stuckFor: () => works.loopWatch.stuckFor,
+      leave: () => this.#leave(),
+    });
+    this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => logger.flush());
+  }
+
+  /** Opens the ports; rejects with the system's error where one cannot be had. */
+  async start(): Promise<GateAddresses> {
+    this.#take(this.#ready);
+    if (remembersAlone(this.#ready.loaded.config)) this.#surroundings.logger.warn('dedup_in_memory', { hint: IN_MEMORY });
+    await this.#rewatch(this.#ready.seen);
+    try {
+      const admin = await this.#admin.listen();
+      const data = await this.#listen.listen();
+      const authz = await this.#sidePorts.authz?.listen();
+      const others = [admin, data, authz].flatMap((address) => (address === undefined ? [] : [address.port]));
+      const proxy = await this.#sidePorts.proxy?.listen(others);
+      this.#notReadyBecause = undefined;
+      return { data, admin, ...(proxy && { proxy }), ...(authz && { authz }) };
+    } catch (thrown) {
+      this.#listen.destroy();
+      await this.#works.store.close();
+      await this.#works.realms.close();
+      this.#close();
+      this.#works.unwatchErrors();
+      throw thrown;
+    }
+  }
+
+  /** Serves without a port: who asks hands it connections of its own (diagnostics/simulate/simulator.ts). */
+  rehearse(): ListenServer {
+    this.#take(this.#ready);
+    return this.#listen;
+  }
+
+  /** Drains and closes everything; true when every request under way was finished. */
+  async stop(): Promise<boolean> {
+    const { clock, logger } = this.#surroundings;
+    this.#cancelStaying?.();
+    this.#notReadyBecause = 'draining';
+    const isFinished = await drain({
+      clock,
+      logger,
+      listen: this.#listen,
+      proxy: this.#sidePorts.proxy,
+      authz: this.#sidePorts.authz,
+      gatehouse: this.#gatehouse,
+      capacity: this.#capacity,
+      settlements: this.#works.settlements,
+      store: this.#works.store,
+      tracing: this.#works.told.tracing,
+      times: this.#ready.loaded.config.shutdown,
+    });
+    this.#close();
+    await this.#works.realms.close();
+    this.#works.unwatchErrors();
+    return isFinished;
+  }
+
+  /** The pod is about to end: once it does, kept connections would be cut under the requests on them. */
+  #leave(): void {
+    if (this.#notReadyBecause === 'draining') return;
+    const isNews = this.#cancelStaying === undefined;
+    this.#cancelStaying?.();
+    this.#cancelStaying = this.#surroundings.clock.after(LEAVING_LASTS_MS, () => this.#stay());
+    if (!isNews) return;
+    this.#surroundings.logger.info('leaving');
+    this.#enter('leaving');
+  }
+
+  /** The end did not come: it was not the kubelet that asked. */
+  #stay(): void {
+    this.#cancelStaying = undefined;
+    this.#surroundings.logger.info('staying');
+    this.#enter('open');
+  }
+
+  #enter(phase: 'open' | 'leaving'): void {
+    for (const port of [this.#listen, this.#sidePorts.authz, this.#sidePorts.proxy]) port?.enter(phase);
+  }
+
+  #close(): void {
+    this.#sidePorts.proxy?.destroy();
+    this.#sidePorts.authz?.destroy();
+    this.#watch?.close();
+    this.#rejectedWatch?.close();
+    this.#works.remoteKeys.close();
+    this.#works.loopWatch.close();
+    this.#works.memory.close();
+    this.#upstreams.destroy();
+    this.#cancelFlush();
+    this.#admin.close();
+  }
+
+  /** Loads the config again; on any error the old one keeps serving. One reload at a time, in order. */
+  async reload(): Promise<void> {
+    this.#reloading = this.#reloading.then(() => this.#reload());
+    await this.#reloading;
+  }
+
+  /** Makes a config the one that serves: in one turn, so no request sees half of it. */
+  #take(ready: Ready): void {
+    const { clock, logger } = this.#surroundings;
+    const { config, hash } = ready.loaded;
+    const { pools, retire } = this.#upstreams.provide(config.routes);
+    this.#works.metrics.setRoutes(toAllLabels(config));
+    const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
+    this.#works.metrics.keepRealms(new Set(ready.realms.map(({ realm }) => realm)));
+    this.#works.realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
+    this.#works.signer.replace(ready.identity?.key, config.identity);
+    const rings = new Map<string, KeyRing>();
+    this.#works.routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
+    const routes = config.routes.map((route, index) => {
+      const ring = new KeyRing((ready.keys[index] as KeysRead).set);
+      rings.set(route.name, ring);
+      return buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#works.routeParts);
+    });
+    this.#gatehouse.swap(routes);
+    for (const { name, mode } of config.routes)
+      if (mode === 'observe') logger.warn('route_observed', { route: name, hint: OBSERVED });
+    retire();
+    this.#works.remoteKeys.take(config, rings);
+    this.#rings = rings;
+    this.#ready = ready;
+    this.#works.metrics.reload(true, clock.now(), hash);
+  }
+
+  /** False if the old config keeps serving. */
+  async #reload(): Promise<boolean> {
+    const { file, overrides, clock, logger } = this.#surroundings;
+    try {
+      const next = await prepare(file, clock, overrides);
+      this.#rejectedWatch?.close();
+      if (next.loaded === undefined) {
+        this.#rejectedWatch = await this.#watchFor(next.seen, () => this.reload());
+        return this.#reject(next.problems);
+      }
+      const fixed = findFixedChange(this.#ready.loaded.config, next.loaded.config, file);
+      if (fixed !== undefined) return this.#reject([fixed]);
+      this.#take(next);
+      await this.#rewatch(next.seen);
+      await reloadTls(undefined, this.#toReloadParts());
+      logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });
+      for (const problem of next.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
+      return true;
+    } catch (thrown) {
+      return this.#reject([{ severity: 'error', file, path: '', message: toErrorText(thrown) }]);
+    }
+  }
+
+  #reject(problems: readonly Problem[]): false {
+    const { clock, logger } = this.#surroundings;
+    this.#works.metrics.reload(false, clock.now(), this.#ready.loaded.hash);
+    for (const problem of problems) logger.error('config_reload_failed', { problem: formatProblem(problem) });
+    return false;
+  }
+
+  async #rewatch(seen: Fingerprints): Promise<void> {
+    this.#watch?.close();
+    this.#watch = await this.#watchFor(seen, (changed) => this.#onFiles(changed));
+  }
+
+  #watchFor(seen: Fingerprints, onChange: (changed: readonly string[]) => Promise<void>): Promise<Watch> {
+    const { clock, logger } = this.#surroundings;
+    return watchFiles(seen, clock, {
+      onChange: (changed) => runDetached(onChange(changed)),
+      onTrouble: (message) => logger.warn('watch_failed', { message }),
+    });
+  }
+
+  #toReloadParts(): ReloadParts {
+    const { clock, logger } = this.#surroundings;
+    return {
+      config: this.#ready.loaded.config,
+      clock,
+      logger,
+      metrics: this.#works.metrics,
+      rings: this.#rings,
+      keyEvidence: this.#works.routeParts.keyEvidence,
+      adminAccess: this.#adminAccess,
+      realms: this.#works.realms,
+      signer: this.#works.signer,
+      ports: this.#tlsPorts,
+    };
+  }
+
+  async #onFiles(changed: readonly string[]): Promise<void> {
+    this.#reloading = this.#reloading.then(async () => {
+      // Users that were removed together with a change of the config lose access even if the config is rejected.
+      if (changed.includes(this.#surroundings.file) && (await this.#reload())) return;
+      this.#watch?.recheck(await reloadFiles(changed, this.#toReloadParts()));
+    });
+    await this.#reloading;
+  }
+}

@@ -1,0 +1,33 @@
+/** Reads the key that forwarded requests are signed with. */
+import type { IdentityConfig } from '../../config/schema/config.ts';
+import { readSecret } from '../../config/sources/secrets.ts';
+import type { Trouble } from '../../config/sources/trouble.ts';
+import { type IdentityKey, parseIdentityKey } from '../upstream/identity-token.ts';
+
+/** What reading gave; with an error among the troubles there is no key. */
+export interface IdentityRead {
+  readonly key: IdentityKey | undefined;
+  readonly troubles: readonly Trouble[];
+}
+
+const PATH = 'identity.key.secret';
+
+/** Undefined where requests are not signed. */
+export async function readIdentity(config: IdentityConfig | undefined): Promise<IdentityRead | undefined> {
+  if (config === undefined) return undefined;
+  const { algorithm, key } = config;
+  const read = await readSecret(key.secret);
+  if ('problem' in read) return failed(read.problem, read.hint);
+  const parsed = parseIdentityKey({ name: key.name, algorithm, encoding: key.secret.encoding }, read.secret);
+  if ('problem' in parsed) return failed(parsed.problem, parsed.hint);
+  return { key: parsed, troubles: read.warnings.map((message) => ({ severity: 'warning', path: PATH, message })) };
+}
+
+/** What to watch. */
+export function toIdentityFiles(config: IdentityConfig | undefined): string[] {
+  return config !== undefined && 'file' in config.key.secret ? [config.key.secret.file] : [];
+}
+
+function failed(message: string, hint: string): IdentityRead {
+  return { key: undefined, troubles: [{ severity: 'error', path: PATH, message, hint }] };
+}

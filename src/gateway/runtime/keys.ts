@@ -1,0 +1,115 @@
+/** Turns the config's secret references into keys, now and whenever a secret's file changes. */
+
+import type { KeySet } from '../../auth/keys/key-ring.ts';
+import { compileScheme } from '../../auth/schemes/compile.ts';
+import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
+import { findNamedPreset } from '../../config/rules/suggest-preset.ts';
+import type { KeyConfig, RouteConfig } from '../../config/schema/config.ts';
+import { readSecret } from '../../config/sources/secrets.ts';
+import type { Trouble } from '../../config/sources/trouble.ts';
+import type { Secret } from '../../core/secret.ts';
+import type { WatchedKey } from '../../telemetry/log/key-evidence.ts';
+
+/** Trouble with one key's secret; never holds the secret. */
+export interface KeyTrouble extends Trouble {
+  readonly route: string;
+  readonly key: string;
+}
+
+/** What reading a route's secrets gave. */
+export interface KeysRead {
+  readonly set: KeySet;
+  readonly troubles: readonly KeyTrouble[];
+}
+
+/** Shorter tokens can be guessed by asking. */
+const LEAST_TOKEN_BYTES = 16;
+/** Of a webhook section that names none. */
+const DEFAULT_SCHEME = 'standard-webhooks';
+
+/** Reads all secrets of a route; a secret that cannot be used is listed as unavailable, it never makes the others unusable. */
+export async function readKeys(route: RouteConfig, index: number): Promise<KeysRead> {
+  const { webhook } = route;
+  if (webhook === undefined) return { set: { keys: [], unavailable: [] }, troubles: [] };
+  const scheme = compileScheme(webhook.description);
+  const keys: VerifyKey[] = [];
+  const unavailable: string[] = [];
+  const troubles: KeyTrouble[] = [];
+  for (const [position, config] of webhook.keys.entries()) {
+    const path = `routes.${index}.webhook.keys.${position}.secret`;
+    const read = await readKey(scheme, config, route);
+    for (const message of read.warnings)
+      troubles.push({ severity: 'warning', path, route: route.name, key: config.name, message });
+    if (read.key !== undefined) {
+      keys.push(read.key);
+      continue;
+    }
+    unavailable.push(config.name);
+    troubles.push({ severity: 'error', path, route: route.name, key: config.name, ...read.problem });
+  }
+  const handshakeToken = await readHandshakeToken(route, `routes.${index}.webhook.handshake.verifyToken`, troubles);
+  return { set: { keys, unavailable, ...(handshakeToken === undefined ? undefined : { handshakeToken }) }, troubles };
+}
+
+/** A token that is gone takes the handshake down, and no delivery. */
+async function readHandshakeToken(route: RouteConfig, path: string, troubles: KeyTrouble[]): Promise<Secret | undefined> {
+  const source = route.webhook?.handshake?.verifyToken;
+  if (source === undefined) return undefined;
+  const trouble = { path, route: route.name, key: 'handshake' };
+  const read = await readSecret(source);
+  if ('problem' in read) {
+    troubles.push({ severity: 'error', ...trouble, message: read.problem, hint: read.hint });
+    return undefined;
+  }
+  const weak = `the token has ${read.secret.length} bytes; ${LEAST_TOKEN_BYTES} are the least that should be`;
+  for (const message of read.secret.length < LEAST_TOKEN_BYTES ? [...read.warnings, weak] : read.warnings)
+    troubles.push({ severity: 'warning', ...trouble, message });
+  return read.secret;
+}
+
+/** The files a route's secrets come from. */
+export function toSecretFiles(route: RouteConfig): string[] {
+  const { keys = [], handshake } = route.webhook ?? {};
+  const sources = [...keys.map(({ secret }) => secret), handshake?.verifyToken];
+  return sources.flatMap((source) => (source !== undefined && 'file' in source ? [source.file] : []));
+}
+
+/** The route's keys, as what is known of them is kept. */
+export function toWatchedKeys({ name, webhook }: RouteConfig): WatchedKey[] {
+  const { jwks = [], keys = [] } = webhook ?? {};
+  return [
+    ...jwks.map(({ name: key, url }) => ({ route: name, key, source: url })),
+    ...keys.map(({ name: key, secret }) => ({ route: name, key, source: JSON.stringify(secret) })),
+  ];
+}
+
+interface KeyRead {
+  readonly key?: VerifyKey;
+  readonly warnings: readonly string[];
+  readonly problem: { readonly message: string; readonly hint?: string };
+}
+
+const NO_PROBLEM = { message: '' };
+
+async function readKey(scheme: Scheme, config: KeyConfig, route: RouteConfig): Promise<KeyRead> {
+  const read = await readSecret(config.secret);
+  if ('problem' in read) return { warnings: [], problem: { message: read.problem, hint: read.hint } };
+  const parsed = scheme.parseKey(config.name, read.secret, config.secret.encoding, config.notAfter);
+  if ('problem' in parsed) {
+    const hint = toOtherSchemeHint(scheme, read.secret, config, route) ?? parsed.hint;
+    return { warnings: read.warnings, problem: { message: parsed.problem, hint } };
+  }
+  const warnings = parsed.warning === undefined ? read.warnings : [...read.warnings, parsed.warning];
+  return { key: { ...parsed.key, notBefore: config.notBefore }, warnings, problem: NO_PROBLEM };
+}
+
+/** Most often such a secret is sound, and the route has the default scheme in place of its sender's own. */
+function toOtherSchemeHint(scheme: Scheme, secret: Secret, config: KeyConfig, { name, match }: RouteConfig): string | undefined {
+  const { secret: source } = config;
+  const where = 'env' in source ? source.env : source.file;
+  const preset = findNamedPreset([name, match.path ?? match.pathPrefix ?? '', config.name, where], scheme.name);
+  const isSound = preset !== undefined && 'key' in compileScheme(preset).parseKey(config.name, secret, source.encoding);
+  if (isSound) return `if ${preset.from?.title} sends this, set scheme: ${preset.name}`;
+  if (scheme.name !== DEFAULT_SCHEME) return undefined;
+  return 'write it as the sender shows it, whsec_ and base64; if the sender does not use Standard Webhooks, set its scheme, for example scheme: github';
+}

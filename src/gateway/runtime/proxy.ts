@@ -1,0 +1,137 @@
+/** Builds the forward proxy from its config: gates, house, port. */
+import { randomBytes } from 'node:crypto';
+import { toBasicChallenge } from '../../auth/passwords/basic.ts';
+import type { Config, LimitsConfig, ProxyConfig } from '../../config/schema/config.ts';
+import type { Clock } from '../../core/clock.ts';
+import { type DestinationRule, parseRule } from '../../core/destination.ts';
+import type { Attempts } from '../../state/login-attempts/attempts.ts';
+import type { Journal } from '../../telemetry/journal/journal.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { RouteLabels } from '../../telemetry/metrics/families.ts';
+import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+import type { Tracing } from '../../telemetry/tracing/span.ts';
+import { createDestinationGate } from '../egress-proxy/destination-gate.ts';
+import { type Resolve, systemResolve } from '../egress-proxy/dial.ts';
+import { OwnPorts } from '../egress-proxy/own-ports.ts';
+import { ProxyHeaderPolicy } from '../egress-proxy/proxy-headers.ts';
+import { ProxyHouse } from '../egress-proxy/proxy-pipeline.ts';
+import { ProxyServer } from '../egress-proxy/proxy-server.ts';
+import type { ListenMemory } from '../server/limits.ts';
+import type { Listening } from '../server/listener.ts';
+import type { TlsContexts } from '../server/tls.ts';
+import { createForwarder, toReadLimits } from '../upstream/forwarder.ts';
+import { createUpstream } from '../upstream/pool.ts';
+import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
+import type { Realms } from './realms.ts';
+import { toRouteLabels } from './routes.ts';
+import type { DrainedProxy } from './shutdown.ts';
+
+/** What the proxy shares with the rest of the gate. */
+export interface ProxyParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly journal: Journal;
+  readonly metrics: Metrics;
+  readonly tracing: Tracing;
+  readonly limits: LimitsConfig;
+  readonly memory: ListenMemory;
+  readonly realms: Realms;
+  readonly attempts: Attempts;
+  readonly tls: TlsContexts | undefined;
+  /** For tests: what names lead to. */
+  readonly resolve?: Resolve;
+}
+
+/** The route label of the proxy's metrics and log lines; no configured name can be the same. */
+const NAME = '_proxy';
+const MAX_HEAD_BYTES = 64 * 1024;
+/** Nothing that a destination says is for us to drop; these are dropped for webhook senders only. */
+const ALLOWED_RESPONSE_HEADERS: ReadonlySet<string> = new Set(['webhook-delivery', 'x-slack-no-retry']);
+
+/** A forward proxy that listens, or will. */
+export interface ForwardProxy extends DrainedProxy {
+  /** `others`: what the gate listens on beside. */
+  listen(others: readonly number[]): Promise<Listening>;
+  refreshTls(): void;
+}
+
+/** What the proxy counts before its first request. */
+function toProxyLabels({ basic }: ProxyConfig): RouteLabels {
+  return { name: NAME, scheme: 'basic', keys: toSourceLabels(basic), methods: ['CONNECT', 'GET', 'POST'], asksPassword: true };
+}
+
+/** What the metrics know beforehand: the routes, and the forward proxy. */
+export function toAllLabels(config: Config): RouteLabels[] {
+  const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
+  return [...config.routes.map((route) => toRouteLabels(config, route)), ...proxies];
+}
+
+/** Builds it; its realm must be among those that were taken over, and its labels among the metrics'. */
+export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy {
+  const { clock, logger, journal, metrics, tracing, limits, memory, tls } = parts;
+  const { basic, requireTls, timeout, idleTimeout, maxDuration, connectTimeout } = config;
+  const routeMetrics = metrics.route(NAME);
+  const pseudonym = `sidegate-${randomBytes(6).toString('hex')}`;
+  const policy = new ProxyHeaderPolicy(pseudonym, config.trace.trust === 'always');
+  const rules = config.allow.map((text) => parseRule(text) as DestinationRule);
+  const own = new OwnPorts();
+  const house = new ProxyHouse({
+    clock,
+    logger,
+    journal,
+    metrics,
+    routeMetrics,
+    tracing,
+    trace: { trust: config.trace.trust, template: undefined, app: undefined },
+    pseudonym,
+    challenge: toBasicChallenge(basic.realm),
+    limits: { idleTimeout, maxDuration, connectTimeout },
+    guard: {
+      name: NAME,
+      isOpen: false,
+      mode: 'enforce',
+      gates: [
+        buildBasicGate({ ...basic, requireTls }, 'proxy', routeMetrics, parts),
+        createDestinationGate({ rules, denyPrivate: config.denyPrivate, resolve: parts.resolve ?? systemResolve, own }),
+      ],
+    },
+    openForwarder(address, port) {
+      const times = { connectTimeout, answerTimeout: timeout, gapTimeout: idleTimeout, idleTimeout: 0 };
+      const upstream = createUpstream({ host: address, port, ...times, maxConnections: 1, maxHeadBytes: MAX_HEAD_BYTES }, clock);
+      const readLimits = toReadLimits(limits);
+      const route = { policy, resend: 'idempotent', allowResponseHeaders: ALLOWED_RESPONSE_HEADERS, readLimits } as const;
+      const forwarder = createForwarder({ ...route, whenAway: 'upstream_unreachable' }, upstream, clock);
+      return { forwarder, close: () => upstream.close() };
+    },
+  });
+  const server = new ProxyServer({
+    address: config.address,
+    limits,
+    memory,
+    tls,
+    clock,
+    handler: house,
+    onLimit: metrics.limitHit,
+    onConnections: metrics.connections,
+  });
+  return {
+    async listen(others) {
+      const address = await server.listen();
+      own.add(...others, address.port);
+      return address;
+    },
+    refreshTls: () => server.refreshTls(),
+    enter: (phase) => server.enter(phase),
+    idle: () => house.idle(),
+    get underWay() {
+      return house.underWay;
+    },
+    get tunnels() {
+      return house.tunnels;
+    },
+    destroy() {
+      server.destroy();
+      house.destroy();
+    },
+  };
+}

@@ -1,0 +1,100 @@
+/** The users of all realms while the gate runs: one pool of threads, one count of attempts, a verifier for each realm. */
+
+import { toThreadCount } from '../../auth/passwords/hash-budget.ts';
+import { HashPool, type HashPoolLimits } from '../../auth/passwords/hash-pool.ts';
+import type { Bytes } from '../../auth/passwords/password-hash.ts';
+import { UserSet } from '../../auth/passwords/user-set.ts';
+import { type CacheOutcome, Verifier } from '../../auth/passwords/verifier.ts';
+import type { RealmConfig } from '../../config/schema/config.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { RealmRead } from './users.ts';
+
+/** How much of the machine password hashing may use. */
+export interface RealmsLimits extends HashPoolLimits {
+  /** Memory of all threads; undefined: no bound. */
+  readonly memory: Bytes | undefined;
+}
+
+/** What is counted. */
+export interface RealmsEvents {
+  onCache(outcome: CacheOutcome): void;
+  /** After each read of a realm's users. */
+  onUsers(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
+  /** Whether the users of all realms were read without an error. */
+  onRead(isSound: boolean): void;
+}
+
+/** Lives as long as the gate; a reload gives its verifiers new users. */
+export class Realms {
+  readonly #limits: RealmsLimits;
+  readonly #pool: HashPool;
+  readonly #clock: Clock;
+  readonly #events: RealmsEvents;
+  /** Realms whose last read had an error. */
+  readonly #broken = new Set<string>();
+  #verifiers = new Map<string, Verifier>();
+
+  constructor(limits: RealmsLimits, clock: Clock, events: RealmsEvents) {
+    this.#limits = limits;
+    this.#pool = new HashPool(limits);
+    this.#clock = clock;
+    this.#events = events;
+  }
+
+  /**
+   * Takes over the realms of a new config. A realm that stays keeps its cache and its sessions: otherwise a reload would let bans
+   * lock out users who are logged in.
+   */
+  take(reads: readonly RealmRead[], settings: ReadonlyMap<string, RealmConfig>): void {
+    const before = this.#verifiers;
+    this.#verifiers = new Map(
+      reads.map(({ realm, set }) => {
+        const cache = settings.get(realm)?.cache ?? { ttl: 0, maxEntries: 0 };
+        const kept = before.get(realm);
+        kept?.configure(cache);
+        kept?.replace(set);
+        return [realm, kept ?? new Verifier(set, { pool: this.#pool, clock: this.#clock, cache, onCache: this.#events.onCache })];
+      }),
+    );
+    for (const [realm, verifier] of before) if (!this.#verifiers.has(realm)) verifier.replace(new UserSet([]));
+    this.#broken.clear();
+    this.#report(reads);
+  }
+
+  /** Takes over new users of one realm. */
+  replace(read: RealmRead): void {
+    this.#verifiers.get(read.realm)?.replace(read.set);
+    this.#report([read]);
+  }
+
+  verifier(realm: string): Verifier {
+    const verifier = this.#verifiers.get(realm);
+    if (verifier === undefined) throw new Error(`no users were read for the realm ${realm}`);
+    return verifier;
+  }
+
+  /** Passwords that are being checked or wait for it. */
+  get pending(): number {
+    return this.#pool.pending;
+  }
+
+  close(): Promise<void> {
+    return this.#pool.close();
+  }
+
+  #report(reads: readonly RealmRead[]): void {
+    this.#resizePool();
+    for (const { realm, set, rejected, troubles } of reads) {
+      this.#events.onUsers(realm, { usable: set.size, rejected });
+      if (troubles.some(({ severity }) => severity === 'error')) this.#broken.add(realm);
+      else this.#broken.delete(realm);
+    }
+    this.#events.onRead(this.#broken.size === 0);
+  }
+
+  /** A thread may get any realm's hash, so the largest decides. */
+  #resizePool(): void {
+    const largest = Math.max(0, ...[...this.#verifiers.values()].map(({ largestHash }) => largestHash));
+    this.#pool.resize(toThreadCount(this.#limits.threads, this.#limits.memory, largest));
+  }
+}

@@ -1,0 +1,121 @@
+/** Keeps the keys that routes have behind URLs: one fetch for each URL, whoever uses it, across reloads. */
+import type { JsonWebKey } from 'node:crypto';
+import type { HttpsGet } from '../../auth/keys/https-get.ts';
+import type { KeyRing } from '../../auth/keys/key-ring.ts';
+import { type KeySetOptions, RemoteKeySet } from '../../auth/keys/key-set.ts';
+import { compileScheme } from '../../auth/schemes/compile.ts';
+import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
+import type { Config, RouteConfig } from '../../config/schema/config.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+
+/** What they stand on. */
+export interface RemoteKeysParts {
+  readonly get: HttpsGet;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+}
+
+/** One URL, and what is behind it. */
+interface Source {
+  readonly set: RemoteKeySet;
+  known: readonly JsonWebKey[] | undefined;
+}
+
+/** One use of a URL by a route that serves. */
+interface Use {
+  readonly id: string;
+  readonly route: string;
+  readonly name: string;
+  readonly scheme: Scheme;
+  readonly ring: KeyRing;
+}
+
+/** Holds them. */
+export class RemoteKeys {
+  readonly #parts: RemoteKeysParts;
+  #sources = new Map<string, Source>();
+  #uses: readonly Use[] = [];
+
+  constructor(parts: RemoteKeysParts) {
+    this.#parts = parts;
+  }
+
+  /** Serves these routes from now on: what is known already is theirs at once, the rest is fetched. */
+  take({ routes }: Config, rings: ReadonlyMap<string, KeyRing>): void {
+    const before = this.#sources;
+    this.#sources = new Map();
+    this.#uses = routes.flatMap((route) => toUses(route, rings.get(route.name)));
+    for (const { jwks } of routes.flatMap(({ webhook }) => webhook ?? []))
+      for (const { url, refresh, keepFor } of jwks) {
+        const options = { url: new URL(url), refresh, keepFor };
+        const id = toId(options);
+        const source = this.#sources.get(id) ?? before.get(id) ?? this.#open(id, options);
+        this.#sources.set(id, source);
+      }
+    for (const [id, { set }] of before) if (!this.#sources.has(id)) set.close();
+    for (const use of this.#uses) this.#give(use);
+    for (const [route, ring] of rings) ring.watchMisses(() => this.#askEarly(route));
+  }
+
+  /** Asks no more. */
+  close(): void {
+    for (const { set } of this.#sources.values()) set.close();
+  }
+
+  #open(id: string, options: KeySetOptions): Source {
+    const { get, clock, logger } = this.#parts;
+    const { host } = options.url;
+    const set = new RemoteKeySet(options, get, clock, {
+      onKeys: (keys) => this.#onKeys(id, keys, host),
+      onTrouble: (message) => logger.warn('remote_keys_failed', { message }),
+    });
+    return { set, known: undefined };
+  }
+
+  #onKeys(id: string, keys: readonly JsonWebKey[] | undefined, host: string): void {
+    const { logger } = this.#parts;
+    const source = this.#sources.get(id);
+    if (source === undefined) return;
+    source.known = keys;
+    if (keys === undefined) logger.error('remote_keys_expired', { host });
+    for (const use of this.#uses.filter((each) => each.id === id)) {
+      const count = this.#give(use);
+      if (count === 0)
+        logger.error('remote_keys_failed', { message: `${host}: none of the keys is of ${use.scheme.name}`, route: use.route });
+      else if (count !== undefined) logger.info('remote_keys_loaded', { route: use.route, key: use.name, keys: count });
+    }
+  }
+
+  /** How many of the keys the scheme can use; undefined where none are known. */
+  #give({ id, route, name, scheme, ring }: Use): number | undefined {
+    const known = this.#sources.get(id)?.known;
+    const keys = known?.flatMap((jwk): VerifyKey | readonly VerifyKey[] => scheme.parseJwk(name, jwk) ?? []);
+    ring.setRemote(name, keys?.length === 0 ? undefined : keys);
+    this.#parts.metrics.route(route).ready(!ring.isIncomplete);
+    return keys?.length;
+  }
+
+  #askEarly(route: string): boolean {
+    const sets = this.#uses.filter((use) => use.route === route).map(({ id }) => this.#sources.get(id)?.set);
+    return sets.map((set) => set?.askEarly() === true).includes(true);
+  }
+}
+
+function toUses({ name: route, webhook }: RouteConfig, ring: KeyRing | undefined): Use[] {
+  if (webhook === undefined || ring === undefined || webhook.jwks.length === 0) return [];
+  const scheme = compileScheme(webhook.description);
+  return webhook.jwks.map(({ name, url, refresh, keepFor }) => ({
+    id: toId({ url: new URL(url), refresh, keepFor }),
+    route,
+    name,
+    scheme,
+    ring,
+  }));
+}
+
+function toId({ url, refresh, keepFor }: KeySetOptions): string {
+  return `${url.href} ${refresh} ${keepFor}`;
+}

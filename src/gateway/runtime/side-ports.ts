@@ -1,0 +1,79 @@
+/** Builds the ports beside the data port that a config may ask for: the forward proxy's and the forward-auth endpoint's. */
+import type { ListenTlsConfig } from '../../config/schema/config.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { Attempts } from '../../state/login-attempts/attempts.ts';
+import type { Journal } from '../../telemetry/journal/journal.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+import type { Tracing } from '../../telemetry/tracing/span.ts';
+import type { Resolve } from '../egress-proxy/dial.ts';
+import type { Gatehouse } from '../pipeline/request-pipeline.ts';
+import type { Memory } from '../server/memory.ts';
+import { TlsContexts } from '../server/tls.ts';
+import { reportNextUpdate, type TlsRead } from '../server/tls-settings.ts';
+import { type AuthzEndpoint, buildAuthz } from './authz.ts';
+import type { Ready } from './check.ts';
+import { buildProxy, type ForwardProxy } from './proxy.ts';
+import type { Realms } from './realms.ts';
+import type { TlsPort } from './reload-files.ts';
+
+/** What the ports share with the rest of the gate. */
+export interface SidePortParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly journal: Journal;
+  readonly metrics: Metrics;
+  readonly tracing: Tracing;
+  readonly realms: Realms;
+  readonly attempts: Attempts;
+  readonly gatehouse: Gatehouse;
+  readonly memory: Memory;
+  /** For tests: what names lead to. */
+  readonly resolve?: Resolve | undefined;
+}
+
+/** Those that the config asks for. */
+export interface SidePorts {
+  readonly proxy: ForwardProxy | undefined;
+  readonly authz: AuthzEndpoint | undefined;
+  /** What of them has TLS. */
+  readonly tlsPorts: readonly TlsPort[];
+}
+
+/** Builds them, not listening yet. */
+export function buildSidePorts({ loaded, proxyTls, authzTls }: Ready, parts: SidePortParts): SidePorts {
+  const { proxy: proxyConfig, authz: authzConfig, limits, listen } = loaded.config;
+  const { clock, logger, journal, metrics, tracing, realms, attempts, gatehouse, memory, resolve } = parts;
+  const proxyContexts = toContexts('proxy.tls', proxyTls, metrics);
+  const shared = { clock, logger, journal, metrics, tracing, limits, realms, attempts, memory, tls: proxyContexts };
+  const proxy =
+    proxyConfig === undefined ? undefined : buildProxy(proxyConfig, resolve === undefined ? shared : { ...shared, resolve });
+  const authzContexts = toContexts('authz.tls', authzTls, metrics);
+  const { trustedProxies } = listen;
+  const find = gatehouse.find.bind(gatehouse);
+  const authzParts = { clock, logger, journal, metrics, tracing, limits, memory, tls: authzContexts, find, trustedProxies };
+  const authz = authzConfig === undefined ? undefined : buildAuthz(authzConfig, authzParts);
+  const tlsPorts = [
+    ...toTlsPorts('proxy.tls', proxyConfig?.tls, proxyContexts, proxy),
+    ...toTlsPorts('authz.tls', authzConfig?.tls, authzContexts, authz),
+  ];
+  return { proxy, authz, tlsPorts };
+}
+
+/** The contexts of a port's certificates, where it has any; `section`: its config path. */
+export function toContexts(section: string, read: TlsRead | undefined, metrics: Metrics): TlsContexts | undefined {
+  if (read === undefined) return undefined;
+  reportNextUpdate(section, read.settings, metrics);
+  return new TlsContexts(read.settings);
+}
+
+/** The port in a list, where it has TLS; `section`: its config path. */
+export function toTlsPorts(
+  section: string,
+  config: ListenTlsConfig | undefined,
+  contexts: TlsContexts | undefined,
+  port: { refreshTls(): void } | undefined,
+): TlsPort[] {
+  if (config === undefined || contexts === undefined || port === undefined) return [];
+  return [{ section, config, contexts, refreshTls: () => port.refreshTls() }];
+}

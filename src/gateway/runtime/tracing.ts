@@ -1,0 +1,72 @@
+/** Builds the tracing that a config asks for: who decides about traces, and what sends spans to a collector. */
+import { randomUUID } from 'node:crypto';
+import type { Config } from '../../config/schema/config.ts';
+import { type OtlpSettings, readOtlpSettings } from '../../config/sources/otlp-settings.ts';
+import type { Trouble } from '../../config/sources/trouble.ts';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+import { SpanExporter } from '../../telemetry/tracing/otlp/exporter.ts';
+import { createPost } from '../../telemetry/tracing/otlp/post.ts';
+import type { Tracing } from '../../telemetry/tracing/span.ts';
+import { Tracer } from '../../telemetry/tracing/tracer.ts';
+
+/** What reading gave; with an error among the troubles there are no settings. */
+export interface TracingRead {
+  readonly settings: OtlpSettings | undefined;
+  readonly troubles: readonly Trouble[];
+}
+
+/** Undefined where the section is left out. */
+export async function readTracing(config: Config['tracing']): Promise<TracingRead | undefined> {
+  if (config === undefined) return undefined;
+  const { settings, problems } = await readOtlpSettings(config);
+  const troubles = problems.map(({ path, ...rest }) => ({ severity: 'error' as const, path: `tracing.${path}`, ...rest }));
+  return { settings, troubles };
+}
+
+/** What tracing is told of, and tells. */
+export interface TracingParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly version: string;
+}
+
+/** Tracing, and how it ends. */
+export interface BuiltTracing extends Tracing {
+  /** Sends what is left, for at most this long. */
+  close(atMost: Milliseconds): Promise<void>;
+}
+
+/** Builds it; left out, contexts of trusted callers are passed on and none are made. */
+export function buildTracing(config: Config['tracing'], read: TracingRead | undefined, parts: TracingParts): BuiltTracing {
+  const nothing = async (): Promise<void> => undefined;
+  if (config === undefined) return { tracer: new Tracer({ part: 'pass', sampleRatio: 0 }), close: nothing };
+  const { sampleRatio, otlp } = config;
+  const settings = read?.settings;
+  if (otlp === undefined || settings === undefined)
+    return { tracer: new Tracer({ part: 'propagate', sampleRatio }), close: nothing };
+  const { clock, logger, metrics, version } = parts;
+  const { url, readHeaders, ca } = settings;
+  const post = createPost({ url, readHeaders, ca, timeout: otlp.timeout, userAgent: `sidegate/${version}` }, clock);
+  const resource = {
+    'service.instance.id': randomUUID(),
+    'service.version': version,
+    ...settings.resource,
+    'telemetry.sdk.language': 'nodejs',
+    'telemetry.sdk.name': 'sidegate',
+    'telemetry.sdk.version': version,
+  };
+  const { interval, maxQueued } = otlp;
+  const exporter = new SpanExporter({ source: { resource, version }, interval, maxQueued }, post, clock, {
+    onSpans: (outcome, count) => metrics.traceSpans(outcome, count),
+    onTrouble: (why) => logger.warn('tracing_export_failed', { why }),
+    onRecovery: () => logger.info('tracing_export_recovered'),
+  });
+  return {
+    tracer: new Tracer({ part: 'record', sampleRatio }),
+    onSpan: (span) => exporter.add(span),
+    close: (atMost) => exporter.close(atMost),
+  };
+}

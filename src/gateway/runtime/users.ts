@@ -1,0 +1,172 @@
+/** Turns the config's sources of users into sets of users, realm by realm. */
+
+import { toHashBudget, toLargestHash } from '../../auth/passwords/hash-budget.ts';
+import { type Bytes, parsePasswordHash, toPlainHash } from '../../auth/passwords/password-hash.ts';
+import { UserSet, type UserSource } from '../../auth/passwords/user-set.ts';
+import { parseHtpasswd, type UserEntry } from '../../auth/passwords/users.ts';
+import {
+  type Config,
+  type LimitsConfig,
+  type RealmConfig,
+  realmsOf,
+  toSourceName,
+  type UserSourceConfig,
+} from '../../config/schema/config.ts';
+import type { Trouble } from '../../config/sources/trouble.ts';
+import { readUserSource, toUserFiles, type UserText } from '../../config/sources/user-sources.ts';
+import { readContainerMemory } from '../../core/container-memory.ts';
+
+/** Of each source. */
+const MAX_WARNINGS = 20;
+
+/** Trouble with a source; never holds a hash or a password. */
+export interface UsersTrouble extends Trouble {
+  readonly realm: string;
+}
+
+/** What reading a realm's sources gave. */
+export interface RealmRead {
+  readonly realm: string;
+  /** The users that can log in; none if a source is missing or names no usable user: then the realm is unavailable. */
+  readonly set: UserSet;
+  /** How many users cannot log in because something is wrong with their entry. */
+  readonly rejected: number;
+  readonly troubles: readonly UsersTrouble[];
+  /** What to watch. */
+  readonly files: readonly string[];
+  /** A source could not be read, for a reason that may pass: too many open files, or an error of the disk. */
+  readonly isUnread: boolean;
+}
+
+/** The memory that password hashing may use, as the config or else the container has it; undefined: no bound. */
+export function toPasswordMemory({ passwordMemory }: LimitsConfig): Bytes | undefined {
+  return passwordMemory ?? toHashBudget(readContainerMemory());
+}
+
+/** Reads the users of every realm that the config names; with `changed`, only of those that read one of these files. */
+export async function readRealms(config: Config, changed?: readonly string[]): Promise<RealmRead[]> {
+  const reads = new Map<string, Promise<RealmRead>>();
+  const memory = toPasswordMemory(config.limits);
+  for (const { realm, path } of realmsOf(config)) {
+    if (realm.users === undefined || reads.has(realm.realm)) continue;
+    const files = realm.users.flatMap(toUserFiles);
+    if (changed !== undefined && !files.some((file) => changed.includes(file))) continue;
+    const reader = new RealmReader(realm, realm.users, [...path, 'users'].join('.'), memory);
+    reads.set(realm.realm, reader.read(files));
+  }
+  return Promise.all(reads.values());
+}
+
+/** Reads the sources of one realm. */
+class RealmReader {
+  readonly #realm: Pick<RealmConfig, 'realm' | 'allowPlainTextPasswords'>;
+  readonly #sources: readonly UserSourceConfig[];
+  readonly #path: string;
+  readonly #memory: Bytes | undefined;
+  readonly #troubles: UsersTrouble[] = [];
+  readonly #rejected = new Set<string>();
+  #isUnread = false;
+
+  constructor(
+    realm: Pick<RealmConfig, 'realm' | 'allowPlainTextPasswords'>,
+    sources: readonly UserSourceConfig[],
+    path: string,
+    memory: Bytes | undefined,
+  ) {
+    this.#realm = realm;
+    this.#sources = sources;
+    this.#path = path;
+    this.#memory = memory;
+  }
+
+  async read(files: readonly string[]): Promise<RealmRead> {
+    const read: UserSource[] = [];
+    let isComplete = true;
+    for (const [index, source] of this.#sources.entries()) {
+      const entries = await this.#readSource(source, index);
+      if (entries.length === 0) isComplete = false;
+      read.push({ name: toSourceName(source, index), notAfter: source.notAfter, entries });
+    }
+    // After all sources: an entry that is wrong in one of them may be meant to replace one in another.
+    const usable = read.map((source) => ({ ...source, entries: source.entries.filter(({ user }) => !this.#rejected.has(user)) }));
+    const set = new UserSet(isComplete ? usable : []);
+    const [{ realm }, rejected, troubles, isUnread] = [this.#realm, this.#rejected.size, this.#troubles, this.#isUnread];
+    return { realm, set, rejected, troubles, files, isUnread };
+  }
+
+  async #readSource(source: UserSourceConfig, index: number): Promise<readonly UserEntry[]> {
+    const tell = (severity: UsersTrouble['severity'], message: string, hint?: string): void => {
+      const path = this.#sources.length === 1 ? this.#path : `${this.#path}.${index}`;
+      this.#troubles.push({ severity, path, realm: this.#realm.realm, message, ...(hint === undefined ? undefined : { hint }) });
+    };
+    const text = await readUserSource(source);
+    if ('problem' in text) {
+      tell('error', text.problem, text.hint);
+      this.#isUnread = true;
+      return [];
+    }
+    const entries = this.#toEntries(text, tell).filter((entry) => this.#isAffordable(entry, text.where, tell));
+    // A file that was emptied by accident must not lock everybody out in silence.
+    if (entries.length === 0) tell('error', `${text.where} names no user`, 'nobody could come in');
+    gradeAll(entries, text.where, tell);
+    return entries;
+  }
+
+  #toEntries(text: UserText, tell: Tell): readonly UserEntry[] {
+    const options = { allowPlainText: this.#realm.allowPlainTextPasswords };
+    switch (text.kind) {
+      case 'htpasswd': {
+        const { entries, problems, problemCount, rejected } = parseHtpasswd(text.text, options);
+        for (const { line, problem, hint } of problems) tell('error', `${text.where}:${line}: ${problem}`, hint);
+        const more = problemCount - problems.length;
+        if (more > 0) tell('error', `${text.where}: ${more} more lines have a problem`);
+        for (const user of rejected) this.#rejected.add(user);
+        return entries;
+      }
+      case 'pair': {
+        const user = text.user.normalize('NFC');
+        // The Secret's type has the password as it is; whoever can read it needs no guessing.
+        const entry = { user, hash: toPlainHash(text.password.normalize('NFC')), line: 1 };
+        if (!text.user.includes(':') && text.user !== '' && text.password !== '') return [entry];
+        if (text.user.includes(':')) tell('error', `${text.where}: the user has a colon`, 'no client can send one (RFC 7617 §2)');
+        else tell('error', `${text.where}: user or password is empty`);
+        this.#rejected.add(user);
+        return [];
+      }
+      case 'map':
+        return [...text.hashes].flatMap(([name, stored]) => {
+          const user = name.normalize('NFC');
+          const hash = parsePasswordHash(stored, options);
+          if (!('problem' in hash)) return [{ user, hash, line: 1 }];
+          tell('error', `${text.where}/${name}: ${hash.problem}`, hash.hint);
+          this.#rejected.add(user);
+          return [];
+        });
+    }
+  }
+
+  /** A hash that needs more memory than there is would get the process killed, and every route with it. */
+  #isAffordable({ user, hash, line }: UserEntry, where: string, tell: Tell): boolean {
+    const largest = toLargestHash(this.#memory);
+    if (hash.memory <= largest) return true;
+    const message = `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which needs ${toMebibytes(hash.memory)} MiB; password hashing may use ${toMebibytes(largest)} MiB`;
+    tell('error', message, 'hash it again with less memory, or raise limits.passwordMemory or the memory limit of the container');
+    this.#rejected.add(user);
+    return false;
+  }
+}
+
+type Tell = (severity: UsersTrouble['severity'], message: string, hint?: string) => void;
+
+function toMebibytes(bytes: Bytes): string {
+  return (bytes / 2 ** 20).toFixed(0);
+}
+
+/** Warns of weak and broken hashes: of the first by name, of the rest by number. */
+function gradeAll(entries: readonly UserEntry[], where: string, tell: Tell): void {
+  const poor = entries.filter(({ hash }) => hash.grade !== 'good');
+  for (const { user, hash, line } of poor.slice(0, MAX_WARNINGS))
+    tell('warning', `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which is ${hash.grade}`, hash.advice);
+  const more = poor.length - MAX_WARNINGS;
+  if (more > 0) tell('warning', `${where}: ${more} more passwords are stored in a weak or broken form`);
+}

@@ -1,0 +1,68 @@
+/** Limits the requests and upgraded connections that one client has under way, over all its connections. */
+import { rememberClientNetworks } from '../../core/client-network.ts';
+import type { AddressRanges } from './address-ranges.ts';
+import type { ListenLimit, OnLimit } from './limits.ts';
+
+/** The limits. */
+export interface ClientShareLimits {
+  readonly maxRequestsPerClient: number;
+  readonly maxUpgraded: number;
+  readonly maxUpgradedPerClient: number;
+}
+
+interface Counts {
+  requests: number;
+  upgraded: number;
+}
+
+/** The shares of one port. */
+export class ClientShares {
+  readonly #limits: ClientShareLimits;
+  readonly #shared: AddressRanges;
+  readonly #onLimit: OnLimit;
+  readonly #toNetwork = rememberClientNetworks();
+  readonly #clients = new Map<string, Counts>();
+  #upgraded = 0;
+
+  /** `shared`: addresses that stand for many clients, and so are not limited. */
+  constructor(limits: ClientShareLimits, shared: AddressRanges, onLimit: OnLimit) {
+    this.#limits = limits;
+    this.#shared = shared;
+    this.#onLimit = onLimit;
+  }
+
+  /** Counts a request of the client at `address`, and gives back how to end it; undefined where the client has its share. */
+  enter(address: string, isUpgrade: boolean): (() => void) | undefined {
+    const network = this.#toNetwork(address);
+    const counts = this.#clients.get(network) ?? { requests: 0, upgraded: 0 };
+    const limit = this.#findLimit(counts, isUpgrade, address);
+    if (limit !== undefined) {
+      this.#onLimit(limit);
+      return undefined;
+    }
+    if (counts.requests === 0) this.#clients.set(network, counts);
+    const upgraded = isUpgrade ? 1 : 0;
+    counts.requests++;
+    counts.upgraded += upgraded;
+    this.#upgraded += upgraded;
+    return () => {
+      counts.requests--;
+      counts.upgraded -= upgraded;
+      this.#upgraded -= upgraded;
+      if (counts.requests === 0) this.#clients.delete(network);
+    };
+  }
+
+  #findLimit({ requests, upgraded }: Counts, isUpgrade: boolean, address: string): ListenLimit | undefined {
+    const { maxRequestsPerClient, maxUpgraded, maxUpgradedPerClient } = this.#limits;
+    if (isUpgrade && this.#upgraded >= maxUpgraded) return 'upgrades';
+    const limit =
+      requests >= maxRequestsPerClient
+        ? 'client_requests'
+        : isUpgrade && upgraded >= maxUpgradedPerClient
+          ? 'client_upgrades'
+          : undefined;
+    // Asked last, as it costs most and hardly ever matters.
+    return limit !== undefined && this.#shared.has(address) ? undefined : limit;
+  }
+}

@@ -1,0 +1,89 @@
+/** Is the request's head sound? What no route may have, whatever its gates: bad framing, Host, size, target. */
+import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import { HeaderFields } from '../../core/headers.ts';
+import { MAX_METHOD } from '../../core/method.ts';
+import { type Refusal, refuse } from '../../core/refusal.ts';
+import { parseTarget, type RequestTarget } from '../../core/target.ts';
+import { findForbiddenConnectionToken } from '../upstream/request-headers.ts';
+import type { OnLimit } from './limits.ts';
+
+/** A request's head, whatever version of HTTP it came by. */
+export interface IncomingHead {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: HeaderFields;
+  /** HTTP/1.0. */
+  readonly isOld: boolean;
+  readonly socket: Socket;
+}
+
+/** The head of an HTTP/1 request. */
+export function toIncomingHead(request: IncomingMessage): IncomingHead {
+  return {
+    method: request.method ?? '',
+    url: request.url ?? '',
+    headers: new HeaderFields(request.rawHeaders),
+    isOld: request.httpVersionMinor === 0,
+    socket: request.socket,
+  };
+}
+
+/** Bounds of a head. */
+export interface HeadLimits {
+  readonly maxHeaderFields: number;
+  /** Bytes. */
+  readonly maxTarget: number;
+}
+
+/** Registered names and addresses with an optional port; no user part (RFC 9110 §4.2.4, RFC 9112 §3.2). */
+const HOST = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?$/;
+
+/** The target taken apart, or why the request is refused before any route is looked at. */
+export function checkHead(head: IncomingHead, limits: HeadLimits, onLimit: OnLimit): RequestTarget | Refusal {
+  const unsound = findUnsound(head, limits, onLimit);
+  if (unsound !== undefined) return unsound;
+  const target = parseTarget(head.url);
+  return 'problem' in target ? refuse('malformed_request', 'path_ambiguous', target.problem) : target;
+}
+
+/** Why no target could make this head a good one. */
+export function findUnsound(head: IncomingHead, limits: HeadLimits, onLimit: OnLimit): Refusal | undefined {
+  const { headers, url, method } = head;
+  if (method.length > MAX_METHOD) return refuse('malformed_request', 'malformed', `a method of ${method.length} bytes`);
+  if (headers.size > limits.maxHeaderFields) {
+    onLimit('header_fields');
+    return refuse('header_too_large', 'header_too_large', `${headers.size} header fields`);
+  }
+  if (url.length > limits.maxTarget) {
+    onLimit('target');
+    return refuse('target_too_long', 'target_too_long', `${url.length} bytes`);
+  }
+  const framing = findFramingProblem(head);
+  return framing === undefined ? undefined : refuse('malformed_request', 'framing', framing);
+}
+
+/** A host with an optional port, and nothing else. */
+export function isAuthority(text: string): boolean {
+  return HOST.test(text);
+}
+
+/** What makes the request's end, or whom it is for, uncertain. */
+function findFramingProblem({ headers, isOld }: IncomingHead): string | undefined {
+  // Node's parser only sees to it that HTTP/1.1 has some Host; RFC 9112 §3.2 wants exactly one, and a valid one.
+  const hosts = headers.count('host');
+  if (hosts > 1) return 'repeated Host';
+  if (hosts === 0 && !isOld) return 'no Host';
+  if (hosts === 1 && !isAuthority(headers.get('host') as string)) return 'Host is not a valid authority';
+  const codings = headers.count('transfer-encoding');
+  if (codings > 0) {
+    // RFC 9112 §6.1: faulty framing; a 1.0 hop before us may have read another request out of the same bytes.
+    if (isOld) return 'Transfer-Encoding on HTTP/1.0';
+    if (codings > 1 || (headers.get('transfer-encoding') as string).toLowerCase() !== 'chunked')
+      return 'Transfer-Encoding is not just chunked';
+    if (headers.count('content-length') > 0) return 'Content-Length beside Transfer-Encoding';
+  }
+  if (headers.count('content-length') > 1) return 'repeated Content-Length';
+  const token = findForbiddenConnectionToken(headers);
+  return token === undefined ? undefined : `Connection names ${token}`;
+}

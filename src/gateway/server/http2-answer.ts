@@ -1,0 +1,174 @@
+/** One HTTP/2 stream, made to look like node:http's answer. */
+import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import type { Answer, AnswerEvent } from '../../core/answer.ts';
+import { type HeaderFields, takesTrailers } from '../../core/headers.ts';
+import { onceEvent } from '../../core/safe-events.ts';
+
+/** RFC 8297. */
+const EARLY_HINTS = 103;
+
+/** Lists (RFC 9110 §8.4, §8.5) that node:http2 takes on one line only. */
+const JOINED: ReadonlySet<string> = new Set(['content-encoding', 'content-language']);
+/** What node:http2 throws for where it is repeated. */
+const SINGLE_VALUED: ReadonlySet<string> = new Set([
+  'access-control-allow-credentials',
+  'access-control-max-age',
+  'age',
+  'authorization',
+  'content-location',
+  'content-md5',
+  'content-range',
+  'content-type',
+  'date',
+  'dnt',
+  'etag',
+  'expires',
+  'from',
+  'host',
+  'last-modified',
+  'location',
+  'retry-after',
+  'tk',
+  'x-content-type-options',
+]);
+
+/** What the rest of the gate writes its answer through. */
+export class Http2Answer implements Answer {
+  readonly req = { httpVersionMinor: 1 };
+  /** Of no meaning for a stream: the connection is not its own. */
+  shouldKeepAlive = true;
+  /** HTTP/2 has no reason phrase (RFC 9113 §8.3.2). */
+  statusMessage = '';
+  readonly #stream: ServerHttp2Stream;
+  readonly #takesTrailers: boolean;
+  #hasLength = false;
+  #trailers: OutgoingHttpHeaders = {};
+  readonly #preset: OutgoingHttpHeaders = {};
+  #isEnded = false;
+
+  /** `headers`: the request's. */
+  constructor(stream: ServerHttp2Stream, headers: HeaderFields) {
+    this.#stream = stream;
+    this.#takesTrailers = takesTrailers(headers);
+    onceEvent(stream, 'wantTrailers', () => this.#sendTrailers());
+    // The rest of the request is not wanted (RFC 9113 §8.1), and would be paid for by the flow control of all streams.
+    onceEvent(stream, 'finish', () => {
+      if (!stream.endAfterHeaders && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
+    });
+  }
+
+  get headersSent(): boolean {
+    return this.#stream.headersSent;
+  }
+
+  get writableEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  get writableLength(): number {
+    return this.#stream.writableLength;
+  }
+
+  get destroyed(): boolean {
+    return this.#stream.destroyed || this.#stream.closed;
+  }
+
+  get chunkedEncoding(): boolean {
+    return !this.#hasLength;
+  }
+
+  setHeader(name: string, value: string): void {
+    this.#preset[name.toLowerCase()] = value;
+  }
+
+  writeHead(status: number, _statusText: string | undefined, fields: string[]): void {
+    const headers: OutgoingHttpHeaders = { ...this.#preset, ...toHeaders(fields) };
+    this.#hasLength = headers['content-length'] !== undefined;
+    headers[':status'] = status;
+    if (!this.destroyed) this.#stream.respond(headers, { waitForTrailers: this.#takesTrailers });
+  }
+
+  flushHeaders(): void {
+    // Heads go out at once.
+  }
+
+  writeContinue(): void {
+    this.#interim({ ':status': constants.HTTP_STATUS_CONTINUE });
+  }
+
+  writeEarlyHints({ link }: { link: string[] }): void {
+    this.#interim({ ':status': EARLY_HINTS, link });
+  }
+
+  write(chunk: Buffer): boolean {
+    return this.destroyed || this.#stream.write(chunk);
+  }
+
+  addTrailers(trailers: readonly [string, string][]): void {
+    this.#trailers = toHeaders(withoutConflicts(trailers));
+  }
+
+  end(last?: string, encoding: 'latin1' = 'latin1'): void {
+    this.#isEnded = true;
+    if (this.destroyed) return;
+    if (last === undefined) this.#stream.end();
+    else this.#stream.end(last, encoding);
+  }
+
+  /** An error, not a mere end, so that the client does not take the part for the whole. */
+  destroy(): void {
+    this.#stream.destroy(new Error('the answer was cut off'));
+  }
+
+  /** The listener is one of `onEvent`: guarded twice, `off` would not find it. */
+  on(event: AnswerEvent, listener: () => void): void {
+    this.#stream.on(event, listener);
+  }
+
+  off(event: AnswerEvent, listener: () => void): void {
+    this.#stream.off(event, listener);
+  }
+
+  /** The content is complete without trailers, so those that Node rejects are not sent. */
+  #sendTrailers(): void {
+    try {
+      this.#stream.sendTrailers(this.#trailers);
+    } catch {
+      this.#stream.sendTrailers({});
+    }
+  }
+
+  #interim(headers: OutgoingHttpHeaders): void {
+    if (!this.destroyed && !this.headersSent) this.#stream.additionalHeaders(headers);
+  }
+}
+
+/** The trailers without single-valued fields that are repeated with different values: none of them can be trusted. */
+function withoutConflicts(trailers: readonly [string, string][]): string[] {
+  const values = new Map<string, string>();
+  const conflicting = new Set<string>();
+  for (const [name, value] of trailers) {
+    const key = name.toLowerCase();
+    if (SINGLE_VALUED.has(key) && (values.get(key) ?? value) !== value) conflicting.add(key);
+    values.set(key, value);
+  }
+  return trailers.filter(([name]) => !conflicting.has(name.toLowerCase())).flat();
+}
+
+/**
+ * Lower-cased names, repeated fields as arrays. A single-valued field that is repeated with one value is sent once; with different
+ * values it stays an array, which `respond` rejects.
+ */
+function toHeaders(fields: readonly string[]): OutgoingHttpHeaders {
+  const headers: Record<string, string | string[]> = Object.create(null);
+  for (let i = 0; i < fields.length; i += 2) {
+    const name = (fields[i] as string).toLowerCase();
+    const value = fields[i + 1] as string;
+    const before = headers[name];
+    if (before === undefined) headers[name] = value;
+    else if (JOINED.has(name)) headers[name] = `${before}, ${value}`;
+    else if (SINGLE_VALUED.has(name) && before === value) continue;
+    else headers[name] = Array.isArray(before) ? [...before, value] : [before, value];
+  }
+  return headers;
+}

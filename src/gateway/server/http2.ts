@@ -1,0 +1,168 @@
+/** HTTP/2 on the data port: sessions on connections that chose it, bounded, and their streams read as requests. */
+import {
+  constants,
+  type IncomingHttpHeaders,
+  performServerHandshake,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from 'node:http2';
+import type { Socket } from 'node:net';
+import type { LimitsConfig } from '../../config/schema/config.ts';
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
+import { onceEvent, onEvent } from '../../core/safe-events.ts';
+import { type ContentOrigin, StreamOrigin } from './content-origin.ts';
+import type { IncomingHead } from './head-check.ts';
+
+/** One stream as a request. */
+export interface Http2Request {
+  readonly head: IncomingHead;
+  /** The fields' size after decompression in bytes, as RFC 9113 §6.5.2 counts it. */
+  readonly headBytes: number;
+  readonly origin: ContentOrigin;
+  readonly stream: ServerHttp2Stream;
+}
+
+/** Takes requests. */
+export type OnHttp2Request = (request: Http2Request) => void;
+
+/** Enough for a browser; what one connection may have under way at once. */
+const MAX_CONCURRENT_STREAMS = 100;
+/** Bytes of content one stream may have under way before it is read. */
+const STREAM_WINDOW = 64 * 1024;
+/** In MiB: what the protocol's own state of one session may take. */
+const MAX_SESSION_MEMORY = 1;
+/** Streams that a client may open and take back at once, and in each second thereafter (CVE-2023-44487). */
+const RESET_BURST = 200;
+const RESETS_PER_SECOND = 20;
+/** Frames that break the protocol, and streams that are refused, before the session ends. */
+const MAX_INVALID = 100;
+/** `:method`, `:scheme`, `:authority`, `:path`. */
+const PSEUDO_FIELDS = 4;
+/** Bytes that each field counts beside its text. */
+const FIELD_OVERHEAD = 32;
+/** How far beyond the limit fields are still read, so that a client a little over it is told so (431) rather than cut off. */
+const TOLD = 2;
+
+/** All sessions of the port. */
+export class Http2Sessions {
+  readonly #limits: LimitsConfig;
+  readonly #clock: Clock;
+  readonly #onRequest: OnHttp2Request;
+  readonly #sessions = new Map<Socket, ServerHttp2Session>();
+
+  constructor(limits: LimitsConfig, clock: Clock, onRequest: OnHttp2Request) {
+    this.#clock = clock;
+    this.#limits = limits;
+    this.#onRequest = onRequest;
+  }
+
+  /** Speaks HTTP/2 on a connection that agreed to it (ALPN). */
+  open(socket: Socket): void {
+    const { maxHeaderBytes, maxHeaderFields, keepAliveTimeout } = this.#limits;
+    const session = performServerHandshake(socket, {
+      settings: {
+        maxConcurrentStreams: MAX_CONCURRENT_STREAMS,
+        maxHeaderListSize: maxHeaderBytes,
+        initialWindowSize: STREAM_WINDOW,
+        enableConnectProtocol: false,
+      },
+      maxHeaderListPairs: maxHeaderFields * TOLD + PSEUDO_FIELDS,
+      maxSessionMemory: MAX_SESSION_MEMORY,
+      maxSessionInvalidFrames: MAX_INVALID,
+      maxSessionRejectedStreams: MAX_INVALID,
+      streamResetBurst: RESET_BURST,
+      streamResetRate: RESETS_PER_SECOND,
+    });
+    this.#sessions.set(socket, session);
+    const idle = new IdleTimer(this.#clock, keepAliveTimeout, () => session.close());
+    onEvent(session, 'stream', (stream, headers, flags, raw) => {
+      idle.enter();
+      onceEvent(stream, 'close', () => idle.leave());
+      this.#onStream(session, stream, headers, { flags, raw, socket });
+    });
+    // A client that breaks the protocol was told so by GOAWAY already.
+    onEvent(session, 'error', () => session.destroy());
+    onEvent(session, 'close', () => {
+      idle.stop();
+      this.#sessions.delete(socket);
+    });
+  }
+
+  /** Lets streams under way finish, and takes no more (GOAWAY). */
+  close(): void {
+    for (const session of this.#sessions.values()) session.close();
+  }
+
+  /** The same for the session of one connection; false where it has none. */
+  closeOn(socket: Socket): boolean {
+    const session = this.#sessions.get(socket);
+    session?.close();
+    return session !== undefined;
+  }
+
+  /** Ends all at once. */
+  destroy(): void {
+    for (const session of this.#sessions.values()) session.destroy();
+  }
+
+  #onStream(
+    session: ServerHttp2Session,
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    { flags, raw, socket }: { flags: number; raw: RawHeaders; socket: Socket },
+  ): void {
+    // An error of one stream is its own end; whoever reads or writes it hears of that by `close`.
+    onEvent(stream, 'error', () => undefined);
+    if (session.closed || session.destroyed) return stream.close(constants.NGHTTP2_REFUSED_STREAM);
+    const fields = new HeaderFields(toFields(raw, headers[':authority']));
+    const head = { method: headers[':method'] ?? '', url: headers[':path'] ?? '', headers: fields, isOld: false, socket };
+    this.#onRequest({ head, headBytes: toHeadBytes(raw), origin: new StreamOrigin(stream, fields, flags), stream });
+  }
+}
+
+/** Runs while no stream is under way: pings alone keep no session. */
+class IdleTimer {
+  readonly #start: () => CancelTimer;
+  #streams = 0;
+  #cancel: CancelTimer;
+
+  constructor(clock: Clock, delay: Milliseconds, onIdle: () => void) {
+    this.#start = () => clock.after(delay, onIdle);
+    this.#cancel = this.#start();
+  }
+
+  enter(): void {
+    this.#streams++;
+    this.#cancel();
+  }
+
+  leave(): void {
+    this.#streams--;
+    if (this.#streams === 0) this.#cancel = this.#start();
+  }
+
+  stop(): void {
+    this.#streams = Number.POSITIVE_INFINITY;
+    this.#cancel();
+  }
+}
+
+function toHeadBytes(raw: RawHeaders): number {
+  return raw.reduce((bytes, text) => bytes + text.length, (raw.length / 2) * FIELD_OVERHEAD);
+}
+
+/** The fields as HTTP/1.1 has them: the authority as Host, and one Cookie (RFC 9113 §8.2.3, §8.3.1). */
+function toFields(raw: RawHeaders, authority: string | undefined): string[] {
+  const fields: string[] = authority === undefined ? [] : ['host', authority];
+  const cookies: string[] = [];
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = raw[i] as string;
+    const value = raw[i + 1] as string;
+    if (name === 'cookie') cookies.push(value);
+    // A Host that says the same adds nothing; another one is refused as repeated.
+    else if (!name.startsWith(':') && !(name === 'host' && value === authority)) fields.push(name, value);
+  }
+  if (cookies.length > 0) fields.push('cookie', cookies.join('; '));
+  return fields;
+}

@@ -1,0 +1,296 @@
+/** The bounds that hold for all requests together: bytes buffered, pace of bodies, heap. */
+import { getHeapStatistics } from 'node:v8';
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import type { Reason } from '../../core/refusal.ts';
+import { BodyBudget, type BudgetedBody, type BudgetLimits } from './body-budget.ts';
+import type { MemoryPressure } from './memory-guard.ts';
+
+/** Which limit was hit; a closed set, used as a metric label. */
+export type ListenLimit =
+  | 'head_timeout'
+  | 'body_idle'
+  | 'body_rate'
+  | 'body_total'
+  | 'body_size'
+  | 'header_bytes'
+  | 'header_fields'
+  | 'target'
+  | 'connections'
+  | 'client_connections'
+  | 'client_requests'
+  | 'upgrades'
+  | 'client_upgrades'
+  | 'send_stall'
+  | 'buffer'
+  | 'buffer_share'
+  | 'heap'
+  | 'memory';
+
+/** What a TLS connection keeps until it is collected, in bytes: a flood of handshakes allocates without sending content. */
+export const TLS_CONNECTION_BYTES = 64 * 1024;
+
+/** The limits on bodies while they come in. */
+export interface BodyLimits extends BudgetLimits {
+  readonly bodyIdleTimeout: Milliseconds;
+  /** Bytes per second, judged once `bodyIdleTimeout` has passed, so that honest slow starts live. */
+  readonly bodyMinRate: number;
+  readonly bodyTimeout: Milliseconds;
+  /** Bytes per second of content that is passed on as it comes, judged once `bodyTimeout` has passed. */
+  readonly streamMinRate: number;
+  /** For all of such content. */
+  readonly streamTimeout: Milliseconds;
+}
+
+/** A body under way, as the sweep sees it. */
+export interface BodyInProgress {
+  readonly startedAt: Milliseconds;
+  lastByteAt: Milliseconds;
+  received: number;
+  /** It is read whole within `bodyTimeout`; else it is passed on as it comes, for up to `streamTimeout`. */
+  readonly hasCeiling: boolean;
+  /** Whoever takes it asked for a pause: that it does not come is not the sender's doing. */
+  readonly isPaused: boolean;
+  /** Ends the read. */
+  fail(reason: Reason): void;
+}
+
+/** A body that is read into memory. */
+export interface BufferedBody extends BodyInProgress, BudgetedBody {}
+
+/** A large body that waits for a place. */
+interface Waiting {
+  readonly body: BufferedBody;
+  readonly bytes: number;
+  readonly since: Milliseconds;
+  readonly onGranted: () => void;
+}
+
+/** What all ports of a process share. */
+export interface ListenMemory {
+  /** Collects garbage now. */
+  readonly collect: () => void;
+  readonly bodies: BodyWatch;
+  readonly guard: MemoryPressure;
+}
+
+/** Told about each limit that was hit. */
+export type OnLimit = (limit: ListenLimit) => void;
+
+const SWEEP_INTERVAL_MS = 1_000;
+/** A large body that another waits for has at least this long: time for a common sender to finish. */
+const MIN_LARGE_TIME_MS: Milliseconds = 2_000;
+/** Large bodies that wait, for each one that may be read. The kernel holds some of what each of them sends. */
+const WAITING_PER_PLACE = 4;
+
+/** Watches every body under way once a second: one timer for all, so the hot path sets none. */
+export class BodyWatch {
+  readonly #limits: BodyLimits;
+  readonly #clock: Clock;
+  readonly #onLimit: OnLimit;
+  readonly #pressure: MemoryPressure;
+  readonly #budget: BodyBudget;
+  /** Bodies that are passed on as they arrive. */
+  readonly #bodies = new Set<BodyInProgress>();
+  /** Bodies that are read into memory. */
+  readonly #buffered = new Set<BufferedBody>();
+  readonly #waiting = new Set<Waiting>();
+  readonly #stop: CancelTimer;
+  #isEvicting = false;
+
+  constructor(limits: BodyLimits, clock: Clock, onLimit: OnLimit, pressure: MemoryPressure) {
+    this.#limits = limits;
+    this.#clock = clock;
+    this.#onLimit = onLimit;
+    this.#pressure = pressure;
+    this.#budget = new BodyBudget(limits);
+    this.#stop = clock.every(SWEEP_INTERVAL_MS, () => this.#sweep());
+  }
+
+  add(body: BodyInProgress): void {
+    this.#bodies.add(body);
+  }
+
+  /** Adds a body that is read into memory. */
+  addBuffered(body: BufferedBody): void {
+    this.#buffered.add(body);
+  }
+
+  remove(body: BodyInProgress): void {
+    this.#bodies.delete(body);
+  }
+
+  /** Called for every chunk, whatever becomes of it: each costs memory until it is collected. */
+  onBytes(bytes: number): void {
+    this.#pressure.onBytes(bytes);
+  }
+
+  /** Takes what a small body needs to have `bytes` in all. If the budget is spent, another unfinished one goes first; false if none can. */
+  take(body: BufferedBody, bytes: number): boolean {
+    if (this.#budget.take(body, bytes)) return true;
+    this.#evict(bytes, 0);
+    const isTaken = this.#budget.take(body, bytes);
+    this.#grantPlaces();
+    return isTaken || this.#isHit();
+  }
+
+  /** The same for a body above SMALL_BODY. */
+  takeLarge(body: BufferedBody, bytes: number): boolean {
+    if (this.#pressure.isTight) return this.#isHit();
+    if (this.#budget.takeLarge(body, bytes)) return true;
+    this.#evict(bytes, MIN_LARGE_TIME_MS);
+    const isTaken = this.#budget.takeLarge(body, bytes);
+    this.#grantPlaces();
+    return isTaken || this.#isHit();
+  }
+
+  /** Gives a large body its place now, or later, by `onGranted`; false if it cannot wait. One that fails meanwhile must be finished. */
+  takeOrWait(body: BufferedBody, bytes: number, onGranted: () => void): boolean {
+    if (this.#pressure.isTight || !this.#budget.canHold(bytes) || !this.#canWait(body)) return this.#isHit();
+    this.#waiting.add({ body, bytes, since: this.now(), onGranted });
+    this.#grantPlaces();
+    return true;
+  }
+
+  /** The body is read, or broken off; it counts for `bytes` from now on. */
+  finish(body: BufferedBody, bytes: number): void {
+    this.#buffered.delete(body);
+    if (body.isPaused) for (const waiting of this.#waiting) if (waiting.body === body) this.#waiting.delete(waiting);
+    this.#budget.finish(body, bytes);
+    this.#grantPlaces();
+  }
+
+  /** Gives back all that a body holds. */
+  release(body: BufferedBody): void {
+    if (body.held === 0) return;
+    this.#budget.release(body);
+    this.#grantPlaces();
+  }
+
+  /** Bytes that bodies hold now. */
+  get buffered(): number {
+    return this.#budget.held;
+  }
+
+  /** Memory runs short: unfinished large bodies go, those of the client that holds most first. */
+  shed(): void {
+    this.#evict(0, 0, (body) => body.place === 'large');
+  }
+
+  now(): Milliseconds {
+    return this.#clock.monotonic();
+  }
+
+  close(): void {
+    this.#stop();
+  }
+
+  #isHit(): false {
+    this.#onLimit('buffer');
+    return false;
+  }
+
+  /** What it frees is for whom it makes room; those who wait come after. */
+  #evict(bytes: number, minAge: Milliseconds, isConcerned: (body: BufferedBody) => boolean = () => true): void {
+    this.#isEvicting = true;
+    const bodies = [...this.#buffered].filter(isConcerned);
+    for (const body of this.#budget.pickVictims(bodies, bytes, this.now(), minAge)) {
+      this.#onLimit('buffer_share');
+      body.fail('buffer_full');
+    }
+    this.#isEvicting = false;
+  }
+
+  /** One client cannot take all places to wait: if they are taken, the client that has most of them gives up its latest. */
+  #canWait({ network }: BufferedBody): boolean {
+    if (this.#waiting.size < this.#limits.maxLargeBodies * WAITING_PER_PLACE) return true;
+    const counts = new Map<string, number>();
+    for (const { body } of this.#waiting) counts.set(body.network, (counts.get(body.network) ?? 0) + 1);
+    const [heaviest] = [...counts].sort(([, a], [, b]) => b - a);
+    if (heaviest === undefined || heaviest[1] <= (counts.get(network) ?? 0) + 1) return false;
+    const [latest] = [...this.#waiting].filter(({ body }) => body.network === heaviest[0]).reverse();
+    this.#onLimit('buffer_share');
+    latest?.body.fail('buffer_full');
+    return true;
+  }
+
+  /** The client that holds least comes first; the large body whose turn it is waits until it fits, and is not passed over for smaller ones. */
+  #grantPlaces(): void {
+    if (this.#isEvicting) return;
+    while (this.#waiting.size > 0 && this.#budget.hasPlace) {
+      const next = this.#findNext();
+      if (next === undefined || !this.#budget.takeLarge(next.body, next.bytes)) return;
+      this.#waiting.delete(next);
+      next.onGranted();
+    }
+  }
+
+  #findNext(): Waiting | undefined {
+    const held = new Map<string, number>();
+    for (const { network, held: bytes } of this.#buffered) held.set(network, (held.get(network) ?? 0) + bytes);
+    const toHeld = ({ body }: Waiting): number => held.get(body.network) ?? 0;
+    let best: Waiting | undefined;
+    for (const waiting of this.#waiting) if (best === undefined || toHeld(waiting) < toHeld(best)) best = waiting;
+    return best;
+  }
+
+  /** Who waits too long is told to retry; slow uploads make room before that. */
+  #sweepWaiting(now: Milliseconds): void {
+    for (const { body, bytes, since } of this.#waiting) {
+      if (now - since > this.#limits.bodyIdleTimeout) {
+        this.#onLimit('buffer');
+        body.fail('buffer_full');
+      } else if (now - since >= MIN_LARGE_TIME_MS) this.#evict(bytes, MIN_LARGE_TIME_MS);
+    }
+    this.#grantPlaces();
+  }
+
+  #sweep(): void {
+    const now = this.#clock.monotonic();
+    this.#sweepWaiting(now);
+    for (const body of [...this.#bodies, ...this.#buffered]) {
+      const limit = this.#findBroken(body, now);
+      if (limit === undefined) continue;
+      this.#bodies.delete(body);
+      this.#onLimit(limit);
+      body.fail('body_timeout');
+    }
+  }
+
+  #findBroken(body: BodyInProgress, now: Milliseconds): ListenLimit | undefined {
+    if (body.isPaused) return undefined;
+    const age = now - body.startedAt;
+    if (now - body.lastByteAt > this.#limits.bodyIdleTimeout) return 'body_idle';
+    const { bodyTimeout, streamTimeout, bodyIdleTimeout, bodyMinRate, streamMinRate } = this.#limits;
+    if (age > (body.hasCeiling ? bodyTimeout : streamTimeout)) return 'body_total';
+    const minRate = age > bodyTimeout ? streamMinRate : bodyMinRate;
+    if (age > bodyIdleTimeout && body.received < (age / 1000) * minRate) return 'body_rate';
+    return undefined;
+  }
+}
+
+/** Says whether the heap is too full to take on more; measured once a second. */
+export class HeapGuard {
+  readonly #stop: CancelTimer;
+  #isFull = false;
+
+  /** `collect` collects garbage, which counts as used until then. */
+  constructor(shedShare: number, clock: Clock, collect: () => void = () => undefined) {
+    this.#stop = clock.every(SWEEP_INTERVAL_MS, () => {
+      if (isHeapAbove(shedShare)) collect();
+      this.#isFull = isHeapAbove(shedShare);
+    });
+  }
+
+  get isFull(): boolean {
+    return this.#isFull;
+  }
+
+  close(): void {
+    this.#stop();
+  }
+}
+
+function isHeapAbove(share: number): boolean {
+  const { used_heap_size: used, heap_size_limit: limit } = getHeapStatistics();
+  return used > limit * share;
+}

@@ -1,0 +1,107 @@
+/** Derives the bounds on bodies from the container's memory limit, and guards that limit. */
+import type { Config, LimitsConfig } from '../../config/schema/config.ts';
+import type { Clock } from '../../core/clock.ts';
+import { readContainerMemory } from '../../core/container-memory.ts';
+import { type BodyLimits, BodyWatch, type OnLimit } from './limits.ts';
+import { MemoryGuard } from './memory-guard.ts';
+import { createCollector, createMemoryReader } from './process-memory.ts';
+
+const MIB = 1024 * 1024;
+/** What an idle process needs, with some room for compiled code: 41 to 48 MiB were measured. */
+const BASE_BYTES = 56 * MIB;
+/** Of what is left, bodies get this share; the rest is for connections, copies on their way to the app and uncollected garbage. */
+const BUFFER_SHARE = 1 / 4;
+const MIN_BUFFERED_BYTES = 4 * MIB;
+const MAX_DERIVED_BYTES = 64 * MIB;
+const MIN_LARGE_BODIES = 4;
+const MAX_LARGE_BODIES = 64;
+
+/** Bounds that are derived where the config does not give them. */
+export interface MemoryBudget {
+  /** The container's limit in bytes; undefined if it has none. */
+  readonly limit: number | undefined;
+  readonly maxBufferedBytes: number;
+  readonly maxLargeBodies: number;
+}
+
+/** Bounds that a config may give. */
+export interface MemorySettings {
+  readonly maxBufferedBytes?: number | undefined;
+  readonly maxLargeBodies?: number | undefined;
+}
+
+/** Explicit settings win. `limit`: of the container, in bytes (readContainerMemory). */
+export function toMemoryBudget({ maxBufferedBytes, maxLargeBodies }: MemorySettings, limit: number | undefined): MemoryBudget {
+  const share = limit === undefined ? MAX_DERIVED_BYTES : (limit - BASE_BYTES) * BUFFER_SHARE;
+  const bytes = maxBufferedBytes ?? Math.floor(Math.min(Math.max(share, MIN_BUFFERED_BYTES), MAX_DERIVED_BYTES));
+  const places = Math.min(Math.max(Math.floor(bytes / MIB), MIN_LARGE_BODIES), MAX_LARGE_BODIES);
+  return { limit, maxBufferedBytes: bytes, maxLargeBodies: maxLargeBodies ?? places };
+}
+
+/** Settings that the container's memory cannot carry, as warnings: by path, what is wrong and how to fix it. */
+export function findOversize(config: Config, budget = toMemoryBudget(config.limits, readContainerMemory())): Oversize[] {
+  const { limit, maxBufferedBytes } = budget;
+  const found: Oversize[] = [];
+  if (limit !== undefined && (config.limits.maxBufferedBytes ?? 0) > limit - BASE_BYTES)
+    found.push({
+      path: 'limits.maxBufferedBytes',
+      message: `${toMebibytes(maxBufferedBytes)} of bodies do not fit into this container: its memory limit is ${toMebibytes(limit)}, and the process itself needs ${toMebibytes(BASE_BYTES)}`,
+      hint: 'omit it, so that it follows the memory limit, or raise the memory limit',
+    });
+  for (const [index, { webhook }] of config.routes.entries()) {
+    if (webhook === undefined || webhook.maxBody <= maxBufferedBytes) continue;
+    found.push({
+      path: `routes.${index}.webhook.maxBody`,
+      message: `a body of ${toMebibytes(webhook.maxBody)} is always rejected with 503, as limits.maxBufferedBytes is ${toMebibytes(maxBufferedBytes)} here`,
+      hint: 'lower maxBody, or raise limits.maxBufferedBytes and the memory limit',
+    });
+  }
+  return found;
+}
+
+/** One such setting. */
+export interface Oversize {
+  readonly path: string;
+  readonly message: string;
+  readonly hint: string;
+}
+
+/** What bodies are read under, for all ports of a process together. */
+export interface Memory {
+  readonly collect: () => void;
+  readonly bodies: BodyWatch;
+  readonly guard: MemoryGuard;
+  readonly budget: MemoryBudget;
+  close(): void;
+}
+
+/** Pace and shedding of bodies, as each kind of process sets them. */
+export type MemoryPace = Omit<BodyLimits, keyof MemorySettings> & Pick<LimitsConfig, 'memoryShed'>;
+
+/** Builds it for one process. */
+export function buildMemory(limits: MemoryPace, budget: MemoryBudget, clock: Clock, onLimit: OnLimit): Memory {
+  const collect = createCollector();
+  const guard = new MemoryGuard({
+    clock,
+    limit: budget.limit,
+    shed: limits.memoryShed,
+    read: createMemoryReader(),
+    collect,
+  });
+  const bodies = new BodyWatch({ ...limits, ...budget }, clock, onLimit, guard);
+  guard.onTight = () => bodies.shed();
+  return {
+    bodies,
+    guard,
+    collect,
+    budget,
+    close() {
+      bodies.close();
+      guard.close();
+    },
+  };
+}
+
+function toMebibytes(bytes: number): string {
+  return `${Number((bytes / MIB).toFixed(1))}Mi`;
+}

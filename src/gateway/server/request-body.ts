@@ -1,0 +1,200 @@
+/** Reads a request's content once, into one Buffer: bounded in size, pace and in what all requests hold together. */
+import type { Readable } from 'node:stream';
+import { toClientNetwork } from '../../core/client-network.ts';
+import type { Milliseconds } from '../../core/clock.ts';
+import type { ContentStream, RequestBody } from '../../core/exchange.ts';
+import { GrowingBuffer } from '../../core/growing-buffer.ts';
+import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
+import { onEvent, shareListeners } from '../../core/safe-events.ts';
+import { freeSpent } from '../../core/spent.ts';
+import { type BodyPlace, SMALL_BODY } from './body-budget.ts';
+import type { ContentOrigin } from './content-origin.ts';
+import type { BodyWatch, BufferedBody } from './limits.ts';
+import { IncomingStream } from './request-stream.ts';
+
+/** Bytes; reading so much in vain costs less than another TCP and TLS handshake. */
+const CHEAP_TO_DRAIN = 64 * 1024;
+const EMPTY = Buffer.alloc(0);
+/** What a chunk costs until it is collected, beside its bytes. */
+const CHUNK_OVERHEAD = 400;
+
+/** The content of a request. */
+export class IncomingBody implements RequestBody, BufferedBody {
+  static readonly #listenForBreak = shareListeners<Readable, IncomingBody>({
+    error: (body) => body.fail('body_aborted'),
+    close: (body) => body.fail('body_aborted'),
+  });
+  static readonly #listenForContent = shareListeners<Readable, IncomingBody>({
+    data: (body, chunk: Buffer) => body.#onData(chunk),
+    end: (body) => body.#onEnd(),
+  });
+  readonly declaredLength: number | undefined;
+  startedAt: Milliseconds = 0;
+  lastByteAt: Milliseconds = 0;
+  readonly hasCeiling = true;
+  /** It waits for its place among the large ones. */
+  isPaused = false;
+  /** The client's address; its network shares the budget with others. */
+  client = '';
+  #network: string | undefined;
+  held = 0;
+  place: BodyPlace = 'small';
+  #received = 0;
+  #stream: IncomingStream | undefined;
+  /** It may break while the gates are still at work, before anybody reads it. */
+  #brokenBy: Reason | undefined;
+  readonly #origin: ContentOrigin;
+  readonly #watch: BodyWatch;
+  readonly #bytes = new GrowingBuffer();
+  #maxBytes = 0;
+  #settle: ((result: Buffer | Refusal) => void) | undefined;
+  #result: Promise<Buffer | Refusal> | undefined;
+  #content: Buffer | Refusal | undefined;
+
+  constructor(origin: ContentOrigin, watch: BodyWatch) {
+    this.#origin = origin;
+    this.#watch = watch;
+    this.declaredLength = origin.declaredLength;
+  }
+
+  get content(): Buffer | Refusal | undefined {
+    return this.#content;
+  }
+
+  get network(): string {
+    this.#network ??= toClientNetwork(this.client);
+    return this.#network;
+  }
+
+  get received(): number {
+    return this.#stream?.received ?? this.#received;
+  }
+
+  get isCheapToDrain(): boolean {
+    const { isComplete, isSeparate, expectsContinue } = this.#origin;
+    if (isComplete || isSeparate) return true;
+    // Whoever waits for 100 may send the content or not: only closing is unambiguous (RFC 9110 §10.1.1).
+    return !expectsContinue && this.declaredLength !== undefined && this.declaredLength <= CHEAP_TO_DRAIN;
+  }
+
+  read(maxBytes: number): Promise<Buffer | Refusal> {
+    this.#result ??= this.#start(maxBytes);
+    return this.#result;
+  }
+
+  open(): Buffer | ContentStream {
+    if (this.declaredLength === 0) return EMPTY;
+    this.#stream = new IncomingStream(this.#origin, this.#watch);
+    if (this.#brokenBy !== undefined) this.#stream.fail(this.#brokenBy);
+    return this.#stream;
+  }
+
+  arriving(): Promise<Refusal | undefined> | undefined {
+    return this.#stream?.arriving().then((reason) => (reason === undefined ? undefined : toRefusal(reason)));
+  }
+
+  /** Gives the buffer's share of the common budget back; called once the exchange is over. */
+  free(): void {
+    this.#watch.release(this);
+  }
+
+  discard(): void {
+    this.free();
+    this.#content = undefined;
+    this.#bytes.free();
+    this.#drain();
+  }
+
+  fail(reason: Reason): void {
+    this.#brokenBy ??= reason;
+    this.#stream?.fail(reason);
+    this.#finish(toRefusal(reason));
+  }
+
+  #start(maxBytes: number): Promise<Buffer | Refusal> {
+    if (this.#brokenBy !== undefined) return Promise.resolve(toRefusal(this.#brokenBy));
+    if (this.declaredLength === 0) return Promise.resolve(EMPTY);
+    if (this.declaredLength !== undefined && this.declaredLength > maxBytes)
+      return Promise.resolve(refuse('body_too_large', 'body_too_large'));
+    this.#maxBytes = maxBytes;
+    this.startedAt = this.#watch.now();
+    this.lastByteAt = this.startedAt;
+    return new Promise((resolve) => {
+      this.#settle = resolve;
+      IncomingBody.#listenForBreak(this.#origin.stream, this);
+      this.#watch.addBuffered(this);
+      const { declaredLength: size = 0 } = this;
+      if (size <= SMALL_BODY) this.#listen();
+      else if (!this.#enter(size)) this.fail('buffer_full');
+    });
+  }
+
+  #enter(size: number): boolean {
+    if (!this.#origin.isSeparate) {
+      this.isPaused = true;
+      return this.#watch.takeOrWait(this, size, () => this.#listen());
+    }
+    // One that waits would hold up the other streams of its HTTP/2 connection.
+    const isTaken = this.#watch.takeLarge(this, size);
+    if (isTaken) this.#listen();
+    return isTaken;
+  }
+
+  #listen(): void {
+    this.isPaused = false;
+    this.startedAt = this.#watch.now();
+    this.lastByteAt = this.startedAt;
+    // A sender that waits for 100 is told to go on only now, after the gates that judge the header alone (RFC 9110 §10.1.1).
+    if (this.#origin.expectsContinue) this.#origin.sendContinue();
+    IncomingBody.#listenForContent(this.#origin.stream, this);
+  }
+
+  #onData(chunk: Buffer): void {
+    this.#watch.onBytes(chunk.length + CHUNK_OVERHEAD);
+    // It is refused already, and the rest is thrown away.
+    if (this.#settle === undefined) return freeSpent(chunk);
+    this.#received += chunk.length;
+    if (this.#received > this.#maxBytes) return this.#finish(refuse('body_too_large', 'body_too_large'));
+    const { declaredLength: most = this.#maxBytes } = this;
+    const capacity = this.#bytes.toCapacity(chunk, most);
+    if (capacity > this.held && !this.#grow(capacity)) return this.fail('buffer_full');
+    // It was the one that had to make room.
+    if (this.#settle === undefined) return freeSpent(chunk);
+    this.lastByteAt = this.#watch.now();
+    this.#bytes.append(chunk, most);
+  }
+
+  #grow(capacity: number): boolean {
+    return capacity > SMALL_BODY ? this.#watch.takeLarge(this, capacity) : this.#watch.take(this, capacity);
+  }
+
+  #onEnd(): void {
+    if (!this.#origin.isComplete) return this.fail('body_aborted');
+    this.#finish(this.#received === 0 ? EMPTY : this.#bytes.view());
+  }
+
+  #finish(result: Buffer | Refusal): void {
+    const settle = this.#settle;
+    if (settle === undefined) return;
+    this.#settle = undefined;
+    if (!Buffer.isBuffer(result)) this.#bytes.free();
+    this.#watch.finish(this, this.#bytes.capacity);
+    this.#content = result;
+    settle(result);
+  }
+
+  /** Node copies what nobody reads, too; without a listener the copies would wait for the collector. */
+  #drain(): void {
+    const { stream, isComplete, isSeparate } = this.#origin;
+    if (isComplete || isSeparate || stream.listenerCount('data') > 0) return;
+    onEvent(stream, 'data', (chunk: Buffer) => {
+      this.#watch.onBytes(chunk.length + CHUNK_OVERHEAD);
+      freeSpent(chunk);
+    });
+  }
+}
+
+function toRefusal(reason: Reason): Refusal {
+  if (reason === 'buffer_full') return refuse('overloaded', reason);
+  return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
+}

@@ -1,0 +1,295 @@
+/** The data port: node:http made strict, its limits set, every arrival handed to the gatehouse as an Exchange or a refusal. */
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { TLSSocket } from 'node:tls';
+import type { LimitsConfig, SocketListen } from '../../config/schema/config.ts';
+import type { Answer } from '../../core/answer.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { Arrival, Exchange } from '../../core/exchange.ts';
+import { type Refusal, refuse } from '../../core/refusal.ts';
+import { guardDecision, onEvent } from '../../core/safe-events.ts';
+import { AddressRanges } from './address-ranges.ts';
+import { AnnouncedPeers } from './announced-peers.ts';
+import { toArrival } from './arrival.ts';
+import { type ClientResolver, createClientResolver } from './client-address.ts';
+import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
+import { ClientErrors } from './client-errors.ts';
+import { RequestOrigin } from './content-origin.ts';
+import type { Followed } from './crowd.ts';
+import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
+import { type Http2Request, Http2Sessions } from './http2.ts';
+import { Http2Answer } from './http2-answer.ts';
+import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit, TLS_CONNECTION_BYTES } from './limits.ts';
+import { Listener, type Listening } from './listener.ts';
+import { PortClients } from './port-clients.ts';
+import { IncomingBody } from './request-body.ts';
+import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
+import type { TlsContexts } from './tls.ts';
+import { isRelayedUpgrade, openLastAnswer, SocketUpgrade } from './upgrade.ts';
+
+/** Where arrivals go; the gatehouse is one. */
+export interface ArrivalHandler {
+  handle(exchange: Exchange, response: Answer): void;
+  /** The head is refused: no route is looked at. */
+  turnAway(arrival: Arrival, response: Answer, refusal: Refusal): void;
+  /** There is not even a request: the refusal goes straight to the socket. */
+  turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
+}
+
+/** What the server needs from its surroundings. */
+export interface ListenParts {
+  readonly listen: SocketListen;
+  readonly tls: TlsContexts | undefined;
+  readonly limits: LimitsConfig;
+  readonly clock: Clock;
+  readonly memory: ListenMemory;
+  readonly handler: ArrivalHandler;
+  readonly onLimit: OnLimit;
+  readonly onConnections: (delta: 1 | -1) => void;
+  /** Peers that stand for many clients; the trusted proxies and the balancers of the PROXY protocol, if omitted. */
+  readonly sharedPeers?: readonly string[];
+}
+
+/** A request beside its head. */
+interface Incoming {
+  readonly body: IncomingBody;
+  readonly response: Answer;
+  readonly followed: Followed;
+  readonly upgrade?: SocketUpgrade | undefined;
+}
+
+/** How far shutting down has come: `leaving` ends connections with their next answer, `closing` also those that are idle, `refusing` answers 503. */
+export type ListenPhase = 'open' | 'leaving' | 'closing' | 'refusing';
+
+/** The listening data port. */
+export class ListenServer {
+  readonly #parts: ListenParts;
+  readonly #server: Server | TlsServer;
+  readonly #listener: Listener;
+  readonly #resolveClient: ClientResolver;
+  readonly #bodies: BodyWatch;
+  readonly #heap: HeapGuard;
+  readonly #certificates: ClientCertificates | undefined;
+  readonly #http2: Http2Sessions;
+  readonly #announced: AnnouncedPeers;
+  readonly #clients: PortClients;
+  readonly #clientErrors: ClientErrors;
+  readonly #hsts: string | undefined;
+  #phase: ListenPhase = 'open';
+
+  constructor(parts: ListenParts) {
+    const { limits, clock, tls } = parts;
+    this.#parts = parts;
+    this.#resolveClient = createClientResolver({
+      address: parts.listen.trustedProxies,
+      identity: parts.listen.trustedIdentityProxies,
+    });
+    this.#hsts = toHsts(parts.listen.hsts);
+    this.#certificates = createClientCertificates(parts.listen.tls?.clientCaFile !== undefined, tls, clock, (socket) => {
+      if (!this.#http2.closeOn(socket) && !this.#clientErrors.endConnection(socket)) socket.destroy();
+    });
+    this.#clientErrors = new ClientErrors({
+      clock,
+      onLimit: parts.onLimit,
+      toPeer: (socket) => this.#toPeer(socket),
+      turnAwaySocket: (arrival, socket, refusal) => parts.handler.turnAwaySocket(arrival, socket, refusal),
+    });
+    this.#bodies = parts.memory.bodies;
+    this.#heap = new HeapGuard(limits.heapShed, clock, parts.memory.collect);
+    this.#server = createStrictServer(limits, tls, {
+      // RFC 9110 §7.8: not for HTTP/1.0; behind a request still at work it is served in its turn, as if it had not been said: the connection is not free.
+      shouldUpgradeCallback: guardDecision(
+        ({ method, headers, httpVersionMinor, socket }: IncomingMessage) =>
+          httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade) && !this.#clientErrors.isAtWork(socket),
+        false,
+      ),
+    });
+    this.#listener = new Listener(this.#server, parts.listen.address);
+    this.#announced = new AnnouncedPeers({
+      from: new AddressRanges(parts.listen.proxyProtocol?.from ?? []),
+      isTls: tls !== undefined,
+      timeout: limits.headTimeout,
+      clock,
+    });
+    this.#http2 = new Http2Sessions(limits, clock, (request) => this.#onHttp2Request(request));
+    divert<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
+      this.#bodies.onBytes(TLS_CONNECTION_BYTES);
+      if (!this.#announced.adopt(socket) || this.#certificates?.finish(socket) === false) socket.destroy();
+      else if (socket.alpnProtocol === 'h2') this.#http2.open(socket);
+      else proceed();
+    });
+    divert(this.#server, 'connection', (socket, proceed) => {
+      const onBad = (detail: string): void => {
+        this.#clientErrors.turnAway(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
+      };
+      const onReady = (): void => {
+        this.#certificates?.begin(socket);
+        const announced = this.#announced.find(socket);
+        if (announced === undefined || this.#clients.announce(socket, announced)) proceed();
+      };
+      this.#announced.take(socket, { onReady, onBad });
+    });
+    const { trustedProxies, proxyProtocol } = parts.listen;
+    const shared = parts.sharedPeers ?? [...trustedProxies, ...(proxyProtocol?.from ?? [])];
+    this.#clients = new PortClients(this.#server, { limits, shared, clock, onLimit: parts.onLimit });
+    this.#bind();
+  }
+
+  /** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */
+  listen(): Promise<Listening> {
+    return this.#listener.open();
+  }
+
+  /** Takes a connection that came by no port, as if one had accepted it. */
+  receive(connection: Duplex): void {
+    this.#server.emit('connection', connection);
+  }
+
+  /** Moves on in shutting down; `refusing` also stops to accept connections. */
+  enter(phase: ListenPhase): void {
+    this.#phase = phase;
+    if (phase === 'refusing') this.#listener.close();
+    if (phase === 'open') return;
+    this.#clientErrors.endConnections();
+    // A client may be sending on an idle one at this very moment; while there is time, its answer ends it.
+    if (phase !== 'leaving') this.#server.closeIdleConnections();
+    this.#http2.close();
+  }
+
+  /** Destroys whatever is left. */
+  destroy(): void {
+    this.#listener.close();
+    this.#server.closeAllConnections();
+    this.#http2.destroy();
+    this.#clients.close();
+    this.#heap.close();
+    this.#certificates?.close();
+  }
+
+  /** New connections get what the contexts hold now. */
+  refreshTls(): void {
+    if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
+    this.#certificates?.refresh();
+  }
+
+  #bind(): void {
+    const { onConnections } = this.#parts;
+    onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
+    onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
+    onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+      this.#parts.handler.turnAway(
+        this.#toArrival(toIncomingHead(request)),
+        response,
+        refuse('expectation_failed', 'expectation_failed'),
+      );
+    });
+    onEvent(this.#server, 'upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
+      this.#onUpgrade(request, socket, head),
+    );
+    onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex) => {
+      onEvent(socket, 'error', () => socket.destroy());
+      // An answer now would come before those that are due, and be taken for one of them.
+      if (this.#clientErrors.isAtWork(socket)) {
+        socket.destroy();
+        return;
+      }
+      const arrival = this.#toArrival(toIncomingHead(request));
+      this.#parts.handler.turnAwaySocket(arrival, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
+    });
+    onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
+      this.#clientErrors.handle(error, socket),
+    );
+    watchConnections(this.#server, onConnections);
+  }
+
+  /** Node hands over the bare socket; what is not granted is answered on it like any request, and is the last thing on it. */
+  #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const response = openLastAnswer(request, socket, this.#parts.clock);
+    onEvent(socket, 'error', () => socket.destroy());
+    this.#onRequest(request, response, false, new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head));
+  }
+
+  #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, upgrade?: SocketUpgrade): void {
+    // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
+    if (!request.socket.writable) return;
+    endAfterUpgradeWish(request, response);
+    const origin = new RequestOrigin(request, response, expectsContinue);
+    const body = new IncomingBody(origin, this.#bodies);
+    this.#clientErrors.follow(request.socket, { response, body });
+    const followed = this.#clients.follow(request.socket, origin, response, response);
+    this.#accept(toIncomingHead(request), { body, response, followed, upgrade });
+  }
+
+  #onHttp2Request({ head, headBytes, origin, stream }: Http2Request): void {
+    const { handler, limits, onLimit } = this.#parts;
+    const response = new Http2Answer(stream, head.headers);
+    const followed = this.#clients.follow(head.socket, origin, response, stream);
+    if (headBytes > limits.maxHeaderBytes) {
+      onLimit('header_bytes');
+      return handler.turnAway(this.#toArrival(head), response, refuse('header_too_large', 'header_too_large'));
+    }
+    if (head.headers.get('expect') !== undefined && !origin.expectsContinue) {
+      const refusal = refuse('expectation_failed', 'expectation_failed');
+      return handler.turnAway(this.#toArrival(head), response, refusal);
+    }
+    this.#accept(head, { body: new IncomingBody(origin, this.#bodies), response, followed });
+  }
+
+  /** One request, whatever version of HTTP it came by. */
+  #accept(head: IncomingHead, { body, response, followed, upgrade }: Incoming): void {
+    const { handler, limits, onLimit } = this.#parts;
+    const arrival = this.#toArrival(head);
+    body.client = arrival.client.address;
+    // Never in clear text, where anybody could have written it (RFC 6797 §7.2).
+    if (this.#hsts !== undefined && arrival.client.scheme === 'https')
+      response.setHeader('Strict-Transport-Security', this.#hsts);
+    if (this.#phase !== 'open') {
+      response.shouldKeepAlive = false;
+      if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
+    }
+    const unverified = this.#certificates?.refuse(arrival.client, response);
+    if (unverified !== undefined) return handler.turnAway(arrival, response, unverified);
+    if (!this.#clients.admit(followed, arrival.client.address, upgrade !== undefined))
+      return handler.turnAway(arrival, response, refuse('overloaded', 'client_limit'));
+    const target = checkHead(head, limits, onLimit);
+    if ('code' in target) return handler.turnAway(arrival, response, target);
+    if (this.#heap.isFull) {
+      onLimit('heap');
+      return handler.turnAway(arrival, response, refuse('overloaded', 'heap_full'));
+    }
+    if (this.#parts.memory.guard.isFull) {
+      onLimit('memory');
+      return handler.turnAway(arrival, response, refuse('overloaded', 'memory_full'));
+    }
+    // Content before the new protocol would be read as part of it.
+    if (upgrade !== undefined && body.declaredLength !== 0)
+      return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with an upgrade'));
+    if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
+    const exchange = { ...arrival, target, headers: head.headers, body, facts: {} };
+    handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);
+  }
+
+  #toPeer(socket: Socket): string {
+    // The address is gone once the peer is.
+    return this.#announced.find(socket) ?? socket.remoteAddress ?? 'unknown';
+  }
+
+  #toArrival({ method, headers, socket }: IncomingHead): Arrival {
+    const seen = this.#resolveClient(this.#toPeer(socket), 'encrypted' in socket, headers);
+    const shown = this.#certificates?.find(socket);
+    const client = shown === undefined ? seen : { ...seen, ...shown };
+    return toArrival(method, client, this.#parts.clock);
+  }
+}
+
+/** RFC 6797 §6.1. */
+function toHsts(hsts: SocketListen['hsts']): string | undefined {
+  if (hsts === undefined) return undefined;
+  const { maxAge, includeSubDomains, preload } = hsts;
+  const directives = [`max-age=${Math.floor(maxAge / 1_000)}`];
+  if (includeSubDomains) directives.push('includeSubDomains');
+  if (preload) directives.push('preload');
+  return directives.join('; ');
+}

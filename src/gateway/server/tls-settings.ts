@@ -1,0 +1,43 @@
+/** Reads a port's TLS section and says what is wrong with its files. */
+
+import { findNextUpdate } from '../../auth/client-certificates/crl.ts';
+import type { ListenTlsConfig } from '../../config/schema/config.ts';
+import { readTlsFiles } from '../../config/sources/tls-files.ts';
+import type { Trouble } from '../../config/sources/trouble.ts';
+import type { Clock } from '../../core/clock.ts';
+import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+import { findTlsProblems, type TlsProblem, type TlsSettings } from './tls.ts';
+
+/** What the files gave; not to be used with an error among the troubles. */
+export interface TlsRead {
+  readonly settings: TlsSettings;
+  readonly troubles: readonly Trouble[];
+}
+
+/** Undefined where the section is left out. `section`: its config path. */
+export async function readTls(config: ListenTlsConfig | undefined, section: string, clock: Clock): Promise<TlsRead | undefined> {
+  if (config === undefined) return undefined;
+  const { pairs, clientCa, clientCrl, troubles } = await readTlsFiles(config);
+  const { clientCertificate, minVersion } = config;
+  const settings = { pairs, clientCa, clientCrl, clientCertificate, minVersion, http2: config.http2 ?? false };
+  const unread = troubles.map(({ path, message }) => ({ severity: 'error' as const, path: `${section}.${path}`, message }));
+  // Without its files nothing more can be said of a pair.
+  if (unread.length > 0) return { settings, troubles: unread };
+  const problems = findTlsProblems(settings, clock.now()).map(({ severity, subject, message, hint }) => ({
+    severity,
+    path: `${section}.${toKey(subject)}`,
+    message,
+    ...(hint === undefined ? undefined : { hint }),
+  }));
+  return { settings, troubles: problems };
+}
+
+/** Shows when the revocation lists of a port expire: from then on, OpenSSL rejects the clients of that CA. */
+export function reportNextUpdate(section: string, { clientCrl }: TlsSettings, metrics: Metrics): void {
+  if (clientCrl !== undefined) metrics.crlNextUpdate(section, findNextUpdate(clientCrl));
+}
+
+function toKey(subject: TlsProblem['subject']): string {
+  if (typeof subject === 'string') return subject;
+  return subject === 0 ? 'certFile' : `more.${subject - 1}.certFile`;
+}

@@ -1,0 +1,298 @@
+/** One kept-alive connection to the app, carrying one exchange at a time. */
+import { connect, type Socket } from 'node:net';
+import type { Milliseconds } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
+import type { ContentStream } from '../../core/exchange.ts';
+import type { RawHeaders } from '../../core/headers.ts';
+import { toAddressText } from '../../core/listen-address.ts';
+import { onEvent } from '../../core/safe-events.ts';
+import type { AnswerHead } from './answer-head.ts';
+import { type AnswerEvents, AnswerParser } from './answer-parser.ts';
+import { ContentWriter } from './content-writer.ts';
+import { type ReadBuffers, Reading } from './read-buffers.ts';
+import type { AnswerListener, UpstreamFailure, UpstreamOptions, UpstreamRequest } from './upstream.ts';
+
+/** A request on its way, with who hears the answer. */
+export interface Job {
+  readonly request: UpstreamRequest;
+  readonly listener: AnswerListener;
+  /** What carries it now. */
+  connection: Connection | undefined;
+}
+
+/** The pool, as a connection sees it. */
+export interface ConnectionOwner {
+  readonly options: UpstreamOptions;
+  /** What its connections read into. */
+  readonly buffers: ReadBuffers;
+  now(): Milliseconds;
+  /** The exchange is over and the connection can take another. */
+  onFree(connection: Connection): void;
+  /** The connection speaks another protocol from now on, and never comes back. */
+  onUpgraded(connection: Connection): void;
+  /** The connection is gone. */
+  onGone(connection: Connection): void;
+  /** A reused connection was dead before any byte of an answer: the job may go again. */
+  onDeadOnReuse(job: Job): void;
+}
+
+/** Copying so little costs less than a second buffer in the write. */
+const COPIED_BODY = 16_384;
+const NEVER = Number.POSITIVE_INFINITY;
+/** How long before the app's own idle timeout a connection is given up: a request must not meet its close half-way. */
+const IDLE_MARGIN_MS = 1_000;
+
+/** A connection from connect to close. */
+export class Connection implements AnswerEvents {
+  readonly #owner: ConnectionOwner;
+  readonly #socket: Socket;
+  readonly #parser: AnswerParser;
+  readonly #reading: Reading;
+  #job: Job | undefined;
+  /** Content that is still being sent. */
+  #content: ContentWriter | undefined;
+  #isConnected = false;
+  #isGone = false;
+  #isReused = false;
+  #hasAnswerBytes = false;
+  #hasHead = false;
+  #keepsAlive = false;
+  #isPaused = false;
+  #idleTimeout: Milliseconds;
+  #deadline: Milliseconds;
+
+  constructor(owner: ConnectionOwner, job: Job) {
+    const { options } = owner;
+    this.#owner = owner;
+    this.#reading = new Reading(owner.buffers);
+    this.#parser = new AnswerParser(this, options.maxHeadBytes);
+    this.#job = job;
+    job.connection = this;
+    this.#idleTimeout = options.idleTimeout;
+    this.#deadline = owner.now() + options.connectTimeout;
+    this.#socket = connect({
+      host: options.host,
+      port: options.port,
+      noDelay: true,
+      keepAlive: true,
+      // One buffer for all instead of 64 KiB allocated for each read: a tenth of an exchange's cost (bench/forward-micro.ts).
+      onread: this.#reading.toOnRead(
+        (bytes) => this.#onRead(bytes),
+        () => this.#socket.destroy(),
+      ),
+    });
+    onEvent(this.#socket, 'connect', () => this.#onConnect());
+    onEvent(this.#socket, 'end', () => this.#onEnd());
+    onEvent(this.#socket, 'error', (error: NodeJS.ErrnoException) => this.#onLost(error.code ?? error.message));
+    onEvent(this.#socket, 'close', () => this.#onLost('the connection is closed'));
+  }
+
+  /** Sends a request on a connection that is free. */
+  send(job: Job): void {
+    this.#job = job;
+    job.connection = this;
+    this.#isReused = true;
+    this.#write(job.request);
+  }
+
+  /** Takes more of the answer, after the listener asked for a pause. */
+  resume(): void {
+    if (!this.#isPaused) return;
+    this.#isPaused = false;
+    this.#deadline = this.#owner.now() + this.#owner.options.gapTimeout;
+    this.#socket.resume();
+  }
+
+  /** Ends it at once, telling nobody but the pool. */
+  destroy(): void {
+    if (this.#isGone) return;
+    this.#isGone = true;
+    this.#takeJob();
+    this.#content?.stop();
+    this.#socket.destroy();
+    this.#owner.onGone(this);
+  }
+
+  /** What is awaited (a connection, an answer, more of it, or the next request while idle) has taken too long. */
+  isOverdue(now: Milliseconds): boolean {
+    return now >= this.#deadline;
+  }
+
+  /** Gives up what has taken too long. */
+  expire(): void {
+    const { host, port, connectTimeout, answerTimeout, gapTimeout } = this.#owner.options;
+    const within = this.#hasHead ? `within ${gapTimeout} ms` : `from ${toAddressText(host, port)} within ${answerTimeout} ms`;
+    if (this.#job === undefined) this.destroy();
+    else if (!this.#isConnected) this.#onLost(`no connection within ${connectTimeout} ms`);
+    else this.#fail({ kind: 'timeout', nothingSent: false, detail: `nothing came ${within}` });
+  }
+
+  /** From the parser. */
+  onInformation(status: number, headers: RawHeaders): void {
+    this.#job?.listener.onInformation(status, headers);
+  }
+
+  /** From the parser. */
+  onHead(head: AnswerHead): void {
+    this.#hasHead = true;
+    this.#keepsAlive = head.keepsAlive;
+    if (head.idleSeconds !== undefined) this.#idleTimeout = toIdleTimeout(head.idleSeconds, this.#owner.options.idleTimeout);
+    this.#job?.listener.onHead(head.status, head.statusText, head.headers);
+  }
+
+  /** From the parser. */
+  onUpgrade(headers: RawHeaders): void {
+    this.#hasHead = true;
+    this.#owner.onUpgraded(this);
+    const content = this.#job?.listener.onUpgrade?.(headers);
+    if (content === undefined)
+      return this.#fail({ kind: 'protocol', nothingSent: false, detail: 'another protocol was granted' });
+    this.#send(content, true);
+  }
+
+  /** From the parser, in bytes that the next read overwrites. */
+  onContent(chunk: Buffer): void {
+    if (this.#job === undefined) return;
+    const giveBack = this.#reading.lend(chunk);
+    const kept = giveBack === undefined ? Buffer.from(chunk) : chunk;
+    if (this.#job.listener.onData(kept, giveBack) || this.#isPaused || this.#isGone) return;
+    this.#isPaused = true;
+    // The sender is slow, not the app.
+    this.#deadline = NEVER;
+    this.#socket.pause();
+  }
+
+  #onConnect(): void {
+    this.#isConnected = true;
+    if (this.#job !== undefined) this.#write(this.#job.request);
+  }
+
+  #write(request: UpstreamRequest): void {
+    this.#hasAnswerBytes = false;
+    this.#hasHead = false;
+    this.#deadline = this.#owner.now() + this.#owner.options.answerTimeout;
+    this.#parser.expect(request.method, request.isUpgrade === true);
+    const head = toHeadText(request);
+    const { body } = request;
+    if (!Buffer.isBuffer(body)) {
+      this.#socket.write(head, 'latin1');
+      this.#send(body, false);
+    } else if (body.length === 0) {
+      this.#socket.write(head, 'latin1');
+    } else if (body.length <= COPIED_BODY) {
+      const bytes = Buffer.allocUnsafe(head.length + body.length);
+      bytes.write(head, 0, 'latin1');
+      body.copy(bytes, head.length);
+      this.#socket.write(bytes);
+    } else {
+      this.#socket.cork();
+      this.#socket.write(head, 'latin1');
+      this.#socket.write(body);
+      this.#socket.uncork();
+    }
+  }
+
+  #send(content: ContentStream, isTunnel: boolean): void {
+    const { answerTimeout, gapTimeout } = this.#owner.options;
+    const wait = (isBlocked: boolean): void => {
+      if (isTunnel) this.#deadline = this.#owner.now() + gapTimeout;
+      // While the sender is the one who takes its time, the app is not to blame; the sender has limits of its own.
+      else if (!this.#hasHead) this.#deadline = isBlocked ? this.#owner.now() + answerTimeout : NEVER;
+    };
+    this.#content = new ContentWriter(this.#socket, content, !isTunnel && content.length === undefined, {
+      onProgress: wait,
+      onWritten: () => {
+        this.#content = undefined;
+        if (isTunnel) this.#socket.end();
+        else wait(true);
+      },
+      onBroken: () => {
+        this.#content = undefined;
+        this.destroy();
+      },
+    });
+    wait(false);
+    this.#content.start();
+  }
+
+  #onRead(bytes: Buffer): boolean {
+    this.#hasAnswerBytes = true;
+    try {
+      this.#parse(bytes);
+    } catch (thrown) {
+      // A bug of ours that some answer brings to light must not end the process.
+      this.#fail({ kind: 'protocol', nothingSent: false, detail: toErrorText(thrown) });
+    }
+    return true;
+  }
+
+  #parse(bytes: Buffer): void {
+    const progress = this.#parser.push(bytes);
+    // The listener may have aborted meanwhile.
+    if (this.#isGone) return;
+    if (progress === 'malformed') this.#fail({ kind: 'protocol', nothingSent: false, detail: this.#parser.problem });
+    else if (progress !== 'more') this.#complete(progress === 'complete');
+    // Before the head nothing counts as progress: an app must not hold us by dripping it.
+    else if (this.#hasHead && !this.#isPaused) this.#deadline = this.#owner.now() + this.#owner.options.gapTimeout;
+  }
+
+  /** Free only now that all bytes were looked at: what is beyond the answer would be taken for the next one (response desync). */
+  #complete(isClean: boolean): void {
+    const job = this.#takeJob();
+    this.#reading.rest();
+    job?.listener.onEnd(this.#parser.trailers);
+    // What the app has not read of the request would stand before the next one.
+    if (!isClean || !this.#keepsAlive || this.#content !== undefined || this.#socket.writableLength > 0) return this.destroy();
+    if (this.#isPaused) this.#socket.resume();
+    this.#isPaused = false;
+    this.#deadline = this.#owner.now() + this.#idleTimeout;
+    this.#owner.onFree(this);
+  }
+
+  #onEnd(): void {
+    if (this.#isGone) return;
+    if (this.#parser.end()) this.#complete(false);
+    else this.#onLost('the app closed the connection');
+  }
+
+  #onLost(detail: string): void {
+    if (this.#isGone) return;
+    const job = this.#job;
+    if (job === undefined) return this.destroy();
+    const { host, port } = this.#owner.options;
+    if (!this.#isConnected)
+      return this.#fail({ kind: 'connect', nothingSent: true, detail: `${toAddressText(host, port)}: ${detail}` });
+    if (!this.#isReused || this.#hasAnswerBytes || !job.request.repeatable)
+      return this.#fail({ kind: 'reset', nothingSent: false, detail });
+    this.#takeJob();
+    // Before our place is given away to one who waits. Once only, as a new connection is not a reused one.
+    this.#owner.onDeadOnReuse(job);
+    this.destroy();
+  }
+
+  #fail(failure: UpstreamFailure): void {
+    const job = this.#takeJob();
+    this.destroy();
+    job?.listener.onFailure(failure);
+  }
+
+  #takeJob(): Job | undefined {
+    const job = this.#job;
+    this.#job = undefined;
+    if (job !== undefined) job.connection = undefined;
+    return job;
+  }
+}
+
+/** Half of a hint so short that it has no room for the margin. */
+function toIdleTimeout(hintSeconds: number, atMost: Milliseconds): Milliseconds {
+  const hint = hintSeconds * 1_000;
+  return Math.min(atMost, Math.max(hint - IDLE_MARGIN_MS, hint / 2));
+}
+
+/** The head as it goes out; its parts were checked where they came in, so no line can be split. */
+function toHeadText({ method, path, headers }: UpstreamRequest): string {
+  let text = `${method} ${path} HTTP/1.1\r\n`;
+  for (let i = 0; i < headers.length; i += 2) text += `${headers[i]}: ${headers[i + 1]}\r\n`;
+  return `${text}\r\n`;
+}

@@ -1,0 +1,175 @@
+/** Signs who came in and what was asked, so that an app can check that a request passed the gate (JWT, RFC 7519). */
+import {
+  createHmac,
+  createPrivateKey,
+  createPublicKey,
+  createSecretKey,
+  hash,
+  type JsonWebKey,
+  type KeyObject,
+  sign as signBytes,
+} from 'node:crypto';
+import { parseBase64, parseHex } from '../../core/bytes.ts';
+import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import type { Exchange } from '../../core/exchange.ts';
+import type { Secret } from '../../core/secret.ts';
+
+/** How tokens are signed. */
+export type IdentityAlgorithm = 'hmac-sha256' | 'ed25519';
+
+/** A public key as it is published. */
+type PublicKey = JsonWebKey & { readonly kid: string };
+
+/** What signs; private, so that no print or serialisation shows it. */
+export class IdentityKey {
+  readonly name: string;
+  readonly algorithm: IdentityAlgorithm;
+  /** The token's first part, the same for each. */
+  readonly head: string;
+  readonly #key: KeyObject;
+
+  constructor(name: string, algorithm: IdentityAlgorithm, key: KeyObject) {
+    this.name = name;
+    this.algorithm = algorithm;
+    this.#key = key;
+    const alg = algorithm === 'ed25519' ? 'EdDSA' : 'HS256';
+    this.head = toPart({ alg, typ: 'JWT', kid: this.toPublicKey()?.kid ?? name });
+  }
+
+  /** The token's last part. */
+  sign(text: string): string {
+    if (this.algorithm === 'ed25519') return signBytes(null, Buffer.from(text), this.#key).toString('base64url');
+    return createHmac('sha256', this.#key).update(text).digest('base64url');
+  }
+
+  /** For those who check (RFC 8037 §2); undefined where the same secret signs and checks. */
+  toPublicKey(): PublicKey | undefined {
+    if (this.algorithm !== 'ed25519') return undefined;
+    const { crv, kty, x } = createPublicKey(this.#key).export({ format: 'jwk' });
+    // By its thumbprint (RFC 7638 §3): a key that is rotated under the same name is another one.
+    const kid = hash('sha256', JSON.stringify({ crv, kty, x }), 'base64url');
+    return { crv, kty, x, kid, alg: 'EdDSA', use: 'sig' } as PublicKey;
+  }
+}
+
+/** Why a key cannot be used. */
+export interface IdentityKeyProblem {
+  readonly problem: string;
+  readonly hint: string;
+}
+
+/** What a key is made of. */
+export interface IdentityKeySource {
+  readonly name: string;
+  readonly algorithm: IdentityAlgorithm;
+  readonly encoding: 'utf8' | 'base64' | 'hex' | undefined;
+}
+
+/** RFC 7518 §3.2. */
+const SHORTEST_SECRET = 32;
+const SECOND: Milliseconds = 1_000;
+
+/** Makes a key of what its file or variable holds. */
+export function parseIdentityKey(
+  { name, algorithm, encoding }: IdentityKeySource,
+  secret: Secret,
+): IdentityKey | IdentityKeyProblem {
+  if (algorithm === 'ed25519') return parsePrivateKey(name, secret);
+  const bytes = toBytes(secret.expose(), encoding);
+  if (bytes === undefined) return { problem: `the secret is not ${encoding}`, hint: 'give its encoding as it is written' };
+  if (bytes.length < SHORTEST_SECRET)
+    return {
+      problem: `the secret has ${bytes.length} bytes`,
+      hint: `HMAC-SHA256 takes ${SHORTEST_SECRET} or more (openssl rand -base64 32)`,
+    };
+  return new IdentityKey(name, algorithm, createSecretKey(bytes));
+}
+
+function parsePrivateKey(name: string, secret: Secret): IdentityKey | IdentityKeyProblem {
+  const hint = 'a private key in PEM (openssl genpkey -algorithm ed25519)';
+  try {
+    const key = createPrivateKey(secret.expose());
+    if (key.asymmetricKeyType === 'ed25519') return new IdentityKey(name, 'ed25519', key);
+    return { problem: `the key is of type ${key.asymmetricKeyType}, not ed25519`, hint };
+  } catch {
+    return { problem: 'this is no private key', hint };
+  }
+}
+
+function toBytes(bytes: Buffer, encoding: IdentityKeySource['encoding']): Buffer | undefined {
+  if (encoding === 'base64') return parseBase64(bytes.toString('latin1'));
+  if (encoding === 'hex') return parseHex(bytes.toString('latin1'));
+  return bytes;
+}
+
+interface Retired {
+  readonly key: PublicKey;
+  readonly until: EpochMilliseconds;
+}
+
+/** What every token of a gate says. */
+export interface IdentityTerms {
+  /** The app that the tokens are for (RFC 7519 §4.1.3): another app that trusts the same key must reject them. */
+  readonly audience: string;
+  readonly ttl: Milliseconds;
+}
+
+/** Signs with the current key, where there is one. */
+export class IdentitySigner {
+  readonly #clock: Clock;
+  #key: IdentityKey | undefined;
+  #terms: IdentityTerms | undefined;
+  /** Tokens that these signed may still be under way. */
+  #retired: readonly Retired[] = [];
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Takes over a key; the next request is signed with it. Undefined: requests are not signed. */
+  replace(key: IdentityKey | undefined, terms: IdentityTerms | undefined): void {
+    const now = this.#clock.now();
+    const before = this.#key?.toPublicKey();
+    const live = this.#retired.filter(({ until }) => until > now);
+    this.#retired =
+      before === undefined || this.#key === key ? live : [...live, { key: before, until: now + (this.#terms?.ttl ?? 0) }];
+    this.#key = key;
+    this.#terms = terms;
+  }
+
+  /** The token; undefined where nothing signs. */
+  sign({ requestId, method, target, headers, facts }: Exchange, route: string): string | undefined {
+    const key = this.#key;
+    const terms = this.#terms;
+    if (key === undefined || terms === undefined) return undefined;
+    const issuedAt = Math.floor(this.#clock.now() / SECOND);
+    const { user, certificateName, delivery } = facts;
+    const text = `${key.head}.${toPart({
+      iss: 'sidegate',
+      aud: terms.audience,
+      sub: user,
+      route,
+      method,
+      host: headers.get('host'),
+      path: target.raw,
+      certificate: certificateName,
+      webhook: delivery === undefined ? undefined : { id: delivery.id, key: delivery.keyName },
+      iat: issuedAt,
+      exp: issuedAt + Math.ceil(terms.ttl / SECOND),
+      jti: requestId,
+    })}`;
+    return `${text}.${key.sign(text)}`;
+  }
+
+  /** A JWK Set (RFC 7517 §5): the current public key, and those before it whose tokens are still good. */
+  toKeySet(): { readonly keys: readonly JsonWebKey[] } {
+    const now = this.#clock.now();
+    const current = this.#key?.toPublicKey();
+    const retired = this.#retired.filter(({ until, key }) => until > now && key.kid !== current?.kid);
+    return { keys: [...(current === undefined ? [] : [current]), ...retired.map(({ key }) => key)] };
+  }
+}
+
+function toPart(value: object): string {
+  return Buffer.from(JSON.stringify(value)).toString('base64url');
+}

@@ -1,0 +1,134 @@
+/** Where the injector's certificate comes from: the Secret that the rotation controller writes, or a directory that others keep. */
+import type { X509Certificate } from 'node:crypto';
+import { join } from 'node:path';
+import { toFingerprints, type Watch, watchFiles } from '../../config/sources/watch.ts';
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
+import { runDetached } from '../../core/safe-events.ts';
+import { readTls } from '../../gateway/server/tls-settings.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import { readCertificates } from '../certificates/chain.ts';
+import { ClusterSecret } from '../certificates/cluster-secret.ts';
+import { readPairData, type ServerPair } from '../certificates/server-pair.ts';
+import type { KubeClient } from '../client/client.ts';
+
+/** A certificate that can be served. */
+export interface LoadedCertificate {
+  readonly pair: ServerPair;
+  /** The server's own first. */
+  readonly chain: readonly X509Certificate[];
+  /** The CA that signed it, if the source knows. */
+  readonly issuer: X509Certificate | undefined;
+  readonly warnings: readonly string[];
+}
+
+/** Hears of each certificate, and of each reading that gave none. */
+export interface CertificateListener {
+  onLoaded(loaded: LoadedCertificate): void;
+  /** It is what it was. */
+  onUnchanged(): void;
+  /** What was served stays served. */
+  onProblem(problem: string): void;
+}
+
+/** A place that certificates come from. */
+export interface CertificateSource {
+  /** Reads once, and from then on by itself whenever something changes. */
+  start(listener: CertificateListener): Promise<void>;
+  close(): void;
+}
+
+/** The Secret. */
+export interface SecretSourceConfig {
+  readonly namespace: string;
+  readonly name: string;
+  readonly checkInterval: Milliseconds;
+}
+
+const FIRST_INTERVAL_MS: Milliseconds = 1_000;
+
+/** Asks the API server for the Secret at an interval: a mounted one would reach the pod up to a minute late. */
+export class SecretSource implements CertificateSource {
+  readonly #secret: ClusterSecret;
+  readonly #clock: Clock;
+  readonly #checkInterval: Milliseconds;
+  #served: string | undefined;
+  #cancel: CancelTimer = () => undefined;
+  #isClosed = false;
+
+  constructor({ namespace, name, checkInterval }: SecretSourceConfig, kube: Pick<KubeClient, 'request'>, clock: Clock) {
+    this.#secret = new ClusterSecret(kube, { namespace, name, verbs: 'get' });
+    this.#clock = clock;
+    this.#checkInterval = checkInterval;
+  }
+
+  async start(listener: CertificateListener): Promise<void> {
+    try {
+      const { data } = await this.#secret.read();
+      const issued = readPairData(data ?? {});
+      if (issued === undefined)
+        listener.onProblem(`${this.#secret.title} holds no certificate yet: sidegate rotate-certificates writes it`);
+      else if (issued.certificate.fingerprint256 === this.#served) listener.onUnchanged();
+      else {
+        this.#served = issued.certificate.fingerprint256;
+        const { pair, certificate, issuer } = issued;
+        listener.onLoaded({ pair, chain: [certificate], issuer, warnings: [] });
+      }
+    } catch (thrown) {
+      listener.onProblem(toErrorText(thrown));
+    }
+    if (!this.#isClosed) this.#cancel = this.#clock.after(this.#toDelay(), () => this.start(listener));
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancel();
+  }
+
+  /** Until there is one, the pod is not ready: then once a second. */
+  #toDelay(): Milliseconds {
+    return this.#served === undefined ? Math.min(this.#checkInterval, FIRST_INTERVAL_MS) : this.#checkInterval;
+  }
+}
+
+/** Reads `tls.crt` and `tls.key` of a directory, as Secrets of type kubernetes.io/tls are mounted: cert-manager's, or yours. */
+export class DirectorySource implements CertificateSource {
+  readonly #files: { readonly certFile: string; readonly keyFile: string };
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  #watch: Watch | undefined;
+  #isClosed = false;
+
+  constructor(directory: string, clock: Clock, logger: Logger) {
+    this.#files = { certFile: join(directory, 'tls.crt'), keyFile: join(directory, 'tls.key') };
+    this.#clock = clock;
+    this.#logger = logger;
+  }
+
+  async start(listener: CertificateListener): Promise<void> {
+    const seen = await toFingerprints([this.#files.certFile, this.#files.keyFile]);
+    await this.#load(listener);
+    const watch = await watchFiles(seen, this.#clock, {
+      onChange: () => runDetached(this.#load(listener)),
+      onTrouble: (message) => this.#logger.warn('watch_failed', { message }),
+    });
+    if (this.#isClosed) watch.close();
+    this.#watch = watch;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#watch?.close();
+  }
+
+  async #load(listener: CertificateListener): Promise<void> {
+    const config = { ...this.#files, more: [], clientCertificate: 'require', minVersion: '1.2' } as const;
+    const read = await readTls(config, 'server.certificate', this.#clock);
+    const [pair] = read?.settings.pairs ?? [];
+    const problem = read?.troubles.find(({ severity }) => severity === 'error');
+    const chain = pair === undefined ? [] : readCertificates(pair.cert.toString('latin1'));
+    if (pair === undefined || problem !== undefined || chain.length === 0)
+      listener.onProblem(problem?.message ?? `${this.#files.certFile} holds no certificate`);
+    else listener.onLoaded({ pair, chain, issuer: undefined, warnings: read?.troubles.map(({ message }) => message) ?? [] });
+  }
+}

@@ -1,0 +1,128 @@
+/** How old the cluster is: the older of its API server and its oldest kubelet, looked up now and then. */
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { KubeClient } from '../client/client.ts';
+import { KubeError } from '../client/error.ts';
+import type { KubeVersion } from '../injector/outcome.ts';
+
+/** What it stands on. */
+export interface ClusterVersionParts {
+  readonly kube: Pick<KubeClient, 'request'>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+interface NodePage {
+  readonly items?: readonly { readonly status?: { readonly nodeInfo?: { readonly kubeletVersion?: string } } }[] | null;
+  readonly metadata?: { readonly continue?: string };
+}
+
+const REFRESH_MS: Milliseconds = 600_000;
+const RETRY_MS: Milliseconds = 5_000;
+const PAGE_SIZE = 100;
+const VERSION = /^v?(\d{1,3})\.(\d{1,4})/;
+/** Virtual kubelets run no containers of their own, and show what version they like. */
+const REAL_NODES = 'type!=virtual-kubelet';
+
+/** Knows it. */
+export class ClusterVersion {
+  readonly #parts: ClusterVersionParts;
+  #oldest: KubeVersion | undefined;
+  #problem: string | undefined;
+  #told = '';
+  #cancel: CancelTimer = () => undefined;
+  #isClosed = false;
+
+  constructor(parts: ClusterVersionParts) {
+    this.#parts = parts;
+  }
+
+  /** Looks once, and from then on by itself. */
+  async start(): Promise<void> {
+    await this.#look();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#cancel();
+  }
+
+  /** Not before `notReadyBecause` is undefined: an answer must not rest on a guess. */
+  get oldest(): KubeVersion {
+    if (this.#oldest === undefined) throw new Error('the version of the cluster is not known yet');
+    return this.#oldest;
+  }
+
+  notReadyBecause(): string | undefined {
+    return this.#oldest === undefined ? (this.#problem ?? 'the version of the cluster is not known yet') : undefined;
+  }
+
+  async #look(): Promise<void> {
+    const { clock, logger } = this.#parts;
+    try {
+      const server = await this.#readServer();
+      const kubelet = await this.#readKubelets();
+      this.#oldest = kubelet === undefined ? server : older(server, kubelet);
+      this.#tell({ apiServer: toText(server), oldestKubelet: kubelet === undefined ? 'unknown' : toText(kubelet) });
+    } catch (thrown) {
+      // What was known stays: clusters do not grow younger.
+      this.#problem = `the version of the cluster cannot be read: ${toErrorText(thrown)}`;
+      logger.warn('cluster_version_unknown', { problem: toErrorText(thrown) });
+    }
+    if (!this.#isClosed) this.#cancel = clock.after(this.#oldest === undefined ? RETRY_MS : REFRESH_MS, () => this.#look());
+  }
+
+  async #readServer(): Promise<KubeVersion> {
+    const { major, minor } = await this.#parts.kube.request<{ major?: string; minor?: string }>('GET', '/version');
+    // Distributions write 34+.
+    const version = parse(`${major}.${minor}`);
+    if (version === undefined) throw new Error(`/version gives ${major}.${minor}`);
+    return version;
+  }
+
+  /** Undefined where nodes may not be listed, or there are none yet. */
+  async #readKubelets(): Promise<KubeVersion | undefined> {
+    try {
+      let oldest: KubeVersion | undefined;
+      for await (const version of this.#listKubelets()) oldest = oldest === undefined ? version : older(oldest, version);
+      return oldest;
+    } catch (thrown) {
+      if (thrown instanceof KubeError && thrown.status === 403) return undefined;
+      throw thrown;
+    }
+  }
+
+  /** By pages, of which nothing is kept: nodes are large objects. */
+  async *#listKubelets(): AsyncGenerator<KubeVersion> {
+    let token: string | undefined;
+    do {
+      const query = { limit: PAGE_SIZE, continue: token, labelSelector: REAL_NODES };
+      const page: NodePage = await this.#parts.kube.request('GET', '/api/v1/nodes', { query });
+      for (const { status } of page.items ?? []) {
+        const version = parse(status?.nodeInfo?.kubeletVersion ?? '');
+        if (version !== undefined) yield version;
+      }
+      token = page.metadata?.continue || undefined;
+    } while (token !== undefined);
+  }
+
+  #tell(facts: { readonly apiServer: string; readonly oldestKubelet: string }): void {
+    const text = JSON.stringify(facts);
+    if (text !== this.#told) this.#parts.logger.info('cluster_version', facts);
+    this.#told = text;
+  }
+}
+
+function parse(text: string): KubeVersion | undefined {
+  const match = VERSION.exec(text);
+  return match === null ? undefined : { major: Number(match[1]), minor: Number(match[2]) };
+}
+
+function older(one: KubeVersion, other: KubeVersion): KubeVersion {
+  return one.major < other.major || (one.major === other.major && one.minor <= other.minor) ? one : other;
+}
+
+function toText({ major, minor }: KubeVersion): string {
+  return `${major}.${minor}`;
+}

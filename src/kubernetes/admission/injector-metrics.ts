@@ -1,0 +1,176 @@
+/** Every metric of the admission server, in one list (docs/injector.md). */
+import { Gauge, Registry } from '@prometheus-io/client';
+import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { type BuildOptions, createBuildInfo } from '../../telemetry/metrics/build-info.ts';
+import { ESCAPE_SCOPES, type EscapeScope } from '../../telemetry/metrics/labels.ts';
+import { type ExpositionFormat, toExposition } from '../../telemetry/metrics/openmetrics.ts';
+import { collectProcessMetrics } from '../../telemetry/metrics/process-metrics.ts';
+import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
+
+/** What a review was not answered for; the API server then goes by its failurePolicy. */
+export const TURNED_AWAY = [
+  'path',
+  'method',
+  'content_type',
+  'length_required',
+  'caller_unknown',
+  'client_limit',
+  'excluded_namespace',
+  'body_too_large',
+  'body_timeout',
+  'body_aborted',
+  'overloaded',
+  'not_a_review',
+  'internal',
+] as const;
+export type TurnedAwayLabel = (typeof TURNED_AWAY)[number];
+
+/** Why a connection to the webhook port was closed before its time. */
+export const CONNECTION_LIMITS = ['rate', 'client', 'total'] as const;
+export type ConnectionLimit = (typeof CONNECTION_LIMITS)[number];
+
+/** What happens to the certificate that is served. The CA's own steps are in the rotation controller's log. */
+export const CERTIFICATE_STEPS = ['server_loaded'] as const;
+export type CertificateStep = (typeof CERTIFICATE_STEPS)[number];
+
+/** What became of an Event. */
+export const EVENT_OUTCOMES = ['sent', 'repeated', 'dropped', 'failed', 'forbidden', 'unverified'] as const;
+export type EventOutcome = (typeof EVENT_OUTCOMES)[number];
+
+/** What became of looking something up for a warning. */
+export const LOOKUP_OUTCOMES = ['found', 'absent', 'forbidden', 'failed', 'late'] as const;
+export type LookupOutcome = (typeof LOOKUP_OUTCOMES)[number];
+
+/** How an attempt ended. */
+type Success = 'success' | 'failure';
+
+/** The admission server's metrics. */
+export interface InjectorMetrics {
+  /** `result` and `reason` come from closed sets; durations are of answered reviews. */
+  admission(result: string, reason: string, duration: Milliseconds): void;
+  turnedAway(reason: TurnedAwayLabel): void;
+  inFlight(delta: 1 | -1): void;
+  handshakeFailed(): void;
+  escapedError(scope: EscapeScope): void;
+  connectionClosed(limit: ConnectionLimit): void;
+  certificate(step: CertificateStep): void;
+  /** A look at Secret, webhook configuration and own certificate is over. */
+  certificateCheck(result: Success, at: EpochMilliseconds): void;
+  /** The certificate that is served now: alerts go by how much of its life is left. */
+  serverLasts(from: EpochMilliseconds, to: EpochMilliseconds): void;
+  authorityEnds(at: EpochMilliseconds): void;
+  event(outcome: EventOutcome): void;
+  lookup(outcome: LookupOutcome): void;
+  /** Whether /readyz says so, read when scraped. */
+  watchReady(read: () => boolean): void;
+  /** What a scrape gets: Prometheus' text format, or OpenMetrics. */
+  exposition(format?: ExpositionFormat): Promise<{ contentType: string; text: string }>;
+}
+
+/** How they are made. */
+export interface InjectorMetricsOptions extends BuildOptions {
+  /** Also process_* and nodejs_*. */
+  readonly processMetrics: boolean;
+  /** All results with their reasons, shown as 0 from the start. */
+  readonly admissions: readonly (readonly [result: string, reason: string])[];
+}
+
+const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+const SUCCESS: readonly Success[] = ['success', 'failure'];
+
+/** Builds them in a registry of their own. */
+export function createInjectorMetrics(options: InjectorMetricsOptions): InjectorMetrics {
+  const registry = new Registry();
+  const registers = [registry];
+  const counters = createCounters(registers);
+  const gauges = createGauges(registers);
+  const duration = new HistogramFamily({
+    name: 'sidegate_injector_admission_duration_seconds',
+    help: 'From the head of a review to its answer.',
+    buckets: BUCKETS,
+    registers,
+  }).series();
+  const inFlight = gauges.inFlight.series();
+  createBuildInfo(registers, options);
+  if (options.processMetrics) collectProcessMetrics(registry);
+  initialise(counters, options.admissions);
+  return {
+    admission(result, reason, took) {
+      counters.admissions.series(result, reason).add();
+      duration.observe(took / 1000);
+    },
+    turnedAway: (reason) => counters.turnedAway.series(reason).add(),
+    inFlight: (delta) => inFlight.add(delta),
+    connectionClosed: (limit) => counters.closed.series(limit).add(),
+    handshakeFailed: () => counters.handshakes.series().add(),
+    escapedError: (scope) => counters.escapedErrors.series(scope).add(),
+    certificate: (step) => counters.certificates.series(step).add(),
+    certificateCheck(result, at) {
+      counters.checks.series(result).add();
+      if (result === 'success') gauges.checkedAt.series().value = at / 1000;
+    },
+    serverLasts(from, to) {
+      gauges.serverStart.series().value = from / 1000;
+      gauges.serverEnd.series().value = to / 1000;
+    },
+    authorityEnds(at) {
+      gauges.authorityEnd.series().value = at / 1000;
+    },
+    event: (outcome) => counters.events.series(outcome).add(),
+    lookup: (outcome) => counters.lookups.series(outcome).add(),
+    watchReady: (read) => watchReady(registers, read),
+    exposition: (format = 'text') => toExposition(registry, format),
+  };
+}
+
+function createCounters(registers: readonly Registry[]) {
+  const counter = (name: string, help: string, ...labelNames: string[]): CounterFamily =>
+    new CounterFamily({ name: `sidegate_injector_${name}`, help, labelNames, registers });
+  return {
+    admissions: counter('admissions_total', 'Reviews answered, by what was done and why.', 'result', 'reason'),
+    turnedAway: counter('requests_turned_away_total', 'Requests that got no review as an answer.', 'reason'),
+    handshakes: counter('tls_handshakes_failed_total', 'Connections that ended in their TLS handshake.'),
+    escapedErrors: counter('escaped_errors_total', 'Exceptions that nothing handled, by their scope.', 'scope'),
+    closed: counter('connections_closed_total', 'Connections closed by a limit of their client network, or of all.', 'limit'),
+    certificates: counter('certificate_rotations_total', 'Certificates that were taken up.', 'step'),
+    checks: counter('certificate_checks_total', 'Looks at the certificate and at what the API server trusts.', 'result'),
+    events: counter('events_total', 'Events on the owners of pods, by what became of them.', 'outcome'),
+    lookups: counter('lookups_total', 'What was looked up for warnings, by what became of it.', 'outcome'),
+  };
+}
+
+function createGauges(registers: readonly Registry[]) {
+  const gauge = (name: string, help: string): GaugeFamily =>
+    new GaugeFamily({ name: `sidegate_injector_${name}`, help, registers });
+  return {
+    inFlight: gauge('admissions_in_flight', 'Reviews that are being answered.'),
+    serverStart: gauge('certificate_not_before_timestamp_seconds', 'When the certificate that is served began.'),
+    serverEnd: gauge('certificate_not_after_timestamp_seconds', 'When the certificate that is served ends.'),
+    authorityEnd: gauge('authority_not_after_timestamp_seconds', 'When the authority that signs ends.'),
+    checkedAt: gauge('certificate_last_check_success_timestamp_seconds', 'When the last look at the certificate succeeded.'),
+  };
+}
+
+/** Shown as 0 at once: an alert on a series that appears with its first failure cannot fire on it. */
+function initialise(counters: ReturnType<typeof createCounters>, admissions: InjectorMetricsOptions['admissions']): void {
+  for (const [result, reason] of admissions) counters.admissions.series(result, reason);
+  for (const reason of TURNED_AWAY) counters.turnedAway.series(reason);
+  for (const scope of ESCAPE_SCOPES) counters.escapedErrors.series(scope);
+  for (const step of CERTIFICATE_STEPS) counters.certificates.series(step);
+  for (const result of SUCCESS) counters.checks.series(result);
+  for (const outcome of EVENT_OUTCOMES) counters.events.series(outcome);
+  for (const outcome of LOOKUP_OUTCOMES) counters.lookups.series(outcome);
+  for (const limit of CONNECTION_LIMITS) counters.closed.series(limit);
+  counters.handshakes.series();
+}
+
+function watchReady(registers: Registry[], read: () => boolean): void {
+  new Gauge({
+    name: 'sidegate_injector_ready',
+    help: '1 while /readyz says so.',
+    registers,
+    collect() {
+      this.set(read() ? 1 : 0);
+    },
+  });
+}

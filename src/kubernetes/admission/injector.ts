@@ -1,0 +1,225 @@
+/** Puts the admission server together, starts it, and stops it without losing a review. */
+import { AdminAccess } from '../../admin/access.ts';
+import { createProbedEndpoints } from '../../admin/api/health.ts';
+import { AdminRouter } from '../../admin/router.ts';
+import { AdminServer } from '../../admin/server.ts';
+import { toFingerprints, type Watch, watchFiles } from '../../config/sources/watch.ts';
+import { type Clock, type Milliseconds, pause, within } from '../../core/clock.ts';
+import { readContainerMemory } from '../../core/container-memory.ts';
+import { runDetached } from '../../core/safe-events.ts';
+import type { Listening } from '../../gateway/server/listener.ts';
+import { buildMemory, type Memory, toMemoryBudget } from '../../gateway/server/memory.ts';
+import { TlsContexts, type TlsSettings } from '../../gateway/server/tls.ts';
+import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import { LoopWatch } from '../../telemetry/metrics/loop-watch.ts';
+import { createStopgap, type ServerPair } from '../certificates/server-pair.ts';
+import type { KubeClient } from '../client/client.ts';
+import type { InjectorConfig, InjectServerConfig } from '../injector/injector-config.ts';
+import { ADMISSION_LIMITS, AdmissionServer, MOST_CONTENT } from './admission-server.ts';
+import { createAdvice } from './advice.ts';
+import { CallerNames } from './caller-names.ts';
+import { DirectorySource, SecretSource } from './certificate-sources.ts';
+import { readClientCa } from './client-ca.ts';
+import { ClusterVersion } from './cluster-version.ts';
+import { Events } from './events.ts';
+import { createInjectorMetrics, type InjectorMetrics } from './injector-metrics.ts';
+import { Lookups } from './lookups.ts';
+import { ADMISSIONS, createReviewer } from './reviewer.ts';
+import { ServedCertificate } from './served-certificate.ts';
+
+/** What an injector is given by whoever starts it. */
+export interface InjectorSurroundings {
+  readonly config: InjectorConfig;
+  readonly server: InjectServerConfig;
+  /** The CAs of `server.clientAuth.caFile`, PEM; undefined without `clientAuth`. */
+  readonly clientCa: Buffer | undefined;
+  readonly kube: KubeClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly version: string;
+  /** The commit that it was built from; left out: not known. */
+  readonly revision?: string;
+  /** The name of its pod. */
+  readonly instance: string;
+}
+
+/** Where a running injector listens. */
+export interface InjectorAddresses {
+  readonly data: Listening;
+  readonly admin: Listening;
+}
+
+const FLUSH_EVERY_MS: Milliseconds = 50;
+const STOPGAP_LIFE_MS: Milliseconds = 3_600_000;
+const HANDSHAKES_TOLD_EVERY_MS: Milliseconds = 60_000;
+
+/** A running injector. */
+export class Injector {
+  readonly #surroundings: InjectorSurroundings;
+  readonly #metrics: InjectorMetrics;
+  readonly #contexts: TlsContexts;
+  readonly #memory: Memory;
+  readonly #server: AdmissionServer;
+  readonly #admin: AdminServer;
+  readonly #certificate: ServedCertificate;
+  readonly #clusterVersion: ClusterVersion;
+  readonly #loopWatch: LoopWatch;
+  readonly #unwatchErrors: () => void;
+  readonly #stopFlushing: () => void;
+  #pair: ServerPair;
+  #clientCa: Buffer | undefined;
+  #caWatch: Watch | undefined;
+  #handshakeToldAt: Milliseconds | undefined;
+  #isStopping = false;
+
+  constructor(surroundings: InjectorSurroundings) {
+    const { server, kube, clock, logger, version, revision } = surroundings;
+    this.#surroundings = surroundings;
+    const metrics = createInjectorMetrics({ version, revision, processMetrics: true, admissions: ADMISSIONS });
+    this.#metrics = metrics;
+    this.#clusterVersion = new ClusterVersion({ kube, clock, logger });
+    this.#pair = createStopgap(clock.now(), STOPGAP_LIFE_MS);
+    this.#clientCa = surroundings.clientCa;
+    this.#contexts = new TlsContexts(this.#toSettings(this.#pair));
+    const derived = toMemoryBudget({}, readContainerMemory());
+    const budget = { ...derived, maxBufferedBytes: Math.min(MOST_CONTENT, derived.maxBufferedBytes) };
+    this.#memory = buildMemory(ADMISSION_LIMITS, budget, clock, () => undefined);
+    this.#server = this.#buildServer();
+    const { certificate } = server;
+    const source =
+      'secret' in certificate
+        ? new SecretSource(certificate.secret, kube, clock)
+        : new DirectorySource(certificate.directory, clock, logger);
+    const { webhook } = certificate;
+    const serve = (pair: ServerPair): void => this.#serve(pair);
+    this.#certificate = new ServedCertificate({ source, webhook, kube, clock, logger, metrics, serve });
+    this.#loopWatch = new LoopWatch(clock);
+    this.#unwatchErrors = watchEscapedErrors({ clock, logger, metrics });
+    const notReadyBecause = (): string | undefined => this.notReadyBecause();
+    metrics.watchReady(() => notReadyBecause() === undefined);
+    const endpoints = createProbedEndpoints({ metrics, notReadyBecause, stuckFor: () => this.#loopWatch.stuckFor });
+    const router = new AdminRouter({ endpoints, access: new AdminAccess(undefined), onDenied: () => undefined });
+    this.#admin = new AdminServer(server.adminAddress, router);
+    this.#stopFlushing = clock.every(FLUSH_EVERY_MS, () => logger.flush());
+  }
+
+  /** Listens; what the cluster has to say comes later, and is told by readiness. Rejects with the system's error. */
+  async start(): Promise<InjectorAddresses> {
+    const data = await this.#server.listen();
+    const admin = await this.#admin.listen();
+    runDetached(this.#certificate.start());
+    await this.#watchClientCa();
+    runDetached(this.#clusterVersion.start());
+    return { data, admin };
+  }
+
+  /** Why it should get no reviews now. */
+  notReadyBecause(): string | undefined {
+    if (this.#isStopping) return 'it is stopping';
+    return this.#certificate.notReadyBecause() ?? this.#clusterVersion.notReadyBecause();
+  }
+
+  /** Goes on for a while, as endpoints are removed after readiness falls and not at once, then finishes. True when every review got its answer. */
+  async stop(): Promise<boolean> {
+    const { server, kube, clock } = this.#surroundings;
+    this.#isStopping = true;
+    this.#server.startClosing();
+    await pause(clock, server.shutdown.grace);
+    const isFinished = await within(clock, server.shutdown.drain, this.#server.idle());
+    this.#caWatch?.close();
+    this.#certificate.close();
+    this.#clusterVersion.close();
+    this.#server.destroy();
+    this.#admin.close();
+    kube.close();
+    this.#loopWatch.close();
+    this.#memory.close();
+    this.#stopFlushing();
+    this.#unwatchErrors();
+    return isFinished;
+  }
+
+  #buildServer(): AdmissionServer {
+    const { config, server, kube, clock, logger, version, instance } = this.#surroundings;
+    const metrics = this.#metrics;
+    const events = new Events({ kube, clock, logger, instance, onOutcome: (outcome) => metrics.event(outcome) });
+    const lookups = new Lookups({ kube, clock, onOutcome: (outcome) => metrics.lookup(outcome) });
+    const review = createReviewer({
+      clock,
+      logger,
+      metrics,
+      defaults: config.sidecar,
+      version,
+      kube: () => this.#clusterVersion.oldest,
+      excludedNamespaces: server.excludedNamespaces,
+      advise: createAdvice({ lookups, clock, onLate: () => metrics.lookup('late') }),
+      tell: (news, isVerified) => {
+        // Where the API server can prove itself, nobody else writes into the cluster by way of us.
+        if (isVerified || server.clientAuth === undefined) events.tell(news);
+        else metrics.event('unverified');
+      },
+    });
+    return new AdmissionServer({
+      address: server.address,
+      tls: this.#contexts,
+      clock,
+      memory: this.#memory,
+      review,
+      callers: new CallerNames(server.clientAuth?.allowedNames ?? [], clock),
+      requiresVerified: server.clientAuth?.mode === 'require',
+      perClient: server.perClient,
+      onConnectionClosed: (limit) => metrics.connectionClosed(limit),
+      onTurnedAway: (reason) => metrics.turnedAway(reason),
+      onInFlight: (delta) => metrics.inFlight(delta),
+      onHandshakeFailed: (problem) => this.#onHandshakeFailed(problem),
+    });
+  }
+
+  #serve(pair: ServerPair): void {
+    this.#pair = pair;
+    this.#contexts.replace(this.#toSettings(pair));
+    this.#server.refreshTls();
+  }
+
+  async #watchClientCa(): Promise<void> {
+    const { server, clock, logger } = this.#surroundings;
+    if (server.clientAuth === undefined) return;
+    const { caFile } = server.clientAuth;
+    this.#caWatch = await watchFiles(await toFingerprints([caFile]), clock, {
+      onChange: () => runDetached(this.#reloadClientCa(caFile)),
+      onTrouble: (message) => logger.warn('watch_failed', { message }),
+    });
+  }
+
+  /** A broken file leaves the CAs before it in use: without any, either everybody would be heard, or not even the API server. */
+  async #reloadClientCa(file: string): Promise<void> {
+    const { logger } = this.#surroundings;
+    const read = await readClientCa(file);
+    if ('problem' in read) {
+      logger.warn('client_ca_reload_failed', { problem: read.problem });
+      return;
+    }
+    this.#clientCa = read.clientCa;
+    this.#contexts.replace(this.#toSettings(this.#pair));
+    this.#server.refreshTls();
+    this.#server.endConnections();
+    logger.info('client_ca_reloaded', { file });
+  }
+
+  #toSettings({ cert, key }: ServerPair): TlsSettings {
+    const pairs = [{ certFile: 'server.certificate', cert, key }];
+    const clientCertificate = this.#surroundings.server.clientAuth?.mode === 'optional' ? 'request' : 'require';
+    return { pairs, clientCa: this.#clientCa, clientCrl: undefined, clientCertificate, minVersion: '1.2', http2: false };
+  }
+
+  /** An API server that does not trust us says so here; scanners would fill the log. */
+  #onHandshakeFailed(problem: string): void {
+    const { clock, logger } = this.#surroundings;
+    this.#metrics.handshakeFailed();
+    const now = clock.monotonic();
+    if (this.#handshakeToldAt !== undefined && now - this.#handshakeToldAt < HANDSHAKES_TOLD_EVERY_MS) return;
+    this.#handshakeToldAt = now;
+    logger.warn('tls_handshake_failed', { problem });
+  }
+}

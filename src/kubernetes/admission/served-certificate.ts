@@ -1,0 +1,124 @@
+/** The certificate that the injector serves: taken from its source whenever it changes, and compared with what the API server trusts. */
+import type { X509Certificate } from 'node:crypto';
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
+import { runDetached } from '../../core/safe-events.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import { findChainProblem } from '../certificates/chain.ts';
+import type { ServerPair } from '../certificates/server-pair.ts';
+import { type BundleReading, WebhookBundle } from '../certificates/webhook-bundle.ts';
+import type { KubeClient } from '../client/client.ts';
+import type { CertificateSource, LoadedCertificate } from './certificate-sources.ts';
+import type { InjectorMetrics } from './injector-metrics.ts';
+
+/** Everything that it needs. */
+export interface ServedCertificateParts {
+  readonly source: CertificateSource;
+  /** The webhook configuration whose caBundle must lead to it; undefined: not looked at. */
+  readonly webhook: string | undefined;
+  readonly kube: Pick<KubeClient, 'request'>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: InjectorMetrics;
+  /** Takes the certificate for all connections from now on. */
+  readonly serve: (pair: ServerPair) => void;
+}
+
+const LOOK_EVERY_MS: Milliseconds = 10_000;
+/** While the caBundle does not lead to the certificate: another process is about to write one of them. */
+const LOOK_AGAIN_MS: Milliseconds = 1_000;
+
+/** Loads it, and says whether it is of use. */
+export class ServedCertificate {
+  readonly #parts: ServedCertificateParts;
+  readonly #bundle: WebhookBundle | undefined;
+  #chain: readonly X509Certificate[] = [];
+  #live: BundleReading | undefined;
+  #problem: string | undefined;
+  #bundleProblem: string | undefined;
+  #cancel: CancelTimer = () => undefined;
+  #isClosed = false;
+
+  constructor(parts: ServedCertificateParts) {
+    this.#parts = parts;
+    this.#bundle = parts.webhook === undefined ? undefined : new WebhookBundle(parts.kube, parts.webhook);
+  }
+
+  /** Loads it once, and from then on by itself. */
+  async start(): Promise<void> {
+    await this.#parts.source.start({
+      onLoaded: (loaded) => runDetached(this.#adopt(loaded)),
+      onUnchanged: () => this.#confirm(),
+      onProblem: (problem) => this.#note(problem),
+    });
+    await this.#look();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#parts.source.close();
+    this.#cancel();
+  }
+
+  /** Undefined while there is a certificate, and the API server, as it was last seen, accepts it. */
+  notReadyBecause(): string | undefined {
+    const now = this.#parts.clock.now();
+    if (this.#chain.length === 0) return this.#problem ?? 'there is no certificate yet';
+    if (this.#bundle === undefined) return findChainProblem(this.#chain, this.#chain, undefined, now);
+    if (this.#live === undefined) return this.#bundleProblem ?? 'the webhook configuration has not been looked at yet';
+    const problem = findChainProblem(this.#chain, this.#live.trusted, this.#live.serverName, now);
+    return problem === undefined || this.#problem === undefined ? problem : `${problem}; ${this.#problem}`;
+  }
+
+  /** Looks at the caBundle first: what it held a while ago may not lead to the new certificate, and the pod would leave its endpoints. */
+  async #adopt(loaded: LoadedCertificate): Promise<void> {
+    if (this.#chain.length > 0) await this.#look();
+    this.#take(loaded);
+  }
+
+  #take({ pair, chain, issuer, warnings }: LoadedCertificate): void {
+    const { logger, metrics, serve } = this.#parts;
+    const [server] = chain;
+    if (server === undefined) return;
+    serve(pair);
+    this.#chain = chain;
+    this.#confirm();
+    metrics.certificate('server_loaded');
+    metrics.serverLasts(Date.parse(server.validFrom), Date.parse(server.validTo));
+    if (issuer !== undefined) metrics.authorityEnds(Date.parse(issuer.validTo));
+    logger.info('certificate_loaded', {
+      serial: server.serialNumber,
+      until: server.validTo,
+      ...(warnings.length > 0 && { warnings }),
+    });
+  }
+
+  #confirm(): void {
+    this.#problem = undefined;
+    this.#parts.metrics.certificateCheck('success', this.#parts.clock.now());
+  }
+
+  #note(problem: string): void {
+    const { clock, logger, metrics } = this.#parts;
+    metrics.certificateCheck('failure', clock.now());
+    if (problem !== this.#problem) logger.warn('certificate_check_failed', { problem });
+    this.#problem = problem;
+  }
+
+  async #look(): Promise<void> {
+    this.#cancel();
+    if (this.#bundle === undefined || this.#isClosed) return;
+    const { clock, logger } = this.#parts;
+    try {
+      this.#live = await this.#bundle.read();
+      this.#bundleProblem = undefined;
+    } catch (thrown) {
+      const problem = toErrorText(thrown);
+      if (problem !== this.#bundleProblem) logger.warn('certificate_check_failed', { problem });
+      this.#bundleProblem = problem;
+    }
+    const delay = this.notReadyBecause() === undefined ? LOOK_EVERY_MS : LOOK_AGAIN_MS;
+    this.#cancel();
+    if (!this.#isClosed) this.#cancel = clock.after(delay, () => this.#look());
+  }
+}

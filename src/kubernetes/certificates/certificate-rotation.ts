@@ -1,0 +1,187 @@
+/** Keeps the CA, the caBundle of the webhook and the injector's serving certificate in step. Holds the CA's key, so nothing here listens. */
+import type { X509Certificate } from 'node:crypto';
+import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { toErrorText } from '../../core/errors.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { KubeClient } from '../client/client.ts';
+import { type Authorities, toEnd, toTrusted } from './authority.ts';
+import { AuthoritySecret } from './authority-secret.ts';
+import { ClusterSecret, type SecretObject } from './cluster-secret.ts';
+import { planRotation, type RotationTimes, toRenewal } from './rotation.ts';
+import { type IssuedPair, issuePair, readPairData, toNames, toPairData } from './server-pair.ts';
+import { Trouble } from './trouble.ts';
+import { isSameTrust, WebhookBundle } from './webhook-bundle.ts';
+
+/** Which objects it keeps, and for how long things last. */
+export interface RotationConfig extends RotationTimes {
+  readonly namespace: string;
+  readonly authoritySecret: string;
+  readonly serverSecret: string;
+  readonly service: string;
+  readonly webhook: string;
+  readonly dnsNames: readonly string[];
+  readonly checkInterval: Milliseconds;
+}
+
+/** Everything that it needs. */
+export interface RotationParts {
+  readonly kube: Pick<KubeClient, 'request'>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** The pair that the injectors serve, and the Secret as it was read. */
+interface Served {
+  readonly issued: IssuedPair | undefined;
+  readonly object: SecretObject;
+}
+
+/** How long until every API server has seen a changed caBundle: they watch it, so less than a second. */
+const SETTLED_AFTER_MS: Milliseconds = 10_000;
+const FIRST_RETRY_MS: Milliseconds = 1_000;
+const MAX_ROUNDS = 8;
+const JITTER = 0.2;
+
+/**
+ * Checks everything at an interval and takes the next step that is due. Needs no leader election: every write carries the
+ * resourceVersion that was read, so two controllers at once (a rolling update) agree on one CA.
+ */
+export class CertificateRotation {
+  readonly #config: RotationConfig;
+  readonly #parts: RotationParts;
+  readonly #authority: AuthoritySecret;
+  readonly #server: ClusterSecret;
+  readonly #bundle: WebhookBundle;
+  readonly #trustedSince = new Map<string, Milliseconds>();
+  /** Remembered for the case that both Secrets are emptied while injectors still serve by it. */
+  #lastIssuer: X509Certificate | undefined;
+  #trouble: string | undefined;
+  #failures = 0;
+  #cancel: CancelTimer = () => undefined;
+  #isClosed = false;
+
+  constructor(config: RotationConfig, parts: RotationParts) {
+    this.#config = config;
+    this.#parts = parts;
+    const { namespace, authoritySecret, serverSecret, webhook } = config;
+    this.#authority = new AuthoritySecret(parts.kube, namespace, authoritySecret);
+    this.#server = new ClusterSecret(parts.kube, { namespace, name: serverSecret, verbs: 'get and update' });
+    this.#bundle = new WebhookBundle(parts.kube, webhook);
+  }
+
+  /** Checks once, and from then on at the interval; never rejects. */
+  async start(): Promise<void> {
+    const { logger } = this.#parts;
+    try {
+      await this.#align();
+      if (this.#trouble !== undefined) logger.info('certificate_check_recovered');
+      this.#trouble = undefined;
+      this.#failures = 0;
+    } catch (thrown) {
+      const problem = toErrorText(thrown);
+      if (problem !== this.#trouble) logger.warn('certificate_check_failed', { problem });
+      this.#trouble = problem;
+      this.#failures++;
+    }
+    if (!this.#isClosed) this.#cancel = this.#parts.clock.after(this.#toDelay(), () => this.start());
+  }
+
+  /** Takes no further step. */
+  close(): void {
+    this.#isClosed = true;
+    this.#cancel();
+  }
+
+  async #align(): Promise<void> {
+    for (let round = 0; round < MAX_ROUNDS; round++) {
+      // First what is trusted, then what should be: the other way round, an old Secret could take a new CA out of the bundle.
+      const bundle = await this.#bundle.read();
+      const served = await this.#readServed();
+      const authorities = await this.#agree();
+      const trusted = toTrusted(authorities);
+      if (!isSameTrust(bundle.trusted, trusted) && !(await this.#patch(bundle, trusted))) continue;
+      this.#noteTrusted(trusted);
+      if (await this.#renew(served, authorities)) return;
+    }
+    throw new Trouble(`the webhook configuration ${this.#config.webhook} or a Secret is changed by somebody all the time`);
+  }
+
+  async #readServed(): Promise<Served> {
+    const object = await this.#server.read();
+    const issued = readPairData(object.data ?? {});
+    this.#lastIssuer = issued?.issuer ?? this.#lastIssuer;
+    return { issued, object };
+  }
+
+  /** The CAs as all controllers see them, moved on by a step if one is due. */
+  async #agree(): Promise<Authorities> {
+    const { clock, logger } = this.#parts;
+    for (let round = 0; round < MAX_ROUNDS; round++) {
+      const reading = await this.#authority.read();
+      const plan = planRotation(reading.authorities, this.#lastIssuer, clock.now(), this.#config);
+      if (plan === undefined) return reading.authorities as Authorities;
+      if (!(await this.#authority.write(reading, plan.authorities))) continue;
+      const { current, next } = plan.authorities;
+      logger.info('authority_rotated', {
+        step: plan.step,
+        current: toTitle(current.certificate),
+        next: next === undefined ? undefined : toTitle(next.certificate),
+      });
+      return plan.authorities;
+    }
+    throw new Trouble(`the Secret ${this.#config.authoritySecret} is changed by somebody all the time`);
+  }
+
+  async #patch(bundle: Awaited<ReturnType<WebhookBundle['read']>>, trusted: readonly X509Certificate[]): Promise<boolean> {
+    if (!(await this.#bundle.write(bundle, trusted))) return false;
+    this.#parts.logger.info('ca_bundle_patched', {
+      webhook: this.#config.webhook,
+      was: bundle.trusted.map(toTitle),
+      is: trusted.map(toTitle),
+    });
+    return true;
+  }
+
+  /** Since when the API servers trust each of them without a break. */
+  #noteTrusted(trusted: readonly X509Certificate[]): void {
+    const now = this.#parts.clock.monotonic();
+    const prints = trusted.map(({ fingerprint256 }) => fingerprint256);
+    for (const print of this.#trustedSince.keys()) if (!prints.includes(print)) this.#trustedSince.delete(print);
+    for (const print of prints) if (!this.#trustedSince.has(print)) this.#trustedSince.set(print, now);
+  }
+
+  /** Writes a new pair if one is due; false if the Secret has changed meanwhile. */
+  async #renew({ issued, object }: Served, { current }: Authorities): Promise<boolean> {
+    const { clock, logger } = this.#parts;
+    if (!this.#isRenewalDue(issued, current.certificate, clock.now())) return true;
+    const renewed = issuePair(current, this.#config, clock.now());
+    if (!(await this.#server.write(object, toPairData(renewed)))) return false;
+    this.#lastIssuer = renewed.issuer;
+    const { certificate, issuer } = renewed;
+    logger.info('certificate_issued', { serial: certificate.serialNumber, by: toTitle(issuer), until: certificate.validTo });
+    return true;
+  }
+
+  #isRenewalDue(issued: IssuedPair | undefined, current: X509Certificate, now: EpochMilliseconds): boolean {
+    if (issued === undefined || toEnd(issued.certificate) <= now) return true;
+    const { certificate, issuer } = issued;
+    if (issuer.raw.equals(current.raw))
+      return now >= toRenewal(certificate) || toNames(this.#config).some((name) => certificate.checkHost(name) === undefined);
+    // An API server that has not seen the new CA yet would reject the handshake; the old one is trusted meanwhile.
+    const isOldTrusted = this.#trustedSince.has(issuer.fingerprint256);
+    const settledAfter = Math.min(this.#config.overlap, SETTLED_AFTER_MS);
+    const since = this.#trustedSince.get(current.fingerprint256) ?? Number.POSITIVE_INFINITY;
+    return !isOldTrusted || this.#parts.clock.monotonic() - since >= settledAfter;
+  }
+
+  #toDelay(): Milliseconds {
+    const { checkInterval } = this.#config;
+    const delay = this.#failures === 0 ? checkInterval : Math.min(checkInterval, FIRST_RETRY_MS * 2 ** (this.#failures - 1));
+    // Controllers that started together do not stay in step.
+    return delay * (1 - JITTER + 2 * JITTER * Math.random());
+  }
+}
+
+function toTitle({ subject }: X509Certificate): string {
+  return subject.replace(/^CN=/, '');
+}

@@ -1,0 +1,49 @@
+/** The rotation controller: holds the CA's key and the right to change the webhook's caBundle, and listens on no port. */
+
+import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
+import { runDetached } from '../../core/safe-events.ts';
+import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
+import type { Logger } from '../../telemetry/log/logger.ts';
+import type { KubeClient } from '../client/client.ts';
+import { CertificateRotation, type RotationConfig } from './certificate-rotation.ts';
+
+/** What a controller is given by the command that starts it. */
+export interface RotationSurroundings {
+  readonly rotation: RotationConfig;
+  readonly kube: KubeClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+const FLUSH_EVERY_MS: Milliseconds = 50;
+
+/** A running controller. */
+export class RotationController {
+  readonly #surroundings: RotationSurroundings;
+  readonly #rotation: CertificateRotation;
+  readonly #unwatchErrors: () => void;
+  #cancelFlush: CancelTimer = () => undefined;
+
+  constructor(surroundings: RotationSurroundings) {
+    this.#surroundings = surroundings;
+    this.#rotation = new CertificateRotation(surroundings.rotation, surroundings);
+    // There is no port to scrape a metric from: such errors are in the log.
+    this.#unwatchErrors = watchEscapedErrors({ ...surroundings, metrics: { escapedError: () => undefined } });
+  }
+
+  /** Runs from now on; a failure is logged and tried again. */
+  start(): void {
+    const { clock, logger } = this.#surroundings;
+    this.#cancelFlush = clock.every(FLUSH_EVERY_MS, () => logger.flush());
+    runDetached(this.#rotation.start());
+  }
+
+  /** Stops at once: each step is one write, so nothing is left half done. */
+  async stop(): Promise<true> {
+    this.#rotation.close();
+    this.#cancelFlush();
+    this.#surroundings.kube.close();
+    this.#unwatchErrors();
+    return true;
+  }
+}

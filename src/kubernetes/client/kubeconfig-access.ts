@@ -1,0 +1,167 @@
+/** Turns a kubeconfig's cluster and user into the way to its API server: authority, proxy, and whichever credentials the user has. */
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { Secret } from '../../core/secret.ts';
+import type { ClusterAccess, Credentials, ProxyEnv } from './access.ts';
+import { ExecPlugin } from './kube-exec.ts';
+import { type KubeCluster, type KubeconfigOptions, type KubeUser, kubeconfigError, type Placed } from './kubeconfig-schema.ts';
+
+type Environment = Pick<KubeconfigOptions, 'env' | 'clock' | 'tell'>;
+type CredentialSource = ClusterAccess['credentials'];
+
+const LOOPBACK = /^(?:127(?:\.[0-9]+){3}|localhost|\[::1\])$/;
+const EXEC_EXTENSION = 'client.authentication.k8s.io/exec';
+
+/** Throws SidegateError, which names fields and files and no content of theirs. */
+export async function createAccess(
+  cluster: Placed<KubeCluster>,
+  user: Placed<KubeUser> | undefined,
+  environment: Environment,
+): Promise<ClusterAccess> {
+  const server = toServer(cluster.value.server);
+  const ca = await readPart(cluster, 'certificate-authority');
+  const skipVerify = cluster.value['insecure-skip-tls-verify'] === true;
+  if (skipVerify && ca !== undefined) {
+    throw kubeconfigError('the cluster has a certificate-authority and insecure-skip-tls-verify: leave one of them out');
+  }
+  const access = {
+    server,
+    ca: ca?.expose().toString(),
+    skipVerify,
+    serverName: cluster.value['tls-server-name'] || undefined,
+    proxyEnv: toProxyEnv(cluster.value['proxy-url'], server, environment.env),
+  };
+  if (user === undefined) return { ...access, credentials: async () => ({}) };
+  refuseUnsupported(user.value);
+  const credentials = await createCredentials(user, environment, () => describeCluster(cluster.value, access));
+  return { ...access, headers: toImpersonation(user.value), credentials };
+}
+
+function toServer(text: string | null | undefined): URL {
+  const server = URL.parse(text || 'none');
+  if (server === null || !['https:', 'http:'].includes(server.protocol)) {
+    throw kubeconfigError("the cluster's server is no URL such as https://203.0.113.1:6443");
+  }
+  if (server.protocol === 'http:' && !LOOPBACK.test(server.hostname)) {
+    throw kubeconfigError(`the cluster's server is plain http (${server.host}): everybody on the way could read the credentials`);
+  }
+  return server;
+}
+
+function toProxyEnv(given: string | null | undefined, server: URL, env: Environment['env']): ProxyEnv | undefined {
+  if (given) return { HTTPS_PROXY: toProxy(given, 'proxy-url') };
+  const fromEnv = env['HTTPS_PROXY'] || env['https_proxy'];
+  if (!fromEnv || LOOPBACK.test(server.hostname)) return undefined;
+  return { HTTPS_PROXY: toProxy(fromEnv, 'HTTPS_PROXY'), NO_PROXY: env['NO_PROXY'] || env['no_proxy'] };
+}
+
+/** The text itself may hold a password and is not shown. */
+function toProxy(text: string, where: string): string {
+  const url = URL.parse(text);
+  if (url === null) throw kubeconfigError(`${where} is no URL such as http://proxy.example:3128`);
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') {
+    throw kubeconfigError(
+      `${where} is of the kind ${url.protocol.slice(0, -1)}, which is not supported; use an http or https proxy`,
+    );
+  }
+  return url.href;
+}
+
+function refuseUnsupported(user: KubeUser): void {
+  if (user.username) {
+    throw kubeconfigError(
+      'the user has a name and password, which API servers take no more since 1.19; use a token, a certificate or a plugin',
+    );
+  }
+  const provider = user['auth-provider'];
+  if (provider !== null && provider !== undefined) {
+    throw kubeconfigError(
+      `the user has the auth-provider ${provider.name ?? ''}, which is not supported; write the kubeconfig anew with the provider's exec plugin (gke-gcloud-auth-plugin, kubelogin)`,
+    );
+  }
+}
+
+async function createCredentials(
+  user: Placed<KubeUser>,
+  environment: Environment,
+  toCluster: () => Readonly<Record<string, unknown>>,
+): Promise<CredentialSource> {
+  const { exec, token } = user.value;
+  const certificate = await createCertificateSource(user);
+  const file = toPath(user, 'tokenFile');
+  if (file !== undefined)
+    return async () => ({ ...(await certificate()), token: (await read(file, 'tokenFile')).expose().toString().trim() });
+  if (token) {
+    const kept = new Secret(Buffer.from(token.trim()));
+    return async () => ({ ...(await certificate()), token: kept.expose().toString() });
+  }
+  if (!exec) return certificate;
+  const { clock, env, tell } = environment;
+  const plugin = new ExecPlugin(exec, { clock, env, tell, folder: user.folder, cluster: toCluster() });
+  return async (isRefused) => ({ ...(await certificate()), ...(await plugin.credentials(isRefused)) });
+}
+
+/** Files are read again each time: short-lived certificates are exchanged in place. */
+async function createCertificateSource(user: Placed<KubeUser>): Promise<() => Promise<Credentials>> {
+  const [cert, key] = [await readPart(user, 'client-certificate'), await readPart(user, 'client-key')];
+  if ((cert === undefined) !== (key === undefined)) {
+    throw kubeconfigError(
+      `the user has a client-${cert === undefined ? 'key' : 'certificate'} and no client-${cert === undefined ? 'certificate' : 'key'}`,
+    );
+  }
+  return async () => {
+    const [certNow, keyNow] = [await readPart(user, 'client-certificate'), await readPart(user, 'client-key')];
+    if (certNow === undefined || keyNow === undefined) return {};
+    return { cert: certNow.expose().toString(), key: keyNow.expose().toString() };
+  };
+}
+
+/** What stands in the kubeconfig as base64 counts before the file that is named. */
+async function readPart<Name extends string>(
+  { value, folder }: Placed<{ readonly [Key in Name | `${Name}-data`]?: unknown }>,
+  name: Name,
+): Promise<Secret | undefined> {
+  const data = value[`${name}-data`];
+  if (typeof data === 'string' && data !== '') return new Secret(Buffer.from(data, 'base64'));
+  const file = value[name];
+  return typeof file === 'string' && file !== '' ? read(resolve(folder, file), name) : undefined;
+}
+
+function toPath({ value, folder }: Placed<KubeUser>, name: 'tokenFile'): string | undefined {
+  return value[name] ? resolve(folder, value[name]) : undefined;
+}
+
+async function read(file: string, field: string): Promise<Secret> {
+  try {
+    return new Secret(await readFile(file));
+  } catch (thrown) {
+    throw kubeconfigError(`${field} ${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+  }
+}
+
+/** Impersonation, as `kubectl --as` writes it into requests. */
+function toImpersonation(user: KubeUser): Record<string, string | string[]> {
+  const extra = Object.entries(user['as-user-extra'] ?? {}).map(([name, values]) => [
+    `Impersonate-Extra-${encodeURIComponent(name)}`,
+    values,
+  ]);
+  return {
+    ...(user.as ? { 'Impersonate-User': user.as } : undefined),
+    ...(user['as-uid'] ? { 'Impersonate-Uid': user['as-uid'] } : undefined),
+    ...(user['as-groups']?.length ? { 'Impersonate-Group': user['as-groups'] } : undefined),
+    ...Object.fromEntries(extra),
+  };
+}
+
+/** For plugins that ask for it (provideClusterInfo), as client-go tells it. */
+function describeCluster(cluster: KubeCluster, { ca }: Pick<ClusterAccess, 'ca'>): Record<string, unknown> {
+  const config = cluster.extensions?.find(({ name }) => name === EXEC_EXTENSION)?.extension;
+  return {
+    server: cluster.server,
+    ...(cluster['tls-server-name'] ? { 'tls-server-name': cluster['tls-server-name'] } : undefined),
+    ...(cluster['insecure-skip-tls-verify'] === true ? { 'insecure-skip-tls-verify': true } : undefined),
+    ...(ca === undefined ? undefined : { 'certificate-authority-data': Buffer.from(ca).toString('base64') }),
+    ...(cluster['proxy-url'] ? { 'proxy-url': cluster['proxy-url'] } : undefined),
+    ...(config === undefined ? undefined : { config }),
+  };
+}

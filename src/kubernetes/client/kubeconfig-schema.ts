@@ -1,0 +1,66 @@
+/** The fields of a kubeconfig that say how a cluster is reached; others are kubectl's own and are let pass. */
+import * as z from 'zod';
+import type { Clock } from '../../core/clock.ts';
+import { SidegateError } from '../../core/errors.ts';
+import { ExecSchema } from './kube-exec.ts';
+
+const text = z.string().nullish();
+const Cluster = z.object({
+  server: text,
+  'certificate-authority': text,
+  'certificate-authority-data': text,
+  'insecure-skip-tls-verify': z.boolean().nullish(),
+  'tls-server-name': text,
+  'proxy-url': text,
+  extensions: z.array(z.object({ name: z.string(), extension: z.unknown() })).nullish(),
+});
+const User = z.object({
+  token: text,
+  tokenFile: text,
+  'client-certificate': text,
+  'client-certificate-data': text,
+  'client-key': text,
+  'client-key-data': text,
+  username: text,
+  as: text,
+  'as-uid': text,
+  'as-groups': z.array(z.string()).nullish(),
+  'as-user-extra': z.record(z.string(), z.array(z.string())).nullish(),
+  'auth-provider': z.object({ name: text }).nullish(),
+  exec: ExecSchema.nullish(),
+});
+const Context = z.object({ cluster: text, user: text, namespace: text });
+
+/** One file. */
+export const KubeconfigSchema = z.object({
+  'current-context': text,
+  clusters: z.array(z.object({ name: z.string(), cluster: Cluster.nullish() })).nullish(),
+  users: z.array(z.object({ name: z.string(), user: User.nullish() })).nullish(),
+  contexts: z.array(z.object({ name: z.string(), context: Context.nullish() })).nullish(),
+});
+
+export type KubeCluster = z.output<typeof Cluster>;
+export type KubeUser = z.output<typeof User>;
+export type KubeContext = z.output<typeof Context>;
+
+/** Whose files, and which of their contexts. */
+export interface KubeconfigOptions {
+  /** --kubeconfig: this file alone. */
+  readonly file?: string | undefined;
+  readonly context?: string | undefined;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly clock: Clock;
+  /** What a credential plugin says meanwhile. */
+  readonly tell: (text: string) => void;
+}
+
+/** An entry, with the folder from which its relative paths count. */
+export interface Placed<T> {
+  readonly value: T;
+  readonly folder: string;
+}
+
+/** An error in the kubeconfig, for its user to mend; names fields and files, and no content of theirs. */
+export function kubeconfigError(message: string): SidegateError {
+  return new SidegateError('user', 'kubeconfig', `kubeconfig: ${message}`);
+}

@@ -1,0 +1,105 @@
+/** Reads kubeconfig files the way kubectl does: which files, how they are merged, and which context is meant. */
+import { dirname, join, resolve } from 'node:path';
+import { parseYaml, readText } from '../../config/load/document.ts';
+import { findNearest } from '../../config/schema/did-you-mean.ts';
+import { formatProblem } from '../../config/schema/problem.ts';
+import { type ClusterEntry, readInCluster } from './in-cluster.ts';
+import { createAccess } from './kubeconfig-access.ts';
+import {
+  type KubeCluster,
+  type KubeContext,
+  type KubeconfigOptions,
+  KubeconfigSchema,
+  type KubeUser,
+  kubeconfigError,
+  type Placed,
+} from './kubeconfig-schema.ts';
+
+/** Nothing but these leads a pod to its cluster. */
+const IN_A_POD =
+  '; a pod goes by KUBERNETES_SERVICE_HOST, which is not set, and by the token of its service account (automountServiceAccountToken)';
+
+interface Merged {
+  currentContext: string | undefined;
+  readonly clusters: Map<string, Placed<KubeCluster>>;
+  readonly users: Map<string, Placed<KubeUser>>;
+  readonly contexts: Map<string, Placed<KubeContext>>;
+}
+
+/** The cluster that kubectl would talk to: by --kubeconfig, KUBECONFIG, ~/.kube/config, or from within a pod. Throws SidegateError for its user. */
+export async function findCluster(options: KubeconfigOptions): Promise<ClusterEntry> {
+  const { files, mustExist } = toFiles(options);
+  const merged = await merge(files, mustExist);
+  if (merged === undefined) {
+    const entry = options.context === undefined ? await readInCluster(options.env) : undefined;
+    if (entry !== undefined) return entry;
+    throw kubeconfigError(
+      `which cluster? there is no kubeconfig${files.length === 0 ? '' : ` (${files.join(', ')})`}; give --kubeconfig FILE${options.context === undefined ? IN_A_POD : ''}`,
+    );
+  }
+  const name = options.context ?? merged.currentContext;
+  if (!name)
+    throw kubeconfigError(
+      `which context? the kubeconfig names none as current-context; give --context${listNames(merged.contexts)}`,
+    );
+  const context = find(merged.contexts, name, 'context').value;
+  const cluster = find(merged.clusters, context.cluster ?? '', `cluster of the context ${name},`);
+  const user = context.user ? find(merged.users, context.user, `user of the context ${name},`) : undefined;
+  return { access: await createAccess(cluster, user, options), namespace: context.namespace || 'default', name };
+}
+
+function toFiles({ file, env }: KubeconfigOptions): { readonly files: readonly string[]; readonly mustExist: boolean } {
+  if (file !== undefined) return { files: [file], mustExist: true };
+  const listed = (env['KUBECONFIG'] ?? '').split(':').filter((name) => name !== '');
+  if (listed.length > 0) return { files: listed, mustExist: false };
+  return { files: env['HOME'] ? [join(env['HOME'], '.kube', 'config')] : [], mustExist: false };
+}
+
+/** The first file to say something counts, entry by entry; files of a list that are not there are passed over. */
+async function merge(files: readonly string[], mustExist: boolean): Promise<Merged | undefined> {
+  const merged: Merged = { currentContext: undefined, clusters: new Map(), users: new Map(), contexts: new Map() };
+  let isAny = false;
+  for (const file of files) {
+    const text = await readText(file);
+    if (typeof text === 'string') {
+      addFile(merged, file, text);
+      isAny = true;
+    } else if (mustExist || text.message !== 'there is no such file') throw kubeconfigError(formatProblem(text));
+  }
+  return isAny ? merged : undefined;
+}
+
+function addFile(merged: Merged, file: string, text: string): void {
+  const read = parseKubeconfig(file, text);
+  const folder = dirname(resolve(file));
+  merged.currentContext ||= read['current-context'] || undefined;
+  for (const { name, cluster } of read.clusters ?? []) add(merged.clusters, name, cluster, folder);
+  for (const { name, user } of read.users ?? []) add(merged.users, name, user, folder);
+  for (const { name, context } of read.contexts ?? []) add(merged.contexts, name, context, folder);
+}
+
+function parseKubeconfig(file: string, text: string) {
+  const read = parseYaml(file, text, 'it should be a kubeconfig, as kubectl writes it');
+  // Messages of the YAML parser quote nothing; those of the schema name types, not values.
+  if ('problems' in read) throw kubeconfigError(read.problems.map(formatProblem).join('\n'));
+  const parsed = KubeconfigSchema.safeParse(read.value);
+  if (parsed.success) return parsed.data;
+  const problems = parsed.error.issues.map(({ path, message }) => formatProblem(read.toProblem('error', { path, message })));
+  throw kubeconfigError(problems.join('\n'));
+}
+
+function add<T>(into: Map<string, Placed<T>>, name: string, value: T | null | undefined, folder: string): void {
+  if (value !== null && value !== undefined && !into.has(name)) into.set(name, { value, folder });
+}
+
+function find<T>(entries: ReadonlyMap<string, T>, name: string, what: string): T {
+  const found = entries.get(name);
+  if (found !== undefined) return found;
+  const nearest = findNearest(name, [...entries.keys()]);
+  const hint = nearest === undefined ? listNames(entries) : `; did you mean ${nearest}?`;
+  throw kubeconfigError(`the kubeconfig has no ${what} ${name || '(none is named)'}${hint}`);
+}
+
+function listNames(entries: ReadonlyMap<string, unknown>): string {
+  return entries.size === 0 ? '; it has none' : `; there are ${[...entries.keys()].join(', ')}`;
+}

@@ -1,0 +1,129 @@
+/** Whether pods are given the sidecar, and denied without it: webhook, policies, injector. */
+import { X509Certificate } from 'node:crypto';
+import { toInstant } from '../../core/clock.ts';
+import { ENFORCE_LABEL } from '../injector/names.ts';
+import { type Facts, itemsOf } from './facts.ts';
+import { type Finding, finding, listNames } from './finding.ts';
+import { WEBHOOK } from './judge-injection.ts';
+import type { WebhookConfiguration } from './objects.ts';
+import { askOf, isProtected } from './sidecar.ts';
+import type { Workload } from './workloads.ts';
+
+type Webhook = NonNullable<WebhookConfiguration['webhooks']>[number];
+
+const FORTNIGHT = 14 * 86_400_000;
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+
+/** All findings of the kind: they are the cluster's, not one workload's. */
+export function judgeAdmission(workloads: readonly Workload[], facts: Facts): Finding[] {
+  const webhooks = itemsOf(facts.webhooks)
+    .flatMap((each) => each.webhooks ?? [])
+    .filter(({ name }) => name === WEBHOOK);
+  return [
+    ...judgePresence(workloads, webhooks, facts),
+    ...webhooks.flatMap((webhook) => [...judgeAuthority(webhook, facts), ...judgeFailure(webhook, facts)]),
+    ...judgePolicies(facts),
+    ...judgeEnforcement(facts),
+    ...judgeInjectors(facts),
+  ];
+}
+
+function judgePresence(workloads: readonly Workload[], webhooks: readonly Webhook[], facts: Facts): Finding[] {
+  const isUnknown = 'unknown' in facts.webhooks || 'unknown' in facts.mutatingPolicies || 'unknown' in facts.mutatingBindings;
+  const bound = itemsOf(facts.mutatingBindings).map(({ spec }) => spec.policyName);
+  const isPolicy = itemsOf(facts.mutatingPolicies).some(({ metadata }) => bound.includes(metadata.name));
+  if (webhooks.length > 0 || isPolicy || isUnknown) return [];
+  const asking = workloads.filter(({ template, pods }) =>
+    (template === undefined ? pods : [template]).some((each) => askOf(each) === 'true' && !isProtected(each)),
+  );
+  if (asking.length === 0) return [];
+  return [
+    finding(
+      'webhook-missing',
+      `${listNames(asking.map(({ namespace, name }) => `${namespace}/${name}`))} ask for the sidecar, but there is neither a webhook ${WEBHOOK} nor a mutating policy of sidegate`,
+      'install the chart: helm install sidegate chart/sidegate',
+    ),
+  ];
+}
+
+function judgeAuthority({ clientConfig }: Webhook, { now }: Facts): Finding[] {
+  const text = Buffer.from(clientConfig.caBundle ?? '', 'base64').toString('latin1');
+  const ends = [...text.matchAll(CERTIFICATE)].flatMap(([pem]) => toEnd(pem));
+  if (ends.length === 0) {
+    const what = text === '' ? 'has no caBundle' : 'has a caBundle without a certificate';
+    const mend = "the injector or cert-manager writes it: look at the injector's log, or at cert-manager's cainjector";
+    return [finding('webhook-without-ca', `the webhook ${WEBHOOK} ${what}: the API server cannot call it`, mend)];
+  }
+  const last = Math.max(...ends);
+  const mend = "look at the injector's log, or at cert-manager: it should have been exchanged by now";
+  if (last <= now) return [finding('ca-ended', `the authority of the webhook ended at ${toInstant(last)}`, mend)];
+  return last - now < FORTNIGHT ? [finding('ca-ends-soon', `the authority of the webhook ends at ${toInstant(last)}`, mend)] : [];
+}
+
+function toEnd(pem: string): number[] {
+  try {
+    return [Date.parse(new X509Certificate(pem).validTo)];
+  } catch {
+    return [];
+  }
+}
+
+/** A policy by the end of its name, as the chart names them, that has a binding which denies. */
+function isDenying(ending: string, facts: Facts): boolean {
+  const denying = itemsOf(facts.bindings).filter(({ spec }) => spec.validationActions?.includes('Deny'));
+  return itemsOf(facts.policies).some(
+    ({ metadata: { name } }) => name.endsWith(ending) && denying.some(({ spec }) => spec.policyName === name),
+  );
+}
+
+function judgeFailure({ failurePolicy = 'Fail' }: Webhook, facts: Facts): Finding[] {
+  if ('unknown' in facts.policies || 'unknown' in facts.bindings || isDenying('-protected', facts)) return [];
+  const mend = 'set admission.protect: true in the values of the chart (Kubernetes 1.30 and newer)';
+  if (failurePolicy === 'Ignore') {
+    const message =
+      'while the injector does not answer, pods are made without the sidecar: failurePolicy is Ignore, and no policy denies them';
+    return [finding('fails-open', message, `${mend}, or admission.failurePolicy: Fail`)];
+  }
+  return [finding('policy-missing', 'no policy denies a pod whose sidecar another webhook has taken away again', mend)];
+}
+
+function judgePolicies({ policies, bindings }: Facts): Finding[] {
+  if ('unknown' in bindings) return [];
+  return itemsOf(policies).flatMap(({ metadata: { name } }) => {
+    const own = bindings.items.filter(({ spec }) => spec.policyName === name);
+    if (own.some(({ spec }) => spec.validationActions?.includes('Deny'))) return [];
+    const message =
+      own.length === 0
+        ? `the policy ${name} has no binding, so it is not asked`
+        : `the policy ${name} only tells (${own.flatMap(({ spec }) => spec.validationActions ?? []).join(', ')}) and denies nothing`;
+    return [finding('policy-unbound', message, 'bind it with validationActions: [Deny], as the chart does')];
+  });
+}
+
+function judgeEnforcement(facts: Facts): Finding[] {
+  if ('unknown' in facts.policies || 'unknown' in facts.bindings) return [];
+  const demanding = itemsOf(facts.namespaces).filter(({ metadata }) => metadata.labels?.[ENFORCE_LABEL] === 'true');
+  if (demanding.length === 0 || isDenying('-enforced', facts)) return [];
+  const names = listNames(demanding.map(({ metadata }) => metadata.name));
+  return [
+    finding(
+      'enforce-without-policy',
+      `the label ${ENFORCE_LABEL} of ${names} has no effect: no policy denies pods without the sidecar there`,
+      'set admission.enforce: true in the values of the chart',
+    ),
+  ];
+}
+
+function judgeInjectors({ injectors }: Facts): Finding[] {
+  const all = itemsOf(injectors);
+  if (all.length === 0 || all.some(({ status }) => (status?.readyReplicas ?? 0) > 0)) return [];
+  const [first] = all;
+  const { namespace, name } = first?.metadata ?? { name: '' };
+  return [
+    finding(
+      'injector-down',
+      `no replica of the injector ${namespace}/${name} is ready`,
+      `kubectl -n ${namespace} describe deployment ${name}`,
+    ),
+  ];
+}

@@ -1,0 +1,162 @@
+/** Reads a cluster for the doctor: lists, and the few objects that pods name; what may not be read is told, and nothing is written. */
+
+import type { Clock } from '../../core/clock.ts';
+import type { KubeClient, Query } from '../client/client.ts';
+import { KubeError } from '../client/error.ts';
+import type { InjectorConfig } from '../injector/injector-config.ts';
+import { CONTROLLER_KINDS, type ControllerKind, type Facts, type Found } from './facts.ts';
+import type {
+  Controller,
+  EndpointSlice,
+  Ingress,
+  Named,
+  NetworkPolicy,
+  Pod,
+  PolicyBinding,
+  Service,
+  WebhookConfiguration,
+} from './objects.ts';
+import { readCurrent, serviceOf } from './read-current.ts';
+import { readConfigs, readLive, readSecrets } from './read-named.ts';
+
+/** What is asked for. */
+export interface DoctorScope {
+  /** Undefined: all of them. */
+  readonly namespace: string | undefined;
+  /** Whether running sidecars are asked what they serve. */
+  readonly isLive: boolean;
+  /** The injector's config where its own ConfigMap is not to count, and the version that goes with it. */
+  readonly given: { readonly config: InjectorConfig; readonly version: string } | undefined;
+}
+
+const CONTROLLERS: Readonly<Record<ControllerKind, readonly [group: string, plural: string]>> = {
+  Deployment: ['apps/v1', 'deployments'],
+  ReplicaSet: ['apps/v1', 'replicasets'],
+  StatefulSet: ['apps/v1', 'statefulsets'],
+  DaemonSet: ['apps/v1', 'daemonsets'],
+  Job: ['batch/v1', 'jobs'],
+  CronJob: ['batch/v1', 'cronjobs'],
+};
+const ADMISSION = 'admissionregistration.k8s.io/v1';
+const OURS = { labelSelector: 'app.kubernetes.io/part-of=sidegate' };
+const INJECTOR = { labelSelector: 'app.kubernetes.io/part-of=sidegate,app.kubernetes.io/component=injector' };
+/** What the endpoints controller makes follows from Services, which are judged themselves. */
+const OWN_SLICES = { labelSelector: 'endpointslice.kubernetes.io/managed-by!=endpointslice-controller.k8s.io' };
+const FORBIDDEN = 403;
+const NOT_FOUND = 404;
+
+/** Rejects with KubeError where the API server cannot be talked to at all. */
+export async function readFacts(client: KubeClient, scope: DoctorScope, clock: Clock): Promise<Facts> {
+  const version = await readVersion(client);
+  const reader = new Reader(client, scope.namespace);
+  const webhooks = await reader.cluster<WebhookConfiguration>(ADMISSION, 'mutatingwebhookconfigurations');
+  const [pods, controllers, services, ownEndpointSlices, ingresses, networkPolicies] = await Promise.all([
+    reader.namespaced<Pod>('v1', 'pods'),
+    readControllers(reader),
+    reader.namespaced<Service>('v1', 'services'),
+    reader.namespaced<EndpointSlice>('discovery.k8s.io/v1', 'endpointslices', OWN_SLICES),
+    reader.namespaced<Ingress>('networking.k8s.io/v1', 'ingresses'),
+    reader.namespaced<NetworkPolicy>('networking.k8s.io/v1', 'networkpolicies'),
+  ]);
+  const policies = await reader.cluster<Named>(ADMISSION, 'validatingadmissionpolicies', OURS);
+  const [namespaces, bindings, mutatingPolicies, mutatingBindings, injectors, current] = await Promise.all([
+    readNamespaces(client, reader, scope.namespace),
+    reader.cluster<PolicyBinding>(ADMISSION, 'validatingadmissionpolicybindings', OURS),
+    reader.cluster<Named>(ADMISSION, 'mutatingadmissionpolicies', OURS),
+    reader.cluster<PolicyBinding>(ADMISSION, 'mutatingadmissionpolicybindings', OURS),
+    readInjectors(reader, webhooks),
+    readCurrent(client, { webhooks, policies }, scope.given),
+  ]);
+  const known = {
+    now: clock.now(),
+    ...{ version, namespaces, pods, controllers, services, ownEndpointSlices, ingresses, networkPolicies },
+    ...{ webhooks, policies, bindings, mutatingPolicies, mutatingBindings, injectors, current },
+    ...{ configs: new Map(), secrets: new Map(), live: new Map() },
+  };
+  const configs = await readConfigs(client, known, clock);
+  const secrets = await readSecrets(client, known);
+  return { ...known, configs, secrets, live: scope.isLive ? await readLive(client, known) : new Map() };
+}
+
+/** Lists that tell why they cannot be had. */
+class Reader {
+  readonly #client: KubeClient;
+  readonly #namespace: string | undefined;
+
+  constructor(client: KubeClient, namespace: string | undefined) {
+    this.#client = client;
+    this.#namespace = namespace;
+  }
+
+  namespaced<T>(group: string, plural: string, query?: Query): Promise<Found<T>> {
+    return this.within<T>(this.#namespace, group, plural, query);
+  }
+
+  within<T>(namespace: string | undefined, group: string, plural: string, query?: Query): Promise<Found<T>> {
+    const folder = namespace === undefined ? '' : `/namespaces/${namespace}`;
+    return this.#list(
+      `${toRoot(group)}${folder}/${plural}`,
+      query,
+      namespace === undefined ? `${plural} of all namespaces` : `${plural} in ${namespace}`,
+    );
+  }
+
+  cluster<T>(group: string, plural: string, query?: Query): Promise<Found<T>> {
+    return this.#list(`${toRoot(group)}/${plural}`, query, plural);
+  }
+
+  /** What an older cluster does not know, it has none of. */
+  async #list<T>(path: string, query: Query | undefined, what: string): Promise<Found<T>> {
+    try {
+      return { items: await this.#client.list<T>(path, query) };
+    } catch (thrown) {
+      if (!(thrown instanceof KubeError)) throw thrown;
+      if (thrown.status === NOT_FOUND) return { items: [] };
+      return { unknown: thrown.status === FORBIDDEN ? `you may not list ${what}` : thrown.message };
+    }
+  }
+}
+
+function toRoot(group: string): string {
+  return group === 'v1' ? '/api/v1' : `/apis/${group}`;
+}
+
+/** The first question: who gets no answer to it gets none at all. */
+async function readVersion(client: KubeClient): Promise<Facts['version']> {
+  try {
+    const { major, minor } = await client.request<{ major: string; minor: string }>('GET', '/version');
+    // Some providers write "34+".
+    return { major: Number.parseInt(major, 10), minor: Number.parseInt(minor, 10) };
+  } catch (thrown) {
+    if (thrown instanceof KubeError && thrown.status === FORBIDDEN) return undefined;
+    throw thrown;
+  }
+}
+
+async function readControllers(reader: Reader): Promise<Facts['controllers']> {
+  const lists = await Promise.all(
+    CONTROLLER_KINDS.map(async (kind) => {
+      const [group, plural] = CONTROLLERS[kind];
+      return [kind, await reader.namespaced<Controller>(group, plural)] as const;
+    }),
+  );
+  return Object.fromEntries(lists) as Facts['controllers'];
+}
+
+/** One of them can be read by those who may not list all. */
+async function readNamespaces(client: KubeClient, reader: Reader, namespace: string | undefined): Promise<Found<Named>> {
+  if (namespace === undefined) return reader.cluster<Named>('v1', 'namespaces');
+  try {
+    return { items: [await client.request<Named>('GET', `/api/v1/namespaces/${namespace}`)] };
+  } catch (thrown) {
+    if (!(thrown instanceof KubeError)) throw thrown;
+    if (thrown.status === NOT_FOUND) throw new KubeError(NOT_FOUND, 'NotFound', `there is no namespace ${namespace}`);
+    return { unknown: thrown.status === FORBIDDEN ? `you may not get the namespace ${namespace}` : thrown.message };
+  }
+}
+
+async function readInjectors(reader: Reader, webhooks: Found<WebhookConfiguration>): Promise<Facts['injectors']> {
+  const service = serviceOf(webhooks);
+  if (service === undefined) return { items: [] };
+  return reader.within(service.namespace, 'apps/v1', 'deployments', INJECTOR);
+}

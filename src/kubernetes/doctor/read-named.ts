@@ -1,0 +1,145 @@
+/** Reads what pods name: ConfigMaps with the gate's own loader, Secrets by their names alone, and what running sidecars say of themselves. */
+
+import { parseConfig } from '../../config/load/load.ts';
+import { type Config, remembersIds } from '../../config/schema/config.ts';
+import type { Clock } from '../../core/clock.ts';
+import { type KubeClient, METADATA_ONLY_OBJECT } from '../client/client.ts';
+import { KubeError } from '../client/error.ts';
+import { CONFIG_FOLDER, CONFIG_KEY, SECRETS_FOLDER } from '../injector/names.ts';
+import { readConfigHash } from './exposition.ts';
+import { type ByName, type Facts, type GateConfig, itemsOf, keyOf, type Live, type Presence } from './facts.ts';
+import { concernedOf, configNameOf, secretNamesOf } from './judge-config.ts';
+import type { Pod, PodTemplate } from './objects.ts';
+import { findSidecar } from './sidecar.ts';
+import { findWorkloads } from './workloads.ts';
+
+const AT_ONCE = 8;
+const FORBIDDEN = 403;
+const NOT_FOUND = 404;
+const LIVE_TIMEOUT = 5_000;
+const LARGEST_EXPOSITION = 8_388_608;
+
+/** Every ConfigMap that a pod's gate is configured by. */
+export async function readConfigs(client: KubeClient, facts: Facts, clock: Clock): Promise<ByName<GateConfig>> {
+  return readEach(
+    namesIn(facts, (each) => [configNameOf(each) ?? ''].filter((name) => name !== '')),
+    async (namespace, name) => {
+      try {
+        const { data = {} } = await client.request<{ data?: Record<string, string> }>(
+          'GET',
+          `/api/v1/namespaces/${namespace}/configmaps/${name}`,
+        );
+        return toGateConfig(data, clock);
+      } catch (thrown) {
+        if (!(thrown instanceof KubeError)) throw thrown;
+        if (thrown.status === NOT_FOUND) return { state: 'missing' };
+        return { state: 'unknown', reason: thrown.status === FORBIDDEN ? 'you may not get it' : thrown.message };
+      }
+    },
+  );
+}
+
+/** Whether each Secret that a pod names is there. Its metadata is all that is asked for. */
+export async function readSecrets(client: KubeClient, facts: Facts): Promise<ByName<Presence>> {
+  return readEach(namesIn(facts, secretNamesOf), async (namespace, name) => {
+    try {
+      await client.request('GET', `/api/v1/namespaces/${namespace}/secrets/${name}`, { accept: METADATA_ONLY_OBJECT });
+      return 'there';
+    } catch (thrown) {
+      if (!(thrown instanceof KubeError)) throw thrown;
+      if (thrown.status === NOT_FOUND) return 'missing';
+      return { unknown: thrown.status === FORBIDDEN ? 'you may not get it' : thrown.message };
+    }
+  });
+}
+
+/** What each running sidecar serves, asked through the API server, so that no port of the cluster need be reached. */
+export async function readLive(client: KubeClient, facts: Facts): Promise<ByName<Live>> {
+  const pods = itemsOf(facts.pods).filter((pod) => pod.status?.phase === 'Running' && findSidecar(pod) !== undefined);
+  const byKey = new Map(pods.map((pod) => [keyOf(pod.metadata.namespace ?? '', pod.metadata.name), pod]));
+  return readEach([...byKey.keys()], async (namespace, name) => readOneLive(client, byKey.get(keyOf(namespace, name))));
+}
+
+async function readOneLive(client: KubeClient, pod: Pod | undefined): Promise<Live> {
+  const port = pod === undefined ? undefined : findSidecar(pod)?.ports.admin;
+  if (pod === undefined || port === undefined) return { unknown: 'its arguments name no --admin port' };
+  const { namespace, name } = pod.metadata;
+  try {
+    const path = `/api/v1/namespaces/${namespace}/pods/${name}:${port}/proxy/metrics`;
+    const text = await client.text(path, { timeout: LIVE_TIMEOUT, maxBytes: LARGEST_EXPOSITION });
+    const hash = readConfigHash(text);
+    return hash === undefined ? { unknown: `port ${port} tells no sidegate_config_info` } : { hash };
+  } catch (thrown) {
+    if (!(thrown instanceof KubeError)) throw thrown;
+    return { unknown: thrown.status === FORBIDDEN ? 'you may not get pods/proxy' : thrown.message };
+  }
+}
+
+/** The names that pods and templates have, with their namespaces. */
+function namesIn(facts: Facts, namesOf: (each: PodTemplate) => readonly string[]): readonly string[] {
+  const keys = findWorkloads(facts).flatMap((workload) =>
+    concernedOf(workload).flatMap((each) => namesOf(each).map((name) => keyOf(workload.namespace, name))),
+  );
+  return [...new Set(keys)];
+}
+
+async function readEach<T>(keys: readonly string[], read: (namespace: string, name: string) => Promise<T>): Promise<ByName<T>> {
+  const found = new Map<string, T>();
+  const waiting = [...keys];
+  const work = async (): Promise<void> => {
+    for (let key = waiting.shift(); key !== undefined; key = waiting.shift()) {
+      const [namespace = '', name = ''] = key.split('/');
+      found.set(key, await read(namespace, name));
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return found;
+}
+
+/** By the loader of the gate itself, at the place where the sidecar has the file. */
+function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): GateConfig {
+  const text = data[CONFIG_KEY];
+  if (text === undefined) return { state: 'without-key', keys: Object.keys(data) };
+  // Its app is named by the sidecar's own arguments.
+  const loaded = parseConfig(`${CONFIG_FOLDER}/${CONFIG_KEY}`, text, clock, { needsUpstream: false });
+  if (loaded.config === undefined) {
+    const errors = loaded.problems.filter(({ severity }) => severity === 'error');
+    return {
+      state: 'broken',
+      problems: errors.map(({ line, path, message }) => `line ${line ?? 1}: ${path === '' ? '' : `${path}: `}${message}`),
+    };
+  }
+  const { config, hash } = loaded;
+  return {
+    state: 'sound',
+    hash,
+    routes: config.routes.length,
+    open: config.routes.filter(({ allow }) => allow === 'anyone').map(({ name }) => name),
+    observing: config.routes.filter(({ mode }) => mode === 'observe').map(({ name }) => name),
+    isShared: config.store.redis !== undefined,
+    remembered: toRemembered(config),
+    secrets: toSecrets(config),
+  };
+}
+
+/** What is in memory where there is no Redis. */
+function toRemembered({ routes, proxy }: Config): string[] {
+  const realms = [...routes.flatMap(({ basic }) => basic ?? []), ...(proxy === undefined ? [] : [proxy.basic])];
+  return [
+    ...(routes.some(remembersIds) ? ['ids that were delivered'] : []),
+    ...(routes.some(({ webhook }) => webhook?.order !== undefined) ? ['the newest version of each resource'] : []),
+    ...(realms.some(({ limit }) => limit !== 'off') ? ['wrong passwords'] : []),
+  ];
+}
+
+/** The Secrets whose folders the config reads. */
+function toSecrets(config: Config): string[] {
+  const folder = `${SECRETS_FOLDER}/`;
+  const files = toTexts(config).filter((text) => text.startsWith(folder));
+  return [...new Set(files.flatMap((file) => file.slice(folder.length).split('/')[0] || []))];
+}
+
+function toTexts(value: unknown): string[] {
+  if (typeof value === 'string') return [value];
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(toTexts) : [];
+}

@@ -1,0 +1,60 @@
+/** What an injection comes to, and the closed lists of reasons that metrics and Events carry. */
+import type { SidecarDefaults } from './injector-config.ts';
+import type { Takeover } from './kubernetes-values.ts';
+import type { PatchOperation } from './patch.ts';
+
+/** Of the oldest of API server and kubelets. */
+export interface KubeVersion {
+  readonly major: number;
+  readonly minor: number;
+}
+
+/** What an injection depends on beside the pod. */
+export interface InjectContext {
+  readonly defaults: SidecarDefaults;
+  /** Sidegate's own. */
+  readonly version: string;
+  readonly kube: KubeVersion;
+  readonly namespace: string;
+  /** A Job's template, which has no owner yet. */
+  readonly isJob?: boolean;
+}
+
+/** Why a pod was left as it is. */
+export const SKIP_REASONS = ['not_labelled', 'already_injected', 'not_a_pod_creation'] as const;
+export type SkipReason = (typeof SKIP_REASONS)[number];
+
+/** Why a pod may not be created. */
+export const DENY_REASONS = [
+  'malformed',
+  'invalid_setting',
+  'host_network',
+  'windows',
+  'name_taken',
+  'port_taken',
+  'app_unclear',
+  'job_never_completes',
+  'probe_unreachable',
+  'version_too_old',
+  'sidecar_damaged',
+  'sidecar_ends',
+  'shared_processes',
+] as const;
+export type DenyReason = (typeof DENY_REASONS)[number];
+
+/** The pod gets the sidecar, stays as it is, or must not be. */
+export type Injection =
+  | {
+      readonly outcome: 'injected';
+      readonly patch: readonly PatchOperation[];
+      readonly warnings: readonly string[];
+      readonly summary: string;
+      readonly takeover: Takeover;
+    }
+  | { readonly outcome: 'skipped'; readonly reason: SkipReason; readonly message: string }
+  | { readonly outcome: 'denied'; readonly reason: DenyReason; readonly message: string };
+
+/** Whether the cluster is at least 1.`minor`. */
+export function isAtLeast({ major, minor }: KubeVersion, wanted: number): boolean {
+  return major > 1 || (major === 1 && minor >= wanted);
+}

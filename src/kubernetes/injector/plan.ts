@@ -1,0 +1,185 @@
+/** Settles what a pod's sidecar will be like: the annotations where they say something, else the injector's defaults. */
+
+import type { App } from './app.ts';
+import type { Findings } from './findings.ts';
+import type { SidecarDefaults } from './injector-config.ts';
+import { type TakeoverSetting, toAmount } from './kubernetes-values.ts';
+import { DATA_PORT, DOMAIN } from './names.ts';
+import { type InjectContext, isAtLeast } from './outcome.ts';
+import type { Patch } from './patch.ts';
+import { listAt, objectAt, type Raw, textAt } from './raw.ts';
+import type { PodSettings } from './settings.ts';
+import { isAllowedImage } from './sidecar-rules.ts';
+
+/** All that is decided. */
+export interface Plan {
+  readonly app: App;
+  readonly takeover: TakeoverSetting;
+  readonly isNative: boolean;
+  /** The sidecar's data port. */
+  readonly port: number;
+  readonly portName: string;
+  readonly adminPort: number;
+  /** Where the sidecar reaches the app. */
+  readonly appPort: number;
+  readonly preStopSeconds: number;
+  readonly image: string;
+  readonly imagePullPolicy: string;
+  readonly pullSecrets: readonly string[];
+  readonly config: string;
+  readonly secrets: readonly string[];
+  readonly cpuRequest: string;
+  readonly memoryRequest: string;
+  readonly cpuLimit: string | undefined;
+  readonly memoryLimit: string;
+}
+
+/** Native sidecars are on by default from here on (KEP-753). */
+const NATIVE_SINCE = 29;
+/** From here on Services see the named ports of native sidecars (kubernetes/kubernetes#128850). */
+const NATIVE_NAMED_PORTS_SINCE = 33;
+const LOWEST_FREE_PORT = 1024;
+
+/** What a plan is made of. */
+export interface PlanInput {
+  readonly pod: Raw;
+  readonly settings: PodSettings;
+  readonly context: InjectContext;
+  readonly findings: Findings;
+}
+
+/** What a plan is carried out on. */
+export interface Work {
+  readonly pod: Raw;
+  readonly plan: Plan;
+  readonly patch: Patch;
+  readonly findings: Findings;
+}
+
+/** What will be done to the pod. */
+export function toPlan(app: App, input: PlanInput): Plan {
+  const { settings, context, findings } = input;
+  const { defaults } = context;
+  const takeover = settings.takeover ?? defaults.takeover;
+  const plan = {
+    app,
+    takeover,
+    isNative: decideNative(takeover, input),
+    port: decidePort(app, takeover, input),
+    portName: takeover.mode === 'rename' ? (app.declared?.name ?? DATA_PORT) : DATA_PORT,
+    adminPort: settings.adminPort ?? defaults.adminPort,
+    appPort: takeover.mode === 'env' ? defaults.movedPort : app.port,
+    preStopSeconds: settings.preStop ?? defaults.preStop,
+    image: settings.image ?? defaults.image,
+    imagePullPolicy: defaults.imagePullPolicy,
+    pullSecrets: [...new Set([...(settings.imagePullSecrets ?? []), ...defaults.imagePullSecrets])],
+    config: settings.config,
+    secrets: settings.secrets ?? [],
+    ...toResources(settings, defaults),
+  };
+  checkResources(plan, findings);
+  checkImage(plan.image, input);
+  for (const low of [plan.port, plan.adminPort])
+    if (low < LOWEST_FREE_PORT)
+      findings.warn(`the sidecar listens on ${low}: nodes must let containers without root do so (ip_unprivileged_port_start)`);
+  return plan;
+}
+
+/** The admission policy would deny the pod, too, but could not name the annotation. */
+function checkImage(image: string, { context: { defaults }, findings }: PlanInput): void {
+  if (isAllowedImage(image, defaults.allowedImages)) return;
+  findings.deny(
+    'invalid_setting',
+    `the sidecar's image ${image} is none of those that are allowed (${defaults.allowedImages?.join(', ')}): take the annotation ${DOMAIN}/image away, or have the cluster's administrator add the repository to the chart's admission.allowedImages`,
+  );
+}
+
+/** Whether the sidecar takes the very port that the app had. */
+export function takesAppPort({ mode }: TakeoverSetting): boolean {
+  return mode === 'same-port' || mode === 'env';
+}
+
+function decidePort(app: App, takeover: TakeoverSetting, { settings, context, findings }: PlanInput): number {
+  if (!takesAppPort(takeover)) return settings.port ?? context.defaults.port;
+  if (settings.port !== undefined && settings.port !== app.port)
+    findings.deny(
+      'invalid_setting',
+      `${DOMAIN}/port is ${settings.port}, but with takeover ${takeover.mode} the sidecar takes the app's port ${app.port}: leave ${DOMAIN}/port out`,
+    );
+  return app.port;
+}
+
+function toResources(settings: PodSettings, { resources: { requests, limits } }: SidecarDefaults) {
+  return {
+    cpuRequest: settings.cpuRequest ?? requests.cpu,
+    memoryRequest: settings.memoryRequest ?? requests.memory,
+    cpuLimit: settings.cpuLimit ?? limits.cpu,
+    memoryLimit: settings.memoryLimit ?? limits.memory,
+  };
+}
+
+/** The API server would refuse it, too, but in words about a container that the pod's owner never wrote. */
+function checkResources(plan: Plan, findings: Findings): void {
+  const pairs = [
+    ['cpu', plan.cpuRequest, plan.cpuLimit],
+    ['memory', plan.memoryRequest, plan.memoryLimit],
+  ] as const;
+  for (const [kind, request, limit] of pairs)
+    if (limit !== undefined && toAmount(request) > toAmount(limit))
+      findings.deny(
+        'invalid_setting',
+        `the sidecar's ${kind} request ${request} is above its limit ${limit}: set ${DOMAIN}/${kind}-request and ${DOMAIN}/${kind}-limit`,
+      );
+}
+
+function decideNative(takeover: TakeoverSetting, { pod, settings, context, findings }: PlanInput): boolean {
+  const { defaults, kube, isJob } = context;
+  const { mode } = takeover;
+  const wanted = settings.sidecar ?? defaults.mode;
+  const seesNamedPorts = isAtLeast(kube, NATIVE_NAMED_PORTS_SINCE);
+  if (wanted === 'native' && !isAtLeast(kube, NATIVE_SINCE))
+    findings.deny(
+      'version_too_old',
+      `native sidecars need Kubernetes 1.29, and this is ${kube.major}.${kube.minor}: set ${DOMAIN}/sidecar: container`,
+    );
+  if (wanted === 'native' && mode === 'rename' && !seesNamedPorts)
+    findings.deny(
+      'version_too_old',
+      `takeover rename needs Kubernetes 1.33 with a native sidecar: set ${DOMAIN}/sidecar: container, or another ${DOMAIN}/takeover`,
+    );
+  const since = mode === 'rename' ? NATIVE_NAMED_PORTS_SINCE : NATIVE_SINCE;
+  const isNative = wanted === 'native' || (wanted === 'auto' && isAtLeast(kube, since));
+  if (!isNative) {
+    checkEnd(pod, isJob === true, findings);
+    if (takesAppPort(takeover)) denyRace(mode, wanted, findings);
+  } else if (mode === 'service' && !seesNamedPorts)
+    findings.warn(
+      'below Kubernetes 1.33 no Service sees the port name sidegate of a native sidecar: write targetPort as a number',
+    );
+  return isNative;
+}
+
+/** An app that does not honour its variable would take the port first, and stand open for good. */
+function denyRace(mode: string, wanted: string, findings: Findings): void {
+  const because = `takeover ${mode} needs a native sidecar, as an app may take the port before a plain container does`;
+  if (wanted === 'container')
+    findings.deny('invalid_setting', `${because}: set ${DOMAIN}/sidecar: native, or ${DOMAIN}/takeover: service or rename`);
+  else findings.deny('version_too_old', `${because}, and so Kubernetes 1.29: set ${DOMAIN}/takeover: service or rename`);
+}
+
+/** A container beside the app would run on after the app's work is done (istio/istio#11659). */
+function checkEnd(pod: Raw, isJob: boolean, findings: Findings): void {
+  const owners = listAt(objectAt(pod, 'metadata'), 'ownerReferences');
+  const ofJob = isJob || owners.some((owner) => textAt(owner, 'kind') === 'Job');
+  const restarts = textAt(objectAt(pod, 'spec'), 'restartPolicy') ?? 'Always';
+  if (ofJob)
+    findings.deny(
+      'job_never_completes',
+      `the pod of a Job never completes beside a sidecar that is a plain container: it needs Kubernetes 1.29 and ${DOMAIN}/sidecar: native`,
+    );
+  else if (restarts !== 'Always')
+    findings.deny(
+      'sidecar_ends',
+      `restartPolicy is ${restarts.slice(0, 20)}: once a sidecar that is a plain container ends, it stays away, and the app is open on its own port; use ${DOMAIN}/sidecar: native (Kubernetes 1.29), or restartPolicy: Always`,
+    );
+}

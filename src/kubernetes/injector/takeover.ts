@@ -1,0 +1,91 @@
+/** How the sidecar gets between a Service and the app: what changes in the app's containers, by mode. */
+
+import { trimEnd } from '../../core/trim.ts';
+import { lastingContainersOf } from './app.ts';
+import { rewriteProbes } from './app-probes.ts';
+import { handlersOf } from './handlers.ts';
+import type { Takeover } from './kubernetes-values.ts';
+import { DOMAIN } from './names.ts';
+import type { Work } from './plan.ts';
+import { has, listAt, type Raw, textAt } from './raw.ts';
+
+const LONGEST_PORT_NAME = 15;
+const DASH = new Set('-');
+const LOOPBACK = '127.0.0.1';
+
+const MODES: Readonly<Record<Takeover, (work: Work) => readonly string[]>> = {
+  service: warnOfHostPort,
+  rename: renamePort,
+  'same-port': moveToLoopback,
+  env: moveToPort,
+};
+
+/** Changes the app's containers; the result are the sidecar's `--app-probe` values. */
+export function takeOver(work: Work): readonly string[] {
+  return MODES[work.plan.takeover.mode](work);
+}
+
+function warnOfHostPort({ plan: { app }, findings }: Work): readonly string[] {
+  const hostPort = app.declared?.hostPort;
+  if (hostPort !== undefined && hostPort !== 0)
+    findings.warn(`hostPort ${hostPort} leads to the app past the sidecar: take it away, or use takeover same-port or env`);
+  return [];
+}
+
+function renamePort(work: Work): readonly string[] {
+  const { plan, patch, findings } = work;
+  const { declared, name, path, container } = plan.app;
+  if (declared?.name === undefined) {
+    findings.deny(
+      'app_unclear',
+      `takeover rename needs a named port: give port ${plan.app.port} of the container ${name} the name that the Service has as its targetPort`,
+    );
+    return [];
+  }
+  warnOfHostPort(work);
+  const renamed = toFreeName(declared.name, container);
+  patch.set([...path, 'ports', declared.index], listAt(container, 'ports')[declared.index], 'name', renamed);
+  for (const handler of handlersOf(plan.app))
+    if (handler.writtenPort === declared.name) patch.set([...handler.path, handler.action], handler.request, 'port', renamed);
+  return [];
+}
+
+/** `http` → `http-app`, within what a port's name may be (RFC 6335 §5.1). */
+function toFreeName(name: string, container: Raw): string {
+  const taken = listAt(container, 'ports').map((port) => textAt(port, 'name'));
+  for (let number = 1; ; number++) {
+    const ending = number === 1 ? '-app' : `-app${number}`;
+    const free = trimEnd(name.slice(0, LONGEST_PORT_NAME - ending.length), DASH) + ending;
+    if (!taken.includes(free)) return free;
+  }
+}
+
+function moveToLoopback(work: Work): readonly string[] {
+  const { variable } = work.plan.takeover;
+  if (variable !== undefined) setVariable(work, variable, LOOPBACK);
+  return rewriteProbes(work);
+}
+
+function moveToPort(work: Work): readonly string[] {
+  const { pod, plan, patch } = work;
+  setVariable(work, plan.takeover.variable ?? 'PORT', String(plan.appPort));
+  for (const container of lastingContainersOf(pod))
+    for (const handler of handlersOf(container))
+      if (handler.port === plan.app.port) patch.set([...handler.path, handler.action], handler.request, 'port', plan.appPort);
+  return [];
+}
+
+/** Where a variable stands twice, the last one counts. */
+function setVariable({ plan: { app }, patch, findings }: Work, name: string, value: string): void {
+  const env = listAt(app.container, 'env');
+  const index = env.findLastIndex((entry) => textAt(entry, 'name') === name);
+  const found = env[index];
+  const path = [...app.path, 'env'];
+  if (index === -1) patch.append(path, has(app.container, 'env'), [{ name, value }]);
+  else if (has(found, 'valueFrom'))
+    findings.deny(
+      'invalid_setting',
+      `the variable ${name} of the container ${app.name} comes by valueFrom, and ${DOMAIN}/takeover would set it: take it away from the app`,
+    );
+  else if (textAt(found, 'value') !== value) patch.set([...path, index], found, 'value', value);
+}

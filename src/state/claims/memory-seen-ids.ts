@@ -1,0 +1,74 @@
+/** Seen ids of one process: bounded, and never forgetting an id before its time. */
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { ExpiringMap } from '../expiring-map.ts';
+import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from './seen-ids.ts';
+
+/** Bounds of the store. */
+export interface MemoryOptions {
+  /** Most ids at once, claimed and handled together. */
+  readonly maxIds: number;
+}
+
+interface Entry {
+  readonly isHandled: boolean;
+  readonly token: string;
+  readonly fingerprint: string;
+  readonly expiresAt: Milliseconds;
+}
+
+/** Builds the store. */
+export function createMemorySeenIds(clock: Clock, options: MemoryOptions): SeenIds {
+  return new MemorySeenIds(clock, options.maxIds);
+}
+
+class MemorySeenIds implements SeenIds {
+  readonly #clock: Clock;
+  readonly #entries: ExpiringMap<Entry>;
+
+  constructor(clock: Clock, maxIds: number) {
+    this.#clock = clock;
+    this.#entries = new ExpiringMap(clock, { most: maxIds, what: 'ids' });
+  }
+
+  async claim({ key, token, fingerprint, leaseMs }: ClaimRequest): Promise<ClaimResult> {
+    const now = this.#clock.monotonic();
+    const entry = this.#entries.get(key);
+    if (entry === undefined) {
+      this.#entries.put(key, { isHandled: false, token, fingerprint, expiresAt: now + leaseMs });
+      return { state: 'new' };
+    }
+    const sameContent = entry.fingerprint === fingerprint;
+    return entry.isHandled
+      ? { state: 'handled', sameContent }
+      : { state: 'in-progress', remainingMs: entry.expiresAt - now, sameContent };
+  }
+
+  async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
+    const entry = this.#entries.get(key);
+    if (entry !== undefined && (entry.isHandled || entry.token !== token)) return false;
+    this.#entries.put(key, { isHandled: true, token: '', fingerprint, expiresAt: this.#clock.monotonic() + retentionMs });
+    return true;
+  }
+
+  async release(key: string, token: string): Promise<boolean> {
+    const entry = this.#entries.get(key);
+    if (entry === undefined || entry.isHandled || entry.token !== token) return false;
+    this.#entries.delete(key);
+    return true;
+  }
+
+  async forget(key: string): Promise<Forgotten> {
+    const entry = this.#entries.get(key);
+    if (entry === undefined) return { was: 'absent' };
+    this.#entries.delete(key);
+    return { was: entry.isHandled ? 'handled' : 'in-progress', fingerprint: entry.fingerprint };
+  }
+
+  isUp(): boolean {
+    return this.#entries.isOpen;
+  }
+
+  async close(): Promise<void> {
+    this.#entries.close();
+  }
+}

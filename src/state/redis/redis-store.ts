@@ -1,0 +1,160 @@
+/** Seen ids, newest versions and counts of attempts in Redis, shared by all replicas: one round trip each, answered within a bounded time. */
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { onEvent, runDetached } from '../../core/safe-events.ts';
+import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../claims/seen-ids.ts';
+import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from '../login-attempts/attempts.ts';
+import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from '../ordering/newest-versions.ts';
+import { openRedis, type RedisClient } from './client.ts';
+import { Operations, type Reply } from './operations.ts';
+import type { RedisStoreOptions } from './options.ts';
+import { OutageRecord, type StoreOutage } from './outage.ts';
+
+/** Told what the operator should know; texts hold no credentials. */
+export interface RedisStoreEvents {
+  onUp(): void;
+  onDown(outage: StoreOutage): void;
+  onWarning(message: string): void;
+}
+
+/** All that is kept in Redis. */
+export type RedisStoreParts = SeenIds & NewestVersions & Attempts;
+
+/** Connects in the background; until then, and whenever Redis is away, every call rejects at once. */
+export function createRedisStore(options: RedisStoreOptions, events: RedisStoreEvents, clock: Clock): RedisStoreParts {
+  return new RedisStore(options, events, clock);
+}
+
+class RedisStore implements RedisStoreParts {
+  readonly #client: RedisClient;
+  readonly #events: RedisStoreEvents;
+  readonly #operations: Operations;
+  readonly #prefix: string;
+  readonly #outage: OutageRecord;
+  #isUp: boolean | undefined;
+  #isClosing = false;
+
+  constructor(options: RedisStoreOptions, events: RedisStoreEvents, clock: Clock) {
+    this.#outage = new OutageRecord(options.topology, clock);
+    this.#events = events;
+    this.#prefix = options.keyPrefix;
+    this.#client = openRedis(options);
+    this.#operations = new Operations(this.#client, {
+      onAnswer: () => this.#markUp(),
+      onFailure: (error) => this.#markDown(error),
+    });
+    onEvent(this.#client, 'ready', () => this.#onReady());
+    onEvent(this.#client, 'error', (error: Error) => this.#markDown(error));
+    onEvent(this.#client, 'close', () => this.#markDown({ code: 'EPIPE' }));
+  }
+
+  async claim(request: ClaimRequest): Promise<ClaimResult> {
+    const { key, token, fingerprint, leaseMs } = request;
+    const reply = await this.#operations.run({ name: 'claim', key: this.#prefix + key, args: [token, fingerprint, leaseMs] });
+    if (typeof reply === 'number') return { state: 'new' };
+    const [value, remainingMs] = reply;
+    const sameContent = value.endsWith(` ${fingerprint}`);
+    return value.startsWith('h ')
+      ? { state: 'handled', sameContent }
+      : { state: 'in-progress', remainingMs: Math.max(remainingMs, 0), sameContent };
+  }
+
+  async confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean> {
+    const operation = { name: 'confirm', key: this.#prefix + key, args: [token, fingerprint, retentionMs] } as const;
+    return (await this.#operations.run(operation)) === 1;
+  }
+
+  async release(key: string, token: string): Promise<boolean> {
+    return (await this.#operations.run({ name: 'release', key: this.#prefix + key, args: [token] })) === 1;
+  }
+
+  async forget(key: string): Promise<Forgotten> {
+    const reply = await this.#operations.run({ name: 'forget', key: this.#prefix + key, args: [] });
+    if (typeof reply === 'number') return { was: 'absent' };
+    const [value] = reply;
+    return {
+      was: value.startsWith('h ') ? 'handled' : 'in-progress',
+      fingerprint: value.slice(value.lastIndexOf(' ') + 1),
+    };
+  }
+
+  async enter({ key, version, token, leaseMs }: EnterRequest): Promise<EnterResult> {
+    const reply = await this.#operations.run({ name: 'enter', key: this.#prefix + key, args: [version, token, leaseMs] });
+    if (typeof reply !== 'number') return { state: 'busy', remainingMs: reply[1] };
+    return { state: reply === 1 ? 'entered' : 'stale' };
+  }
+
+  async leave({ key, token, handled }: LeaveRequest): Promise<boolean> {
+    const args = handled === undefined ? [token] : [token, handled.version, handled.retentionMs];
+    return (await this.#operations.run({ name: 'leave', key: this.#prefix + key, args })) === 1;
+  }
+
+  async take(keys: AttemptKeys, rule: AttemptsRule): Promise<AttemptResult> {
+    const reply = await this.#attempt('attempt', keys, [rule.failures, rule.per, rule.ban]);
+    if (typeof reply === 'number') {
+      const refund = async (): Promise<void> => {
+        await this.#attempt('refund', keys, [rule.failures, rule.per]);
+      };
+      return { kind: 'taken', refund };
+    }
+    const [number, left] = reply;
+    return { kind: 'banned', key: number === '2' ? (keys[1] ?? keys[0]) : keys[0], left };
+  }
+
+  isUp(): boolean {
+    return this.#isUp === true;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    this.#client.disconnect();
+  }
+
+  #attempt(name: 'attempt' | 'refund', [key, other]: AttemptKeys, args: readonly number[]): Promise<Reply> {
+    const toName = (attemptKey: string): string => `${this.#prefix}a:${attemptKey}`;
+    if (other === undefined) return this.#operations.run({ name, key: toName(key), args });
+    return this.#operations.run({ name: `${name}Both`, key: toName(key), otherKey: toName(other), args });
+  }
+
+  #onReady(): void {
+    this.#markUp();
+    runDetached(this.#warnAboutEviction());
+  }
+
+  #markUp(): void {
+    if (this.#isUp === true || this.#isClosing) return;
+    this.#isUp = true;
+    this.#outage.end();
+    this.#events.onUp();
+  }
+
+  #markDown(error: { readonly message?: string; readonly code?: unknown }): string {
+    if (this.#isClosing) return 'the store is closed';
+    const outage = this.#outage.fail(error);
+    if (this.#isUp !== false) {
+      this.#isUp = false;
+      this.#events.onDown(outage);
+    }
+    return outage.message;
+  }
+
+  /** Best effort: an ACL may forbid CONFIG, and then nobody is worse off. */
+  async #warnAboutEviction(): Promise<void> {
+    try {
+      const found = toMap((await this.#client.config('GET', 'maxmemory*')) as unknown[]);
+      const policy = found.get('maxmemory-policy') ?? 'noeviction';
+      if (found.get('maxmemory') === '0' || policy === 'noeviction') return;
+      this.#events.onWarning(
+        `Redis may evict ids before their time (maxmemory-policy ${policy}): an evicted id can be replayed; set noeviction`,
+      );
+    } catch {
+      return;
+    }
+  }
+}
+
+/** The flat list of names and values that CONFIG GET answers. */
+function toMap(flat: readonly unknown[]): Map<string, string> {
+  const map = new Map<string, string>();
+  for (let i = 0; i + 1 < flat.length; i += 2) map.set(String(flat[i]), String(flat[i + 1]));
+  return map;
+}

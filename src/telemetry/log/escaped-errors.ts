@@ -1,0 +1,39 @@
+/** Logs and counts exceptions that nothing handled (core/safe-events.ts). */
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { toErrorSummary } from '../../core/errors.ts';
+import { ESCAPED_ERRORS, type EscapedError } from '../../core/safe-events.ts';
+import type { EscapeScope } from '../metrics/labels.ts';
+import type { Logger } from './logger.ts';
+
+/** Log lines per interval: one bug can throw for each request. */
+const MAX_LINES = 10;
+const LINES_INTERVAL_MS: Milliseconds = 60_000;
+
+/** What is written to. */
+export interface EscapedErrorParts {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: { escapedError(scope: EscapeScope): void };
+}
+
+/** Starts to log and count; the result stops it. */
+export function watchEscapedErrors({ clock, logger, metrics }: EscapedErrorParts): () => void {
+  let lines = 0;
+  let intervalEnd = Number.NEGATIVE_INFINITY;
+  const onEscaped = (message: unknown): void => {
+    const { site, error } = message as EscapedError;
+    metrics.escapedError(site === 'process' ? 'process' : 'guarded');
+    const now = clock.monotonic();
+    if (now >= intervalEnd) {
+      lines = 0;
+      intervalEnd = now + LINES_INTERVAL_MS;
+    }
+    lines++;
+    if (lines <= MAX_LINES) logger.error('escaped_error', { site, ...toErrorSummary(error) });
+  };
+  subscribe(ESCAPED_ERRORS, onEscaped);
+  return () => {
+    unsubscribe(ESCAPED_ERRORS, onEscaped);
+  };
+}

@@ -1,0 +1,39 @@
+/** Reads `tracestate` (W3C Trace Context §3.3): what tracing systems note for themselves; passed on as it is, within the limits. */
+import { type Characters, trimEnds } from '../../core/trim.ts';
+
+const MOST_MEMBERS = 32;
+/** §3.3.1.5: at least this much is passed on. */
+const MOST_CHARACTERS = 512;
+/** What goes first where it is more. */
+const LONG_MEMBER = 128;
+/** §3.3.1.3.1, and §3.3.1.3.2: printable ASCII but `,` and `=`, no space at the end. */
+const MEMBER = /^([a-z0-9][a-z0-9_\-*/@]{0,255})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
+const OPTIONAL_WHITESPACE: Characters = new Set('\t ');
+
+/** The field lines as one value; undefined where there is none, or where it is malformed: then all of it is dropped (§3.3.1.4). */
+export function parseTracestate(lines: readonly string[]): string | undefined {
+  const keys = new Set<string>();
+  const members: string[] = [];
+  for (const part of lines.join(',').split(',')) {
+    const member = trimEnds(part, OPTIONAL_WHITESPACE);
+    if (member === '') continue;
+    const key = MEMBER.exec(member)?.[1];
+    if (key === undefined || keys.has(key) || members.length === MOST_MEMBERS) return undefined;
+    keys.add(key);
+    members.push(member);
+  }
+  const kept = shorten(members);
+  return kept.length === 0 ? undefined : kept.join(',');
+}
+
+/** §3.3.1.5: whole members go, the long ones first, then the last ones. */
+function shorten(members: readonly string[]): readonly string[] {
+  let kept = members;
+  if (toLength(kept) > MOST_CHARACTERS) kept = kept.filter(({ length }) => length <= LONG_MEMBER);
+  while (toLength(kept) > MOST_CHARACTERS) kept = kept.slice(0, -1);
+  return kept;
+}
+
+function toLength(members: readonly string[]): number {
+  return members.reduce((sum, { length }) => sum + length, members.length - 1);
+}

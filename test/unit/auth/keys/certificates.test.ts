@@ -1,0 +1,108 @@
+import { X509Certificate } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { RemoteCertificates } from '../../../../src/auth/keys/certificates.ts';
+import { RemoteFailure } from '../../../../src/auth/keys/https-get.ts';
+import { makeAuthority } from '../../../support/certificates.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+
+const HOST = 'https://sns.eu-central-1.amazonaws.com';
+const GENUINE = new URL(`${HOST}/genuine.pem`);
+const DAY = 86_400_000;
+
+let folder: string;
+let pem: Buffer;
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'sidegate-certificates-'));
+  pem = readFileSync(makeAuthority(folder, 'amazon').issue('sns', 'DNS:sns.amazonaws.com', 30).cert);
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function start() {
+  const clock = new FakeClock(Date.parse(new X509Certificate(pem).validFrom));
+  const there = new Set([GENUINE.href]);
+  const asked: string[] = [];
+  const certificates = new RemoteCertificates(async (url) => {
+    asked.push(url.pathname);
+    if (!there.has(url.href)) throw new RemoteFailure('answered 404');
+    return { body: pem, freshFor: undefined };
+  }, clock);
+  const tell = (url: URL): Promise<string> =>
+    certificates.key(url).then(
+      () => 'good',
+      (thrown: Error) => thrown.message,
+    );
+  let named = 0;
+  /** More URLs that fail than a minute allows, and none of them twice. */
+  const flood = async (): Promise<void> => {
+    for (let i = 0; i < 40; i++) await tell(new URL(`${HOST}/${named++}.pem`));
+  };
+  return { clock, there, asked, certificates, tell, flood };
+}
+
+test('keeps a good certificate however many others fail, for as long as they do', async () => {
+  const { clock, asked, tell, flood } = start();
+  expect(await tell(GENUINE)).toBe('good');
+  for (let minute = 0; minute < 5; minute++) {
+    await flood();
+    await clock.advance(60_000);
+  }
+  expect(await tell(GENUINE)).toBe('good');
+  expect(asked.filter((path) => path === GENUINE.pathname)).toHaveLength(1);
+  expect(asked).toHaveLength(50);
+});
+
+test('fetches a certificate that was good anew, though strangers have used up what new ones may cost', async () => {
+  const { clock, asked, tell, flood } = start();
+  await tell(GENUINE);
+  await clock.advance(DAY);
+  await flood();
+  expect(await tell(new URL(`${HOST}/one-more.pem`))).toMatch(/asked too often$/);
+  expect(await tell(GENUINE)).toBe('good');
+  expect(asked.filter((path) => path === GENUINE.pathname)).toHaveLength(2);
+});
+
+test('asks for one that was good and fails now every ten seconds at most, and takes it when it is back', async () => {
+  const { clock, there, asked, tell } = start();
+  await tell(GENUINE);
+  await clock.advance(DAY);
+  there.clear();
+  for (let second = 0; second < 60; second++) {
+    expect(await tell(GENUINE)).toBe('answered 404');
+    await clock.advance(1_000);
+  }
+  expect(asked).toHaveLength(7);
+  there.add(GENUINE.href);
+  expect(await tell(GENUINE)).toBe('good');
+});
+
+test('asks once for those who want the same at once', async () => {
+  const { asked, tell } = start();
+  expect(await Promise.all([tell(GENUINE), tell(GENUINE), tell(GENUINE)])).toEqual(['good', 'good', 'good']);
+  expect(asked).toHaveLength(1);
+});
+
+test('remembers sixteen good ones and no more', async () => {
+  const { clock, there, asked, tell } = start();
+  await tell(GENUINE);
+  for (let i = 0; i < 16; i++) {
+    const url = new URL(`${HOST}/good-${i}.pem`);
+    there.add(url.href);
+    expect(await tell(url)).toBe('good');
+    await clock.advance(10_000);
+  }
+  await tell(GENUINE);
+  expect(asked.filter((path) => path === GENUINE.pathname)).toHaveLength(2);
+});
+
+test('follows what it is told to though no certificate may be asked for, and not without end', async () => {
+  const { there, certificates, flood } = start();
+  await flood();
+  const url = new URL(`${HOST}/?Action=ConfirmSubscription`);
+  there.add(url.href);
+  for (let i = 0; i < 10; i++) await certificates.follow(url);
+  await expect(certificates.follow(url)).rejects.toThrow(/asked too often$/);
+});

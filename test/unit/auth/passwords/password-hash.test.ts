@@ -1,0 +1,134 @@
+import { execFileSync } from 'node:child_process';
+import { argon2Sync } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { type HashProblem, type PasswordHash, parsePasswordHash } from '../../../../src/auth/passwords/password-hash.ts';
+import { verifyPassword } from '../../../../src/auth/passwords/password-verify.ts';
+
+const PASSWORDS = ['a', 'open sesame', '123£', 'p:q', ' ', 'x'.repeat(71), '🔑'.repeat(9)];
+const OPTIONS = { allowPlainText: false };
+
+function parse(text: string, options = OPTIONS): PasswordHash {
+  const hash = parsePasswordHash(text, options);
+  if ('problem' in hash) throw new Error(`${hash.problem}: ${text}`);
+  return hash;
+}
+
+function reject(text: string): HashProblem {
+  const hash = parsePasswordHash(text, OPTIONS);
+  if (!('problem' in hash)) throw new Error(`taken: ${text}`);
+  return hash;
+}
+
+/** The hash that Apache's own tool writes. */
+const htpasswd = (flags: readonly string[], password: string): string =>
+  execFileSync('htpasswd', ['-ni', ...flags, 'u'], { input: password, encoding: 'utf8' })
+    .trim()
+    .slice(2);
+const openssl = (flags: readonly string[], password: string): string =>
+  execFileSync('openssl', ['passwd', ...flags, '-stdin'], { input: password, encoding: 'utf8' }).trim();
+
+const WRITERS: readonly (readonly [string, string, (password: string) => string])[] = [
+  ['htpasswd -B', 'bcrypt', (password) => htpasswd(['-B', '-C', '5'], password)],
+  ['htpasswd -m', 'apr1', (password) => htpasswd(['-m'], password)],
+  ['htpasswd -s', 'sha1', (password) => htpasswd(['-s'], password)],
+  ['htpasswd -2', 'sha256-crypt', (password) => htpasswd(['-2'], password)],
+  ['htpasswd -5 -r 2000', 'sha512-crypt', (password) => htpasswd(['-5', '-r', '2000'], password)],
+  ['openssl passwd -apr1', 'apr1', (password) => openssl(['-apr1'], password)],
+  ['openssl passwd -5', 'sha256-crypt', (password) => openssl(['-5'], password)],
+  ['openssl passwd -6', 'sha512-crypt', (password) => openssl(['-6'], password)],
+];
+
+describe.each(WRITERS)('a hash by %s', (_, algorithm, write) => {
+  test.each(PASSWORDS)('fits %j and nothing else', (password) => {
+    const hash = parse(write(password));
+    expect(hash.algorithm).toBe(algorithm);
+    expect(verifyPassword(hash, Buffer.from(password))).toBe(true);
+    expect(verifyPassword(hash, Buffer.from(`${password}x`))).toBe(false);
+    expect(verifyPassword(hash, Buffer.from(password.slice(1)))).toBe(false);
+    expect(verifyPassword(hash, Buffer.alloc(0))).toBe(false);
+  });
+});
+
+describe('bcrypt', () => {
+  test('is read in each of its spellings', () => {
+    const made = htpasswd(['-B', '-C', '4'], 'open sesame');
+    for (const version of ['2a', '2b', '2y']) {
+      const hash = parse(made.replace('$2y$', `$${version}$`));
+      expect(verifyPassword(hash, Buffer.from('open sesame'))).toBe(true);
+    }
+    expect(reject(made.replace('$2y$', '$2x$')).problem).toContain('not complete, or of a form');
+  });
+
+  test('does not let a password be what its first 72 bytes are', () => {
+    const hash = parse(htpasswd(['-B', '-C', '4'], 'a'.repeat(72)));
+    expect(verifyPassword(hash, Buffer.from('a'.repeat(72)))).toBe(true);
+    expect(verifyPassword(hash, Buffer.from(`${'a'.repeat(72)}b`))).toBe(false);
+  });
+
+  test('does not stop at NUL', () => {
+    const hash = parse(htpasswd(['-B', '-C', '4'], 'a'));
+    expect(verifyPassword(hash, Buffer.from('a\0b'))).toBe(false);
+  });
+});
+
+test('argon2id as the reference tools write it', () => {
+  const nonce = Buffer.from('somesalt16bytes!');
+  const made = argon2Sync('argon2id', {
+    message: 'open sesame',
+    nonce,
+    memory: 1_024,
+    passes: 2,
+    parallelism: 1,
+    tagLength: 32,
+  });
+  const unpadded = (bytes: Buffer): string => bytes.toString('base64').replaceAll('=', '');
+  const hash = parse(`$argon2id$v=19$m=1024,t=2,p=1$${unpadded(nonce)}$${unpadded(made)}`);
+  expect(verifyPassword(hash, Buffer.from('open sesame'))).toBe(true);
+  expect(verifyPassword(hash, Buffer.from('open sesam'))).toBe(false);
+});
+
+describe('a password in plain text', () => {
+  test('is not taken', () => {
+    expect(reject('hunter2')).toEqual({
+      problem: 'this is no hash; a password in plain text is not taken',
+      hint: expect.stringContaining('sidegate hash-password') as string,
+    });
+  });
+
+  test('is taken by who insists, and called what it is', () => {
+    const hash = parse('hunter2', { allowPlainText: true });
+    expect(hash.grade).toBe('broken');
+    expect(verifyPassword(hash, Buffer.from('hunter2'))).toBe(true);
+    expect(verifyPassword(hash, Buffer.from('hunter'))).toBe(false);
+  });
+
+  test('is never what looks like a hash', () => {
+    expect(parsePasswordHash('$2y$10$tooshort', { allowPlainText: true })).toHaveProperty('problem');
+    expect(parsePasswordHash('{SSHA}abc', { allowPlainText: true })).toHaveProperty('problem');
+  });
+});
+
+describe('what would hold a thread for too long is not taken', () => {
+  test.each([
+    ['bcrypt', `$2y$31$${'a'.repeat(53)}`],
+    ['argon2id by memory', '$argon2id$v=19$m=4000000,t=2,p=1$c29tZXNhbHQxNmJ5dGVz$c29tZXNhbHQxNmJ5dGVzYWFh'],
+    ['argon2id by passes', '$argon2id$v=19$m=1024,t=900,p=1$c29tZXNhbHQxNmJ5dGVz$c29tZXNhbHQxNmJ5dGVzYWFh'],
+    ['sha512-crypt', `$6$rounds=999999999$salt$${'a'.repeat(86)}`],
+  ])('%s', (_, text) => {
+    expect(reject(text).problem).toContain('is not taken');
+  });
+});
+
+test.each([
+  [`$2y$12$${'a'.repeat(53)}`, 'good', 'bcrypt cost 12'],
+  [`$2y$05$${'a'.repeat(53)}`, 'weak', 'bcrypt cost 5'],
+  ['$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQxNmJ5dGVz$c29tZXNhbHQxNmJ5dGVzYWFh', 'good', 'argon2id m=65536 t=3 p=4'],
+  [`$6$salt$${'a'.repeat(86)}`, 'weak', 'sha512-crypt rounds 5000'],
+  [`$5$rounds=60000$salt$${'a'.repeat(43)}`, 'good', 'sha256-crypt rounds 60000'],
+  [`$apr1$salt$${'a'.repeat(22)}`, 'broken', 'apr1'],
+  [`{SHA}${'a'.repeat(27)}=`, 'broken', 'sha1'],
+])('%s is graded %s', (text, grade, kind) => {
+  const hash = parse(text);
+  expect([hash.grade, hash.kind]).toEqual([grade, kind]);
+  expect(hash.advice === undefined).toBe(grade === 'good');
+});

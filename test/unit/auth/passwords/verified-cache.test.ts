@@ -1,0 +1,26 @@
+import { createHmac } from 'node:crypto';
+import { expect, test, vi } from 'vitest';
+import { VerifiedCache } from '../../../../src/auth/passwords/verified-cache.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+
+/** The key of a cache leaves it by no other way than the call that makes it. */
+const made = vi.hoisted(() => [] as Buffer[]);
+vi.mock('node:crypto', async (importOriginal) => {
+  const real = await importOriginal<typeof import('node:crypto')>();
+  const randomBytes = (size: number): Buffer => {
+    const bytes = real.randomBytes(size);
+    made.push(Buffer.from(bytes));
+    return bytes;
+  };
+  return { ...real, randomBytes };
+});
+
+test('knows credentials by their HMAC-SHA-256 (RFC 2104), each field behind its length', () => {
+  const cache = new VerifiedCache({ ttl: 1_000, maxEntries: 2 }, new FakeClock());
+  const [bytes] = made;
+  if (bytes === undefined) throw new Error('no key was made');
+  const key = bytes.map((byte) => byte & 0x7f);
+  const expected = createHmac('sha256', key).update('9:192.0.2.13:ann4:p\xe4ss').digest('base64');
+  for (let i = 0; i < 2; i++)
+    expect(cache.toDigest({ user: 'ann', password: Buffer.from('p\xe4ss', 'latin1') }, '192.0.2.1')).toBe(expected);
+});

@@ -1,0 +1,74 @@
+import { createHmac } from 'node:crypto';
+import { describe, expect, test, vi } from 'vitest';
+import { findPreset } from '../../../../src/auth/schemes/catalogue.ts';
+import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
+import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
+import { MOST_PARAMETERS, toFormText } from '../../../../src/auth/schemes/form.ts';
+import { Secret } from '../../../../src/core/secret.ts';
+
+const SECRET = '12345678901234567890123456789012';
+const URL = 'https://hooks.example.com/sms';
+const scheme = compileScheme(findPreset('twilio') as SchemeDescription);
+
+function toForm(parameters: number): Buffer {
+  return Buffer.from(Array.from({ length: parameters }, (_, i) => `n${String(i).padStart(7, '0')}=v`).join('&'));
+}
+
+function verify(body: Buffer, signed: string, url = URL): string | undefined {
+  const parsed = scheme.parseKey('k', new Secret(Buffer.from(SECRET)), undefined);
+  if ('problem' in parsed) throw new Error(parsed.problem);
+  const bytes = createHmac('sha1', SECRET).update(signed).digest();
+  const head = {
+    id: undefined,
+    timestampText: undefined,
+    timestamp: undefined,
+    signatures: [{ algorithm: 'hmac-sha1' as const, bytes }],
+  };
+  return scheme.verify(head, { method: 'POST', url, body }, [parsed.key])?.name;
+}
+
+/** As Twilio's libraries write it. */
+function toSigned(body: Buffer): string {
+  return URL + body.toString().replaceAll(/[=&]/g, '');
+}
+
+describe('the parameters of a form', () => {
+  test('are verified up to 1,000, and not beyond', () => {
+    const most = toForm(MOST_PARAMETERS);
+    const more = toForm(MOST_PARAMETERS + 1);
+    expect([MOST_PARAMETERS, verify(most, toSigned(most)), verify(more, toSigned(more))]).toEqual([1_000, 'k', undefined]);
+  });
+
+  test('are not even made into text where there are more', () => {
+    const body = toForm(150_000);
+    const read = vi.spyOn(body, 'toString');
+    expect([toFormText(body), read.mock.calls.length]).toEqual([undefined, 0]);
+    expect(toFormText(Buffer.from('&'.repeat(MOST_PARAMETERS)))).toBeUndefined();
+  });
+
+  test('are read once, whether the first URL matches, the second or none', () => {
+    for (const [signed, verdict] of [
+      [`${URL}A1`, 'k'],
+      ['https://hooks.example.com:443/smsA1', 'k'],
+      [`${URL}A2`, undefined],
+    ] as const) {
+      const body = Buffer.from('A=1');
+      const read = vi.spyOn(body, 'toString');
+      expect([verify(body, signed), read.mock.calls.length]).toEqual([verdict, 1]);
+    }
+  });
+
+  test('are not read where the URL holds the digest of the content', () => {
+    const body = Buffer.from('{}');
+    const read = vi.spyOn(body, 'toString');
+    const url = `${URL}?bodySHA256=44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a`;
+    expect([verify(body, url, url), read.mock.calls.length]).toEqual(['k', 0]);
+  });
+
+  test('are not signed where no gate would take them, and the error says so', () => {
+    const request = { id: '', timestamp: 0, url: URL, body: toForm(MOST_PARAMETERS + 1) };
+    expect(() => scheme.sign(request, new Secret(Buffer.from(SECRET)), undefined)).toThrow(
+      'the form has more than 1000 parameters',
+    );
+  });
+});

@@ -1,0 +1,45 @@
+import { describe, expect, test } from 'vitest';
+import { isSentAgain, SENDERS, toMeaning, toStatuses, translate } from '../../../../src/auth/schemes/senders.ts';
+import { REFUSALS, type RefusalCode } from '../../../../src/core/refusal.ts';
+
+const CODES = Object.keys(REFUSALS) as RefusalCode[];
+const statusOf = (preset: string, code: RefusalCode): number => toStatuses(preset).get(code) ?? REFUSALS[code].status;
+
+describe.each(Object.entries(SENDERS))('what %s is answered', (preset, profile) => {
+  test('never tells it to stop for good', () => {
+    for (const code of CODES) expect(profile.disabledBy ?? []).not.toContain(statusOf(preset, code));
+  });
+
+  test('brings it back after trouble of ours, if anything does', () => {
+    for (const code of CODES.filter((each) => toMeaning(each) === 'later'))
+      if (profile.retries !== 'nothing') expect([code, isSentAgain(profile, statusOf(preset, code))]).toEqual([code, true]);
+  });
+
+  test('counts as delivered where the event is done, and never elsewhere', () => {
+    for (const code of CODES) {
+      const status = statusOf(preset, code);
+      const isTaken = profile.acknowledgedBy?.includes(status) ?? (status >= 200 && status < 300);
+      expect([code, isTaken]).toEqual([code, toMeaning(code) === 'done']);
+    }
+  });
+});
+
+test('what most senders understand is left as it is', () => {
+  expect([...translate({})]).toEqual([]);
+  expect([...toStatuses('a sender that nobody knows')]).toEqual([]);
+});
+
+test('a status that a sender takes otherwise is replaced by one that it takes as it is meant', () => {
+  expect(translate({ acknowledgedBy: [204] }).get('duplicate')).toBe(204);
+  expect(translate({ disabledBy: [401, 400] }).get('signature_mismatch')).toBe(403);
+  expect(translate({ givesUpOn: [503] }).get('store_unavailable')).toBe(500);
+  expect(translate({ retries: 'server-errors' }).get('request_timeout')).toBe(503);
+  expect(translate({ retries: 'server-errors' }).has('signature_mismatch')).toBe(false);
+});
+
+test('a refusal means done, never or later', () => {
+  expect(toMeaning('duplicate')).toBe('done');
+  expect(toMeaning('signature_mismatch')).toBe('never');
+  for (const code of ['in_progress', 'request_timeout', 'too_many_attempts', 'overloaded', 'upstream_timeout'] as const)
+    expect(toMeaning(code)).toBe('later');
+});

@@ -1,0 +1,64 @@
+import { describe, expect, test } from 'vitest';
+import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
+import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
+import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
+import { HeaderFields } from '../../../../src/core/headers.ts';
+import { Secret } from '../../../../src/core/secret.ts';
+import { judgeRecency } from '../../../../src/gateway/pipeline/gates/timestamp.ts';
+import { toConfirming } from '../../../support/confirming.ts';
+import { readVectors, type Vector } from '../../../support/oracles/vectors.ts';
+
+/** Known only from a document, so the gate has no preset of it. */
+const WITHOUT_PRESET = ['vercel'];
+const VECTORS = readVectors();
+
+/** `ok`, or what refused it. */
+function judge(description: SchemeDescription, { secret, signed, atEpochSeconds }: Vector): string {
+  const scheme = compileScheme(description);
+  const parsed = scheme.parseKey('k', new Secret(Buffer.from(secret.text)), secret.encoding);
+  if ('problem' in parsed) throw new Error(parsed.problem);
+  const head = scheme.readHead(new HeaderFields(Object.entries(signed.headers).flat()), { allowDotInId: false });
+  if ('code' in head) return head.code;
+  if (scheme.verify(head, signed, [parsed.key]) === undefined) return 'mismatch';
+  const identity = scheme.identify(head, signed);
+  if ('problem' in identity) return identity.problem;
+  const { tolerance, timestamp } = description;
+  if (timestamp === undefined || identity.timestamp === undefined) return 'ok';
+  return judgeRecency(identity.timestamp, atEpochSeconds * 1000, { tolerance, onSkew: () => undefined })?.code ?? 'ok';
+}
+
+describe('a known answer', () => {
+  const cases = VECTORS.flatMap((vector) => {
+    const description = findPreset(vector.preset);
+    return description === undefined ? [] : [{ vector, description, title: `${vector.preset}: ${vector.source}` }];
+  });
+
+  test.each(cases.filter(({ vector }) => vector.verdict === 'ok'))('is taken: $title', ({ vector, description }) => {
+    expect(judge(description, vector)).toBe('ok');
+  });
+
+  test.each(cases.filter(({ vector }) => vector.verdict === 'refused'))(
+    'is refused where $vector.why: $title',
+    ({ vector, description }) => {
+      expect(judge(description, vector)).not.toBe('ok');
+    },
+  );
+
+  test('is left out only for those senders that have no preset', () => {
+    const unknown = new Set(VECTORS.map(({ preset }) => preset).filter((preset) => findPreset(preset) === undefined));
+    expect([...unknown]).toEqual(WITHOUT_PRESET);
+  });
+});
+
+describe('the catalogue', () => {
+  const named = PRESETS.filter(({ from }) => from !== undefined).map((description) => ({ description, name: description.name }));
+
+  test.each(named)('has $name, which its sender or an independent signer confirms', ({ description }) => {
+    expect(toConfirming(description)).not.toEqual([]);
+  });
+
+  test('has no name twice, and none that is another but for its case', () => {
+    const names = PRESETS.map(({ name }) => name.toLowerCase());
+    expect(new Set(names).size).toBe(names.length);
+  });
+});

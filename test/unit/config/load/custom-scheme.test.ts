@@ -1,0 +1,163 @@
+/** A custom scheme with a preset's fields is that preset. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import { PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
+import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
+import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
+import { parseConfig } from '../../../../src/config/load/load.ts';
+import type { Config } from '../../../../src/config/schema/config.ts';
+import { formatProblem } from '../../../../src/config/schema/problem.ts';
+import { systemClock } from '../../../../src/core/clock.ts';
+import { HeaderFields } from '../../../../src/core/headers.ts';
+import { Secret } from '../../../../src/core/secret.ts';
+import { readVectors } from '../../../support/oracles/vectors.ts';
+import { getPart, judge, PUBLIC_URL, toCase, toDelivery, withPart } from '../../../support/preset-cases.ts';
+
+/** All but those whose signature or token stands in the content. */
+const SIGNING = PRESETS.filter(({ signature }) => signature !== undefined && signature.content === undefined);
+
+/** The fields as a user would write them; who signs so, and which other names a header may have, is not for custom schemes. */
+function toCustom(description: SchemeDescription): Record<string, unknown> {
+  const {
+    name: _name,
+    from: _from,
+    twins: _twins,
+    handshake: _handshake,
+    leastSecretBytes: _least,
+    tolerance: _past,
+    contentTypes: _types,
+    ...rest
+  } = description;
+  const { timestamp, secret, ...same } = rest;
+  const { usualStart: _start, ...secretFields } = secret;
+  return { ...same, secret: secretFields, ...(timestamp && { timestamp: { ...timestamp.from, unit: timestamp.unit } }) };
+}
+
+function toConfig(description: SchemeDescription, custom: object): { config: Config | undefined; problems: string[] } {
+  const webhook = {
+    scheme: 'custom',
+    custom,
+    keys: [{ name: 'k', secret: { env: 'SECRET' } }],
+    ...(description.timestamp && {
+      tolerance: { past: `${description.tolerance.past}ms`, future: `${description.tolerance.future}ms` },
+    }),
+    ...(description.signed.includes('url') && { publicUrl: PUBLIC_URL }),
+    ...(description.signed.length === 0 && description.id === undefined && { dedup: 'off' }),
+    contentTypes: description.contentTypes,
+  };
+  const route = { name: 'r', match: { path: '/hook' }, upstream: 'http://127.0.0.1:3000', webhook };
+  const { config, problems } = parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock);
+  return { config, problems: problems.filter(({ severity }) => severity === 'error').map(formatProblem) };
+}
+
+describe.each(SIGNING.map((description) => ({ name: description.name, description })))('$name', ({ description }) => {
+  const { config, problems } = toConfig(description, toCustom(description));
+  const webhook = config?.routes[0]?.webhook;
+
+  test('can be written as a custom scheme', () => {
+    expect(problems).toEqual([]);
+    const { from: _from, twins: _twins, handshake: _handshake, leastSecretBytes: _least, secret, ...own } = description;
+    const { usualStart: _start, ...secretFields } = secret;
+    const written = webhook?.description as SchemeDescription;
+    expect({ ...written, ...(own.publicKey === undefined && { publicKey: undefined }) }).toEqual({
+      ...own,
+      secret: secretFields,
+      name: 'custom',
+      publicKey: own.publicKey,
+      tolerance: written.tolerance,
+      contentTypes: written.contentTypes,
+    });
+    expect(webhook?.contentTypes).toEqual(description.contentTypes);
+    expect(webhook?.tolerance).toEqual(description.timestamp === undefined ? undefined : description.tolerance);
+  });
+
+  test('behaves as its preset, written as a custom scheme, for what is signed and for what is changed', () => {
+    const preset = toCase(description);
+    const written = { ...(webhook?.description as SchemeDescription), tolerance: description.tolerance };
+    const custom = toCase(written, { secret: preset.secret, signingSecret: preset.signingSecret });
+    const name = fc.constantFrom('body', 'signature', 'timestamp', 'id', 'url');
+    fc.assert(
+      fc.property(toDelivery(preset), name, fc.nat(), fc.integer({ min: 0x20, max: 0x7e }), (delivery, part, at, other) => {
+        expect(judge(custom, delivery)).toBe('ok');
+        const bytes = Buffer.from(getPart(delivery, part));
+        if (bytes.length > 0) bytes[at % bytes.length] = other;
+        const changed = withPart(delivery, part, bytes);
+        expect(judge(custom, changed)).toBe(judge(preset, changed));
+      }),
+    );
+  });
+});
+
+test('what the docs say of Vercel is taken, and judges as its document says', () => {
+  const page = readFileSync(join(import.meta.dirname, '..', '..', '..', '..', 'docs', 'presets.md'), 'utf8');
+  const { config } = parseConfig('gate.yaml', /```yaml\n(.*?)```/s.exec(page)?.[1] ?? '', systemClock);
+  const scheme = compileScheme(config?.routes[0]?.webhook?.description as SchemeDescription);
+  const verdicts = readVectors()
+    .filter(({ preset }) => preset === 'vercel')
+    .map(({ secret, signed, verdict }) => {
+      const parsed = scheme.parseKey('k', new Secret(Buffer.from(secret.text)), secret.encoding);
+      const head = scheme.readHead(new HeaderFields(Object.entries(signed.headers).flat()), { allowDotInId: false });
+      if ('problem' in parsed || 'code' in head) return verdict === 'refused';
+      return (scheme.verify(head, signed, [parsed.key]) !== undefined) === (verdict === 'ok');
+    });
+  expect(verdicts.length).toBeGreaterThan(1);
+  expect(verdicts).not.toContain(false);
+});
+
+test('a preset brings the handshake of its sender', () => {
+  const types = PRESETS.map(({ name }): [string, string | undefined] => {
+    const webhook = { scheme: name, publicUrl: PUBLIC_URL, keys: [{ name: 'k', secret: { env: 'SECRET' } }] };
+    const route = { name: 'r', match: { path: '/hook' }, upstream: 'http://127.0.0.1:3000', webhook };
+    const { config } = parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock);
+    return [name, config?.routes[0]?.webhook?.handshake?.type];
+  });
+  const same = ['discord', 'meta', 'microsoft-graph', 'slack', 'twitch', 'x', 'zoom'].map((name) => [name, name]);
+  expect(Object.fromEntries(types.filter(([, type]) => type !== undefined))).toEqual({
+    ...Object.fromEntries(same),
+    whatsapp: 'meta',
+  });
+});
+
+describe('the name of a scheme', () => {
+  const toProblem = (scheme: string): string => {
+    const webhook = { scheme, keys: [{ name: 'k', secret: { env: 'SECRET' } }] };
+    const route = { name: 'r', match: { path: '/hook' }, upstream: 'http://127.0.0.1:3000', webhook };
+    return parseConfig('gate.yaml', stringify({ routes: [route] }), systemClock)
+      .problems.map(formatProblem)
+      .join('\n');
+  };
+
+  test.each([
+    ['Github', 'github'],
+    ['STRIPE', 'stripe'],
+    ['shopify-event', 'shopify-events'],
+    ['standard_webhooks', 'standard-webhooks'],
+    ['what-sapp', 'whatsapp'],
+  ])('is told where it is nearly one: %s', (written, meant) => {
+    expect(toProblem(written)).toMatch(new RegExp(`Did you mean "${meant}"\\?\n  hint: known here: standard-webhooks, `));
+  });
+
+  test.each(['facebook', 'vercel', 'twitter', 'mailgun', 'ab'])(
+    'is an error, and nothing is guessed, where it is none: %s',
+    (written) => {
+      expect(toProblem(written)).toMatch(/is not one of/);
+      expect(toProblem(written)).not.toMatch(/did you mean/i);
+    },
+  );
+});
+
+describe('a custom scheme', () => {
+  const base = { signature: { header: 'X-Signature' }, signed: ['body'] };
+
+  test.each([
+    [{ ...base, contentShape: 'json' }, /contentShape: "json" is not one of: json-object, json-array, json-object-or-array/],
+    [{ ...base, contentDigestParameter: 'a b' }, /a parameter name is letters/],
+    [{ ...base, decodedInUrl: 'abc' }, /punctuation/],
+    [{ ...base, isPortOptional: false }, /isPortOptional/],
+  ])('says what is wrong with %j', (custom, expected) => {
+    expect(toConfig(SIGNING[0] as SchemeDescription, custom).problems.join('\n')).toMatch(expected);
+  });
+});

@@ -1,0 +1,141 @@
+import { describe, expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import { parseConfig } from '../../../../src/config/load/load.ts';
+import type { Overrides } from '../../../../src/config/load/overrides.ts';
+import { formatProblem } from '../../../../src/config/schema/problem.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+
+const ROUTE = { name: 'a', match: { path: '/a' }, allow: 'anyone' };
+const OWN = { ...ROUTE, name: 'b', match: { path: '/b' }, upstream: 'http://127.0.0.1:3001' };
+
+function parse(sections: object | string, overrides?: Overrides) {
+  const text = typeof sections === 'string' ? sections : stringify({ routes: [ROUTE, OWN], ...sections });
+  return parseConfig('gate.yaml', text, new FakeClock(), { overrides });
+}
+
+const tell = (sections: object | string, overrides?: Overrides): string[] =>
+  parse(sections, overrides).problems.map(formatProblem);
+
+describe('what the command line says', () => {
+  test('takes the place of what the file says, and leaves the rest', () => {
+    const file = {
+      listen: { address: '127.0.0.1:1', trustedProxies: ['10.0.0.1'] },
+      admin: { address: '127.0.0.1:2' },
+      upstream: 'http://127.0.0.1:3',
+    };
+    const { config } = parse(file, { listen: '10.0.0.7,fd00::7:8480', admin: ':8481', upstream: 'http://127.0.0.1:3000' });
+    expect(config?.listen).toMatchObject({
+      address: { hosts: ['10.0.0.7', 'fd00::7'], port: 8480 },
+      trustedProxies: ['10.0.0.1'],
+    });
+    expect(config?.admin.address).toEqual({ hosts: [], port: 8481 });
+    expect(config?.routes.map(({ upstream }) => upstream.port)).toEqual([3000, 3001]);
+  });
+
+  test('is enough where the file is silent', () => {
+    const { config } = parse({}, { listen: ':8480', upstream: 'http://127.0.0.1:3000' });
+    expect([config?.listen.address.port, config?.routes[0]?.upstream.port]).toEqual([8480, 3000]);
+  });
+
+  test.each([
+    [{ listen: '8480' }, /^--listen: error listen.address: "8480" is no address/],
+    [{ admin: 'a b:1' }, /^--admin: error admin.address: "a b" is no host name/],
+    [
+      { upstream: 'localhost:3000' },
+      /^--upstream: error upstream: "localhost:3000" is not a URL\. Did you mean "http:\/\/localhost:3000"\?/,
+    ],
+    [{ appProbes: ['app/livez'] }, /^--app-probe: error "app\/livez" is no app probe; write CONTAINER\/KIND=URL/],
+    [
+      { appProbes: ['app/health=http://127.0.0.1:1/'] },
+      /^--app-probe app\/health: error admin.appProbes.0.kind: "health" is not one of/,
+    ],
+    [{ appProbes: ['app/livez={"url":'] }, /^--app-probe: error what follows app\/livez= is no JSON/],
+    [{ appProbes: ['app/livez={"uri":"http://127.0.0.1:1/"}'] }, /unknown key "uri"\n {2}hint: did you mean "url"\?/],
+    [{ appProbes: ['app/prestop=http://127.0.0.1:1/stop'] }, /admin.appProbes.0.kind: "prestop" is not one of/],
+    [
+      { appProbes: ['a/livez=tcp://127.0.0.1:1', 'a/livez=tcp://127.0.0.1:2'] },
+      /^--app-probe a\/livez: error admin.appProbes.1: a\/livez is named twice/,
+    ],
+    [{ appProbes: ['a/livez=http://127.0.0.1:8481/'], admin: ':8481' }, /admin.appProbes.0.url: this is the gate itself/],
+    [{ listen: ':3000' }, /^--upstream: error upstream: the app is the gate itself/],
+    [{ admin: ':3000' }, /^--upstream: error upstream: the app is the admin port/],
+    [{ listen: ':7', admin: ':7' }, /^--admin: error admin.address: the admin port is the data port/],
+  ] as [Overrides, RegExp][])('is told as the flag it is where it is wrong: %j', (overrides, expected) => {
+    const found = tell({}, { upstream: 'http://127.0.0.1:3000', ...overrides });
+    expect(
+      found.some((line) => expected.test(line)),
+      found.join('\n'),
+    ).toBe(true);
+    expect(found.join('\n')).not.toContain('gate.yaml:');
+  });
+
+  test('is never shown where it could hold a secret', () => {
+    const secret = 'Bearer c2VjcmV0';
+    for (const value of [`={"url":"x","headers":[{"value":"${secret}"`, `={"url":"${secret}"}`, `"${secret}"`])
+      expect(tell({}, { upstream: 'http://127.0.0.1:1', appProbes: [`app/livez${value}`] }).join()).not.toContain('c2VjcmV0');
+  });
+
+  test('leaves a file that is no mapping to be told of', () => {
+    expect(tell('- a\n', { listen: ':1' }).join()).toMatch(/expected a mapping, not a list/);
+    expect(tell('listen: 7\nroutes: []\n', { listen: ':1' }).join()).toMatch(/listen: expected a mapping/);
+  });
+});
+
+describe('an app probe', () => {
+  test('of the command line takes the place of the file’s for the same container and kind', () => {
+    const appProbes = [
+      { container: 'app', kind: 'livez', url: 'http://127.0.0.1:1/old' },
+      { container: 'app', kind: 'readyz', url: 'http://127.0.0.1:1/ready' },
+    ];
+    const overrides = {
+      upstream: 'http://127.0.0.1:1',
+      appProbes: ['app/livez={"url":"https://127.0.0.1/new?a=b","headers":[{"name":"Host","value":"shop"}]}'],
+    };
+    expect(parse({ admin: { appProbes } }, overrides).config?.admin.appProbes).toEqual([
+      { container: 'app', kind: 'readyz', url: 'http://127.0.0.1:1/ready', headers: [] },
+      { container: 'app', kind: 'livez', url: 'https://127.0.0.1/new?a=b', headers: [{ name: 'Host', value: 'shop' }] },
+    ]);
+  });
+
+  test.each([
+    'ftp://127.0.0.1/',
+    'http://user:pass@127.0.0.1/',
+    'tcp://127.0.0.1',
+    'tcp://127.0.0.1:1/path',
+    'http://127.0.0.1:0/',
+    '127.0.0.1:80',
+  ])('is no good: %s', (url) => {
+    expect(tell({ upstream: 'http://127.0.0.1:1', admin: { appProbes: [{ container: 'a', kind: 'livez', url }] } })).toHaveLength(
+      1,
+    );
+  });
+});
+
+describe('the upstream at the top', () => {
+  test('is the app of all routes that name none', () => {
+    expect(parse({ upstream: 'http://127.0.0.1:3000' }).config?.routes.map(({ upstream }) => upstream.port)).toEqual([
+      3000, 3001,
+    ]);
+  });
+
+  test('is told of once, where it stands, when it is wrong for many', () => {
+    const routes = [ROUTE, { ...ROUTE, name: 'c', match: { path: '/c' } }];
+    expect(tell({ upstream: 'http://127.0.0.1:9090', routes })).toEqual([
+      expect.stringMatching(/^gate.yaml:\d+:11: error upstream: the app is the admin port/),
+    ]);
+  });
+
+  test('is missed by each route that has none, with all else that is wrong', () => {
+    const found = tell({ admin: { address: '127.0.0.1:8080' } });
+    expect(found).toHaveLength(2);
+    expect(found[0]).toMatch(
+      /error routes.0.upstream: missing: the app of this route\n {2}hint: give it here, or one upstream at the top for all routes, or --upstream/,
+    );
+  });
+
+  test('is not needed where nothing is forwarded', () => {
+    const text = stringify({ routes: [ROUTE] });
+    expect(parseConfig('f', text, new FakeClock(), { needsUpstream: false }).config).toBeDefined();
+    expect(parseConfig('f', text, new FakeClock(), { standIns: { env: new Map(), files: new Map() } }).config).toBeDefined();
+  });
+});

@@ -1,0 +1,107 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import { parseConfig } from '../../../../src/config/load/load.ts';
+import { formatProblem } from '../../../../src/config/schema/problem.ts';
+import { checkConfig } from '../../../../src/gateway/runtime/check.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+
+const clock = new FakeClock();
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-suggestions-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const KEYS = [{ name: 'current', secret: { env: 'HOME' } }];
+const ROUTE = { name: 'a', match: { path: '/a' }, upstream: 'http://127.0.0.1:3000', webhook: { keys: KEYS } };
+
+function toProblems(config: unknown): string {
+  return parseConfig('gate.yaml', stringify(config), clock).problems.map(formatProblem).join('\n');
+}
+
+describe('an upstream that is not a URL', () => {
+  test.each([
+    ['localhost:5055', 'http://localhost:5055'],
+    ['127.0.0.1:5055', 'http://127.0.0.1:5055'],
+    ['[::1]:5055', 'http://[::1]:5055'],
+    ['app.default.svc:80/', 'http://app.default.svc:80'],
+    [':5055', 'http://127.0.0.1:5055'],
+    ['app', 'http://app'],
+  ])('gets the URL that was meant: %s', (written, meant) => {
+    const problems = toProblems({ routes: [{ ...ROUTE, upstream: written }] });
+    expect(problems).toContain(`routes.0.upstream: "${written}" is not a URL. Did you mean "${meant}"?`);
+  });
+
+  test.each(['', 'a b', 'localhost:99999', 'localhost:5055/path', 'user@localhost:80', 'mailto:a@b'])(
+    'gets the general form, and no guess, where none would be valid: %j',
+    (written) => {
+      const problems = toProblems({ routes: [{ ...ROUTE, upstream: written }] });
+      expect(problems).toContain('is not a URL; write http://host:port, for example http://127.0.0.1:3000');
+    },
+  );
+});
+
+describe('a missing object', () => {
+  const { match: _, ...withoutMatch } = ROUTE;
+  test.each([
+    ['match', { routes: [withoutMatch] }, 'match: { path: /hooks/orders }'],
+    ['routes', { log: {} }, 'routes: [ { name: orders, match: { path: /hooks/orders }, upstream: http://127.0.0.1:3000 } ]'],
+    ['basic', { proxy: { address: ':3128' }, routes: [ROUTE] }, 'basic: { users: [ { file: /etc/sidegate/users } ] }'],
+    ['null in its place', { routes: [{ ...ROUTE, match: null }] }, 'match: { path: /hooks/orders }'],
+    [
+      'signature',
+      { routes: [{ ...ROUTE, webhook: { scheme: 'custom', custom: { signed: ['body'] } } }] },
+      'signature: { header: X-Signature }',
+    ],
+  ])('gets an example: %s', (_title, config, example) => {
+    expect(toProblems(config)).toContain(`hint: for example ${example}`);
+  });
+});
+
+describe('a GitHub secret under standard-webhooks', () => {
+  const check = async (route: object, secret: string): Promise<string> => {
+    const [file, config] = [join(folder, 'secret'), join(folder, 'gate.yaml')];
+    writeFileSync(file, secret);
+    writeFileSync(config, stringify({ routes: [{ ...ROUTE, webhook: { keys: [{ name: 'k', secret: { file } }] }, ...route }] }));
+    return (await checkConfig(config, clock)).map(formatProblem).join('\n');
+  };
+
+  test.each([
+    ['the route', { name: 'github' }],
+    ['the path', { match: { path: '/hooks/github' } }],
+    ['the prefix', { match: { pathPrefix: '/GitHub/hooks' } }],
+    ['the key', { webhook: { keys: [{ name: 'github-2026', secret: { file: join(folder, 'secret') } }] } }],
+  ])('suggests scheme: github, where %s is named after GitHub', async (_title, route) => {
+    const problems = await check(route, 'It is a Secret to Everybody');
+    expect(problems).toContain('the secret has no whsec_ prefix\n  hint: if GitHub sends this, set scheme: github');
+    expect(problems).not.toContain('Everybody');
+  });
+
+  test('suggests it as an example where nothing names a sender', async () => {
+    expect(await check({}, 'hunter2hunter2')).toContain(
+      'if the sender does not use Standard Webhooks, set its scheme, for example scheme: github',
+    );
+  });
+
+  test('suggests no sender whose key it cannot be', async () => {
+    const problems = await check({ name: 'discord' }, 'hunter2hunter2');
+    expect(problems).toContain('the secret has no whsec_ prefix');
+    expect(problems).not.toContain('scheme: discord');
+  });
+});
+
+describe("another sender's header under standard-webhooks", () => {
+  test.each([
+    ['X-GitHub-Delivery', 'GitHub', 'github'],
+    ['svix-id', 'Svix', 'svix'],
+    ['X-Shopify-Webhook-Id', 'Shopify (webhooks)', 'shopify'],
+  ])('suggests the scheme of that sender: %s', (header, title, preset) => {
+    const problems = toProblems({ routes: [{ ...ROUTE, webhook: { keys: KEYS, id: { header } } }] });
+    expect(problems).toContain(`${header} is a header of ${title}, which does not sign as standard-webhooks`);
+    expect(problems).toContain(`hint: scheme: ${preset}`);
+  });
+
+  test('says nothing of names that no sender has', () => {
+    expect(toProblems({ routes: [{ ...ROUTE, webhook: { keys: KEYS, id: { header: 'X-Event-Id' } } }] })).toBe('');
+  });
+});

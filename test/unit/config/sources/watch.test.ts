@@ -1,0 +1,142 @@
+import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { type Fingerprints, toFingerprints, type Watch, watchFiles } from '../../../../src/config/sources/watch.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+import { until } from '../../../support/gate.ts';
+
+const POLL_MS = 30_000;
+let watch: Watch | undefined;
+afterEach(() => {
+  watch?.close();
+  watch = undefined;
+});
+
+async function start(...names: string[]) {
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-watch-'));
+  const files = names.map((name) => join(folder, name));
+  const clock = new FakeClock();
+  const changes: string[][] = [];
+  const troubles: string[] = [];
+  const open = async (known?: Fingerprints): Promise<void> => {
+    watch = await watchFiles(known ?? (await toFingerprints(files)), clock, {
+      onChange: (changed) => void changes.push(changed.map((file) => file.slice(folder.length + 1))),
+      onTrouble: (message) => void troubles.push(message),
+    });
+  };
+  /** Lets the system tell of an event, and the debounce pass; true once `count` changes were told. */
+  const seen = (count: number): Promise<unknown> =>
+    until(async () => {
+      await clock.advance(250);
+      return changes.length >= count;
+    });
+  return { folder, files, clock, changes, troubles, open, seen };
+}
+
+describe('a watched file', () => {
+  test('has changed when other content is there, however it came', async () => {
+    const { folder, open, seen, changes } = await start('a', 'b');
+    writeFileSync(join(folder, 'a'), '1');
+    writeFileSync(join(folder, 'b'), '1');
+    await open();
+    writeFileSync(join(folder, 'a'), '2');
+    await seen(1);
+    writeFileSync(join(folder, 'new'), '3');
+    renameSync(join(folder, 'new'), join(folder, 'b'));
+    await seen(2);
+    unlinkSync(join(folder, 'a'));
+    await seen(3);
+    writeFileSync(join(folder, 'a'), '2');
+    await seen(4);
+    expect(changes).toEqual([['a'], ['b'], ['a'], ['a']]);
+  });
+
+  test('is seen while another file of its directory changes all the time', async () => {
+    const { folder, files, clock, changes, open } = await start('a');
+    writeFileSync(files[0] as string, '1');
+    await open();
+    writeFileSync(files[0] as string, '2');
+    let left = 50;
+    await until(async () => {
+      // More often than the debounce lasts, and for less than the poll takes.
+      writeFileSync(join(folder, 'log'), String(left--));
+      await clock.advance(100);
+      return changes.length > 0 || left === 0;
+    });
+    expect(changes).toEqual([['a']]);
+  });
+
+  test('is reported again at the next check where that is asked for, unless it is gone', async () => {
+    const { folder, files, clock, changes, open } = await start('a', 'b');
+    writeFileSync(join(folder, 'a'), '1');
+    await open();
+    watch?.recheck([...files, join(folder, 'unknown')]);
+    await clock.advance(POLL_MS);
+    await until(() => changes.length > 0);
+    await clock.advance(POLL_MS);
+    expect(changes).toEqual([['a']]);
+  });
+
+  test("is seen through each of the kubelet's swaps", async () => {
+    const { folder, open, seen, changes } = await start('secret');
+    const swap = (version: number): void => {
+      mkdirSync(join(folder, `..v${version}`));
+      writeFileSync(join(folder, `..v${version}`, 'secret'), `secret ${version}`);
+      symlinkSync(`..v${version}`, join(folder, '..data_tmp'));
+      renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+      if (version > 1) rmSync(join(folder, `..v${version - 1}`), { recursive: true });
+    };
+    swap(1);
+    symlinkSync('..data/secret', join(folder, 'secret'));
+    await open();
+    for (let version = 2; version <= 4; version++) {
+      swap(version);
+      await seen(version - 1);
+    }
+    expect(changes).toEqual([['secret'], ['secret'], ['secret']]);
+  });
+
+  test('has not changed where it was only written again', async () => {
+    const { folder, clock, open, seen, changes } = await start('a', 'b');
+    writeFileSync(join(folder, 'a'), '1');
+    await open();
+    writeFileSync(join(folder, 'a'), '1');
+    await clock.advance(POLL_MS);
+    writeFileSync(join(folder, 'b'), '1');
+    await seen(1);
+    expect(changes).toEqual([['b']]);
+  });
+});
+
+test('what changed between the reading and the watch is told at once', async () => {
+  const { folder, files, open, changes } = await start('a', 'b', 'c');
+  for (const name of ['a', 'b', 'c']) writeFileSync(join(folder, name), '1');
+  const known = await toFingerprints(files);
+  writeFileSync(join(folder, 'a'), '2');
+  unlinkSync(join(folder, 'c'));
+  await open(known);
+  expect(changes).toEqual([['a', 'c']]);
+});
+
+test('a directory that is not there is told of, and found by the poll once it is', async () => {
+  const { folder, clock, open, changes, troubles } = await start('later/file');
+  await open();
+  expect(troubles).toEqual([expect.stringContaining('cannot be watched (ENOENT); it is looked at every 30 s')]);
+  mkdirSync(join(folder, 'later'));
+  writeFileSync(join(folder, 'later', 'file'), '1');
+  await until(async () => {
+    await clock.advance(POLL_MS);
+    return changes.length > 0;
+  });
+  expect(changes).toEqual([['later/file']]);
+});
+
+test('after it was closed a watch tells nothing and leaves no timer', async () => {
+  const { folder, clock, open, changes } = await start('a');
+  await open();
+  watch?.close();
+  writeFileSync(join(folder, 'a'), '1');
+  await clock.advance(POLL_MS);
+  expect([changes, clock.timers]).toEqual([[], 0]);
+});

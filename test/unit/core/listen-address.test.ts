@@ -1,0 +1,103 @@
+import { describe, expect, test } from 'vitest';
+import {
+  isLoopbackOnly,
+  isOverlapping,
+  isReachedBy,
+  type ListenAddress,
+  parseListenAddress,
+  toAddressText,
+} from '../../../src/core/listen-address.ts';
+
+const parse = (text: string): ListenAddress => {
+  const address = parseListenAddress(text);
+  if ('problem' in address) throw new Error(address.problem);
+  return address;
+};
+
+describe('an address to listen on', () => {
+  test.each([
+    ['127.0.0.1:8080', ['127.0.0.1'], 8080],
+    ['[::1]:8080', ['::1'], 8080],
+    ['::1:8080', ['::1'], 8080],
+    ['localhost:0', ['localhost'], 0],
+    [':8480', [], 8480],
+    ['10.0.0.7,fd00::7:8480', ['10.0.0.7', 'fd00::7'], 8480],
+    ['10.0.0.7,[FD00:0::7]:8480', ['10.0.0.7', 'fd00::7'], 8480],
+    ['0.0.0.0,[::]:8480', ['0.0.0.0', '::'], 8480],
+  ])('is read: %s', (text, hosts, port) => {
+    expect(parseListenAddress(text)).toEqual({ hosts, port });
+  });
+
+  test.each([
+    ['8080', /^"8080" is no address; write host:port/],
+    ['127.0.0.1', /is no address/],
+    ['127.0.0.1:70000', /^port 70000 is above 65535$/],
+    ['$(SIDEGATE_POD_IPS):80', /^"\$\(SIDEGATE_POD_IPS\)" is no host name or IP address$/],
+    ['10.0.0.7,,10.0.0.8:80', /^"" is no host name/],
+    ['10.0.0.7,10.0.0.7:80', /^10.0.0.7 is named twice$/],
+    ['[::1],[0::1]:80', /^::1 is named twice$/],
+    ['0.0.0.0,10.0.0.7:80', /^0.0.0.0 holds the others of its family already$/],
+    ['[10.0.0.7]:80', /^"\[10.0.0.7\]" is no host/],
+  ])('is no good: %s', (text, problem) => {
+    expect(parseListenAddress(text)).toEqual({ problem: expect.stringMatching(problem) });
+  });
+
+  test.each([
+    ['10.0.0.7:80', '10.0.0.7:80', true],
+    ['10.0.0.7,10.0.0.8:80', '10.0.0.8,10.0.0.9:80', true],
+    ['10.0.0.7:80', '10.0.0.8:80', false],
+    ['10.0.0.7:80', '10.0.0.7:81', false],
+    [':80', '127.0.0.1:80', true],
+    ['127.0.0.1:80', '0.0.0.0:80', true],
+    ['127.0.0.1:0', '127.0.0.1:0', false],
+  ])('%s and %s: have a place in common is %s', (a, b, expected) => {
+    expect(isOverlapping(parse(a), parse(b))).toBe(expected);
+  });
+
+  test('is written as it is read', () => {
+    expect([toAddressText('::1', 80), toAddressText('127.0.0.1', 80)]).toEqual(['[::1]:80', '127.0.0.1:80']);
+  });
+
+  test('is reached by this machine alone only where all of it is loopback', () => {
+    expect(['127.0.0.1,[::1]:1', '127.0.0.1,10.0.0.7:1', ':1', '0.0.0.0:1'].map((text) => isLoopbackOnly(parse(text)))).toEqual([
+      true,
+      false,
+      false,
+      false,
+    ]);
+  });
+});
+
+describe('a connection', () => {
+  test.each([
+    // The gate on the pod's addresses, the app on loopback: the same port, and two places.
+    ['10.0.0.7,[fd00::7]:80', '127.0.0.1', false],
+    ['10.0.0.7,[fd00::7]:80', '::1', false],
+    ['10.0.0.7,[fd00::7]:80', 'localhost', false],
+    ['10.0.0.7,[fd00::7]:80', '0.0.0.0', false],
+    ['10.0.0.7,[fd00::7]:80', '10.0.0.7', true],
+    ['10.0.0.7,[fd00::7]:80', 'fd00:0:0::7', true],
+    ['10.0.0.7:80', '::ffff:10.0.0.7', true],
+    ['127.0.0.2:80', '127.0.0.1', false],
+    ['127.0.0.2:80', '0.0.0.0', false],
+    ['127.0.0.1:80', '0.0.0.0', true],
+    ['127.0.0.1:80', 'LOCALHOST', true],
+    ['[::1]:80', '::', true],
+    ['localhost:80', '127.0.0.1', true],
+    ['localhost:80', '::1', true],
+    ['localhost:80', '127.0.0.2', false],
+    [':80', '127.0.0.1', true],
+    [':80', '127.0.0.53', true],
+    [':80', '::1', true],
+    [':80', 'app.example', false],
+    ['0.0.0.0:80', '::1', false],
+    ['0.0.0.0:80', '127.0.0.1', true],
+    ['[::]:80', '127.0.0.1', true],
+    ['127.0.0.1,[::]:80', '127.0.0.2', false],
+    ['app.example:80', 'app.example.', true],
+  ])('to the port of %s at %s comes out there: %s', (listen, host, expected) => {
+    const address = parse(listen);
+    expect(isReachedBy(address, { host, port: 80 })).toBe(expected);
+    expect(isReachedBy(address, { host, port: 81 })).toBe(false);
+  });
+});

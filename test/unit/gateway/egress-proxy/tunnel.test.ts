@@ -1,0 +1,220 @@
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import { findRule, parseDestination, parseRule } from '../../../../src/core/destination.ts';
+import type { ContentStream, UpgradeWish } from '../../../../src/core/exchange.ts';
+import { dial, resolveDestination } from '../../../../src/gateway/egress-proxy/dial.ts';
+import { OwnPorts } from '../../../../src/gateway/egress-proxy/own-ports.ts';
+import { isPublicAddress } from '../../../../src/gateway/egress-proxy/special-addresses.ts';
+import { joinTunnel } from '../../../../src/gateway/egress-proxy/tunnel.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+
+describe('a destination', () => {
+  test.each([
+    ['api.example.com:443', 'api.example.com', 443],
+    ['API.Example.COM.:443', 'api.example.com', 443],
+    ['192.0.2.1:80', '192.0.2.1', 80],
+    ['[2001:DB8::1]:443', '2001:db8::1', 443],
+    ['a_b.example:1', 'a_b.example', 1],
+  ])('%s is read', (text, host, port) => {
+    expect(parseDestination(text)).toEqual({ host, port });
+  });
+
+  test.each([
+    '',
+    'example.com',
+    'example.com:',
+    'example.com:0',
+    'example.com:65536',
+    'example.com:443:443',
+    'example.com:+443',
+    'user@example.com:443',
+    'example.com/x:443',
+    'example.com:443/x',
+    'exa mple.com:443',
+    'example..com:443',
+    '-a.example:443',
+    '2130706433:80',
+    '0x7f000001:80',
+    '0x7f.1:80',
+    '0177.0.0.1:80',
+    '127.1:80',
+    '127.0.0.1.:80x',
+    '::1:80',
+    '[::1:80',
+    '[::1%eth0]:80',
+    '[1.2.3.4]:80',
+    'example.com\\@evil:80',
+    'ex%61mple.com:443',
+    'exämple.com:443',
+  ])('%j is none', (text) => {
+    expect(parseDestination(text)).toBeUndefined();
+  });
+});
+
+test.each([
+  ['api.stripe.com:443', 'api.stripe.com:443', true],
+  ['api.stripe.com:443', 'api.stripe.com:80', false],
+  ['api.stripe.com:443', 'xapi.stripe.com:443', false],
+  ['*.example.com:443', 'a.example.com:443', true],
+  ['*.example.com:443', 'a.b.example.com:443', true],
+  ['*.example.com:443', 'example.com:443', false],
+  ['*.example.com:443', 'notexample.com:443', false],
+  ['192.0.2.1:80', '192.0.2.1:80', true],
+])('the rule %s against %s is %s', (rule, text, isAllowed) => {
+  const parsed = parseRule(rule);
+  const destination = parseDestination(text);
+  if (parsed === undefined || destination === undefined) throw new Error('not read');
+  expect(findRule([parsed], destination) !== undefined).toBe(isAllowed);
+});
+
+test.each(['*', '*.com', 'https://x:443', '*.1.2.3.4:80', 'a.*.example:443', '*:443'])('%s is no rule', (text) => {
+  expect(parseRule(text)).toBeUndefined();
+});
+
+describe('an address', () => {
+  test.each(['93.184.215.14', '8.8.8.8', '168.63.129.15', '168.63.129.17', '2606:4700::1111', '2a00:1450:4001:80b::200e'])(
+    '%s is public',
+    (address) => {
+      expect(isPublicAddress(address)).toBe(true);
+    },
+  );
+
+  test.each([
+    ...['0.0.0.0', '10.1.2.3', '100.64.0.1', '127.0.0.1', '127.255.255.255', '169.254.169.254', '172.16.0.1', '172.31.255.255'],
+    ...['192.168.1.1', '192.0.2.1', '198.18.0.1', '198.51.100.1', '203.0.113.1', '224.0.0.1', '240.0.0.1', '255.255.255.255'],
+    ...['::', '::1', '::ffff:127.0.0.1', '::ffff:a9fe:a9fe', '::127.0.0.1', '64:ff9b::7f00:1', '64:ff9b:1::1', '2002:7f00:1::'],
+    ...['2001::1', '2001:db8::1', 'fc00::1', 'fd00::1', 'fe80::1', 'fec0::1', 'ff02::1', '100::1', '5f00::1', '3fff::1'],
+    ...['168.63.129.16', '100.100.100.200', '192.0.0.192', '161.26.0.10', '166.9.14.1', 'fd00:ec2::254', 'fd20:ce::254'],
+    ...['localhost', '', '127.1', '1.2.3.4.5'],
+  ])('%s is not', (address) => {
+    expect(isPublicAddress(address)).toBe(false);
+  });
+});
+
+describe('a name', () => {
+  const resolve = (...addresses: string[]) => ({ denyPrivate: true, resolve: async () => addresses });
+  const to = { host: 'a.example', port: 443 };
+
+  test('leads to its addresses, where all are public', async () => {
+    expect(await resolveDestination(to, resolve('8.8.8.8', '2606:4700::1111'))).toEqual({
+      addresses: ['8.8.8.8', '2606:4700::1111'],
+    });
+  });
+
+  test('that leads inside by any of its answers is refused', async () => {
+    expect(await resolveDestination(to, resolve('8.8.8.8', '10.0.0.1'))).toMatchObject({ problem: 'not_public' });
+    expect(await resolveDestination({ host: '127.0.0.1', port: 80 }, resolve())).toMatchObject({ problem: 'not_public' });
+  });
+
+  test('may lead inside where that is said', async () => {
+    expect(await resolveDestination(to, { ...resolve('10.0.0.1'), denyPrivate: false })).toEqual({ addresses: ['10.0.0.1'] });
+  });
+
+  test('that is not known, or has no address, is not found', async () => {
+    expect(await resolveDestination(to, resolve())).toMatchObject({ problem: 'not_found' });
+    const fails = { denyPrivate: true, resolve: () => Promise.reject(new Error('ENOTFOUND')) };
+    expect(await resolveDestination(to, fails)).toEqual({ problem: 'not_found', detail: 'ENOTFOUND' });
+  });
+});
+
+describe('own ports', () => {
+  const own = new OwnPorts();
+  own.add(8443);
+
+  test.each(['127.0.0.0', '127.0.0.1', '127.127.255.255', '127.128.0.0', '127.255.255.255', '0.0.0.0', '::', '::1'])(
+    'are found at %s',
+    (address) => {
+      expect([own.has(address, 8443), own.has(address, 8444)]).toEqual([true, false]);
+    },
+  );
+
+  test.each(['126.255.255.255', '128.0.0.0', '192.0.2.1', '::2'])('are not found at %s', (address) => {
+    expect(own.has(address, 8443)).toBe(false);
+  });
+});
+
+describe('over a real connection', () => {
+  const closers: (() => void)[] = [];
+  afterEach(() => {
+    for (const close of closers.splice(0)) close();
+  });
+
+  /** The port of a server, and the connections that reach it. */
+  async function listen(): Promise<{ readonly port: number; readonly accepted: Promise<Socket> }> {
+    const server = createServer();
+    const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    closers.push(() => server.close());
+    return { port: (server.address() as AddressInfo).port, accepted };
+  }
+
+  test('reports a dial that got no response in time as a timeout, and a refused one as another failure', async () => {
+    const clock = new FakeClock();
+    const { port } = await listen();
+    // The event loop has not turned since the connection was asked for, so it cannot be open yet.
+    const late = dial(['127.0.0.1'], port, 5_000, clock);
+    await Promise.all([
+      expect(late).rejects.toMatchObject({ name: 'DialFailure', isTimeout: true, message: /within 5000 ms/ }),
+      clock.advance(5_000),
+    ]);
+    await expect(dial(['127.0.0.1'], 1, 5_000, clock)).rejects.toMatchObject({ name: 'DialFailure', isTimeout: false });
+    expect(clock.timers).toBe(0);
+  });
+
+  /** A tunnel to a real server; the client is one that only counts what it gets. */
+  async function openTunnel(limits: { readonly idleTimeout: number; readonly maxDuration: number }) {
+    const clock = new FakeClock();
+    const { port, accepted } = await listen();
+    const near = connect(port, '127.0.0.1');
+    const far = await accepted;
+    closers.push(() => near.destroy());
+    closers.push(() => far.destroy());
+    let received = 0;
+    let send: ((chunk: Buffer) => void) | undefined;
+    const client = {
+      write: (chunk: Buffer) => {
+        received += chunk.length;
+        return true;
+      },
+      onDrain: () => undefined,
+      end: () => undefined,
+      destroy: () => undefined,
+    } as unknown as UpgradeWish;
+    const content: ContentStream = {
+      length: undefined,
+      start: (consumer) => {
+        send = (chunk) => void consumer.write(chunk);
+      },
+      resume: () => undefined,
+      stop: () => undefined,
+    };
+    const totals = joinTunnel(client, content, near, limits, clock);
+    return { clock, near, far, totals, received: () => received, send: (text: string) => send?.(Buffer.from(text)) };
+  }
+
+  test('keeps a tunnel open that only downloads, and closes it once nothing comes for idleTimeout', async () => {
+    const { clock, near, far, totals, received } = await openTunnel({ idleTimeout: 5_000, maxDuration: 60_000 });
+    for (let i = 1; i <= 3; i++) {
+      await clock.advance(4_000);
+      far.write('x');
+      await expect.poll(received).toBe(i);
+    }
+    expect(near.destroyed).toBe(false);
+    await clock.advance(4_000);
+    expect(near.destroyed).toBe(false);
+    await clock.advance(1_000);
+    expect(await totals).toEqual({ bytesSent: 0, bytesReceived: 3 });
+    expect(clock.timers).toBe(0);
+  });
+
+  test('keeps a tunnel open that only uploads, until maxDuration', async () => {
+    const { clock, near, totals, send } = await openTunnel({ idleTimeout: 5_000, maxDuration: 10_000 });
+    for (const wait of [4_000, 4_000, 1_000]) {
+      await clock.advance(wait);
+      send('x');
+    }
+    expect(near.destroyed).toBe(false);
+    await clock.advance(1_000);
+    expect(await totals).toEqual({ bytesSent: 3, bytesReceived: 0 });
+  });
+});

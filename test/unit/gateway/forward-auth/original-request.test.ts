@@ -1,0 +1,106 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { HeaderFields } from '../../../../src/core/headers.ts';
+import { readOriginalRequest } from '../../../../src/gateway/forward-auth/original-request.ts';
+
+type Fields = Readonly<Record<string, string | readonly string[] | undefined>>;
+
+const FORWARDED: Fields = {
+  'X-Forwarded-Method': 'POST',
+  'X-Forwarded-Proto': 'https',
+  'X-Forwarded-Host': 'app.example',
+  'X-Forwarded-Uri': '/admin?x=1',
+};
+const ORIGINAL: Fields = {
+  'X-Original-Method': 'POST',
+  'X-Original-Proto': 'https',
+  'X-Original-Host': 'app.example',
+  'X-Original-URI': '/admin?x=1',
+};
+const INGRESS: Fields = { 'X-Original-Method': 'POST', 'X-Original-URL': 'https://app.example/admin?x=1' };
+
+function read(fields: Fields): string {
+  const raw = Object.entries(fields).flatMap(([name, value]) =>
+    value === undefined ? [] : [value].flat().flatMap((line) => [name, line]),
+  );
+  const found = readOriginalRequest(new HeaderFields(raw));
+  return 'code' in found ? `${found.detail}` : `${found.method} ${found.scheme}://${found.host}${found.target.raw}`;
+}
+
+describe('the request in question is', () => {
+  test.each([
+    ['what X-Forwarded-* says, as Traefik and Caddy write it', FORWARDED],
+    ['what X-Original-* says', ORIGINAL],
+    ['what X-Original-URL says, as ingress-nginx writes it', INGRESS],
+    ['what all of them say, if it is the same', { ...FORWARDED, ...ORIGINAL, ...INGRESS }],
+    ['the same for a host in another case', { ...FORWARDED, 'X-Original-Host': 'APP.example' }],
+    ['by https where a WebSocket handshake came by wss', { ...FORWARDED, 'X-Forwarded-Proto': 'wss' }],
+  ])('%s', (_, fields) => {
+    expect(read(fields)).toBe('POST https://app.example/admin?x=1');
+  });
+
+  test('by http where a WebSocket handshake came by ws', () => {
+    expect(read({ ...FORWARDED, 'X-Forwarded-Proto': 'ws' })).toBe('POST http://app.example/admin?x=1');
+  });
+
+  test('whole where the URI holds another URL', () => {
+    expect(read({ ...INGRESS, 'X-Original-URL': 'http://a:8443/b?to=https://c/d' })).toBe('POST http://a:8443/b?to=https://c/d');
+  });
+});
+
+describe('a request in question is unclear', () => {
+  test.each([
+    ['without a method', { 'X-Forwarded-Method': undefined }, 'no method: none of x-original-method, x-forwarded-method'],
+    ['without a URI', { 'X-Forwarded-Uri': undefined }, 'no URI: none of x-original-uri, x-forwarded-uri'],
+    ['without a host', { 'X-Forwarded-Host': undefined }, 'no host: none of x-original-host, x-forwarded-host'],
+    ['without a scheme', { 'X-Forwarded-Proto': undefined }, 'no scheme: none of x-original-proto, x-forwarded-proto'],
+    ['with two methods', { 'X-Original-Method': 'GET' }, 'x-original-method and x-forwarded-method differ'],
+    ['with a method in another case', { 'X-Original-Method': 'post' }, 'x-original-method and x-forwarded-method differ'],
+    ['with two URIs', { 'X-Original-URI': '/public' }, 'x-original-uri and x-forwarded-uri differ'],
+    ['with a URI in another spelling', { 'X-Original-URI': '/%61dmin?x=1' }, 'x-original-uri and x-forwarded-uri differ'],
+    ['with another URI in the URL', { 'X-Original-URL': 'https://app.example/b' }, 'x-forwarded-uri and x-original-url differ'],
+    ['with another host in the URL', { 'X-Original-URL': 'https://b/admin?x=1' }, 'x-forwarded-host and x-original-url differ'],
+    [
+      'with another scheme in the URL',
+      { 'X-Original-URL': 'http://app.example/admin?x=1' },
+      'x-forwarded-proto and x-original-url differ',
+    ],
+    ['with two schemes', { 'X-Original-Proto': 'http' }, 'x-original-proto and x-forwarded-proto differ'],
+    ['with two hosts', { 'X-Original-Host': 'b' }, 'x-original-host and x-forwarded-host differ'],
+    ['with a repeated field', { 'X-Forwarded-Uri': ['/admin', '/admin'] }, 'repeated x-forwarded-uri'],
+    ['with a repeated URL', { 'X-Original-URL': ['https://a/', 'https://a/'] }, 'repeated x-original-url'],
+    ['with a method that is no token', { 'X-Forwarded-Method': 'GET /' }, 'x-forwarded-method is no method'],
+    ['with an empty method', { 'X-Forwarded-Method': '' }, 'x-forwarded-method is no method'],
+    ['with a list of hosts', { 'X-Forwarded-Host': 'a, b' }, 'x-forwarded-host is no host'],
+    ['with a user in the host', { 'X-Forwarded-Host': 'u@a' }, 'x-forwarded-host is no host'],
+    ['with a list of schemes', { 'X-Forwarded-Proto': 'https, http' }, 'x-forwarded-proto is no scheme'],
+    ['with a scheme that is none of HTTP', { 'X-Forwarded-Proto': 'ftp' }, 'x-forwarded-proto is no scheme'],
+    ['with a URL that is not absolute', { 'X-Original-URL': '/admin' }, 'x-original-url is not absolute'],
+    ['with a URL without a path', { 'X-Original-URL': 'https://a' }, 'x-original-url is not absolute'],
+    [
+      'with a URI that is not in origin-form',
+      { 'X-Forwarded-Uri': 'http://a/b' },
+      'the target is not in origin-form (RFC 9112 §3.2.1)',
+    ],
+    ['with a dot segment', { 'X-Forwarded-Uri': '/a/../b' }, 'the path has a dot segment'],
+    ['with a fragment', { 'X-Forwarded-Uri': '/a#b' }, 'the target has a fragment'],
+    ['with a control in the path', { 'X-Forwarded-Uri': '/a%00b' }, 'the path has an encoded control byte'],
+  ])('%s', (_, over, problem) => {
+    expect(read({ ...FORWARDED, ...over })).toBe(problem);
+  });
+});
+
+test('no field that a client adds can change what a proxy said: it is the same request, or none', () => {
+  const names = [...Object.keys(FORWARDED), ...Object.keys(ORIGINAL), 'X-Original-URL', 'X_Original_URI', 'Host'];
+  const values = fc.oneof(fc.constantFrom('GET', '/public', 'http', 'evil', 'https://app.example/public'), fc.string());
+  const added = fc.array(fc.tuple(fc.constantFrom(...names), values), { maxLength: 4 });
+  fc.assert(
+    fc.property(fc.constantFrom(FORWARDED, ORIGINAL, INGRESS), added, fc.boolean(), (proxy, more, isFirst) => {
+      const own = Object.entries(proxy).flat() as string[];
+      const raw = isFirst ? [...more.flat(), ...own] : [...own, ...more.flat()];
+      const found = readOriginalRequest(new HeaderFields(raw));
+      if ('code' in found) return;
+      expect([found.method, found.scheme, found.host, found.target.raw]).toEqual(['POST', 'https', 'app.example', '/admin?x=1']);
+    }),
+  );
+});

@@ -1,0 +1,163 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { Capacity, type CapacityLimits, type CapacityResult, type Place } from '../../../../src/gateway/pipeline/capacity.ts';
+import { FakeClock, settle } from '../../../support/fake-clock.ts';
+
+const LIMITS: CapacityLimits = { maxInFlight: 2, maxQueued: 2, queueTimeout: 1_000 };
+const PLACE: Place = { client: '203.0.113.9', isVerified: true };
+
+function start(limits: CapacityLimits = LIMITS) {
+  const clock = new FakeClock();
+  const gauges = { inFlight: 0, queued: 0 };
+  const capacity = new Capacity(limits, clock, {
+    onInFlight: (delta) => {
+      gauges.inFlight += delta;
+    },
+    onQueued: (delta) => {
+      gauges.queued += delta;
+    },
+  });
+  const results: (CapacityResult | undefined)[] = [];
+  const enter = async (): Promise<void> => {
+    const at = results.push(undefined) - 1;
+    results[at] = await capacity.enter(PLACE);
+  };
+  return { clock, gauges, capacity, results, enter };
+}
+
+describe('places', () => {
+  test('are given at once while there are some, then queued for, then refused', async () => {
+    const { capacity, enter, results, gauges } = start();
+    for (let i = 0; i < 5; i++) void enter();
+    await settle();
+    expect(results).toEqual(['entered', 'entered', undefined, undefined, 'queue_full']);
+    expect(gauges).toEqual({ inFlight: 2, queued: 2 });
+    expect(capacity.inFlight).toBe(2);
+  });
+
+  test('go to whoever waits longest', async () => {
+    const { capacity, enter, results, gauges } = start();
+    for (let i = 0; i < 4; i++) void enter();
+    await settle();
+    capacity.leave(PLACE);
+    await settle();
+    expect(results).toEqual(['entered', 'entered', 'entered', undefined]);
+    expect(gauges).toEqual({ inFlight: 2, queued: 1 });
+  });
+
+  test('are not waited for longer than the queue allows, and a timer is left for nobody', async () => {
+    const { capacity, clock, enter, results, gauges } = start();
+    for (let i = 0; i < 4; i++) void enter();
+    await clock.advance(999);
+    capacity.leave(PLACE);
+    await clock.advance(1);
+    expect(results).toEqual(['entered', 'entered', 'entered', 'queue_timeout']);
+    expect(gauges).toEqual({ inFlight: 2, queued: 0 });
+    expect(clock.timers).toBe(0);
+  });
+
+  test('are given to nobody once the house is closed', async () => {
+    const { capacity, clock, enter, results, gauges } = start();
+    for (let i = 0; i < 3; i++) void enter();
+    await settle();
+    capacity.close();
+    void enter();
+    await settle();
+    expect(results).toEqual(['entered', 'entered', 'closed', 'closed']);
+    capacity.leave(PLACE);
+    capacity.leave(PLACE);
+    expect(gauges).toEqual({ inFlight: 0, queued: 0 });
+    expect(clock.timers).toBe(0);
+  });
+});
+
+test('whatever comes and goes, no more are inside or waiting than allowed, and each ask has one end', async () => {
+  const step = fc.oneof(
+    { weight: 4, arbitrary: fc.constant('enter') },
+    { weight: 3, arbitrary: fc.constant('leave') },
+    { weight: 1, arbitrary: fc.constant('wait') },
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 40 }), async (steps) => {
+      const { capacity, clock, enter, results, gauges } = start();
+      const count = (result: CapacityResult | undefined): number => results.filter((one) => one === result).length;
+      let left = 0;
+      for (const one of steps) {
+        if (one === 'enter') void enter();
+        else if (one === 'wait') await clock.advance(600);
+        else if (count('entered') > left) {
+          left++;
+          capacity.leave(PLACE);
+        }
+        await settle();
+        expect(gauges.inFlight).toBe(count('entered') - left);
+        expect(gauges.queued).toBe(count(undefined));
+        expect(gauges.inFlight).toBeLessThanOrEqual(LIMITS.maxInFlight);
+        expect(gauges.queued).toBeLessThanOrEqual(LIMITS.maxQueued);
+        expect(gauges.queued === 0 || gauges.inFlight === LIMITS.maxInFlight).toBe(true);
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
+
+describe('shares', () => {
+  const BUSY: CapacityLimits = { maxInFlight: 8, maxQueued: 8, queueTimeout: 1_000 };
+  const toPlace = (client: string, isVerified: boolean): Place => ({ client, isVerified });
+  const enterMany = (capacity: Capacity, count: number, place: (index: number) => Place) => {
+    const results: (CapacityResult | undefined)[] = [];
+    for (let i = 0; i < count; i++) {
+      const entering = capacity.enter(place(i));
+      if (entering instanceof Promise) {
+        results.push(undefined);
+        void entering.then((result) => {
+          results[i] = result;
+        });
+      } else results.push(entering);
+    }
+    const count_ = (wanted: CapacityResult | undefined): number => results.filter((each) => each === wanted).length;
+    return { results, count: count_ };
+  };
+
+  test('leave half of the places and of the queue to verified requests, whatever number of clients sends others', async () => {
+    const { capacity } = start(BUSY);
+    const flood = enterMany(capacity, 100, (i) => toPlace(`198.51.100.${i}`, false));
+    expect([flood.count('entered'), flood.count(undefined), flood.count('unverified_share')]).toEqual([4, 4, 92]);
+    const valid = enterMany(capacity, 8, (i) => toPlace(`203.0.113.${i}`, true));
+    expect([valid.count('entered'), valid.count(undefined)]).toEqual([4, 4]);
+  });
+
+  test('leave a quarter of the places and of the queue to other clients, whatever one of them has proven', async () => {
+    const { capacity } = start(BUSY);
+    const flood = enterMany(capacity, 100, () => PLACE);
+    expect([flood.count('entered'), flood.count(undefined), flood.count('client_share')]).toEqual([6, 6, 88]);
+    const other = enterMany(capacity, 4, () => toPlace('203.0.113.10', true));
+    expect([other.count('entered'), other.count(undefined)]).toEqual([2, 2]);
+  });
+
+  test('count an IPv6 /64 as one client', async () => {
+    const { capacity } = start(BUSY);
+    const flood = enterMany(capacity, 100, (i) => capacity.toPlace({ address: `2001:db8::${i.toString(16)}`, isVerified: true }));
+    expect([flood.count('entered'), flood.count(undefined)]).toEqual([6, 6]);
+  });
+
+  test('give a freed place to the first that may have it, not to the first that waits', async () => {
+    const { capacity } = start({ ...BUSY, maxInFlightPerClient: 6, maxInFlightUnverified: 4 });
+    const open = enterMany(capacity, 5, (i) => toPlace(`198.51.100.${i}`, false));
+    const valid = enterMany(capacity, 5, () => PLACE);
+    expect([open.count(undefined), valid.count(undefined)]).toEqual([1, 1]);
+    capacity.leave(PLACE);
+    await settle();
+    expect([open.count(undefined), valid.count(undefined)]).toEqual([1, 0]);
+    capacity.leave(toPlace('198.51.100.0', false));
+    await settle();
+    expect([open.count(undefined), capacity.inFlight]).toEqual([0, 8]);
+  });
+
+  test('can be set, and are never less than one place', async () => {
+    const { capacity } = start({ ...BUSY, maxInFlight: 1, maxInFlightPerClient: 500, maxInFlightUnverified: 500 });
+    expect(capacity.enter(toPlace('198.51.100.1', false))).toBe('entered');
+    capacity.leave(toPlace('198.51.100.1', false));
+    expect(capacity.enter(PLACE)).toBe('entered');
+  });
+});

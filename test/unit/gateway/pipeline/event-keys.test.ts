@@ -1,0 +1,77 @@
+import { describe, expect, test } from 'vitest';
+import { forgetEvent, toDigestKey, toIdKey } from '../../../../src/gateway/pipeline/event-keys.ts';
+import { createMemorySeenIds } from '../../../../src/state/claims/memory-seen-ids.ts';
+import { type SeenIds, StoreUnavailable } from '../../../../src/state/claims/seen-ids.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+
+const DIGEST = 'abcdefghijklmnopqrstuv';
+const open = (): SeenIds => createMemorySeenIds(new FakeClock(), { maxIds: 10 });
+const claim = async (store: SeenIds, key: string): Promise<string> =>
+  (await store.claim({ key, token: 't', fingerprint: DIGEST, leaseMs: 1_000 })).state;
+
+describe('keys', () => {
+  test('hold the route, and a plain id cannot pose as a hashed one or as a digest', () => {
+    const long = 'x'.repeat(65);
+    const keys = [
+      toIdKey('a', 'x'),
+      toIdKey('b', 'x'),
+      toIdKey('a', long),
+      toIdKey('a', `h:${long}`.slice(0, 64)),
+      toIdKey('a', `d:${DIGEST}`),
+      toDigestKey('a', DIGEST),
+    ];
+    expect(new Set(keys).size).toBe(keys.length);
+    expect(toIdKey('a', 'evt_1')).toBe('a:i:evt_1');
+    for (const key of keys) expect(key.length).toBeLessThan(120);
+  });
+});
+
+describe('forgetting an event', () => {
+  test('clears its id and the digest that was recorded with it, and nothing else', async () => {
+    const store = open();
+    const keys = [toIdKey('a', 'x'), toDigestKey('a', DIGEST)];
+    const others = [toIdKey('b', 'x'), toIdKey('a', 'y')];
+    for (const key of [...keys, ...others]) await store.confirm(key, 't', DIGEST, 1_000);
+    expect(await forgetEvent(store, 'a', 'x')).toBe('handled');
+    for (const key of keys) expect(await claim(store, key)).toBe('new');
+    for (const key of others) expect(await claim(store, key)).toBe('handled');
+  });
+
+  test('says that it was with the app, or that nobody knows it', async () => {
+    const store = open();
+    await claim(store, toIdKey('a', 'x'));
+    expect(await forgetEvent(store, 'a', 'x')).toBe('in-progress');
+    expect(await forgetEvent(store, 'a', 'x')).toBe('absent');
+  });
+
+  test('clears an event that has no id but its digest', async () => {
+    const store = open();
+    await store.confirm(toDigestKey('a', DIGEST), 't', DIGEST, 1_000);
+    expect(await forgetEvent(store, 'a', `sha256-${DIGEST}`)).toBe('handled');
+    expect(await claim(store, toDigestKey('a', DIGEST))).toBe('new');
+  });
+
+  test('that stops half-way says how to finish it, and can be finished', async () => {
+    const store = open();
+    for (const key of [toIdKey('a', 'x'), toDigestKey('a', DIGEST)]) await store.confirm(key, 't', DIGEST, 1_000);
+    const failing: Pick<SeenIds, 'forget'> = {
+      forget: async (key) => {
+        if (key === toDigestKey('a', DIGEST)) throw new StoreUnavailable('timeout', 'Redis did not answer in time');
+        return store.forget(key);
+      },
+    };
+    const failure = await forgetEvent(failing as SeenIds, 'a', 'x').catch((thrown: unknown) => thrown as StoreUnavailable);
+    expect(failure).toBeInstanceOf(StoreUnavailable);
+    expect(failure).toMatchObject({
+      failure: 'timeout',
+      message: `Redis did not answer in time; the id is forgotten, its content is not yet: forget the id sha256-${DIGEST}`,
+    });
+    expect(await forgetEvent(store, 'a', `sha256-${DIGEST}`)).toBe('handled');
+  });
+
+  test('fails as the store fails where nothing was done yet', async () => {
+    const store = open();
+    await store.close();
+    await expect(forgetEvent(store, 'a', 'x')).rejects.toThrow(StoreUnavailable);
+  });
+});

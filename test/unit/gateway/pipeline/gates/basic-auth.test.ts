@@ -1,0 +1,60 @@
+import { expect, test } from 'vitest';
+import type { TakeAttempt, Verifier } from '../../../../../src/auth/passwords/verifier.ts';
+import type { Exchange } from '../../../../../src/core/exchange.ts';
+import { HeaderFields } from '../../../../../src/core/headers.ts';
+import type { Verdict } from '../../../../../src/core/verdict.ts';
+import { createBasicAuthGate } from '../../../../../src/gateway/pipeline/gates/basic-auth.ts';
+import { createMemoryAttempts } from '../../../../../src/state/login-attempts/memory-attempts.ts';
+import { FakeClock } from '../../../../support/fake-clock.ts';
+import { toBasic } from '../../../../support/users.ts';
+
+const RULE = { failures: 1, per: 60_000, ban: 60_000, by: ['client'] } as const;
+
+/** A gate before a realm that knows nobody, and where every check is a wrong guess. */
+function open(): { clock: FakeClock; check: () => Verdict | Promise<Verdict> } {
+  const clock = new FakeClock();
+  const verifier = {
+    isAvailable: true,
+    recall: () => undefined,
+    verify: async (_credentials: unknown, _network: string, take: TakeAttempt) => {
+      const attempt = await take();
+      return attempt.kind === 'taken' ? undefined : { notChecked: 'banned', left: attempt.left };
+    },
+  } as unknown as Verifier;
+  const gate = createBasicAuthGate(
+    { realm: 'admin', as: 'origin', requireTls: false, latin1: false, limit: RULE },
+    { clock, verifier: () => verifier, attempts: createMemoryAttempts(clock, { maxKeys: 10 }), onUsed: () => undefined },
+  );
+  const { Authorization } = toBasic('Aladdin', 'guess');
+  const exchange = {
+    client: { address: '192.0.2.7', peer: '192.0.2.7', viaTrustedProxy: false, scheme: 'http' },
+    headers: new HeaderFields(['Authorization', Authorization]),
+    facts: {},
+  } as unknown as Exchange;
+  return { clock, check: () => gate.check(exchange) };
+}
+
+test('whoever is banned waits a tenth of a second for the answer', async () => {
+  const { clock, check } = open();
+  expect(await check()).toMatchObject({ code: 'credentials_required' });
+  let verdict: Verdict;
+  const judged = Promise.resolve(check()).then((given) => {
+    verdict = given;
+  });
+  await clock.advance(0);
+  await clock.advance(99);
+  expect(verdict).toBeUndefined();
+  await clock.advance(1);
+  await judged;
+  expect(verdict).toMatchObject({ code: 'too_many_attempts', reason: 'banned', retryAfterSeconds: 60 });
+});
+
+test('beyond a thousand that wait, the answer comes at once', async () => {
+  const { clock, check } = open();
+  await check();
+  const waiting = Array.from({ length: 1_000 }, () => Promise.resolve(check()));
+  await clock.advance(0);
+  expect(await check()).toMatchObject({ code: 'too_many_attempts' });
+  await clock.advance(100);
+  await Promise.all(waiting);
+});

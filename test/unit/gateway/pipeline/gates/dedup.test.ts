@@ -1,0 +1,218 @@
+import { describe, expect, test } from 'vitest';
+import type { Exchange } from '../../../../../src/core/exchange.ts';
+import { WaitingRoom } from '../../../../../src/gateway/pipeline/claim-waiters.ts';
+import { createDedupGate, type DedupEvent, type DedupOptions } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
+import { type Settlement, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
+import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';
+import { type SeenIds, type StoreFailure, StoreUnavailable } from '../../../../../src/state/claims/seen-ids.ts';
+import { FakeClock, settle } from '../../../../support/fake-clock.ts';
+
+const OPTIONS: DedupOptions = {
+  route: 'a',
+  retention: 259_200_000,
+  lease: 60_000,
+  inProgress: 'wait',
+  waitAtMost: 4_000,
+  onStoreError: 'refuse',
+  unsignedId: 'check',
+  maxKinds: 2,
+};
+
+function start(over: Partial<DedupOptions> = {}) {
+  const clock = new FakeClock();
+  const memory = createMemorySeenIds(clock, { maxIds: 1_000 });
+  let failure: StoreFailure | 'bug' | undefined;
+  let losesAnswers = false;
+  let claimMs = 0;
+  const durations: number[] = [];
+  const store: SeenIds = {
+    claim: async (request) => {
+      if (failure === 'bug') throw new TypeError('a bug');
+      if (failure !== undefined) throw new StoreUnavailable(failure, 'away');
+      clock.pass(claimMs);
+      const result = await memory.claim(request);
+      if (losesAnswers) throw new StoreUnavailable('timeout', 'the answer is lost');
+      return result;
+    },
+    confirm: (...args) => memory.confirm(...args),
+    release: (...args) => memory.release(...args),
+    forget: (key) => memory.forget(key),
+    isUp: () => failure === undefined,
+    close: () => memory.close(),
+  };
+  const events: DedupEvent[] = [];
+  const lost: Settlement[] = [];
+  const settled: string[] = [];
+  const settlements = new Settlements(store, clock, {
+    onOutcome: (outcome) => void settled.push(outcome),
+    onLost: (settlement) => void lost.push(settlement),
+  });
+  const gate = createDedupGate(
+    { ...OPTIONS, ...over },
+    {
+      store,
+      clock,
+      settlements,
+      waitingRoom: new WaitingRoom(1, () => undefined),
+      onEvent: (event) => void events.push(event),
+      onDuration: (duration) => void durations.push(duration),
+    },
+  );
+  let count = 0;
+  /** A verified delivery at this gate. */
+  const arrive = (id = 'evt_1', body = 'body'): Exchange => {
+    count++;
+    return {
+      requestId: `r${count}`,
+      startedAt: clock.monotonic(),
+      facts: { delivery: { id, timestamp: 0, keyName: 'k', body: Buffer.from(body) } },
+    } as unknown as Exchange;
+  };
+  return {
+    clock,
+    memory,
+    events,
+    settled,
+    gate,
+    arrive,
+    durations,
+    slowDown: (duration: number) => {
+      claimMs = duration;
+    },
+    loseAnswers: (loses: boolean) => {
+      losesAnswers = loses;
+    },
+    fail: (next: typeof failure) => {
+      failure = next;
+    },
+  };
+}
+
+test('reports how long a claim took', async () => {
+  const { gate, arrive, durations, slowDown } = start();
+  slowDown(7);
+  expect(await gate.check(arrive())).toBeUndefined();
+  expect(durations).toEqual([7]);
+});
+
+describe('while the store is away', () => {
+  test('a delivery is refused, and what a lost answer may have claimed is released', async () => {
+    const { gate, arrive, fail, events, settled } = start();
+    fail('timeout');
+    expect(await gate.check(arrive())).toMatchObject({ code: 'store_unavailable', reason: 'dedup_unavailable' });
+    await settle();
+    expect([events, settled]).toEqual([['unavailable'], ['fenced']]);
+  });
+
+  test('a store that is full claimed nothing, so nothing is released', async () => {
+    const { gate, arrive, fail, settled } = start();
+    fail('full');
+    expect(await gate.check(arrive())).toMatchObject({ code: 'store_unavailable' });
+    await settle();
+    expect(settled).toEqual([]);
+  });
+
+  test('a delivery passes where the route says so, counted, and its outcome is recorded', async () => {
+    const { gate, arrive, fail, events, memory } = start({ onStoreError: 'forward' });
+    fail('unreachable');
+    const exchange = arrive();
+    expect(await gate.check(exchange)).toBeUndefined();
+    expect(events).toEqual(['unavailable', 'bypassed']);
+    fail(undefined);
+    exchange.facts.claim?.confirm();
+    await settle();
+    expect(await gate.check(arrive())).toMatchObject({ code: 'duplicate' });
+    await memory.close();
+  });
+
+  test('a full store lets it pass without a claim', async () => {
+    const { gate, arrive, fail } = start({ onStoreError: 'forward' });
+    fail('full');
+    const exchange = arrive();
+    expect(await gate.check(exchange)).toBeUndefined();
+    expect(exchange.facts.claim).toBeUndefined();
+  });
+
+  test('a bug is no outage: it comes out as a throw, which the pipeline refuses', async () => {
+    const { gate, arrive, fail } = start({ onStoreError: 'forward' });
+    fail('bug');
+    await expect(gate.check(arrive())).rejects.toThrow('a bug');
+  });
+});
+
+describe('a delivery that comes while the first is at work', () => {
+  test('is never forwarded when the store goes away meanwhile, whatever the route says', async () => {
+    const { gate, arrive, fail, clock, events } = start({ onStoreError: 'forward' });
+    await gate.check(arrive());
+    const second = gate.check(arrive());
+    await settle();
+    fail('unreachable');
+    await clock.advance(1_000);
+    expect(await second).toMatchObject({ code: 'store_unavailable' });
+    expect(events).toEqual(['new', 'in_progress', 'unavailable']);
+  });
+
+  test('leaves no claim behind that it took over while the answer was lost', async () => {
+    const { gate, arrive, clock, loseAnswers, settled } = start();
+    const first = arrive();
+    await gate.check(first);
+    const second = gate.check(arrive());
+    await settle();
+    first.facts.claim?.release();
+    await settle();
+    loseAnswers(true);
+    await clock.advance(1_000);
+    expect(await second).toMatchObject({ code: 'store_unavailable' });
+    loseAnswers(false);
+    expect(settled).toEqual(['released', 'released']);
+    expect(await gate.check(arrive())).toBeUndefined();
+  });
+
+  test('waits as long as it may, and is then told to come again, with the place free for the next', async () => {
+    const { gate, arrive, clock } = start();
+    await gate.check(arrive());
+    const second = gate.check(arrive());
+    await settle();
+    expect(await gate.check(arrive())).toMatchObject({ code: 'in_progress', reason: 'waiters_full' });
+    await clock.advance(4_000);
+    expect(await second).toMatchObject({ code: 'in_progress', reason: 'in_progress' });
+    const third = gate.check(arrive());
+    await settle();
+    await clock.advance(4_000);
+    expect(await third).toMatchObject({ reason: 'in_progress' });
+  });
+
+  test('is told to come again when the lease is over, counted from the end of its own wait', async () => {
+    const { gate, arrive, clock } = start({ lease: 10_000 });
+    await gate.check(arrive());
+    const second = gate.check(arrive());
+    await settle();
+    await clock.advance(4_000);
+    expect(await second).toMatchObject({ code: 'in_progress', retryAfterSeconds: 6 });
+  });
+
+  test('is forwarded once the lease of a first that vanished is over', async () => {
+    const { gate, arrive, clock, events } = start();
+    await gate.check(arrive());
+    await clock.advance(58_000);
+    const second = arrive();
+    const verdict = gate.check(second);
+    await settle();
+    await clock.advance(4_000);
+    expect(await verdict).toBeUndefined();
+    expect(second.facts.claim).toBeDefined();
+    expect(events).toEqual(['new', 'in_progress', 'taken_over']);
+  });
+});
+
+test('ids too long to be kept as they are still tell apart', async () => {
+  const { gate, arrive } = start();
+  const long = 'x'.repeat(200);
+  expect(await gate.check(arrive(`${long}1`))).toBeUndefined();
+  expect(await gate.check(arrive(`${long}2`))).toBeUndefined();
+});
+
+test('a delivery that no gate verified is a bug', async () => {
+  const { gate } = start();
+  await expect(gate.check({ facts: {} } as unknown as Exchange)).rejects.toThrow('behind the signature gate');
+});

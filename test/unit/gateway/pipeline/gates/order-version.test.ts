@@ -1,0 +1,248 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { NumberText, readPlaces } from '../../../../../src/gateway/pipeline/gates/exact-numbers.ts';
+import { toName, toSortable } from '../../../../../src/gateway/pipeline/gates/order-version.ts';
+
+function sortable(value: unknown): string {
+  const text = toSortable(value);
+  expect(text).toMatch(/^\d+$/);
+  return text as string;
+}
+
+/** -1, 0 or 1, as bytes have it. */
+function compare(a: unknown, b: unknown): number {
+  return Math.sign(Buffer.compare(Buffer.from(sortable(a)), Buffer.from(sortable(b))));
+}
+
+const A = { text: '$.a', steps: ['a'] };
+const B = { text: '$.b', steps: ['b'] };
+
+/** Of JSON texts: as their numbers are in an event. */
+const json = (text: string): unknown => readPlaces(Buffer.from(`{"a":${text}}`), [A])[0];
+
+describe('of two numbers the smaller sorts first', () => {
+  test.each([
+    ['0', '1'],
+    ['9', '10'],
+    ['99', '100'],
+    ['1700000000', '1700000001'],
+    ['9007199254740992', '9007199254740993'],
+    ['9007199254740993', '9007199254740994'],
+    ['18446744073709551614', '18446744073709551615'],
+    ['9'.repeat(500), `1${'0'.repeat(500)}`],
+    [`${'9'.repeat(499)}7`, `${'9'.repeat(499)}8`],
+    ['1700000000.123456788', '1700000000.123456789'],
+    ['1.5', '1.51'],
+    ['1.49', '1.5'],
+    ['1.09', '1.1'],
+    ['0.001', '0.01'],
+    ['1e2', '101'],
+    ['99.9', '1E2'],
+    ['1e-3', '2e-3'],
+    ['1e-300', '1e-299'],
+    ['1e300', '2e300'],
+    ['-1', '0'],
+    ['-10', '-9'],
+    ['-0.51', '-0.5'],
+    ['-0.5', '-0.49'],
+    ['-1.5', '-1'],
+    ['-1e3', '-999'],
+  ])('%s < %s', (smaller, larger) => {
+    expect(compare(json(smaller), json(larger))).toBe(-1);
+    expect(compare(json(larger), json(smaller))).toBe(1);
+  });
+});
+
+test.each([
+  ['1', '1.0'],
+  ['100', '1e2'],
+  ['0.1', '1e-1'],
+  ['0', '-0'],
+  ['0', '0e5'],
+  ['0.0', '-0.00'],
+  ['1500', '1.5E+3'],
+])('one number is one version, however it is written: %s and %s', (a, b) => {
+  expect(compare(json(a), json(b))).toBe(0);
+});
+
+test('a text of digits is the number it says', () => {
+  expect(compare('42', json('42'))).toBe(0);
+  expect(compare('0042', json('42'))).toBe(0);
+  expect(compare('99', 100)).toBe(-1);
+  expect(compare(10n ** 40n, '1'.padEnd(41, '0'))).toBe(0);
+});
+
+describe('of two times the earlier sorts first', () => {
+  test.each([
+    ['2026-11-21T10:00:00Z', '2026-11-21T10:00:01Z'],
+    ['2026-11-21T10:00:00Z', '2026-11-21T10:00:00.000000001Z'],
+    ['2026-11-21T10:00:00.1Z', '2026-11-21T10:00:00.12Z'],
+    ['2026-11-21T10:00:00.09Z', '2026-11-21T10:00:00.1Z'],
+    ['2026-11-21T10:00:00+01:00', '2026-11-21T09:30:00Z'],
+    ['2026-11-21T10:00:00Z', '2026-11-21T10:00:00-00:30'],
+    ['2024-02-28T23:59:59Z', '2024-02-29T00:00:00Z'],
+    ['2024-02-29T23:59:59Z', '2024-03-01T00:00:00Z'],
+    ['2023-12-31T23:59:59Z', '2024-01-01T00:00:00Z'],
+    ['0000-01-01T00:00:00+23:59', '0000-01-01T00:00:00Z'],
+    ['0000-12-31T23:59:59Z', '0001-01-01T00:00:00Z'],
+    ['9999-12-31T23:59:58Z', '9999-12-31T23:59:59-23:59'],
+    ['2016-12-31T23:59:59Z', '2016-12-31T23:59:60Z'],
+  ])('%s < %s', (earlier, later) => {
+    expect(compare(earlier, later)).toBe(-1);
+    expect(compare(later, earlier)).toBe(1);
+  });
+
+  test.each([
+    ['2026-11-21T10:00:00Z', '2026-11-21T11:00:00+01:00'],
+    ['2026-11-21T10:00:00Z', '2026-11-21t10:00:00.000z'],
+    ['2026-11-21T10:00:00Z', '2026-11-21 10:00:00-00:00'],
+  ])('%s is %s', (a, b) => {
+    expect(compare(a, b)).toBe(0);
+  });
+});
+
+describe('what has no known order is no version', () => {
+  test.each([
+    [undefined],
+    [null],
+    [true],
+    [{}],
+    [[1]],
+    [''],
+    ['1.10'],
+    ['v2'],
+    ['-5'],
+    [' 5'],
+    ['٣'],
+    ['0x10'],
+    [Number.NaN],
+    [Number.POSITIVE_INFINITY],
+    ['2026-11-21'],
+    ['2026-11-21T10:00:00'],
+    ['2026-11-21T10:00Z'],
+    ['2026-11-21T24:00:00Z'],
+    ['2026-11-21T10:60:00Z'],
+    ['2026-11-21T10:00:61Z'],
+    ['2026-11-21T10:00:00+24:00'],
+    ['2026-11-21T10:00:00+01:60'],
+    ['2026-13-01T00:00:00Z'],
+    ['2026-00-01T00:00:00Z'],
+    ['2026-04-31T00:00:00Z'],
+    ['2023-02-29T00:00:00Z'],
+    ['1900-02-29T00:00:00Z'],
+    ['2026-11-00T00:00:00Z'],
+    ['Sat, 21 Nov 2026 10:00:00 GMT'],
+    [new NumberText('1e99999')],
+    [new NumberText('1e-99999')],
+    ['9'.repeat(5_000)],
+    [`2026-11-21T10:00:00.${'1'.repeat(5_000)}Z`],
+  ])('%j', (value) => {
+    expect(toSortable(value)).toBeUndefined();
+  });
+});
+
+test('versions of two kinds are told apart by their first digit', () => {
+  expect(sortable(5)[0]).not.toBe(sortable('2026-11-21T10:00:00Z')[0]);
+});
+
+describe('the order holds for any two', () => {
+  test('whole numbers', () => {
+    fc.assert(
+      fc.property(
+        fc.bigInt({ min: -(10n ** 30n), max: 10n ** 30n }),
+        fc.bigInt({ min: -(10n ** 30n), max: 10n ** 30n }),
+        (a, b) => {
+          expect(compare(json(String(a)), json(String(b)))).toBe(a < b ? -1 : a > b ? 1 : 0);
+        },
+      ),
+    );
+  });
+
+  test('doubles, as JSON writes them', () => {
+    const double = fc.double({ noNaN: true, noDefaultInfinity: true });
+    fc.assert(
+      fc.property(double, double, (a, b) => {
+        expect(compare(json(JSON.stringify(a)), json(JSON.stringify(b)))).toBe(a < b ? -1 : a > b ? 1 : 0);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test('times, with what Date makes of them as the judge', () => {
+    const at = fc.date({ min: new Date('0000-01-02T00:00:00Z'), max: new Date('9999-12-30T00:00:00Z'), noInvalidDate: true });
+    fc.assert(
+      fc.property(at, at, fc.integer({ min: -1_439, max: 1_439 }), (a, b, offset) => {
+        const sign = offset < 0 ? '-' : '+';
+        const [hours, minutes] = [Math.floor(Math.abs(offset) / 60), Math.abs(offset) % 60].map((n) =>
+          String(n).padStart(2, '0'),
+        );
+        const local = new Date(b.getTime() + offset * 60_000).toISOString();
+        fc.pre(/^\d{4}-/.test(local));
+        const elsewhere = local.replace('Z', `${sign}${hours}:${minutes}`);
+        expect(compare(a.toISOString(), elsewhere)).toBe(Math.sign(a.getTime() - b.getTime()));
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+});
+
+describe('a name', () => {
+  test.each([
+    [json('7'), '7'],
+    [json('7.0'), '7'],
+    [json('70e-1'), '7'],
+    [json('12345678901234567890'), '12345678901234567890'],
+    [json('-0.50'), '-0.5'],
+    [json('-0'), '0'],
+    [json('1e21'), '1000000000000000000000'],
+    [json('1e999'), `1${'0'.repeat(999)}`],
+    ['text', 'text'],
+    ['007', '007'],
+  ])('%j is %s', (value, expected) => {
+    expect(toName(value)).toBe(expected);
+  });
+
+  test.each([[''], [null], [true], [{}], [[]], [undefined], [Number.POSITIVE_INFINITY]])('is not %j', (value) => {
+    expect(toName(value)).toBeUndefined();
+  });
+});
+
+describe('reading places', () => {
+  const read = (text: string): unknown => readPlaces(Buffer.from(text), [A, B]);
+
+  test.each<[string, unknown, unknown]>([
+    ['{"a":1,"b":"x"}', 1, 'x'],
+    ['{"a":123456789012345,"b":null}', 123_456_789_012_345, null],
+    ['{"a":1234567890123456,"b":2}', new NumberText('1234567890123456'), new NumberText('2')],
+    ['{"a":1700000000.000000001,"b":[true]}', new NumberText('1700000000.000000001'), [true]],
+    ['{"a":1e400}', new NumberText('1e400'), undefined],
+    ['{"a":"12345678901234567890","b":{}}', '12345678901234567890', {}],
+    ['{"a":1,"a":2}', 2, undefined],
+    ['\ufeff{"a":1}', 1, undefined],
+    ['[1]', undefined, undefined],
+    ['{"a":1', undefined, undefined],
+  ])('of %s takes digits from the text where a double may lack them', (text, a, b) => {
+    expect(read(text)).toEqual([a, b]);
+  });
+
+  test('of what is no UTF-8 finds nothing', () => {
+    expect(readPlaces(Buffer.from([0x22, 0xff, 0x22]), [A])).toEqual([undefined]);
+  });
+
+  test('finds nothing in nests too deep to read digit by digit, and throws nothing', () => {
+    const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
+    expect(read(`{"a":1,"b":2,"c":${deep}}`)).toEqual([1, 2]);
+    expect(read(`{"a":12345678901234567890,"c":${deep}}`)).toEqual([undefined, undefined]);
+  });
+
+  test('gives every number its own digits, however it is written', () => {
+    const digits = fc.stringMatching(/^(?:0|[1-9]\d{0,24})(?:\.\d{1,24})?(?:[eE][+-]?\d{1,3})?$/);
+    fc.assert(
+      fc.property(digits, (text) => {
+        expect(toSortable(json(text))).toBe(toSortable(new NumberText(text)));
+        expect(toName(json(text))).toBe(toName(new NumberText(text)));
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+});

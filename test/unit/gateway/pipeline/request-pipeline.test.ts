@@ -1,0 +1,209 @@
+import { connect } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { ConfigSchema } from '../../../../src/config/schema/schema.ts';
+import { systemClock } from '../../../../src/core/clock.ts';
+import type { Exchange } from '../../../../src/core/exchange.ts';
+import { Capacity } from '../../../../src/gateway/pipeline/capacity.ts';
+import type { Gate } from '../../../../src/gateway/pipeline/gates/gate.ts';
+import { Gatehouse, type HouseRoute } from '../../../../src/gateway/pipeline/request-pipeline.ts';
+import { ListenServer } from '../../../../src/gateway/server/server.ts';
+import { Journal } from '../../../../src/telemetry/journal/journal.ts';
+import { createLogger } from '../../../../src/telemetry/log/logger.ts';
+import { createMetrics } from '../../../../src/telemetry/metrics/metrics.ts';
+import { Tracer } from '../../../../src/telemetry/tracing/tracer.ts';
+import { send } from '../../../support/client.ts';
+import { createMemory } from '../../../support/memory.ts';
+
+const CONFIG = ConfigSchema.parse({
+  listen: { address: '127.0.0.1:0' },
+  routes: [
+    {
+      name: 'a',
+      match: { path: '/hooks/billing' },
+      upstream: 'http://127.0.0.1:1',
+      webhook: { keys: [{ name: 'k', secret: { env: 'X' } }] },
+    },
+  ],
+});
+
+const lines: string[] = [];
+let server: ListenServer;
+let port: number;
+let house: Gatehouse;
+let isLogBroken = false;
+
+beforeEach(async () => {
+  lines.length = 0;
+  isLogBroken = false;
+  const logger = createLogger({
+    level: 'info',
+    version: 'test',
+    destination: { write: (line: string) => void lines.push(line) },
+  });
+  const metrics = createMetrics({ version: 'test', processMetrics: false });
+  const nothing = (): void => undefined;
+  const request: typeof logger.request = (line) => {
+    if (isLogBroken) throw new Error('the log is broken');
+    logger.request(line);
+  };
+  house = new Gatehouse({
+    tracing: { tracer: new Tracer({ part: 'pass', sampleRatio: 0 }) },
+    clock: systemClock,
+    logger: { ...logger, request },
+    journal: new Journal(0),
+    metrics,
+    capacity: new Capacity(CONFIG.limits, systemClock, { onInFlight: nothing, onQueued: nothing }),
+  });
+  server = new ListenServer({
+    listen: CONFIG.listen,
+    tls: undefined,
+    limits: CONFIG.limits,
+    memory: createMemory(),
+    clock: systemClock,
+    handler: house,
+    onLimit: nothing,
+    onConnections: nothing,
+  });
+  port = (await server.listen()).port;
+  forward = () => Promise.reject(new Error('must not be reached'));
+  const forwarder: HouseRoute['forwarder'] = { forward: (admitted, response) => forward(admitted, response) };
+  const open = (gates: readonly Gate[]): void =>
+    house.swap([
+      {
+        name: 'a',
+        match: { allowInPath: [], trustAppToDistinguish: [], path: '/hooks/billing', methods: ['POST'] },
+        gates,
+        gateIdentity: 'a',
+        forwardMethodOverride: false,
+        challenges: ['C'],
+        isOpen: false,
+        mode: 'enforce',
+        forwarder,
+        verifiesContent: false,
+        identity: { route: 'a' },
+        metrics: metrics.route('a'),
+        trace: { trust: 'verified', template: '/hooks/billing', app: undefined },
+      },
+    ]);
+  openWith = open;
+});
+afterEach(() => server.destroy());
+let forward: HouseRoute['forwarder']['forward'];
+let openWith: (gates: readonly Gate[]) => void;
+
+const toGate = (check: Gate['check']): Gate => ({ name: 'test', check });
+
+describe('a gate that throws', () => {
+  test.each([
+    [
+      'at once',
+      toGate(() => {
+        throw new Error('boom');
+      }),
+    ],
+    ['later', toGate(() => Promise.reject(new Error('boom')))],
+  ])('%s is a refusal, and tells the sender nothing', async (_, gate) => {
+    openWith([gate]);
+    const answer = await send(port);
+    expect([answer.status, answer.code]).toEqual([500, 'internal_error']);
+    expect(answer.text).not.toContain('boom');
+    expect(lines.join('')).toContain('boom');
+    expect(house.underWay).toBe(0);
+  });
+
+  test('after the claim leaves it to its lease: nobody knows what the app saw', async () => {
+    const calls: string[] = [];
+    const claim = { confirm: () => calls.push('confirm'), release: () => calls.push('release'), hold: () => calls.push('hold') };
+    openWith([
+      toGate((exchange: Exchange) => {
+        exchange.facts.claim = claim;
+        throw new Error('boom');
+      }),
+    ]);
+    expect((await send(port)).status).toBe(500);
+    expect(calls).toEqual(['hold']);
+  });
+});
+
+describe('what a gate claimed before a later one refuses', () => {
+  test.each([
+    ['is confirmed where the event is stale: it is dealt with for good', 'stale', 'stale', 'confirm'],
+    ['is released where it was in progress: the retry must get through', 'in_progress', 'resource_busy', 'release'],
+    ['is released where the store was away', 'store_unavailable', 'order_unavailable', 'release'],
+  ] as const)('%s', async (_title, code, reason, expected) => {
+    const calls: string[] = [];
+    const claim = { confirm: () => calls.push('confirm'), release: () => calls.push('release'), hold: () => calls.push('hold') };
+    openWith([
+      toGate(({ facts }: Exchange) => {
+        facts.claim = claim;
+        return undefined;
+      }),
+      toGate(() => ({ code, reason })),
+    ]);
+    expect((await send(port)).code).toBe(code);
+    expect(calls).toEqual([expected]);
+  });
+});
+
+test('a route whose gates verified nothing lets nothing through', async () => {
+  openWith([toGate(() => undefined)]);
+  expect((await send(port)).code).toBe('internal_error');
+  expect(lines.join('')).toContain('no gate of route a verified the request');
+});
+
+test('a log that fails ends neither the process nor the next request', async () => {
+  openWith([toGate(() => ({ code: 'route_not_found', reason: 'route_not_found' }))]);
+  isLogBroken = true;
+  await send(port).catch(() => undefined);
+  isLogBroken = false;
+  expect((await send(port)).status).toBe(404);
+  expect(lines.join('')).toContain('internal_error');
+  await house.idle();
+});
+
+test('a request is under way until its answer has left the process', async () => {
+  const length = 30_000_000;
+  forward = async (_admitted, response) => {
+    response.writeHead(200, undefined, ['Content-Length', String(length), 'Connection', 'close']);
+    response.write(Buffer.alloc(length));
+    response.end();
+    return { kind: 'answered', status: 200, upstreamMs: 0 };
+  };
+  openWith([
+    toGate(({ facts }: Exchange) => {
+      facts.user = 'a';
+      return undefined;
+    }),
+  ]);
+  const socket = connect(port, '127.0.0.1', () => socket.write('POST /hooks/billing HTTP/1.1\r\nHost: a\r\n\r\n'));
+  await new Promise((resolve) => socket.once('readable', resolve));
+  await expect.poll(() => lines.length).toBe(1);
+  expect(house.underWay).toBe(1);
+  let received = 0;
+  for await (const chunk of socket) received += (chunk as Buffer).length;
+  expect(received).toBeGreaterThan(length);
+  await house.idle();
+  expect(house.underWay).toBe(0);
+});
+
+test('a sender that leaves before its answer has left the process holds nobody up', async () => {
+  forward = async (_admitted, response) => {
+    response.writeHead(200, undefined, []);
+    response.write(Buffer.alloc(30_000_000));
+    response.end();
+    return { kind: 'answered', status: 200, upstreamMs: 0 };
+  };
+  openWith([
+    toGate(({ facts }: Exchange) => {
+      facts.user = 'a';
+      return undefined;
+    }),
+  ]);
+  // Two at once: the second's answer waits behind the first's.
+  const head = 'POST /hooks/billing HTTP/1.1\r\nHost: a\r\n\r\n';
+  const socket = connect(port, '127.0.0.1', () => socket.write(`${head}${head}`));
+  await expect.poll(() => lines.length).toBe(2);
+  expect(house.underWay).toBe(2);
+  socket.destroy();
+  await house.idle();
+});

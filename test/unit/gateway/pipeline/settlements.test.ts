@@ -1,0 +1,125 @@
+import { describe, expect, test } from 'vitest';
+import { type IdSettlement, type SettlementOutcome, Settlements } from '../../../../src/gateway/pipeline/settlements.ts';
+import { createMemorySeenIds } from '../../../../src/state/claims/memory-seen-ids.ts';
+import { type SeenIds, StoreUnavailable } from '../../../../src/state/claims/seen-ids.ts';
+import { FakeClock, settle } from '../../../support/fake-clock.ts';
+
+/** A memory store that can be taken away and given back. */
+function start(): {
+  clock: FakeClock;
+  store: SeenIds;
+  settlements: Settlements;
+  outcomes: SettlementOutcome[];
+  lost: string[];
+  setDown: (isDown: boolean) => void;
+} {
+  const clock = new FakeClock();
+  const memory = createMemorySeenIds(clock, { maxIds: 1_000_000 });
+  let isDown = false;
+  const guard = async <T>(run: () => Promise<T>): Promise<T> => {
+    if (isDown) throw new StoreUnavailable('unreachable', 'away');
+    return run();
+  };
+  const store: SeenIds = {
+    claim: (request) => guard(() => memory.claim(request)),
+    confirm: (...args) => guard(() => memory.confirm(...args)),
+    release: (...args) => guard(() => memory.release(...args)),
+    forget: (key) => guard(() => memory.forget(key)),
+    isUp: () => !isDown,
+    close: () => memory.close(),
+  };
+  const outcomes: SettlementOutcome[] = [];
+  const lost: string[] = [];
+  const settlements = new Settlements(store, clock, {
+    onOutcome: (outcome) => void outcomes.push(outcome),
+    onLost: ({ key }, why) => void lost.push(`${key}: ${why}`),
+  });
+  return {
+    clock,
+    store,
+    settlements,
+    outcomes,
+    lost,
+    setDown: (down) => {
+      isDown = down;
+    },
+  };
+}
+
+const CONFIRM: IdSettlement = { kind: 'confirm', key: 'k', token: 't', fingerprint: 'f', retention: 600_000, mootAt: 600_000 };
+const CLAIM = { key: 'k', token: 't', fingerprint: 'f', leaseMs: 60_000 };
+
+describe('a settlement', () => {
+  test('goes through at once where the store is there', async () => {
+    const { store, settlements, outcomes } = start();
+    await store.claim(CLAIM);
+    settlements.settle(CONFIRM);
+    await settle();
+    expect(outcomes).toEqual(['confirmed']);
+    settlements.settle({ ...CONFIRM, kind: 'release' });
+    await settle();
+    expect(outcomes).toEqual(['confirmed', 'fenced']);
+  });
+
+  test('is tried again until the store is back, and then done', async () => {
+    const { clock, store, settlements, outcomes, setDown } = start();
+    await store.claim(CLAIM);
+    setDown(true);
+    settlements.settle(CONFIRM);
+    await settle();
+    expect(settlements.pending).toBe(1);
+    await clock.advance(30_000);
+    expect(outcomes.length).toBeGreaterThan(5);
+    setDown(false);
+    await clock.advance(6_000);
+    expect(outcomes.at(-1)).toBe('confirmed');
+    expect(settlements.pending).toBe(0);
+    expect(clock.timers).toBe(1);
+    expect(await store.claim({ ...CLAIM, token: 'x' })).toMatchObject({ state: 'handled' });
+  });
+
+  test('is given up quietly as a release once its lease is over, and loudly as a confirm once its retention is', async () => {
+    const { clock, settlements, outcomes, lost, setDown } = start();
+    setDown(true);
+    settlements.settle({ ...CONFIRM, kind: 'release', key: 'r', mootAt: 10_000 });
+    settlements.settle({ ...CONFIRM, key: 'c', mootAt: 20_000 });
+    await clock.advance(60_000);
+    expect(settlements.pending).toBe(0);
+    expect(lost).toEqual(['c: the store was away for the whole retention']);
+    expect(outcomes.filter((outcome) => outcome === 'settle_lost')).toHaveLength(1);
+  });
+
+  test('beyond the bound is lost, and says so', async () => {
+    const { settlements, lost, setDown } = start();
+    setDown(true);
+    for (let i = 0; i < 10_001; i++) settlements.settle({ ...CONFIRM, key: `k${i}` });
+    await settle();
+    expect(settlements.pending).toBe(10_000);
+    expect(lost).toEqual(['k10000: too many settlements wait for the store']);
+  });
+});
+
+describe('draining', () => {
+  test('waits for what is under way', async () => {
+    const { store, settlements, outcomes } = start();
+    await store.claim(CLAIM);
+    settlements.settle(CONFIRM);
+    await settlements.drain(1_000);
+    expect(outcomes).toEqual(['confirmed']);
+  });
+
+  test('ends after its time, and names what is lost', async () => {
+    const { clock, settlements, lost, setDown } = start();
+    setDown(true);
+    settlements.settle(CONFIRM);
+    await settle();
+    const drained = settlements.drain(2_000);
+    await clock.advance(2_000);
+    await drained;
+    expect(lost).toEqual(['k: the gate stopped before the store came back']);
+  });
+
+  test('with nothing pending ends at once', async () => {
+    await start().settlements.drain(1_000);
+  });
+});

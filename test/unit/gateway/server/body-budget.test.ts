@@ -1,0 +1,82 @@
+import { describe, expect, test } from 'vitest';
+import { BodyBudget, type BodyPlace, type BudgetedBody } from '../../../../src/gateway/server/body-budget.ts';
+
+const KIB = 1_024;
+
+class Body implements BudgetedBody {
+  held = 0;
+  place: BodyPlace = 'small';
+  readonly network: string;
+  readonly startedAt: number;
+
+  constructor(network = '192.0.2.1', startedAt = 0) {
+    this.network = network;
+    this.startedAt = startedAt;
+  }
+}
+
+const create = (maxBufferedBytes = 1_000 * KIB, maxLargeBodies = 2): BodyBudget =>
+  new BodyBudget({ maxBufferedBytes, maxLargeBodies });
+
+describe('a budget', () => {
+  test('counts what bodies hold, and gives it back', () => {
+    const budget = create(1_000);
+    const [a, b] = [new Body(), new Body()];
+    expect([budget.take(a, 600), budget.take(b, 401), budget.take(b, 400)]).toEqual([true, false, true]);
+    expect(budget.held).toBe(1_000);
+    budget.release(a);
+    expect([budget.held, a.held]).toEqual([400, 0]);
+    expect(budget.take(b, 300)).toBe(true);
+    expect(b.held).toBe(400);
+  });
+
+  test('bounds how many large bodies are read at once', () => {
+    const budget = create();
+    const bodies = [new Body(), new Body(), new Body()];
+    expect(bodies.map((body) => budget.takeLarge(body, 100 * KIB))).toEqual([true, true, false]);
+    budget.finish(bodies[0] as Body, 100 * KIB);
+    expect(budget.takeLarge(bodies[2] as Body, 100 * KIB)).toBe(true);
+    expect(budget.held).toBe(300 * KIB);
+  });
+
+  test('leaves a quarter to small bodies, unless a large one is alone', () => {
+    const budget = create();
+    const [a, b, small] = [new Body(), new Body(), new Body()];
+    expect([budget.takeLarge(a, 700 * KIB), budget.takeLarge(b, 100 * KIB)]).toEqual([true, false]);
+    expect(budget.take(small, 64 * KIB)).toBe(true);
+    budget.release(a);
+    expect(budget.takeLarge(b, 900 * KIB)).toBe(true);
+  });
+
+  test('counts a large body until it is given back, but its place only until it is read', () => {
+    const budget = create();
+    const [a, b] = [new Body(), new Body()];
+    budget.takeLarge(a, 700 * KIB);
+    budget.finish(a, 600 * KIB);
+    expect(budget.held).toBe(600 * KIB);
+    expect([budget.takeLarge(b, 200 * KIB), budget.takeLarge(b, 100 * KIB)]).toEqual([false, true]);
+    budget.release(a);
+    budget.release(b);
+    expect(budget.held).toBe(0);
+    expect(budget.takeLarge(a, 1_000 * KIB)).toBe(true);
+  });
+});
+
+describe('who makes room', () => {
+  test('is the oldest of the client that holds most', () => {
+    const budget = create(1_600);
+    const heavy = [new Body('192.0.2.1', 5), new Body('192.0.2.1', 3), new Body('192.0.2.1', 4)];
+    const light = new Body('192.0.2.2', 1);
+    for (const body of [...heavy, light]) budget.take(body, 200);
+    expect(budget.pickVictims([...heavy, light], 1, 10, 0)).toEqual([heavy[1]]);
+    expect(budget.pickVictims([...heavy, light], 300, 10, 0)).toEqual([heavy[1], heavy[2]]);
+  });
+
+  test('is nobody who holds nothing or is too young', () => {
+    const budget = create(1_600);
+    const [idle, young] = [new Body('192.0.2.1', 0), new Body('192.0.2.2', 9)];
+    budget.take(young, 300);
+    expect(budget.pickVictims([idle, young], 1, 10, 2)).toEqual([]);
+    expect(budget.pickVictims([], 1, 10, 0)).toEqual([]);
+  });
+});

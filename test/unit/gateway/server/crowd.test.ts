@@ -1,0 +1,133 @@
+import { readFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { afterEach, describe, expect, test } from 'vitest';
+import { type ConnectionLimit, type CrowdOptions, followRequests, limitCrowd } from '../../../../src/gateway/server/crowd.ts';
+import { makeAuthority } from '../../../support/certificates.ts';
+import { useFolder } from '../../../support/fixtures.ts';
+import { until } from '../../../support/gate.ts';
+
+const MOST = 4;
+const folder = useFolder();
+const clients: Socket[] = [];
+let server: Server | undefined;
+afterEach(() => {
+  for (const client of clients.splice(0)) client.destroy();
+  server?.closeAllConnections();
+  server?.close();
+});
+
+/** `/hold` is answered when the test says so. */
+async function start(isTls: boolean, over: Partial<CrowdOptions> = {}) {
+  const held: (() => void)[] = [];
+  const answer = (request: { url?: string | undefined }, response: { end: (text: string) => void }): void => {
+    if (request.url === '/hold') held.push(() => response.end('held'));
+    else response.end('ok');
+  };
+  const pair = isTls ? makeAuthority(folder, 'root').issue('server', 'IP:127.0.0.1') : undefined;
+  const made =
+    pair === undefined
+      ? createServer(answer)
+      : (createTlsServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, answer) as unknown as Server);
+  server = made;
+  const limits = { maxConnections: MOST, maxPerClient: MOST, ...over };
+  followRequests(made, limitCrowd(made, { toClient: ({ remoteAddress }) => remoteAddress, ...limits }));
+  await new Promise<void>((done) => void made.listen(0, '127.0.0.1', () => done()));
+  const { port } = made.address() as AddressInfo;
+  const dial = async (localAddress = '127.0.0.1') => {
+    const options = { port, host: '127.0.0.1', localAddress };
+    const socket = isTls ? connectTls({ ...options, rejectUnauthorized: false }) : connect(options);
+    clients.push(socket);
+    let text = '';
+    const state = { isClosed: false };
+    socket.on('data', (chunk) => {
+      text += String(chunk);
+    });
+    socket.on('error', () => undefined);
+    socket.once('close', () => {
+      state.isClosed = true;
+    });
+    await new Promise<void>((done) => {
+      socket.once(isTls ? 'secureConnect' : 'connect', () => done());
+      socket.once('close', () => done());
+    });
+    const ask = async (path: string, wanted = 'ok'): Promise<void> => {
+      socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
+      if (path !== '/hold') await until(() => text.endsWith(wanted));
+    };
+    return { ask, isClosed: () => state.isClosed, text: () => text };
+  };
+  return { dial, held };
+}
+
+describe.each([
+  ['plain', false],
+  ['TLS', true],
+])('a %s port with all its connections taken', (_, isTls) => {
+  test('answers a newcomer, and ends the connection that has been idle for longest', async () => {
+    const { dial } = await start(isTls);
+    const [first, second, third, fourth] = [await dial(), await dial(), await dial(), await dial()];
+    await first.ask('/');
+    await (await dial()).ask('/');
+    await until(() => second.isClosed());
+    expect([first, third, fourth].map(({ isClosed }) => isClosed())).toEqual([false, false, false]);
+  });
+
+  test('spares requests under way, and turns newcomers away where there is nothing else', async () => {
+    const { dial, held } = await start(isTls);
+    const busy = [await dial(), await dial(), await dial(), await dial()];
+    for (const each of busy) await each.ask('/hold');
+    await until(() => held.length === MOST);
+    const late = await dial();
+    await until(() => late.isClosed());
+    for (const release of held) release();
+    for (const each of busy) await until(() => each.text().endsWith('held'));
+    await (await dial()).ask('/');
+  });
+
+  test('takes the place of the address that has the most', async () => {
+    const { dial } = await start(isTls);
+    const other = await dial('127.0.0.2');
+    const many = [await dial(), await dial(), await dial()];
+    await (await dial('127.0.0.3')).ask('/');
+    await until(() => many[0]?.isClosed() === true);
+    expect(other.isClosed()).toBe(false);
+    await other.ask('/');
+  });
+
+  test('replaces the idle connection of a client that has its share, though the port has places left', async () => {
+    const hits: ConnectionLimit[] = [];
+    const { dial } = await start(isTls, { maxPerClient: 2, onLimit: (limit) => void hits.push(limit) });
+    const [first, second] = [await dial(), await dial()];
+    await first.ask('/');
+    await (await dial()).ask('/');
+    await until(() => second.isClosed());
+    expect([first.isClosed(), hits]).toEqual([false, ['client_connections']]);
+    await (await dial('127.0.0.2')).ask('/');
+    expect(first.isClosed()).toBe(false);
+  });
+
+  test('closes the connection of a client whose share is busy, and no other', async () => {
+    const { dial, held } = await start(isTls, { maxPerClient: 2 });
+    const busy = [await dial(), await dial()];
+    for (const each of busy) await each.ask('/hold');
+    await until(() => held.length === 2);
+    const late = await dial();
+    await until(() => late.isClosed());
+    await (await dial('127.0.0.2')).ask('/');
+    for (const release of held) release();
+    for (const each of busy) await until(() => each.text().endsWith('held'));
+  });
+
+  test('never ends connections that stand for many clients', async () => {
+    const toClient: CrowdOptions['toClient'] = ({ remoteAddress }) => (remoteAddress === '127.0.0.2' ? undefined : remoteAddress);
+    const { dial } = await start(isTls, { maxPerClient: 1, toClient });
+    const proxied = [await dial('127.0.0.2'), await dial('127.0.0.2'), await dial('127.0.0.2')];
+    const own = await dial();
+    await (await dial('127.0.0.3')).ask('/');
+    await until(() => own.isClosed());
+    for (const each of proxied) await each.ask('/');
+  });
+});

@@ -1,0 +1,125 @@
+import { describe, expect, test } from 'vitest';
+import type { Reason } from '../../../../src/core/refusal.ts';
+import {
+  type BodyInProgress,
+  type BodyLimits,
+  BodyWatch,
+  HeapGuard,
+  type ListenLimit,
+} from '../../../../src/gateway/server/limits.ts';
+import { NO_PRESSURE } from '../../../../src/gateway/server/memory-guard.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+
+const LIMITS: BodyLimits = {
+  bodyIdleTimeout: 15_000,
+  bodyMinRate: 500,
+  bodyTimeout: 300_000,
+  maxBufferedBytes: 1_000,
+  maxLargeBodies: 2,
+  streamMinRate: 10_240,
+  streamTimeout: 3_600_000,
+};
+
+class Body implements BodyInProgress {
+  readonly startedAt: number;
+  lastByteAt: number;
+  received = 0;
+  hasCeiling = true;
+  isPaused = false;
+  failed: Reason | undefined;
+
+  constructor(now: number) {
+    this.startedAt = now;
+    this.lastByteAt = now;
+  }
+
+  fail(reason: Reason): void {
+    this.failed = reason;
+  }
+}
+
+function start() {
+  const clock = new FakeClock();
+  const hits: ListenLimit[] = [];
+  const watch = new BodyWatch(LIMITS, clock, (limit) => void hits.push(limit), NO_PRESSURE);
+  const body = new Body(watch.now());
+  watch.add(body);
+  /** `bytes` each second for `seconds`. */
+  const drip = async (seconds: number, bytes: number): Promise<void> => {
+    for (let i = 0; i < seconds; i++) {
+      await clock.advance(1_000);
+      if (body.failed !== undefined) return;
+      body.received += bytes;
+      body.lastByteAt = watch.now();
+    }
+  };
+  return { clock, hits, watch, body, drip };
+}
+
+describe('a body', () => {
+  test('may pause, but not for long', async () => {
+    const { clock, hits, body } = start();
+    await clock.advance(15_000);
+    expect(body.failed).toBeUndefined();
+    await clock.advance(1_000);
+    expect([body.failed, hits]).toEqual(['body_timeout', ['body_idle']]);
+  });
+
+  test('that drips is ended once it had time enough to start', async () => {
+    const { hits, body, drip } = start();
+    await drip(14, 1);
+    expect(body.failed).toBeUndefined();
+    await drip(10, 1);
+    expect([body.failed, hits]).toEqual(['body_timeout', ['body_rate']]);
+  });
+
+  test('that is slow and honest goes on until the ceiling', async () => {
+    const { hits, body, drip } = start();
+    await drip(299, 600);
+    expect(body.failed).toBeUndefined();
+    await drip(10, 600);
+    expect([body.failed, hits]).toEqual(['body_timeout', ['body_total']]);
+  });
+
+  test('that is forwarded while it arrives has to be faster once it took as long as a whole body may', async () => {
+    const { hits, body, drip } = start();
+    body.hasCeiling = false;
+    await drip(299, 600);
+    expect(body.failed).toBeUndefined();
+    await drip(2, 600);
+    expect([body.failed, hits]).toEqual(['body_timeout', ['body_rate']]);
+  });
+
+  test('that is forwarded while it arrives goes on at a good pace, until its own ceiling', async () => {
+    const { hits, body, drip } = start();
+    body.hasCeiling = false;
+    await drip(3_600, 10_300);
+    expect(body.failed).toBeUndefined();
+    await drip(2, 10_300);
+    expect([body.failed, hits]).toEqual(['body_timeout', ['body_total']]);
+  });
+
+  test('is let alone once it is read', async () => {
+    const { clock, watch, body } = start();
+    watch.remove(body);
+    await clock.advance(600_000);
+    expect(body.failed).toBeUndefined();
+  });
+});
+
+test('no timer is left when the watches end', () => {
+  const { clock, watch } = start();
+  const heap = new HeapGuard(0.85, clock);
+  watch.close();
+  heap.close();
+  expect(clock.timers).toBe(0);
+});
+
+test('a heap above its share is full until it is below again', async () => {
+  const clock = new FakeClock();
+  const never = new HeapGuard(1, clock);
+  const always = new HeapGuard(0, clock);
+  expect([never.isFull, always.isFull]).toEqual([false, false]);
+  await clock.advance(1_000);
+  expect([never.isFull, always.isFull]).toEqual([false, true]);
+});

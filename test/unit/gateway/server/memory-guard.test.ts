@@ -1,0 +1,80 @@
+import { expect, test } from 'vitest';
+import { MemoryGuard } from '../../../../src/gateway/server/memory-guard.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+
+const MIB = 1024 * 1024;
+
+function start(limit: number | undefined) {
+  const clock = new FakeClock();
+  const state = { used: 10, live: 10, collections: 0, reads: 0, tight: 0 };
+  const guard = new MemoryGuard({
+    clock,
+    limit,
+    shed: 0.8,
+    read: () => {
+      state.reads++;
+      return state.used;
+    },
+    collect: () => {
+      state.collections++;
+      state.used = state.live;
+    },
+  });
+  guard.onTight = () => {
+    state.tight++;
+  };
+  return { clock, state, guard };
+}
+
+test('memory is tight at its share of the limit, and full halfway from there', async () => {
+  const { clock, state, guard } = start(100);
+  for (const [live, isTight, isFull] of [
+    [60, false, false],
+    [81, true, false],
+    [89, true, false],
+    [91, true, true],
+    [60, false, false],
+  ] as const) {
+    state.live = live;
+    state.used = live;
+    await clock.advance(1_000);
+    expect([guard.isTight, guard.isFull, guard.used]).toEqual([isTight, isFull, live]);
+  }
+  expect(state.tight).toBe(3);
+});
+
+test('garbage is collected before anything is refused', async () => {
+  const { clock, state, guard } = start(100);
+  state.used = 95;
+  state.live = 30;
+  await clock.advance(1_000);
+  expect([guard.isTight, guard.used, state.collections, state.tight]).toEqual([false, 30, 1, 0]);
+});
+
+test('collections that free nothing become rare', async () => {
+  const { clock, state } = start(100);
+  state.used = 75;
+  state.live = 75;
+  await clock.advance(60_000);
+  expect(state.collections).toBeLessThan(20);
+});
+
+test('each mebibyte that comes in is a measurement, without waiting for a second', () => {
+  const { state, guard } = start(100);
+  state.used = 95;
+  state.live = 95;
+  guard.onBytes(MIB - 1);
+  expect([state.reads, guard.isFull]).toEqual([0, false]);
+  guard.onBytes(1);
+  expect(guard.isFull).toBe(true);
+});
+
+test('without a limit nothing is measured or refused, and no timer is left', async () => {
+  const { clock, state, guard } = start(undefined);
+  state.used = 1_000_000;
+  guard.onBytes(5 * MIB);
+  expect([state.reads, guard.isTight, guard.isFull, clock.timers]).toEqual([0, false, false, 0]);
+  const limited = start(100);
+  limited.guard.close();
+  expect(limited.clock.timers).toBe(0);
+});

@@ -1,0 +1,66 @@
+import { describe, expect, test } from 'vitest';
+import { parseConfig } from '../../../../src/config/load/load.ts';
+import { systemClock } from '../../../../src/core/clock.ts';
+import { findOversize, toMemoryBudget } from '../../../../src/gateway/server/memory.ts';
+import { createMemoryReader } from '../../../../src/gateway/server/process-memory.ts';
+
+const MIB = 1024 * 1024;
+
+function parse(limits: string, maxBody: string) {
+  const text = `limits: { ${limits} }
+routes:
+  - name: a
+    match: { path: /a }
+    upstream: http://127.0.0.1:3000
+    webhook: { maxBody: ${maxBody}, keys: [{ name: k, secret: { file: secret } }] }
+`;
+  const { config } = parseConfig('gate.yaml', text, systemClock);
+  if (config === undefined) throw new Error('the config is not sound');
+  return config;
+}
+
+describe('the memory for bodies', () => {
+  test.each([
+    [undefined, 64, 64],
+    [1_024, 64, 64],
+    [256, 50, 50],
+    [192, 34, 34],
+    [128, 18, 18],
+    [96, 10, 10],
+    [32, 4, 4],
+  ])('follows a container limit of %s MiB', (limit, bytes, places) => {
+    const budget = toMemoryBudget({}, limit === undefined ? undefined : limit * MIB);
+    expect([budget.maxBufferedBytes / MIB, budget.maxLargeBodies]).toEqual([bytes, places]);
+  });
+
+  test('is what the config says, whatever the container', () => {
+    const budget = toMemoryBudget({ maxBufferedBytes: 100 * MIB, maxLargeBodies: 3 }, 96 * MIB);
+    expect([budget.maxBufferedBytes / MIB, budget.maxLargeBodies]).toEqual([100, 3]);
+  });
+});
+
+describe('a warning is given', () => {
+  test('for more memory than the container has', () => {
+    const config = parse('maxBufferedBytes: 100Mi', '1Mi');
+    const [found, ...more] = findOversize(config, toMemoryBudget(config.limits, 96 * MIB));
+    expect([found?.path, more]).toEqual(['limits.maxBufferedBytes', []]);
+    expect(found?.message).toBe(
+      '100Mi of bodies do not fit into this container: its memory limit is 96Mi, and the process itself needs 56Mi',
+    );
+    expect(findOversize(config, toMemoryBudget(config.limits, 512 * MIB))).toEqual([]);
+  });
+
+  test('for bodies that would never be accepted', () => {
+    const config = parse('maxQueued: 1', '20Mi');
+    const [found, ...more] = findOversize(config, toMemoryBudget(config.limits, 96 * MIB));
+    expect([found?.path, more]).toEqual(['routes.0.webhook.maxBody', []]);
+    expect(found?.message).toBe('a body of 20Mi is always rejected with 503, as limits.maxBufferedBytes is 10Mi here');
+    expect(findOversize(config, toMemoryBudget(config.limits, undefined))).toEqual([]);
+  });
+});
+
+test('the memory in use is measured', () => {
+  const used = createMemoryReader()();
+  expect(used).toBeGreaterThan(10 * MIB);
+  expect(used).toBeLessThan(64 * 1_024 * MIB);
+});

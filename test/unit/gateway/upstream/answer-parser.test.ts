@@ -1,0 +1,111 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { AnswerParser } from '../../../../src/gateway/upstream/answer-parser.ts';
+
+/** All that a parser says of some bytes, cut at the given places. */
+function parse(bytes: Buffer, cuts: readonly number[], method = 'GET', maxHeadBytes = 4_096): string[] {
+  const said: string[] = [];
+  let content = '';
+  const parser = new AnswerParser(
+    {
+      onUpgrade: () => undefined,
+      onInformation: (status, headers) => said.push(`info ${status} ${headers.join('|')}`),
+      onHead: ({ status, statusText, headers, keepsAlive, idleSeconds }) =>
+        said.push(`head ${status} ${statusText} ${headers.join('|')} ${keepsAlive} ${idleSeconds}`),
+      onContent: (chunk) => {
+        content += chunk.toString('latin1');
+      },
+    },
+    maxHeadBytes,
+  );
+  parser.expect(method, false);
+  const ends = [...new Set(cuts)].filter((cut) => cut > 0 && cut < bytes.length).sort((a, b) => a - b);
+  let from = 0;
+  for (const end of [...ends, bytes.length]) {
+    // The parser is lent its bytes, as by a socket: they are overwritten afterwards.
+    const lent = Buffer.from(bytes.subarray(from, end));
+    const progress = parser.push(lent);
+    lent.fill(0);
+    if (progress === 'malformed') return [...said, `malformed: ${parser.problem}`];
+    if (progress !== 'more') said.push(`content ${content}`, `${progress} ${parser.trailers.join('|')}`);
+    from = end;
+  }
+  return said;
+}
+
+const ANSWERS = [
+  'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nKeep-Alive: timeout=5, max=100\r\n\r\nhello',
+  'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: foo, close\r\n\r\n5;x=y\r\nhello\r\nb\r\n wide world\r\n0\r\nX-A: 1\r\nX-B: 2\r\n\r\n',
+  'HTTP/1.1 204 No Content\r\nDate: x\r\n\r\n',
+];
+
+test.each(ANSWERS)('says the same of an answer however its bytes are cut (%#)', (text) => {
+  const bytes = Buffer.from(text, 'latin1');
+  const whole = parse(bytes, []);
+  expect(whole.at(-1)).toMatch(/^complete/);
+  fc.assert(
+    fc.property(fc.array(fc.integer({ min: 0, max: bytes.length }), { maxLength: 30 }), (cuts) => {
+      expect(parse(bytes, cuts)).toEqual(whole);
+    }),
+  );
+});
+
+test('never throws, whatever the bytes', () => {
+  const pieces = fc.oneof(
+    fc.uint8Array({ maxLength: 40 }).map((bytes) => Buffer.from(bytes).toString('latin1')),
+    fc.constantFrom(
+      'HTTP/1.1 200 OK',
+      '\r\n',
+      '\r\n\r\n',
+      'Content-Length: ',
+      'Transfer-Encoding: chunked',
+      '5',
+      '0',
+      ': ',
+      '\n',
+      '\r',
+    ),
+  );
+  fc.assert(
+    fc.property(fc.array(pieces, { maxLength: 30 }), fc.array(fc.nat(200), { maxLength: 5 }), (parts, cuts) => {
+      const bytes = Buffer.from(parts.join(''), 'latin1');
+      parse(
+        bytes,
+        cuts.map((cut) => Math.min(cut, bytes.length)),
+      );
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test('reads the idle time the app says, and the options of Connection', () => {
+  expect(parse(Buffer.from(ANSWERS[0] as string), [])[0]).toContain('true 5');
+  expect(parse(Buffer.from(ANSWERS[1] as string), [])[1]).toContain('false undefined');
+  expect(parse(Buffer.from('HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n'), [])[0]).toContain('false undefined');
+});
+
+test('heeds close in any of several Connection lines', () => {
+  const head = 'HTTP/1.1 200 OK\r\nConnection: close\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n';
+  expect(parse(Buffer.from(head), [])[0]).toContain('false undefined');
+});
+
+test('reads a head of spaces in linear time', () => {
+  const value = `x${' '.repeat(1_000_000)}y`;
+  const text = `HTTP/1.1 200 OK\r\nX-A: ${value}\r\nContent-Length: 0\r\n\r\n`;
+  expect(parse(Buffer.from(text), [], 'GET', 2_000_000)[0]).toContain(value);
+});
+
+test('says that bytes are left over behind the answer', () => {
+  expect(parse(Buffer.from('HTTP/1.1 204 No\r\n\r\nHTTP/1.1 200'), [])).toContain('overrun ');
+});
+
+test.each([
+  ['HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n', 'malformed: Transfer-Encoding on HTTP/1.0'],
+  ['HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n', 'malformed: Transfer-Encoding is not just chunked'],
+  [`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;${'x'.repeat(2_000)}`, 'malformed: a chunk size line is too long'],
+  [`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ${'x'.repeat(5_000)}`, 'malformed: the trailers are too large'],
+  ['HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nbad trailer\r\n\r\n', 'malformed: a trailer line is malformed'],
+  ['HTTP/1.1 102 P\r\n\r\n'.repeat(17), 'malformed: too many 1xx answers'],
+])('refuses %j', (text, error) => {
+  expect(parse(Buffer.from(text), []).filter((said) => said.startsWith('malformed'))).toEqual([error]);
+});

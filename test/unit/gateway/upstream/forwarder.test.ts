@@ -1,0 +1,443 @@
+import { createServer, type ServerResponse } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import { type Clock, systemClock } from '../../../../src/core/clock.ts';
+import { createForwarder, type ForwardRoute } from '../../../../src/gateway/upstream/forwarder.ts';
+import { type ForwardOutcome, settlementOf } from '../../../../src/gateway/upstream/outcome.ts';
+import { createUpstream } from '../../../../src/gateway/upstream/pool.ts';
+import { HeaderPolicy } from '../../../../src/gateway/upstream/request-headers.ts';
+import type { AnswerListener, Upstream, UpstreamFailure } from '../../../../src/gateway/upstream/upstream.ts';
+import { makeAdmitted } from '../../../support/admitted.ts';
+import { send, sendRaw } from '../../../support/client.ts';
+import { FakeClock, settle } from '../../../support/fake-clock.ts';
+import { answering, type Script, startScriptApp } from '../../../support/script-app.ts';
+
+const closers: (() => void)[] = [];
+afterEach(() => {
+  for (const close of closers.splice(0)) close();
+});
+
+const ROUTE: ForwardRoute = {
+  policy: new HeaderPolicy({ route: 'billing', forwardAuthorization: true }),
+  resend: 'idempotent',
+  allowResponseHeaders: new Set(),
+  whenAway: 'upstream_away',
+  readLimits: { sendTimeout: 30_000, minRate: 10_240, judgedAfter: 300_000 },
+};
+
+const DELIVERY = { id: 'evt_1', timestamp: 0, keyName: 'current', body: Buffer.from('{}') };
+
+/** A server that forwards whatever comes, without a gate before it. */
+interface Relay {
+  readonly port: number;
+  readonly outcomes: ForwardOutcome[];
+  readonly responses: ServerResponse[];
+}
+
+async function startRelay(upstream: Upstream, clock: Clock = systemClock, route: ForwardRoute = ROUTE): Promise<Relay> {
+  const forwarder = createForwarder(route, upstream, clock);
+  const outcomes: ForwardOutcome[] = [];
+  const responses: ServerResponse[] = [];
+  const server = createServer((request, response) => {
+    const { method = '', url = '', rawHeaders } = request;
+    responses.push(response);
+    void forwarder
+      .forward(makeAdmitted({ method, path: url, headers: rawHeaders, facts: { delivery: DELIVERY } }), response)
+      .then((outcome) => {
+        outcomes.push(outcome);
+        if (outcome.kind === 'failed') response.writeHead(599).end();
+      });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  closers.push(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return { port: (server.address() as AddressInfo).port, outcomes, responses };
+}
+
+async function openUpstream(script: Script, clock: Clock = systemClock): Promise<Upstream> {
+  const app = await startScriptApp(script);
+  const limits = {
+    connectTimeout: 1_000,
+    answerTimeout: 5_000,
+    gapTimeout: 5_000,
+    idleTimeout: 4_000,
+    maxConnections: 4,
+    maxHeadBytes: 65_536,
+  };
+  const upstream = createUpstream({ host: '127.0.0.1', port: app.port, ...limits }, clock);
+  closers.push(() => {
+    upstream.destroy();
+    app.close();
+  });
+  return upstream;
+}
+
+async function startRelayTo(script: Script, clock: Clock = systemClock, route: ForwardRoute = ROUTE): Promise<Relay> {
+  return startRelay(await openUpstream(script, clock), clock, route);
+}
+
+/** What a client is given, without Date. */
+async function askRaw(relay: Relay, head: string): Promise<string> {
+  const text = await sendRaw(relay.port, `${head}\r\n\r\n`);
+  return text.replace(/^Date: .*\r\n/gm, '');
+}
+
+const GET = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close';
+
+describe('the answer', () => {
+  test('reaches the sender with its status, reason, fields and content', async () => {
+    const relay = await startRelayTo(answering('HTTP/1.1 202 Fine\r\nX-A: 1\r\nX-A: \xe9\r\nContent-Length: 5\r\n\r\nh\xe9l\0o'));
+    expect(await askRaw(relay, GET)).toBe(
+      'HTTP/1.1 202 Fine\r\nX-A: 1\r\nX-A: \xe9\r\nContent-Length: 5\r\nConnection: close\r\n\r\nh\xe9l\0o',
+    );
+    expect(relay.outcomes).toMatchObject([{ kind: 'answered', status: 202 }]);
+  });
+
+  test('reaches the sender in chunks where the app gives no length', async () => {
+    for (const bytes of [
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n',
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n',
+    ]) {
+      const text = await askRaw(await startRelayTo(answering(bytes)), GET);
+      expect(text).toContain('Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n');
+    }
+  });
+
+  test('ends with the connection for a sender that knows no chunks', async () => {
+    const relay = await startRelayTo(answering('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n'));
+    const text = await askRaw(relay, 'GET / HTTP/1.0');
+    expect(text).toBe('HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok');
+  });
+
+  test.each([
+    [
+      'HEAD',
+      'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n',
+      'HTTP/1.1 200 OK\r\nContent-Length: 99\r\nConnection: close\r\n\r\n',
+    ],
+    ['HEAD', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n', 'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n'],
+    ['GET', 'HTTP/1.1 204 None\r\nContent-Length: 0\r\n\r\n', 'HTTP/1.1 204 None\r\nConnection: close\r\n\r\n'],
+    [
+      'GET',
+      'HTTP/1.1 304 Same\r\nContent-Length: 9\r\n\r\n',
+      'HTTP/1.1 304 Same\r\nContent-Length: 9\r\nConnection: close\r\n\r\n',
+    ],
+    ['GET', 'HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n', 'HTTP/1.1 200 \r\nContent-Length: 0\r\nConnection: close\r\n\r\n'],
+  ])('has no content where there is none: %s, %j', async (method, bytes, expected) => {
+    const relay = await startRelayTo(answering(bytes));
+    expect(await askRaw(relay, `${method} / HTTP/1.1\r\nHost: a\r\nConnection: close`)).toBe(expected);
+    expect(relay.outcomes).toMatchObject([{ kind: 'answered' }]);
+  });
+
+  test.each([10, 8_192, 8_193, 300_000])('of %i bytes comes whole, in pieces too', async (size) => {
+    const content = Buffer.from(Array.from({ length: size }, (_, i) => (i * 31) & 0xff));
+    const relay = await startRelayTo((socket) => {
+      socket.on('data', () => {
+        socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
+        for (let at = 0; at < size; at += 10_000) socket.write(content.subarray(at, at + 10_000));
+      });
+    });
+    expect((await send(relay.port, { method: 'GET' })).body.equals(content)).toBe(true);
+  });
+
+  const TRAILED = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\nContent-Type: x\r\n\r\n';
+  test.each([
+    ['TE: trailers', '0\r\nX-Sum: 1\r\n\r\n'],
+    ['TE: gzip;q=0.5 ,\ttrailers', '0\r\nX-Sum: 1\r\n\r\n'],
+    ['TE: trailersx', '0\r\n\r\n'],
+    ['X: 1', '0\r\n\r\n'],
+  ])('has trailers only for who takes them: %s', async (field, end) => {
+    const text = await askRaw(await startRelayTo(answering(TRAILED)), `${GET}\r\n${field}`);
+    expect(text.endsWith(`ok\r\n${end}`)).toBe(true);
+  });
+
+  const HINTED =
+    'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nX-A: 1\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n';
+  test('is announced by the hints of 103', async () => {
+    const text = await askRaw(await startRelayTo(answering(HINTED)), GET);
+    expect(text.startsWith('HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\n')).toBe(true);
+  });
+
+  test.each([
+    ['by a sender of HTTP/1.0', HINTED, 'GET / HTTP/1.0'],
+    ['that Node would not write', HINTED.replace('</a.css>; rel=preload', 'nonsense'), GET],
+    ['that say nothing', HINTED.replace('Link', 'X-Link'), GET],
+    ['of another 1xx', HINTED.replace('103', '102'), GET],
+  ])('comes without hints %s', async (_title, bytes, head) => {
+    const text = await askRaw(await startRelayTo(answering(bytes)), head);
+    expect(text.startsWith('HTTP/1.1 200 OK\r\n')).toBe(true);
+  });
+
+  test('comes even to a POST that the app may not be asked twice, from a connection used before', async () => {
+    const seen: string[] = [];
+    const relay = await startRelayTo((socket) => {
+      socket.on('data', (bytes: Buffer) => {
+        seen.push(bytes.toString('latin1'));
+        if (seen.length === 2) socket.destroy();
+        else socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+      });
+    });
+    for (const expected of [204, 599]) expect((await send(relay.port)).status).toBe(expected);
+    expect(relay.outcomes[1]).toMatchObject({ kind: 'failed', failure: { kind: 'reset', nothingSent: false } });
+    expect(seen[1]).toMatch(
+      /^POST \/hooks\/billing HTTP\/1\.1\r\n[\s\S]*\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\n\{\}$/,
+    );
+  });
+
+  test.each([
+    ['POST', 'always' as const],
+    ['PUT', 'idempotent' as const],
+  ])('is asked for again on a dead connection: %s, resend: %s', async (method, resend) => {
+    let requests = 0;
+    const script: Script = (socket) => {
+      socket.on('data', () => {
+        if (++requests === 2) socket.destroy();
+        else socket.write('HTTP/1.1 204 No Content\r\n\r\n');
+      });
+    };
+    const relay = await startRelayTo(script, systemClock, { ...ROUTE, resend });
+    for (let i = 0; i < 2; i++) expect((await send(relay.port, { method })).status).toBe(204);
+    expect(requests).toBe(3);
+  });
+});
+
+describe('a failure', () => {
+  test.each([
+    ['HTTP/1.1 2', 'upstream_unreachable', 'upstream_reset'],
+    ['hello\r\n\r\n', 'upstream_invalid_response', 'upstream_invalid_response'],
+    ['HTTP/1.1 200 OK\r\nX-A: a\rb\r\n\r\n', 'upstream_invalid_response', 'upstream_invalid_response'],
+  ])('before the head is a refusal, and nothing was written: %j', async (bytes, code, reason) => {
+    const relay = await startRelayTo((socket) => socket.on('data', () => socket.end(bytes)));
+    expect((await send(relay.port)).status).toBe(599);
+    expect(relay.outcomes).toMatchObject([{ kind: 'failed', refusal: { code, reason }, failure: { nothingSent: false } }]);
+  });
+
+  test('to connect is a refusal, and nothing was sent', async () => {
+    const upstream = await openUpstream(() => undefined);
+    const relay = await startRelay(upstream);
+    closers.splice(0, 1)[0]?.();
+    await settle();
+    expect((await send(relay.port)).status).toBe(599);
+    expect(relay.outcomes).toMatchObject([
+      { kind: 'failed', refusal: { code: 'upstream_away', reason: 'upstream_connect' }, failure: { nothingSent: true } },
+    ]);
+  });
+
+  test('to answer in time is a refusal', async () => {
+    const clock = new FakeClock();
+    let isAsked = false;
+    const relay = await startRelayTo((socket) => {
+      socket.on('data', () => {
+        isAsked = true;
+      });
+    }, clock);
+    const sent = send(relay.port);
+    await expect.poll(() => isAsked).toBe(true);
+    await clock.advance(5_100);
+    expect((await sent).status).toBe(599);
+    expect(relay.outcomes).toMatchObject([{ refusal: { code: 'upstream_timeout' }, upstreamMs: 5_000 }]);
+  });
+
+  test.each([
+    ['a known length', 'Content-Length: 9\r\n\r\nhel'],
+    ['chunks', 'Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n'],
+  ])('within content of %s cuts the sender off: never a clean end', async (_title, rest) => {
+    const relay = await startRelayTo((socket) => {
+      socket.on('data', () => {
+        socket.write(`HTTP/1.1 200 OK\r\n${rest}`);
+        setImmediate(() => socket.destroy());
+      });
+    });
+    await expect(send(relay.port)).rejects.toThrow(/aborted|hang up|ECONNRESET/);
+    expect(relay.outcomes).toMatchObject([{ kind: 'broken', status: 200, failure: { kind: 'reset' } }]);
+  });
+
+  test('of Node to write the head is a refusal, and can still be answered', async () => {
+    let aborted = 0;
+    const upstream: Upstream = {
+      send(_request, listener: AnswerListener) {
+        setImmediate(() => listener.onHead(200, 'split\r\nX-A: 1', []));
+        return { resume: () => undefined, abort: () => aborted++ };
+      },
+      close: () => undefined,
+      destroy: () => undefined,
+    };
+    const relay = await startRelay(upstream);
+    expect((await send(relay.port)).status).toBe(599);
+    expect(relay.outcomes).toMatchObject([{ kind: 'failed', failure: { kind: 'protocol', nothingSent: false } }]);
+    expect(aborted).toBe(1);
+  });
+});
+
+describe('a sender', () => {
+  test('that leaves does not abort the work of the app', async () => {
+    let app: Socket | undefined;
+    const relay = await startRelayTo((socket) =>
+      socket.on('data', () => {
+        app = socket;
+      }),
+    );
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    await expect.poll(() => app !== undefined).toBe(true);
+    sender.destroy();
+    await expect.poll(() => relay.responses[0]?.destroyed).toBe(true);
+    app?.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello');
+    await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'answered', status: 200 }]);
+  });
+
+  test('that leaves within the answer has the rest read and thrown away', async () => {
+    let app: Socket | undefined;
+    const relay = await startRelayTo((socket) => {
+      app = socket;
+      socket.on('data', () => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello'));
+    });
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    await new Promise((resolve) => sender.once('data', resolve));
+    sender.destroy();
+    await expect.poll(() => relay.responses[0]?.destroyed).toBe(true);
+    app?.write('world');
+    await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'answered', status: 200 }]);
+  });
+
+  /** More than all buffers between app and sender hold. */
+  const LARGE = 30_000_000;
+  const serveLarge: Script = (socket) => {
+    socket.on('data', () => {
+      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${LARGE}\r\n\r\n`);
+      socket.write(Buffer.alloc(LARGE));
+    });
+  };
+
+  test('that is slow slows the app down, and gets everything', async () => {
+    const relay = await startRelayTo(serveLarge);
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    sender.pause();
+    await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
+    expect(relay.outcomes).toEqual([]);
+    expect(relay.responses[0]?.writableLength).toBeLessThan(1_000_000);
+    let received = 0;
+    sender.on('data', (chunk: Buffer) => {
+      received += chunk.length;
+    });
+    sender.resume();
+    await new Promise((resolve) => sender.once('close', resolve));
+    expect(received).toBeGreaterThan(LARGE);
+    expect(relay.outcomes).toMatchObject([{ kind: 'answered' }]);
+  });
+
+  test('that is slow has an answer under way as long as some of it is not sent, though the app has said all', async () => {
+    const send: Upstream['send'] = (_request, listener) => {
+      listener.onHead(200, 'OK', ['Content-Length', String(LARGE)]);
+      listener.onData(Buffer.alloc(LARGE));
+      listener.onEnd([]);
+      return { resume: () => undefined, abort: () => undefined };
+    };
+    const relay = await startRelay({ send, close: () => undefined, destroy: () => undefined });
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    sender.pause();
+    await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'answered' }]);
+    // Else node:http takes the connection for idle, and closes it when it is told to close those.
+    expect(relay.responses[0]?.writableEnded).toBe(false);
+    let received = 0;
+    sender.on('data', (chunk: Buffer) => {
+      received += chunk.length;
+    });
+    sender.resume();
+    await new Promise((resolve) => sender.once('close', resolve));
+    expect(received).toBeGreaterThan(LARGE);
+  });
+
+  test('that takes nothing for 30 s is cut off, and the answer read to its end', async () => {
+    const clock = new FakeClock();
+    const relay = await startRelayTo(serveLarge, clock);
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    sender.on('error', () => undefined);
+    sender.pause();
+    await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
+    await settle();
+    await clock.advance(29_900);
+    expect(relay.responses[0]?.destroyed).toBe(false);
+    await clock.advance(200);
+    expect(relay.responses[0]?.destroyed).toBe(true);
+    await expect.poll(() => relay.outcomes, { timeout: 5_000 }).toMatchObject([{ kind: 'answered', status: 200 }]);
+    sender.destroy();
+  });
+
+  test('that stalled once and reads again gets everything, though the stall began more than 30 s ago', async () => {
+    const clock = new FakeClock();
+    const relay = await startRelayTo(serveLarge, clock, { ...ROUTE, readLimits: { ...ROUTE.readLimits, minRate: 0 } });
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    const ended = new Promise((resolve) => sender.once('close', resolve));
+    sender.on('error', () => undefined).pause();
+    await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
+    await settle();
+    await clock.advance(20_000);
+    let received = 0;
+    sender.on('data', (chunk: Buffer) => {
+      received += chunk.length;
+    });
+    sender.resume();
+    await new Promise((resolve) => relay.responses[0]?.once('drain', resolve));
+    sender.pause();
+    await clock.advance(11_000);
+    expect(relay.responses[0]?.destroyed).toBe(false);
+    sender.resume();
+    await ended;
+    expect(received).toBeGreaterThan(LARGE);
+  });
+
+  test('that reads too slowly over the whole response is cut off, though it never stalls for 30 s', async () => {
+    const clock = new FakeClock();
+    const readLimits = { sendTimeout: 30_000, minRate: 2 ** 30, judgedAfter: 20_000 };
+    const relay = await startRelayTo(serveLarge, clock, { ...ROUTE, readLimits });
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    sender.on('error', () => undefined);
+    sender.pause();
+    await expect.poll(() => relay.responses[0]?.writableNeedDrain).toBe(true);
+    await settle();
+    await clock.advance(25_000);
+    expect(relay.responses[0]?.destroyed).toBe(false);
+    sender.resume();
+    await expect.poll(() => relay.responses[0]?.destroyed, { timeout: 5_000 }).toBe(true);
+    sender.destroy();
+  });
+
+  test('that is slow is waited for once, however many pieces come meanwhile', async () => {
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): number => warnings.push(warning);
+    process.on('warning', onWarning);
+    const pieces = `4000\r\n${'x'.repeat(0x4000)}\r\n${'1\r\nx\r\n'.repeat(200)}`;
+    const relay = await startRelayTo(
+      answering(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${pieces.repeat(1_000)}0\r\n\r\n`),
+    );
+    const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
+    sender.pause();
+    await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
+    sender.resume();
+    await new Promise((resolve) => sender.once('close', resolve));
+    await settle();
+    expect(relay.outcomes).toMatchObject([{ kind: 'answered' }]);
+    process.off('warning', onWarning);
+    expect(warnings).toEqual([]);
+  });
+});
+
+describe('the claim', () => {
+  const failure = (nothingSent: boolean): UpstreamFailure => ({ kind: 'reset', nothingSent, detail: '' });
+  const refusal = { code: 'upstream_unreachable', reason: 'upstream_reset' } as const;
+  const cases: [string, ForwardOutcome, string][] = [
+    ['confirmed after 200', { kind: 'answered', status: 200, upstreamMs: 1 }, 'confirm'],
+    ['confirmed after 299', { kind: 'answered', status: 299, upstreamMs: 1 }, 'confirm'],
+    ['released after 300', { kind: 'answered', status: 300, upstreamMs: 1 }, 'release'],
+    ['released after 410', { kind: 'answered', status: 410, upstreamMs: 1 }, 'release'],
+    ['released after 500', { kind: 'answered', status: 500, upstreamMs: 1 }, 'release'],
+    ['released where nothing was sent', { kind: 'failed', refusal, failure: failure(true), upstreamMs: 1 }, 'release'],
+    ['held where something was sent', { kind: 'failed', refusal, failure: failure(false), upstreamMs: 1 }, 'hold'],
+    ['held after a broken answer', { kind: 'broken', status: 200, failure: failure(false), upstreamMs: 1 }, 'hold'],
+  ];
+  test.each(cases)('is %s', (_title, outcome, settlement) => {
+    expect(settlementOf(outcome)).toBe(settlement);
+  });
+});

@@ -1,0 +1,261 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { SignedHead, VerifiedDelivery } from '../../../../src/core/exchange.ts';
+import { HeaderFields, toFoldedName } from '../../../../src/core/headers.ts';
+import {
+  findForbiddenConnectionToken,
+  type HeaderContext,
+  HeaderPolicy,
+} from '../../../../src/gateway/upstream/request-headers.ts';
+import { type AdmittedOptions, makeAdmitted } from '../../../support/admitted.ts';
+
+const CONTEXT: HeaderContext = { route: 'billing', forwardAuthorization: true };
+const ADDED = [
+  ...['X-Forwarded-For', '203.0.113.9', 'X-Forwarded-Proto', 'http', 'X-Forwarded-Host', 'app.example'],
+  ...['Via', '1.1 sidegate', 'Sidegate-Route', 'billing', 'Sidegate-Request-Id', '00000000-0000-4000-8000-000000000001'],
+];
+
+function toHeaders(options: AdmittedOptions, context: HeaderContext = CONTEXT): string[] {
+  return new HeaderPolicy(context).toUpstreamHeaders(makeAdmitted(options));
+}
+
+/** Every value that an app could find under `name`, whatever the spelling. */
+function valuesOf(headers: readonly string[], name: string): string[] {
+  return headers.filter((_, i) => i % 2 === 1 && toFoldedName(headers[i - 1] as string) === name);
+}
+
+const OWN = ['sidegate-route', 'sidegate-key', 'sidegate-request-id', 'sidegate-user', 'sidegate-stale', 'sidegate-x'];
+/** Fields that say who the user or the calling workload is, one of each known proxy or mesh. */
+const IDENTITY = [
+  ...[
+    'remote-user',
+    'x-remote-user',
+    'x-auth-request-user',
+    'x-auth-request-access-token',
+    'x-forwarded-user',
+    'x-forwarded-email',
+  ],
+  ...['x-forwarded-access-token', 'x-forwarded-client-cert', 'x-forwarded-tls-client-cert-info', 'x-authentik-username'],
+  ...['x-pomerium-claim-email', 'x-pomerium-jwt-assertion', 'x-vouch-user', 'x-vouch-idp-accesstoken', 'tailscale-user-login'],
+  ...[
+    'cf-access-jwt-assertion',
+    'x-goog-iap-jwt-assertion',
+    'x-ms-client-principal',
+    'x-ms-token-aad-id-token',
+    'x-amzn-oidc-identity',
+  ],
+  ...['x-amzn-request-context', 'x-userinfo', 'oidc-claim-sub', 'mellon-nameid', 'shib-identity-provider', 'iv-user', 'sm-user'],
+  ...['oam-remote-user', 'impersonate-user', 'impersonate-group', 'impersonate-extra-scopes', 'x-remote-extra-scopes'],
+  ...['x-consumer-username', 'x-credential-identifier', 'x-authenticated-userid', 'x-webauth-user', 'teleport-jwt-assertion'],
+  ...['x-forwarded-login', 'x-forwarded-name', 'x-forwarded-uuid', 'x-forwarded-anything', 'x-webauth-fullname', 'auth-user'],
+  ...['x-remote-user-id', 'x-auth-subject', 'x-auth-userid', 'x-proxy-user', 'x-proxy-roles', 'x-proxiedentitieschain'],
+  ...['kubeflow-userid', 'x-sandstorm-user-id', 'x-jwt-assertion', 'x-client-dn', 'x-client-verify'],
+  ...['l5d-client-id', 'dapr-caller-app-id', 'ssl-client-s-dn', 'x-ssl-client-cert', 'client-cert', 'x-appengine-user-email'],
+];
+/** Fields that replace what was checked: the path, the method, the host, or the proxy that the app itself uses. */
+const OVERRIDES = [
+  ...['proxy', 'x-original-url', 'x-original-uri', 'x-original-method', 'x-rewrite-url', 'x-forwarded-uri', 'x-forwarded-path'],
+  ...['x-envoy-original-path', 'x-middleware-subrequest', 'x-middleware-rewrite', 'x-accel-mapping', 'x-sendfile-type', 'x-host'],
+  ...['x-script-name', 'x-forwarded-method', 'x-invoke-path', 'x-matched-path', 'x-now-route-matches', 'x-astro-path', '$wsru'],
+];
+
+const CLAIMS = [
+  ...['for', 'host', 'proto', 'port', 'prefix', 'server', 'ssl', 'uri', 'method', 'path', 'scheme', 'by', 'proto-version'].map(
+    (end) => `x-forwarded-${end}`,
+  ),
+  ...['user', 'groups', 'email', 'preferred-username', 'access-token', 'client-cert', 'tls-client-cert'].map(
+    (end) => `x-forwarded-${end}`,
+  ),
+  ...['forwarded', 'x-forwarded', 'x-real-ip', 'x-client-ip', 'x-cluster-client-ip', 'true-client-ip', 'cf-connecting-ip'],
+  ...['x-original-url', 'x-original-uri', 'x-original-host', 'x-original-method', 'x-original-forwarded-for', 'x-rewrite-url'],
+  ...['x-envoy-external-address', 'x-envoy-internal', 'x-auth-request-user', 'x-auth-user', 'remote-user', 'remote-groups'],
+  ...['x-ssl-client-cert', 'ssl-client-verify', 'x-consumer-username', 'x-amzn-oidc-data', 'x-ms-client-principal-id'],
+  ...['x-goog-authenticated-user-email', 'cf-access-authenticated-user-email', 'fastly-client-ip', 'x-client-cert'],
+  ...IDENTITY,
+  ...OVERRIDES,
+];
+
+describe('what a client may not say', () => {
+  test.each([
+    ...['Connection', 'Keep-Alive', 'Proxy-Connection', 'Proxy-Authorization', 'Proxy-Authenticate', 'TE', 'Trailer'],
+    ...['Transfer-Encoding', 'Upgrade', 'Expect', 'HTTP2-Settings'],
+  ])('drops %s, which is of one hop', (name) => {
+    for (const spelling of [name, name.toLowerCase(), name.replaceAll('-', '_')])
+      expect(toHeaders({ headers: ['Host', 'app.example', spelling, 'evil'] })).not.toContain('evil');
+  });
+
+  test.each(OWN)('drops %s in every spelling, even from a trusted proxy', (name) => {
+    for (const viaTrustedProxy of [false, true])
+      for (const spelling of [name, name.toUpperCase(), name.replaceAll('-', '_'), name.replace('-', '.')])
+        expect(toHeaders({ headers: ['Host', 'a', spelling, 'evil'], client: { viaTrustedProxy } })).not.toContain('evil');
+  });
+
+  test.each(CLAIMS)('drops %s from a client that is no trusted proxy', (name) => {
+    for (const spelling of [name, name.toUpperCase(), name.replaceAll('-', '_'), name.replace('-', '.')])
+      expect(toHeaders({ headers: ['Host', 'a', spelling, 'evil'] })).not.toContain('evil');
+  });
+
+  test.each([...IDENTITY, ...OVERRIDES])('drops %s from a client behind a proxy that is trusted for addresses', (name) => {
+    for (const spelling of [name, name.toUpperCase(), name.replaceAll('-', '_')])
+      expect(toHeaders({ headers: ['Host', 'a', spelling, 'evil'], client: { viaTrustedProxy: true } })).not.toContain('evil');
+  });
+
+  test.each(IDENTITY)(
+    'passes %s from a proxy that is trusted for identities, but not on a route that asks for a password',
+    (name) => {
+      const options = { headers: ['Host', 'a', name, 'alice'], client: { viaIdentityProxy: true } };
+      expect(valuesOf(toHeaders(options), name)).toContain('alice');
+      const context: HeaderContext = { ...CONTEXT, user: 'forward', certificate: 'forward' };
+      expect(toHeaders({ ...options, facts: { user: 'bob' } }, context)).not.toContain('alice');
+    },
+  );
+
+  test.each(OVERRIDES)('drops %s even from a proxy that is trusted for identities', (name) => {
+    const client = { viaTrustedProxy: true, viaIdentityProxy: true };
+    expect(toHeaders({ headers: ['Host', 'a', name, 'evil'], client })).not.toContain('evil');
+  });
+
+  test.each(['X-Real-IP', 'True-Client-IP', 'CF-Connecting-IP', 'Client-IP', 'X-Cluster-Client-IP'])(
+    'passes %s from a proxy that is trusted for addresses only if it is the address that X-Forwarded-For led to',
+    (name) => {
+      const client = { address: '198.51.100.7', viaTrustedProxy: true };
+      const sent = (value: string): string[] =>
+        valuesOf(toHeaders({ headers: ['Host', 'a', name, value], client }), toFoldedName(name));
+      expect([sent('198.51.100.7'), sent('127.0.0.1'), sent('198.51.100.7, 127.0.0.1')]).toEqual([['198.51.100.7'], [], []]);
+    },
+  );
+
+  // A name without a sign has no other spelling.
+  test.each(CLAIMS.filter((name) => name.includes('-')))('drops another spelling of %s even from a trusted proxy', (name) => {
+    const headers = toHeaders({ headers: ['Host', 'a', name.replaceAll('-', '_'), 'evil'], client: { viaTrustedProxy: true } });
+    expect(headers).not.toContain('evil');
+  });
+
+  test('lets no name through that an app could read as one of ours, whatever its signs', () => {
+    const managed = [...OWN, ...CLAIMS, 'webhook-id', 'webhook-timestamp', 'webhook-signature', 'content-length', 'host', 'via'];
+    const spelling = fc
+      .tuple(
+        fc.constantFrom(...managed),
+        fc.infiniteStream(fc.constantFrom('-', '_', '.', '~', '!')),
+        fc.infiniteStream(fc.boolean()),
+      )
+      .map(([name, signs, uppers]) =>
+        [...name]
+          .map((letter) => (letter === '-' ? signs.next().value : uppers.next().value ? letter.toUpperCase() : letter))
+          .join(''),
+      );
+    fc.assert(
+      fc.property(spelling, (name) => {
+        const folded = toFoldedName(name);
+        // Another case is the very same field, which only the signature's own fields and Host may pass.
+        if (name.toLowerCase() === folded && !OWN.includes(folded) && !CLAIMS.includes(folded)) return;
+        expect(valuesOf(toHeaders({ headers: ['Host', 'a', name, 'evil'] }), folded)).not.toContain('evil');
+      }),
+    );
+  });
+
+  test('drops the fields that Connection names, before ours are added', () => {
+    const headers = toHeaders({
+      headers: ['Host', 'app.example', 'Connection', 'close, X-Hop', 'x-hop', '1', 'connection', 'x-b', 'X-B', '2', 'X-C', '3'],
+    });
+    expect(headers).toEqual(['Host', 'app.example', 'X-C', '3', ...ADDED, 'Content-Length', '2', 'Connection', 'keep-alive']);
+  });
+
+  test.each(['__proto__', 'constructor', 'toString', 'hasOwnProperty'])('passes %s on as the plain name it is', (name) => {
+    expect(valuesOf(toHeaders({ headers: ['Host', 'a', name, '1'] }), toFoldedName(name))).toEqual(['1']);
+    expect(toHeaders({ headers: ['Host', 'a', 'Connection', name, name, '1'] })).not.toContain('1');
+  });
+
+  test('decides as before when more names were seen than are remembered', () => {
+    const policy = new HeaderPolicy(CONTEXT);
+    for (let i = 0; i < 1_100; i++) policy.toUpstreamHeaders(makeAdmitted({ headers: [`X-${i}`, ''] }));
+    const headers = ['Host', 'a', 'X-Real-IP', 'evil', 'X-New', 'good'];
+    const out = policy.toUpstreamHeaders(makeAdmitted({ headers }));
+    expect([out.includes('evil'), out.includes('good')]).toEqual([false, true]);
+  });
+});
+
+describe('what the app is told', () => {
+  test('keeps the order, case and repetition of the rest, and Host as it came', () => {
+    const sent = ['X-B', '1', 'Host', 'App.Example:8080', 'x-b', '2', 'Authorization', 'Basic eDp5', 'X-A', 'é'];
+    expect(toHeaders({ headers: sent }).slice(0, sent.length)).toEqual(sent);
+  });
+
+  test('names the key where there was one', () => {
+    const delivery: VerifiedDelivery = { id: 'm', timestamp: 0, keyName: 'current', body: Buffer.alloc(0) };
+    expect(valuesOf(toHeaders({ facts: { head: {} as SignedHead, delivery } }), 'sidegate-key')).toEqual(['current']);
+    expect(valuesOf(toHeaders({}), 'sidegate-key')).toEqual([]);
+  });
+
+  test('says of a stale event that it is one, and of no other', () => {
+    expect(valuesOf(toHeaders({ facts: { isUnchecked: true } }), 'sidegate-unchecked')).toEqual(['true']);
+    expect(valuesOf(toHeaders({}), 'sidegate-unchecked')).toEqual([]);
+    expect(valuesOf(toHeaders({ facts: { isStale: true } }), 'sidegate-stale')).toEqual(['true']);
+    expect(valuesOf(toHeaders({}), 'sidegate-stale')).toEqual([]);
+  });
+
+  test('adds the peer to the chain of a trusted proxy, and keeps its Host', () => {
+    const headers = toHeaders({
+      headers: [
+        ...['Host', 'inner', 'X-Forwarded-For', '1.1.1.1, 2.2.2.2', 'x-forwarded-for', '3.3.3.3', 'X-Forwarded-Host', 'outer'],
+        ...['X-Forwarded-Proto', 'https', 'X-Forwarded-Port', '443', 'Forwarded', 'for=6.6.6.6'],
+      ],
+      client: { peer: '10.0.0.1', viaTrustedProxy: true, scheme: 'https' },
+    });
+    expect(valuesOf(headers, 'x-forwarded-for')).toEqual(['1.1.1.1, 2.2.2.2, 3.3.3.3, 10.0.0.1']);
+    expect(valuesOf(headers, 'x-forwarded-host')).toEqual(['outer']);
+    expect(valuesOf(headers, 'x-forwarded-proto')).toEqual(['https']);
+    // Proxies that know X-Forwarded-For only pass on the Forwarded that a client wrote.
+    expect([valuesOf(headers, 'x-forwarded-port'), valuesOf(headers, 'forwarded')]).toEqual([['443'], []]);
+  });
+
+  test('falls back on Host where a trusted proxy names none, and sends an empty one where there is none at all', () => {
+    const client = { viaTrustedProxy: true };
+    expect(valuesOf(toHeaders({ client }), 'x-forwarded-host')).toEqual(['app.example']);
+    const headers = toHeaders({ headers: [] });
+    expect([valuesOf(headers, 'host'), valuesOf(headers, 'x-forwarded-host')]).toEqual([[''], []]);
+  });
+
+  test('adds itself to Via', () => {
+    expect(valuesOf(toHeaders({ headers: ['Via', '1.0 a', 'via', '1.1 b'] }), 'via')).toEqual(['1.0 a, 1.1 b, 1.1 sidegate']);
+  });
+
+  test.each([
+    ...['GET', 'HEAD', 'DELETE', 'OPTIONS', 'PROPFIND'].map((method) => [method, undefined] as const),
+    ...['POST', 'PUT', 'PATCH'].map((method) => [method, '0'] as const),
+  ])('frames %s: with content always, without content as %s', (method, empty) => {
+    for (const headers of [[], ['Content-Length', '99'], ['Transfer-Encoding', 'chunked'], ['content_length', '99']]) {
+      expect(valuesOf(toHeaders({ method, headers, body: '{}' }), 'content-length')).toEqual(['2']);
+      expect(valuesOf(toHeaders({ method, headers, body: '' }), 'content-length')).toEqual(empty === undefined ? [] : [empty]);
+      expect(valuesOf(toHeaders({ method, headers, body: '{}' }), 'transfer-encoding')).toEqual([]);
+    }
+  });
+});
+
+describe('a Connection option', () => {
+  const find = (...lines: string[]): string | undefined =>
+    findForbiddenConnectionToken(new HeaderFields(lines.flatMap((line) => ['Connection', line])));
+
+  test.each([
+    ...['host', 'content-length', 'content-type', 'Content-Encoding', 'transfer-encoding', 'authorization', 'cookie', 'via'],
+    ...['webhook-id', 'Webhook_Signature', 'svix-id', 'SIDEGATE-ROUTE', 'x-forwarded-for', 'X_Real_IP', 'forwarded'],
+  ])('is forbidden: %s', (token) => {
+    expect(find(token)).toBe(toFoldedName(token));
+    expect(find('keep-alive', `close,\t${token} , x`)).toBe(toFoldedName(token));
+  });
+
+  test.each(['a b', '"x"', 'x;y=1', 'é'])('is forbidden where it is no token: %s', (token) => {
+    expect(find(token)).toBe('something that is no token');
+  });
+
+  test.each(['keep-alive', 'close', 'Keep-Alive', '', ',,', 'Upgrade, HTTP2-Settings', 'TE', 'X-Hop', 'connection'])(
+    'is allowed: %s',
+    (line) => {
+      expect(find(line)).toBeUndefined();
+    },
+  );
+
+  test('is none where there is no Connection', () => {
+    expect(find()).toBeUndefined();
+  });
+});

@@ -1,0 +1,102 @@
+import { describe, expect, test } from 'vitest';
+import { Events } from '../../../../src/kubernetes/admission/events.ts';
+import type { News } from '../../../../src/kubernetes/admission/reviewer.ts';
+import type { RequestOptions } from '../../../../src/kubernetes/client/client.ts';
+import { KubeError } from '../../../../src/kubernetes/client/error.ts';
+import { createLogger } from '../../../../src/telemetry/log/logger.ts';
+import { FakeClock, settle } from '../../../support/fake-clock.ts';
+
+const OWNER = { apiVersion: 'apps/v1', kind: 'ReplicaSet', name: 'web', uid: '1' };
+
+function toNews(over: Partial<News['request']> = {}, note = 'done'): News {
+  const request = { uid: 'u', namespace: 'shop', name: 'web-…', isDryRun: false, owner: OWNER, ...over };
+  return { request, type: 'Normal', reason: 'SidegateInjected', note };
+}
+
+function start(answer: () => Promise<unknown> = () => Promise.resolve({})) {
+  const clock = new FakeClock();
+  const outcomes: string[] = [];
+  const sent: { readonly path: string; readonly body: Record<string, unknown> }[] = [];
+  const kube = {
+    request<T>(_method: string, path: string, { body }: RequestOptions = {}): Promise<T> {
+      sent.push({ path, body: body as Record<string, unknown> });
+      return answer() as Promise<T>;
+    },
+  };
+  const logger = createLogger({ level: 'error', version: '1', destination: { write: () => undefined } });
+  const events = new Events({ kube, clock, logger, instance: 'injector-0', onOutcome: (outcome) => outcomes.push(outcome) });
+  return { clock, events, outcomes, sent };
+}
+
+describe('an Event', () => {
+  test('is on the owner, with the time to the microsecond', async () => {
+    const { events, outcomes, sent } = start();
+    events.tell(toNews());
+    await settle();
+    expect(outcomes).toEqual(['sent']);
+    expect(sent[0]?.path).toBe('/apis/events.k8s.io/v1/namespaces/shop/events');
+    expect(sent[0]?.body).toMatchObject({ regarding: { ...OWNER, namespace: 'shop' }, eventTime: '2027-01-15T08:00:00.000000Z' });
+  });
+
+  test('is on the pod where it has no owner but its name, and nowhere where it has neither', async () => {
+    const { events, outcomes, sent } = start();
+    events.tell(toNews({ owner: undefined, name: 'web' }));
+    events.tell(toNews({ owner: undefined }));
+    await settle();
+    expect(outcomes).toEqual(['dropped', 'sent']);
+    expect(sent[0]?.body['regarding']).toEqual({ apiVersion: 'v1', kind: 'Pod', name: 'web', namespace: 'shop' });
+  });
+
+  test('is told once in ten minutes', async () => {
+    const { clock, events, outcomes } = start();
+    for (let i = 0; i < 3; i++) events.tell(toNews());
+    await settle();
+    expect(outcomes).toEqual(['repeated', 'repeated', 'sent']);
+    await clock.advance(600_000);
+    events.tell(toNews());
+    await settle();
+    expect(outcomes.at(-1)).toBe('sent');
+  });
+
+  test('is dropped beyond 25 at once, and one more may be told each second', async () => {
+    const { clock, events, outcomes } = start();
+    let id = 0;
+    const tellMany = async (): Promise<void> => {
+      for (let i = 0; i < 5; i++) {
+        for (let j = 0; j < 6; j++) events.tell(toNews({}, `note ${id++}`));
+        await settle();
+      }
+    };
+    await tellMany();
+    expect(outcomes.filter((outcome) => outcome === 'sent')).toHaveLength(25);
+    await clock.advance(3_000);
+    await tellMany();
+    expect(outcomes.filter((outcome) => outcome === 'sent')).toHaveLength(28);
+  });
+
+  test('that may not be made is not tried again for ten minutes, and harms nobody', async () => {
+    const { clock, events, outcomes, sent } = start(() => Promise.reject(new KubeError(403, 'Forbidden', 'no')));
+    events.tell(toNews());
+    await settle();
+    events.tell(toNews({}, 'other'));
+    expect([outcomes, sent.length]).toEqual([['forbidden', 'forbidden'], 1]);
+    await clock.advance(600_000);
+    events.tell(toNews({}, 'another'));
+    expect(sent).toHaveLength(2);
+  });
+
+  test('that fails is counted', async () => {
+    const { events, outcomes } = start(() => Promise.reject(new KubeError(0, 'Timeout', 'late')));
+    events.tell(toNews());
+    await settle();
+    expect(outcomes).toEqual(['failed']);
+  });
+
+  test('has a note of bounded length, on one line', async () => {
+    const { events, sent } = start();
+    events.tell(toNews({}, `a\nb${'ü'.repeat(5_000)}`));
+    await settle();
+    const note = String(sent[0]?.body['note']);
+    expect([note.startsWith('a b'), [...note].length]).toEqual([true, 900]);
+  });
+});

@@ -1,0 +1,69 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { describe, expect, test } from 'vitest';
+import { parseBounded } from '../../../../src/kubernetes/admission/bounded-json.ts';
+import { createInjectorMetrics } from '../../../../src/kubernetes/admission/injector-metrics.ts';
+import { ADMISSIONS, createReviewer } from '../../../../src/kubernetes/admission/reviewer.ts';
+import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-config.ts';
+import { createLogger } from '../../../../src/telemetry/log/logger.ts';
+import { FakeClock } from '../../../support/fake-clock.ts';
+
+const toReview = (more: object): Buffer => {
+  const annotations = { 'sidegate.dev/config': 'gate' };
+  const metadata = { name: 'web', labels: { 'sidegate.dev/inject': 'true' }, annotations };
+  const object = { metadata, spec: { containers: [{ name: 'app', image: 'app:1', ports: [{ containerPort: 3000 }] }] }, ...more };
+  const kind = { group: '', version: 'v1', kind: 'Pod' };
+  const request = { uid: 'u-1', kind, operation: 'CREATE', namespace: 'shop', object };
+  return Buffer.from(JSON.stringify({ apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview', request }));
+};
+
+function start(advise: () => Promise<readonly string[]>) {
+  return createReviewer({
+    clock: new FakeClock(),
+    logger: createLogger({ level: 'error', version: '1', destination: { write: () => undefined } }),
+    metrics: createInjectorMetrics({ version: '1', revision: undefined, processMetrics: false, admissions: ADMISSIONS }),
+    defaults: toSidecarDefaults('sidegate:1'),
+    version: '1',
+    kube: () => ({ major: 1, minor: 34 }),
+    excludedNamespaces: [],
+    advise,
+    tell: () => undefined,
+  });
+}
+
+describe('what a review becomes in memory', () => {
+  test.each([
+    ['values that are too many', `[${'{},'.repeat(1_000_000)}{}]`],
+    ['nesting that is too deep', `${'['.repeat(65)}${']'.repeat(65)}`],
+    ['nesting that never ends', '['.repeat(4_000_000)],
+    ['a string that never ends', `{"a":"${'['.repeat(100)}`],
+    ['what is not UTF-8', Buffer.from([0x22, 0xff, 0x22])],
+  ])('is not found out by parsing: it leaves %s alone', (_, text) => {
+    expect(parseBounded(Buffer.from(text))).toBeUndefined();
+  });
+
+  test('is not held against what merely looks like it in strings', () => {
+    const value = { 'a\\"[[{{': `${'[{,'.repeat(200_000)}\\"`, b: [[{ c: '"' }]] };
+    expect(parseBounded(Buffer.from(JSON.stringify(value)))).toEqual(value);
+  });
+
+  test('is let go of before anything is waited for', async () => {
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    let proceed: () => void = () => undefined;
+    const waited = new Promise<readonly string[]>((resolve) => {
+      proceed = () => resolve([]);
+    });
+    const reviewer = start(() => waited);
+    const replies = [reviewer(toReview({}), true)];
+    const content = toReview({ status: Array.from({ length: 40_000 }, (_, i) => ({ [`k${i}`]: [i] })) });
+    collect();
+    const before = process.memoryUsage().heapUsed;
+    for (let i = 0; i < 8; i++) replies.push(reviewer(content, true));
+    collect();
+    const kept = process.memoryUsage().heapUsed - before;
+    proceed();
+    expect((await Promise.all(replies)).map(({ status }) => status)).toEqual(replies.map(() => 200));
+    expect(kept).toBeLessThan(20_000_000);
+  });
+});

@@ -1,0 +1,139 @@
+import { X509Certificate } from 'node:crypto';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  type Authorities,
+  createAuthority,
+  readSecretData,
+  toEnd,
+  toSecretData,
+  toTrusted,
+} from '../../../../src/kubernetes/certificates/authority.ts';
+import { planRotation, type RotationTimes } from '../../../../src/kubernetes/certificates/rotation.ts';
+
+const SECOND = 1_000;
+const HOUR = 3_600 * SECOND;
+const TIMES: RotationTimes = { authorityLife: 900 * HOUR, serverLife: 24 * HOUR, overlap: 10 * HOUR };
+const START = 1_800_000_000_000;
+
+function make(at = START): Authorities {
+  return planRotation(undefined, undefined, at, TIMES)?.authorities as Authorities;
+}
+
+/** Hour by hour, as long as there is something to do. */
+function live(
+  authorities: Authorities,
+  hours: number,
+): { readonly hour: number; readonly step: string; readonly trusted: number }[] {
+  const steps = [];
+  let now = authorities;
+  for (let hour = 0; hour <= hours; hour++) {
+    const plan = planRotation(now, undefined, START + hour * HOUR, TIMES);
+    if (plan === undefined) continue;
+    now = plan.authorities;
+    steps.push({ hour, step: plan.step, trusted: toTrusted(now).length });
+  }
+  return steps;
+}
+
+describe('an authority', () => {
+  test('is made where there is none', () => {
+    expect(planRotation(undefined, undefined, START, TIMES)?.step).toBe('created');
+    expect(toEnd(make().current.certificate)).toBe(START + TIMES.authorityLife);
+  });
+
+  test('is succeeded after two thirds of its life: announced, then signing, then the old one leaves', () => {
+    expect(live(make(), 650)).toEqual([
+      { hour: 600, step: 'announced', trusted: 2 },
+      { hour: 610, step: 'switched', trusted: 2 },
+      { hour: 635, step: 'retired', trusted: 1 },
+    ]);
+  });
+
+  test('stays trusted until every certificate that it signed has ended', () => {
+    const { current } = make();
+    const next = createAuthority(START, TIMES.authorityLife);
+    const switched = { current: next, previous: { certificate: current.certificate, since: START } };
+    expect(planRotation(switched, undefined, START + TIMES.serverLife, TIMES)).toBeUndefined();
+    expect(planRotation(switched, undefined, START + TIMES.serverLife + 60 * SECOND, TIMES)?.step).toBe('retired');
+  });
+
+  test('that has ended is replaced at once, or by its successor where one is announced', () => {
+    const old = make();
+    const late = START + TIMES.authorityLife;
+    const plan = planRotation(old, undefined, late, TIMES);
+    expect(plan?.step).toBe('replaced');
+    expect(toTrusted(plan?.authorities as Authorities)).toHaveLength(1);
+    const announced = { ...old, next: createAuthority(late - HOUR, TIMES.authorityLife) };
+    expect(planRotation(announced, undefined, late, TIMES)?.step).toBe('switched');
+  });
+
+  test('that somebody took out of the Secret stays trusted, where a replica knows it', () => {
+    const known = make().current.certificate;
+    const plan = planRotation(undefined, known, START + HOUR, TIMES);
+    expect(toTrusted(plan?.authorities as Authorities)[1]?.serialNumber).toBe(known.serialNumber);
+    expect(planRotation(undefined, known, START + TIMES.authorityLife, TIMES)?.authorities.previous).toBeUndefined();
+  });
+
+  test('that signs now is always among those that were trusted for the overlap before', () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 1, max: 400 }), { minLength: 1, maxLength: 12 }), (pauses) => {
+        let now = START;
+        let authorities = make();
+        const trustedSince = new Map([[authorities.current.certificate.serialNumber, Number.NEGATIVE_INFINITY]]);
+        for (const pause of pauses) {
+          now += pause * HOUR;
+          const plan = planRotation(authorities, undefined, now, TIMES);
+          if (plan === undefined) continue;
+          // Where nobody was there to announce in time, there is nothing to overlap with.
+          if (plan.step === 'switched' && now < toEnd(authorities.current.certificate))
+            expect(now - (trustedSince.get(plan.authorities.current.certificate.serialNumber) ?? now)).toBeGreaterThanOrEqual(
+              TIMES.overlap,
+            );
+          authorities = plan.authorities;
+          for (const { serialNumber } of toTrusted(authorities))
+            if (!trustedSince.has(serialNumber)) trustedSince.set(serialNumber, now);
+        }
+      }),
+      { numRuns: 30 },
+    );
+  });
+});
+
+describe('the Secret', () => {
+  test('gives back what was written to it', () => {
+    const { current } = make();
+    const next = createAuthority(START, TIMES.authorityLife);
+    const whole = { current, next, previous: { certificate: createAuthority(START, HOUR).certificate, since: START + 1 } };
+    for (const authorities of [{ current }, { current, next }, whole]) {
+      const read = readSecretData(toSecretData(authorities)) as Authorities;
+      expect(toTrusted(read).map(({ serialNumber }) => serialNumber)).toEqual(
+        toTrusted(authorities).map(({ serialNumber }) => serialNumber),
+      );
+      expect(read.current.certificate.checkPrivateKey(read.current.privateKey)).toBe(true);
+      expect(read.previous?.since).toBe(('previous' in authorities ? authorities.previous : undefined)?.since);
+    }
+  });
+
+  test('is nothing yet where it is empty', () => {
+    expect(readSecretData({})).toBeUndefined();
+  });
+
+  test('is not touched where it holds what is not ours, and never shows what it holds', () => {
+    const data = toSecretData(make());
+    expect(readSecretData({ ...data, password: 'aHVudGVyMg==' })).toEqual({
+      problem: expect.stringMatching(/^it holds password, /),
+    });
+    const other = toSecretData(make());
+    const mixed = { ...data, 'ca.key': other['ca.key'] ?? '' };
+    expect(readSecretData(mixed)).toEqual({ problem: expect.stringContaining('empty it, and another is made') });
+    for (const text of ['', 'bm9uc2Vuc2U=', '!']) expect(readSecretData({ ...data, 'ca.crt': text })).toHaveProperty('problem');
+  });
+
+  test('is used without a successor that is broken', () => {
+    const data = toSecretData({ ...make(), next: createAuthority(START, HOUR) });
+    const read = readSecretData({ ...data, 'next.key': '' }) as Authorities;
+    expect(read.next).toBeUndefined();
+    expect(read.current.certificate).toBeInstanceOf(X509Certificate);
+  });
+});

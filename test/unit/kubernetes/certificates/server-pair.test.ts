@@ -1,0 +1,32 @@
+import { describe, expect, test } from 'vitest';
+import { createAuthority } from '../../../../src/kubernetes/certificates/authority.ts';
+import type { SecretData } from '../../../../src/kubernetes/certificates/cluster-secret.ts';
+import { issuePair, readPairData, toPairData } from '../../../../src/kubernetes/certificates/server-pair.ts';
+
+const NOW = 1_800_000_000_000;
+const DAY = 86_400_000;
+const NAMES = { service: 'injector', namespace: 'gate', dnsNames: ['injector.example'], serverLife: DAY };
+const issue = (): SecretData => toPairData(issuePair(createAuthority(NOW, 30 * DAY), NAMES, NOW));
+
+describe('the Secret with the certificate that is served', () => {
+  test('is read as it was written, for all of its names', () => {
+    const read = readPairData(issue());
+    for (const name of ['injector.gate.svc', 'injector.gate.svc.cluster.local', 'injector.gate', 'injector', 'injector.example'])
+      expect(read?.certificate.checkHost(name), name).toBe(name);
+    expect(read?.certificate.verify((read as NonNullable<typeof read>).issuer.publicKey)).toBe(true);
+  });
+
+  test.each<[string, SecretData]>([
+    ['is empty', {}],
+    ['lacks its key', { ...issue(), 'tls.key': '' }],
+    ['has the key of another', { ...issue(), 'tls.key': issue()['tls.key'] as string }],
+    ['has the CA of another', { ...issue(), 'ca.crt': issue()['ca.crt'] as string }],
+    ['holds text', { ...issue(), 'tls.crt': Buffer.from('none').toString('base64') }],
+  ])('gives nothing to serve where it %s', (_title, data) => {
+    expect(readPairData(data)).toBeUndefined();
+  });
+
+  test('never shows its key', () => {
+    expect(JSON.stringify(readPairData(issue()))).not.toContain('PRIVATE KEY');
+  });
+});

@@ -1,0 +1,351 @@
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { afterEach, expect, test } from 'vitest';
+import { systemClock } from '../../../../src/core/clock.ts';
+import type { ClusterAccess, Credentials } from '../../../../src/kubernetes/client/access.ts';
+import { CONTENT, KubeClient, METADATA_ONLY_OBJECT } from '../../../../src/kubernetes/client/client.ts';
+import { KubeError } from '../../../../src/kubernetes/client/error.ts';
+import { type AnswerWith, type ApiServer, answerJson, startApiServer, toStatus } from '../../../support/api-server.ts';
+import { FakeClock, settle } from '../../../support/fake-clock.ts';
+
+const TOKEN = 'token-that-nobody-may-see';
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+async function start(
+  answer: AnswerWith,
+  access: (server: ApiServer) => Partial<ClusterAccess> = () => ({}),
+  clock = systemClock,
+) {
+  const server = await startApiServer(answer);
+  const base = { server: server.url, ca: server.ca, credentials: async () => ({ token: TOKEN }) };
+  const whole = Object.defineProperties(base, Object.getOwnPropertyDescriptors(access(server))) as ClusterAccess;
+  const client = new KubeClient(whole, clock);
+  ends.push(
+    () => server.stop(),
+    () => client.close(),
+  );
+  return { server, client };
+}
+
+async function failureOf(promise: Promise<unknown>): Promise<KubeError> {
+  const thrown = await promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  if (!(thrown instanceof KubeError)) throw new Error(`no KubeError, but ${String(thrown)}`);
+  expect(`${thrown.message} ${thrown.stack}`).not.toContain(TOKEN);
+  return thrown;
+}
+
+test('asks with the token, keeps the connection and gives the parsed answer', async () => {
+  const { server, client } = await start((_, response) => answerJson(response, 200, { major: '1' }));
+  expect(await client.request('GET', '/version')).toEqual({ major: '1' });
+  await client.request('GET', '/version');
+  expect(server.asked.map(({ headers }) => headers.authorization)).toEqual([`Bearer ${TOKEN}`, `Bearer ${TOKEN}`]);
+  expect(server.asked[0]?.clientPort).toBe(server.asked[1]?.clientPort);
+});
+
+test("puts the server's own path before each request's", async () => {
+  const { server, client } = await start(
+    (_, response) => answerJson(response, 200, {}),
+    ({ url }) => ({ server: new URL('/k8s/clusters/c-1/', url) }),
+  );
+  await client.request('GET', '/api/v1/pods', { query: { labelSelector: 'a=b,c', limit: undefined } });
+  expect(server.asked[0]?.url).toBe('/k8s/clusters/c-1/api/v1/pods?labelSelector=a%3Db%2Cc');
+});
+
+test.each([
+  ['json', 'application/json'],
+  ['jsonPatch', 'application/json-patch+json'],
+  ['mergePatch', 'application/merge-patch+json'],
+  ['strategicMergePatch', 'application/strategic-merge-patch+json'],
+  ['apply', 'application/apply-patch+yaml'],
+] as const)('sends a %s body as %s', async (kind, type) => {
+  const { server, client } = await start((_, response) => answerJson(response, 200, {}));
+  await client.request('PATCH', '/x', { body: { a: 'ü' }, contentType: CONTENT[kind] });
+  expect(server.asked[0]).toMatchObject({
+    method: 'PATCH',
+    body: '{"a":"ü"}',
+    headers: { 'content-type': type, 'content-length': '10' },
+  });
+});
+
+test("turns the API server's Status into an error with its status, reason and message", async () => {
+  const { client } = await start((_, response) => answerJson(response, 403, toStatus(403, 'Forbidden', 'pods is forbidden')));
+  const { status, reason, message } = await failureOf(client.request('GET', '/api/v1/pods'));
+  expect([status, reason, message]).toEqual([403, 'Forbidden', 'GET /api/v1/pods: pods is forbidden']);
+});
+
+test.each([
+  [502, 'Unknown', '<html>bad gateway</html>'],
+  [404, 'NotFound', 'null'],
+  [409, 'Conflict', '{"kind":"Status"}'],
+  [410, 'Expired', '[]'],
+])('gives %i that is no Status a reason, and shows nothing of the text', async (code, reason, text) => {
+  const { client } = await start((_, response) => response.writeHead(code).end(text));
+  const error = await failureOf(client.request('GET', '/x'));
+  expect([error.status, error.reason]).toEqual([code, reason]);
+  expect(error.message).toBe(`GET /x: the answer was ${code}, without a word of the API server`);
+});
+
+test('asks for credentials anew after a 401, once', async () => {
+  const tokens = ['old', 'new', 'new', 'newest'];
+  const refused: (boolean | undefined)[] = [];
+  const { server, client } = await start(
+    ({ headers }, response) => {
+      const isFresh = headers.authorization === 'Bearer new';
+      if (isFresh) answerJson(response, 200, { ok: true });
+      else answerJson(response, 401, toStatus(401, 'Unauthorized', 'Unauthorized'));
+    },
+    () => ({
+      credentials: async (isRefused) => {
+        refused.push(isRefused);
+        return { token: tokens.shift() ?? 'none' };
+      },
+    }),
+  );
+  expect(await client.request('GET', '/x')).toEqual({ ok: true });
+  expect(refused).toEqual([false, true]);
+  await client.request('GET', '/x');
+  expect((await failureOf(client.request('GET', '/x'))).status).toBe(401);
+  expect(server.asked).toHaveLength(5);
+});
+
+test('shows a client certificate, and opens new connections when it is exchanged', async () => {
+  let pair: Credentials = {};
+  const { server, client } = await start(
+    (_, response) => answerJson(response, 200, {}),
+    () => ({ credentials: async () => pair }),
+  );
+  for (const name of ['first', 'second', 'second']) {
+    const { cert, key } = server.authority.issue(name, `DNS:${name}`);
+    if (server.asked.length < 2) pair = { cert: readFileSync(cert, 'utf8'), key: readFileSync(key, 'utf8') };
+    await client.request('GET', '/x');
+  }
+  expect(server.asked.map(({ clientName }) => clientName)).toEqual(['first', 'second', 'second']);
+  const ports = server.asked.map(({ clientPort }) => clientPort);
+  expect(ports[0]).not.toBe(ports[1]);
+  expect(ports[1]).toBe(ports[2]);
+});
+
+test('trusts the authority that is given and no other', async () => {
+  const other = await startApiServer((_, response) => answerJson(response, 200, {}));
+  ends.push(() => other.stop());
+  const { server, client } = await start(
+    (_, response) => answerJson(response, 200, {}),
+    () => ({ ca: other.ca }),
+  );
+  const error = await failureOf(client.request('GET', '/x'));
+  expect([error.status, error.reason]).toEqual([0, 'Unreachable']);
+  expect(error.message).toMatch(/^127\.0\.0\.1:\d+: its certificate is not by the authority that is given \(/);
+  expect(server.asked).toEqual([]);
+});
+
+test('trusts no unknown authority where none is given, and any where verification is skipped', async () => {
+  const { client } = await start(
+    (_, response) => answerJson(response, 200, {}),
+    () => ({ ca: undefined }),
+  );
+  expect((await failureOf(client.request('GET', '/x'))).reason).toBe('Unreachable');
+  const lax = await start(
+    (_, response) => answerJson(response, 200, {}),
+    () => ({ ca: undefined, skipVerify: true }),
+  );
+  expect(await lax.client.request('GET', '/x')).toEqual({});
+});
+
+test('holds the certificate against the name that is given instead of the host', async () => {
+  const { client } = await start(
+    (_, response) => answerJson(response, 200, {}),
+    () => ({ serverName: 'localhost' }),
+  );
+  expect(await client.request('GET', '/x')).toEqual({});
+  const wrong = await start(
+    (_, response) => answerJson(response, 200, {}),
+    () => ({ serverName: 'kubernetes.default' }),
+  );
+  expect((await failureOf(wrong.client.request('GET', '/x'))).message).toMatch(/its certificate has other names/);
+});
+
+test('goes by the authority of the moment', async () => {
+  let ca: string | undefined;
+  const { server, client } = await start(
+    (_, response) => answerJson(response, 200, {}),
+    () => ({
+      get ca() {
+        return ca;
+      },
+    }),
+  );
+  await failureOf(client.request('GET', '/x'));
+  ca = server.ca;
+  expect(await client.request('GET', '/x')).toEqual({});
+});
+
+test('goes by the proxy that is given, and checks the certificate behind it', async () => {
+  const connected: string[] = [];
+  const proxy = createServer().on('connect', (request, socket) => {
+    connected.push(request.url ?? '');
+    const [host = '', port = ''] = (request.url ?? '').split(':');
+    const onward = connect(Number(port), host, () => {
+      socket.write('HTTP/1.1 200 OK\r\n\r\n');
+      onward.pipe(socket).pipe(onward);
+    });
+    for (const end of [onward, socket]) end.on('error', () => undefined);
+  });
+  await new Promise<void>((done) => proxy.listen(0, '127.0.0.1', done));
+  ends.push(() => {
+    proxy.closeAllConnections();
+    proxy.close();
+  });
+  const proxyEnv = { HTTPS_PROXY: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}` };
+  const { server, client } = await start(
+    (_, response) => answerJson(response, 200, {}),
+    () => ({ proxyEnv }),
+  );
+  expect(await client.request('GET', '/x')).toEqual({});
+  expect(connected).toEqual([server.url.host]);
+  const wrong = await start(
+    (_, response) => answerJson(response, 200, {}),
+    () => ({ proxyEnv, serverName: 'other.name' }),
+  );
+  expect((await failureOf(wrong.client.request('GET', '/x'))).message).toMatch(/its certificate has other names/);
+});
+
+test('follows no redirect', async () => {
+  const { server, client } = await start((_, response) => response.writeHead(307, { Location: '/elsewhere' }).end());
+  const error = await failureOf(client.request('GET', '/x'));
+  expect([error.status, error.reason]).toEqual([307, 'Redirected']);
+  expect(server.asked).toHaveLength(1);
+});
+
+test('gives up a server that does not answer in time', async () => {
+  const clock = new FakeClock();
+  const { server, client } = await start(
+    () => undefined,
+    () => ({}),
+    clock,
+  );
+  const failure = failureOf(client.request('GET', '/x', { timeout: 5_000 }));
+  while (server.asked.length === 0) await settle();
+  await clock.advance(5_000);
+  const { reason, message } = await failure;
+  expect([reason, message]).toEqual(['Timeout', `${server.url.host}: no whole answer within 5 s`]);
+  expect(clock.timers).toBe(0);
+});
+
+test('gives up an answer that comes drop by drop', async () => {
+  const clock = new FakeClock();
+  const { server, client } = await start(
+    (_, response) => void response.writeHead(200).write('{'),
+    () => ({}),
+    clock,
+  );
+  const failure = failureOf(client.request('GET', '/x'));
+  while (server.asked.length === 0) await settle();
+  await clock.advance(15_000);
+  expect((await failure).reason).toBe('Timeout');
+});
+
+test('reads no answer beyond its bound', async () => {
+  const { client } = await start((_, response) => void response.writeHead(200).end('x'.repeat(101)));
+  expect((await failureOf(client.request('GET', '/x?a=b', { maxBytes: 100 }))).message).toMatch(
+    /the answer to \/x has more than 100 bytes$/,
+  );
+  expect(await client.text('/x', { maxBytes: 101 })).toHaveLength(101);
+});
+
+test('tells of an answer that breaks off or is no JSON', async () => {
+  const { client } = await start(({ url }, response) => {
+    if (url === '/text') response.end('ok');
+    else response.writeHead(200, { 'Content-Length': 10 }).write('{', () => response.destroy());
+  });
+  expect((await failureOf(client.request('GET', '/broken'))).reason).toBe('Unreachable');
+  expect((await failureOf(client.request('GET', '/text'))).reason).toBe('NotUnderstood');
+});
+
+test('says that nothing listens', async () => {
+  const server = await startApiServer(() => undefined);
+  await server.stop();
+  const client = new KubeClient({ server: server.url, credentials: async () => ({}) }, systemClock);
+  expect((await failureOf(client.request('GET', '/x'))).message).toBe(`${server.url.host}: nothing listens there (ECONNREFUSED)`);
+});
+
+test.each([
+  ['certificate', { cert: 'no PEM', key: 'no PEM' }],
+  ['token', { token: `${TOKEN}\nX-Other: 1` }],
+])('says that a %s cannot be used, and shows nothing of it', async (_, credentials) => {
+  const { server, client } = await start(
+    () => undefined,
+    () => ({ credentials: async () => credentials }),
+  );
+  const { reason, message } = await failureOf(client.request('GET', '/x'));
+  expect([reason, message]).toEqual(['NoCredentials', expect.stringMatching(/authority or token cannot be used \(/)]);
+  expect(server.asked).toEqual([]);
+});
+
+test('says why there are no credentials', async () => {
+  const { server, client } = await start(
+    () => undefined,
+    () => ({
+      credentials: async () => {
+        throw new Error('the plugin failed');
+      },
+    }),
+  );
+  expect((await failureOf(client.request('GET', '/x'))).message).toBe('the plugin failed');
+  expect(server.asked).toEqual([]);
+});
+
+test('waits where the API server is busy, as long as it asks, and three times at most', async () => {
+  const clock = new FakeClock();
+  const { server, client } = await start(
+    (_, response) => answerJson(response, 429, toStatus(429, 'TooManyRequests', 'busy'), { 'Retry-After': '1' }),
+    () => ({}),
+    clock,
+  );
+  const failure = failureOf(client.request('POST', '/x', { body: {} }));
+  for (let asked = 1; asked <= 4; asked++) {
+    while (server.asked.length < asked) await settle();
+    while (asked < 4 && clock.timers > 1) await settle();
+    await settle();
+    if (asked < 4) await clock.advance(1_000);
+  }
+  expect((await failure).status).toBe(429);
+  expect(server.asked).toHaveLength(4);
+});
+
+test('lists page by page, by names alone where that is asked', async () => {
+  const { server, client } = await start(({ url }, response) => {
+    const token = new URL(url, 'https://x').searchParams.get('continue');
+    answerJson(response, 200, {
+      items: [{ id: token ?? 'first' }],
+      metadata: token === 'b' ? {} : { continue: token === null ? 'a' : 'b' },
+    });
+  });
+  expect(await client.list('/api/v1/secrets', { labelSelector: 'x' }, { accept: METADATA_ONLY_OBJECT, pageSize: 2 })).toEqual([
+    { id: 'first' },
+    { id: 'a' },
+    { id: 'b' },
+  ]);
+  expect(server.asked[2]?.url).toBe('/api/v1/secrets?labelSelector=x&limit=2&continue=b');
+  expect(server.asked.every(({ headers }) => headers.accept === METADATA_ONLY_OBJECT)).toBe(true);
+});
+
+test('lists anew in one piece where its pages expired', async () => {
+  const { client } = await start(({ url }, response) => {
+    const { searchParams } = new URL(url, 'https://x');
+    if (searchParams.has('continue')) answerJson(response, 410, toStatus(410, 'Expired', 'too old'));
+    else answerJson(response, 200, searchParams.has('limit') ? { items: [1], metadata: { continue: 'a' } } : { items: [1, 2] });
+  });
+  expect(await client.list('/x')).toEqual([1, 2]);
+});
+
+test('takes a list without items for an empty one', async () => {
+  const { client } = await start((_, response) => answerJson(response, 200, { items: null, metadata: {} }));
+  expect(await client.list('/x')).toEqual([]);
+});

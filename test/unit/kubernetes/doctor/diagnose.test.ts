@@ -1,0 +1,901 @@
+import { describe, expect, test } from 'vitest';
+import { diagnose, type WorkloadReport } from '../../../../src/kubernetes/doctor/diagnose.ts';
+import { FINDINGS } from '../../../../src/kubernetes/doctor/finding.ts';
+import type { Pod } from '../../../../src/kubernetes/doctor/objects.ts';
+import {
+  CURRENT,
+  HASH,
+  type Json,
+  LABEL,
+  makeBare,
+  makeDeployment,
+  makeFacts,
+  makeNetworkPolicy,
+  makePod,
+  makeService,
+  makeTemplate,
+  makeWebhook,
+  NAMESPACE,
+  NOW,
+  type Over,
+  OWNER,
+} from '../../../support/doctor.ts';
+
+const seen = new Set<string>();
+
+/** The codes that are found, and the whole of the one that is asked for. */
+function examine(over: Over = {}) {
+  const report = diagnose(makeFacts(over));
+  const findings = [...report.cluster, ...report.workloads.flatMap((workload) => workload.findings)];
+  const codes = findings.map(({ code }) => code);
+  for (const code of codes) seen.add(code);
+  const messageOf = (code: string): string => findings.find((each) => each.code === code)?.message ?? '';
+  const mendOf = (code: string): string => findings.find((each) => each.code === code)?.mend ?? '';
+  return { ...report, codes, messageOf, mendOf, web: report.workloads.find(({ name }) => name === 'web') as WorkloadReport };
+}
+
+const template = makeTemplate();
+const with_ = (takeover: string, more: Json = {}): Json =>
+  makeTemplate({ ...more, annotations: { 'sidegate.dev/takeover': takeover, ...more.annotations } });
+/** One Deployment of this template with one pod of it. */
+const of = (its: Json, over: Over = {}): Over => ({ ...makeDeployment(its), pods: [makePod('a', its, OWNER)], ...over });
+const sound = (over: Json = {}): Json =>
+  new Map([
+    [
+      'shop/web-gate',
+      {
+        ...{ state: 'sound', hash: 'abc', routes: 1, open: [], observing: [] },
+        ...{ isShared: true, remembered: ['ids that were delivered'], secrets: [], ...over },
+      },
+    ],
+  ]);
+
+test('finds nothing in a healthy cluster', () => {
+  const { web, codes, states } = examine();
+  expect(codes).toEqual([]);
+  expect(web).toMatchObject({
+    kind: 'Deployment',
+    state: 'protected',
+    takeovers: ['service'],
+    forms: ['native'],
+    versions: ['1.0.0'],
+  });
+  expect(web.pods).toEqual({ total: 1, protected: 1, ready: 1 });
+  expect(states).toMatchObject({ protected: 1, unprotected: 0 });
+});
+
+describe('a workload', () => {
+  test('is what stands at the top of its pods: their Deployment, CronJob, StatefulSet, foreign controller, or themselves', () => {
+    const owned = (name: string, kind: string, uid: string): Pod => makePod(name, template, { kind, name: uid, uid });
+    const job = {
+      metadata: {
+        name: 'nightly-1',
+        namespace: NAMESPACE,
+        uid: 'job',
+        ownerReferences: [{ kind: 'CronJob', name: 'nightly', uid: 'cron', controller: true }],
+      },
+      spec: { template },
+    };
+    const { workloads } = examine({
+      pods: [
+        makePod('a', template, OWNER),
+        owned('b', 'Job', 'job'),
+        owned('c', 'StatefulSet', 'db'),
+        owned('d', 'Rollout', 'canary'),
+        makePod('e'),
+      ],
+      Job: [job],
+      CronJob: [
+        { metadata: { name: 'nightly', namespace: NAMESPACE, uid: 'cron' }, spec: { jobTemplate: { spec: { template } } } },
+      ],
+      StatefulSet: [{ metadata: { name: 'db', namespace: NAMESPACE, uid: 'db' }, spec: { template } }],
+    });
+    expect(workloads.map(({ kind, name }) => `${kind}/${name}`).sort()).toEqual([
+      'CronJob/nightly',
+      'Deployment/web',
+      'Pod/e',
+      'Rollout/canary',
+      'StatefulSet/db',
+    ]);
+  });
+
+  test('counts neither pods that ended, nor those that are about to, nor mirrors of static ones', () => {
+    const ended = (status: Json, metadata: Json = {}): Pod => {
+      const pod = makeBare('x', template, OWNER);
+      return { ...pod, metadata: { ...pod.metadata, ...metadata }, status: { ...pod.status, ...status } };
+    };
+    const pods = [
+      makePod('a', template, OWNER),
+      ended({ phase: 'Succeeded' }),
+      ended({ phase: 'Failed' }),
+      ended({}, { deletionTimestamp: '2026-01-01T00:00:00Z' }),
+      ended({}, { annotations: { 'kubernetes.io/config.mirror': 'x' } }),
+    ];
+    expect(examine({ pods }).web.pods.total).toBe(1);
+  });
+
+  test('is left alone where nobody asked for the sidecar', () => {
+    const plain = { ...template, metadata: { labels: { app: 'other' } } };
+    const { web, codes, states } = examine({
+      ...makeDeployment(plain),
+      pods: [makeBare('a', plain, OWNER)],
+      services: [makeService({ selector: { app: 'other' } })],
+    });
+    expect([web.state, codes, states.unasked]).toEqual(['unasked', [], 1]);
+  });
+
+  test('is idle without pods, unless it should have some', () => {
+    expect(examine({ ...makeDeployment(template, { spec: { replicas: 0 } }), pods: [] })).toMatchObject({
+      codes: [],
+      web: { state: 'idle' },
+    });
+    const denied = { conditions: [{ type: 'ReplicaFailure', status: 'True', message: 'denied the request: no sidecar' }] };
+    const { codes, web, messageOf } = examine({ ...makeDeployment(template, { setStatus: denied }), pods: [] });
+    expect([codes, web.state]).toEqual([['pods-missing'], 'idle']);
+    expect(messageOf('pods-missing')).toBe('deployment/web should have 1 pod and has none: denied the request: no sidecar');
+  });
+
+  test('comes before another that has less to find', () => {
+    const { workloads } = examine({
+      pods: [
+        makePod('a', template, OWNER),
+        makeBare('bare'),
+        makePod('b', { ...template, metadata: { ...template.metadata, labels: { ...LABEL, app: 'free' } } }),
+      ],
+    });
+    expect(workloads.map(({ name }) => name)).toEqual(['bare', 'b', 'web']);
+  });
+});
+
+describe('the sidecar', () => {
+  test('is missing in some pods', () => {
+    const { web, messageOf, mendOf } = examine({
+      pods: [makePod('a', template, OWNER), makeBare('b', template, OWNER), makeBare('c', template, OWNER)],
+    });
+    expect(web).toMatchObject({ state: 'unprotected', pods: { total: 3, protected: 1 } });
+    expect(messageOf('no-sidecar')).toBe(
+      '2 of 3 pods (b and c) have no sidecar, though the label sidegate.dev/inject asks for it',
+    );
+    expect(mendOf('no-sidecar')).toBe('see that the injector is ready, then kubectl -n shop rollout restart deployment/web');
+  });
+
+  const plain = { ...template, metadata: { labels: { app: 'web' } } };
+  test.each<[string, Over, number, RegExp]>([
+    [
+      'old pods are left of before the label',
+      { pods: [makeBare('a', plain, OWNER), makeBare('b', plain, OWNER)] },
+      0,
+      /template of deployment\/web/,
+    ],
+    [
+      'an old pod is left beside a new one',
+      of(with_('rename'), {
+        pods: [makePod('a', with_('rename'), OWNER), makeBare('b', plain, OWNER)],
+        services: [makeService({ ports: [{ port: 80, targetPort: 'http' }] })],
+      }),
+      1,
+      /template of deployment\/web/,
+    ],
+    [
+      'the template no longer asks, and one of two pods is made of it',
+      { ...makeDeployment(plain), pods: [makePod('a', template, OWNER), makeBare('b', plain, OWNER)] },
+      1,
+      /other pods of deployment\/web/,
+    ],
+    [
+      'a foreign controller has one pod with it and one without',
+      {
+        ...{ Deployment: [], ReplicaSet: [] },
+        pods: [
+          makePod('a', template, { kind: 'Rollout', name: 'web', uid: 'x' }),
+          makeBare('b', plain, { kind: 'Rollout', name: 'web', uid: 'x' }),
+        ],
+      },
+      1,
+      /other pods of rollout\/web/,
+    ],
+  ])('is missing where %s', (_, over, count, message) => {
+    const { web, messageOf } = examine(over);
+    expect([web.state, web.pods.protected]).toEqual(['unprotected', count]);
+    expect(messageOf('no-sidecar')).toMatch(message);
+  });
+
+  test('is missing where the namespace demands it of all', () => {
+    const plain = { ...template, metadata: { labels: { app: 'x' } } };
+    const namespaces = [{ metadata: { name: NAMESPACE, labels: { 'sidegate.dev/enforce': 'true' } } }];
+    const { codes, messageOf, mendOf } = examine({ ...makeDeployment(plain), pods: [makeBare('a', plain, OWNER)], namespaces });
+    expect(codes).toEqual(['no-sidecar']);
+    expect(messageOf('no-sidecar')).toBe('1 of 1 pod (a) has no sidecar, in a namespace that is labelled sidegate.dev/enforce');
+    expect(mendOf('no-sidecar')).toMatch(/^set the label/);
+  });
+
+  test('ends before the app where it is an init container that does not restart', () => {
+    const pod: Json = makePod('a', template, OWNER);
+    delete pod.spec.initContainers[0].restartPolicy;
+    expect(examine({ pods: [pod] })).toMatchObject({ codes: ['sidecar-ends'], web: { state: 'unprotected' } });
+  });
+
+  test('is there as a container, too', () => {
+    expect(examine(of(with_('service', { annotations: { 'sidegate.dev/sidecar': 'container' } })))).toMatchObject({
+      codes: [],
+      web: { state: 'protected', forms: ['container'] },
+    });
+  });
+
+  test('is not ready', () => {
+    const pod: Json = makePod('a', template, OWNER);
+    pod.status.initContainerStatuses[0].ready = false;
+    expect(examine({ pods: [pod] })).toMatchObject({
+      codes: ['sidecar-not-ready'],
+      web: { state: 'protected', pods: { ready: 0 } },
+    });
+  });
+
+  test('stands on the network of the node', () => {
+    const pod: Json = makePod('a', template, OWNER);
+    pod.spec.hostNetwork = true;
+    expect(examine({ pods: [pod] })).toMatchObject({ codes: ['host-network'], web: { state: 'bypassed' } });
+  });
+
+  test('will be missing after the next rollout, as the template lost the label', () => {
+    const unlabelled = { ...template, metadata: { labels: { app: 'web' } } };
+    expect(examine(makeDeployment(unlabelled))).toMatchObject({ codes: ['label-lost'], web: { state: 'protected' } });
+    const off = makeTemplate({ labels: { 'sidegate.dev/inject': 'false' } });
+    expect(examine(makeDeployment(off)).messageOf('label-lost')).toMatch(/has another value of the label/);
+  });
+
+  test('needs no label where the template has it itself', () => {
+    const pod = makePod('a', template, OWNER);
+    const own = { metadata: { labels: { app: 'web' } }, spec: pod.spec };
+    expect(examine({ ...makeDeployment(own), pods: [pod] }).codes).toEqual([]);
+  });
+
+  test('is not asked for by another word, nor by a label in the wrong place', () => {
+    const yes = makeTemplate({ labels: { 'sidegate.dev/inject': 'True' } });
+    expect(examine({ ...makeDeployment(yes), pods: [makeBare('a', yes, OWNER)] }).messageOf('label-value')).toBe(
+      'the label sidegate.dev/inject is "True", which asks for nothing',
+    );
+    const plain = { ...template, metadata: { labels: { app: 'web' } } };
+    const misplaced = { ...makeDeployment(plain, { metadata: { labels: LABEL } }), pods: [makeBare('a', plain, OWNER)] };
+    expect(examine(misplaced)).toMatchObject({ codes: ['label-misplaced'], web: { state: 'unasked' } });
+  });
+
+  test('is never put where the webhook is not asked', () => {
+    const namespaceSelector = {
+      matchExpressions: [{ key: 'kubernetes.io/metadata.name', operator: 'NotIn', values: [NAMESPACE] }],
+    };
+    expect(examine({ webhooks: [makeWebhook({ namespaceSelector })] }).codes).toEqual(['namespace-left-out']);
+  });
+});
+
+describe('a Service', () => {
+  test.each([
+    ['by number', 'service', { targetPort: 8080 }, 'set its targetPort to sidegate'],
+    ['by name', 'service', { targetPort: 'http' }, 'set its targetPort to sidegate'],
+    ['by leaving the targetPort out', 'service', { port: 8080 }, 'set its targetPort to sidegate'],
+    ['past a renamed port', 'rename', { targetPort: 8080 }, 'set its targetPort to http'],
+    ["by the app's new name", 'rename', { targetPort: 'http-app' }, 'set its targetPort to http'],
+    ['to where the app was moved', 'env', { targetPort: 8482 }, 'set its targetPort to sidegate'],
+  ])('leads to the app %s', (_, takeover, port, mend) => {
+    const { codes, mendOf, web } = examine(
+      of(with_(takeover), { services: [makeService({ ports: [{ port: 80, ...port }] })], networkPolicies: { unknown: 'x' } }),
+    );
+    expect(codes).toContain('service-to-app');
+    expect([mendOf('service-to-app'), web.state]).toEqual([mend, 'bypassed']);
+  });
+
+  test.each([
+    ['service', { targetPort: 'sidegate' }],
+    ['service', { targetPort: 8480 }],
+    ['service', { targetPort: 8481 }],
+    ['service', { port: 53, targetPort: 8080, protocol: 'UDP' }],
+    ['rename', { targetPort: 'http' }],
+    ['same-port', { targetPort: 8080 }],
+    ['same-port', { targetPort: 'http' }],
+    ['env', { targetPort: 8080 }],
+    ['env', { targetPort: 'http' }],
+  ])('is right in mode %s with %j', (takeover, port) => {
+    const { codes } = examine(
+      of(with_(takeover), { services: [makeService({ ports: [{ port: 80, ...port }] })], networkPolicies: { unknown: 'x' } }),
+    );
+    expect(codes).toEqual(['not-known']);
+  });
+
+  test('is named with all that reaches it from outside', () => {
+    const ingress = {
+      metadata: { name: 'front', namespace: NAMESPACE },
+      spec: { rules: [{ host: 'shop.example', http: { paths: [{ backend: { service: { name: 'web' } } }] } }] },
+    };
+    const services = [makeService({ type: 'NodePort', ports: [{ port: 80, targetPort: 8080, nodePort: 30080 }] })];
+    expect(examine({ services, ingresses: [ingress] }).messageOf('service-to-app')).toBe(
+      "Service web (NodePort, nodePort 30080, behind Ingress front for shop.example), port 80, leads to port 8080, the app's own, past the sidecar",
+    );
+    const fallback = { metadata: { name: 'all', namespace: NAMESPACE }, spec: { defaultBackend: { service: { name: 'web' } } } };
+    expect(examine({ services, ingresses: [fallback] }).messageOf('service-to-app')).toContain('behind Ingress all)');
+  });
+
+  test('counts only where it selects the pods, in their namespace', () => {
+    const ports = [{ port: 80, targetPort: 8080 }];
+    const elsewhere = makeService({ ports }, 'elsewhere');
+    const services = [
+      makeService({ ports, selector: { app: 'other' } }, 'other'),
+      makeService({ ports, selector: {} }, 'none'),
+      { ...elsewhere, metadata: { ...elsewhere.metadata, namespace: 'elsewhere' } },
+    ];
+    expect(examine({ services }).codes).toEqual([]);
+  });
+
+  test('that is headless leads to the app by its own port, as that is where those who resolve it connect', () => {
+    const headless = (port: Json) => examine({ services: [makeService({ clusterIP: 'None', ports: [port] })] });
+    expect(headless({ port: 8080, targetPort: 'sidegate' })).toMatchObject({
+      codes: ['headless-to-app'],
+      web: { state: 'bypassed' },
+    });
+    expect(headless({ port: 8480, targetPort: 'sidegate' }).codes).toEqual([]);
+    expect(headless({ port: 80, targetPort: 8080 }).codes).toEqual(['service-to-app']);
+  });
+
+  test('has no endpoints where it names a port that is not there, or that the version does not find', () => {
+    const named = (targetPort: string) => ({ services: [makeService({ ports: [{ port: 80, targetPort }] })] });
+    expect(examine(named('sidgate')).messageOf('service-to-nothing')).toMatch(
+      /targetPort sidgate, a name that no container of the pod declares: it has no endpoints/,
+    );
+    const old = examine({ version: { major: 1, minor: 32 } });
+    expect([old.codes, old.mendOf('service-to-nothing')]).toEqual([['service-to-nothing'], 'set its targetPort to 8480']);
+    expect(
+      examine(
+        of(with_('service', { annotations: { 'sidegate.dev/sidecar': 'container' } }), { version: { major: 1, minor: 32 } }),
+      ).codes,
+    ).toEqual([]);
+    expect(examine({ version: undefined }).codes).toEqual([]);
+  });
+
+  test('without a selector has endpoints that somebody wrote', () => {
+    const slice = (port: number, address = '10.1.0.1') => ({
+      metadata: { name: 'by-hand', namespace: NAMESPACE },
+      endpoints: [{ addresses: [address] }],
+      ports: [{ port }],
+    });
+    expect(examine({ ownEndpointSlices: [slice(8080)] }).messageOf('endpoints-to-app')).toMatch(
+      /^EndpointSlice by-hand leads to 10\.1\.0\.1:8080/,
+    );
+    expect(
+      examine({
+        ownEndpointSlices: [slice(8480), slice(8080, '10.1.0.2'), { metadata: { name: 'x' }, endpoints: null, ports: null }],
+      }).codes,
+    ).toEqual([]);
+  });
+});
+
+test.each([
+  ['service', ['host-port']],
+  ['same-port', []],
+  ['env', []],
+])('judges a hostPort in mode %s', (takeover, codes) => {
+  const its = with_(takeover, { container: { ports: [{ name: 'http', containerPort: 8080, hostPort: 80 }] } });
+  const services = [makeService({ ports: [{ port: 80, targetPort: takeover === 'service' ? 'sidegate' : 8080 }] })];
+  expect(
+    examine(
+      of(its, { services, networkPolicies: [makeNetworkPolicy([{ ports: [{ port: takeover === 'service' ? 8480 : 8080 }] }])] }),
+    ).codes,
+  ).toEqual(codes);
+});
+
+describe('a NetworkPolicy', () => {
+  const judge = (...policies: Json[]) => examine({ networkPolicies: policies });
+  const data = { ports: [{ port: 8480 }] };
+
+  test('is missing, unless the app is on loopback', () => {
+    expect(judge().messageOf('no-network-policy')).toMatch(/every pod in the cluster reaches the app at port 8080/);
+    expect(judge().mendOf('no-network-policy')).toBe('admit only 8480 and 8481, by number, in a NetworkPolicy');
+    expect(examine(of(with_('same-port'), { networkPolicies: [], services: [] })).codes).toEqual([]);
+    for (const other of [{ podSelector: { matchLabels: { app: 'other' } } }, { policyTypes: ['Egress'] }])
+      expect(judge(makeNetworkPolicy([data], other)).codes).toEqual(['no-network-policy']);
+    const elsewhere = makeNetworkPolicy([data]);
+    expect(judge({ ...elsewhere, metadata: { ...elsewhere.metadata, namespace: 'other' } }).codes).toEqual(['no-network-policy']);
+  });
+
+  test.each([
+    ['no ports and no peers', {}],
+    ['its port', { ports: [{ port: 8080 }] }],
+    ['its name', { ports: [{ port: 'http' }] }],
+    ['a range', { ports: [{ port: 8000, endPort: 9000 }] }],
+    ['every port of TCP', { ports: [{ protocol: 'TCP' }] }],
+    ['all namespaces', { from: [{ namespaceSelector: {} }] }],
+    ['all pods of all namespaces', { from: [{ namespaceSelector: {}, podSelector: {} }] }],
+    ['all addresses', { from: [{ ipBlock: { cidr: '0.0.0.0/0' } }] }],
+    ['all addresses of IPv6', { from: [{ ipBlock: { cidr: '::/0' } }] }],
+  ])('is too wide with %s', (_, rule) => {
+    expect(judge(makeNetworkPolicy([data, rule])).codes).toEqual(['network-policy-wide']);
+  });
+
+  test.each([
+    ['pods of the namespace', { from: [{ podSelector: {} }] }],
+    ['some namespaces', { from: [{ namespaceSelector: { matchLabels: { team: 'a' } } }] }],
+    ['some pods of all namespaces', { from: [{ namespaceSelector: {}, podSelector: { matchLabels: { app: 'a' } } }] }],
+    ['a block', { from: [{ ipBlock: { cidr: '10.0.0.0/8' } }] }],
+    ['all but a block', { from: [{ ipBlock: { cidr: '0.0.0.0/0', except: ['10.0.0.0/8'] } }] }],
+  ])('is noted where it admits %s', (_, rule) => {
+    expect(judge(makeNetworkPolicy([data, rule])).codes).toEqual(['network-policy-admits']);
+  });
+
+  test.each([
+    ['another port', { ports: [{ port: 9090 }] }],
+    ['a range beside it', { ports: [{ port: 8081, endPort: 9000 }] }],
+    ['another protocol', { ports: [{ port: 8080, protocol: 'UDP' }] }],
+    ['a name that no container has', { ports: [{ port: 'nothing' }] }],
+  ])('is right with %s', (_, rule) => {
+    expect(judge(makeNetworkPolicy([data, rule])).codes).toEqual([]);
+  });
+
+  test('selects by expressions, and in doubt', () => {
+    const selecting = (operator: string, key: string, values?: string[]) =>
+      judge(makeNetworkPolicy([data], { podSelector: { matchExpressions: [{ key, operator, values }] } })).codes;
+    expect(selecting('In', 'app', ['web'])).toEqual([]);
+    expect(selecting('Exists', 'app')).toEqual([]);
+    expect(selecting('NotIn', 'app', ['other'])).toEqual([]);
+    expect(selecting('DoesNotExist', 'tier')).toEqual([]);
+    expect(selecting('Whatever', 'tier')).toEqual([]);
+    for (const [operator, key, values] of [
+      ['In', 'app', ['x']],
+      ['NotIn', 'app', ['web']],
+      ['Exists', 'tier'],
+      ['DoesNotExist', 'app'],
+    ] as const)
+      expect(selecting(operator, key, values as Json)).toEqual(['no-network-policy']);
+  });
+
+  test('names a port of a native sidecar, which some networks do not find', () => {
+    const named = makeNetworkPolicy([{ ports: [{ port: 'sidegate' }] }]);
+    expect(judge(named).mendOf('network-policy-name')).toBe('write 8480 instead');
+    expect(
+      examine(of(with_('service', { annotations: { 'sidegate.dev/sidecar': 'container' } }), { networkPolicies: [named] })).codes,
+    ).toEqual([]);
+  });
+
+  test('shuts everybody out of the sidecar', () => {
+    expect(judge(makeNetworkPolicy([])).messageOf('network-policy-shuts')).toBe(
+      "NetworkPolicy web admits nobody to port 8480, the sidecar's",
+    );
+    expect(judge(makeNetworkPolicy([]), makeNetworkPolicy([data])).codes).toEqual([]);
+  });
+});
+
+describe('the config', () => {
+  const configs = (config: Json) => examine({ configs: new Map([['shop/web-gate', config]]) });
+
+  test.each([
+    [{ state: 'missing' }, 'config-missing', /no ConfigMap web-gate/],
+    [{ state: 'without-key', keys: ['config.yaml'] }, 'config-missing', /has no key gate\.yaml; it has config\.yaml/],
+    [{ state: 'without-key', keys: [] }, 'config-missing', /has no key gate\.yaml$/],
+    [
+      { state: 'broken', problems: ['line 3: routes: missing'] },
+      'config-broken',
+      /does not take the ConfigMap web-gate: line 3: routes: missing/,
+    ],
+    [{ state: 'unknown', reason: 'you may not get it' }, 'not-known', /web-gate was not judged: you may not get it/],
+  ])('is judged as %j', (config, code, message) => {
+    const { codes, messageOf } = configs(config);
+    expect(codes).toEqual([code]);
+    expect(messageOf(code)).toMatch(message);
+  });
+
+  test('reads a Secret that is not mounted', () => {
+    const { codes, messageOf, mendOf } = examine({ configs: sound({ secrets: ['web-secret', 'other'] }) });
+    expect(codes).toEqual(['secret-not-mounted']);
+    expect(messageOf('secret-not-mounted')).toMatch(/reads the Secret other, which is not mounted/);
+    expect(mendOf('secret-not-mounted')).toMatch(/sidegate\.dev\/secrets in the pod template: other$/);
+  });
+
+  test('names Secrets that are not there, or nobody knows', () => {
+    expect(examine({ secrets: new Map([['shop/web-secret', 'missing']]) }).codes).toEqual(['secret-missing']);
+    expect(examine({ secrets: new Map([['shop/web-secret', { unknown: 'you may not get it' }]]) }).messageOf('not-known')).toBe(
+      'whether the Secret web-secret is there: you may not get it',
+    );
+  });
+
+  test('remembers per replica where there is no Redis', () => {
+    const alone = sound({ isShared: false });
+    expect(examine({ configs: alone }).codes).toEqual([]);
+    const pods = [makePod('a', template, OWNER), makePod('b', template, OWNER)];
+    const { codes, messageOf } = examine({ configs: alone, pods });
+    expect(codes).toEqual(['memory-not-shared']);
+    expect(messageOf('memory-not-shared')).toBe(
+      '2 replicas without Redis: each remembers ids that were delivered for itself, so what one has seen is new to the others',
+    );
+    expect(examine({ configs: alone, ...makeDeployment(template, { spec: { replicas: 3 } }) }).codes).toEqual([
+      'memory-not-shared',
+    ]);
+    expect(examine({ configs: sound({ isShared: false, remembered: [] }), pods }).codes).toEqual([]);
+    expect(examine({ pods }).codes).toEqual([]);
+  });
+
+  test('is another in what runs than in the ConfigMap, or among replicas', () => {
+    const pods = [makePod('a', template, OWNER), makePod('b', template, OWNER)];
+    const live = (a: Json, b: Json) =>
+      examine({
+        pods,
+        live: new Map([
+          ['shop/a', a],
+          ['shop/b', b],
+        ]),
+      });
+    expect(live({ hash: 'abc' }, { hash: 'abc' }).codes).toEqual([]);
+    expect(live({ hash: 'abc' }, { hash: 'old' }).codes).toEqual(['config-not-taken', 'config-differs']);
+    expect(live({ hash: 'abc' }, { unknown: 'no answer' }).messageOf('not-known')).toBe('what b serves: no answer');
+  });
+});
+
+describe('staleness', () => {
+  test('is another version or other defaults than the injector has now', () => {
+    const { codes, messageOf, mendOf } = examine({ current: { ...CURRENT, version: '1.1.0', hash: 'other' } });
+    expect(codes).toEqual(['version-stale', 'settings-stale']);
+    expect(messageOf('version-stale')).toBe('the sidecars of web-1-a are of 1.0.0; the injector is 1.1.0');
+    expect(mendOf('settings-stale')).toBe('kubectl -n shop rollout restart deployment/web');
+  });
+
+  test('is of no defaults where the library chart made the sidecar, and is mended in the chart', () => {
+    const pod: Json = makePod('a', template, OWNER);
+    const its = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
+    pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({ ...its, hash: 'library' });
+    expect(examine({ pods: [pod] }).codes).toEqual([]);
+    const { codes, mendOf } = examine({ pods: [pod], current: { ...CURRENT, version: '1.1.0', hash: 'other' } });
+    expect(codes).toEqual(['version-stale']);
+    expect(mendOf('version-stale')).toBe(
+      'upgrade the dependency sidegate-lib of the chart that makes deployment/web to 1.1.0, and the release with it',
+    );
+  });
+
+  test('is not known without the injector, which matters only where there are sidecars', () => {
+    const current = { version: undefined, hash: undefined, rules: undefined, unknown: 'no injector was found' };
+    expect(examine({ current })).toMatchObject({ codes: ['not-known', 'image-not-known'], web: { state: 'unknown' } });
+    expect(examine({ current, pods: [], Deployment: [], ReplicaSet: [] }).codes).toEqual([]);
+    expect(HASH).toMatch(/^[0-9a-f]{12}$/);
+  });
+});
+
+describe('admission', () => {
+  test('lacks the webhook, which matters only where somebody asks', () => {
+    expect(examine({ webhooks: [], injectors: [] }).messageOf('webhook-missing')).toMatch(/^shop\/web ask for the sidecar/);
+    expect(examine({ webhooks: [], injectors: [], pods: [], Deployment: [], ReplicaSet: [] }).codes).toEqual([]);
+    const policy = {
+      mutatingPolicies: [{ metadata: { name: 'sidegate-inject' } }],
+      mutatingBindings: [{ metadata: { name: 'x' }, spec: { policyName: 'sidegate-inject' } }],
+    };
+    expect(examine({ webhooks: [], injectors: [], ...policy }).codes).toEqual([]);
+    expect(examine({ webhooks: [], injectors: [], ...policy, mutatingBindings: [] }).codes).toEqual(['webhook-missing']);
+  });
+
+  test('has a webhook that the API server cannot trust', () => {
+    expect(examine({ webhooks: [makeWebhook({ caBundle: '' })] }).messageOf('webhook-without-ca')).toMatch(/has no caBundle/);
+    expect(
+      examine({ webhooks: [makeWebhook({ caBundle: '-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----' })] }).messageOf(
+        'webhook-without-ca',
+      ),
+    ).toMatch(/without a certificate/);
+    const END = Date.parse('2036-11-18T00:00:00Z');
+    const at = (now: number) => diagnose({ ...makeFacts(), now }).cluster.map(({ code }) => code);
+    for (const code of [...at(END - 86_400_000), ...at(END + 2 * 86_400_000)]) seen.add(code);
+    expect(at(END - 20 * 86_400_000)).toEqual([]);
+    expect(at(END - 86_400_000)).toEqual(['ca-ends-soon']);
+    expect(at(END + 2 * 86_400_000)).toEqual(['ca-ended']);
+    expect(NOW).toBeLessThan(END);
+  });
+
+  test('fails open where nobody denies what the injector missed', () => {
+    const none = { policies: [], bindings: [] };
+    expect(examine(none).codes).toEqual(['fails-open']);
+    expect(examine({ ...none, webhooks: [makeWebhook({ failurePolicy: 'Fail' })] }).codes).toEqual(['policy-missing']);
+    expect(examine({ ...none, policies: { unknown: 'you may not list validatingadmissionpolicies' } }).codes).toEqual([
+      'not-known',
+    ]);
+  });
+
+  test('has policies that nothing binds, or that only tell', () => {
+    const bindings = (...given: [string, string][]) => ({
+      bindings: given.map(([policyName, action]) => ({
+        metadata: { name: policyName },
+        spec: { policyName, validationActions: [action] },
+      })),
+    });
+    expect(examine(bindings(['sidegate-protected', 'Deny'])).messageOf('policy-unbound')).toBe(
+      'the policy sidegate-enforced has no binding, so it is not asked',
+    );
+    const telling = examine(bindings(['sidegate-protected', 'Warn'], ['sidegate-enforced', 'Deny']));
+    expect(telling.codes).toEqual(['fails-open', 'policy-unbound']);
+    expect(telling.messageOf('policy-unbound')).toBe('the policy sidegate-protected only tells (Warn) and denies nothing');
+  });
+
+  test('does not enforce what a namespace demands', () => {
+    const namespaces = [{ metadata: { name: NAMESPACE, labels: { 'sidegate.dev/enforce': 'true' } } }];
+    expect(examine({ namespaces }).codes).toEqual([]);
+    expect(examine({ namespaces, policies: [{ metadata: { name: 'sidegate-protected' } }] }).codes).toEqual([
+      'enforce-without-policy',
+    ]);
+  });
+
+  test('has no injector that is ready', () => {
+    const injectors = [{ metadata: { name: 'sidegate-injector', namespace: 'sidegate' }, status: {} }];
+    expect(examine({ injectors }).messageOf('injector-down')).toBe(
+      'no replica of the injector sidegate/sidegate-injector is ready',
+    );
+  });
+});
+
+describe('what may not be read', () => {
+  const LISTS = [
+    'namespaces',
+    'services',
+    'ownEndpointSlices',
+    'ingresses',
+    'networkPolicies',
+    'webhooks',
+    'policies',
+    'bindings',
+    'mutatingPolicies',
+    'mutatingBindings',
+    'injectors',
+    'Deployment',
+    'ReplicaSet',
+    'StatefulSet',
+    'DaemonSet',
+    'Job',
+    'CronJob',
+  ] as const;
+
+  test.each(LISTS)('is told of %s, and nothing is made of it', (list) => {
+    const { codes, messageOf, findings } = examine({ [list]: { unknown: `you may not list ${list}` } });
+    expect(codes.every((code) => code === 'not-known')).toBe(true);
+    expect(messageOf('not-known')).toMatch(new RegExp(`: you may not list ${list}$`));
+    expect(findings.error).toBe(0);
+  });
+
+  test('is told of pods as an error, as then nobody knows what is protected', () => {
+    const { codes, web } = examine({ pods: { unknown: 'you may not list pods in shop' } });
+    expect(codes).toEqual(['pods-not-known']);
+    expect(web.state).toBe('unknown');
+  });
+
+  test('keeps pods under their Deployment where ReplicaSets are not known, and under what they name where nothing is', () => {
+    const unknown = { unknown: 'x' };
+    expect(examine({ ReplicaSet: unknown, Deployment: unknown }).workloads).toMatchObject([{ kind: 'Deployment', name: 'web' }]);
+    const foreign = [makePod('a', template, { name: 'canary-7', uid: 'x' })];
+    expect(examine({ ReplicaSet: unknown, Deployment: unknown, pods: foreign }).workloads).toMatchObject([
+      { kind: 'ReplicaSet', name: 'canary-7' },
+    ]);
+  });
+});
+
+/** One pod whose sidecar, or what stands beside it, is changed. */
+const changed = (takeover: string, change: (pod: Json, sidecar: Json) => void): Over => {
+  const its = with_(takeover);
+  const pod: Json = makePod('a', its, OWNER);
+  const all = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+  change(
+    pod,
+    all.find(({ name }: Json) => name === 'sidegate'),
+  );
+  return { ...makeDeployment(its), pods: [pod] };
+};
+const withoutOption = (name: string) => (_: Json, sidecar: Json) => {
+  sidecar.args.splice(sidecar.args.indexOf(name), 2);
+};
+const unready = (pod: Json) => {
+  pod.status.initContainerStatuses = [{ name: 'sidegate', ready: false }];
+};
+const toService = (port: Json, over: Json = {}) => ({ services: [makeService({ ports: [{ port: 80, ...port }], ...over })] });
+const configured = (over: Json): Over => ({ configs: sound({ secrets: ['web-secret'], ...over }) });
+const TWO_PORTS = {
+  annotations: { 'sidegate.dev/app-port': '8080' },
+  container: {
+    ports: [
+      { name: 'http', containerPort: 8080 },
+      { name: 'extra', containerPort: 9000 },
+    ],
+  },
+};
+const EXPORTER = {
+  spec: {
+    containers: [
+      { name: 'web', image: 'web:1', ports: [{ name: 'http', containerPort: 8080 }] },
+      { name: 'exporter', image: 'exporter:1', ports: [{ containerPort: 9113 }] },
+    ],
+  },
+  annotations: { 'sidegate.dev/app-container': 'web', 'sidegate.dev/app-port': '8080' },
+};
+/** A pod that nobody labelled, with a port of the name that the Service goes by. */
+const STRANGER: Json = {
+  metadata: { labels: { app: 'web' } },
+  spec: { containers: [{ name: 'x', image: 'x:1', ports: [{ name: 'sidegate', containerPort: 8480 }] }] },
+};
+const sliceTo = (address: string, port = 8080): Over => ({
+  ownEndpointSlices: [
+    { metadata: { name: 'by-hand', namespace: NAMESPACE }, endpoints: [{ addresses: [address] }], ports: [{ port }] },
+  ],
+});
+const dual = (pod: Json) => {
+  pod.status.podIPs = [{ ip: '10.1.0.1' }, { ip: 'fd00::a1' }];
+};
+
+describe('no workload is called protected', () => {
+  test.each<[string, Over, string, string]>([
+    ['where Services are not known', { services: { unknown: 'x' } }, 'unknown', 'not-known'],
+    ['where EndpointSlices are not known', { ownEndpointSlices: { unknown: 'x' } }, 'unknown', 'not-known'],
+    [
+      'where its config may not be read',
+      { configs: new Map([['shop/web-gate', { state: 'unknown', reason: 'x' }]]) },
+      'unknown',
+      'not-known',
+    ],
+    [
+      'where its config is not there',
+      { configs: new Map([['shop/web-gate', { state: 'missing' }]]) },
+      'unknown',
+      'config-missing',
+    ],
+    [
+      'where its config is broken',
+      { configs: new Map([['shop/web-gate', { state: 'broken', problems: ['x'] }]]) },
+      'unknown',
+      'config-broken',
+    ],
+    ['where it serves another config', { live: new Map([['shop/web-1-a', { hash: 'old' }]]) }, 'unknown', 'config-not-taken'],
+    [
+      'where no volume tells its config',
+      changed('service', (pod) => {
+        pod.spec.volumes = [];
+        delete pod.metadata.annotations['sidegate.dev/config'];
+      }),
+      'unknown',
+      'not-known',
+    ],
+    [
+      'by a sidecar without --upstream',
+      { ...changed('service', withoutOption('--upstream')), ...toService({ targetPort: 8080 }) },
+      'unprotected',
+      'ports-not-known',
+    ],
+    ['by a sidecar without --listen', changed('service', withoutOption('--listen')), 'unprotected', 'ports-not-known'],
+    [
+      'by a container that only has the name',
+      changed('service', (pod, sidecar) => {
+        delete pod.metadata.annotations['sidegate.dev/status'];
+        delete sidecar.args;
+        sidecar.image = 'pause';
+      }),
+      'unprotected',
+      'sidecar-differs',
+    ],
+    [
+      'where a slice has its IPv6 address',
+      { ...changed('service', dual), ...sliceTo('fd00::a1') },
+      'bypassed',
+      'endpoints-to-app',
+    ],
+    [
+      'where a slice spells that address otherwise',
+      { ...changed('service', dual), ...sliceTo('FD00:0:0::00a1') },
+      'bypassed',
+      'endpoints-to-app',
+    ],
+    ['where a slice leads beside', sliceTo('10.1.0.1', 9000), 'bypassed', 'port-beside'],
+    [
+      "where a Service leads to the app container's other port",
+      { ...of(with_('service', TWO_PORTS)), ...toService({ targetPort: 9000 }) },
+      'bypassed',
+      'port-beside',
+    ],
+    [
+      'where it does so by name',
+      { ...of(with_('rename', TWO_PORTS)), ...toService({ targetPort: 'extra' }) },
+      'bypassed',
+      'port-beside',
+    ],
+    [
+      'where it does so beside a port that is taken',
+      { ...of(with_('same-port', TWO_PORTS)), ...toService({ targetPort: 9000 }) },
+      'bypassed',
+      'port-beside',
+    ],
+    ['where it leads to a port that nobody declares', toService({ targetPort: 9000 }), 'bypassed', 'port-beside'],
+    [
+      'where a headless Service leads to it by its own port',
+      { ...of(with_('service', TWO_PORTS)), ...toService({ port: 9000, targetPort: 'sidegate' }, { clusterIP: 'None' }) },
+      'bypassed',
+      'port-beside',
+    ],
+    [
+      'where a Service leads to what another container declares',
+      { ...of(with_('service', EXPORTER)), ...toService({ targetPort: 9113 }) },
+      'bypassed',
+      'port-beside',
+    ],
+    [
+      'where other containers reach its process',
+      changed('service', (pod) => {
+        pod.spec.shareProcessNamespace = true;
+      }),
+      'bypassed',
+      'processes-shared',
+    ],
+    [
+      'where its Service leads to pods without it, too',
+      { pods: [makePod('a', template, OWNER), makeBare('b', STRANGER)] },
+      'bypassed',
+      'service-shared',
+    ],
+    [
+      'where a hostPort leads to it',
+      changed('service', (pod) => {
+        pod.spec.containers[0].ports.push({ containerPort: 9000, hostPort: 90 });
+      }),
+      'bypassed',
+      'port-beside',
+    ],
+    [
+      'where the app may stand on the port itself',
+      { ...changed('same-port', unready), ...toService({ targetPort: 8080 }) },
+      'unknown',
+      'sidecar-not-ready',
+    ],
+    [
+      'where it may in mode env',
+      { ...changed('env', unready), ...toService({ targetPort: 8080 }) },
+      'unknown',
+      'sidecar-not-ready',
+    ],
+    [
+      'where it may, and people wrote it',
+      {
+        ...changed('env', (pod) => {
+          unready(pod);
+          delete pod.metadata.annotations['sidegate.dev/status'];
+        }),
+        ...toService({ targetPort: 8080 }),
+      },
+      'unknown',
+      'sidecar-not-ready',
+    ],
+    [
+      'by an annotation that the arguments belie',
+      {
+        ...changed('service', (pod) => {
+          const status = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
+          pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({ ...status, takeover: 'same-port' });
+        }),
+        ...toService({ port: 8080, targetPort: 'sidegate' }, { clusterIP: 'None' }),
+      },
+      'bypassed',
+      'headless-to-app',
+    ],
+    ['where its config is open', configured({ routes: 2, open: ['a', 'b'] }), 'bypassed', 'config-open'],
+    ['where its config only observes', configured({ routes: 2, observing: ['a', 'b'] }), 'bypassed', 'config-open'],
+    ['where it does either', configured({ routes: 2, open: ['a'], observing: ['b'] }), 'bypassed', 'config-open'],
+  ])('%s', (_, over, state, code) => {
+    const { web, codes } = examine(over);
+    expect([web.state, codes]).toEqual([state, expect.arrayContaining([code])]);
+  });
+
+  test.each<[string, Over, string[]]>([
+    ['a slice leads to another address', { ...changed('service', dual), ...sliceTo('fd00::a2') }, []],
+    ['some routes only observe', configured({ routes: 2, observing: ['a'] }), ['config-observes']],
+    ['some routes are open', configured({ routes: 2, open: ['a'] }), []],
+    ['a config has no routes at all', configured({ routes: 0 }), []],
+  ])('but one is where %s', (_, over, expected) => {
+    const { web, codes } = examine(over);
+    expect([web.state, codes]).toEqual(['protected', expected]);
+  });
+
+  test('says what to do where the ports are not known, and what may stand where the sidecar is not ready', () => {
+    expect(examine(changed('service', withoutOption('--upstream'))).messageOf('ports-not-known')).toBe(
+      'the arguments of the container sidegate of a do not name both --listen and --upstream with a port',
+    );
+    expect(examine(changed('same-port', unready)).messageOf('sidecar-not-ready')).toBe(
+      "the sidecar of a is not ready; it should stand on the app's own port, where the app itself may stand now, open to everybody",
+    );
+  });
+});
+
+test('has a test for every code that there is', () => {
+  expect(Object.keys(FINDINGS).filter((code) => !seen.has(code))).toEqual([]);
+});

@@ -1,0 +1,56 @@
+import { describe, expect, test } from 'vitest';
+import { diagnose } from '../../../../src/kubernetes/doctor/diagnose.ts';
+import { toJson } from '../../../../src/kubernetes/doctor/report-json.ts';
+import { toText } from '../../../../src/kubernetes/doctor/report-text.ts';
+import { type Json, makeFacts, makePod } from '../../../support/doctor.ts';
+
+const SUBJECT = { context: 'prod\u001b[2J', namespace: 'shop' };
+const HOSTILE = 'a\u001b]0;x\u0007\u009b31m\u202eb\u200bc\r\nprotected \u{e0001}\u2028d';
+
+/** What a pod, a config and a Deployment may say, with what terminals obey. */
+function hostileReport() {
+  const pod: Json = makePod('web-1-a');
+  pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({
+    ...{ version: HOSTILE, takeover: HOSTILE, sidecar: 'native', hash: 'library' },
+  });
+  return diagnose(
+    makeFacts({
+      pods: [pod],
+      Deployment: [],
+      configs: new Map([['shop/web-gate', { state: 'broken', problems: [HOSTILE] }]]),
+      services: { unknown: HOSTILE },
+    }),
+  );
+}
+
+describe('what objects say', () => {
+  test('reaches a terminal without what it would obey', () => {
+    const text = toText(hostileReport(), SUBJECT, false);
+    expect(text.split('\n').filter((line) => /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(line))).toEqual([]);
+    expect(text).toContain('does not take the ConfigMap web-gate: a]0;x31mbc protected d\n');
+  });
+
+  test('reaches tools as it is, escaped', () => {
+    const text = toJson(hostileReport(), SUBJECT);
+    expect(text.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}]/u);
+    const { context, workloads } = JSON.parse(text);
+    expect(context).toBe(SUBJECT.context);
+    expect(JSON.stringify(workloads)).toContain(JSON.stringify(HOSTILE).slice(1, -1));
+  });
+
+  test.each([
+    ['version', HOSTILE],
+    ['version', ''],
+    ['version', 'x'.repeat(65)],
+    ['takeover', 'other'],
+    ['sidecar', 'init'],
+    ['hash', '../x'],
+  ])('is no status with the %s %j', (key, value) => {
+    const pod: Json = makePod('a');
+    const status = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
+    const takeoversOf = () => diagnose(makeFacts({ pods: [pod] })).workloads.flatMap(({ takeovers }) => takeovers);
+    expect(takeoversOf()).toEqual(['service']);
+    pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({ ...status, [key]: value });
+    expect(takeoversOf()).toEqual([]);
+  });
+});

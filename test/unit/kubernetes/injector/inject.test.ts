@@ -1,0 +1,207 @@
+import { parseArgs } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { override } from '../../../../src/config/load/overrides.ts';
+import { ConfigSchema } from '../../../../src/config/schema/schema.ts';
+import { injectPod } from '../../../../src/kubernetes/injector/inject.ts';
+import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-config.ts';
+import type { InjectContext } from '../../../../src/kubernetes/injector/outcome.ts';
+import { expandVariables } from '../../../support/cluster/images.ts';
+
+const CONTEXT: InjectContext = {
+  defaults: toSidecarDefaults('sidegate:1.0.0'),
+  version: '1.0.0',
+  kube: { major: 1, minor: 34 },
+  namespace: 'default',
+};
+const WEB = { name: 'web', image: 'web', ports: [{ name: 'http', containerPort: 8080 }] };
+
+const pod = (annotations: object = {}, spec: object = {}): object => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: {
+    name: 'web',
+    labels: { 'sidegate.dev/inject': 'true' },
+    annotations: { 'sidegate.dev/config': 'web-gate', ...annotations },
+  },
+  spec: { containers: [WEB], ...spec },
+});
+
+/** What stands at a path of the patch; the sidecar itself is the first value with a name. */
+function inject(annotations: object = {}, spec: object = {}, context: Partial<InjectContext> = {}) {
+  const injection = injectPod(pod(annotations, spec), { ...CONTEXT, ...context });
+  if (injection.outcome !== 'injected') throw new Error(injection.message);
+  const added = injection.patch.flatMap((operation) => ('value' in operation ? operation.value : [])) as { name?: string }[];
+  const sidecar = added.find((value) => value?.name === 'sidegate') as Record<string, unknown> & { readonly args: string[] };
+  return { ...injection, sidecar, paths: injection.patch.map(({ path }) => path) };
+}
+
+test.each([
+  [
+    'another port than the container declares',
+    '80',
+    [WEB],
+    [/app-port is 80, which the container web does not declare \(it has http: 8080\)/],
+  ],
+  ['a port of a container that declares none', '80', [{ name: 'web', image: 'web' }], []],
+  ['the port that the container declares', '8080', [WEB], []],
+])('app-port with %s has the warnings that belong to it', (_, appPort, containers, expected) => {
+  const { warnings } = inject({ 'sidegate.dev/app-port': appPort }, { containers });
+  expect(warnings).toEqual(expected.map((pattern) => expect.stringMatching(pattern)));
+});
+
+describe('the sidecar', () => {
+  test('is started by arguments that sidegate run reads, probes with header fields and variables among them', () => {
+    const livenessProbe = {
+      httpGet: { path: '/a=b?c=$(D)&e=$$(F)', port: 'http', httpHeaders: [{ name: 'X-A', value: 'pa$$"w$rd' }] },
+    };
+    const readinessProbe = { tcpSocket: { port: 8080 } };
+    const containers = [{ ...WEB, livenessProbe, readinessProbe }];
+    const { sidecar } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers });
+    // As the kubelet does it: variables that are set take their place, and of two dollar signs one is left.
+    const args = sidecar.args.map((arg) => expandVariables(arg, { SIDEGATE_POD_IPS: '10.0.0.7,fd00::7', D: 'd', F: 'f' }));
+    const options = {
+      config: { type: 'string' },
+      listen: { type: 'string' },
+      admin: { type: 'string' },
+      upstream: { type: 'string' },
+      'app-probe': { type: 'string', multiple: true },
+    } as const;
+    const { values } = parseArgs({ args: args.slice(1), options });
+    const { 'app-probe': appProbes, listen, admin, upstream } = values;
+    const file = { routes: [{ name: 'any', match: { path: '/' }, allow: 'anyone' }] };
+    const { value, problems } = override(file, { listen, admin, upstream, appProbes });
+    expect(problems).toEqual([]);
+    expect(ConfigSchema.parse(value)).toMatchObject({
+      listen: { address: { hosts: ['10.0.0.7', 'fd00::7'], port: 8080 } },
+      admin: {
+        address: { port: 8481 },
+        appProbes: [
+          {
+            container: 'web',
+            kind: 'livez',
+            url: 'http://127.0.0.1:8080/a=b?c=$(D)&e=$$(F)',
+            headers: [{ name: 'X-A', value: 'pa$$"w$rd' }],
+          },
+          { container: 'web', kind: 'readyz', url: 'tcp://127.0.0.1:8080' },
+        ],
+      },
+    });
+  });
+
+  test.each([
+    [28, 'service', 'container'],
+    [29, 'service', 'native'],
+    [32, 'rename', 'container'],
+    [33, 'rename', 'native'],
+  ] as const)('is on Kubernetes 1.%i, with takeover %s, %s by itself', (minor, takeover, kind) => {
+    const { sidecar, paths } = inject({ 'sidegate.dev/takeover': takeover }, {}, { kube: { major: 1, minor } });
+    expect(sidecar['restartPolicy']).toBe(kind === 'native' ? 'Always' : undefined);
+    expect(paths).toContain(kind === 'native' ? '/spec/initContainers' : '/spec/containers/-');
+  });
+
+  test.each([
+    [28, {}, 'native sidecars need Kubernetes 1.29, and this is 1.28'],
+    [32, { 'sidegate.dev/takeover': 'rename' }, 'takeover rename needs Kubernetes 1.33 with a native sidecar'],
+  ])('is denied on Kubernetes 1.%i where native is asked for with %j', (minor, annotations, message) => {
+    const asked = { 'sidegate.dev/sidecar': 'native', ...annotations };
+    expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
+  });
+
+  test.each([
+    ['same-port', 'container', 34, 'takeover same-port needs a native sidecar'],
+    ['env:PORT', 'container', 34, 'takeover env needs a native sidecar'],
+    ['same-port:HOST', 'auto', 28, 'and so Kubernetes 1.29'],
+    ['env', 'auto', 28, 'and so Kubernetes 1.29'],
+  ])(
+    'is denied with takeover %s where it comes out as a plain container: %s on Kubernetes 1.%i',
+    (takeover, sidecar, minor, message) => {
+      const asked = { 'sidegate.dev/takeover': takeover, 'sidegate.dev/sidecar': sidecar };
+      expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
+    },
+  );
+
+  test('is denied beside a Job that owns the pod, where it would be a plain container', () => {
+    const injection = injectPod(
+      { ...pod(), metadata: { ...(pod() as { metadata: object }).metadata, ownerReferences: [{ kind: 'Job', name: 'x' }] } },
+      { ...CONTEXT, kube: { major: 1, minor: 28 } },
+    );
+    expect(injection).toMatchObject({ outcome: 'denied', reason: 'job_never_completes' });
+  });
+
+  test('tells of ports that need more than it has, and of gRPC probes that must stay reachable', () => {
+    const containers = [{ ...WEB, ports: [{ containerPort: 80 }], livenessProbe: { grpc: { port: 9090 } } }];
+    const { warnings } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers });
+    expect(warnings).toEqual([
+      'the sidecar listens on 80: nodes must let containers without root do so (ip_unprivileged_port_start)',
+      'the container web (livez) is asked by gRPC on 9090: that port must stay open on the pod’s own address'.replace('’', "'"),
+    ]);
+  });
+
+  test('asks an app by HTTPS on a port that is not its own', () => {
+    const livenessProbe = { httpGet: { path: '/', port: 9443, scheme: 'HTTPS' } };
+    const { sidecar } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers: [{ ...WEB, livenessProbe }] });
+    expect(sidecar.args.at(-1)).toBe('--app-probe=web/livez=https://127.0.0.1:9443/');
+  });
+});
+
+describe('a hook that is asked by network', () => {
+  const AUTHORIZATION = [{ name: 'Authorization', value: 'Basic YTpi' }];
+  const stop = (port: unknown) => ({ preStop: { httpGet: { path: '/admin/shutdown', port, httpHeaders: AUTHORIZATION } } });
+  const samePort = { 'sidegate.dev/takeover': 'same-port' };
+
+  test.each([
+    ['of the app', [{ ...WEB, lifecycle: stop('http') }], 'the container web (preStop) is asked on 8080'],
+    [
+      'at the start',
+      [{ ...WEB, lifecycle: { postStart: { tcpSocket: { port: 8080 } } } }],
+      'the container web (postStart) is asked on 8080',
+    ],
+    ['of another container', [WEB, { name: 'b', lifecycle: stop(8080) }], 'the container b (preStop) is asked on 8080'],
+    [
+      'on a port that is not declared',
+      [{ ...WEB, lifecycle: stop('stop') }],
+      'the container web (preStop) is asked on a port that it does not declare',
+    ],
+  ])('is denied where same-port takes its port away: %s', (_which, containers, message) => {
+    expect(() => inject(samePort, { containers })).toThrow(message);
+  });
+
+  test('is no question that the sidecar asks for strangers, and stays where it leads to another port', () => {
+    const { sidecar, warnings, paths } = inject(samePort, { containers: [{ ...WEB, lifecycle: stop(9100) }] });
+    expect(sidecar.args.join(' ')).not.toContain('--app-probe');
+    expect(paths.filter((path) => path.includes('preStop'))).toEqual([]);
+    expect(warnings).toContain("the container web (preStop) is asked on 9100: that port must stay open on the pod's own address");
+  });
+});
+
+describe('the app', () => {
+  const [a, b] = [{ name: 'a' }, { name: 'b' }];
+
+  test.each([
+    ['the one with a port of the name', { 'sidegate.dev/app-port': 'http' }, [{ ...b, ports: [{ containerPort: 1 }] }, WEB]],
+    ['the one that declares a port', {}, [a, WEB, b]],
+    [
+      'the one that others go by',
+      { 'kubectl.kubernetes.io/default-container': 'web' },
+      [{ ...a, ports: [{ containerPort: 1 }] }, WEB],
+    ],
+    ['the one that is named', { 'sidegate.dev/app-container': 'web' }, [{ ...a, ports: [{ containerPort: 1 }] }, WEB]],
+  ])('is %s', (_which, annotations, containers) => {
+    expect(inject(annotations, { containers }).summary).toContain('before web on port 8080');
+  });
+
+  test.each([
+    [{ 'sidegate.dev/app-container': 'c' }, [a, b], 'sidegate.dev/app-container is c, but the pod has the containers a, b'],
+    [
+      { 'sidegate.dev/app-port': 'grpc' },
+      [WEB],
+      'the container web declares no TCP port named grpc, as sidegate.dev/app-port has it (it has http: 8080)',
+    ],
+  ])('is unclear with %j', (annotations, containers, message) => {
+    expect(() => inject(annotations, { containers })).toThrow(message);
+  });
+
+  test('may be on a port that it does not declare', () => {
+    expect(inject({ 'sidegate.dev/app-port': '9000' }).sidecar.args).toContain('http://127.0.0.1:9000');
+  });
+});

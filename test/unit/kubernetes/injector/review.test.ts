@@ -1,0 +1,118 @@
+import { describe, expect, test } from 'vitest';
+import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-config.ts';
+import type { InjectContext } from '../../../../src/kubernetes/injector/outcome.ts';
+import { answerReview } from '../../../../src/kubernetes/injector/review.ts';
+
+const toContext = (namespace: string): InjectContext => ({
+  defaults: toSidecarDefaults('sidegate:1.0.0'),
+  version: '1.0.0',
+  kube: { major: 1, minor: 34 },
+  namespace,
+});
+
+const POD = {
+  metadata: {
+    generateName: 'web-',
+    labels: { 'sidegate.dev/inject': 'true' },
+    annotations: { 'sidegate.dev/config': 'web-gate' } as Record<string, string>,
+    ownerReferences: [
+      { apiVersion: 'v1', kind: 'Node', name: 'other', uid: '1' },
+      { apiVersion: 'apps/v1', kind: 'ReplicaSet', name: 'web-5d', uid: '2', controller: true },
+    ],
+  },
+  spec: { containers: [{ name: 'web', ports: [{ containerPort: 8080 }] }] },
+};
+const review = (object: unknown, more: object = {}): object => ({
+  apiVersion: 'admission.k8s.io/v1',
+  kind: 'AdmissionReview',
+  request: {
+    uid: 'u1',
+    kind: { group: '', version: 'v1', kind: 'Pod' },
+    operation: 'CREATE',
+    namespace: 'shop',
+    object,
+    ...more,
+  },
+});
+const answer = (asked: unknown) => answerReview(asked, toContext).response as { response: Record<string, unknown> };
+
+describe('an admission review', () => {
+  test('is denied where its settings would make thousands of volumes', () => {
+    const secrets = Array.from({ length: 4_000 }, (_, i) => `s${i}`).join(',');
+    const annotations = { ...POD.metadata.annotations, 'sidegate.dev/secrets': secrets };
+    const { response } = answer(review({ ...POD, metadata: { ...POD.metadata, annotations } }));
+    expect(response['status']).toMatchObject({
+      message: expect.stringMatching(/^the annotations sidegate\.dev\/… have \d+ characters in all; 8192 are the most$/),
+    });
+  });
+
+  test('is denied in one message of bounded length, whatever the pod repeats', () => {
+    const ports = Array.from({ length: 5_000 }, (_, i) => ({ name: `p${i}`, containerPort: 3_000 + i }));
+    const { response } = answer(review({ ...POD, spec: { containers: [{ name: 'web', ports }] } }));
+    expect((response['status'] as { message: string }).message).toMatch(/^.{1,2047}…$/u);
+  });
+
+  test('is answered by its UID, a patch in base64 and a warning that says what was done', () => {
+    const { response } = answer(review(POD));
+    expect(response).toMatchObject({ uid: 'u1', allowed: true, patchType: 'JSONPatch' });
+    const patch = JSON.parse(Buffer.from(String(response['patch']), 'base64').toString()) as { path: string }[];
+    expect(patch.map(({ path }) => path)).toContain('/spec/initContainers');
+    expect(response['warnings']).toEqual(['sidegate: native sidecar on port 8480 before web on port 8080 (takeover service)']);
+  });
+
+  test('tells whom it is about: the controller, the namespace, and whether it is for real', () => {
+    const { request } = answerReview(review(POD, { dryRun: true }), toContext);
+    expect(request).toEqual({
+      uid: 'u1',
+      namespace: 'shop',
+      name: 'web-…',
+      isDryRun: true,
+      owner: { apiVersion: 'apps/v1', kind: 'ReplicaSet', name: 'web-5d', uid: '2' },
+    });
+  });
+
+  test('is denied by 400 where the author wrote something wrong, and by 403 where the pod may not be', () => {
+    const wrong = { ...POD, metadata: { ...POD.metadata, annotations: { 'sidegate.dev/confg': 'x' } } };
+    expect(answer(review(wrong)).response).toMatchObject({
+      allowed: false,
+      status: { code: 400, message: expect.stringContaining('did you mean sidegate.dev/config?') },
+    });
+    const host = { ...POD, spec: { ...POD.spec, hostNetwork: true } };
+    expect(answer(review(host)).response).toMatchObject({
+      uid: 'u1',
+      allowed: false,
+      status: { code: 403, message: expect.stringContaining('hostNetwork') },
+    });
+  });
+
+  test('lets everything through that is not the creation of a pod', () => {
+    for (const more of [
+      { operation: 'UPDATE' },
+      { subResource: 'ephemeralcontainers' },
+      { kind: { group: 'apps', version: 'v1', kind: 'ReplicaSet' } },
+    ])
+      expect(answer(review(POD, more)).response).toEqual({ uid: 'u1', allowed: true });
+  });
+
+  test.each([
+    undefined,
+    null,
+    'text',
+    [],
+    {},
+    { request: null },
+    { apiVersion: 'admission.k8s.io/v1beta1', kind: 'AdmissionReview', request: { uid: 'x' } },
+  ])('denies %j, which is no review', (asked) => {
+    expect(answer(asked).response).toMatchObject({ allowed: false, status: { code: 400 } });
+  });
+
+  test('cuts warnings to 256 characters', () => {
+    const name = 'w'.repeat(63);
+    const [container] = POD.spec.containers;
+    const lifecycle = { preStop: { exec: { command: ['true'] } } };
+    const many = { ...POD, spec: { containers: [{ ...container, name, lifecycle }], hostname: 'x' } };
+    const { response } = answer(review(many));
+    for (const warning of response['warnings'] as string[]) expect(warning.length).toBeLessThanOrEqual(256);
+    expect(response['warnings']).toHaveLength(2);
+  });
+});

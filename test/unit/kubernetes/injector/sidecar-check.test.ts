@@ -1,0 +1,215 @@
+import { applyPatch, type Operation } from 'rfc6902';
+import { describe, expect, test } from 'vitest';
+import { injectPod } from '../../../../src/kubernetes/injector/inject.ts';
+import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-config.ts';
+import type { InjectContext } from '../../../../src/kubernetes/injector/outcome.ts';
+import { findDifferences, findNamed, findPodFaults } from '../../../../src/kubernetes/injector/sidecar-check.ts';
+import { isAllowedImage } from '../../../../src/kubernetes/injector/sidecar-rules.ts';
+import { TAMPERED } from '../../../support/tampered-sidecars.ts';
+
+// biome-ignore lint/suspicious/noExplicitAny: tests reach deep into objects that they have just written
+type Json = any;
+
+const DEFAULTS = toSidecarDefaults('sidegate:1.0.0');
+const CONTEXT: InjectContext = { defaults: DEFAULTS, version: '1.0.0', kube: { major: 1, minor: 36 }, namespace: 'shop' };
+const RULES = { allowedImages: ['sidegate:1.0.0'], allowedEnv: [], allowedMounts: [] };
+
+function makeInjected(annotations: Json = {}, context: Partial<InjectContext> = {}): Json {
+  const pod: Json = {
+    metadata: {
+      name: 'web',
+      labels: { 'sidegate.dev/inject': 'true' },
+      annotations: { 'sidegate.dev/config': 'gate', 'sidegate.dev/secrets': 'stripe, users', ...annotations },
+    },
+    spec: {
+      containers: [
+        {
+          name: 'web',
+          ports: [{ name: 'http', containerPort: 8080 }],
+          livenessProbe: { httpGet: { path: '/$x', port: 'http', httpHeaders: [{ name: 'A', value: 'b' }] } },
+        },
+      ],
+    },
+  };
+  const injection = injectPod(pod, { ...CONTEXT, ...context });
+  if (injection.outcome !== 'injected') throw new Error(injection.message);
+  applyPatch(pod, structuredClone(injection.patch) as Operation[]);
+  return pod;
+}
+
+const sidecarOf = (pod: Json): Json => findNamed(pod)?.container;
+
+describe('the sidecar that the injector made', () => {
+  test.each([
+    ['service', {}],
+    ['rename', { 'sidegate.dev/takeover': 'rename' }],
+    ['same-port', { 'sidegate.dev/takeover': 'same-port:HOST' }],
+    ['env', { 'sidegate.dev/takeover': 'env' }],
+    ['a plain container', { 'sidegate.dev/sidecar': 'container', 'sidegate.dev/port': '9000' }],
+  ])('has no differences with %s', (_which, annotations) => {
+    const pod = makeInjected(annotations);
+    expect(findDifferences(pod, RULES)).toEqual([]);
+    expect(findPodFaults(pod)).toEqual([]);
+    expect(injectPod(pod, CONTEXT)).toMatchObject({ outcome: 'skipped', reason: 'already_injected' });
+  });
+
+  test('has none as the API server stores it, with what other admission plug-ins add', () => {
+    const pod = makeInjected({ 'sidegate.dev/takeover': 'same-port' });
+    const sidecar = sidecarOf(pod);
+    for (const probe of ['startupProbe', 'readinessProbe', 'livenessProbe']) {
+      Object.assign(sidecar[probe], { timeoutSeconds: 1, successThreshold: 1 });
+      sidecar[probe].failureThreshold ??= 3;
+      sidecar[probe].httpGet.scheme = 'HTTP';
+    }
+    if (sidecar.lifecycle.preStop.httpGet !== undefined) sidecar.lifecycle.preStop.httpGet.scheme = 'HTTP';
+    sidecar.env[0].valueFrom.fieldRef.apiVersion = 'v1';
+    Object.assign(sidecar, {
+      terminationMessagePath: '/dev/termination-log',
+      imagePullPolicy: 'Always',
+      resources: { limits: { memory: '1Gi' } },
+      resizePolicy: [{ resourceName: 'memory', restartPolicy: 'NotRequired' }],
+      stdin: false,
+      command: [],
+    });
+    const token = { name: 'aws-iam-token', mountPath: '/var/run/secrets/eks.amazonaws.com/serviceaccount', readOnly: true };
+    sidecar.volumeMounts.push(token);
+    sidecar.env.push({ name: 'AWS_ROLE_ARN', value: 'arn' });
+    expect(findDifferences(pod, RULES)).toEqual(['env AWS_ROLE_ARN']);
+    expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'] })).toEqual([]);
+    sidecar.volumeMounts.push({ name: 'vault', mountPath: '/vault/secrets' });
+    expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'] })).toEqual(['volumeMounts /vault/secrets']);
+    expect(findDifferences(pod, { ...RULES, allowedEnv: ['AWS_ROLE_ARN'], allowedMounts: ['/vault/secrets'] })).toEqual([]);
+  });
+
+  test('is told from a pod that has none', () => {
+    expect(findDifferences({ spec: { containers: [{ name: 'web' }] } }, RULES)).toBeUndefined();
+  });
+});
+
+describe('a container with the name of the sidecar and the marks of an injected pod', () => {
+  test.each(TAMPERED.map(({ what, tamper, named }) => [what, tamper, named] as const))(
+    'is not taken for the sidecar with %s',
+    (_what, tamper, named) => {
+      const pod = makeInjected();
+      tamper(sidecarOf(pod), pod);
+      expect(findDifferences(pod, RULES)?.join(', ')).toContain(named);
+      const injection = injectPod(pod, CONTEXT);
+      expect(injection).toMatchObject({ outcome: 'denied', reason: 'sidecar_damaged' });
+      expect((injection as { message: string }).message).toContain(named);
+    },
+  );
+
+  test('is denied by a sentence about webhooks where nothing but its restartPolicy was lost', () => {
+    const pod = makeInjected();
+    delete sidecarOf(pod).restartPolicy;
+    const injection = injectPod(pod, CONTEXT) as { message: string };
+    expect(injection.message).toMatch(
+      /^the injected sidecar lost its restartPolicy: Always, probably to another admission webhook/,
+    );
+  });
+
+  test.each([
+    ['volumeMounts', (index: number) => ({ name: `sidegate-secret-${index}`, mountPath: `/${index}` })],
+    ['env', (index: number) => ({ name: `A${index}`, value: 'x' })],
+    ['args', (index: number) => `--listen=:${index}`],
+    ['ports', (index: number) => ({ containerPort: index })],
+  ])('does not hold up the injector with 50,000 %s, and is named in few words', (field, make) => {
+    const pod = makeInjected();
+    sidecarOf(pod)[field] = [...(sidecarOf(pod)[field] ?? []), ...Array.from({ length: 50_000 }, (_, index) => make(index))];
+    const started = performance.now();
+    const injection = injectPod(pod, CONTEXT) as { outcome: string; message: string };
+    // Each with each would be billions of comparisons.
+    expect(performance.now() - started).toBeLessThan(2_000);
+    expect(injection.outcome).toBe('denied');
+    expect(injection.message.length).toBeLessThan(1_000);
+  });
+
+  test('is not taken for it with an address of its own', () => {
+    const pod = makeInjected({ 'sidegate.dev/takeover': 'same-port' });
+    sidecarOf(pod).env = [{ name: 'SIDEGATE_POD_IPS', value: '127.0.0.1' }];
+    expect(findDifferences(pod, { allowedEnv: ['SIDEGATE_POD_IPS_2'], allowedMounts: [] })).toEqual(['env SIDEGATE_POD_IPS']);
+  });
+
+  test('is denied by the injector with an image that is not allowed, and named in words that nobody can forge', () => {
+    const pod = makeInjected();
+    sidecarOf(pod).image = `busybox\u001b[2J${'x'.repeat(200)}`;
+    const injection = injectPod(pod, { ...CONTEXT, defaults: { ...DEFAULTS, allowedImages: ['sidegate'] } });
+    expect(injection.outcome).toBe('denied');
+    expect((injection as { message: string }).message).toMatch(/\(image busybox \[2Jx{50,}…\)/);
+  });
+});
+
+describe('a pod around a sound sidecar', () => {
+  test.each([
+    ['hostPID: true', { hostPID: true }, 'hostPID'],
+    ['shareProcessNamespace: true', { shareProcessNamespace: true }, 'shareProcessNamespace'],
+    ['hostNetwork: true', { hostNetwork: true }, 'hostNetwork'],
+    [
+      'an ephemeral container in its process namespace',
+      { ephemeralContainers: [{ name: 'debug', targetContainerName: 'sidegate' }] },
+      'ephemeral container debug',
+    ],
+  ])('has a fault with %s, and is denied', (_what, spec, named) => {
+    const pod = makeInjected();
+    Object.assign(pod.spec, spec);
+    expect(
+      findPodFaults(pod)
+        .map(({ text }) => text)
+        .join(),
+    ).toContain(named);
+    expect(injectPod(pod, CONTEXT)).toMatchObject({ outcome: 'denied' });
+  });
+
+  test.each(['Never', 'OnFailure'])('has a fault with restartPolicy: %s beside a plain container', (restartPolicy) => {
+    const pod = makeInjected({ 'sidegate.dev/sidecar': 'container' });
+    pod.spec.restartPolicy = restartPolicy;
+    expect(findPodFaults(pod)).toEqual([{ kind: 'end', text: `restartPolicy: ${restartPolicy} of the pod` }]);
+    const native = makeInjected();
+    native.spec.restartPolicy = restartPolicy;
+    expect(findPodFaults(native)).toEqual([]);
+  });
+});
+
+describe('a new pod', () => {
+  const make = (spec: Json, annotations: Json = {}): Json => ({
+    metadata: { labels: { 'sidegate.dev/inject': 'true' }, annotations: { 'sidegate.dev/config': 'gate', ...annotations } },
+    spec: { containers: [{ name: 'web', ports: [{ containerPort: 8080 }] }], ...spec },
+  });
+
+  test.each(['hostPID', 'shareProcessNamespace'])('is denied with %s, and told why', (key) => {
+    const injection = injectPod(make({ [key]: true }), CONTEXT);
+    expect(injection).toMatchObject({ outcome: 'denied', reason: 'shared_processes' });
+    expect((injection as { message: string }).message).toContain('could read the secrets of the sidecar');
+  });
+
+  test('is denied where its plain container would end for good', () => {
+    const pod = make({ restartPolicy: 'OnFailure' }, { 'sidegate.dev/sidecar': 'container' });
+    expect(injectPod(pod, CONTEXT)).toMatchObject({ outcome: 'denied', reason: 'sidecar_ends' });
+  });
+
+  test('is denied with an image that the cluster does not allow, and told who can allow it', () => {
+    const context = { ...CONTEXT, defaults: { ...DEFAULTS, allowedImages: ['sidegate:1.0.0'] } };
+    const injection = injectPod(make({}, { 'sidegate.dev/image': 'mirror.example/sidegate:1.0.0' }), context);
+    expect(injection).toMatchObject({ outcome: 'denied', reason: 'invalid_setting' });
+    expect((injection as { message: string }).message).toContain('admission.allowedImages');
+    expect(injectPod(make({}), context).outcome).toBe('injected');
+  });
+});
+
+test.each([
+  ['sidegate:1', ['sidegate:1'], true],
+  ['sidegate:2', ['sidegate:1'], false],
+  ['sidegate:1@sha256:0', ['sidegate:1'], true],
+  ['sidegate:12', ['sidegate:1'], false],
+  ['sidegate', ['sidegate'], true],
+  ['sidegate:2', ['sidegate'], true],
+  ['sidegate@sha256:0', ['sidegate'], true],
+  ['sidegate:5000/evil:1', ['sidegate'], false],
+  ['sidegate/evil', ['sidegate'], false],
+  ['sidegate2', ['sidegate'], false],
+  ['busybox', ['*'], true],
+  ['busybox', undefined, true],
+  ['busybox', [], false],
+])('an image %s of %j is allowed: %s', (image, allowed, isAllowed) => {
+  expect(isAllowedImage(image, allowed)).toBe(isAllowed);
+});

@@ -1,0 +1,85 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { Journal, type JournalQuery } from '../../../../src/telemetry/journal/journal.ts';
+import type { RequestLine } from '../../../../src/telemetry/log/logger.ts';
+
+const toLine = (requestId: string, over: Partial<RequestLine> = {}): RequestLine => ({
+  requestId,
+  route: 'a',
+  method: 'POST',
+  status: 200,
+  code: 'forwarded',
+  reason: 'ok',
+  level: 'info',
+  client: '127.0.0.1',
+  durationMs: 1,
+  bytesIn: 2,
+  ...over,
+});
+const ids = (journal: Journal, query: Partial<JournalQuery> = {}): string[] =>
+  journal.find({ limit: 100, ...query }).map(({ line }) => line.requestId);
+
+describe('the journal', () => {
+  test('gives the last verdicts, newest first, and counts all there were', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 7 }), fc.integer({ min: 0, max: 30 }), (size, total) => {
+        const journal = new Journal(size);
+        const all = Array.from({ length: total }, (_, i) => String(i));
+        for (const [i, id] of all.entries()) journal.add(i, toLine(id));
+        expect(ids(journal)).toEqual(all.reverse().slice(0, size));
+        expect(journal.recorded).toBe(total);
+      }),
+    );
+  });
+
+  test('holds the line that the log got, not a copy', () => {
+    const journal = new Journal(2);
+    const line = toLine('x');
+    journal.add(7, line);
+    expect(journal.find({ limit: 1 })[0]?.line).toBe(line);
+    expect(journal.find({ limit: 1 })[0]?.at).toBe(7);
+  });
+
+  test('keeps nothing at size 0', () => {
+    const journal = new Journal(0);
+    journal.add(1, toLine('x'));
+    expect([ids(journal), journal.recorded, journal.explain('x', ['y'])]).toEqual([[], 0, false]);
+  });
+
+  test('finds by route, by none, by code, by reason, by request and up to a limit', () => {
+    const journal = new Journal(10);
+    journal.add(1, toLine('pass'));
+    journal.add(2, toLine('lost', { route: undefined, code: 'route_not_found', reason: 'route_not_found' }));
+    journal.add(3, toLine('old', { route: 'b', code: 'timestamp_outside_tolerance', reason: 'timestamp_old' }));
+    journal.add(4, toLine('early', { route: 'b', code: 'timestamp_outside_tolerance', reason: 'timestamp_future' }));
+    expect(ids(journal, { route: 'b' })).toEqual(['early', 'old']);
+    expect(ids(journal, { route: null })).toEqual(['lost']);
+    expect(ids(journal, { code: 'forwarded' })).toEqual(['pass']);
+    expect(ids(journal, { reason: 'timestamp_old' })).toEqual(['old']);
+    expect(ids(journal, { requestId: 'early' })).toEqual(['early']);
+    expect(ids(journal, { limit: 2 })).toEqual(['early', 'old']);
+    expect(ids(journal, { route: 'a', code: 'route_not_found' })).toEqual([]);
+  });
+
+  test('takes an explanation later, as long as the verdict is kept, and never gives it to the next in its place', () => {
+    const journal = new Journal(2);
+    journal.add(1, toLine('first'));
+    journal.add(2, toLine('second'));
+    expect(journal.explain('first', ['it would match with the body trimmed'])).toBe(true);
+    expect(journal.find({ limit: 9 }).map(({ explanation }) => explanation)).toEqual([
+      undefined,
+      ['it would match with the body trimmed'],
+    ]);
+    journal.add(3, toLine('third'));
+    expect(journal.find({ limit: 9 }).map(({ explanation }) => explanation)).toEqual([undefined, undefined]);
+    expect(journal.explain('first', ['too late'])).toBe(false);
+  });
+
+  test('bounds what an explanation may hold', () => {
+    const journal = new Journal(1);
+    journal.add(1, toLine('x'));
+    journal.explain('x', Array(50).fill('y'.repeat(5_000)));
+    const explanation = journal.find({ limit: 1 })[0]?.explanation ?? [];
+    expect([explanation.length, explanation[0]?.length]).toEqual([20, 500]);
+  });
+});

@@ -1,0 +1,48 @@
+import { execFileSync } from 'node:child_process';
+import { closeSync, constants, createReadStream, mkdtempSync, openSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { LogBatches } from '../../../../src/telemetry/log/log-batches.ts';
+import { until } from '../../../support/gate.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'sidegate-log-'));
+
+test('writes every line once, whether a batch is full or not', async () => {
+  const file = join(folder, 'log');
+  const fd = openSync(file, 'w');
+  const batches = new LogBatches(fd);
+  const lines = Array.from({ length: 2_000 }, (_, i) => `line ${i}\n`);
+  for (const line of lines) batches.write(line);
+  batches.flushSync();
+  // A batch that was under way may land behind the last words; it is written all the same.
+  const written = (): string[] => readFileSync(file, 'utf8').split('\n').slice(0, -1);
+  await until(() => written().length === lines.length);
+  expect(new Set(written().map((line) => `${line}\n`))).toEqual(new Set(lines));
+  expect(batches.takeDropped()).toBe(0);
+});
+
+test('holds only so much for a reader that does not read, and counts the lines it let go', async () => {
+  const fifo = join(folder, 'fifo');
+  execFileSync('mkfifo', [fifo]);
+  const fd = openSync(fifo, constants.O_RDWR | constants.O_NONBLOCK);
+  const batches = new LogBatches(fd);
+  const written = 60_000;
+  for (let i = 0; i < written; i++) batches.write(`${String(i).padStart(99)}\n`);
+  batches.flush();
+  const dropped = batches.takeDropped();
+  expect(dropped).toBeGreaterThan(0);
+  expect(batches.takeDropped()).toBe(0);
+
+  const kept = written - dropped;
+  let text = '';
+  const reader = createReadStream(fifo, { encoding: 'utf8' });
+  for await (const part of reader) {
+    text += String(part);
+    if (text.length >= kept * 100) break;
+  }
+  closeSync(fd);
+  const lines = text.split('\n').slice(0, -1);
+  expect(lines).toHaveLength(kept);
+  expect(lines.every((line) => line.length === 99)).toBe(true);
+});

@@ -1,0 +1,55 @@
+import { expect, test } from 'vitest';
+import { createLogger, type RequestLine } from '../../../../src/telemetry/log/logger.ts';
+
+const LINE: RequestLine = {
+  requestId: 'r',
+  route: 'a',
+  method: 'POST',
+  status: 200,
+  code: 'forwarded',
+  reason: 'ok',
+  level: 'info',
+  client: '127.0.0.1',
+  durationMs: 1,
+  bytesIn: 2,
+};
+
+function start(level: 'info' | 'error' = 'info'): {
+  log: ReturnType<typeof createLogger>;
+  lines: () => Record<string, unknown>[];
+} {
+  const lines: string[] = [];
+  const log = createLogger({ level, version: '1.2.3', destination: { write: (line: string) => void lines.push(line) } });
+  return { log, lines: () => lines.map((line) => JSON.parse(line) as Record<string, unknown>) };
+}
+
+test('writes one JSON line for a request, with its level as a word', () => {
+  const { log, lines } = start();
+  log.request(LINE);
+  log.request({ ...LINE, level: 'error', code: 'store_unavailable', reason: 'dedup_unavailable', status: 503, detail: 'a\nb' });
+  expect(lines()).toMatchObject([
+    { msg: 'request', level: 'info', service: 'sidegate', version: '1.2.3', requestId: 'r', code: 'forwarded' },
+    { msg: 'request', level: 'error', detail: 'a\nb' },
+  ]);
+});
+
+test('keeps quiet below its level', () => {
+  const { log, lines } = start('error');
+  log.request(LINE);
+  log.warn('store_warning');
+  log.error('store_down', { message: 'away' });
+  expect(lines()).toMatchObject([{ msg: 'store_down', level: 'error' }]);
+});
+
+test('never shows what has the name of a secret', () => {
+  const { log, lines } = start();
+  log.info('starting', {
+    authorization: 'canary',
+    password: 'canary',
+    secret: 'canary',
+    'webhook-signature': 'canary',
+    fine: 'shown',
+  });
+  expect(JSON.stringify(lines())).not.toContain('canary');
+  expect(JSON.stringify(lines())).toContain('shown');
+});

@@ -1,0 +1,256 @@
+import { describe, expect, test } from 'vitest';
+import type { SpanOutcome } from '../../../../../src/telemetry/metrics/labels.ts';
+import { SpanExporter } from '../../../../../src/telemetry/tracing/otlp/exporter.ts';
+import { createPost } from '../../../../../src/telemetry/tracing/otlp/post.ts';
+import type { Span } from '../../../../../src/telemetry/tracing/span.ts';
+import { type Collector, startCollector } from '../../../../support/collector.ts';
+import { FakeClock } from '../../../../support/fake-clock.ts';
+import { until } from '../../../../support/gate.ts';
+
+const SPAN: Span = {
+  traceId: '4bf92f3577b34da6a3ce929d0e0e4736',
+  spanId: '00f067aa0ba902b7',
+  flags: 3,
+  tracestate: undefined,
+  parentId: undefined,
+  isParentRemote: false,
+  kind: 'server',
+  name: 'POST /hooks',
+  startedAt: 1_700_000_000_000,
+  endedAt: 1_700_000_000_012.345,
+  attributes: { 'http.response.status_code': 200, 'sidegate.decision': 'allow' },
+  isError: false,
+  link: undefined,
+};
+const REFUSED: Span = { ...SPAN, attributes: { 'sidegate.decision': 'deny' } };
+
+interface Bench {
+  readonly exporter: SpanExporter;
+  readonly clock: FakeClock;
+  readonly counts: Record<SpanOutcome, number>;
+  readonly told: string[];
+}
+
+function open(url: string, over: { maxQueued?: number; readHeaders?: () => Promise<[string, string][]> } = {}): Bench {
+  const clock = new FakeClock();
+  const counts = { exported: 0, dropped: 0, rejected: 0, failed: 0 };
+  const told: string[] = [];
+  const readHeaders = over.readHeaders ?? (async () => []);
+  const post = createPost({ url: new URL(url), readHeaders, timeout: 10_000, ca: undefined, userAgent: 'sidegate/test' }, clock);
+  const source = { resource: { 'service.name': 'sidegate' }, version: 'test' };
+  const exporter = new SpanExporter({ source, interval: 5_000, maxQueued: over.maxQueued ?? 2_048 }, post, clock, {
+    onSpans: (outcome, count) => {
+      counts[outcome] += count;
+    },
+    onTrouble: (why) => told.push(why),
+    onRecovery: () => told.push('recovered'),
+  });
+  return { exporter, clock, counts, told };
+}
+
+async function withCollector(use: (collector: Collector) => Promise<void>): Promise<void> {
+  const collector = await startCollector();
+  try {
+    await use(collector);
+  } finally {
+    await collector.close();
+  }
+}
+
+describe('spans', () => {
+  test('wait for others as long as they are told, and go in one export', () =>
+    withCollector(async (collector) => {
+      const { exporter, clock, counts } = open(`${collector.url}/v1/traces`);
+      for (let i = 0; i < 3; i++) exporter.add(SPAN);
+      await clock.advance(4_999);
+      expect(collector.connections()).toBe(0);
+      await clock.advance(1);
+      await until(() => counts.exported === 3);
+      expect(collector.exports).toHaveLength(1);
+      expect(collector.exports[0]).toMatchObject({ path: '/v1/traces', headers: { 'content-type': 'application/json' } });
+      expect(collector.spans[0]).toMatchObject({
+        name: 'POST /hooks',
+        start: 1_700_000_000_000_000_000n,
+        end: 1_700_000_000_012_345_000n,
+      });
+    }));
+
+  test('wait no longer where there are enough for an export', () =>
+    withCollector(async (collector) => {
+      const { exporter, counts } = open(collector.url);
+      for (let i = 0; i < 1_030; i++) exporter.add(SPAN);
+      await until(() => counts.exported === 1_024);
+      expect(collector.exports.map(({ text }) => (text.match(/"spanId"/g) ?? []).length)).toEqual([512, 512]);
+      await exporter.close(1_000);
+      expect(counts).toEqual({ exported: 1_030, dropped: 0, rejected: 0, failed: 0 });
+    }));
+
+  test('are dropped and counted where nobody takes them, in bounded memory', () =>
+    withCollector(async (collector) => {
+      collector.answer = () => undefined;
+      const { exporter, clock, counts } = open(collector.url, { maxQueued: 600 });
+      for (let i = 0; i < 10_000; i++) exporter.add(SPAN);
+      // 512 are on their way, 600 wait.
+      expect(counts.dropped).toBe(10_000 - 512 - 600);
+      await until(() => collector.exports.length === 1);
+      const closed = exporter.close(1_000);
+      await clock.advance(1_000);
+      await closed;
+      expect(counts).toEqual({ exported: 0, dropped: 10_000 - 512 - 600, rejected: 0, failed: 1_112 });
+    }));
+
+  test('of refused requests take half of the room at most', () =>
+    withCollector(async (collector) => {
+      const { exporter, counts } = open(collector.url, { maxQueued: 100 });
+      for (let i = 0; i < 1_000; i++) exporter.add(REFUSED);
+      expect(counts.dropped).toBe(950);
+      for (let i = 0; i < 50; i++) exporter.add(SPAN);
+      expect(counts.dropped).toBe(950);
+      await exporter.close(1_000);
+      expect(counts.exported).toBe(100);
+    }));
+
+  test('that come while the gate stops are dropped', () =>
+    withCollector(async (collector) => {
+      const { exporter, counts } = open(collector.url);
+      await exporter.close(1_000);
+      exporter.add(SPAN);
+      expect(counts.dropped).toBe(1);
+      expect(collector.connections()).toBe(0);
+    }));
+});
+
+describe('a collector', () => {
+  test('that is away is asked again, more and more seldom, and told of once', async () => {
+    const first = await startCollector();
+    const { port } = new URL(first.url);
+    await first.close();
+    const { exporter, clock, counts, told } = open(first.url);
+    exporter.add(SPAN);
+    await clock.advance(5_000);
+    await until(() => told.length === 1);
+    const collector = await startCollector(undefined, Number(port));
+    await until(async () => {
+      await clock.advance(1_000);
+      return counts.exported === 1;
+    });
+    expect(told).toEqual([`127.0.0.1:${port}: ECONNREFUSED`, 'recovered']);
+    await collector.close();
+  });
+
+  test('that stays away costs its batch after the last attempt, and the next one is tried', async () => {
+    const collector = await startCollector();
+    collector.answer = (response) => void response.writeHead(503).end();
+    const { exporter, clock, counts, told } = open(collector.url);
+    exporter.add(SPAN);
+    await until(async () => {
+      await clock.advance(1_000);
+      return counts.failed === 1;
+    });
+    expect(collector.exports).toHaveLength(5);
+    exporter.add(SPAN);
+    collector.answer = (response) => void response.end();
+    await clock.advance(5_000);
+    await until(() => counts.exported === 1);
+    expect(told).toEqual([`${new URL(collector.url).host}: answered 503`, 'recovered']);
+    await collector.close();
+  });
+
+  test.each([
+    ['400', 400],
+    ['401', 401],
+    ['404', 404],
+    ['500', 500],
+    ['a redirect', 307],
+  ])('that answers %s is not asked again with the same spans', (_, status) =>
+    withCollector(async (collector) => {
+      collector.answer = (response) => void response.writeHead(status, { Location: `${collector.url}/else` }).end();
+      const { exporter, clock, counts } = open(collector.url);
+      exporter.add(SPAN);
+      await clock.advance(5_000);
+      await until(() => counts.rejected === 1);
+      expect(collector.exports).toHaveLength(1);
+    }),
+  );
+
+  test('that says when is asked then', () =>
+    withCollector(async (collector) => {
+      collector.answer = (response) => void response.writeHead(429, { 'Retry-After': '20' }).end();
+      const { exporter, clock, counts, told } = open(collector.url);
+      exporter.add(SPAN);
+      await clock.advance(5_000);
+      await until(() => told.length === 1);
+      collector.answer = (response) => void response.end('{}');
+      await clock.advance(19_999);
+      expect(collector.exports).toHaveLength(1);
+      await clock.advance(1);
+      await until(() => counts.exported === 1);
+    }));
+
+  test('that wants some of them only is believed, and its words are bounded', () =>
+    withCollector(async (collector) => {
+      const errorMessage = `too\nold${'x'.repeat(1_000)}`;
+      collector.answer = (response) =>
+        void response.end(JSON.stringify({ partialSuccess: { rejectedSpans: '2', errorMessage } }));
+      const { exporter, clock, counts, told } = open(collector.url);
+      for (let i = 0; i < 3; i++) exporter.add(SPAN);
+      await clock.advance(5_000);
+      await until(() => counts.rejected === 2);
+      expect(counts.exported).toBe(1);
+      expect(told).toEqual([`the collector rejected 2 spans: too old${'x'.repeat(193)}`]);
+    }));
+
+  test.each([
+    ['never answers', () => undefined, 'no answer within 10 s'],
+    ['answers without an end', (response: { write(text: string): unknown }) => void response.write('{'), 'no answer within 10 s'],
+  ])('that %s is given up in time', (_, answer, why) =>
+    withCollector(async (collector) => {
+      collector.answer = answer;
+      const { exporter, clock, told } = open(collector.url);
+      exporter.add(SPAN);
+      await clock.advance(5_000);
+      await until(() => collector.exports.length === 1);
+      await clock.advance(10_000);
+      await until(() => told.length === 1);
+      expect(told[0]).toContain(why);
+      collector.answer = (response) => void response.end();
+      await exporter.close(1_000);
+    }),
+  );
+
+  test('that answers with a flood is cut off', () =>
+    withCollector(async (collector) => {
+      collector.answer = (response) => void response.end('x'.repeat(1_000_000));
+      const { exporter, clock, told } = open(collector.url);
+      exporter.add(SPAN);
+      await clock.advance(5_000);
+      await until(() => told.length === 1);
+      expect(told[0]).toContain('more than 65536 bytes');
+      collector.answer = (response) => void response.end();
+      await exporter.close(1_000);
+    }));
+});
+
+test('headers are read for each export, and one that cannot be read is trouble like any other', () =>
+  withCollector(async (collector) => {
+    let value = 'one';
+    const readHeaders = async (): Promise<[string, string][]> => {
+      if (value === '') throw new Error('it is not there');
+      return [['Authorization', value]];
+    };
+    const { exporter, clock, counts, told } = open(collector.url, { readHeaders });
+    exporter.add(SPAN);
+    await clock.advance(5_000);
+    await until(() => counts.exported === 1);
+    value = '';
+    exporter.add(SPAN);
+    await clock.advance(5_000);
+    await until(() => told.length === 1);
+    value = 'two';
+    await until(async () => {
+      await clock.advance(1_000);
+      return counts.exported === 2;
+    });
+    expect(collector.exports.map(({ headers }) => headers.authorization)).toEqual(['one', 'two']);
+    expect(told).toEqual(['it is not there', 'recovered']);
+  }));
