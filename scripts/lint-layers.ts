@@ -30,7 +30,14 @@ const INNER_LAYERS: ReadonlyMap<string, Layers> = new Map([
   ['config', [['schema'], ['sources', 'rules'], ['load']]],
   ['telemetry', [['metrics'], ['log', 'tracing'], ['journal']]],
   ['gateway', [['upstream'], ['server'], ['pipeline'], ['egress-proxy', 'forward-auth']]],
-  ['kubernetes', [['client', 'injector'], ['certificates', 'doctor'], ['admission', 'manifests']]],
+  [
+    'kubernetes',
+    [
+      ['client', 'injector'],
+      ['certificates', 'doctor'],
+      ['admission', 'manifests'],
+    ],
+  ],
   ['diagnostics', [['captured', 'probe', 'self-test', 'simulate']]],
 ]);
 const LONGEST_FILE = 300;

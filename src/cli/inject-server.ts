@@ -2,7 +2,7 @@
 import { hostname } from 'node:os';
 import { systemClock } from '../core/clock.ts';
 import { readClientCa } from '../kubernetes/admission/client-ca.ts';
-import { Injector, type InjectorAddresses, type InjectorSurroundings } from '../kubernetes/admission/injector.ts';
+import { Injector, type InjectorAddresses, type InjectorContext } from '../kubernetes/admission/injector.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import {
   INJECTOR_OPTIONS,
@@ -29,7 +29,7 @@ export async function runInjectServer(args: readonly string[], io: Io): Promise<
   return ready === undefined ? EXIT.failed : run(ready, io);
 }
 
-async function prepare(options: InjectorOptions, io: Io): Promise<InjectorSurroundings | undefined> {
+async function prepare(options: InjectorOptions, io: Io): Promise<InjectorContext | undefined> {
   const file = options.config;
   const config = await readInjectorConfig(file, io);
   if (config?.server === undefined) {
@@ -59,9 +59,9 @@ async function prepare(options: InjectorOptions, io: Io): Promise<InjectorSurrou
   };
 }
 
-async function run(surroundings: InjectorSurroundings, io: Io): Promise<number> {
-  const { logger, server } = surroundings;
-  const injector = new Injector(surroundings);
+async function run(context: InjectorContext, io: Io): Promise<number> {
+  const { logger, server } = context;
+  const injector = new Injector(context);
   const stopping = new Stopping(logger, server.shutdown);
   const addresses = await start(injector, io);
   if (addresses === undefined) return EXIT.failed;

@@ -1,6 +1,6 @@
 /** What a command may use of the world, so that tests can hand it another. */
 
-/** Streams and surroundings of a command. */
+/** Streams and environment of a command. */
 export interface Io {
   readonly stdin: NodeJS.ReadableStream & { isTTY?: boolean };
   readonly stdout: (text: string) => void;

@@ -68,7 +68,7 @@ export async function testGate(options: SelfTestOptions, io: Io): Promise<number
   }
 }
 
-interface Stage {
+interface SelfTestContext {
   readonly url: URL;
   readonly timeoutMs: Milliseconds;
   readonly app: SelfTestApp;
@@ -76,12 +76,12 @@ interface Stage {
 }
 
 /** One after the other: the replay is none before the first of it was handled. */
-async function runTrials(trials: readonly Trial[], stage: Stage): Promise<number> {
-  const { io, url } = stage;
+async function runTrials(trials: readonly Trial[], context: SelfTestContext): Promise<number> {
+  const { io, url } = context;
   io.stdout(`gate: ${url.href}\n${toRow('delivery', 'expected', 'got').trimEnd()}\n`);
   let wrong = 0;
   for (const trial of trials) {
-    const { got, isRight } = await play(trial, stage);
+    const { got, isRight } = await play(trial, context);
     if (!isRight) wrong++;
     io.stdout(
       `${toRow(trial.name, `${trial.status}, ${toCount(trial.atApp)}`, got)} ${isRight ? paint(io, 'good', 'ok') : paint(io, 'bad', 'WRONG')}\n`,
@@ -91,7 +91,7 @@ async function runTrials(trials: readonly Trial[], stage: Stage): Promise<number
   return wrong === 0 ? EXIT.ok : EXIT.failed;
 }
 
-async function play({ id, headers, body, status, atApp }: Trial, { url, timeoutMs, app }: Stage): Promise<Outcome> {
+async function play({ id, headers, body, status, atApp }: Trial, { url, timeoutMs, app }: SelfTestContext): Promise<Outcome> {
   try {
     const answer = await postDelivery(url, { headers, body }, timeoutMs);
     const count = app.count(id, body);

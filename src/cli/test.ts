@@ -10,7 +10,7 @@ import { paint, type Tone } from '../core/terminal.ts';
 import { type Fixtures, loadFixtures } from '../diagnostics/simulate/fixtures.ts';
 import { playTests } from '../diagnostics/simulate/play.ts';
 import { countResults, type FileReport, FORMATS, type Report } from '../diagnostics/simulate/report.ts';
-import { prepareRehearsal } from '../diagnostics/simulate/simulator.ts';
+import { prepareSimulation } from '../diagnostics/simulate/simulator.ts';
 import { EXIT, type Io } from './io.ts';
 
 /** Options of the command. */
@@ -52,7 +52,7 @@ async function testFile(file: string, pattern: RegExp | undefined, coverage: Cov
   const fixtures = await loadFixtures(file);
   if (fixtures.tests === undefined) return { file, config: undefined, problems: fixtures.problems, results: [] };
   const config = relative('.', fixtures.config);
-  const ready = await prepareRehearsal(config, fixtures.now, fixtures.standIns);
+  const ready = await prepareSimulation(config, fixtures.now, fixtures.fakeSources);
   if (ready.loaded === undefined) return { file, config, problems: toConfigProblems(ready.problems, fixtures), results: [] };
   const problems = findUnusedSecrets(ready.loaded.config, fixtures);
   if (problems.length > 0) return { file, config, problems, results: [] };
@@ -79,8 +79,8 @@ function toConfigProblems(problems: readonly Problem[], { file }: Fixtures): Pro
 }
 
 /** A name that nothing refers to is a mistake, and the real secret would be used instead. */
-function findUnusedSecrets(config: object, { standIns, toProblem }: Fixtures): Problem[] {
-  const { env, files } = findUnused(config, standIns);
+function findUnusedSecrets(config: object, { fakeSources, toProblem }: Fixtures): Problem[] {
+  const { env, files } = findUnused(config, fakeSources);
   const known = listReferences(config);
   const complain = (section: 'env' | 'files', name: string): Problem => {
     const nearest = findNearest(name, known);

@@ -163,7 +163,7 @@ export interface Login {
   onRevoked(end: () => void): () => void;
 }
 
-/** What gates established, and the gatehouse after them; each field is written in one place only, and read after it. */
+/** What the gates established, and the pipeline after them; each field is written in one place only, and read after it. */
 export interface Facts {
   /** Where the content is signed and must have one reading. */
   mediaType?: MediaType;

@@ -11,7 +11,7 @@ import { toJsonSchema } from '../schema/json-schema.ts';
 import type { Problem } from '../schema/problem.ts';
 import { provideRetention } from '../schema/retention.ts';
 import { ConfigSchema } from '../schema/schema.ts';
-import { type StandIns, withStandIns } from '../sources/fake-sources.ts';
+import { type FakeSources, withFakeSources } from '../sources/fake-sources.ts';
 import { type Position, parseYaml, readText, type YamlFile } from './document.ts';
 import { type Overridden, type Overrides, override } from './overrides.ts';
 import { isRemoved, REMOVAL_DEPTHS, removeRejected, watchRemoved, withoutFaulty } from './remainder.ts';
@@ -45,8 +45,8 @@ const HASH_LENGTH = 16;
 export interface LoadOptions {
   /** Of the command line. */
   readonly overrides?: Overrides | undefined;
-  /** In rehearsals, take the place of what the file refers to. */
-  readonly standIns?: StandIns;
+  /** The simulator replaces what the file refers to by these. */
+  readonly fakeSources?: FakeSources;
   /** False where nothing will be forwarded: routes need no app. */
   readonly needsUpstream?: boolean;
   /** Where anyone may have written the text: no more problems than these are worked out; some of them may be warnings. */
@@ -90,12 +90,12 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
 }
 
 /** The config that the schema's output stands for: with apps, retentions and absolute paths. */
-function complete(data: z.output<typeof ConfigSchema>, file: string, { standIns, needsUpstream }: LoadOptions) {
-  const provided = provideUpstreams(data, needsUpstream ?? standIns === undefined);
+function complete(data: z.output<typeof ConfigSchema>, file: string, { fakeSources, needsUpstream }: LoadOptions) {
+  const provided = provideUpstreams(data, needsUpstream ?? fakeSources === undefined);
   const { ratings, toOwnPlace } = provided;
   const routes = provideRetention(provided.routes, data.store.redis !== undefined);
   const resolved = resolveFiles({ ...data, routes }, dirname(resolve(file)));
-  const config: Config = freeze(standIns === undefined ? resolved : withStandIns(resolved, standIns));
+  const config: Config = freeze(fakeSources === undefined ? resolved : withFakeSources(resolved, fakeSources));
   return { config, ratings, toOwnPlace };
 }
 

@@ -1,35 +1,35 @@
-/** Puts a rehearsal's own texts in the place of the secrets and users that a config only refers to. */
+/** Replaces the secrets and users that a config refers to by texts of the simulator's fixtures. */
 import { dirname } from 'node:path';
 import { Secret } from '../../core/secret.ts';
 
-/** What stands in, and for what; `files` by absolute path, those in a mounted directory each by its own. */
-export interface StandIns {
+/** The fake contents: `env` by name, `files` by absolute path, also those of a mounted directory. */
+export interface FakeSources {
   readonly env: ReadonlyMap<string, string>;
   readonly files: ReadonlyMap<string, string>;
 }
 
-/** Where a place in the config refers to something that is stood in for, this is added to it: no config file can say it. */
-interface StoodInFor {
-  readonly standIns?: ReadonlyMap<string, Secret>;
+/** Added to each reference in the config whose source is faked. No config file can contain it. */
+interface FakedSource {
+  readonly fakeSources?: ReadonlyMap<string, Secret>;
 }
 
 const DIRECTORY_KEYS = ['secretDir', 'mapDir'] as const;
 
 /** The config's values, with the texts added wherever one of them is referred to. */
-export function withStandIns<T>(value: T, standIns: StandIns): T {
-  if (Array.isArray(value)) return value.map((item) => withStandIns(item, standIns)) as T;
+export function withFakeSources<T>(value: T, fakeSources: FakeSources): T {
+  if (Array.isArray(value)) return value.map((item) => withFakeSources(item, fakeSources)) as T;
   if (typeof value !== 'object' || value === null) return value;
-  const entries = Object.entries(value).map(([key, inner]) => [key, withStandIns(inner, standIns)]);
-  const found = find(value, standIns);
-  return Object.fromEntries(found.size === 0 ? entries : [...entries, ['standIns', found]]) as T;
+  const entries = Object.entries(value).map(([key, inner]) => [key, withFakeSources(inner, fakeSources)]);
+  const found = find(value, fakeSources);
+  return Object.fromEntries(found.size === 0 ? entries : [...entries, ['fakeSources', found]]) as T;
 }
 
 /** The names of variables and the paths of files in `standIns` that nothing in the config refers to. */
-export function findUnused(value: unknown, { env, files }: StandIns): { readonly env: string[]; readonly files: string[] } {
+export function findUnused(value: unknown, { env, files }: FakeSources): { readonly env: string[]; readonly files: string[] } {
   const used = new Set<string>();
   const visit = (each: unknown): void => {
     if (typeof each !== 'object' || each === null) return;
-    for (const name of (each as StoodInFor).standIns?.keys() ?? []) used.add(name);
+    for (const name of (each as FakedSource).fakeSources?.keys() ?? []) used.add(name);
     for (const inner of Object.values(each)) visit(inner);
   };
   visit(value);
@@ -39,21 +39,21 @@ export function findUnused(value: unknown, { env, files }: StandIns): { readonly
   };
 }
 
-/** What stands in for the variable or file that `source` names, or for `file` of the directory that it names. */
-export function findStandIn(source: object, file?: string): string | undefined {
-  const { standIns } = source as StoodInFor;
-  if (standIns === undefined) return undefined;
-  const secret = file === undefined ? [...standIns.values()][0] : standIns.get(file);
+/** The fake content of the variable or file that `source` names, or of `file` in the directory that it names. */
+export function findFake(source: object, file?: string): string | undefined {
+  const { fakeSources } = source as FakedSource;
+  if (fakeSources === undefined) return undefined;
+  const secret = file === undefined ? [...fakeSources.values()][0] : fakeSources.get(file);
   return secret?.expose().toString();
 }
 
-/** The names of the files that stand in for those of a directory; undefined where none does. */
-export function listStandIns(source: object, folder: string): string[] | undefined {
-  const { standIns } = source as StoodInFor;
-  return standIns === undefined ? undefined : [...standIns.keys()].map((file) => file.slice(folder.length + 1));
+/** The names of the fake files in a directory; undefined if it has none. */
+export function listFakes(source: object, folder: string): string[] | undefined {
+  const { fakeSources } = source as FakedSource;
+  return fakeSources === undefined ? undefined : [...fakeSources.keys()].map((file) => file.slice(folder.length + 1));
 }
 
-function find(place: object, { env, files }: StandIns): Map<string, Secret> {
+function find(place: object, { env, files }: FakeSources): Map<string, Secret> {
   const reference = place as Readonly<Record<string, unknown>>;
   const found = new Map<string, Secret>();
   const add = (name: string, text: string | undefined): void => {

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { Secret } from '../../core/secret.ts';
 import type { SecretSource } from '../schema/config.ts';
-import { findStandIn } from './fake-sources.ts';
+import { findFake } from './fake-sources.ts';
 
 /** A secret's text, or why there is none. */
 export type SecretRead =
@@ -14,8 +14,8 @@ const WHITESPACE = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
 /** Reads one secret; whitespace at a file's end is cut, as editors and `echo` put it there. */
 export async function readSecret(source: SecretSource): Promise<SecretRead> {
-  const standIn = findStandIn(source);
-  if (standIn !== undefined) return toSecret(Buffer.from(standIn), 'the text that stands in for it');
+  const fake = findFake(source);
+  if (fake !== undefined) return toSecret(Buffer.from(fake), 'the text that stands in for it');
   return 'env' in source ? readVariable(source.env) : readSecretFile(source.file);
 }
 

@@ -2,7 +2,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { UserSourceConfig } from '../schema/config.ts';
-import { findStandIn, listStandIns } from './fake-sources.ts';
+import { findFake, listFakes } from './fake-sources.ts';
 import { readRegularFile } from './regular-file.ts';
 
 /** What a source holds. */
@@ -24,12 +24,12 @@ const MAX_VALUE_BYTES = 64 * 1024;
 export async function readUserSource(source: UserSourceConfig): Promise<UserTextRead> {
   try {
     if ('file' in source) {
-      const text = await readText(source.file, findStandIn(source, source.file), MAX_FILE_BYTES);
+      const text = await readText(source.file, findFake(source, source.file), MAX_FILE_BYTES);
       return { kind: 'htpasswd', where: source.file, text };
     }
-    const read = (file: string): Promise<string> => readText(file, findStandIn(source, file), MAX_VALUE_BYTES);
+    const read = (file: string): Promise<string> => readText(file, findFake(source, file), MAX_VALUE_BYTES);
     if ('secretDir' in source) return await readSecretDir(source.secretDir, read);
-    const names = listStandIns(source, source.mapDir) ?? (await readdir(source.mapDir));
+    const names = listFakes(source, source.mapDir) ?? (await readdir(source.mapDir));
     return await readMapDir(source.mapDir, names, read);
   } catch (thrown) {
     const { code, path, message } = thrown as NodeJS.ErrnoException;
@@ -45,8 +45,8 @@ export function toUserFiles(source: UserSourceConfig): string[] {
   return [join(source.mapDir, '/')];
 }
 
-async function readText(file: string, standIn: string | undefined, maxBytes: number): Promise<string> {
-  if (standIn !== undefined) return standIn;
+async function readText(file: string, fake: string | undefined, maxBytes: number): Promise<string> {
+  if (fake !== undefined) return fake;
   const bytes = await readRegularFile(file, maxBytes);
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);

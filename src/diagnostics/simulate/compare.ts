@@ -2,7 +2,7 @@
 
 import type { HeaderFields } from '../../core/headers.ts';
 import type { Expectation, SightExpectation } from './fixtures-schema.ts';
-import type { Scene } from './simulator.ts';
+import type { SimulationResult } from './simulator.ts';
 
 /** One thing that is not so; both sides as text to be shown. */
 export interface Mismatch {
@@ -15,7 +15,7 @@ const NOTHING = 'nothing';
 const LONGEST_SHOWN = 300;
 
 /** All that is not as expected. */
-export function findMismatches(expected: Expectation, { line, answer, app }: Scene): Mismatch[] {
+export function findMismatches(expected: Expectation, { line, answer, app }: SimulationResult): Mismatch[] {
   const { verdict, toApp, toSender, id, status, ...others } = expected;
   const found: Mismatch[] = [];
   const compare = (field: string, wanted: string | number | undefined, got: string | number | undefined): void => {

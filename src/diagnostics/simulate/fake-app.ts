@@ -1,4 +1,4 @@
-/** Stands in for the apps in a rehearsal: notes what would have been sent to one, and answers as it is told to. */
+/** Fakes the apps in the simulator: records what the gate would have sent, and responds as the fixture says. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
 import type { CreateUpstream } from '../../gateway/runtime/upstreams.ts';
@@ -35,8 +35,8 @@ const FAILURES: Readonly<Record<UpstreamFailureKind, Omit<UpstreamFailure, 'kind
   protocol: { nothingSent: false, detail: 'the rehearsed app answers with what is no HTTP' },
 };
 
-/** All apps of a rehearsal; what differs between them is how long each route waits. */
-export class StageApp {
+/** All apps of a simulation; they differ only in how long each route waits. */
+export class FakeApp {
   plan: AppPlan = WILLING_APP;
   #seen: AppSight[] = [];
 

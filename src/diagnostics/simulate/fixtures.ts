@@ -6,7 +6,7 @@ import { type Position, parseYaml, readText } from '../../config/load/document.t
 import { toFindings } from '../../config/schema/issues.ts';
 import { type JsonSchema, keepExamples } from '../../config/schema/json-schema.ts';
 import type { Problem } from '../../config/schema/problem.ts';
-import type { StandIns } from '../../config/sources/fake-sources.ts';
+import type { FakeSources } from '../../config/sources/fake-sources.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { FixturesSchema } from './fixtures-schema.ts';
 
@@ -41,7 +41,7 @@ export interface Fixtures {
   /** Absolute. */
   readonly config: string;
   readonly now: EpochMilliseconds;
-  readonly standIns: StandIns;
+  readonly fakeSources: FakeSources;
   readonly remote: ReadonlyMap<string, string>;
   readonly tests: readonly FixtureTest[];
   /** A finding about the file, with its place. */
@@ -93,8 +93,8 @@ export async function loadFixtures(file: string): Promise<FixturesRead> {
   if (problems.length > 0) return { tests: undefined, problems };
   const target = resolve(dirname(file), config);
   const files = Object.entries(secrets.files).map(([name, secret]) => [resolve(dirname(target), name), secret] as const);
-  const standIns = { env: new Map(Object.entries(secrets.env)), files: new Map(files) };
-  return { file, config: target, now, standIns, remote: new Map(Object.entries(remote)), tests: found, toProblem };
+  const fakeSources = { env: new Map(Object.entries(secrets.env)), files: new Map(files) };
+  return { file, config: target, now, fakeSources, remote: new Map(Object.entries(remote)), tests: found, toProblem };
 }
 
 function byPlace(a: Problem, b: Problem): number {

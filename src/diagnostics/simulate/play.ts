@@ -5,14 +5,14 @@ import type { Config, RouteConfig } from '../../config/schema/config.ts';
 import { type Milliseconds, systemClock } from '../../core/clock.ts';
 import { parseTarget } from '../../core/target.ts';
 import { RouteTable } from '../../gateway/pipeline/router.ts';
-import type { Ready } from '../../gateway/runtime/check.ts';
+import type { PreparedConfig } from '../../gateway/runtime/check.ts';
 import { findMismatches, type Mismatch } from './compare.ts';
 import type { AppPlan } from './fake-app.ts';
 import { WILLING_APP } from './fake-app.ts';
 import type { AppConfig, FixtureStep, Fixtures, FixtureTest } from './fixtures.ts';
 import { type Signed, type StepProblem, signRequest } from './sign-request.ts';
-import type { StageRequest } from './simulated-connection.ts';
-import { Rehearsal, type Scene } from './simulator.ts';
+import type { SimulatedRequest } from './simulated-connection.ts';
+import { type SimulationResult, Simulator } from './simulator.ts';
 
 /** Why a test failed, or could not be played. */
 export interface TestFailure {
@@ -48,14 +48,14 @@ export interface Played {
 export async function playTests(
   { config: file, remote }: Fixtures,
   tests: readonly FixtureTest[],
-  ready: Ready,
+  ready: PreparedConfig,
 ): Promise<Played> {
   const routes = new Set<string>();
   const results: TestResult[] = [];
   for (const [index, test] of tests.entries()) {
     const startedAt = systemClock.monotonic();
     const player = new Player(
-      new Rehearsal(ready, { file, startsAt: test.startsAt, remote }),
+      new Simulator(ready, { file, startsAt: test.startsAt, remote }),
       ready.loaded.config,
       `fixture-${index + 1}`,
     );
@@ -70,13 +70,13 @@ export async function playTests(
 /** Plays one test. */
 class Player {
   readonly routes = new Set<string>();
-  readonly #rehearsal: Rehearsal;
+  readonly #simulator: Simulator;
   readonly #config: Config;
   readonly #idPrefix: string;
   readonly #table: RouteTable<Routing & { readonly name: string; readonly route: RouteConfig }>;
 
-  constructor(rehearsal: Rehearsal, config: Config, idPrefix: string) {
-    this.#rehearsal = rehearsal;
+  constructor(simulator: Simulator, config: Config, idPrefix: string) {
+    this.#simulator = simulator;
     this.#config = config;
     this.#idPrefix = idPrefix;
     this.#table = new RouteTable(config.routes.map((route) => ({ name: route.name, ...toRouting(route), route })));
@@ -98,24 +98,24 @@ class Player {
       }
       return undefined;
     } finally {
-      await this.#rehearsal.close();
+      await this.#simulator.close();
     }
   }
 
   async #playStep(step: FixtureStep, id: string): Promise<Omit<TestFailure, 'position'> | undefined> {
-    if (step.at !== undefined) await this.#rehearsal.goTo(step.at);
+    if (step.at !== undefined) await this.#simulator.goTo(step.at);
     const request = await this.#toRequest(step, id);
     if ('problem' in request) return { mismatches: [], problem: request };
     for (let time = 1; time <= step.repeat; time++) {
-      const scene = await this.#rehearsal.play(request, toPlan(step.app));
-      if (scene.line.route !== undefined) this.routes.add(scene.line.route);
-      const mismatches = findMismatches(step.expect, scene);
-      if (mismatches.length > 0) return { mismatches, said: toSaid(scene), ...(step.repeat === 1 ? undefined : { time }) };
+      const result = await this.#simulator.play(request, toPlan(step.app));
+      if (result.line.route !== undefined) this.routes.add(result.line.route);
+      const mismatches = findMismatches(step.expect, result);
+      if (mismatches.length > 0) return { mismatches, said: toSaid(result), ...(step.repeat === 1 ? undefined : { time }) };
     }
     return undefined;
   }
 
-  async #toRequest(step: FixtureStep, id: string): Promise<StageRequest | StepProblem> {
+  async #toRequest(step: FixtureStep, id: string): Promise<SimulatedRequest | StepProblem> {
     const { path, host, client, certificate, content, method: named } = step.request;
     const method = named ?? (content === undefined && step.sign === undefined ? 'GET' : 'POST');
     const isTls = step.request.tls ?? this.#config.listen.tls !== undefined;
@@ -149,7 +149,7 @@ class Player {
       ? { problem: 'which key should sign? no route takes this request', hint: 'sign: { route: NAME }' }
       : 'problem' in route
         ? route
-        : signRequest(config, unsigned, { route, now: this.#rehearsal.now(), id });
+        : signRequest(config, unsigned, { route, now: this.#simulator.now(), id });
   }
 
   #findRoute(
@@ -200,7 +200,7 @@ function toHeaders(request: FixtureStep['request'], signed: Signed | undefined, 
   return [...ours.filter(([name]) => !names.has(name.toLowerCase())), ...written];
 }
 
-function toSaid({ line, answer }: Scene): string {
+function toSaid({ line, answer }: SimulationResult): string {
   const { code, reason, route, detail, observed } = line;
   const words = [`${answer?.status ?? 'no answer'} ${code}`];
   if (reason !== 'ok' && reason !== code) words.push(`(${reason})`);

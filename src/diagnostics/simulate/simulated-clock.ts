@@ -1,4 +1,4 @@
-/** The clock of a rehearsal: it stands still while the gate works, and leaps where the gate waits. */
+/** The simulator's clock: it stops while the gate works, and jumps ahead while the gate waits. */
 import { type CancelTimer, type Clock, type EpochMilliseconds, type Milliseconds, systemClock } from '../../core/clock.ts';
 import { runNextTurn } from '../../core/safe-events.ts';
 
@@ -14,7 +14,7 @@ const TURNS = 20;
 const LONGEST_WORK_MS: Milliseconds = 30_000;
 
 /** Starts at an instant, and goes on only when it is told to, or when nothing else could. */
-export class StageClock implements Clock {
+export class SimulatedClock implements Clock {
   readonly #startedAt: EpochMilliseconds;
   #monotonic: Milliseconds = 0;
   readonly #timers = new Set<Timer>();

@@ -1,4 +1,4 @@
-/** A connection that no network carries: hands a request to the gate's own server, byte for byte, and reads the answer. */
+/** A simulated connection without a network: passes a request to the gate's own server, byte for byte, and reads the response. */
 import { type IncomingMessage, request as openRequest } from 'node:http';
 import { Duplex, duplexPair } from 'node:stream';
 import { HeaderFields } from '../../core/headers.ts';
@@ -6,7 +6,7 @@ import { guardCallback, guardDecision, onEvent } from '../../core/safe-events.ts
 import type { ListenServer } from '../../gateway/server/server.ts';
 
 /** A client and what it sends. */
-export interface StageRequest {
+export interface SimulatedRequest {
   readonly method: string;
   /** Target, field lines and content as they stand on the wire. */
   readonly path: string;
@@ -27,7 +27,7 @@ export interface SenderAnswer {
 }
 
 /** Sends one request; undefined where the connection ends without an answer. */
-export async function sendOnStage(listen: ListenServer, request: StageRequest): Promise<SenderAnswer | undefined> {
+export async function sendSimulated(listen: ListenServer, request: SimulatedRequest): Promise<SenderAnswer | undefined> {
   const [near, far] = duplexPair();
   onEvent(near, 'error', () => undefined);
   listen.receive(Object.assign(far, toPeer(request)));
@@ -41,19 +41,19 @@ export async function sendOnStage(listen: ListenServer, request: StageRequest): 
   }
 }
 
-function toHead({ method, path, headers }: StageRequest): string {
+function toHead({ method, path, headers }: SimulatedRequest): string {
   return `${method} ${path} HTTP/1.1\r\n${headers.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`;
 }
 
 /** What a socket tells of its other end. */
-function toPeer({ client, isTls, certificateNames }: StageRequest): object {
+function toPeer({ client, isTls, certificateNames }: SimulatedRequest): object {
   const peer = { remoteAddress: client, remotePort: 0 };
   if (!isTls) return peer;
   const certificate = certificateNames === undefined ? {} : toCertificate(certificateNames);
   return { ...peer, encrypted: true, authorized: certificateNames !== undefined, getPeerCertificate: () => certificate };
 }
 
-/** As node:tls shows one. Nobody signed it: in a rehearsal the handshake is taken as done. */
+/** As node:tls shows one. Nobody signed it: the simulator skips the handshake. */
 function toCertificate(names: readonly string[]): object {
   const alternatives = names.filter((name) => !name.startsWith('CN:')).map(toAlternativeName);
   const [commonName, ...more] = names.filter((name) => name.startsWith('CN:')).map((name) => name.slice(3));

@@ -1,20 +1,20 @@
-/** Plays requests through the gate that a config makes, without ports, apps, Redis or certificates, at a time of its own. */
+/** Sends requests through the gate that a config describes, without ports, apps, Redis or certificates, at a simulated time. */
 
 import { type HttpsGet, RemoteFailure } from '../../auth/keys/https-get.ts';
 import { loadConfig } from '../../config/load/load.ts';
 import type { Config } from '../../config/schema/config.ts';
-import type { StandIns } from '../../config/sources/fake-sources.ts';
+import type { FakeSources } from '../../config/sources/fake-sources.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import { type Readiness, type Ready, readParts } from '../../gateway/runtime/check.ts';
+import { type PreparedConfig, type Readiness, readParts } from '../../gateway/runtime/check.ts';
 import { Gate } from '../../gateway/runtime/gate.ts';
 import type { ListenServer } from '../../gateway/server/server.ts';
 import type { Logger, RequestLine } from '../../telemetry/log/logger.ts';
-import { type AppPlan, type AppSight, StageApp } from './fake-app.ts';
-import { StageClock, settle } from './simulated-clock.ts';
-import { type SenderAnswer, type StageRequest, sendOnStage } from './simulated-connection.ts';
+import { type AppPlan, type AppSight, FakeApp } from './fake-app.ts';
+import { SimulatedClock, settle } from './simulated-clock.ts';
+import { type SenderAnswer, type SimulatedRequest, sendSimulated } from './simulated-connection.ts';
 
 /** What came of one request. */
-export interface Scene {
+export interface SimulationResult {
   /** What the gate's log says of it. */
   readonly line: RequestLine;
   /** Undefined where the connection was cut. */
@@ -23,10 +23,10 @@ export interface Scene {
   readonly app: AppSight | undefined;
 }
 
-/** Loads a config as the gate would, but for what only its real surroundings have. */
-export async function prepareRehearsal(file: string, startsAt: EpochMilliseconds, standIns: StandIns): Promise<Readiness> {
-  const clock = new StageClock(startsAt);
-  const loaded = await loadConfig(file, clock, { standIns });
+/** Loads a config as the gate would, except for what only its real environment has. */
+export async function prepareSimulation(file: string, startsAt: EpochMilliseconds, fakeSources: FakeSources): Promise<Readiness> {
+  const clock = new SimulatedClock(startsAt);
+  const loaded = await loadConfig(file, clock, { fakeSources });
   if (loaded.config === undefined) return { loaded: undefined, seen: new Map(), problems: loaded.problems };
   const config = withoutSurroundings(loaded.config);
   const ready = await readParts(file, { ...loaded, config }, clock, new Map());
@@ -60,30 +60,30 @@ export interface Setting {
   readonly remote: ReadonlyMap<string, string>;
 }
 
-/** A gate on stage; each has an empty store. */
-export class Rehearsal {
-  readonly #clock: StageClock;
-  readonly #app = new StageApp();
+/** A simulated gate; each has an empty store. */
+export class Simulator {
+  readonly #clock: SimulatedClock;
+  readonly #app = new FakeApp();
   readonly #gate: Gate;
   readonly #listen: ListenServer;
   #onLine: (line: RequestLine) => void = () => undefined;
 
-  constructor(ready: Ready, { file, startsAt, remote }: Setting) {
-    this.#clock = new StageClock(startsAt);
+  constructor(ready: PreparedConfig, { file, startsAt, remote }: Setting) {
+    this.#clock = new SimulatedClock(startsAt);
     const { createUpstream } = this.#app;
-    const logger = createStageLogger((line) => this.#onLine(line));
+    const logger = createCapturingLogger((line) => this.#onLine(line));
     this.#gate = new Gate(ready, {
       file,
       clock: this.#clock,
       logger,
-      version: 'rehearsal',
+      version: 'simulated',
       createUpstream,
       httpsGet: toGet(remote),
     });
-    this.#listen = this.#gate.rehearse();
+    this.#listen = this.#gate.simulate();
   }
 
-  /** The time on stage. */
+  /** The simulated time. */
   now(): EpochMilliseconds {
     return this.#clock.now();
   }
@@ -94,12 +94,12 @@ export class Rehearsal {
   }
 
   /** Plays one request to its end. */
-  async play(request: StageRequest, plan: AppPlan): Promise<Scene> {
+  async play(request: SimulatedRequest, plan: AppPlan): Promise<SimulationResult> {
     this.#app.plan = plan;
     const told = new Promise<RequestLine>((resolve) => {
       this.#onLine = resolve;
     });
-    const [answer, line] = await this.#clock.runUntil(Promise.all([sendOnStage(this.#listen, request), told]));
+    const [answer, line] = await this.#clock.runUntil(Promise.all([sendSimulated(this.#listen, request), told]));
     // Claims are settled behind the answer.
     await settle();
     return { line, answer, app: this.#app.takeSeen()[0] };
@@ -119,7 +119,7 @@ function toGet(remote: ReadonlyMap<string, string>): HttpsGet {
   };
 }
 
-function createStageLogger(request: Logger['request']): Logger {
+function createCapturingLogger(request: Logger['request']): Logger {
   const ignore = (): void => undefined;
   return { request, info: ignore, warn: ignore, error: ignore, flush: ignore, flushNow: ignore };
 }

@@ -13,10 +13,10 @@ import type { Metrics } from '../../telemetry/metrics/metrics.ts';
 import type { RouteMetrics } from '../../telemetry/metrics/route-metrics.ts';
 import type { RouteTrace, Tracing } from '../../telemetry/tracing/span.ts';
 import { record } from '../pipeline/record.ts';
-import type { Departure } from '../pipeline/request-record.ts';
+import type { RequestRecord } from '../pipeline/request-record.ts';
 import { writeRefusal, writeSocketRefusal } from '../pipeline/respond.ts';
 import { type GuardedRoute, runGates } from '../pipeline/run-gates.ts';
-import { toStanding } from '../pipeline/trust-level.ts';
+import { toTrustLevel } from '../pipeline/trust-level.ts';
 import { UnderWay } from '../pipeline/under-way.ts';
 import { lingerOnClose } from '../server/linger.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
@@ -26,7 +26,7 @@ import { toForwardsLeft } from './proxy-headers.ts';
 import { joinTunnel, type TunnelLimits } from './tunnel.ts';
 
 /** What the proxy stands on. */
-export interface ProxyHouseParts {
+export interface ProxyPipelineParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly journal: Journal;
@@ -42,7 +42,7 @@ export interface ProxyHouseParts {
   readonly openForwarder: (address: string, port: number) => { readonly forwarder: Forwarder; readonly close: () => void };
 }
 
-interface Passage {
+interface PipelineResult {
   readonly isAdmitted?: boolean;
   readonly refusal?: Refusal;
   readonly outcome?: ForwardOutcome;
@@ -54,14 +54,14 @@ const TRACE_REFUSAL: Refusal = {
   allow: ['CONNECT', 'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'],
 };
 
-/** The house of the forward proxy. */
-export class ProxyHouse {
-  readonly #parts: ProxyHouseParts;
+/** The request pipeline of the forward proxy. */
+export class ProxyPipeline {
+  readonly #parts: ProxyPipelineParts;
   readonly #underWay = new UnderWay();
   /** The client's side of each: it takes the other with it. */
   readonly #tunnels = new Set<UpgradeWish>();
 
-  constructor(parts: ProxyHouseParts) {
+  constructor(parts: ProxyPipelineParts) {
     this.#parts = parts;
   }
 
@@ -103,10 +103,10 @@ export class ProxyHouse {
 
   async #take(exchange: Exchange, response: Answer): Promise<void> {
     this.#underWay.enter();
-    const passage = await this.#pass(exchange, response);
+    const result = await this.#pass(exchange, response);
     try {
       const { guard, trace: tracedAs } = this.#parts;
-      this.#leave({ arrival: exchange, exchange, route: guard.name, tracedAs, ...passage }, response);
+      this.#leave({ arrival: exchange, exchange, route: guard.name, tracedAs, ...result }, response);
     } catch (thrown) {
       response.destroy();
       this.#parts.logger.error('internal_error', { requestId: exchange.requestId, error: toErrorText(thrown) });
@@ -114,12 +114,12 @@ export class ProxyHouse {
     this.#underWay.leave(response);
   }
 
-  async #pass(exchange: Exchange, response: Answer): Promise<Passage> {
+  async #pass(exchange: Exchange, response: Answer): Promise<PipelineResult> {
     const { guard, routeMetrics, trace, tracing } = this.#parts;
     try {
       const admitted = await runGates(guard, exchange);
-      const standing = toStanding(guard, exchange, 'code' in admitted ? admitted : undefined);
-      exchange.facts.trace = tracing.tracer.begin(trace.trust, standing, exchange.headers);
+      const trustLevel = toTrustLevel(guard, exchange, 'code' in admitted ? admitted : undefined);
+      exchange.facts.trace = tracing.tracer.begin(trace.trust, trustLevel, exchange.headers);
       if ('code' in admitted) {
         routeMetrics.decision('deny', admitted.reason);
         return { refusal: admitted };
@@ -128,8 +128,8 @@ export class ProxyHouse {
       const refusal = this.#findProxyProblem(exchange);
       if (refusal !== undefined) return { isAdmitted: true, refusal };
       const { upgrade } = exchange;
-      const passage = await (upgrade === undefined ? this.#forward(admitted, response) : this.#tunnel(admitted, upgrade));
-      return { isAdmitted: true, ...passage };
+      const result = await (upgrade === undefined ? this.#forward(admitted, response) : this.#tunnel(admitted, upgrade));
+      return { isAdmitted: true, ...result };
     } catch (thrown) {
       return { refusal: refuse('internal_error', 'internal_error', toErrorText(thrown)) };
     }
@@ -143,7 +143,7 @@ export class ProxyHouse {
     return undefined;
   }
 
-  async #forward(admitted: Admitted, response: Answer): Promise<Passage> {
+  async #forward(admitted: Admitted, response: Answer): Promise<PipelineResult> {
     const { destination, facts } = admitted.exchange;
     if (facts.trace?.isRecorded === true) facts.sentAt = this.#parts.clock.monotonic();
     let outcome: ForwardOutcome | undefined;
@@ -168,7 +168,7 @@ export class ProxyHouse {
     }
   }
 
-  async #tunnel({ exchange }: Admitted, client: UpgradeWish): Promise<Passage> {
+  async #tunnel({ exchange }: Admitted, client: UpgradeWish): Promise<PipelineResult> {
     const { clock, limits, metrics } = this.#parts;
     const { destination, facts } = exchange;
     const startedAt = clock.monotonic();
@@ -195,8 +195,8 @@ export class ProxyHouse {
     }
   }
 
-  #leave(departure: Departure, response: Answer): void {
-    const { arrival, exchange, refusal } = departure;
+  #leave(requestRecord: RequestRecord, response: Answer): void {
+    const { arrival, exchange, refusal } = requestRecord;
     if (refusal !== undefined) {
       const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;
       const challenges = [this.#parts.challenge];
@@ -204,6 +204,6 @@ export class ProxyHouse {
       writeRefusal(response, refusal, { requestId: arrival.requestId, challenges, isHead: arrival.method === 'HEAD', mustClose });
     }
     exchange?.body.free();
-    record(departure, this.#parts.routeMetrics, this.#parts);
+    record(requestRecord, this.#parts.routeMetrics, this.#parts);
   }
 }

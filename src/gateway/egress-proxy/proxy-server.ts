@@ -119,7 +119,7 @@ export class ProxyServer {
     if (phase !== 'leaving') this.#server.closeIdleConnections();
   }
 
-  /** Destroys what node:http knows of; tunnels are the house's to end. */
+  /** Destroys the connections that node:http knows; the pipeline ends tunnels. */
   destroy(): void {
     this.#listener.close();
     this.#server.closeAllConnections();

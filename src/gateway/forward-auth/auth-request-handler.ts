@@ -1,4 +1,4 @@
-/** The forward-auth endpoint's door: only trusted callers are heard, and their question becomes the request that they ask about. */
+/** Handles auth requests of the forward-auth endpoint: accepts trusted callers only, and reads the original request from their headers. */
 import type { Answer } from '../../core/answer.ts';
 import type { Client, Exchange } from '../../core/exchange.ts';
 import { HeaderFields } from '../../core/headers.ts';
@@ -9,7 +9,7 @@ import type { ArrivalHandler } from '../server/server.ts';
 import { readOriginalRequest } from './original-request.ts';
 
 /** Who is heard and believed. */
-export interface AuthzDoorRules {
+export interface AuthRequestRules {
   readonly trustedCallers: readonly string[];
   /** Whose hops in X-Forwarded-For are passed over, beyond the caller. */
   readonly trustedProxies: readonly string[];
@@ -25,8 +25,8 @@ export interface QuestionHandler extends ArrivalHandler {
   decline(question: Exchange, response: Answer, refusal: Refusal): void;
 }
 
-/** Stands before `house`. */
-export function createAuthzDoor(rules: AuthzDoorRules, house: QuestionHandler): ArrivalHandler {
+/** Passes the original request on to `pipeline`. */
+export function createAuthRequestHandler(rules: AuthRequestRules, pipeline: QuestionHandler): ArrivalHandler {
   const callers = new AddressRanges(rules.trustedCallers);
   const readClientAddress = createForwardedForReader(rules.trustedProxies);
 
@@ -46,13 +46,13 @@ export function createAuthzDoor(rules: AuthzDoorRules, house: QuestionHandler): 
   return {
     handle(question, response) {
       if (!callers.has(question.client.peer))
-        return house.turnAway(question, response, refuse('caller_denied', 'caller_not_trusted'));
+        return pipeline.turnAway(question, response, refuse('caller_denied', 'caller_not_trusted'));
       const original = toOriginal(question);
-      if ('code' in original) house.decline(question, response, original);
-      else house.handle(original, response);
+      if ('code' in original) pipeline.decline(question, response, original);
+      else pipeline.handle(original, response);
     },
-    turnAway: (arrival, response, refusal) => house.turnAway(arrival, response, refusal),
-    turnAwaySocket: (arrival, socket, refusal) => house.turnAwaySocket(arrival, socket, refusal),
+    turnAway: (arrival, response, refusal) => pipeline.turnAway(arrival, response, refusal),
+    turnAwaySocket: (arrival, socket, refusal) => pipeline.turnAwaySocket(arrival, socket, refusal),
   };
 }
 

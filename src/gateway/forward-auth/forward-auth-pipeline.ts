@@ -14,30 +14,30 @@ import type { Metrics } from '../../telemetry/metrics/metrics.ts';
 import type { RouteMetrics } from '../../telemetry/metrics/route-metrics.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
 import { recordQuestion } from '../pipeline/record.ts';
-import type { HouseRoute } from '../pipeline/request-pipeline.ts';
-import type { Departure } from '../pipeline/request-record.ts';
+import type { PipelineRoute } from '../pipeline/request-pipeline.ts';
+import type { RequestRecord } from '../pipeline/request-record.ts';
 import { writeRefusal, writeSocketRefusal } from '../pipeline/respond.ts';
 import { runGates } from '../pipeline/run-gates.ts';
-import { toStanding } from '../pipeline/trust-level.ts';
+import { toTrustLevel } from '../pipeline/trust-level.ts';
 import { UnderWay } from '../pipeline/under-way.ts';
 import { addIdentity } from '../upstream/identity.ts';
 import { findMethodOverride } from '../upstream/request-headers.ts';
 import { addTrace } from '../upstream/trace-headers.ts';
 
-/** What the house stands on. */
-export interface AuthzHouseParts {
+/** The dependencies of the pipeline. */
+export interface ForwardAuthPipelineParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly journal: Journal;
   readonly metrics: Metrics;
   readonly tracing: Tracing;
   /** The data port's very routes. */
-  readonly find: (original: Exchange) => HouseRoute | Refusal;
+  readonly find: (original: Exchange) => PipelineRoute | Refusal;
 }
 
 /** How a question ended; `exchange` is the request in question, once that is known. */
-interface Verdict extends Departure {
-  readonly by?: HouseRoute;
+interface Verdict extends RequestRecord {
+  readonly by?: PipelineRoute;
   readonly admitted?: Admitted;
 }
 
@@ -48,13 +48,13 @@ const SERVER_ERROR = 500;
 /** Beside ours, what apps that are used to such endpoints read. */
 const MORE_USER_FIELDS = ['Remote-User'];
 
-/** The house of the forward-auth endpoint. */
-export class AuthzHouse {
-  readonly #parts: AuthzHouseParts;
+/** The request pipeline of the forward-auth endpoint. */
+export class ForwardAuthPipeline {
+  readonly #parts: ForwardAuthPipelineParts;
   readonly #unmatched: RouteMetrics;
   readonly #underWay = new UnderWay();
 
-  constructor(parts: AuthzHouseParts) {
+  constructor(parts: ForwardAuthPipelineParts) {
     this.#parts = parts;
     this.#unmatched = parts.metrics.route(undefined);
   }
@@ -109,8 +109,8 @@ export class AuthzHouse {
     if (override !== undefined) return { ...route, refusal: refuse('original_request_unclear', 'original_request', override) };
     try {
       const result = await runGates(by, original);
-      const standing = toStanding(by, original, 'code' in result ? result : undefined);
-      const trace = this.#parts.tracing.tracer.begin(by.trace.trust, standing, original.headers);
+      const trustLevel = toTrustLevel(by, original, 'code' in result ? result : undefined);
+      const trace = this.#parts.tracing.tracer.begin(by.trace.trust, trustLevel, original.headers);
       // The app hangs on this very span: it is another that sends it the request.
       original.facts.trace = trace && { ...trace, appParentId: trace.spanId };
       return 'code' in result ? { ...route, refusal: result } : { ...route, admitted: result };
@@ -144,7 +144,7 @@ function toCallersEntry({ close: _, ...entry }: RefusalEntry): RefusalEntry {
 }
 
 /** Empty: the proxy takes the fields only. Never stored: the next request may come with another password. */
-function writePass(response: Answer, { identity }: HouseRoute, admitted: Admitted, mustClose: boolean): void {
+function writePass(response: Answer, { identity }: PipelineRoute, admitted: Admitted, mustClose: boolean): void {
   if (response.headersSent || response.destroyed) return;
   const head = ['Cache-Control', 'no-store', 'Content-Length', '0'];
   addIdentity(head, admitted, identity, MORE_USER_FIELDS);

@@ -15,7 +15,7 @@ const LONGEST_PAUSE_MS = 250;
 const LONGEST_RETRY_AFTER_S = 10;
 
 /** Bounds how many requests may wait for another's outcome at once, so that replays of one delivery cannot pile up. */
-export class WaitingRoom {
+export class ClaimWaiters {
   readonly #places: number;
   readonly #onFull: () => void;
   #taken = 0;

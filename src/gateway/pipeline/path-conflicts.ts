@@ -6,7 +6,7 @@ import { isPlainPath, type Kept, PATH_DISTINCTIONS, type PathDistinction, toPath
 import type { Routable, RouteGroup } from './route-groups.ts';
 
 /** What is known of a group when the table is built. */
-interface Standing {
+interface PathSafety {
   /** No other group can be meant by any path of this one. */
   readonly isSafe: boolean;
   /** No other group can be meant by a path that has only one form. */
@@ -40,17 +40,17 @@ interface Found<Route extends Routable> {
 /** Compiled with the route table; most requests cost one look at a map. */
 export class PathConflicts<Route extends Routable> {
   readonly #tables: readonly FormTable<Route>[];
-  readonly #standings: ReadonlyMap<RouteGroup<Route>, Standing>;
+  readonly #safety: ReadonlyMap<RouteGroup<Route>, PathSafety>;
 
   constructor(groups: readonly RouteGroup<Route>[]) {
     this.#tables = toFormTables(groups);
-    this.#standings = new Map(groups.map((group) => [group, this.#judge(group, groups)]));
+    this.#safety = new Map(groups.map((group) => [group, this.#judge(group, groups)]));
   }
 
   /** No app can take `path`, which `group` owns, for a path of a group with other gates. */
   isSafe(group: RouteGroup<Route>, path: string): boolean {
-    const standing = this.#standings.get(group);
-    return standing !== undefined && (standing.isSafe || (standing.isSafeIfPlain && isPlainPath(path)));
+    const safety = this.#safety.get(group);
+    return safety !== undefined && (safety.isSafe || (safety.isSafeIfPlain && isPlainPath(path)));
   }
 
   /** Where else an app may take `path` to lead, for the log; undefined where the gates are the same wherever it leads. */
@@ -66,7 +66,7 @@ export class PathConflicts<Route extends Routable> {
     return undefined;
   }
 
-  #judge(group: RouteGroup<Route>, groups: readonly RouteGroup<Route>[]): Standing {
+  #judge(group: RouteGroup<Route>, groups: readonly RouteGroup<Route>[]): PathSafety {
     const near = groups
       .filter((other) => isRival(group, other))
       .filter((other) => this.#tables.some((table) => table.members.has(other) && canMeet(group, other, table)));

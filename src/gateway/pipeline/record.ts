@@ -11,10 +11,10 @@ import type { Exemplar } from '../../telemetry/metrics/series.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
 import { SAMPLED } from '../../telemetry/tracing/traceparent.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
-import type { Departure } from './request-record.ts';
+import type { RequestRecord } from './request-record.ts';
 import { toSpans } from './spans.ts';
 
-/** Where departures are told. */
+/** The destinations of request records. */
 export interface RecordParts {
   readonly clock: Clock;
   readonly logger: Logger;
@@ -28,11 +28,11 @@ const SENDER_GONE = 499;
 /** Characters of a field that a client wrote. */
 const MAX_TEXT = 1_024;
 
-/** Counts, logs and journals one departure. */
-export function record(departure: Departure, metrics: RouteMetrics, parts: RecordParts): void {
-  const { arrival, outcome } = departure;
-  const trace = toTrace(departure, parts.tracing);
-  const line = toLine(departure, parts.clock.monotonic() - arrival.startedAt, trace);
+/** Counts, logs and journals one request. */
+export function record(requestRecord: RequestRecord, metrics: RouteMetrics, parts: RecordParts): void {
+  const { arrival, outcome } = requestRecord;
+  const trace = toTrace(requestRecord, parts.tracing);
+  const line = toLine(requestRecord, parts.clock.monotonic() - arrival.startedAt, trace);
   const exemplar = toExemplar(trace, parts.clock);
   metrics.request(line.method, line.status, line.durationMs, exemplar);
   if (outcome !== undefined) {
@@ -40,11 +40,11 @@ export function record(departure: Departure, metrics: RouteMetrics, parts: Recor
     if ('failure' in outcome) metrics.upstreamError(outcome.failure.kind);
   }
   tell(line, arrival, parts);
-  if (trace?.isRecorded === true) tellSpans(departure, line, trace, parts.tracing);
+  if (trace?.isRecorded === true) tellSpans(requestRecord, line, trace, parts.tracing);
 }
 
 /** One of its own where it was refused before anything was known of its caller. */
-function toTrace({ exchange }: Departure, { tracer }: Tracing): RequestTrace | undefined {
+function toTrace({ exchange }: RequestRecord, { tracer }: Tracing): RequestTrace | undefined {
   return exchange?.facts.trace ?? tracer.begin('none', 'refused');
 }
 
@@ -53,20 +53,20 @@ function toExemplar(trace: RequestTrace | undefined, clock: Clock): Exemplar | u
   return trace !== undefined && (trace.flags & SAMPLED) !== 0 ? { traceId: trace.traceId, at: clock.now() } : undefined;
 }
 
-function tellSpans(departure: Departure, line: RequestLine, trace: RequestTrace, { onSpan }: Tracing): void {
-  for (const span of toSpans(departure, line, trace)) onSpan?.(span);
+function tellSpans(requestRecord: RequestRecord, line: RequestLine, trace: RequestTrace, { onSpan }: Tracing): void {
+  for (const span of toSpans(requestRecord, line, trace)) onSpan?.(span);
 }
 
 /** The same for a question of the forward-auth endpoint; `status` is what its caller was answered. */
-export function recordQuestion(departure: Departure, status: number, metrics: RouteMetrics, parts: RecordParts): void {
-  const { arrival, refusal } = departure;
+export function recordQuestion(requestRecord: RequestRecord, status: number, metrics: RouteMetrics, parts: RecordParts): void {
+  const { arrival, refusal } = requestRecord;
   const durationMs = parts.clock.monotonic() - arrival.startedAt;
-  const result = refusal === undefined ? toObserved(ALLOWED, departure) : toRefused(refusal);
-  const trace = toTrace(departure, parts.tracing);
+  const result = refusal === undefined ? toObserved(ALLOWED, requestRecord) : toRefused(refusal);
+  const trace = toTrace(requestRecord, parts.tracing);
   metrics.authz({ method: arrival.method, status, reason: result.reason }, durationMs, toExemplar(trace, parts.clock));
-  const line: RequestLine = { port: 'authz', ...toFacts(departure, durationMs, trace), ...result, status };
+  const line: RequestLine = { port: 'authz', ...toFacts(requestRecord, durationMs, trace), ...result, status };
   tell(line, arrival, parts);
-  if (trace?.isRecorded === true) tellSpans(departure, line, trace, parts.tracing);
+  if (trace?.isRecorded === true) tellSpans(requestRecord, line, trace, parts.tracing);
 }
 
 /** The journal first: a log that fails must not take the verdict from whoever looks for it there. */
@@ -75,17 +75,21 @@ function tell(line: RequestLine, { receivedAt }: Arrival, { journal, logger }: R
   logger.request(line);
 }
 
-function toLine(departure: Departure, durationMs: number, trace: RequestTrace | undefined): RequestLine {
-  return { ...toFacts(departure, durationMs, trace), ...toResult(departure) };
+function toLine(requestRecord: RequestRecord, durationMs: number, trace: RequestTrace | undefined): RequestLine {
+  return { ...toFacts(requestRecord, durationMs, trace), ...toResult(requestRecord) };
 }
 
-function toFacts(departure: Departure, durationMs: number, trace: RequestTrace | undefined): Omit<RequestLine, keyof Result> {
-  const { arrival, exchange, outcome } = departure;
+function toFacts(
+  requestRecord: RequestRecord,
+  durationMs: number,
+  trace: RequestTrace | undefined,
+): Omit<RequestLine, keyof Result> {
+  const { arrival, exchange, outcome } = requestRecord;
   const delivery = exchange?.facts.delivery;
   return {
     requestId: arrival.requestId,
     ...(trace === undefined ? undefined : { trace_id: trace.traceId, span_id: trace.spanId }),
-    route: departure.route,
+    route: requestRecord.route,
     method: shorten(arrival.method, MAX_METHOD),
     client: shorten(arrival.client.address),
     bytesIn: exchange?.body.received ?? 0,
@@ -123,7 +127,7 @@ function toRefused({ code, reason, detail }: Refusal, answered?: number): Result
 }
 
 /** Loud where somebody was let through who had not been, had the route not been told to observe only. */
-function toObserved(result: Result, { exchange }: Departure): Result {
+function toObserved(result: Result, { exchange }: RequestRecord): Result {
   const observed = exchange?.facts.observed;
   if (observed === undefined) return result;
   const { code, reason, detail } = observed;
@@ -131,14 +135,14 @@ function toObserved(result: Result, { exchange }: Departure): Result {
   return { ...result, reason, observed: code, level, ...(detail === undefined ? undefined : { detail: shorten(detail) }) };
 }
 
-function toResult(departure: Departure): Result {
-  const { refusal, status, outcome } = departure;
+function toResult(requestRecord: RequestRecord): Result {
+  const { refusal, status, outcome } = requestRecord;
   if (refusal !== undefined) return toRefused(refusal, status);
-  return toUnchecked(toObserved(toForwarded(outcome), departure), departure);
+  return toUnchecked(toObserved(toForwarded(outcome), requestRecord), requestRecord);
 }
 
 /** Loud, as operators have to look for repeats among these once the store is back. */
-function toUnchecked(result: Result, { exchange }: Departure): Result {
+function toUnchecked(result: Result, { exchange }: RequestRecord): Result {
   if (exchange?.facts.isUnchecked !== true) return result;
   return { ...result, unchecked: true, level: result.level === 'info' ? 'warn' : result.level };
 }
@@ -157,5 +161,5 @@ function toForwarded(outcome: ForwardOutcome | undefined): Result {
       reason: 'sender_gone',
       level: 'info',
     };
-  throw new Error('a departure has a refusal or an answer');
+  throw new Error('a request record has neither a refusal nor an outcome');
 }

@@ -19,17 +19,17 @@ import type { IdentityContext } from '../upstream/identity.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 import type { Capacity, CapacityResult } from './capacity.ts';
 import { record } from './record.ts';
-import type { Departure } from './request-record.ts';
+import type { RequestRecord } from './request-record.ts';
 import { toStatus, writeRefusal, writeSocketRefusal } from './respond.ts';
 import type { Routable } from './route-groups.ts';
 import { RouteTable } from './router.ts';
 import { type GuardedRoute, runGates } from './run-gates.ts';
 import { settle, settleRefused } from './settle.ts';
-import { PROVEN, toStanding } from './trust-level.ts';
+import { PROVEN, toTrustLevel } from './trust-level.ts';
 import { UnderWay } from './under-way.ts';
 
 /** A route, compiled and ready. */
-export interface HouseRoute extends GuardedRoute, Routable {
+export interface PipelineRoute extends GuardedRoute, Routable {
   /** WWW-Authenticate for every 401, a field line each. */
   readonly challenges: readonly string[];
   readonly forwarder: Forwarder;
@@ -44,8 +44,8 @@ export interface HouseRoute extends GuardedRoute, Routable {
   readonly trace: RouteTrace;
 }
 
-/** What the gatehouse stands on. */
-export interface GatehouseParts {
+/** The dependencies of the pipeline. */
+export interface RequestPipelineParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly journal: Journal;
@@ -57,7 +57,7 @@ export interface GatehouseParts {
 }
 
 /** How the gates and the app dealt with a request. */
-interface Passage {
+interface PipelineResult {
   readonly isAdmitted?: boolean;
   readonly refusal?: Refusal;
   readonly outcome?: ForwardOutcome;
@@ -71,25 +71,25 @@ const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, 
   queue_timeout: ['queue_timeout', 'queue_timeout'],
 };
 
-/** The house that all requests go through. */
-export class Gatehouse {
-  readonly #parts: GatehouseParts;
+/** The pipeline that every request of the data port passes. */
+export class RequestPipeline {
+  readonly #parts: RequestPipelineParts;
   readonly #unmatched: RouteMetrics;
-  #table: RouteTable<HouseRoute> = new RouteTable<HouseRoute>([]);
+  #table: RouteTable<PipelineRoute> = new RouteTable<PipelineRoute>([]);
   readonly #underWay = new UnderWay();
 
-  constructor(parts: GatehouseParts) {
+  constructor(parts: RequestPipelineParts) {
     this.#parts = parts;
     this.#unmatched = parts.metrics.route(undefined);
   }
 
   /** Takes over a new set of routes; requests under way finish with the set they came in by. */
-  swap(routes: readonly HouseRoute[]): void {
+  swap(routes: readonly PipelineRoute[]): void {
     this.#table = new RouteTable(routes);
   }
 
   /** The route that serves now, or why there is none. */
-  find({ method, target, headers, client }: Exchange): HouseRoute | Refusal {
+  find({ method, target, headers, client }: Exchange): PipelineRoute | Refusal {
     const forwardedHost = client.viaTrustedProxy ? headers.all('x-forwarded-host').at(-1) : undefined;
     return this.#table.find({ method, host: headers.get('host'), target, forwardedHost });
   }
@@ -122,13 +122,13 @@ export class Gatehouse {
     return this.#underWay.count;
   }
 
-  async #take(route: HouseRoute, exchange: Exchange, response: Answer): Promise<void> {
+  async #take(route: PipelineRoute, exchange: Exchange, response: Answer): Promise<void> {
     this.#underWay.enter();
-    const passage = await this.#pass(route, exchange, response);
-    // Without a place in the house: such a connection lives as long as its client likes.
-    if (passage.outcome?.kind === 'upgraded') await untilClosed(exchange, passage.outcome.closed);
+    const result = await this.#pass(route, exchange, response);
+    // It no longer holds a place of the capacity: such a connection lives as long as its client likes.
+    if (result.outcome?.kind === 'upgraded') await untilClosed(exchange, result.outcome.closed);
     try {
-      this.#leave({ arrival: exchange, exchange, route: route.name, tracedAs: route.trace, ...passage }, response, route);
+      this.#leave({ arrival: exchange, exchange, route: route.name, tracedAs: route.trace, ...result }, response, route);
     } catch (thrown) {
       // Even a failing log must not leave the sender without an answer, nor end the process.
       response.destroy();
@@ -137,11 +137,11 @@ export class Gatehouse {
     this.#underWay.leave(response);
   }
 
-  async #pass(route: HouseRoute, exchange: Exchange, response: Answer): Promise<Passage> {
+  async #pass(route: PipelineRoute, exchange: Exchange, response: Answer): Promise<PipelineResult> {
     try {
       const admitted = await runGates(route, exchange);
-      const standing = toStanding(route, exchange, 'code' in admitted ? admitted : undefined);
-      exchange.facts.trace = this.#parts.tracing.tracer.begin(route.trace.trust, standing, exchange.headers);
+      const trustLevel = toTrustLevel(route, exchange, 'code' in admitted ? admitted : undefined);
+      exchange.facts.trace = this.#parts.tracing.tracer.begin(route.trace.trust, trustLevel, exchange.headers);
       if ('code' in admitted) {
         settleRefused(exchange.facts.claim, admitted);
         route.metrics.decision(PROVEN.has(admitted.code) ? 'allow' : 'deny', admitted.reason);
@@ -158,7 +158,7 @@ export class Gatehouse {
     }
   }
 
-  async #admit(route: HouseRoute, admitted: Admitted, response: Answer): Promise<Passage> {
+  async #admit(route: PipelineRoute, admitted: Admitted, response: Answer): Promise<PipelineResult> {
     const { capacity } = this.#parts;
     const { client, facts, body } = admitted.exchange;
     const { claim } = facts;
@@ -193,12 +193,12 @@ export class Gatehouse {
     return refuse('overloaded', reason);
   }
 
-  #leave(departure: Departure, response: Answer, route?: HouseRoute): void {
-    const { arrival, exchange, refusal } = departure;
+  #leave(requestRecord: RequestRecord, response: Answer, route?: PipelineRoute): void {
+    const { arrival, exchange, refusal } = requestRecord;
     const metrics = route?.metrics ?? this.#unmatched;
     if (refusal === undefined) {
       exchange?.body.free();
-      record(departure, metrics, this.#parts);
+      record(requestRecord, metrics, this.#parts);
       const observed = exchange?.facts.observed;
       if (route !== undefined && exchange !== undefined && observed !== undefined)
         this.#parts.onRefused?.(route.name, exchange, observed);
@@ -217,11 +217,11 @@ export class Gatehouse {
       status,
     });
     try {
-      record({ ...departure, status }, metrics, this.#parts);
+      record({ ...requestRecord, status }, metrics, this.#parts);
       if (route !== undefined && exchange !== undefined) this.#parts.onRefused?.(route.name, exchange, refusal);
     } finally {
       // After an exception nobody knows how far it went: a connection to the app may still be writing it.
-      if (departure.isAdmitted === true || refusal.code === 'internal_error') exchange?.body.free();
+      if (requestRecord.isAdmitted === true || refusal.code === 'internal_error') exchange?.body.free();
       else exchange?.body.discard();
     }
   }

@@ -1,11 +1,11 @@
-/** What is known of a request when it leaves the house. */
+/** The facts about a finished request that metrics, log, journal and spans are written from. */
 import type { Arrival, Exchange } from '../../core/exchange.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { RouteTrace } from '../../telemetry/tracing/span.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 
-/** How a request left the house. */
-export interface Departure {
+/** How a request ended. */
+export interface RequestRecord {
   readonly arrival: Arrival;
   /** Absent where the head itself was refused. */
   readonly exchange?: Exchange;

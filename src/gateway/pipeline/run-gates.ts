@@ -1,4 +1,4 @@
-/** Runs a route's gates in order; the first refusal wins, and only who passes all of them is admitted. */
+/** Runs a route's gates in order. The first refusal wins; only a request that passes all gates is admitted. */
 import { type Admitted, admit } from '../../core/admitted.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { Exchange } from '../../core/exchange.ts';

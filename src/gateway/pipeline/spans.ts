@@ -1,9 +1,9 @@
-/** Tells a departure as spans, by OpenTelemetry's conventions for HTTP: no path, no query, no content, no header but Host. */
+/** Converts a request record to spans by OpenTelemetry's conventions for HTTP: no path, no query, no content, no header but Host. */
 import type { Exchange, RequestTrace } from '../../core/exchange.ts';
 import type { RequestLine } from '../../telemetry/log/logger.ts';
 import type { Span, SpanAttributes } from '../../telemetry/tracing/span.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
-import type { Departure } from './request-record.ts';
+import type { RequestRecord } from './request-record.ts';
 import { PROVEN } from './trust-level.ts';
 
 /** RFC 9110, RFC 5789 and QUERY: any other method is the client's own words. */
@@ -13,8 +13,8 @@ const CLIENT_ERROR = 400;
 const SERVER_ERROR = 500;
 
 /** The gate's own span, and that of the request to the app, where one went out. */
-export function toSpans(departure: Departure, line: RequestLine, trace: RequestTrace): Span[] {
-  const { arrival, exchange, outcome, tracedAs } = departure;
+export function toSpans(requestRecord: RequestRecord, line: RequestLine, trace: RequestTrace): Span[] {
+  const { arrival, exchange, outcome, tracedAs } = requestRecord;
   const method = METHODS.has(arrival.method) ? arrival.method : '_OTHER';
   const { traceId, flags, tracestate } = trace;
   const shared = { traceId, flags, tracestate };
@@ -35,10 +35,10 @@ export function toSpans(departure: Departure, line: RequestLine, trace: RequestT
         'http.response.status_code': line.status,
         'url.scheme': arrival.client.scheme,
         ...toServerAddress(exchange),
-        ...(line.status >= SERVER_ERROR ? { 'error.type': toErrorType(departure, line) } : undefined),
+        ...(line.status >= SERVER_ERROR ? { 'error.type': toErrorType(requestRecord, line) } : undefined),
         ...(line.port === undefined ? undefined : { 'sidegate.port': line.port }),
         ...(line.route === undefined ? undefined : { 'sidegate.route': line.route }),
-        'sidegate.decision': toDecision(departure),
+        'sidegate.decision': toDecision(requestRecord),
         'sidegate.reason': line.reason,
         'sidegate.request_id': line.requestId,
       },
@@ -90,7 +90,7 @@ function toServerAddress(exchange: Exchange | undefined): SpanAttributes | undef
 }
 
 /** The app's own failure by its status, one of the gate by its reason. */
-function toErrorType({ refusal }: Departure, line: RequestLine): string {
+function toErrorType({ refusal }: RequestRecord, line: RequestLine): string {
   return refusal === undefined ? String(line.status) : line.reason;
 }
 
@@ -101,7 +101,7 @@ function toClientErrorType(outcome: ForwardOutcome): string | undefined {
 }
 
 /** As `sidegate_auth_decisions_total` counts it. */
-function toDecision({ refusal, exchange, isAdmitted }: Departure): 'allow' | 'deny' | 'observe' {
+function toDecision({ refusal, exchange, isAdmitted }: RequestRecord): 'allow' | 'deny' | 'observe' {
   if (exchange?.facts.observed !== undefined) return 'observe';
   return refusal === undefined || isAdmitted === true || PROVEN.has(refusal.code) ? 'allow' : 'deny';
 }

@@ -2,7 +2,7 @@
 import type { Answer } from '../../core/answer.ts';
 import { offEvent, onEvent } from '../../core/safe-events.ts';
 
-/** The requests of one house that are not over yet. */
+/** The requests of one pipeline that are not finished yet. */
 export class UnderWay {
   #count = 0;
   #onIdle: (() => void)[] = [];

@@ -1,15 +1,15 @@
-/** Builds the forward-auth endpoint from its config: house, door, port. */
+/** Builds the forward-auth endpoint from its config: pipeline, request handler, port. */
 import type { AuthzConfig, LimitsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
-import { createAuthzDoor } from '../forward-auth/auth-request-handler.ts';
-import { AuthzHouse, type AuthzHouseParts } from '../forward-auth/forward-auth-pipeline.ts';
+import { createAuthRequestHandler } from '../forward-auth/auth-request-handler.ts';
+import { ForwardAuthPipeline, type ForwardAuthPipelineParts } from '../forward-auth/forward-auth-pipeline.ts';
 import type { ListenMemory } from '../server/limits.ts';
 import type { Listening } from '../server/listener.ts';
 import { type ListenPhase, ListenServer } from '../server/server.ts';
 import type { TlsContexts } from '../server/tls.ts';
 
 /** What the endpoint shares with the rest of the gate. */
-export interface AuthzParts extends AuthzHouseParts {
+export interface AuthzParts extends ForwardAuthPipelineParts {
   readonly clock: Clock;
   readonly limits: LimitsConfig;
   readonly memory: ListenMemory;
@@ -32,7 +32,7 @@ export interface AuthzEndpoint {
 /** Builds it. */
 export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoint {
   const { clock, limits, memory, metrics, tls, trustedProxies } = parts;
-  const house = new AuthzHouse(parts);
+  const pipeline = new ForwardAuthPipeline(parts);
   const { address, trustedCallers } = config;
   const server = new ListenServer({
     // Nobody speaks for a caller: its own address is what is trusted.
@@ -41,7 +41,7 @@ export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoin
     limits,
     memory,
     clock,
-    handler: createAuthzDoor({ trustedCallers, trustedProxies, maxTarget: limits.maxTarget }, house),
+    handler: createAuthRequestHandler({ trustedCallers, trustedProxies, maxTarget: limits.maxTarget }, pipeline),
     onLimit: metrics.limitHit,
     onConnections: metrics.connections,
     sharedPeers: trustedCallers,
@@ -50,7 +50,7 @@ export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoin
     listen: () => server.listen(),
     refreshTls: () => server.refreshTls(),
     enter: (phase) => server.enter(phase),
-    idle: () => house.idle(),
+    idle: () => pipeline.idle(),
     destroy: () => server.destroy(),
   };
 }

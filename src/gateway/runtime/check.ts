@@ -20,7 +20,7 @@ import { readTracing, type TracingRead } from './tracing.ts';
 import { type RealmRead, readRealms } from './users.ts';
 
 /** A config that can run, with what it refers to read. */
-export interface Ready {
+export interface PreparedConfig {
   readonly loaded: LoadedConfig;
   readonly keys: readonly KeysRead[];
   readonly realms: readonly RealmRead[];
@@ -39,7 +39,7 @@ export interface Ready {
 
 /** Ready, or the problems that forbid it. */
 export type Readiness =
-  | Ready
+  | PreparedConfig
   | { readonly loaded: undefined; readonly seen: Fingerprints; readonly problems: readonly Problem[] };
 
 /** Loads the config and reads what it refers to; `overrides`: what the command line says in its place. */

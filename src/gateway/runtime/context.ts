@@ -1,4 +1,4 @@
-/** What a gate is given by whoever starts it, and what it tells. */
+/** What the caller passes to a gate that it starts, and the addresses that the gate reports. */
 
 import type { Detour, HttpsGet } from '../../auth/keys/https-get.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
@@ -8,8 +8,8 @@ import type { Resolve } from '../egress-proxy/dial.ts';
 import type { Listening } from '../server/listener.ts';
 import type { CreateUpstream } from './upstreams.ts';
 
-/** What a gate runs in. */
-export interface GateSurroundings {
+/** The context that a gate runs in. */
+export interface GateContext {
   readonly file: string;
   /** What the command line says in the place of the file, now and after each reload. */
   readonly overrides?: Overrides | undefined;
@@ -22,9 +22,9 @@ export interface GateSurroundings {
   readonly resolve?: Resolve;
   /** For tests: where the hosts of remote keys are found. */
   readonly detour?: Detour;
-  /** For rehearsals: stands in for the pools of connections to the apps. */
+  /** For the simulator: replaces the connection pools of the apps. */
   readonly createUpstream?: CreateUpstream;
-  /** For rehearsals: stands in for what others give out by https. */
+  /** For the simulator: replaces requests to other hosts by https. */
   readonly httpsGet?: HttpsGet;
 }
 

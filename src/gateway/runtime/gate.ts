@@ -9,18 +9,18 @@ import type { CancelTimer } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { Capacity } from '../pipeline/capacity.ts';
-import { Gatehouse } from '../pipeline/request-pipeline.ts';
+import { RequestPipeline } from '../pipeline/request-pipeline.ts';
 import { ListenServer } from '../server/server.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
-import { prepare, type Ready } from './check.ts';
-import type { GateAddresses, GateSurroundings } from './context.ts';
+import { type PreparedConfig, prepare } from './check.ts';
+import type { GateAddresses, GateContext } from './context.ts';
 import { createExplainer } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toAllLabels } from './proxy.ts';
 import { type ReloadParts, reloadFiles, reloadTls, type TlsPort } from './reload-files.ts';
 import { buildRoute } from './routes.ts';
-import { buildWorks, type Works } from './services.ts';
+import { buildServices, type Services } from './services.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
 import { Upstreams } from './upstreams.ts';
@@ -39,10 +39,10 @@ function remembersAlone({ store, routes }: Config): boolean {
 
 /** A gate from start to stop. */
 export class Gate {
-  readonly #surroundings: GateSurroundings;
-  readonly #works: Works;
+  readonly #context: GateContext;
+  readonly #services: Services;
   readonly #capacity: Capacity;
-  readonly #gatehouse: Gatehouse;
+  readonly #pipeline: RequestPipeline;
   readonly #listen: ListenServer;
   readonly #admin: AdminServer;
   readonly #adminAccess: AdminAccess;
@@ -51,7 +51,7 @@ export class Gate {
   readonly #tlsPorts: readonly TlsPort[];
   readonly #cancelFlush: CancelTimer;
   #rings = new Map<string, KeyRing>();
-  #ready: Ready;
+  #ready: PreparedConfig;
   #watch: Watch | undefined;
   /** Of the files that a rejected config refers to: one that comes later, as a Secret may, can make it sound. */
   #rejectedWatch: Watch | undefined;
@@ -59,50 +59,50 @@ export class Gate {
   #notReadyBecause: string | undefined = 'starting';
   #cancelStaying: CancelTimer | undefined;
 
-  constructor(ready: Ready, surroundings: GateSurroundings) {
-    const { clock, logger } = surroundings;
+  constructor(ready: PreparedConfig, context: GateContext) {
+    const { clock, logger } = context;
     const { limits, listen, admin } = ready.loaded.config;
-    this.#surroundings = surroundings;
+    this.#context = context;
     this.#ready = ready;
-    const works = buildWorks(ready, surroundings);
-    this.#works = works;
-    const { metrics, told } = works;
+    const services = buildServices(ready, context);
+    this.#services = services;
+    const { metrics, telemetry } = services;
     // Before the ports are built: the proxy's counts by the series that it finds now.
     metrics.setRoutes(toAllLabels(ready.loaded.config));
     this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
-    const onRefused = createExplainer(ready.loaded.config, { ...told, current: () => this.#toReloadParts() });
-    this.#gatehouse = new Gatehouse({ ...told, capacity: this.#capacity, onRefused });
+    const onRefused = createExplainer(ready.loaded.config, { ...telemetry, current: () => this.#toReloadParts() });
+    this.#pipeline = new RequestPipeline({ ...telemetry, capacity: this.#capacity, onRefused });
     const tls = toContexts('listen.tls', ready.tls, metrics);
     this.#listen = new ListenServer({
       listen,
       tls,
       limits,
       clock,
-      memory: works.memory,
-      handler: this.#gatehouse,
+      memory: services.memory,
+      handler: this.#pipeline,
       onLimit: metrics.limitHit,
       onConnections: metrics.connections,
     });
     this.#sidePorts = buildSidePorts(ready, {
-      ...told,
-      memory: works.memory,
-      realms: works.realms,
-      attempts: works.store.attempts,
-      gatehouse: this.#gatehouse,
-      resolve: surroundings.resolve,
+      ...telemetry,
+      memory: services.memory,
+      realms: services.realms,
+      attempts: services.store.attempts,
+      pipeline: this.#pipeline,
+      resolve: context.resolve,
     });
     this.#tlsPorts = [...toTlsPorts('listen.tls', listen.tls, tls, this.#listen), ...this.#sidePorts.tlsPorts];
-    this.#upstreams = new Upstreams(clock, limits.maxInFlight, surroundings.createUpstream);
+    this.#upstreams = new Upstreams(clock, limits.maxInFlight, context.createUpstream);
     this.#adminAccess = new AdminAccess(ready.adminToken.token);
     this.#admin = buildAdmin(admin, {
-      ...told,
-      keyEvidence: works.routeParts.keyEvidence,
-      store: works.store.seenIds,
+      ...telemetry,
+      keyEvidence: services.routeParts.keyEvidence,
+      store: services.store.seenIds,
       access: this.#adminAccess,
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
-      toKeySet: () => works.signer.toKeySet(),
+      toKeySet: () => services.signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
-      stuckFor: () => works.loopWatch.stuckFor,
+      stuckFor: () => services.loopWatch.stuckFor,
       leave: () => this.#leave(),
     });
     this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => logger.flush());
@@ -111,7 +111,7 @@ export class Gate {
   /** Opens the ports; rejects with the system's error where one cannot be had. */
   async start(): Promise<GateAddresses> {
     this.#take(this.#ready);
-    if (remembersAlone(this.#ready.loaded.config)) this.#surroundings.logger.warn('dedup_in_memory', { hint: IN_MEMORY });
+    if (remembersAlone(this.#ready.loaded.config)) this.#context.logger.warn('dedup_in_memory', { hint: IN_MEMORY });
     await this.#rewatch(this.#ready.seen);
     try {
       const admin = await this.#admin.listen();
@@ -123,23 +123,23 @@ export class Gate {
       return { data, admin, ...(proxy && { proxy }), ...(authz && { authz }) };
     } catch (thrown) {
       this.#listen.destroy();
-      await this.#works.store.close();
-      await this.#works.realms.close();
+      await this.#services.store.close();
+      await this.#services.realms.close();
       this.#close();
-      this.#works.unwatchErrors();
+      this.#services.unwatchErrors();
       throw thrown;
     }
   }
 
-  /** Serves without a port: who asks hands it connections of its own (diagnostics/simulate/simulator.ts). */
-  rehearse(): ListenServer {
+  /** Serves without a port: the caller passes in connections (diagnostics/simulate/simulator.ts). */
+  simulate(): ListenServer {
     this.#take(this.#ready);
     return this.#listen;
   }
 
   /** Drains and closes everything; true when every request under way was finished. */
   async stop(): Promise<boolean> {
-    const { clock, logger } = this.#surroundings;
+    const { clock, logger } = this.#context;
     this.#cancelStaying?.();
     this.#notReadyBecause = 'draining';
     const isFinished = await drain({
@@ -148,16 +148,16 @@ export class Gate {
       listen: this.#listen,
       proxy: this.#sidePorts.proxy,
       authz: this.#sidePorts.authz,
-      gatehouse: this.#gatehouse,
+      pipeline: this.#pipeline,
       capacity: this.#capacity,
-      settlements: this.#works.settlements,
-      store: this.#works.store,
-      tracing: this.#works.told.tracing,
+      settlements: this.#services.settlements,
+      store: this.#services.store,
+      tracing: this.#services.telemetry.tracing,
       times: this.#ready.loaded.config.shutdown,
     });
     this.#close();
-    await this.#works.realms.close();
-    this.#works.unwatchErrors();
+    await this.#services.realms.close();
+    this.#services.unwatchErrors();
     return isFinished;
   }
 
@@ -166,16 +166,16 @@ export class Gate {
     if (this.#notReadyBecause === 'draining') return;
     const isNews = this.#cancelStaying === undefined;
     this.#cancelStaying?.();
-    this.#cancelStaying = this.#surroundings.clock.after(LEAVING_LASTS_MS, () => this.#stay());
+    this.#cancelStaying = this.#context.clock.after(LEAVING_LASTS_MS, () => this.#stay());
     if (!isNews) return;
-    this.#surroundings.logger.info('leaving');
+    this.#context.logger.info('leaving');
     this.#enter('leaving');
   }
 
   /** The end did not come: it was not the kubelet that asked. */
   #stay(): void {
     this.#cancelStaying = undefined;
-    this.#surroundings.logger.info('staying');
+    this.#context.logger.info('staying');
     this.#enter('open');
   }
 
@@ -188,9 +188,9 @@ export class Gate {
     this.#sidePorts.authz?.destroy();
     this.#watch?.close();
     this.#rejectedWatch?.close();
-    this.#works.remoteKeys.close();
-    this.#works.loopWatch.close();
-    this.#works.memory.close();
+    this.#services.remoteKeys.close();
+    this.#services.loopWatch.close();
+    this.#services.memory.close();
     this.#upstreams.destroy();
     this.#cancelFlush();
     this.#admin.close();
@@ -203,35 +203,35 @@ export class Gate {
   }
 
   /** Makes a config the one that serves: in one turn, so no request sees half of it. */
-  #take(ready: Ready): void {
-    const { clock, logger } = this.#surroundings;
+  #take(ready: PreparedConfig): void {
+    const { clock, logger } = this.#context;
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
-    this.#works.metrics.setRoutes(toAllLabels(config));
+    this.#services.metrics.setRoutes(toAllLabels(config));
     const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
-    this.#works.metrics.keepRealms(new Set(ready.realms.map(({ realm }) => realm)));
-    this.#works.realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
-    this.#works.signer.replace(ready.identity?.key, config.identity);
+    this.#services.metrics.keepRealms(new Set(ready.realms.map(({ realm }) => realm)));
+    this.#services.realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
+    this.#services.signer.replace(ready.identity?.key, config.identity);
     const rings = new Map<string, KeyRing>();
-    this.#works.routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
+    this.#services.routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
     const routes = config.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
       rings.set(route.name, ring);
-      return buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#works.routeParts);
+      return buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#services.routeParts);
     });
-    this.#gatehouse.swap(routes);
+    this.#pipeline.swap(routes);
     for (const { name, mode } of config.routes)
       if (mode === 'observe') logger.warn('route_observed', { route: name, hint: OBSERVED });
     retire();
-    this.#works.remoteKeys.take(config, rings);
+    this.#services.remoteKeys.take(config, rings);
     this.#rings = rings;
     this.#ready = ready;
-    this.#works.metrics.reload(true, clock.now(), hash);
+    this.#services.metrics.reload(true, clock.now(), hash);
   }
 
   /** False if the old config keeps serving. */
   async #reload(): Promise<boolean> {
-    const { file, overrides, clock, logger } = this.#surroundings;
+    const { file, overrides, clock, logger } = this.#context;
     try {
       const next = await prepare(file, clock, overrides);
       this.#rejectedWatch?.close();
@@ -253,8 +253,8 @@ export class Gate {
   }
 
   #reject(problems: readonly Problem[]): false {
-    const { clock, logger } = this.#surroundings;
-    this.#works.metrics.reload(false, clock.now(), this.#ready.loaded.hash);
+    const { clock, logger } = this.#context;
+    this.#services.metrics.reload(false, clock.now(), this.#ready.loaded.hash);
     for (const problem of problems) logger.error('config_reload_failed', { problem: formatProblem(problem) });
     return false;
   }
@@ -265,7 +265,7 @@ export class Gate {
   }
 
   #watchFor(seen: Fingerprints, onChange: (changed: readonly string[]) => Promise<void>): Promise<Watch> {
-    const { clock, logger } = this.#surroundings;
+    const { clock, logger } = this.#context;
     return watchFiles(seen, clock, {
       onChange: (changed) => runDetached(onChange(changed)),
       onTrouble: (message) => logger.warn('watch_failed', { message }),
@@ -273,17 +273,17 @@ export class Gate {
   }
 
   #toReloadParts(): ReloadParts {
-    const { clock, logger } = this.#surroundings;
+    const { clock, logger } = this.#context;
     return {
       config: this.#ready.loaded.config,
       clock,
       logger,
-      metrics: this.#works.metrics,
+      metrics: this.#services.metrics,
       rings: this.#rings,
-      keyEvidence: this.#works.routeParts.keyEvidence,
+      keyEvidence: this.#services.routeParts.keyEvidence,
       adminAccess: this.#adminAccess,
-      realms: this.#works.realms,
-      signer: this.#works.signer,
+      realms: this.#services.realms,
+      signer: this.#services.signer,
       ports: this.#tlsPorts,
     };
   }
@@ -291,7 +291,7 @@ export class Gate {
   async #onFiles(changed: readonly string[]): Promise<void> {
     this.#reloading = this.#reloading.then(async () => {
       // Users that were removed together with a change of the config lose access even if the config is rejected.
-      if (changed.includes(this.#surroundings.file) && (await this.#reload())) return;
+      if (changed.includes(this.#context.file) && (await this.#reload())) return;
       this.#watch?.recheck(await reloadFiles(changed, this.#toReloadParts()));
     });
     await this.#reloading;

@@ -1,4 +1,4 @@
-/** Builds the forward proxy from its config: gates, house, port. */
+/** Builds the forward proxy from its config: gates, pipeline, port. */
 import { randomBytes } from 'node:crypto';
 import { toBasicChallenge } from '../../auth/passwords/basic.ts';
 import type { Config, LimitsConfig, ProxyConfig } from '../../config/schema/config.ts';
@@ -14,7 +14,7 @@ import { createDestinationGate } from '../egress-proxy/destination-gate.ts';
 import { type Resolve, systemResolve } from '../egress-proxy/dial.ts';
 import { OwnPorts } from '../egress-proxy/own-ports.ts';
 import { ProxyHeaderPolicy } from '../egress-proxy/proxy-headers.ts';
-import { ProxyHouse } from '../egress-proxy/proxy-pipeline.ts';
+import { ProxyPipeline } from '../egress-proxy/proxy-pipeline.ts';
 import { ProxyServer } from '../egress-proxy/proxy-server.ts';
 import type { ListenMemory } from '../server/limits.ts';
 import type { Listening } from '../server/listener.ts';
@@ -75,7 +75,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   const policy = new ProxyHeaderPolicy(pseudonym, config.trace.trust === 'always');
   const rules = config.allow.map((text) => parseRule(text) as DestinationRule);
   const own = new OwnPorts();
-  const house = new ProxyHouse({
+  const pipeline = new ProxyPipeline({
     clock,
     logger,
     journal,
@@ -110,7 +110,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     memory,
     tls,
     clock,
-    handler: house,
+    handler: pipeline,
     onLimit: metrics.limitHit,
     onConnections: metrics.connections,
   });
@@ -122,16 +122,16 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     },
     refreshTls: () => server.refreshTls(),
     enter: (phase) => server.enter(phase),
-    idle: () => house.idle(),
+    idle: () => pipeline.idle(),
     get underWay() {
-      return house.underWay;
+      return pipeline.underWay;
     },
     get tunnels() {
-      return house.tunnels;
+      return pipeline.tunnels;
     },
     destroy() {
       server.destroy();
-      house.destroy();
+      pipeline.destroy();
     },
   };
 }

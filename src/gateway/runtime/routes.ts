@@ -1,4 +1,4 @@
-/** Builds a route of the house from its config: gates in their order, forwarder, metrics. */
+/** Builds a route of the request pipeline from its config: gates in their order, forwarder, metrics. */
 
 import type { RemoteCertificates } from '../../auth/keys/certificates.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
@@ -23,7 +23,7 @@ import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import type { RouteLabels } from '../../telemetry/metrics/families.ts';
 import type { Metrics } from '../../telemetry/metrics/metrics.ts';
 import type { RouteMetrics } from '../../telemetry/metrics/route-metrics.ts';
-import type { WaitingRoom } from '../pipeline/claim-waiters.ts';
+import type { ClaimWaiters } from '../pipeline/claim-waiters.ts';
 import { createClientCertificateGate } from '../pipeline/gates/client-certificate.ts';
 import { createContentGate } from '../pipeline/gates/content.ts';
 import { createDedupGate } from '../pipeline/gates/dedup.ts';
@@ -34,7 +34,7 @@ import { createOrderGate } from '../pipeline/gates/order.ts';
 import { createSignatureGate } from '../pipeline/gates/signature.ts';
 import { createSnsGate } from '../pipeline/gates/sns.ts';
 import { createTimestampGate, type RecencyOptions } from '../pipeline/gates/timestamp.ts';
-import type { HouseRoute } from '../pipeline/request-pipeline.ts';
+import type { PipelineRoute } from '../pipeline/request-pipeline.ts';
 import type { Settlements } from '../pipeline/settlements.ts';
 import { createForwarder } from '../upstream/forwarder.ts';
 import type { IdentityContext } from '../upstream/identity.ts';
@@ -53,7 +53,7 @@ export interface RouteParts {
   readonly store: SeenIds;
   readonly versions: NewestVersions;
   readonly settlements: Settlements;
-  readonly waitingRoom: WaitingRoom;
+  readonly waiters: ClaimWaiters;
   readonly realms: Realms;
   readonly signer: IdentitySigner;
   readonly attempts: Attempts;
@@ -83,7 +83,7 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabel
 }
 
 /** Compiles one route. */
-export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstream, parts: RouteParts): HouseRoute {
+export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstream, parts: RouteParts): PipelineRoute {
   const metrics = parts.metrics.route(config.name);
   const { name, resend, basic, webhook, clientCertificate, forwardMethodOverride } = config;
   const identity: IdentityContext = {
@@ -169,10 +169,10 @@ function buildWebhookGates(
       : [buildSnsGate(webhook, webhook.sns, metrics, parts)];
   if (webhook.envelope.requireMatchingId) gates.push(createEnvelopeGate());
   if (webhook.dedup !== 'off') {
-    const { store, settlements, clock, waitingRoom } = parts;
+    const { store, settlements, clock, waiters } = parts;
     const onEvent = parts.metrics.dedup.bind(parts.metrics);
     const onDuration = parts.metrics.dedupDuration.bind(parts.metrics);
-    gates.push(createDedupGate({ route, ...webhook.dedup }, { store, settlements, clock, waitingRoom, onEvent, onDuration }));
+    gates.push(createDedupGate({ route, ...webhook.dedup }, { store, settlements, clock, waiters, onEvent, onDuration }));
   }
   if (webhook.order !== undefined) {
     const onEvent = parts.metrics.order.bind(parts.metrics);

@@ -1,4 +1,4 @@
-/** What all routes share, built once for the life of the gate: store, settlements, passwords, keys, what is told. */
+/** The services that all routes share, built once for the life of the gate: store, settlements, passwords, keys, telemetry. */
 import { availableParallelism } from 'node:os';
 import { RemoteCertificates } from '../../auth/keys/certificates.ts';
 import { createHttpsGet } from '../../auth/keys/https-get.ts';
@@ -10,13 +10,13 @@ import { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import { LoopWatch } from '../../telemetry/metrics/loop-watch.ts';
 import { createMetrics, type Metrics } from '../../telemetry/metrics/metrics.ts';
-import { WaitingRoom } from '../pipeline/claim-waiters.ts';
+import { ClaimWaiters } from '../pipeline/claim-waiters.ts';
 import { Settlements } from '../pipeline/settlements.ts';
 import { buildMemory, type Memory, toMemoryBudget } from '../server/memory.ts';
 import { toReadLimits } from '../upstream/forwarder.ts';
 import { IdentitySigner } from '../upstream/identity-token.ts';
-import type { Ready } from './check.ts';
-import type { GateSurroundings } from './context.ts';
+import type { PreparedConfig } from './check.ts';
+import type { GateContext } from './context.ts';
 import { Realms } from './realms.ts';
 import { RemoteKeys } from './remote-keys.ts';
 import type { RouteParts } from './routes.ts';
@@ -24,8 +24,8 @@ import { type OpenStore, openStore } from './store.ts';
 import { type BuiltTracing, buildTracing } from './tracing.ts';
 import { toPasswordMemory } from './users.ts';
 
-/** Where everything that happens is told. */
-export interface Told {
+/** The destinations of logs, metrics, journal entries and spans. */
+export interface Telemetry {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly journal: Journal;
@@ -33,9 +33,9 @@ export interface Told {
   readonly tracing: BuiltTracing;
 }
 
-/** The works of a gate. */
-export interface Works {
-  readonly told: Told;
+/** The services of a gate. */
+export interface Services {
+  readonly telemetry: Telemetry;
   readonly metrics: Metrics;
   readonly store: OpenStore;
   readonly settlements: Settlements;
@@ -49,17 +49,17 @@ export interface Works {
 }
 
 /** Builds them; nothing is fetched or listened to yet, but the store connects. */
-export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works {
-  const { clock, logger, version, createUpstream } = surroundings;
+export function buildServices(ready: PreparedConfig, context: GateContext): Services {
+  const { clock, logger, version, createUpstream } = context;
   const { limits, journal } = ready.loaded.config;
   const metrics = createMetrics({
     version,
-    revision: surroundings.revision,
+    revision: context.revision,
     processMetrics: createUpstream === undefined,
   });
   const tracing = buildTracing(ready.loaded.config.tracing, ready.tracing, { clock, logger, metrics, version });
-  const told = { clock, logger, journal: new Journal(journal.size), metrics, tracing };
-  const store = openStoreAloud(ready, told);
+  const telemetry = { clock, logger, journal: new Journal(journal.size), metrics, tracing };
+  const store = openStoreAloud(ready, telemetry);
   const settlements = new Settlements(store.seenIds, clock, {
     onOutcome: (outcome, settled) => ('leave' in settled ? metrics.order(outcome) : metrics.dedup(outcome)),
     onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
@@ -72,14 +72,14 @@ export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works 
   });
   metrics.watchPendingPasswords(() => realms.pending);
   const signer = new IdentitySigner(clock);
-  const get = surroundings.httpsGet ?? createHttpsGet(clock, surroundings.detour);
+  const get = context.httpsGet ?? createHttpsGet(clock, context.detour);
   const routeParts = {
     clock,
     metrics,
     store: store.seenIds,
     versions: store.versions,
     settlements,
-    waitingRoom: new WaitingRoom(limits.maxWaiting, () => metrics.limitHit('waiters')),
+    waiters: new ClaimWaiters(limits.maxWaiting, () => metrics.limitHit('waiters')),
     realms,
     attempts: store.attempts,
     signer,
@@ -87,18 +87,18 @@ export function buildWorks(ready: Ready, surroundings: GateSurroundings): Works 
     certificates: new RemoteCertificates(get, clock),
     readLimits: toReadLimits(limits),
   };
-  const remoteKeys = new RemoteKeys({ ...told, get });
+  const remoteKeys = new RemoteKeys({ ...telemetry, get });
   const memory = buildMemory(limits, toMemoryBudget(limits, readContainerMemory()), clock, metrics.limitHit);
   metrics.watchBufferedBytes(() => memory.bodies.buffered);
   const { limit, maxBufferedBytes, maxLargeBodies } = memory.budget;
   logger.info('memory_limits', { containerBytes: limit, maxBufferedBytes, maxLargeBodies });
   const loopWatch = new LoopWatch(clock);
-  // A rehearsal's logger shows nothing: there an exception ends the command.
-  const unwatchErrors = createUpstream === undefined ? watchEscapedErrors(told) : () => undefined;
-  return { told, metrics, store, settlements, realms, signer, remoteKeys, routeParts, loopWatch, unwatchErrors, memory };
+  // The simulator's logger shows nothing, so an exception ends its command instead.
+  const unwatchErrors = createUpstream === undefined ? watchEscapedErrors(telemetry) : () => undefined;
+  return { telemetry, metrics, store, settlements, realms, signer, remoteKeys, routeParts, loopWatch, unwatchErrors, memory };
 }
 
-function openStoreAloud(ready: Ready, { clock, logger, metrics }: Told): OpenStore {
+function openStoreAloud(ready: PreparedConfig, { clock, logger, metrics }: Telemetry): OpenStore {
   return openStore(ready.store, clock, {
     onUp() {
       metrics.storeUp(true);

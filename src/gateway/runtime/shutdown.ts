@@ -3,7 +3,7 @@ import type { Config } from '../../config/schema/config.ts';
 import { type Clock, type Milliseconds, pause, within } from '../../core/clock.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Capacity } from '../pipeline/capacity.ts';
-import type { Gatehouse } from '../pipeline/request-pipeline.ts';
+import type { RequestPipeline } from '../pipeline/request-pipeline.ts';
 import type { Settlements } from '../pipeline/settlements.ts';
 import type { ListenPhase, ListenServer } from '../server/server.ts';
 import type { AuthzEndpoint } from './authz.ts';
@@ -16,7 +16,7 @@ export interface ShutdownParts {
   /** The forward proxy, where there is one. */
   readonly proxy: DrainedProxy | undefined;
   readonly authz: AuthzEndpoint | undefined;
-  readonly gatehouse: Gatehouse;
+  readonly pipeline: RequestPipeline;
   readonly capacity: Capacity;
   readonly settlements: Settlements;
   readonly store: { close(): Promise<void> };
@@ -41,7 +41,7 @@ const EXPORT_AT_MOST_MS: Milliseconds = 2_000;
 
 /** Drains; resolves when all is closed. True when every request under way was finished. */
 export async function drain(parts: ShutdownParts): Promise<boolean> {
-  const { clock, gatehouse, listen, authz, proxy, times } = parts;
+  const { clock, pipeline, listen, authz, proxy, times } = parts;
   const enter = (phase: ListenPhase): void => {
     for (const port of [listen, authz, proxy]) port?.enter(phase);
   };
@@ -49,7 +49,7 @@ export async function drain(parts: ShutdownParts): Promise<boolean> {
   enter('closing');
   await pause(clock, times.grace);
   enter('refusing');
-  const isFinished = await within(clock, times.drain, Promise.all([gatehouse.idle(), authz?.idle(), proxy?.idle()]));
+  const isFinished = await within(clock, times.drain, Promise.all([pipeline.idle(), authz?.idle(), proxy?.idle()]));
   if (!isFinished) await giveUp(parts);
   await parts.settlements.drain(SETTLE_AT_MOST_MS);
   listen.destroy();
@@ -62,9 +62,9 @@ export async function drain(parts: ShutdownParts): Promise<boolean> {
 
 /** The time is over: what waits for a place is released, what is with the app is left to its lease. */
 async function giveUp(parts: ShutdownParts): Promise<void> {
-  const { gatehouse, proxy } = parts;
+  const { pipeline, proxy } = parts;
   const tunnels = proxy?.tunnels ?? 0;
-  parts.logger.warn('drain_incomplete', { requests: gatehouse.underWay + (proxy?.underWay ?? 0) - tunnels, tunnels });
+  parts.logger.warn('drain_incomplete', { requests: pipeline.underWay + (proxy?.underWay ?? 0) - tunnels, tunnels });
   parts.capacity.close();
   // One turn of the loop lets the released ones reach the settlements.
   await pause(parts.clock, 0);

@@ -7,12 +7,12 @@ import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Metrics } from '../../telemetry/metrics/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
 import type { Resolve } from '../egress-proxy/dial.ts';
-import type { Gatehouse } from '../pipeline/request-pipeline.ts';
+import type { RequestPipeline } from '../pipeline/request-pipeline.ts';
 import type { Memory } from '../server/memory.ts';
 import { TlsContexts } from '../server/tls.ts';
 import { reportNextUpdate, type TlsRead } from '../server/tls-settings.ts';
 import { type AuthzEndpoint, buildAuthz } from './authz.ts';
-import type { Ready } from './check.ts';
+import type { PreparedConfig } from './check.ts';
 import { buildProxy, type ForwardProxy } from './proxy.ts';
 import type { Realms } from './realms.ts';
 import type { TlsPort } from './reload-files.ts';
@@ -26,7 +26,7 @@ export interface SidePortParts {
   readonly tracing: Tracing;
   readonly realms: Realms;
   readonly attempts: Attempts;
-  readonly gatehouse: Gatehouse;
+  readonly pipeline: RequestPipeline;
   readonly memory: Memory;
   /** For tests: what names lead to. */
   readonly resolve?: Resolve | undefined;
@@ -41,16 +41,16 @@ export interface SidePorts {
 }
 
 /** Builds them, not listening yet. */
-export function buildSidePorts({ loaded, proxyTls, authzTls }: Ready, parts: SidePortParts): SidePorts {
+export function buildSidePorts({ loaded, proxyTls, authzTls }: PreparedConfig, parts: SidePortParts): SidePorts {
   const { proxy: proxyConfig, authz: authzConfig, limits, listen } = loaded.config;
-  const { clock, logger, journal, metrics, tracing, realms, attempts, gatehouse, memory, resolve } = parts;
+  const { clock, logger, journal, metrics, tracing, realms, attempts, pipeline, memory, resolve } = parts;
   const proxyContexts = toContexts('proxy.tls', proxyTls, metrics);
   const shared = { clock, logger, journal, metrics, tracing, limits, realms, attempts, memory, tls: proxyContexts };
   const proxy =
     proxyConfig === undefined ? undefined : buildProxy(proxyConfig, resolve === undefined ? shared : { ...shared, resolve });
   const authzContexts = toContexts('authz.tls', authzTls, metrics);
   const { trustedProxies } = listen;
-  const find = gatehouse.find.bind(gatehouse);
+  const find = pipeline.find.bind(pipeline);
   const authzParts = { clock, logger, journal, metrics, tracing, limits, memory, tls: authzContexts, find, trustedProxies };
   const authz = authzConfig === undefined ? undefined : buildAuthz(authzConfig, authzParts);
   const tlsPorts = [

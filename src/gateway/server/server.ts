@@ -1,4 +1,4 @@
-/** The data port: node:http made strict, its limits set, every arrival handed to the gatehouse as an Exchange or a refusal. */
+/** The data port: strict node:http with limits; hands every arrival to the request pipeline as an Exchange or a refusal. */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
@@ -29,7 +29,7 @@ import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } fro
 import type { TlsContexts } from './tls.ts';
 import { isRelayedUpgrade, openLastAnswer, SocketUpgrade } from './upgrade.ts';
 
-/** Where arrivals go; the gatehouse is one. */
+/** Handles arrivals; the request pipeline is one. */
 export interface ArrivalHandler {
   handle(exchange: Exchange, response: Answer): void;
   /** The head is refused: no route is looked at. */
@@ -38,7 +38,7 @@ export interface ArrivalHandler {
   turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
 }
 
-/** What the server needs from its surroundings. */
+/** The dependencies of the server. */
 export interface ListenParts {
   readonly listen: SocketListen;
   readonly tls: TlsContexts | undefined;

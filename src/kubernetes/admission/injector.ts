@@ -29,7 +29,7 @@ import { ADMISSIONS, createReviewer } from './reviewer.ts';
 import { ServedCertificate } from './served-certificate.ts';
 
 /** What an injector is given by whoever starts it. */
-export interface InjectorSurroundings {
+export interface InjectorContext {
   readonly config: InjectorConfig;
   readonly server: InjectServerConfig;
   /** The CAs of `server.clientAuth.caFile`, PEM; undefined without `clientAuth`. */
@@ -56,7 +56,7 @@ const HANDSHAKES_TOLD_EVERY_MS: Milliseconds = 60_000;
 
 /** A running injector. */
 export class Injector {
-  readonly #surroundings: InjectorSurroundings;
+  readonly #context: InjectorContext;
   readonly #metrics: InjectorMetrics;
   readonly #contexts: TlsContexts;
   readonly #memory: Memory;
@@ -73,14 +73,14 @@ export class Injector {
   #handshakeToldAt: Milliseconds | undefined;
   #isStopping = false;
 
-  constructor(surroundings: InjectorSurroundings) {
-    const { server, kube, clock, logger, version, revision } = surroundings;
-    this.#surroundings = surroundings;
+  constructor(context: InjectorContext) {
+    const { server, kube, clock, logger, version, revision } = context;
+    this.#context = context;
     const metrics = createInjectorMetrics({ version, revision, processMetrics: true, admissions: ADMISSIONS });
     this.#metrics = metrics;
     this.#clusterVersion = new ClusterVersion({ kube, clock, logger });
     this.#pair = createStopgap(clock.now(), STOPGAP_LIFE_MS);
-    this.#clientCa = surroundings.clientCa;
+    this.#clientCa = context.clientCa;
     this.#contexts = new TlsContexts(this.#toSettings(this.#pair));
     const derived = toMemoryBudget({}, readContainerMemory());
     const budget = { ...derived, maxBufferedBytes: Math.min(MOST_CONTENT, derived.maxBufferedBytes) };
@@ -122,7 +122,7 @@ export class Injector {
 
   /** Goes on for a while, as endpoints are removed after readiness falls and not at once, then finishes. True when every review got its answer. */
   async stop(): Promise<boolean> {
-    const { server, kube, clock } = this.#surroundings;
+    const { server, kube, clock } = this.#context;
     this.#isStopping = true;
     this.#server.startClosing();
     await pause(clock, server.shutdown.grace);
@@ -141,7 +141,7 @@ export class Injector {
   }
 
   #buildServer(): AdmissionServer {
-    const { config, server, kube, clock, logger, version, instance } = this.#surroundings;
+    const { config, server, kube, clock, logger, version, instance } = this.#context;
     const metrics = this.#metrics;
     const events = new Events({ kube, clock, logger, instance, onOutcome: (outcome) => metrics.event(outcome) });
     const lookups = new Lookups({ kube, clock, onOutcome: (outcome) => metrics.lookup(outcome) });
@@ -183,7 +183,7 @@ export class Injector {
   }
 
   async #watchClientCa(): Promise<void> {
-    const { server, clock, logger } = this.#surroundings;
+    const { server, clock, logger } = this.#context;
     if (server.clientAuth === undefined) return;
     const { caFile } = server.clientAuth;
     this.#caWatch = await watchFiles(await toFingerprints([caFile]), clock, {
@@ -194,7 +194,7 @@ export class Injector {
 
   /** A broken file leaves the CAs before it in use: without any, either everybody would be heard, or not even the API server. */
   async #reloadClientCa(file: string): Promise<void> {
-    const { logger } = this.#surroundings;
+    const { logger } = this.#context;
     const read = await readClientCa(file);
     if ('problem' in read) {
       logger.warn('client_ca_reload_failed', { problem: read.problem });
@@ -209,13 +209,13 @@ export class Injector {
 
   #toSettings({ cert, key }: ServerPair): TlsSettings {
     const pairs = [{ certFile: 'server.certificate', cert, key }];
-    const clientCertificate = this.#surroundings.server.clientAuth?.mode === 'optional' ? 'request' : 'require';
+    const clientCertificate = this.#context.server.clientAuth?.mode === 'optional' ? 'request' : 'require';
     return { pairs, clientCa: this.#clientCa, clientCrl: undefined, clientCertificate, minVersion: '1.2', http2: false };
   }
 
   /** An API server that does not trust us says so here; scanners would fill the log. */
   #onHandshakeFailed(problem: string): void {
-    const { clock, logger } = this.#surroundings;
+    const { clock, logger } = this.#context;
     this.#metrics.handshakeFailed();
     const now = clock.monotonic();
     if (this.#handshakeToldAt !== undefined && now - this.#handshakeToldAt < HANDSHAKES_TOLD_EVERY_MS) return;

@@ -8,7 +8,7 @@ import type { KubeClient } from '../client/client.ts';
 import { CertificateRotation, type RotationConfig } from './certificate-rotation.ts';
 
 /** What a controller is given by the command that starts it. */
-export interface RotationSurroundings {
+export interface RotationContext {
   readonly rotation: RotationConfig;
   readonly kube: KubeClient;
   readonly clock: Clock;
@@ -19,21 +19,21 @@ const FLUSH_EVERY_MS: Milliseconds = 50;
 
 /** A running controller. */
 export class RotationController {
-  readonly #surroundings: RotationSurroundings;
+  readonly #context: RotationContext;
   readonly #rotation: CertificateRotation;
   readonly #unwatchErrors: () => void;
   #cancelFlush: CancelTimer = () => undefined;
 
-  constructor(surroundings: RotationSurroundings) {
-    this.#surroundings = surroundings;
-    this.#rotation = new CertificateRotation(surroundings.rotation, surroundings);
+  constructor(context: RotationContext) {
+    this.#context = context;
+    this.#rotation = new CertificateRotation(context.rotation, context);
     // There is no port to scrape a metric from: such errors are in the log.
-    this.#unwatchErrors = watchEscapedErrors({ ...surroundings, metrics: { escapedError: () => undefined } });
+    this.#unwatchErrors = watchEscapedErrors({ ...context, metrics: { escapedError: () => undefined } });
   }
 
   /** Runs from now on; a failure is logged and tried again. */
   start(): void {
-    const { clock, logger } = this.#surroundings;
+    const { clock, logger } = this.#context;
     this.#cancelFlush = clock.every(FLUSH_EVERY_MS, () => logger.flush());
     runDetached(this.#rotation.start());
   }
@@ -42,7 +42,7 @@ export class RotationController {
   async stop(): Promise<true> {
     this.#rotation.close();
     this.#cancelFlush();
-    this.#surroundings.kube.close();
+    this.#context.kube.close();
     this.#unwatchErrors();
     return true;
   }

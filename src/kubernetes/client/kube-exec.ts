@@ -18,8 +18,8 @@ export const ExecSchema = z.object({
   interactiveMode: z.string().nullish(),
 });
 
-/** What a plugin needs of its surroundings. */
-export interface ExecSurroundings {
+/** The context that a plugin runs in. */
+export interface ExecContext {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   /** Where the kubeconfig lies, from which relative commands count. */
@@ -54,14 +54,14 @@ const OutputSchema = z.object({
 /** The credentials of a plugin; what it gave is kept in memory until it expires or is refused. */
 export class ExecPlugin {
   readonly #spec: ExecSpec;
-  readonly #surroundings: ExecSurroundings;
+  readonly #context: ExecContext;
   #remembered: Remembered | undefined;
   #underWay: Promise<Remembered> | undefined;
 
   /** Throws where the plugin can never be run from here. */
-  constructor(spec: ExecSpec, surroundings: ExecSurroundings) {
+  constructor(spec: ExecSpec, context: ExecContext) {
     this.#spec = spec;
-    this.#surroundings = surroundings;
+    this.#context = context;
     if (!VERSIONS.includes(spec.apiVersion)) {
       throw this.#trouble(
         `speaks ${spec.apiVersion}, which kubectl dropped in 1.24; update the plugin and write the kubeconfig anew`,
@@ -75,7 +75,7 @@ export class ExecPlugin {
   /** Rejects with a SidegateError that holds nothing of what the plugin printed. */
   async credentials(isRefused = false): Promise<Credentials> {
     const known = this.#remembered;
-    if (known !== undefined && known.until > this.#surroundings.clock.now() && !isRefused) return expose(known);
+    if (known !== undefined && known.until > this.#context.clock.now() && !isRefused) return expose(known);
     this.#underWay ??= this.#run().finally(() => {
       this.#underWay = undefined;
     });
@@ -114,9 +114,9 @@ export class ExecPlugin {
 
   #start(): Promise<string> {
     const { args, env } = this.#spec;
-    const { clock, folder, tell } = this.#surroundings;
+    const { clock, folder, tell } = this.#context;
     const child = spawn(toCommand(this.#spec.command, folder), args ?? [], {
-      env: { ...this.#surroundings.env, ...toVariables(env ?? []), KUBERNETES_EXEC_INFO: JSON.stringify(this.#toInfo()) },
+      env: { ...this.#context.env, ...toVariables(env ?? []), KUBERNETES_EXEC_INFO: JSON.stringify(this.#toInfo()) },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     return new Promise((resolve, reject) => {
@@ -155,7 +155,7 @@ export class ExecPlugin {
   /** The ExecCredential that says what is wanted. */
   #toInfo(): object {
     const { apiVersion, provideClusterInfo } = this.#spec;
-    const cluster = provideClusterInfo === true ? { cluster: this.#surroundings.cluster } : undefined;
+    const cluster = provideClusterInfo === true ? { cluster: this.#context.cluster } : undefined;
     return { apiVersion, kind: 'ExecCredential', spec: { ...cluster, interactive: false } };
   }
 

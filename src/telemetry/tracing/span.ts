@@ -30,7 +30,7 @@ export interface RouteTrace {
   readonly app: { readonly host: string; readonly port: number } | undefined;
 }
 
-/** What the houses trace by. */
+/** What the request pipelines trace by. */
 export interface Tracing {
   readonly tracer: Tracer;
   /** Takes spans; neither waits nor throws. Left out: nobody records. */

@@ -9,7 +9,7 @@ import { parseTracestate } from './tracestate.ts';
 export type TraceTrust = 'none' | 'verified' | 'always';
 
 /** What is known of the caller: the gates vouch for it; it was let through without; it was turned away. */
-export type Standing = 'verified' | 'stranger' | 'refused';
+export type TrustLevel = 'verified' | 'stranger' | 'refused';
 
 /** How a gate traces. */
 export interface TracerOptions {
@@ -37,13 +37,13 @@ export class Tracer {
   }
 
   /** The request's trace; undefined where it has none. `headers` are left out where they were not understood. */
-  begin(trust: TraceTrust, standing: Standing, headers?: HeaderFields): RequestTrace | undefined {
+  begin(trust: TraceTrust, trustLevel: TrustLevel, headers?: HeaderFields): RequestTrace | undefined {
     const { part } = this.#options;
-    const continues = trust === 'always' && standing !== 'refused';
+    const continues = trust === 'always' && trustLevel !== 'refused';
     if (part === 'pass') return continues ? this.#continue(readContext(headers)) : undefined;
     if (continues) return this.#continue(readContext(headers)) ?? this.#start(undefined);
     // Whoever was turned away shall not write into the trace of somebody else, but whoever is trusted may be named.
-    const links = trust === 'always' || (trust === 'verified' && standing === 'verified');
+    const links = trust === 'always' || (trust === 'verified' && trustLevel === 'verified');
     return this.#start(links ? readContext(headers) : undefined);
   }
 

@@ -4,7 +4,7 @@ import { type Claim, type Exchange, toDigestId, type VerifiedDelivery } from '..
 import { type Refusal, refuse } from '../../../core/refusal.ts';
 import type { Verdict } from '../../../core/verdict.ts';
 import { type ClaimRequest, type ClaimResult, type SeenIds, toStoreUnavailable } from '../../../state/claims/seen-ids.ts';
-import { comeAgain, type WaitingRoom } from '../claim-waiters.ts';
+import { type ClaimWaiters, comeAgain } from '../claim-waiters.ts';
 import { toDigestKey, toFingerprint, toIdKey, toKindKey } from '../event-keys.ts';
 import type { IdSettlement, Settlements } from '../settlements.ts';
 import type { Gate } from './gate.ts';
@@ -62,7 +62,7 @@ export interface DedupParts {
   readonly store: SeenIds;
   readonly settlements: Settlements;
   readonly clock: Clock;
-  readonly waitingRoom: WaitingRoom;
+  readonly waiters: ClaimWaiters;
   readonly onEvent: (event: DedupEvent) => void;
   readonly onDuration: (duration: Milliseconds) => void;
 }
@@ -168,7 +168,7 @@ class DedupGate implements Gate {
 
   /** Asks the store again and again what became of the first run. */
   async #waitForOutcome(remaining: Milliseconds, steps: Steps, exchange: Exchange): Promise<Verdict> {
-    const { clock, onEvent, waitingRoom } = this.#parts;
+    const { clock, onEvent, waiters } = this.#parts;
     const atMost = this.#options.waitAtMost;
     let left = remaining;
     let tries = 0;
@@ -186,7 +186,7 @@ class DedupGate implements Gate {
       return undefined;
     };
     try {
-      const outcome = await waitingRoom.wait({ clock, atMost, look });
+      const outcome = await waiters.wait({ clock, atMost, look });
       if (outcome === 'full') return comeAgain(left, 'waiters_full');
       if (outcome === 'late') return comeAgain(left, 'in_progress');
       if (outcome.state === 'handled') return this.#duplicate(outcome, exchange);

@@ -6,7 +6,7 @@ import { refuse } from '../../../core/refusal.ts';
 import type { Verdict } from '../../../core/verdict.ts';
 import { toStoreUnavailable } from '../../../state/claims/seen-ids.ts';
 import type { EnterRequest, EnterResult, NewestVersions } from '../../../state/ordering/newest-versions.ts';
-import { comeAgain, type WaitingRoom } from '../claim-waiters.ts';
+import { type ClaimWaiters, comeAgain } from '../claim-waiters.ts';
 import { joinClaims } from '../claims.ts';
 import { toResourceKey } from '../event-keys.ts';
 import type { PlaceSettlement, Settlements } from '../settlements.ts';
@@ -38,7 +38,7 @@ export interface OrderParts {
   readonly versions: NewestVersions;
   readonly settlements: Settlements;
   readonly clock: Clock;
-  readonly waitingRoom: WaitingRoom;
+  readonly waiters: ClaimWaiters;
   readonly onEvent: (event: OrderEvent) => void;
 }
 
@@ -102,9 +102,9 @@ class OrderGate implements Gate {
 
   /** Asks the store again and again whether the place is free, or a newer event was handled meanwhile. */
   async #waitForPlace(remaining: Milliseconds, request: EnterRequest, exchange: Exchange): Promise<Verdict> {
-    const { versions, clock, waitingRoom } = this.#parts;
+    const { versions, clock, waiters } = this.#parts;
     let left = remaining;
-    const outcome = await waitingRoom.wait({
+    const outcome = await waiters.wait({
       clock,
       atMost: this.#options.waitAtMost,
       look: async () => {

@@ -136,6 +136,6 @@ describe('the upstream at the top', () => {
   test('is not needed where nothing is forwarded', () => {
     const text = stringify({ routes: [ROUTE] });
     expect(parseConfig('f', text, new FakeClock(), { needsUpstream: false }).config).toBeDefined();
-    expect(parseConfig('f', text, new FakeClock(), { standIns: { env: new Map(), files: new Map() } }).config).toBeDefined();
+    expect(parseConfig('f', text, new FakeClock(), { fakeSources: { env: new Map(), files: new Map() } }).config).toBeDefined();
   });
 });

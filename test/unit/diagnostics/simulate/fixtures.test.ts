@@ -26,8 +26,8 @@ describe('every golden fixture file', () => {
 test('a sound file gives its contents as bytes, its tests with their places, and its secrets by the paths of the config', async () => {
   const read = (await loadFixtures(join(GOLDEN, 'sound.yaml'))) as Fixtures;
   expect(read.config).toBe(join(GOLDEN, 'configs', 'gate.yaml'));
-  expect([...read.standIns.env]).toEqual([['SECRET', 'one']]);
-  expect([...read.standIns.files]).toEqual([
+  expect([...read.fakeSources.env]).toEqual([['SECRET', 'one']]);
+  expect([...read.fakeSources.files]).toEqual([
     [join(GOLDEN, 'configs', 'secrets', 'two'), 'two'],
     ['/etc/three', 'three'],
   ]);
@@ -60,7 +60,7 @@ routes:
     upstream: http://127.0.0.1:3000
     basic: { realm: b, requireTls: false, users: [{ file: users }, { secretDir: pair }, { mapDir: map }] }
 `;
-  const standIns = {
+  const fakeSources = {
     env: new Map([
       ['NOT_SET_ANYWHERE', 'first\n'],
       ['NOBODY', 'x'],
@@ -74,7 +74,7 @@ routes:
       ['/etc/gate/map/deep/eve', 'hash'],
     ]),
   };
-  const { config } = parseConfig('/etc/gate/gate.yaml', text, new FakeClock(), { standIns });
+  const { config } = parseConfig('/etc/gate/gate.yaml', text, new FakeClock(), { fakeSources });
 
   test('is read in the place of a variable, a file, and the files of a directory', async () => {
     const [first, second] = config?.routes[0]?.webhook?.keys ?? [];
@@ -90,7 +90,7 @@ routes:
   });
 
   test('is found to be of no use where nothing refers to it', () => {
-    expect(findUnused(config, standIns)).toEqual({ env: ['NOBODY'], files: ['/etc/gate/map/deep/eve'] });
+    expect(findUnused(config, fakeSources)).toEqual({ env: ['NOBODY'], files: ['/etc/gate/map/deep/eve'] });
   });
 
   test('is shown by no print of the config', () => {
@@ -98,9 +98,9 @@ routes:
   });
 
   test('cannot be written in a config file', () => {
-    const forged = text.replace('{ env: NOT_SET_ANYWHERE }', '{ env: NOT_SET_ANYWHERE, standIns: { a: b } }');
+    const forged = text.replace('{ env: NOT_SET_ANYWHERE }', '{ env: NOT_SET_ANYWHERE, fakeSources: { a: b } }');
     expect(parseConfig('gate.yaml', forged, new FakeClock()).problems.map(({ message }) => message)).toContain(
-      'unknown key "standIns"',
+      'unknown key "fakeSources"',
     );
   });
 });

@@ -56,7 +56,7 @@ describe('places', () => {
     expect(clock.timers).toBe(0);
   });
 
-  test('are given to nobody once the house is closed', async () => {
+  test('are given to nobody once the capacity is closed', async () => {
     const { capacity, clock, enter, results, gauges } = start();
     for (let i = 0; i < 3; i++) void enter();
     await settle();

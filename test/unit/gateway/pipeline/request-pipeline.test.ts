@@ -5,7 +5,7 @@ import { systemClock } from '../../../../src/core/clock.ts';
 import type { Exchange } from '../../../../src/core/exchange.ts';
 import { Capacity } from '../../../../src/gateway/pipeline/capacity.ts';
 import type { Gate } from '../../../../src/gateway/pipeline/gates/gate.ts';
-import { Gatehouse, type HouseRoute } from '../../../../src/gateway/pipeline/request-pipeline.ts';
+import { type PipelineRoute, RequestPipeline } from '../../../../src/gateway/pipeline/request-pipeline.ts';
 import { ListenServer } from '../../../../src/gateway/server/server.ts';
 import { Journal } from '../../../../src/telemetry/journal/journal.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';
@@ -29,7 +29,7 @@ const CONFIG = ConfigSchema.parse({
 const lines: string[] = [];
 let server: ListenServer;
 let port: number;
-let house: Gatehouse;
+let pipeline: RequestPipeline;
 let isLogBroken = false;
 
 beforeEach(async () => {
@@ -46,7 +46,7 @@ beforeEach(async () => {
     if (isLogBroken) throw new Error('the log is broken');
     logger.request(line);
   };
-  house = new Gatehouse({
+  pipeline = new RequestPipeline({
     tracing: { tracer: new Tracer({ part: 'pass', sampleRatio: 0 }) },
     clock: systemClock,
     logger: { ...logger, request },
@@ -60,15 +60,15 @@ beforeEach(async () => {
     limits: CONFIG.limits,
     memory: createMemory(),
     clock: systemClock,
-    handler: house,
+    handler: pipeline,
     onLimit: nothing,
     onConnections: nothing,
   });
   port = (await server.listen()).port;
   forward = () => Promise.reject(new Error('must not be reached'));
-  const forwarder: HouseRoute['forwarder'] = { forward: (admitted, response) => forward(admitted, response) };
+  const forwarder: PipelineRoute['forwarder'] = { forward: (admitted, response) => forward(admitted, response) };
   const open = (gates: readonly Gate[]): void =>
-    house.swap([
+    pipeline.swap([
       {
         name: 'a',
         match: { allowInPath: [], trustAppToDistinguish: [], path: '/hooks/billing', methods: ['POST'] },
@@ -88,7 +88,7 @@ beforeEach(async () => {
   openWith = open;
 });
 afterEach(() => server.destroy());
-let forward: HouseRoute['forwarder']['forward'];
+let forward: PipelineRoute['forwarder']['forward'];
 let openWith: (gates: readonly Gate[]) => void;
 
 const toGate = (check: Gate['check']): Gate => ({ name: 'test', check });
@@ -108,7 +108,7 @@ describe('a gate that throws', () => {
     expect([answer.status, answer.code]).toEqual([500, 'internal_error']);
     expect(answer.text).not.toContain('boom');
     expect(lines.join('')).toContain('boom');
-    expect(house.underWay).toBe(0);
+    expect(pipeline.underWay).toBe(0);
   });
 
   test('after the claim leaves it to its lease: nobody knows what the app saw', async () => {
@@ -158,7 +158,7 @@ test('a log that fails ends neither the process nor the next request', async () 
   isLogBroken = false;
   expect((await send(port)).status).toBe(404);
   expect(lines.join('')).toContain('internal_error');
-  await house.idle();
+  await pipeline.idle();
 });
 
 test('a request is under way until its answer has left the process', async () => {
@@ -178,12 +178,12 @@ test('a request is under way until its answer has left the process', async () =>
   const socket = connect(port, '127.0.0.1', () => socket.write('POST /hooks/billing HTTP/1.1\r\nHost: a\r\n\r\n'));
   await new Promise((resolve) => socket.once('readable', resolve));
   await expect.poll(() => lines.length).toBe(1);
-  expect(house.underWay).toBe(1);
+  expect(pipeline.underWay).toBe(1);
   let received = 0;
   for await (const chunk of socket) received += (chunk as Buffer).length;
   expect(received).toBeGreaterThan(length);
-  await house.idle();
-  expect(house.underWay).toBe(0);
+  await pipeline.idle();
+  expect(pipeline.underWay).toBe(0);
 });
 
 test('a sender that leaves before its answer has left the process holds nobody up', async () => {
@@ -203,7 +203,7 @@ test('a sender that leaves before its answer has left the process holds nobody u
   const head = 'POST /hooks/billing HTTP/1.1\r\nHost: a\r\n\r\n';
   const socket = connect(port, '127.0.0.1', () => socket.write(`${head}${head}`));
   await expect.poll(() => lines.length).toBe(2);
-  expect(house.underWay).toBe(2);
+  expect(pipeline.underWay).toBe(2);
   socket.destroy();
-  await house.idle();
+  await pipeline.idle();
 });

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { isTraceField } from '../../../../src/telemetry/tracing/trace-fields.ts';
 import { TraceIds } from '../../../../src/telemetry/tracing/trace-ids.ts';
-import { type Standing, Tracer, type TracerOptions, type TraceTrust } from '../../../../src/telemetry/tracing/tracer.ts';
+import { Tracer, type TracerOptions, type TraceTrust, type TrustLevel } from '../../../../src/telemetry/tracing/tracer.ts';
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SPAN = '00f067aa0ba902b7';
@@ -11,30 +11,30 @@ const toHeaders = (flags = '01') =>
   new HeaderFields(['traceparent', `00-${TRACE}-${SPAN}-${flags}`, 'tracestate', 'a=1', 'Tracestate', 'b=2']);
 const CONTEXT = { traceId: TRACE, spanId: SPAN, flags: 1, tracestate: 'a=1,b=2' };
 const TRUSTS: readonly TraceTrust[] = ['none', 'verified', 'always'];
-const STANDINGS: readonly Standing[] = ['verified', 'stranger', 'refused'];
+const TRUST_LEVELS: readonly TrustLevel[] = ['verified', 'stranger', 'refused'];
 
 const begin = (
   part: TracerOptions['part'],
   trust: TraceTrust,
-  standing: Standing,
+  trustLevel: TrustLevel,
   headers: HeaderFields | undefined = toHeaders(),
-) => new Tracer({ part, sampleRatio: 1 }).begin(trust, standing, headers);
+) => new Tracer({ part, sampleRatio: 1 }).begin(trust, trustLevel, headers);
 
 describe('a caller’s trace', () => {
-  const continued = TRUSTS.flatMap((trust) => STANDINGS.map((standing) => [trust, standing] as const));
+  const continued = TRUSTS.flatMap((trust) => TRUST_LEVELS.map((trustLevel) => [trust, trustLevel] as const));
 
-  test.each(continued)('trust %s, %s: is continued only where all are trusted and it was let through', (trust, standing) => {
+  test.each(continued)('trust %s, %s: is continued only where all are trusted and it was let through', (trust, trustLevel) => {
     for (const part of ['pass', 'propagate', 'record'] as const) {
-      const isContinued = begin(part, trust, standing)?.traceId === TRACE;
-      expect(isContinued).toBe(trust === 'always' && standing !== 'refused');
+      const isContinued = begin(part, trust, trustLevel)?.traceId === TRACE;
+      expect(isContinued).toBe(trust === 'always' && trustLevel !== 'refused');
     }
   });
 
-  test.each(continued)('trust %s, %s: is linked to where it is not continued, but the caller is trusted', (trust, standing) => {
-    const trace = begin('record', trust, standing);
-    const isLinked = (trust === 'verified' && standing === 'verified') || (trust === 'always' && standing === 'refused');
+  test.each(continued)('trust %s, %s: is linked to where it is not continued, but the caller is trusted', (trust, trustLevel) => {
+    const trace = begin('record', trust, trustLevel);
+    const isLinked = (trust === 'verified' && trustLevel === 'verified') || (trust === 'always' && trustLevel === 'refused');
     expect(trace?.link).toEqual(isLinked ? CONTEXT : undefined);
-    expect(trace?.parentId).toBe(trust === 'always' && standing !== 'refused' ? SPAN : undefined);
+    expect(trace?.parentId).toBe(trust === 'always' && trustLevel !== 'refused' ? SPAN : undefined);
   });
 
   test('that is not sampled is not sampled here either, whatever the share', () => {
@@ -70,7 +70,7 @@ describe('a caller’s trace', () => {
 describe('a trace of the gate’s own', () => {
   test('is begun by nobody who takes no part', () => {
     for (const trust of TRUSTS)
-      for (const standing of STANDINGS) expect(begin('pass', trust, standing, new HeaderFields([]))).toBeUndefined();
+      for (const trustLevel of TRUST_LEVELS) expect(begin('pass', trust, trustLevel, new HeaderFields([]))).toBeUndefined();
   });
 
   test('has new ids each time, and says that they are random', () => {
@@ -107,9 +107,9 @@ describe('a trace of the gate’s own', () => {
 
   test('is sampled by what the caller wants in no case', () => {
     const tracer = new Tracer({ part: 'record', sampleRatio: 0 });
-    for (const standing of STANDINGS)
+    for (const trustLevel of TRUST_LEVELS)
       for (const trust of ['none', 'verified'] as const)
-        expect(tracer.begin(trust, standing, toHeaders('01'))).toMatchObject({ isRecorded: false, flags: 2 });
+        expect(tracer.begin(trust, trustLevel, toHeaders('01'))).toMatchObject({ isRecorded: false, flags: 2 });
     expect(tracer.begin('always', 'refused', toHeaders('01'))).toMatchObject({ isRecorded: false, flags: 2 });
   });
 });

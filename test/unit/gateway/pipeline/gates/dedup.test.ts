@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Exchange } from '../../../../../src/core/exchange.ts';
-import { WaitingRoom } from '../../../../../src/gateway/pipeline/claim-waiters.ts';
+import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claim-waiters.ts';
 import { createDedupGate, type DedupEvent, type DedupOptions } from '../../../../../src/gateway/pipeline/gates/dedup.ts';
 import { type Settlement, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
 import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';
@@ -53,7 +53,7 @@ function start(over: Partial<DedupOptions> = {}) {
       store,
       clock,
       settlements,
-      waitingRoom: new WaitingRoom(1, () => undefined),
+      waiters: new ClaimWaiters(1, () => undefined),
       onEvent: (event) => void events.push(event),
       onDuration: (duration) => void durations.push(duration),
     },

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Claim, Exchange } from '../../../../../src/core/exchange.ts';
-import { WaitingRoom } from '../../../../../src/gateway/pipeline/claim-waiters.ts';
+import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claim-waiters.ts';
 import { joinClaims } from '../../../../../src/gateway/pipeline/claims.ts';
 import { createOrderGate, type OrderEvent, type OrderOptions } from '../../../../../src/gateway/pipeline/gates/order.ts';
 import { type Settlement, type SettlementOutcome, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
@@ -52,7 +52,7 @@ function start(over: Partial<OrderOptions> = {}) {
       versions,
       clock,
       settlements,
-      waitingRoom: new WaitingRoom(1, () => undefined),
+      waiters: new ClaimWaiters(1, () => undefined),
       onEvent: (event) => void events.push(event),
     },
   );
