@@ -1,7 +1,7 @@
 /** `npm run test:mutation`: changes the verification path in small ways, and reports the changes that no test notices. */
 import { globSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { toClosingLine } from '../../scripts/report.ts';
 import { findMutants, type Mutant, sampleMutants } from './mutants.ts';
@@ -81,7 +81,9 @@ async function judgeAll(sample: readonly Mutant[], accepted: readonly Accepted[]
     try {
       for (let mutant = open.shift(); mutant !== undefined; mutant = open.shift()) {
         const { file, code, mutation } = mutant;
-        const known = accepted.find((each) => each.file === file && each.code === code && each.mutation === mutation);
+        const known = accepted.find(
+          (each) => basename(each.file) === basename(file) && each.code === code && each.mutation === mutation,
+        );
         const outcome: Result['outcome'] =
           known === undefined ? await bench.judge(mutant) : { kind: 'accepted', isEquivalent: known.isEquivalent };
         results.push({ mutant, outcome });

@@ -30,6 +30,11 @@ test('makes each change once, and none of imports, types and texts for people', 
   ]);
 });
 
+test('gives the same change at two places of a line two names', () => {
+  const names = findMutants('check.ts', "const [a = '', b = ''] = read();\n").map(({ mutation }) => mutation);
+  expect(names).toEqual(["string: '' → 'mutant'", "string: '' → 'mutant' (2)"]);
+});
+
 test('changes nothing but the place of the mutant', () => {
   for (const mutant of findMutants('check.ts', SOURCE)) {
     const mutated = applyMutant(SOURCE, mutant);

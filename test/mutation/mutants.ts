@@ -107,7 +107,13 @@ export function findMutants(file: string, source: string): Mutant[] {
     for (const child of childrenOf(node)) visit(child);
   };
   visit(parseSync(file, source).program as unknown as Node);
-  return mutants;
+  return mutants.map(toUnique);
+}
+
+/** The same change at two places of one line gets a number, so that each can be named. */
+function toUnique(mutant: Mutant, index: number, all: readonly Mutant[]): Mutant {
+  const same = all.slice(0, index).filter(({ line, mutation }) => line === mutant.line && mutation === mutant.mutation);
+  return same.length === 0 ? mutant : { ...mutant, mutation: `${mutant.mutation} (${same.length + 1})` };
 }
 
 function childrenOf(node: Node): Node[] {

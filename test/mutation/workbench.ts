@@ -49,7 +49,8 @@ export class Workbench {
   /** Runs round after round of tests until one fails. */
   async judge(mutant: Mutant): Promise<Outcome> {
     const path = join(this.#folder, mutant.file);
-    const source = readFileSync(join(this.#root, mutant.file), 'utf8');
+    // Of the copy: the tree may change meanwhile.
+    const source = readFileSync(path, 'utf8');
     const tests = this.#graph.testsOf(mutant.file);
     const done = new Set<string>();
     for (const round of ROUNDS.slice(0, this.#rounds)) {
