@@ -11,11 +11,12 @@ export interface StoreOutage {
 }
 
 const NOT_CONNECTED = 'not connected';
+const CLOSED = 'connection closed';
 /** System errors, by code. */
 const CODES: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
   ECONNRESET: 'connection reset',
-  EPIPE: 'connection closed',
+  EPIPE: CLOSED,
   ETIMEDOUT: 'connecting timed out',
   EHOSTUNREACH: 'no route to the host',
   ENETUNREACH: 'no route to the network',
@@ -67,10 +68,11 @@ export class OutageRecord {
     this.#clock = clock;
   }
 
-  /** Counts a failure; a call that finds no connection does not hide why there is none. */
+  /** Counts a failure. A call that finds no connection does not hide why there is none; neither does the close after each failed attempt to connect. */
   fail(error: { readonly message?: string; readonly code?: unknown }): StoreOutage {
     const cause = toCause(error);
-    if (this.#since === undefined || cause !== NOT_CONNECTED) this.#cause = cause;
+    const isTelling = cause !== NOT_CONNECTED && (cause !== CLOSED || this.#cause === NOT_CONNECTED);
+    if (this.#since === undefined || isTelling) this.#cause = cause;
     this.#since ??= this.#clock.now();
     const since = toInstant(this.#since);
     return {

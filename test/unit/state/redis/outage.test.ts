@@ -39,6 +39,7 @@ test('an outage keeps its start and the last telling cause until it ends', async
   const start = clock.now();
   expect(record.fail({ code: 'ECONNREFUSED' })).toMatchObject({ since: start, address: '10.0.0.7:6379' });
   await clock.advance(5_000);
+  record.fail({ code: 'EPIPE' });
   const later = record.fail({ message: "Stream isn't writeable" });
   expect(later.since).toBe(start);
   expect(later.message).toBe(`Redis at 10.0.0.7:6379 is down since ${new Date(start).toISOString()}: connection refused`);
