@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { startApp, type TestApp } from '../support/app.ts';
 import { toRequestText, toStatuses } from '../support/client.ts';
 import { type Sections, type TestGate, until } from '../support/gate.ts';
@@ -269,7 +269,7 @@ test('a heap that is too full takes nobody else on: 503', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-heap-'));
   writeFileSync(join(folder, 'users'), makeEntry(PROXY_USER, PROXY_PASSWORD));
   // A tenth of so little is full from the start.
-  process.env['NODE_OPTIONS'] = '--max-old-space-size=64';
+  process.env['NODE_OPTIONS'] = '--max-old-space-size=32 --max-semi-space-size=1';
   const child = await startGateProcess({
     limits: { heapShed: 0.1 },
     shutdown: { grace: '0ms', drain: '0ms' },
@@ -283,6 +283,7 @@ test('a heap that is too full takes nobody else on: 503', async () => {
   }).finally(() => {
     delete process.env['NODE_OPTIONS'];
   });
+  onTestFinished(() => void child.child.kill('SIGKILL'));
   const port = Number(child.log().find(({ msg }) => msg === 'listening')?.['proxyPort']);
   await until(async () => toStatuses(await exchangeRaw(port, connectTo('evil.example:443')))[0] === 503);
   expect(toStatuses(await exchangeRaw(port, get('http://evil.example/')))).toEqual([503]);

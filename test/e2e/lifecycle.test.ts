@@ -1,7 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { dirname, join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
@@ -217,7 +217,9 @@ describe('a start that cannot be', () => {
 });
 
 test('the launcher runs on the machine’s own Node, however old it is', () => {
-  const shown = execFileSync('npx', ['sidegate', '--version'], { encoding: 'utf8', cwd: dirname(dirname(LAUNCHER)) });
+  // By its first line: a Node of the machine comes after that of devDependencies in the PATH of an npm script.
+  const path = (process.env['PATH'] ?? '').split(delimiter).filter((folder) => !folder.includes('node_modules'));
+  const shown = execFileSync(LAUNCHER, ['--version'], { encoding: 'utf8', env: { ...process.env, PATH: path.join(delimiter) } });
   expect(shown.trim()).toBe(
     (JSON.parse(readFileSync(join(dirname(dirname(LAUNCHER)), 'package.json'), 'utf8')) as { version: string }).version,
   );
