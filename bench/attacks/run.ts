@@ -1,14 +1,14 @@
 /** Measures the latency of valid deliveries without and with each attack on loopback, and writes RESULTS-attacks.md. */
-import { spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { connect } from 'node:net';
 import { setPriority } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { send } from '../../test/support/client.ts';
 import { makeDelivery } from '../../test/support/deliveries.ts';
 import { startGateProcess } from '../../test/support/process.ts';
+import { end, findFreePort, GATE_CORE, launch, OTHER_CORE, untilListening } from '../children.ts';
 import { BusyMeter, describeMachine, readCpuMicroseconds } from '../machine.ts';
 import { median } from '../statistics.ts';
 
@@ -20,36 +20,27 @@ const ATTACKS = [
   'forged deliveries of 240 kB',
   'spaces in tracestate',
 ];
-const ROUNDS = 3;
-const DELIVERIES = 200;
-const EVERY_MS = 20;
+const ROUNDS = 5;
+const DELIVERIES = 300;
+const EVERY_MS = 15;
 const WARM_UP_MS = 2_000;
 const ATTACKER_PRIORITY = 15;
-const LARGE = Buffer.alloc(4_000_000);
 const RESULTS = join(import.meta.dirname, '..', 'RESULTS-attacks.md');
 
 interface Measured {
-  readonly p50: number;
-  readonly p99: number;
+  /** Milliseconds, of each delivery. */
+  readonly times: readonly number[];
   readonly failed: number;
   /** CPU time of the gate over the time that passed, in percent of a core. */
   readonly cpu: number;
 }
 
-function startSlowApp(): Promise<number> {
-  const server = createServer((request, response) => {
-    request.resume();
-    if (request.url === '/open/large') response.end(LARGE);
-    else if (request.url === '/open/slow') setTimeout(() => response.end('slow'), 1_000);
-    else request.on('end', () => response.end('handled'));
-  });
-  return new Promise((resolve) => {
-    server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port));
-    server.unref();
-  });
+/** Moves a process with all its threads to one core. */
+function bind(pid: number, core: number): void {
+  execFileSync('taskset', ['-a', '-c', '-p', String(core), String(pid)], { stdio: 'ignore' });
 }
 
-/** One delivery each 20 ms, whatever comes back, on a connection of its own; measured from when it was due. */
+/** One delivery at a time that is fixed beforehand, whatever comes back, on a connection of its own; measured from when it was due. */
 async function measure(port: number, pid: number): Promise<Measured> {
   const cpuBefore = readCpuMicroseconds([pid]);
   const times: number[] = [];
@@ -66,14 +57,13 @@ async function measure(port: number, pid: number): Promise<Measured> {
     sending.push(sent.then(() => void times.push(performance.now() - due)));
   }
   await Promise.all(sending);
-  times.sort((a, b) => a - b);
-  const at = (share: number): number => times[Math.floor(times.length * share)] ?? Number.NaN;
   const cpu = (readCpuMicroseconds([pid]) - cpuBefore) / 10 / (performance.now() - begin);
-  return { p50: at(0.5), p99: at(0.99), failed, cpu };
+  return { times, failed, cpu };
 }
 
 async function measureUnder(name: string, port: number, pid: number): Promise<Measured> {
-  const child = spawn(process.execPath, [join(import.meta.dirname, 'attacker.ts'), name, String(port)], { stdio: 'inherit' });
+  const args = [join(import.meta.dirname, 'attacker.ts'), name, String(port)];
+  const child = launch({ core: OTHER_CORE, command: process.execPath, args });
   // An attacker is on a machine of its own: what it computes must not count.
   if (child.pid !== undefined) setPriority(child.pid, ATTACKER_PRIORITY);
   try {
@@ -84,6 +74,12 @@ async function measureUnder(name: string, port: number, pid: number): Promise<Me
   }
 }
 
+/** The time that so great a share of all deliveries, of all rounds together, did not exceed: a round has too few for a p99. */
+function toQuantile(rounds: readonly Measured[], share: number): number {
+  const times = rounds.flatMap(({ times }) => times).sort((a, b) => a - b);
+  return times[Math.floor(times.length * share)] ?? Number.NaN;
+}
+
 /** Until what the attack left has gone. */
 async function rest(port: number): Promise<void> {
   await pause(500);
@@ -92,7 +88,9 @@ async function rest(port: number): Promise<void> {
     .end();
 }
 
-const appPort = await startSlowApp();
+const appPort = await findFreePort();
+const app = launch({ core: OTHER_CORE, command: process.execPath, args: [join(import.meta.dirname, 'app.ts'), String(appPort)] });
+await untilListening(app, appPort);
 const upstream = `http://127.0.0.1:${appPort}`;
 const webhook = { keys: [{ name: 'current', secret: { file: 'secret' } }] };
 const gate = await startGateProcess({
@@ -106,6 +104,8 @@ const meter = new BusyMeter();
 await pause(1_000);
 const busyBefore = meter.lap();
 const pid = gate.child.pid ?? 0;
+bind(pid, GATE_CORE);
+bind(process.pid, OTHER_CORE);
 await measure(gate.port, pid);
 const rows: string[] = [];
 for (const name of ATTACKS.filter((each) => each.includes(process.argv[2] ?? ''))) {
@@ -115,16 +115,24 @@ for (const name of ATTACKS.filter((each) => each.includes(process.argv[2] ?? '')
     rounds.push({ without, under: await measureUnder(name, gate.port, pid) });
     await rest(gate.port);
   }
-  const middle = (read: (round: (typeof rounds)[number]) => number): string => median(rounds.map(read)).toFixed(1);
-  const ratio = (read: (measured: Measured) => number): string =>
-    median(rounds.map(({ without, under }) => read(under) / read(without))).toFixed(2);
-  const failed = rounds.reduce((sum, { under }) => sum + under.failed, 0);
-  rows.push(
-    `| ${name} | ${middle(({ without }) => without.p50)} | ${middle(({ under }) => under.p50)} | ${middle(({ without }) => without.p99)} | ${middle(({ under }) => under.p99)} | ${ratio(({ p99 }) => p99)} × | ${middle(({ without }) => without.cpu)} | ${middle(({ under }) => under.cpu)} | ${failed} of ${ROUNDS * DELIVERIES} |`,
-  );
+  const [without, under] = [rounds.map((round) => round.without), rounds.map((round) => round.under)];
+  const both = (read: (measured: readonly Measured[]) => number): string[] =>
+    [without, under].map((each) => read(each).toFixed(1));
+  const ratio = toQuantile(under, 0.99) / toQuantile(without, 0.99);
+  const failed = under.reduce((sum, measured) => sum + measured.failed, 0);
+  const cells = [
+    name,
+    ...both((measured) => toQuantile(measured, 0.5)),
+    ...both((measured) => toQuantile(measured, 0.99)),
+    `${ratio.toFixed(2)} ×`,
+    ...both((measured) => median(measured.map(({ cpu }) => cpu))),
+    `${failed} of ${ROUNDS * DELIVERIES}`,
+  ];
+  rows.push(`| ${cells.join(' | ')} |`);
   console.log(rows.at(-1));
 }
 gate.child.kill('SIGTERM');
+await end(app);
 writeFileSync(
   RESULTS,
   `# Benchmark results: valid deliveries during attacks
@@ -133,9 +141,9 @@ Written by \`npm run bench:attacks\`; do not edit.
 
 ${describeMachine().join('; ')}; Node ${process.version}; ${(busyBefore * 100).toFixed(0)} % of all cores busy with other work at the start.
 One valid delivery of about 100 bytes each ${EVERY_MS} ms, on a new connection, from another address than the attack's; latency in ms from when it
-was due. Gate, app, sender and attacker share the machine. ${ROUNDS} rounds of ${DELIVERIES} deliveries without and with each attack in turns; figures are
-medians of the rounds, ratios the medians of those within each round. Default limits. CPU is that of the gate in
-percent of a core: on a busy machine it says more than the latency.
+was due. The gate has one core; app, sender and attacker share the other. ${ROUNDS} rounds of ${DELIVERIES} deliveries without and with each attack in turns;
+p50 and p99 are those of all rounds together. Default limits. CPU is that of the gate in percent of a core, the median of the rounds: on a
+busy machine it says more than the latency.
 
 | attack | p50 without | p50 with | p99 without | p99 with | p99 ratio | CPU without | CPU with | not 200 |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
