@@ -47,7 +47,7 @@ export function renderLibrarySidecar(): string {
     readonly version: string;
   };
   return [
-    '{{/* Written from src/kubernetes/injector (`npm run docs`): the sidecar is the same whoever adds it. */}}',
+    '{{/* Written from src/kubernetes/injector (`npm run docs`): it adds the same sidecar as the injector. */}}',
     define('sidegate.lib.container', toHelm(CONTAINER_SHAPE)),
     define('sidegate.lib.volumes', toHelm(VOLUMES_SHAPE)),
     define('sidegate.lib.version', `${version}\n`),

@@ -7,7 +7,7 @@ import { type CelHoles, celText, toCel } from './cel-shape.ts';
 import { toRules } from './policy-rules.ts';
 import { toVariables } from './policy-variables.ts';
 
-const HEAD = '{{/* Written from src/kubernetes/injector (`npm run docs`): the pod is the same whoever injects it. */}}\n';
+const HEAD = '{{/* Written from src/kubernetes/injector (`npm run docs`): the result is the same as that of the injector. */}}\n';
 const V = 'variables.';
 const text = (name: string) => ({ expression: V + name });
 const number = (name: string) => ({ expression: V + name, isNumber: true }) as const;

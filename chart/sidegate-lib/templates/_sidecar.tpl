@@ -1,4 +1,4 @@
-{{/* Written from src/kubernetes/injector (`npm run docs`): the sidecar is the same whoever adds it. */}}
+{{/* Written from src/kubernetes/injector (`npm run docs`): it adds the same sidecar as the injector. */}}
 {{- define "sidegate.lib.container" -}}
 name: "sidegate"
 image: {{ .image | toJson }}
