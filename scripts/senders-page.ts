@@ -2,7 +2,8 @@
 
 import { PRESETS } from '../src/auth/schemes/catalogue.ts';
 import { SENDERS, type SenderProfile, toMeaning, toStatuses } from '../src/auth/schemes/senders.ts';
-import { REFUSALS, type RefusalCode } from '../src/core/refusal.ts';
+import type { RefusalCode } from '../src/core/refusal.ts';
+import { REFUSALS } from '../src/core/refusal-catalogue.ts';
 
 const HEAD = `# How senders interpret a response
 

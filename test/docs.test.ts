@@ -22,7 +22,7 @@ import { createProgram } from '../src/cli/program.ts';
 import { testConfigs } from '../src/cli/test.ts';
 import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
-import { REFUSALS } from '../src/core/refusal.ts';
+import { REFUSALS } from '../src/core/refusal-catalogue.ts';
 import { CAUSES } from '../src/diagnostics/explain/causes.ts';
 import { type AdminParts, createEndpoints } from '../src/gateway/runtime/admin.ts';
 import {

@@ -1,4 +1,5 @@
 /** `sidegate explain`: why a captured request is refused, by the keys of a config or by one secret. */
+
 import { readFileSync } from 'node:fs';
 import { PRESETS } from '../auth/schemes/catalogue.ts';
 import { compileScheme } from '../auth/schemes/compile.ts';
@@ -9,11 +10,13 @@ import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
 import { SidegateError, usageError } from '../core/errors.ts';
 import { HeaderFields } from '../core/headers.ts';
+import { Refusal } from '../core/refusal.ts';
 import { parseTarget } from '../core/target.ts';
 import type { Captured } from '../diagnostics/captured/captured.ts';
 import { readCaptured } from '../diagnostics/captured/read.ts';
 import { type Suspect, type SuspectKey, type SuspectRequest, toSuspectKey } from '../diagnostics/explain/suspect.ts';
 import { RouteTable } from '../gateway/pipeline/router.ts';
+import { compileRoute } from '../gateway/runtime/compiled-route.ts';
 import { readKeys } from '../gateway/runtime/keys.ts';
 import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
@@ -126,7 +129,7 @@ async function toConfigBench(options: ExplainOptions, request: SuspectRequest): 
   const others: SuspectKey[] = [];
   const notes: string[] = [];
   for (const [index, each] of loaded.config.routes.entries()) {
-    const { set, troubles } = await readKeys(each, index);
+    const { set, troubles } = await readKeys(compileRoute(each), index);
     for (const { key, message } of troubles) notes.push(`the key ${key} of the route ${each.name}: ${message}`);
     const found = set.keys.map((key) => toSuspectKey(each.name, key)).filter((key) => key !== undefined);
     (each === route ? keys : others).push(...found);
@@ -148,6 +151,6 @@ function findRoute({ routes }: Config, name: string | undefined, { method, targe
   if ('problem' in target) throw usageError(`no route takes the request: ${target.problem}; name one with --route (${names})`);
   const table = new RouteTable(routes.map((route) => ({ name: route.name, ...toRouting(route), route })));
   const found = table.find({ method, host: headers.get('host'), target });
-  if ('route' in found) return found.route;
+  if (!(found instanceof Refusal)) return found.route;
   throw new SidegateError('user', 'usage', `no route takes the request (${found.code}); name one with --route (${names})`);
 }

@@ -2,7 +2,8 @@
 
 import { KeyRing } from '../auth/keys/key-ring.ts';
 import type { Message, Scheme, VerifyKey } from '../auth/schemes/scheme.ts';
-import type { SignedHead } from '../core/exchange.ts';
+import type { SignedHead } from '../core/event.ts';
+import { Refusal } from '../core/refusal.ts';
 import { paint } from '../core/terminal.ts';
 import { Meter, USUAL_BUDGET } from '../diagnostics/explain/meter.ts';
 import { explainNow } from '../diagnostics/explain/run.ts';
@@ -29,7 +30,7 @@ export function judge(suspect: Suspect): Judgement {
   const { scheme, allowDotInId, request } = suspect;
   const explain = (): readonly Finding[] => explainNow(suspect, new Meter(PATIENT)).findings;
   const head = scheme.readHead(request.headers, { allowDotInId });
-  if ('code' in head) {
+  if (head instanceof Refusal) {
     const line = `headers: ${head.detail ?? toMissing(scheme)}`;
     return { verdict: head.code, lines: [line], findings: explain() };
   }

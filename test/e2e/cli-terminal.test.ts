@@ -73,21 +73,26 @@ describe('sidegate completion', () => {
     // Deprecated spellings are not offered, and nothing stands in the way of file names.
     expect(complete('sidegate', 'check', '--js')).toEqual(['']);
     expect(complete('sidegate', 'check', 'gate')).toEqual(['']);
-  });
+    // Each completion starts a process.
+  }, 60_000);
 
-  test.skipIf(!hasShell('fish'))('completes commands, options and values in fish', () => {
-    const ask = (line: string): string[] => {
-      const script = `sidegate completion fish | source; complete -C '${line}'`;
-      const { stdout } = spawnSync('fish', ['--no-config', '-c', script], { encoding: 'utf8', env: { ...env, HOME: folder } });
-      return stdout
-        .trim()
-        .split('\n')
-        .map((found) => found.split('\t')[0] ?? '');
-    };
-    expect(ask('sidegate chec')).toEqual(['check']);
-    expect(ask('sidegate check --form')).toEqual(['--format']);
-    expect(ask('sidegate check --format ')).toEqual(['json', 'text']);
-  });
+  test.skipIf(!hasShell('fish'))(
+    'completes commands, options and values in fish',
+    () => {
+      const ask = (line: string): string[] => {
+        const script = `sidegate completion fish | source; complete -C '${line}'`;
+        const { stdout } = spawnSync('fish', ['--no-config', '-c', script], { encoding: 'utf8', env: { ...env, HOME: folder } });
+        return stdout
+          .trim()
+          .split('\n')
+          .map((found) => found.split('\t')[0] ?? '');
+      };
+      expect(ask('sidegate chec')).toEqual(['check']);
+      expect(ask('sidegate check --form')).toEqual(['--format']);
+      expect(ask('sidegate check --format ')).toEqual(['json', 'text']);
+    },
+    60_000,
+  );
 
   test.skipIf(!hasShell('zsh'))('is sound in zsh, which then has a completer for sidegate', () => {
     const line = 'autoload -U compinit; compinit -u -D; source <(sidegate completion zsh); print $_comps[sidegate]';

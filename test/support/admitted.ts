@@ -1,7 +1,9 @@
 /** Admitted requests without the gates that would admit them, for tests of what comes after. */
 import { type Admitted, admit } from '../../src/core/admitted.ts';
-import type { Client, Exchange, Facts } from '../../src/core/exchange.ts';
+import type { Client } from '../../src/core/client.ts';
+import type { ClaimedEvent } from '../../src/core/event.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
+import type { ParsedHead } from '../../src/core/parsed-head.ts';
 
 /** What a test may want to be otherwise. */
 export interface AdmittedOptions {
@@ -11,14 +13,15 @@ export interface AdmittedOptions {
   readonly headers?: readonly string[];
   readonly body?: Buffer | string;
   readonly client?: Partial<Client>;
-  readonly facts?: Facts;
+  readonly user?: string;
+  readonly claimed?: Partial<ClaimedEvent>;
 }
 
 /** A POST with a body from an untrusted peer, to begin with. */
 export function makeAdmitted(options: AdmittedOptions = {}): Admitted {
-  const { method = 'POST', path = '/hooks/billing', headers = ['Host', 'app.example'], facts = {} } = options;
+  const { method = 'POST', path = '/hooks/billing', headers = ['Host', 'app.example'], user, claimed } = options;
   const body = Buffer.from(options.body ?? '{}');
-  const exchange: Exchange = {
+  const head: ParsedHead = {
     requestId: '00000000-0000-4000-8000-000000000001',
     method,
     client: {
@@ -42,7 +45,15 @@ export function makeAdmitted(options: AdmittedOptions = {}): Admitted {
       free: () => undefined,
       discard: () => undefined,
     },
-    facts,
   };
-  return admit(exchange, 'billing', body);
+  const event = { id: undefined, timestamp: undefined, keyName: 'current', body };
+  return admit({
+    head,
+    route: 'billing',
+    sender: { user: user === undefined ? undefined : { name: user }, certificateName: undefined },
+    claimed: claimed && { event, claim: undefined, isStale: false, isUnchecked: false, ...claimed },
+    destination: undefined,
+    observed: undefined,
+    body,
+  });
 }

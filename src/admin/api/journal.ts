@@ -1,6 +1,6 @@
 /** `GET /journal`: the last verdicts as JSON, newest first. */
 import { toInstant } from '../../core/clock.ts';
-import { REFUSALS } from '../../core/refusal.ts';
+import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import type { Journal, JournalEntry, JournalQuery } from '../../telemetry/journal/journal.ts';
 import { UNMATCHED } from '../../telemetry/metrics/labels.ts';
 import { type Answer, toJson, toPlain } from '../answer.ts';

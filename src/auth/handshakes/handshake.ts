@@ -65,7 +65,7 @@ const LONGEST_CONTENT = 16_384;
 
 /** The answer to a handshake. */
 export function answer(type: HandshakeName, { headers = [], ...reply }: Reply): Refusal {
-  return { ...refuse('handshake', 'handshake', type), reply: { ...reply, headers: [...headers, NOSNIFF] } };
+  return refuse('handshake', 'handshake', { detail: type, reply: { ...reply, headers: [...headers, NOSNIFF] } });
 }
 
 /** What the sender wants to read again. */

@@ -1,6 +1,6 @@
 /** X's CRC: a GET that asks for the HMAC of a token, the same function that signs its deliveries. */
 import type { HeaderFields } from '../../core/headers.ts';
-import type { Refusal } from '../../core/refusal.ts';
+import { Refusal } from '../../core/refusal.ts';
 import { toMac } from '../schemes/mac.ts';
 import type { Scheme, VerifyKey } from '../schemes/scheme.ts';
 import { answerJson, decline, declineForLack, type Handshake, type HandshakeOptions } from './handshake.ts';
@@ -56,7 +56,7 @@ function findSigner(
 ): VerifyKey | 'none' | undefined {
   if (scheme.headerNames.every((name) => headers.count(name) === 0)) return keys[0];
   const head = scheme.readHead(headers, { allowDotInId: false });
-  if ('code' in head) return 'none';
+  if (head instanceof Refusal) return 'none';
   let signer: VerifyKey | undefined;
   for (const query of queries)
     signer ??= scheme.verify(head, { method: 'GET', url: '', body: Buffer.from(query, 'latin1') }, keys);

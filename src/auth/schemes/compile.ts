@@ -1,6 +1,6 @@
 /** Makes a scheme run: everything that its description decides is decided here, once, when the config is loaded. */
 import { SidegateError } from '../../core/errors.ts';
-import type { SignedHead } from '../../core/exchange.ts';
+import type { SignedHead } from '../../core/event.ts';
 import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS, type AlgorithmEntry, type Chunks } from './algorithms.ts';
 import { compileContentTokens } from './content-token.ts';

@@ -1,8 +1,8 @@
 /** Reads what the signature headers say, strictly, before anything is verified. */
 import { parseBase64, parseBase64Url, parseHex } from '../../core/bytes.ts';
-import type { ParsedSignature, SignedHead } from '../../core/exchange.ts';
+import type { ParsedSignature, SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
-import { type Refusal, refuse } from '../../core/refusal.ts';
+import { Refusal, refuse } from '../../core/refusal.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { SchemeDescription, SignatureDescription, SignatureEncoding, SignatureForm } from './description.ts';
 import { compileKind } from './kind.ts';
@@ -70,9 +70,9 @@ export function compileHead(description: SchemeDescription): ReadHead {
     const entries = toEntries(list, description.signature?.list);
     if (entries === undefined) return malformed(`more than ${MOST_ENTRIES} signatures`);
     const time = readTime(toField(headers, names.timestamp), entries);
-    if ('code' in time) return time;
+    if (time instanceof Refusal) return time;
     const signatures = readSignatures(entries);
-    if ('code' in signatures) return signatures;
+    if (signatures instanceof Refusal) return signatures;
     const head = { id, ...time, signatures };
     return readKind === undefined ? head : withKind(head, readKind(headers));
   };

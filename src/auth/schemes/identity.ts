@@ -1,7 +1,7 @@
 /** Which event a verified message is: its id, whether that was signed, and its time where the content holds it. */
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import { type EventIdentity, type SignedHead, toDigestId } from '../../core/exchange.ts';
+import { type EventIdentity, type SignedHead, toDigestId } from '../../core/event.ts';
 import { type JsonPath, parseJsonListPath, parseJsonPath, readJsonList, readJsonPath } from '../../core/json-path.ts';
 import { type Chunks, toBytes } from './algorithms.ts';
 import type { ContentShape, SchemeDescription, Source } from './description.ts';

@@ -1,5 +1,5 @@
 /** Puts together what was signed, from the pieces that a scheme names. */
-import type { SignedHead } from '../../core/exchange.ts';
+import type { SignedHead } from '../../core/event.ts';
 import type { Chunks } from './algorithms.ts';
 import type { Piece, SchemeDescription } from './description.ts';
 import { toFormText } from './form.ts';

@@ -1,7 +1,7 @@
 /** What every compiled signature scheme gives: how its headers are read, checked and written. Pure: no time, no files, no network. */
 import type { JsonWebKey } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import type { EventIdentity, SignedHead } from '../../core/exchange.ts';
+import type { EventIdentity, SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';

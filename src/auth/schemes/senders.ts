@@ -1,5 +1,6 @@
 /** How senders take an answer: what they send again, what they give up on, and what they take as the wish to hear no more. */
-import { REFUSALS, type RefusalCode } from '../../core/refusal.ts';
+import type { RefusalCode } from '../../core/refusal.ts';
+import { REFUSALS } from '../../core/refusal-catalogue.ts';
 
 /** What is known of one sender; what its documents do not say is left out, and then counts as in Standard Webhooks. */
 export interface SenderProfile {

@@ -1,8 +1,8 @@
 /** Finds out why a signature was refused: tries what would have made it match, one or two changes at a time, within a budget. */
 
 import type { VerifyKey } from '../../auth/schemes/scheme.ts';
-import type { SignedHead } from '../../core/exchange.ts';
-import type { Refusal } from '../../core/refusal.ts';
+import type { SignedHead } from '../../core/event.ts';
+import { Refusal } from '../../core/refusal.ts';
 import { type BodyForm, toBodyForms } from './body-forms.ts';
 import { toFinding, toHeadHints, toTimeHints } from './hints.ts';
 import { type KeyForm, toKeyForms } from './key-forms.ts';
@@ -55,7 +55,7 @@ export function* analyse(suspect: Suspect, meter: Meter): Generator<void, Explan
 /** The time of the head, or of the content where the scheme has it there. */
 function toTimes(suspect: Suspect, head: SignedHead | Refusal): Finding[] {
   const { scheme, request } = suspect;
-  if ('code' in head) return [];
+  if (head instanceof Refusal) return [];
   if (head.timestamp !== undefined) return toTimeHints(suspect, head.timestamp);
   const { timestamp } = scheme.description;
   if (timestamp === undefined || !('json' in timestamp.from) || request.body === undefined) return [];
@@ -115,7 +115,7 @@ function* withKeys(
 function isMatch({ request: { method } }: Suspect, { reading, body: { bytes } }: Match, keys: readonly VerifyKey[]): boolean {
   const { scheme, headers, url } = reading;
   const head = scheme.readHead(headers, { allowDotInId: true });
-  return !('code' in head) && scheme.verify(head, { method, url, body: bytes }, keys) !== undefined;
+  return !(head instanceof Refusal) && scheme.verify(head, { method, url, body: bytes }, keys) !== undefined;
 }
 
 function toProven({ reading, body, key }: Match, hints: readonly Finding[], times: readonly Finding[]): Explanation {

@@ -1,7 +1,7 @@
 /** Explains refusals while the gate has other work: one at a time, off the request's way, so many a minute for each route. */
 import { rememberClientNetworks } from '../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { Exchange } from '../../core/exchange.ts';
+import type { ParsedHead } from '../../core/parsed-head.ts';
 import type { Reason, Refusal } from '../../core/refusal.ts';
 import { CpuBudget } from './cpu-budget.ts';
 import { Meter, USUAL_BUDGET } from './meter.ts';
@@ -99,16 +99,16 @@ export class Explainer {
   }
 
   /** Takes a refusal, if there is a place and neither the client nor the route has had its share; returns at once, and never throws. */
-  offer(route: string, exchange: Exchange, { reason }: Refusal): void {
+  offer(route: string, head: ParsedHead, { reason }: Refusal): void {
     if (!EXPLAINED.has(reason)) return;
     if (this.#queue.length >= MOST_WAITING) return this.#parts.onSkipped(route);
-    const client = this.#toClient(exchange.client.address);
+    const client = this.#toClient(head.client.address);
     // Before the route's token: one client must not use up what others are due.
     if (client.waiting >= MAX_WAITING_PER_CLIENT || client.cpu.delay > 0 || !this.#takeToken(route))
       return this.#parts.onSkipped(route);
     client.waiting++;
-    const { method, target, headers, receivedAt, requestId } = exchange;
-    const request = { method, target: target.raw, headers, body: this.#toBody(exchange), receivedAt };
+    const { method, target, headers, receivedAt, requestId } = head;
+    const request = { method, target: target.raw, headers, body: this.#toBody(head), receivedAt };
     this.#queue.push({ client, route, requestId, request });
     this.#working ??= this.#work();
   }
@@ -119,7 +119,7 @@ export class Explainer {
   }
 
   /** Only what a gate has read: a content that nobody asked for is not read for this. */
-  #toBody({ body: { content } }: Exchange): Buffer | undefined {
+  #toBody({ body: { content } }: ParsedHead): Buffer | undefined {
     // A copy: the buffer may be a slice of a larger one, which would be kept with it.
     return Buffer.isBuffer(content) && content.length <= this.#options.maxBody ? Buffer.from(content) : undefined;
   }

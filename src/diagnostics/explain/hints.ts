@@ -3,8 +3,8 @@
 import type { Scheme } from '../../auth/schemes/scheme.ts';
 import { TIMESTAMP_FORMATS } from '../../auth/schemes/timestamp.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import type { SignedHead } from '../../core/exchange.ts';
-import type { Refusal } from '../../core/refusal.ts';
+import type { SignedHead } from '../../core/event.ts';
+import { Refusal } from '../../core/refusal.ts';
 import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
 import { CAUSES } from './causes.ts';
 import { toSeenPresets, toTwins } from './readings.ts';
@@ -24,7 +24,7 @@ export function toFinding(cause: ExplainCause, text: string): Finding {
 
 /** What is odd about the head, as the route's scheme reads it. */
 export function toHeadHints(suspect: Suspect, head: SignedHead | Refusal): Finding[] {
-  if (!('code' in head)) return [...toUnitHint(suspect), ...toAlgorithmHint(suspect, head)];
+  if (!(head instanceof Refusal)) return [...toUnitHint(suspect), ...toAlgorithmHint(suspect, head)];
   const found = [...toPresetHints(suspect), ...toUnitHint(suspect)];
   if (head.reason === 'missing_signature') {
     if (!found.some(({ cause }) => cause === 'header_family')) found.push(toFinding('headers_missing', toMissing(suspect)));

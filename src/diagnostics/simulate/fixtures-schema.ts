@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
 import { findNearest } from '../../config/schema/did-you-mean.ts';
 import { duration, envName, filePath, instant, NAME } from '../../config/schema/scalars.ts';
-import { REFUSALS } from '../../core/refusal.ts';
+import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import { UPSTREAM_ERRORS, type UpstreamErrorLabel } from '../../telemetry/metrics/labels.ts';
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */

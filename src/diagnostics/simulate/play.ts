@@ -3,6 +3,7 @@
 import { type Routing, toRouting } from '../../config/rules/gate-identity.ts';
 import type { Config, RouteConfig } from '../../config/schema/config.ts';
 import { type Milliseconds, systemClock } from '../../core/clock.ts';
+import { Refusal } from '../../core/refusal.ts';
 import { parseTarget } from '../../core/target.ts';
 import { RouteTable } from '../../gateway/pipeline/router.ts';
 import type { PreparedConfig } from '../../gateway/runtime/check.ts';
@@ -164,7 +165,7 @@ class Player {
     const target = parseTarget(path);
     if ('problem' in target) return undefined;
     const found = this.#table.find({ method, host, target });
-    return 'code' in found ? undefined : found.route;
+    return found instanceof Refusal ? undefined : found.route;
   }
 }
 

@@ -1,10 +1,8 @@
 /** May the client of the forward proxy go there? By the list first, then by every address that the name leads to. */
 
 import { type DestinationRule, findRule } from '../../core/destination.ts';
-import type { Exchange } from '../../core/exchange.ts';
 import { refuse } from '../../core/refusal.ts';
-import type { Verdict } from '../../core/verdict.ts';
-import type { Gate } from '../pipeline/gates/gate.ts';
+import type { DestinationGate } from '../pipeline/gates/gate.ts';
 import { type Resolve, resolveDestination } from './dial.ts';
 import type { OwnPorts } from './own-ports.ts';
 
@@ -18,12 +16,10 @@ export interface DestinationOptions {
   readonly own: OwnPorts;
 }
 
-/** Builds the gate; it writes `facts.route`, the checked addresses. It stands behind the password: strangers cause no look-up. */
-export function createDestinationGate(options: DestinationOptions): Gate {
+/** Builds the gate. It comes after the password: clients that proved nothing cause no DNS query. */
+export function createDestinationGate(options: DestinationOptions): DestinationGate {
   return {
-    name: 'destination',
-    async check(exchange: Exchange): Promise<Verdict> {
-      const { destination } = exchange;
+    async check({ destination }) {
       if (destination === undefined) throw new Error('only the forward proxy has destinations');
       const rule = findRule(options.rules, destination);
       if (rule === undefined) return refuse('destination_denied', 'destination_not_allowed');
@@ -31,8 +27,7 @@ export function createDestinationGate(options: DestinationOptions): Gate {
       if ('addresses' in found) {
         if (found.addresses.some((address) => options.own.has(address, destination.port)))
           return refuse('destination_denied', 'destination_not_allowed', 'it is a port of the gate itself');
-        exchange.facts.way = { rule: rule.text, addresses: found.addresses };
-        return undefined;
+        return { rule: rule.text, addresses: found.addresses };
       }
       if (found.problem === 'not_public') return refuse('destination_denied', 'destination_not_public', found.detail);
       return refuse('upstream_unreachable', 'upstream_connect', found.detail);

@@ -1,6 +1,8 @@
 /** Writes the header that a destination gets from the forward proxy: the client's, without what is of its hop. */
+
 import type { Admitted } from '../../core/admitted.ts';
 import { toFoldedName, toNamedByConnection } from '../../core/headers.ts';
+import type { RequestTrace } from '../../core/request-trace.ts';
 import { isTraceField } from '../../telemetry/tracing/trace-fields.ts';
 import { HOP_BY_HOP, TRACE } from '../upstream/managed-names.ts';
 import { addFraming } from '../upstream/request-headers.ts';
@@ -21,8 +23,8 @@ export class ProxyHeaderPolicy {
     this.#trustsTraces = trustsTraces;
   }
 
-  toUpstreamHeaders(admitted: Admitted): string[] {
-    const { headers, destination, method, facts } = admitted.exchange;
+  toUpstreamHeaders(admitted: Admitted, trace?: RequestTrace): string[] {
+    const { headers, destination, method } = admitted.head;
     const { host, port } = destination as NonNullable<typeof destination>;
     const named = toNamedByConnection(headers);
     const name = host.includes(':') ? `[${host}]` : host;
@@ -37,7 +39,7 @@ export class ProxyHeaderPolicy {
     out.push('Via', [...headers.all('via'), `1.1 ${this.#pseudonym}`].join(', '));
     const forwards = toForwardsLeft(method, headers.get('max-forwards'));
     if (forwards !== undefined && forwards > 0) out.push('Max-Forwards', String(forwards - 1));
-    addTrace(out, facts.trace);
+    addTrace(out, trace);
     addFraming(out, admitted);
     out.push('Connection', 'close');
     return out;

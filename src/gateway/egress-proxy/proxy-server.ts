@@ -7,9 +7,9 @@ import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { type Destination, parseDestination } from '../../core/destination.ts';
-import type { Arrival, Exchange } from '../../core/exchange.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
-import { type Refusal, refuse } from '../../core/refusal.ts';
+import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
+import { Refusal, refuse } from '../../core/refusal.ts';
 import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { toArrival, toDirectClient } from '../server/arrival.ts';
@@ -30,9 +30,9 @@ import { openLastAnswer, SocketUpgrade } from '../server/upgrade.ts';
 /** Where the proxy's requests go. */
 export interface ProxyHandler {
   /** With `upgrade`, a CONNECT: it is granted as a tunnel. */
-  handle(exchange: Exchange, response: ServerResponse): void;
-  turnAway(arrival: Arrival, response: ServerResponse, refusal: Refusal): void;
-  turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
+  handle(exchange: ParsedHead, response: ServerResponse): void;
+  reject(arrival: Arrival, response: ServerResponse, refusal: Refusal): void;
+  rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
 }
 
 /** What the port needs. */
@@ -78,7 +78,7 @@ export class ProxyServer {
       clock,
       onLimit,
       toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
-      turnAwaySocket: (arrival, socket, refusal) => handler.turnAwaySocket(arrival, socket, refusal),
+      rejectSocket: (arrival, socket, refusal) => handler.rejectSocket(arrival, socket, refusal),
     });
     // An upgrade through the proxy goes by CONNECT; in absolute form it is served as if it had not been asked for.
     this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: guardDecision(() => false, false) });
@@ -87,7 +87,7 @@ export class ProxyServer {
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
     onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-      handler.turnAway(this.#toArrival(request), response, refuse('expectation_failed', 'expectation_failed'));
+      handler.reject(this.#toArrival(request), response, refuse('expectation_failed', 'expectation_failed'));
     });
     onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onConnect(request, socket, head),
@@ -141,11 +141,11 @@ export class ProxyServer {
     const arrival = this.#toArrival(request);
     this.#watchEnd(response, request.socket);
     const trouble = this.#findTrouble(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
-    if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
+    if (trouble !== undefined) return handler.reject(arrival, response, trouble);
     const aim = this.#checkHead(head, toAbsoluteAim);
-    if ('code' in aim) return handler.turnAway(arrival, response, aim);
+    if (aim instanceof Refusal) return handler.reject(arrival, response, aim);
     const { headers } = head;
-    handler.handle({ ...arrival, ...aim, headers, body, facts: {} }, response);
+    handler.handle({ ...arrival, ...aim, headers, body }, response);
   }
 
   #onConnect(request: IncomingMessage, socket: Duplex, early: Buffer): void {
@@ -165,15 +165,15 @@ export class ProxyServer {
     this.#clientErrors.follow(request.socket, { response, body });
     const followed = this.#clients.follow(request.socket, origin, response, response);
     const trouble = this.#findTrouble(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
-    if (trouble !== undefined) return handler.turnAway(arrival, response, trouble);
+    if (trouble !== undefined) return handler.reject(arrival, response, trouble);
     const aim = this.#checkHead(head, toConnectAim);
-    if ('code' in aim) return handler.turnAway(arrival, response, aim);
+    if (aim instanceof Refusal) return handler.reject(arrival, response, aim);
     // Bytes of it would be taken for the tunnel's.
     if (body.declaredLength !== 0)
-      return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
+      return handler.reject(arrival, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
     this.#certificates?.upgrade(request.socket);
     const upgrade = new SocketUpgrade('', socket, response, early);
-    handler.handle({ ...arrival, ...aim, headers, body, upgrade, facts: {} }, response);
+    handler.handle({ ...arrival, ...aim, headers, body, upgrade }, response);
   }
 
   /** Its head may have promised to keep the connection, before the gate began to shut down. */

@@ -1,7 +1,8 @@
 /** Joins a client and a destination byte for byte, until either ends, both are silent, or the time is over. */
 import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { ContentStream, UpgradeWish } from '../../core/exchange.ts';
+import type { ContentStream } from '../../core/content.ts';
+import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { onEvent } from '../../core/safe-events.ts';
 
 /** How long a tunnel may last. */
@@ -20,7 +21,7 @@ const SWEEP_MS = 1_000;
 
 /** Resolves when the tunnel is over. `content` is what the client sends, `client` where it reads. */
 export function joinTunnel(
-  client: UpgradeWish,
+  client: UpgradeRequest,
   content: ContentStream,
   server: Socket,
   limits: TunnelLimits,

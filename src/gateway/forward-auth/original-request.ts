@@ -3,7 +3,7 @@
  * set, so whatever is said twice in two ways is refused, and so is what is left open: a client could fill it in.
  */
 import type { HeaderFields } from '../../core/headers.ts';
-import { type Refusal, refuse } from '../../core/refusal.ts';
+import { Refusal, refuse } from '../../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { isAuthority } from '../server/head-check.ts';
 
@@ -66,7 +66,7 @@ const URL_FIELD = 'x-original-url';
 /** The request that the fields tell of, or why none can be made out. */
 export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Refusal {
   const url = readUrl(headers);
-  if (url !== undefined && 'code' in url) return url;
+  if (url !== undefined && url instanceof Refusal) return url;
   const method = readPart(METHOD, headers, url);
   if (typeof method !== 'string') return method;
   const uri = readPart(URI, headers, url);

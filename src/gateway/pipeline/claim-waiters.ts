@@ -1,4 +1,4 @@
-/** Waiting for what became of another request: bounded in number and in time, with ever longer pauses between looks. */
+/** Waits for the outcome of another request: bounded in number and in time, with growing pauses between polls. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 
@@ -6,8 +6,8 @@ import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 export interface Wait<Outcome> {
   readonly clock: Clock;
   readonly atMost: Milliseconds;
-  /** Undefined: not yet. A rejection ends the wait, and comes out of it. */
-  readonly look: () => Promise<Outcome | undefined>;
+  /** Undefined: not yet. A rejection ends the wait, which then rejects as well. */
+  readonly poll: () => Promise<Outcome | undefined>;
 }
 
 const FIRST_PAUSE_MS = 20;
@@ -25,7 +25,7 @@ export class ClaimWaiters {
     this.#onFull = onFull;
   }
 
-  /** Looks again and again until there is an outcome; `full` where no place is left, `late` where the time is over. */
+  /** Polls until there is an outcome; `full` where no place is left, `late` where the time is over. */
   async wait<Outcome extends object>(wait: Wait<Outcome>): Promise<Outcome | 'full' | 'late'> {
     if (this.#taken >= this.#places) {
       this.#onFull();
@@ -33,20 +33,20 @@ export class ClaimWaiters {
     }
     this.#taken++;
     try {
-      return (await lookAgain(wait)) ?? 'late';
+      return (await pollUntil(wait)) ?? 'late';
     } finally {
       this.#taken--;
     }
   }
 }
 
-async function lookAgain<Outcome>({ clock, atMost, look }: Wait<Outcome>): Promise<Outcome | undefined> {
+async function pollUntil<Outcome>({ clock, atMost, poll }: Wait<Outcome>): Promise<Outcome | undefined> {
   const until = clock.monotonic() + atMost;
   for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
     const budget = until - clock.monotonic();
     if (budget <= 0) return undefined;
     await sleep(clock, Math.min(pause, budget));
-    const outcome = await look();
+    const outcome = await poll();
     if (outcome !== undefined) return outcome;
   }
 }
@@ -57,8 +57,8 @@ function sleep(clock: Clock, delay: Milliseconds): Promise<void> {
   });
 }
 
-/** For who waited in vain: come again when the other's lease may be over, or soon. */
-export function comeAgain(remaining: Milliseconds, reason: Reason): Refusal {
+/** For a request that waited in vain: retry when the other's lease may be over, or soon. */
+export function retryLater(remaining: Milliseconds, reason: Reason): Refusal {
   const seconds = Math.min(Math.max(Math.ceil(remaining / 1000), 1), LONGEST_RETRY_AFTER_S);
-  return { ...refuse('in_progress', reason), retryAfterSeconds: seconds };
+  return refuse('in_progress', reason, { retryAfterSeconds: seconds });
 }

@@ -1,6 +1,6 @@
 /** What events and their resources are called in the store: short, and legible where that is safe; and how events are forgotten there. */
 import { hash } from 'node:crypto';
-import { toDigestId } from '../../core/exchange.ts';
+import { toDigestId } from '../../core/event.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 
 /** Longer names are hashed, so that a key stays short whatever the sender chooses; so is what could not be printed. */

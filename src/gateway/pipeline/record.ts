@@ -1,9 +1,13 @@
 /** The one place where a finished request is counted, logged and journalled, whichever way it left. */
+import type { Sender } from '../../core/admitted.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { Arrival, RequestTrace } from '../../core/exchange.ts';
+import type { VerifiedEvent } from '../../core/event.ts';
 import { MAX_METHOD } from '../../core/method.ts';
-import { REFUSALS, type Reason, type Refusal, type RefusalCode } from '../../core/refusal.ts';
-import type { RefusalLogLevel } from '../../core/refusal-entry.ts';
+import type { Arrival } from '../../core/parsed-head.ts';
+import type { Reason, Refusal, RefusalCode } from '../../core/refusal.ts';
+import type { RefusalLogLevel } from '../../core/refusal-catalogue.ts';
+import { REFUSALS } from '../../core/refusal-catalogue.ts';
+import type { RequestTrace } from '../../core/request-trace.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { Logger, RequestLine } from '../../telemetry/log/logger.ts';
 import type { RouteMetrics } from '../../telemetry/metrics/route-metrics.ts';
@@ -44,8 +48,8 @@ export function record(requestRecord: RequestRecord, metrics: RouteMetrics, part
 }
 
 /** One of its own where it was refused before anything was known of its caller. */
-function toTrace({ exchange }: RequestRecord, { tracer }: Tracing): RequestTrace | undefined {
-  return exchange?.facts.trace ?? tracer.begin('none', 'refused');
+function toTrace({ trace }: RequestRecord, { tracer }: Tracing): RequestTrace | undefined {
+  return trace ?? tracer.begin('none', 'refused');
 }
 
 /** Only a sampled trace can be looked up. */
@@ -57,8 +61,8 @@ function tellSpans(requestRecord: RequestRecord, line: RequestLine, trace: Reque
   for (const span of toSpans(requestRecord, line, trace)) onSpan?.(span);
 }
 
-/** The same for a question of the forward-auth endpoint; `status` is what its caller was answered. */
-export function recordQuestion(requestRecord: RequestRecord, status: number, metrics: RouteMetrics, parts: RecordParts): void {
+/** The same for an auth request of the forward-auth endpoint; `status` is that of the response to its caller. */
+export function recordAuthRequest(requestRecord: RequestRecord, status: number, metrics: RouteMetrics, parts: RecordParts): void {
   const { arrival, refusal } = requestRecord;
   const durationMs = parts.clock.monotonic() - arrival.startedAt;
   const result = refusal === undefined ? toObserved(ALLOWED, requestRecord) : toRefused(refusal);
@@ -84,23 +88,34 @@ function toFacts(
   durationMs: number,
   trace: RequestTrace | undefined,
 ): Omit<RequestLine, keyof Result> {
-  const { arrival, exchange, outcome } = requestRecord;
-  const delivery = exchange?.facts.delivery;
+  const { arrival, head, outcome } = requestRecord;
+  const { user, certificateName, event } = toKnown(requestRecord);
   return {
     requestId: arrival.requestId,
     ...(trace === undefined ? undefined : { trace_id: trace.traceId, span_id: trace.spanId }),
-    route: requestRecord.route,
+    route: requestRecord.route?.name,
     method: shorten(arrival.method, MAX_METHOD),
     client: shorten(arrival.client.address),
-    bytesIn: exchange?.body.received ?? 0,
+    bytesIn: head?.body.received ?? 0,
     durationMs,
-    ...(delivery === undefined
+    ...(event === undefined
       ? undefined
-      : { key: delivery.keyName, ...(delivery.id === undefined ? undefined : { webhookId: shorten(delivery.id) }) }),
-    ...(exchange?.facts.user === undefined ? undefined : { user: shorten(exchange.facts.user) }),
-    ...(exchange?.facts.certificateName === undefined ? undefined : { certificate: shorten(exchange.facts.certificateName) }),
+      : { key: event.keyName, ...(event.id === undefined ? undefined : { webhookId: shorten(event.id) }) }),
+    ...(user === undefined ? undefined : { user: shorten(user.name) }),
+    ...(certificateName === undefined ? undefined : { certificate: shorten(certificateName) }),
     ...(outcome === undefined ? undefined : { upstreamMs: outcome.upstreamMs }),
   };
+}
+
+/** What the gates found out, whatever they decided. */
+function toKnown({ decision }: RequestRecord): Partial<Sender> & { readonly event?: VerifiedEvent | undefined } {
+  if (decision === undefined) return {};
+  if (decision.kind === 'refused') return { ...toSender(decision.sender), event: decision.event };
+  return { ...toSender(decision.admitted.sender), event: decision.admitted.claimed?.event };
+}
+
+function toSender({ user, certificateName }: Sender): Sender {
+  return { user, certificateName };
 }
 
 /** Bounds what a client wrote. The text is made anew: a slice would keep the whole of it in the journal. */
@@ -127,8 +142,8 @@ function toRefused({ code, reason, detail }: Refusal, answered?: number): Result
 }
 
 /** Loud where somebody was let through who had not been, had the route not been told to observe only. */
-function toObserved(result: Result, { exchange }: RequestRecord): Result {
-  const observed = exchange?.facts.observed;
+function toObserved(result: Result, { decision }: RequestRecord): Result {
+  const observed = decision?.kind === 'admitted' ? decision.admitted.observed : undefined;
   if (observed === undefined) return result;
   const { code, reason, detail } = observed;
   const level = REFUSALS[code].status < 300 ? 'info' : 'warn';
@@ -142,8 +157,8 @@ function toResult(requestRecord: RequestRecord): Result {
 }
 
 /** Loud, as operators have to look for repeats among these once the store is back. */
-function toUnchecked(result: Result, { exchange }: RequestRecord): Result {
-  if (exchange?.facts.isUnchecked !== true) return result;
+function toUnchecked(result: Result, { decision }: RequestRecord): Result {
+  if (decision?.kind !== 'admitted' || decision.admitted.claimed?.isUnchecked !== true) return result;
   return { ...result, unchecked: true, level: result.level === 'info' ? 'warn' : result.level };
 }
 

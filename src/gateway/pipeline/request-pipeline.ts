@@ -1,66 +1,38 @@
-/** Takes a request from its route through the gates to the app, and sees to it that every exit is answered, settled and recorded once. */
-import type { Duplex } from 'node:stream';
+/** The data port: finds a request's route, waits for capacity, forwards to the app and settles the claim. */
 import type { Admitted } from '../../core/admitted.ts';
-import type { Answer } from '../../core/answer.ts';
-import type { Clock } from '../../core/clock.ts';
-import { toErrorText } from '../../core/errors.ts';
-import type { Arrival, Exchange } from '../../core/exchange.ts';
+import type { ClientResponse } from '../../core/client-response.ts';
+import type { ParsedHead } from '../../core/parsed-head.ts';
 import { type Reason, type Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
-import { runDetached } from '../../core/safe-events.ts';
-import type { Journal } from '../../telemetry/journal/journal.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
+import type { RequestTrace } from '../../core/request-trace.ts';
 import type { LimitLabel } from '../../telemetry/metrics/labels.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
-import type { RouteMetrics } from '../../telemetry/metrics/route-metrics.ts';
-import type { RouteTrace, Tracing } from '../../telemetry/tracing/span.ts';
-import { lingerOnClose } from '../server/linger.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import type { IdentityContext } from '../upstream/identity.ts';
-import type { ForwardOutcome } from '../upstream/outcome.ts';
 import type { Capacity, CapacityResult } from './capacity.ts';
+import { type LifecycleParts, type LifecycleRoute, type Port, RequestLifecycle } from './lifecycle.ts';
 import { record } from './record.ts';
-import type { RequestRecord } from './request-record.ts';
-import { toStatus, writeRefusal, writeSocketRefusal } from './respond.ts';
+import type { PassResult } from './request-record.ts';
+import { type RefusalFormat, toFormat } from './respond.ts';
 import type { Routable } from './route-groups.ts';
 import { RouteTable } from './router.ts';
-import { type GuardedRoute, runGates } from './run-gates.ts';
-import { settle, settleRefused } from './settle.ts';
-import { PROVEN, toTrustLevel } from './trust-level.ts';
-import { UnderWay } from './under-way.ts';
+import { settle } from './settle.ts';
 
 /** A route, compiled and ready. */
-export interface PipelineRoute extends GuardedRoute, Routable {
-  /** WWW-Authenticate for every 401, a field line each. */
-  readonly challenges: readonly string[];
+export interface PipelineRoute extends LifecycleRoute, Routable {
   readonly forwarder: Forwarder;
   /** Some gate verifies the content, so the head alone cannot be judged. */
   readonly verifiesContent: boolean;
   /** The app may take a request for one of another method. */
   readonly forwardMethodOverride: boolean;
   readonly identity: IdentityContext;
-  /** Where the route's sender goes by other statuses than the catalogue's. */
+  /** Where the route's sender expects other statuses than the catalogue's. */
   readonly statuses?: ReadonlyMap<RefusalCode, number>;
-  readonly metrics: RouteMetrics;
-  readonly trace: RouteTrace;
 }
 
 /** The dependencies of the pipeline. */
-export interface RequestPipelineParts {
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly journal: Journal;
-  readonly metrics: Metrics;
-  readonly tracing: Tracing;
+export interface RequestPipelineParts extends LifecycleParts {
   readonly capacity: Capacity;
-  /** Told of what a route refused, or would have, after the answer; it neither waits nor throws. */
-  readonly onRefused?: ((route: string, exchange: Exchange, refusal: Refusal) => void) | undefined;
-}
-
-/** How the gates and the app dealt with a request. */
-interface PipelineResult {
-  readonly isAdmitted?: boolean;
-  readonly refusal?: Refusal;
-  readonly outcome?: ForwardOutcome;
+  /** Called with what a route refused, or would have, after the response; it neither waits nor throws. */
+  readonly onRefused?: ((route: string, head: ParsedHead, refusal: Refusal) => void) | undefined;
 }
 
 /** Which limit keeps a request from the app, and the reason that is logged. */
@@ -72,97 +44,53 @@ const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, 
 };
 
 /** The pipeline that every request of the data port passes. */
-export class RequestPipeline {
-  readonly #parts: RequestPipelineParts;
-  readonly #unmatched: RouteMetrics;
-  #table: RouteTable<PipelineRoute> = new RouteTable<PipelineRoute>([]);
-  readonly #underWay = new UnderWay();
+export class RequestPipeline extends RequestLifecycle<PipelineRoute> {
+  readonly #port: DataPort;
 
   constructor(parts: RequestPipelineParts) {
-    this.#parts = parts;
-    this.#unmatched = parts.metrics.route(undefined);
+    const port = new DataPort(parts);
+    super(port, parts.metrics.route(undefined), parts);
+    this.#port = port;
   }
 
-  /** Takes over a new set of routes; requests under way finish with the set they came in by. */
+  /** Replaces the routes; requests in flight finish with the ones they began with. */
   swap(routes: readonly PipelineRoute[]): void {
-    this.#table = new RouteTable(routes);
+    this.#port.table = new RouteTable(routes);
   }
 
   /** The route that serves now, or why there is none. */
-  find({ method, target, headers, client }: Exchange): PipelineRoute | Refusal {
+  find(head: ParsedHead): PipelineRoute | Refusal {
+    return this.#port.find(head);
+  }
+}
+
+class DataPort implements Port<PipelineRoute> {
+  readonly #parts: RequestPipelineParts;
+  table: RouteTable<PipelineRoute> = new RouteTable<PipelineRoute>([]);
+
+  constructor(parts: RequestPipelineParts) {
+    this.#parts = parts;
+  }
+
+  find({ method, target, headers, client }: ParsedHead): PipelineRoute | Refusal {
     const forwardedHost = client.viaTrustedProxy ? headers.all('x-forwarded-host').at(-1) : undefined;
-    return this.#table.find({ method, host: headers.get('host'), target, forwardedHost });
+    return this.table.find({ method, host: headers.get('host'), target, forwardedHost });
   }
 
-  /** Takes one request through; never throws. */
-  handle(exchange: Exchange, response: Answer): void {
-    const found = this.find(exchange);
-    if ('code' in found) this.#leave({ arrival: exchange, exchange, refusal: found }, response);
-    else runDetached(this.#take(found, exchange, response));
+  onDecision({ metrics }: PipelineRoute, decision: 'allow' | 'deny' | 'observe', reason: Reason): void {
+    metrics.decision(decision, reason);
   }
 
-  /** Answers a request whose head is refused. */
-  turnAway(arrival: Arrival, response: Answer, refusal: Refusal): void {
-    this.#leave({ arrival, refusal }, response);
-  }
-
-  /** Answers bytes that are no request. */
-  turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void {
-    writeSocketRefusal(socket, refusal, arrival.requestId, this.#parts.clock);
-    record({ arrival, refusal }, this.#unmatched, this.#parts);
-  }
-
-  /** Resolves when no request is under way. */
-  idle(): Promise<void> {
-    return this.#underWay.idle();
-  }
-
-  /** How many requests are under way. */
-  get underWay(): number {
-    return this.#underWay.count;
-  }
-
-  async #take(route: PipelineRoute, exchange: Exchange, response: Answer): Promise<void> {
-    this.#underWay.enter();
-    const result = await this.#pass(route, exchange, response);
-    // It no longer holds a place of the capacity: such a connection lives as long as its client likes.
-    if (result.outcome?.kind === 'upgraded') await untilClosed(exchange, result.outcome.closed);
-    try {
-      this.#leave({ arrival: exchange, exchange, route: route.name, tracedAs: route.trace, ...result }, response, route);
-    } catch (thrown) {
-      // Even a failing log must not leave the sender without an answer, nor end the process.
-      response.destroy();
-      this.#parts.logger.error('internal_error', { requestId: exchange.requestId, error: toErrorText(thrown) });
-    }
-    this.#underWay.leave(response);
-  }
-
-  async #pass(route: PipelineRoute, exchange: Exchange, response: Answer): Promise<PipelineResult> {
-    try {
-      const admitted = await runGates(route, exchange);
-      const trustLevel = toTrustLevel(route, exchange, 'code' in admitted ? admitted : undefined);
-      exchange.facts.trace = this.#parts.tracing.tracer.begin(route.trace.trust, trustLevel, exchange.headers);
-      if ('code' in admitted) {
-        settleRefused(exchange.facts.claim, admitted);
-        route.metrics.decision(PROVEN.has(admitted.code) ? 'allow' : 'deny', admitted.reason);
-        return { refusal: admitted };
-      }
-      const { observed } = exchange.facts;
-      if (observed === undefined) route.metrics.decision('allow', 'ok');
-      else route.metrics.decision('observe', observed.reason);
-      return { isAdmitted: true, ...(await this.#admit(route, admitted, response)) };
-    } catch (thrown) {
-      // A throw is a refusal, never a pass. What the app saw is unknown, so the claim is left to its lease.
-      exchange.facts.claim?.hold();
-      return { refusal: refuse('internal_error', 'internal_error', toErrorText(thrown)) };
-    }
-  }
-
-  async #admit(route: PipelineRoute, admitted: Admitted, response: Answer): Promise<PipelineResult> {
-    const { capacity } = this.#parts;
-    const { client, facts, body } = admitted.exchange;
-    const { claim } = facts;
-    const isVerified = !route.isOpen && facts.observed === undefined;
+  async pass(
+    route: PipelineRoute,
+    admitted: Admitted,
+    trace: RequestTrace | undefined,
+    response: ClientResponse,
+  ): Promise<PassResult> {
+    const { clock, capacity } = this.#parts;
+    const { client, body, upgrade } = admitted.head;
+    const claim = admitted.claimed?.claim;
+    const isVerified = !route.isOpen && admitted.observed === undefined;
     // Before it takes a place: a client that proved nothing and sends nothing would hold it.
     const broken = isVerified ? undefined : await body.arriving?.();
     if (broken !== undefined) return { refusal: broken };
@@ -170,20 +98,38 @@ export class RequestPipeline {
     const entering = capacity.enter(place);
     const entered = entering instanceof Promise ? await entering : entering;
     if (entered !== 'entered') {
-      // Claimed, but not a byte went to the app: the sender's retry must get through.
+      // Claimed, but no byte went to the app: the sender's retry must get through.
       claim?.release();
       if (!Buffer.isBuffer(admitted.body)) admitted.body.stop();
       return { refusal: this.#toRefusal(entered) };
     }
-    if (facts.trace?.isRecorded === true) facts.sentAt = this.#parts.clock.monotonic();
+    const sentAt = trace?.isRecorded === true ? clock.monotonic() : undefined;
+    let outcome: Awaited<ReturnType<Forwarder['forward']>>;
     try {
-      const outcome = await route.forwarder.forward(admitted, response);
+      outcome = await route.forwarder.forward(admitted, response, trace);
       settle(claim, outcome);
-      const refusal = 'refusal' in outcome ? outcome.refusal : undefined;
-      return refusal === undefined ? { outcome } : { outcome, refusal };
     } finally {
       capacity.leave(place);
     }
+    // It holds no place of the capacity any more: such a connection lasts as long as its client likes.
+    if (outcome.kind === 'upgraded') {
+      const stopWatching = admitted.sender.user?.login?.onRevoked(() => upgrade?.destroy());
+      await outcome.closed;
+      stopWatching?.();
+    }
+    return { outcome, refusal: 'refusal' in outcome ? outcome.refusal : undefined, sentAt };
+  }
+
+  toFormat(refusal: Refusal, route: PipelineRoute | undefined): RefusalFormat {
+    return toFormat(refusal, route?.statuses);
+  }
+
+  record(...[requestRecord, metrics]: Parameters<Port<PipelineRoute>['record']>): void {
+    record(requestRecord, metrics, this.#parts);
+  }
+
+  onRefused({ name }: PipelineRoute, head: ParsedHead, refusal: Refusal): void {
+    this.#parts.onRefused?.(name, head, refusal);
   }
 
   #toRefusal(result: Exclude<CapacityResult, 'entered'>): Refusal {
@@ -192,44 +138,4 @@ export class RequestPipeline {
     this.#parts.metrics.limitHit(limit);
     return refuse('overloaded', reason);
   }
-
-  #leave(requestRecord: RequestRecord, response: Answer, route?: PipelineRoute): void {
-    const { arrival, exchange, refusal } = requestRecord;
-    const metrics = route?.metrics ?? this.#unmatched;
-    if (refusal === undefined) {
-      exchange?.body.free();
-      record(requestRecord, metrics, this.#parts);
-      const observed = exchange?.facts.observed;
-      if (route !== undefined && exchange !== undefined && observed !== undefined)
-        this.#parts.onRefused?.(route.name, exchange, observed);
-      return;
-    }
-    if (refusal.code === 'body_too_large') this.#parts.metrics.limitHit('body_size');
-    const mustClose = exchange === undefined || !exchange.body.isCheapToDrain;
-    if (mustClose) lingerOnClose(response.req.socket, this.#parts.clock);
-    const status = toStatus(refusal, route?.statuses);
-    const { requestId, method } = arrival;
-    writeRefusal(response, refusal, {
-      requestId,
-      challenges: route?.challenges ?? [],
-      isHead: method === 'HEAD',
-      mustClose,
-      status,
-    });
-    try {
-      record({ ...requestRecord, status }, metrics, this.#parts);
-      if (route !== undefined && exchange !== undefined) this.#parts.onRefused?.(route.name, exchange, refusal);
-    } finally {
-      // After an exception nobody knows how far it went: a connection to the app may still be writing it.
-      if (requestRecord.isAdmitted === true || refusal.code === 'internal_error') exchange?.body.free();
-      else exchange?.body.discard();
-    }
-  }
-}
-
-/** Waits for the end of an upgraded connection, and ends it when the password that opened it is revoked. */
-async function untilClosed({ upgrade, facts }: Exchange, closed: Promise<void>): Promise<void> {
-  const stopWatching = facts.login?.onRevoked(() => upgrade?.destroy());
-  await closed;
-  stopWatching?.();
 }

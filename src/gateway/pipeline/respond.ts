@@ -1,14 +1,15 @@
 /** Writes a refusal to the sender, in the one form there is: problem details (RFC 9457) that tell an attacker nothing. */
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import type { Answer } from '../../core/answer.ts';
+import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
-import { REFUSALS, type Refusal, type RefusalCode } from '../../core/refusal.ts';
-import type { RefusalEntry } from '../../core/refusal-entry.ts';
+import type { Refusal, RefusalCode } from '../../core/refusal.ts';
+import type { RefusalEntry } from '../../core/refusal-catalogue.ts';
+import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import { closeBehindAnswer } from '../server/linger.ts';
 
 /** What a refusal needs beside itself. */
-export interface AnswerContext {
+export interface RefusalContext {
   readonly requestId: string;
   /** The route's WWW-Authenticate values (RFC 9110 §11.6.1 demands one on every 401), a field line each: not all clients read lists. */
   readonly challenges: readonly string[];
@@ -16,15 +17,21 @@ export interface AnswerContext {
   readonly isHead: boolean;
   /** Content is left unread on the connection. */
   readonly mustClose: boolean;
-  /** Stands in for the catalogue's entry, which the receiver would not understand; a field then tells the code. */
-  readonly as?: RefusalEntry;
-  /** Stands in for the catalogue's status alone, as the sender goes by others. */
-  readonly status?: number;
+  readonly format?: RefusalFormat | undefined;
 }
 
-/** The status that a refusal leaves with; `statuses` are those that its sender needs otherwise. */
-export function toStatus({ code, reply }: Refusal, statuses?: ReadonlyMap<RefusalCode, number>): number {
-  return reply?.status ?? statuses?.get(code) ?? REFUSALS[code].status;
+/** How a port writes a refusal, where not as the catalogue says. */
+export interface RefusalFormat {
+  readonly status: number;
+  /** Replaces the catalogue's entry, which the receiver would not understand; a header then carries the code. */
+  readonly entry?: RefusalEntry;
+  /** The response is to another request than the one that was judged, whose method says nothing of it. */
+  readonly alwaysHasBody?: true;
+}
+
+/** By the status of the refusal's own reply, else by what the sender expects instead of the catalogue's. */
+export function toFormat({ code, reply }: Refusal, statuses?: ReadonlyMap<RefusalCode, number>): RefusalFormat {
+  return { status: reply?.status ?? statuses?.get(code) ?? REFUSALS[code].status };
 }
 
 /** RFC 9110 §11.6.1 and §11.7.1. */
@@ -41,13 +48,14 @@ const REASON_PHRASES: Readonly<Record<number, string>> = {
 };
 
 /** Answers through node:http. Nothing happens where a head went out already or the sender is gone. */
-export function writeRefusal(response: Answer, refusal: Refusal, context: AnswerContext): void {
+export function writeRefusal(response: ClientResponse, refusal: Refusal, context: RefusalContext): void {
   if (response.headersSent || response.destroyed) return;
-  const known = context.as ?? REFUSALS[refusal.code];
-  const { status = known.status } = context;
+  const { format } = context;
+  const known = format?.entry ?? REFUSALS[refusal.code];
+  const status = format?.status ?? known.status;
   const entry = status === known.status ? known : { ...known, status };
   const head = toHead(refusal, entry, context);
-  if (context.as !== undefined) head.push('Sidegate-Refusal', refusal.code);
+  if (format?.entry !== undefined) head.push('Sidegate-Refusal', refusal.code);
   // RFC 9110 §8.6 and §15.3.5: neither content nor its length.
   const body = status === NO_CONTENT ? undefined : (refusal.reply?.body ?? toProblemDetails(refusal, entry, context.requestId));
   if (body !== undefined) head.push('Content-Length', String(Buffer.byteLength(body, 'latin1')));
@@ -74,7 +82,7 @@ function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: stri
   return JSON.stringify({ type: `urn:sidegate:refusal:${refusal.code}`, title, status, code: refusal.code, requestId });
 }
 
-function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<AnswerContext, 'challenges'>): string[] {
+function toHead(refusal: Refusal, entry: RefusalEntry, context: Pick<RefusalContext, 'challenges'>): string[] {
   const { reply } = refusal;
   const head = ['Cache-Control', 'no-store'];
   if (entry.status !== NO_CONTENT) head.unshift('Content-Type', reply?.contentType ?? 'application/problem+json');

@@ -3,7 +3,7 @@
  * prefix. The routes that have this host and path own all methods on it. A path that an app could take for another route's is refused.
  */
 import { toPathForms } from '../../core/path-forms.ts';
-import { type Refusal, refuse } from '../../core/refusal.ts';
+import { Refusal, refuse } from '../../core/refusal.ts';
 import type { AmbiguousForm, RequestTarget } from '../../core/target.ts';
 import { PathConflicts } from './path-conflicts.ts';
 import { type Routable, type RouteGroup, toGroups } from './route-groups.ts';
@@ -47,13 +47,13 @@ export class RouteTable<Route extends Routable> {
   /** The route, or why there is none. */
   find(query: RouteQuery): Route | Refusal {
     const found = this.#findByHost(query);
-    if (this.#hosts.size === 0 || query.forwardedHost === undefined || 'code' in found) return found;
+    if (this.#hosts.size === 0 || query.forwardedHost === undefined || found instanceof Refusal) return found;
     const names = query.forwardedHost.split(',', MAX_FORWARDED_HOSTS + 1);
     if (names.length > MAX_FORWARDED_HOSTS)
       return refuse('ambiguous_target', 'ambiguous_target', 'too many names in X-Forwarded-Host');
     for (const host of names) {
       const other = this.#findByHost({ ...query, host: host.trim() });
-      const isSame = 'code' in other ? other.code === 'route_not_found' : other.gateIdentity === found.gateIdentity;
+      const isSame = other instanceof Refusal ? other.code === 'route_not_found' : other.gateIdentity === found.gateIdentity;
       if (!isSame)
         return refuse('ambiguous_target', 'ambiguous_target', `route ${found.name} by Host, another by X-Forwarded-Host`);
     }
@@ -120,7 +120,7 @@ function isOpenTo({ match }: Routable, ambiguities: readonly AmbiguousForm[]): b
 function toRefusal<Route extends Routable>({ routes }: RouteGroup<Route>, ambiguities: readonly AmbiguousForm[]): Refusal {
   const allow = routes.filter((route) => isOpenTo(route, ambiguities)).flatMap(({ match }) => match.methods);
   if (allow.length === 0) return toAmbiguousPath(ambiguities);
-  return { code: 'method_not_allowed', reason: 'method_not_allowed', allow: [...new Set(allow)] };
+  return refuse('method_not_allowed', 'method_not_allowed', { allow: [...new Set(allow)] });
 }
 
 function toAmbiguousPath(ambiguities: readonly AmbiguousForm[]): Refusal {

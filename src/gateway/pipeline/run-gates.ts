@@ -1,55 +1,155 @@
-/** Runs a route's gates in order. The first refusal wins; only a request that passes all gates is admitted. */
-import { type Admitted, admit } from '../../core/admitted.ts';
+/** Takes a request through its route's gates: ParsedHead, VerifiedEvent, ClaimedEvent, Admitted. The first refusal wins. */
+import { type Admitted, admit, type CheckedDestination, type Sender, type User } from '../../core/admitted.ts';
 import { toErrorText } from '../../core/errors.ts';
-import type { Exchange } from '../../core/exchange.ts';
-import { type Refusal, refuse } from '../../core/refusal.ts';
-import type { Gate } from './gates/gate.ts';
+import type { ClaimedEvent, VerifiedEvent } from '../../core/event.ts';
+import type { ParsedHead } from '../../core/parsed-head.ts';
+import { Refusal, refuse } from '../../core/refusal.ts';
+import type { BodyCheck, PasswordGate, RouteGates, WebhookGates } from './gates/gate.ts';
+import { joinGrants, NOTHING_CLAIMED } from './grants.ts';
+import { settleRefused } from './settle.ts';
 
 /** The part of a route that decides. */
 export interface GuardedRoute {
   readonly name: string;
-  /** Cheap and header-only first. */
-  readonly gates: readonly Gate[];
-  /** Said in so many words: anyone may pass. */
+  readonly gates: RouteGates;
+  /** The config says so explicitly: anyone may pass. */
   readonly isOpen: boolean;
-  /** `observe`: judged like any other, but whoever would be refused is let through, and the app is told. */
+  /** `observe`: judged like any other, but what would be refused is forwarded, and the app is told. */
   readonly mode: 'enforce' | 'observe';
 }
 
-/** The proof for the forwarder, or the refusal. A throw in a gate comes out as a rejection: the caller refuses then, too. */
-export function runGates(route: GuardedRoute, exchange: Exchange): Promise<Admitted | Refusal> {
-  return route.mode === 'observe' ? observe(route, exchange) : enforce(route, exchange);
+/** What the gates decided; a refused request keeps what they had found out, for the log. */
+export type Decision =
+  | { readonly kind: 'admitted'; readonly admitted: Admitted }
+  | {
+      readonly kind: 'refused';
+      readonly refusal: Refusal;
+      readonly sender: Sender;
+      readonly event: VerifiedEvent | undefined;
+    };
+
+/** What the gates found out so far; only this module sees it, as a gate gets what it needs from the one before it. */
+class Progress implements Sender {
+  user: User | undefined;
+  certificateName: string | undefined;
+  destination: CheckedDestination | undefined;
+  event: VerifiedEvent | undefined;
+  grant = NOTHING_CLAIMED;
 }
 
-async function enforce(route: GuardedRoute, exchange: Exchange): Promise<Admitted | Refusal> {
-  for (const gate of route.gates) {
-    const verdict = gate.check(exchange);
-    const refusal = verdict instanceof Promise ? await verdict : verdict;
+/** The proof for the forwarder, or the refusal; never rejects. */
+export async function runGates(route: GuardedRoute, head: ParsedHead): Promise<Decision> {
+  const progress = new Progress();
+  let refusal: Refusal | undefined;
+  try {
+    refusal = await judge(route.gates, head, progress);
+    if (refusal === undefined) return { kind: 'admitted', admitted: admitProven(route, head, progress) };
+  } catch (thrown) {
+    // A throw is a refusal, never a pass.
+    refusal = refuse('internal_error', 'internal_error', toErrorText(thrown));
+  }
+  const admitted = route.mode === 'observe' ? admitObserved(route, head, progress, refusal) : refusal;
+  if (!(admitted instanceof Refusal)) return { kind: 'admitted', admitted };
+  const { event, grant } = progress;
+  settleRefused(grant.claim, admitted);
+  return { kind: 'refused', refusal: admitted, sender: progress, event };
+}
+
+async function judge(gates: RouteGates, head: ParsedHead, progress: Progress): Promise<Refusal | undefined> {
+  const { certificate, handshake, content, webhook } = gates;
+  if (certificate !== undefined) {
+    const name = certificate.check(head);
+    if (name instanceof Refusal) return name;
+    progress.certificateName = name;
+  }
+  const asked = handshake?.check(head);
+  const answered = asked instanceof Promise ? await asked : asked;
+  if (answered !== undefined) return answered;
+  const checkBody = content?.check(head);
+  if (checkBody instanceof Refusal) return checkBody;
+  if (gates.password !== undefined) {
+    const refusal = await judgeSender(gates, gates.password, head, progress);
     if (refusal !== undefined) return refusal;
   }
-  return admitVerified(route, exchange);
+  return webhook && judgeEvent(webhook, checkBody, head, progress);
 }
 
-function admitVerified(route: GuardedRoute, exchange: Exchange): Admitted {
-  const { delivery, user, certificateName } = exchange.facts;
-  // The very bytes that were signed.
-  if (delivery !== undefined) return admit(exchange, route.name, delivery.body);
+/** Names are looked up for users only: untrusted clients cause no DNS query. */
+async function judgeSender(
+  { destination }: RouteGates,
+  password: PasswordGate,
+  head: ParsedHead,
+  progress: Progress,
+): Promise<Refusal | undefined> {
+  const user = await password.check(head);
+  if (user instanceof Refusal) return user;
+  progress.user = user;
+  const checked = await destination?.check(head);
+  if (checked instanceof Refusal) return checked;
+  progress.destination = checked;
+  return undefined;
+}
+
+async function judgeEvent(
+  { event: gate, verified, claims }: WebhookGates,
+  checkBody: BodyCheck | undefined,
+  head: ParsedHead,
+  progress: Progress,
+): Promise<Refusal | undefined> {
+  const event = await gate.verify(head, progress);
+  if (event instanceof Refusal) return event;
+  progress.event = event;
+  const mismatch = checkBody?.(event.body);
+  if (mismatch !== undefined) return mismatch;
+  for (const each of verified) {
+    const refusal = each.check(event, head);
+    if (refusal !== undefined) return refusal;
+  }
+  for (const each of claims) {
+    const claimed = each.claim(event, head);
+    const grant = claimed instanceof Promise ? await claimed : claimed;
+    if (grant instanceof Refusal) return grant;
+    progress.grant = joinGrants(progress.grant, grant);
+  }
+  return undefined;
+}
+
+/** The very bytes that were signed; else what the sender's password, its certificate or an open route vouches for. */
+function admitProven(route: GuardedRoute, head: ParsedHead, progress: Progress): Admitted {
+  const claimed = toClaimed(progress);
+  const isProven = claimed !== undefined || progress.user !== undefined || progress.certificateName !== undefined;
   // Fails closed if a route was ever built without a gate that verifies.
-  if (user === undefined && certificateName === undefined && !route.isOpen)
-    throw new Error(`no gate of route ${route.name} verified the request`);
-  return admit(exchange, route.name, exchange.body.open());
+  if (!isProven && !route.isOpen) throw new Error(`no gate of route ${route.name} verified the request`);
+  return toAdmitted(route, head, progress, claimed?.event.body ?? head.body.open(), undefined);
 }
 
-async function observe(route: GuardedRoute, exchange: Exchange): Promise<Admitted | Refusal> {
-  const outcome = await enforce(route, exchange).catch((thrown: unknown) =>
-    refuse('internal_error', 'internal_error', toErrorText(thrown)),
-  );
-  if (!('code' in outcome)) return outcome;
-  // What a route takes does not depend on its mode: a method that only its handshake comes by never reaches the app.
-  if (outcome.code === 'method_not_allowed') return outcome;
-  const { content } = exchange.body;
+function admitObserved(route: GuardedRoute, head: ParsedHead, progress: Progress, refusal: Refusal): Admitted | Refusal {
+  // What a route accepts does not depend on its mode: a method that only its handshake uses never reaches the app.
+  if (refusal.code === 'method_not_allowed') return refusal;
+  const { content } = head.body;
   // What could not be read cannot be passed on either.
-  if (content !== undefined && !Buffer.isBuffer(content)) return content;
-  exchange.facts.observed = outcome;
-  return admit(exchange, route.name, content ?? exchange.body.open());
+  if (content instanceof Refusal) return content;
+  return toAdmitted(route, head, progress, content ?? head.body.open(), refusal);
+}
+
+function toAdmitted(
+  { name: route }: GuardedRoute,
+  head: ParsedHead,
+  progress: Progress,
+  body: Admitted['body'],
+  observed: Refusal | undefined,
+): Admitted {
+  return admit({
+    head,
+    route,
+    sender: progress,
+    claimed: toClaimed(progress),
+    destination: progress.destination,
+    observed,
+    body,
+  });
+}
+
+function toClaimed({ event, grant }: Progress): ClaimedEvent | undefined {
+  return event && { event, claim: grant.claim, isStale: grant.isStale, isUnchecked: grant.isUnchecked };
 }

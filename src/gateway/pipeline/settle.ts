@@ -1,5 +1,5 @@
-/** Decides what becomes of an event's claim, from how the exchange with the app ended. */
-import type { Claim } from '../../core/exchange.ts';
+/** Decides what becomes of an event's claim, from how its request ended. */
+import type { Claim } from '../../core/event.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import { type ForwardOutcome, settlementOf } from '../upstream/outcome.ts';
 
@@ -8,8 +8,10 @@ export function settle(claim: Claim | undefined, outcome: ForwardOutcome): void 
   claim?.[settlementOf(outcome)]();
 }
 
-/** Settles what a gate claimed before a later one refused: not a byte went to the app, so a retry must get through, unless it is moot. */
+/** Settles what a gate claimed before a later one refused: no byte went to the app, so a retry must get through, unless it is moot. */
 export function settleRefused(claim: Claim | undefined, { code }: Refusal): void {
   if (code === 'stale') claim?.confirm();
+  // A gate that failed may have done anything, so the claim is left to its lease.
+  else if (code === 'internal_error') claim?.hold();
   else claim?.release();
 }

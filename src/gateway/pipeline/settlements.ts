@@ -1,4 +1,4 @@
-/** Sees every claim of an id or a place through: confirms and releases that the store could not take are tried again until it can, or they are moot. */
+/** Settles every claim of an id or a place: confirms and releases that the store could not take are retried until it can, or they are moot. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
@@ -13,6 +13,7 @@ interface AnySettlement {
 
 /** The end of one claim of an id. */
 export interface IdSettlement extends AnySettlement {
+  readonly of: 'id';
   readonly token: string;
   readonly fingerprint: string;
   /** How long a confirmed id is remembered. */
@@ -21,6 +22,7 @@ export interface IdSettlement extends AnySettlement {
 
 /** The end of one event's time in its resource's place. */
 export interface PlaceSettlement extends AnySettlement {
+  readonly of: 'place';
   readonly versions: NewestVersions;
   readonly leave: LeaveRequest;
 }
@@ -106,7 +108,7 @@ export class Settlements {
   }
 
   #tell(settlement: Settlement): Promise<boolean> {
-    if ('leave' in settlement) return settlement.versions.leave(settlement.leave);
+    if (settlement.of === 'place') return settlement.versions.leave(settlement.leave);
     const { kind, key, token, fingerprint, retention } = settlement;
     return kind === 'confirm' ? this.#store.confirm(key, token, fingerprint, retention) : this.#store.release(key, token);
   }

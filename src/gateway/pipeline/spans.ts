@@ -1,5 +1,6 @@
 /** Converts a request record to spans by OpenTelemetry's conventions for HTTP: no path, no query, no content, no header but Host. */
-import type { Exchange, RequestTrace } from '../../core/exchange.ts';
+import type { ParsedHead } from '../../core/parsed-head.ts';
+import type { RequestTrace } from '../../core/request-trace.ts';
 import type { RequestLine } from '../../telemetry/log/logger.ts';
 import type { Span, SpanAttributes } from '../../telemetry/tracing/span.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
@@ -14,11 +15,11 @@ const SERVER_ERROR = 500;
 
 /** The gate's own span, and that of the request to the app, where one went out. */
 export function toSpans(requestRecord: RequestRecord, line: RequestLine, trace: RequestTrace): Span[] {
-  const { arrival, exchange, outcome, tracedAs } = requestRecord;
+  const { arrival, head, outcome, sentAt, route } = requestRecord;
   const method = METHODS.has(arrival.method) ? arrival.method : '_OTHER';
   const { traceId, flags, tracestate } = trace;
   const shared = { traceId, flags, tracestate };
-  const template = tracedAs?.template;
+  const template = route?.trace.template;
   const spans: Span[] = [
     {
       ...shared,
@@ -34,7 +35,7 @@ export function toSpans(requestRecord: RequestRecord, line: RequestLine, trace: 
         ...(template === undefined ? undefined : { 'http.route': template }),
         'http.response.status_code': line.status,
         'url.scheme': arrival.client.scheme,
-        ...toServerAddress(exchange),
+        ...toServerAddress(head),
         ...(line.status >= SERVER_ERROR ? { 'error.type': toErrorType(requestRecord, line) } : undefined),
         ...(line.port === undefined ? undefined : { 'sidegate.port': line.port }),
         ...(line.route === undefined ? undefined : { 'sidegate.route': line.route }),
@@ -47,11 +48,10 @@ export function toSpans(requestRecord: RequestRecord, line: RequestLine, trace: 
       link: trace.link,
     },
   ];
-  const sentAt = exchange?.facts.sentAt;
   if (outcome === undefined || sentAt === undefined) return spans;
   const startedAt = arrival.receivedAt + (sentAt - arrival.startedAt);
   const errorType = toClientErrorType(outcome);
-  const app = tracedAs?.app ?? exchange?.destination;
+  const app = route?.trace.app ?? head?.destination;
   spans.push({
     ...shared,
     spanId: trace.appParentId,
@@ -79,9 +79,9 @@ function toName(method: string, template: string | undefined): string {
 }
 
 /** What the client called the gate by; nothing where that is no host and port. */
-function toServerAddress(exchange: Exchange | undefined): SpanAttributes | undefined {
-  if (exchange === undefined) return undefined;
-  const { client, headers } = exchange;
+function toServerAddress(head: ParsedHead | undefined): SpanAttributes | undefined {
+  if (head === undefined) return undefined;
+  const { client, headers } = head;
   const forwarded = client.viaTrustedProxy ? headers.all('x-forwarded-host').at(-1) : undefined;
   const [, host, port] = AUTHORITY.exec(forwarded ?? headers.get('host') ?? '') ?? [];
   if (host === undefined) return undefined;
@@ -101,7 +101,7 @@ function toClientErrorType(outcome: ForwardOutcome): string | undefined {
 }
 
 /** As `sidegate_auth_decisions_total` counts it. */
-function toDecision({ refusal, exchange, isAdmitted }: RequestRecord): 'allow' | 'deny' | 'observe' {
-  if (exchange?.facts.observed !== undefined) return 'observe';
-  return refusal === undefined || isAdmitted === true || PROVEN.has(refusal.code) ? 'allow' : 'deny';
+function toDecision({ refusal, decision }: RequestRecord): 'allow' | 'deny' | 'observe' {
+  if (decision?.kind === 'admitted') return decision.admitted.observed === undefined ? 'allow' : 'observe';
+  return refusal === undefined || PROVEN.has(refusal.code) ? 'allow' : 'deny';
 }

@@ -2,14 +2,14 @@
 import type { AuthzConfig, LimitsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { createAuthRequestHandler } from '../forward-auth/auth-request-handler.ts';
-import { ForwardAuthPipeline, type ForwardAuthPipelineParts } from '../forward-auth/forward-auth-pipeline.ts';
+import { createForwardAuthPipeline, type ForwardAuthParts } from '../forward-auth/forward-auth-pipeline.ts';
 import type { ListenMemory } from '../server/limits.ts';
 import type { Listening } from '../server/listener.ts';
 import { type ListenPhase, ListenServer } from '../server/server.ts';
 import type { TlsContexts } from '../server/tls.ts';
 
 /** What the endpoint shares with the rest of the gate. */
-export interface AuthzParts extends ForwardAuthPipelineParts {
+export interface AuthzParts extends ForwardAuthParts {
   readonly clock: Clock;
   readonly limits: LimitsConfig;
   readonly memory: ListenMemory;
@@ -23,7 +23,7 @@ export interface AuthzEndpoint {
   refreshTls(): void;
   /** Moves on in shutting down, as the data port does: the proxies in front go on asking while they still send it requests. */
   enter(phase: ListenPhase): void;
-  /** Resolves when no question is under way. */
+  /** Resolves when no auth request is in flight. */
   idle(): Promise<void>;
   /** Ends all that is left. */
   destroy(): void;
@@ -32,10 +32,10 @@ export interface AuthzEndpoint {
 /** Builds it. */
 export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoint {
   const { clock, limits, memory, metrics, tls, trustedProxies } = parts;
-  const pipeline = new ForwardAuthPipeline(parts);
+  const pipeline = createForwardAuthPipeline(parts);
   const { address, trustedCallers } = config;
   const server = new ListenServer({
-    // Nobody speaks for a caller: its own address is what is trusted.
+    // No proxy speaks for a caller: its own address is what is trusted.
     listen: { address, trustedProxies: [], trustedIdentityProxies: [] },
     tls,
     limits,

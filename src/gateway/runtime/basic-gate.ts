@@ -4,7 +4,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { RouteMetrics } from '../../telemetry/metrics/route-metrics.ts';
 import { type BasicAuthOptions, createBasicAuthGate } from '../pipeline/gates/basic-auth.ts';
-import type { Gate } from '../pipeline/gates/gate.ts';
+import type { PasswordGate } from '../pipeline/gates/gate.ts';
 import type { Realms } from './realms.ts';
 
 /** What the gate stands on. */
@@ -23,7 +23,7 @@ export function buildBasicGate(
   as: BasicAuthOptions['as'],
   metrics: RouteMetrics,
   { clock, realms, attempts }: BasicGateParts,
-): Gate {
+): PasswordGate {
   return createBasicAuthGate(
     { realm, as, requireTls, latin1, limit: limit === 'off' ? undefined : limit },
     {

@@ -1,4 +1,4 @@
-/** Everything that can be known to be wrong before a single request comes: config, secrets and the store's own files. */
+/** Finds everything that can be known to be wrong before the first request: config, secrets and the store's own files. */
 
 import { findBcryptProblem } from '../../auth/passwords/native-bcrypt.ts';
 import { type LoadedConfig, loadConfig } from '../../config/load/load.ts';
@@ -11,17 +11,20 @@ import type { Clock } from '../../core/clock.ts';
 import { findOversize } from '../server/memory.ts';
 import { readTls, type TlsRead } from '../server/tls-settings.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
+import { type CompiledRoute, compileRoutes } from './compiled-route.ts';
 import { tryConnections } from './connections.ts';
 import { type IdentityRead, readIdentity } from './identity.ts';
 import { type KeysRead, readKeys } from './keys.ts';
-import { toFiles } from './reload-files.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
 import { readTracing, type TracingRead } from './tracing.ts';
 import { type RealmRead, readRealms } from './users.ts';
+import { toFiles } from './watched-sources.ts';
 
 /** A config that can run, with what it refers to read. */
 export interface PreparedConfig {
   readonly loaded: LoadedConfig;
+  readonly routes: readonly CompiledRoute[];
+  /** Of each route. */
   readonly keys: readonly KeysRead[];
   readonly realms: readonly RealmRead[];
   readonly identity: IdentityRead | undefined;
@@ -61,7 +64,8 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   const place = (severity: Problem['severity'], path: string, message: string, hint: string | undefined): void => {
     problems.push({ severity, file, ...loaded.locate(path), path, message, ...(hint === undefined ? undefined : { hint }) });
   };
-  const keys = await Promise.all(loaded.config.routes.map((route, index) => readKeys(route, index)));
+  const routes = compileRoutes(loaded.config);
+  const keys = await Promise.all(routes.map((route, index) => readKeys(route, index)));
   const realms = await readRealms(loaded.config);
   const [firstRealm] = realmsOf(loaded.config);
   const bcryptProblem = firstRealm === undefined ? undefined : await findBcryptProblem();
@@ -79,7 +83,7 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
   for (const { path, message, hint } of findOversize(loaded.config)) place('warning', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, seen, problems };
-  return { loaded, keys, realms, identity, adminToken, tls, proxyTls, authzTls, tracing, store, seen, problems };
+  return { loaded, routes, keys, realms, identity, adminToken, tls, proxyTls, authzTls, tracing, store, seen, problems };
 }
 
 /** What `sidegate check` reports. */

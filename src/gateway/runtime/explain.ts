@@ -2,7 +2,6 @@
 
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
-import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -12,15 +11,16 @@ import { type SuspectKey, toSuspectKey } from '../../diagnostics/explain/suspect
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+import type { CompiledRoute } from './compiled-route.ts';
 
-/** What it stands on. */
+/** The dependencies of the explainer. */
 export interface ExplainParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly journal: Journal;
-  /** What serves now. */
-  readonly current: () => { readonly config: Config; readonly rings: ReadonlyMap<string, KeyRing> };
+  /** The routes that serve now. */
+  readonly current: () => { readonly routes: readonly CompiledRoute[]; readonly rings: ReadonlyMap<string, KeyRing> };
 }
 
 /** Takes refusals; undefined where the config switches it off. */
@@ -39,15 +39,16 @@ export function createExplainer({ explain }: Config, parts: ExplainParts): Expla
 }
 
 function toContext(name: string, { current }: ExplainParts): SuspectContext | undefined {
-  const { config, rings } = current();
-  const webhook = config.routes.find((route) => route.name === name)?.webhook;
+  const { routes, rings } = current();
+  const webhook = routes.find(({ config }) => config.name === name)?.webhook;
   // Signatures within the content are judged by certificates, not by keys of the route.
-  if (webhook === undefined || webhook.description.isSignedInContent === true) return undefined;
-  const { description, allowDotInId, tolerance, publicUrl = '' } = webhook;
+  if (webhook === undefined || webhook.config.description.isSignedInContent === true) return undefined;
+  const { scheme } = webhook;
+  const { allowDotInId, tolerance, publicUrl = '' } = webhook.config;
   const keys: SuspectKey[] = [];
   const others: SuspectKey[] = [];
   for (const [route, ring] of rings) (route === name ? keys : others).push(...toSuspectKeys(route, ring));
-  return { scheme: compileScheme(description), allowDotInId, tolerance, publicUrl, keys, others, presets: PRESETS };
+  return { scheme, allowDotInId, tolerance, publicUrl, keys, others, presets: PRESETS };
 }
 
 function toSuspectKeys(route: string, { all }: KeyRing): SuspectKey[] {

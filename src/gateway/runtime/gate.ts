@@ -18,12 +18,12 @@ import { createExplainer } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toAllLabels } from './proxy.ts';
-import { type ReloadParts, reloadFiles, reloadTls, type TlsPort } from './reload-files.ts';
 import { buildRoute } from './routes.ts';
 import { buildServices, type Services } from './services.ts';
 import { drain } from './shutdown.ts';
 import { buildSidePorts, type SidePorts, toContexts, toTlsPorts } from './side-ports.ts';
 import { Upstreams } from './upstreams.ts';
+import { type ReloadParts, reloadFiles, reloadTls, type TlsPort } from './watched-sources.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;
 /** Longer than pods are given to end. */
@@ -214,16 +214,16 @@ export class Gate {
     this.#services.signer.replace(ready.identity?.key, config.identity);
     const rings = new Map<string, KeyRing>();
     this.#services.routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
-    const routes = config.routes.map((route, index) => {
+    const routes = ready.routes.map((route, index) => {
       const ring = new KeyRing((ready.keys[index] as KeysRead).set);
-      rings.set(route.name, ring);
+      rings.set(route.config.name, ring);
       return buildRoute(route, ring, pools[index] as (typeof pools)[number], this.#services.routeParts);
     });
     this.#pipeline.swap(routes);
     for (const { name, mode } of config.routes)
       if (mode === 'observe') logger.warn('route_observed', { route: name, hint: OBSERVED });
     retire();
-    this.#services.remoteKeys.take(config, rings);
+    this.#services.remoteKeys.take(ready.routes, rings);
     this.#rings = rings;
     this.#ready = ready;
     this.#services.metrics.reload(true, clock.now(), hash);
@@ -276,6 +276,7 @@ export class Gate {
     const { clock, logger } = this.#context;
     return {
       config: this.#ready.loaded.config,
+      routes: this.#ready.routes,
       clock,
       logger,
       metrics: this.#services.metrics,

@@ -9,6 +9,7 @@ import { readSecret } from '../../config/sources/secrets.ts';
 import type { Trouble } from '../../config/sources/trouble.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { WatchedKey } from '../../telemetry/log/key-evidence.ts';
+import type { CompiledRoute } from './compiled-route.ts';
 
 /** Trouble with one key's secret; never holds the secret. */
 export interface KeyTrouble extends Trouble {
@@ -28,14 +29,13 @@ const LEAST_TOKEN_BYTES = 16;
 const DEFAULT_SCHEME = 'standard-webhooks';
 
 /** Reads all secrets of a route; a secret that cannot be used is listed as unavailable, it never makes the others unusable. */
-export async function readKeys(route: RouteConfig, index: number): Promise<KeysRead> {
-  const { webhook } = route;
+export async function readKeys({ config: route, webhook }: CompiledRoute, index: number): Promise<KeysRead> {
   if (webhook === undefined) return { set: { keys: [], unavailable: [] }, troubles: [] };
-  const scheme = compileScheme(webhook.description);
+  const { scheme } = webhook;
   const keys: VerifyKey[] = [];
   const unavailable: string[] = [];
   const troubles: KeyTrouble[] = [];
-  for (const [position, config] of webhook.keys.entries()) {
+  for (const [position, config] of webhook.config.keys.entries()) {
     const path = `routes.${index}.webhook.keys.${position}.secret`;
     const read = await readKey(scheme, config, route);
     for (const message of read.warnings)

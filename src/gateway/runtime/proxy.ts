@@ -80,20 +80,25 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     logger,
     journal,
     metrics,
-    routeMetrics,
     tracing,
-    trace: { trust: config.trace.trust, template: undefined, app: undefined },
     pseudonym,
-    challenge: toBasicChallenge(basic.realm),
     limits: { idleTimeout, maxDuration, connectTimeout },
-    guard: {
+    route: {
       name: NAME,
       isOpen: false,
       mode: 'enforce',
-      gates: [
-        buildBasicGate({ ...basic, requireTls }, 'proxy', routeMetrics, parts),
-        createDestinationGate({ rules, denyPrivate: config.denyPrivate, resolve: parts.resolve ?? systemResolve, own }),
-      ],
+      gates: {
+        password: buildBasicGate({ ...basic, requireTls }, 'proxy', routeMetrics, parts),
+        destination: createDestinationGate({
+          rules,
+          denyPrivate: config.denyPrivate,
+          resolve: parts.resolve ?? systemResolve,
+          own,
+        }),
+      },
+      challenges: [toBasicChallenge(basic.realm)],
+      metrics: routeMetrics,
+      trace: { trust: config.trace.trust, template: undefined, app: undefined },
     },
     openForwarder(address, port) {
       const times = { connectTimeout, answerTimeout: timeout, gapTimeout: idleTimeout, idleTimeout: 0 };
@@ -123,8 +128,8 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
     refreshTls: () => server.refreshTls(),
     enter: (phase) => server.enter(phase),
     idle: () => pipeline.idle(),
-    get underWay() {
-      return pipeline.underWay;
+    get inFlight() {
+      return pipeline.inFlight;
     },
     get tunnels() {
       return pipeline.tunnels;

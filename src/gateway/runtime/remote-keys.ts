@@ -1,16 +1,15 @@
-/** Keeps the keys that routes have behind URLs: one fetch for each URL, whoever uses it, across reloads. */
+/** Keeps the keys that routes fetch from URLs: one fetch for each URL, however many routes use it, across reloads. */
 import type { JsonWebKey } from 'node:crypto';
 import type { HttpsGet } from '../../auth/keys/https-get.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { type KeySetOptions, RemoteKeySet } from '../../auth/keys/key-set.ts';
-import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
-import type { Config, RouteConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+import type { CompiledRoute } from './compiled-route.ts';
 
-/** What they stand on. */
+/** The dependencies of the remote keys. */
 export interface RemoteKeysParts {
   readonly get: HttpsGet;
   readonly clock: Clock;
@@ -44,11 +43,11 @@ export class RemoteKeys {
   }
 
   /** Serves these routes from now on: what is known already is theirs at once, the rest is fetched. */
-  take({ routes }: Config, rings: ReadonlyMap<string, KeyRing>): void {
+  take(routes: readonly CompiledRoute[], rings: ReadonlyMap<string, KeyRing>): void {
     const before = this.#sources;
     this.#sources = new Map();
-    this.#uses = routes.flatMap((route) => toUses(route, rings.get(route.name)));
-    for (const { jwks } of routes.flatMap(({ webhook }) => webhook ?? []))
+    this.#uses = routes.flatMap((route) => toUses(route, rings.get(route.config.name)));
+    for (const { jwks } of routes.flatMap(({ config }) => config.webhook ?? []))
       for (const { url, refresh, keepFor } of jwks) {
         const options = { url: new URL(url), refresh, keepFor };
         const id = toId(options);
@@ -104,12 +103,12 @@ export class RemoteKeys {
   }
 }
 
-function toUses({ name: route, webhook }: RouteConfig, ring: KeyRing | undefined): Use[] {
-  if (webhook === undefined || ring === undefined || webhook.jwks.length === 0) return [];
-  const scheme = compileScheme(webhook.description);
-  return webhook.jwks.map(({ name, url, refresh, keepFor }) => ({
+function toUses({ config, webhook }: CompiledRoute, ring: KeyRing | undefined): Use[] {
+  if (webhook === undefined || ring === undefined) return [];
+  const { scheme } = webhook;
+  return webhook.config.jwks.map(({ name, url, refresh, keepFor }) => ({
     id: toId({ url: new URL(url), refresh, keepFor }),
-    route,
+    route: config.name,
     name,
     scheme,
     ring,

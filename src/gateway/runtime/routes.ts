@@ -3,11 +3,11 @@
 import type { RemoteCertificates } from '../../auth/keys/certificates.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { toBasicChallenge } from '../../auth/passwords/basic.ts';
-import { compileScheme } from '../../auth/schemes/compile.ts';
 import { toHeaderNames } from '../../auth/schemes/head.ts';
 import { toStatuses } from '../../auth/schemes/senders.ts';
 import { toRouting } from '../../config/rules/gate-identity.ts';
 import {
+  appMethodsOf,
   type Config,
   methodsOf,
   namesOf,
@@ -28,12 +28,13 @@ import { createClientCertificateGate } from '../pipeline/gates/client-certificat
 import { createContentGate } from '../pipeline/gates/content.ts';
 import { createDedupGate } from '../pipeline/gates/dedup.ts';
 import { createEnvelopeGate } from '../pipeline/gates/envelope.ts';
-import type { Gate } from '../pipeline/gates/gate.ts';
-import { createMediaTypeGate } from '../pipeline/gates/media-type.ts';
+import type { ClaimGate, ContentGate, EventGate, HeadGate, WebhookGates } from '../pipeline/gates/gate.ts';
+import { createOpenHandshakeGate } from '../pipeline/gates/open-handshake.ts';
 import { createOrderGate } from '../pipeline/gates/order.ts';
 import { createSignatureGate } from '../pipeline/gates/signature.ts';
+import { createSignedHandshakeGate } from '../pipeline/gates/signed-handshake.ts';
 import { createSnsGate } from '../pipeline/gates/sns.ts';
-import { createTimestampGate, type RecencyOptions } from '../pipeline/gates/timestamp.ts';
+import type { RecencyOptions } from '../pipeline/gates/timestamp.ts';
 import type { PipelineRoute } from '../pipeline/request-pipeline.ts';
 import type { Settlements } from '../pipeline/settlements.ts';
 import { createForwarder } from '../upstream/forwarder.ts';
@@ -43,7 +44,8 @@ import type { ReadLimits } from '../upstream/relay.ts';
 import { HeaderPolicy } from '../upstream/request-headers.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
-import { buildOpenHandshake, buildSignedHandshake, isQueryAllowed } from './handshake.ts';
+import type { CompiledRoute, CompiledWebhook } from './compiled-route.ts';
+import { isQueryAllowed } from './handshake.ts';
 import type { Realms } from './realms.ts';
 
 /** What routes share, across reloads. */
@@ -83,7 +85,8 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabel
 }
 
 /** Compiles one route. */
-export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstream, parts: RouteParts): PipelineRoute {
+export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstream, parts: RouteParts): PipelineRoute {
+  const { config } = route;
   const metrics = parts.metrics.route(config.name);
   const { name, resend, basic, webhook, clientCertificate, forwardMethodOverride } = config;
   const identity: IdentityContext = {
@@ -94,13 +97,13 @@ export function buildRoute(config: RouteConfig, ring: KeyRing, upstream: Upstrea
   return {
     name,
     ...toRouting(config),
-    gates: [
-      ...(clientCertificate === undefined ? [] : [createClientCertificateGate(clientCertificate)]),
-      ...buildOpenHandshake(config, ring),
-      ...(webhook === undefined ? [] : [buildContentGate(webhook)]),
-      ...(basic === undefined ? [] : [buildBasicGate(basic, 'origin', metrics, parts)]),
-      ...(webhook === undefined ? [] : buildWebhookGates(name, webhook, ring, metrics, parts)),
-    ],
+    gates: {
+      certificate: clientCertificate && createClientCertificateGate(clientCertificate),
+      handshake: buildOpenHandshake(route, ring),
+      content: webhook && buildContentGate(webhook),
+      password: basic && buildBasicGate(basic, 'origin', metrics, parts),
+      webhook: route.webhook && buildWebhookGates(name, route.webhook, ring, metrics, parts),
+    },
     isOpen: config.allow === 'anyone',
     mode: config.mode,
     challenges: toChallenges(config),
@@ -145,9 +148,10 @@ function toChallenges({ name, basic, webhook }: RouteConfig): string[] {
   ];
 }
 
-function buildContentGate(webhook: WebhookConfig): Gate {
+function buildContentGate(webhook: WebhookConfig): ContentGate {
   const bindsMediaType = isContentSigned(webhook);
-  return createContentGate({ ...webhook, allowQuery: isQueryAllowed(webhook), bindsMediaType });
+  const checksBody = bindsMediaType && webhook.sns === undefined;
+  return createContentGate({ ...webhook, allowQuery: isQueryAllowed(webhook), bindsMediaType, checksBody });
 }
 
 /** A token proves who sends, and nothing about the message, so there is nothing to bind. */
@@ -155,55 +159,66 @@ function isContentSigned({ description }: WebhookConfig): boolean {
   return description.signed.length > 0 || description.isSignedInContent === true;
 }
 
-/** Cheap and header-only first; nothing touches the store before the signature holds. */
+/** Before the content is looked at. */
+function buildOpenHandshake({ config, webhook }: CompiledRoute, ring: KeyRing): HeadGate | undefined {
+  const open = webhook?.handshake.open;
+  return open && createOpenHandshakeGate(open, ring, appMethodsOf(config));
+}
+
 function buildWebhookGates(
   route: string,
-  webhook: WebhookConfig,
+  webhook: CompiledWebhook,
   ring: KeyRing,
   metrics: RouteMetrics,
   parts: RouteParts,
-): Gate[] {
-  const gates =
-    webhook.sns === undefined
-      ? buildSignatureGates(route, webhook, ring, metrics, parts)
-      : [buildSnsGate(webhook, webhook.sns, metrics, parts)];
-  if (webhook.envelope.requireMatchingId) gates.push(createEnvelopeGate());
-  if (webhook.dedup !== 'off') {
-    const { store, settlements, clock, waiters } = parts;
-    const onEvent = parts.metrics.dedup.bind(parts.metrics);
-    const onDuration = parts.metrics.dedupDuration.bind(parts.metrics);
-    gates.push(createDedupGate({ route, ...webhook.dedup }, { store, settlements, clock, waiters, onEvent, onDuration }));
+): WebhookGates {
+  const { sns, envelope } = webhook.config;
+  const { signed } = webhook.handshake;
+  return {
+    event:
+      sns === undefined
+        ? buildSignatureGate(route, webhook, ring, metrics, parts)
+        : buildSnsGate(webhook.config, sns, metrics, parts),
+    verified: [
+      ...(signed === undefined ? [] : [createSignedHandshakeGate(signed, ring)]),
+      ...(envelope.requireMatchingId ? [createEnvelopeGate()] : []),
+    ],
+    claims: buildClaimGates(route, webhook.config, parts),
+  };
+}
+
+function buildClaimGates(route: string, { dedup, order }: WebhookConfig, parts: RouteParts): ClaimGate[] {
+  const { store, settlements, clock, waiters, metrics } = parts;
+  const gates: ClaimGate[] = [];
+  if (dedup !== 'off') {
+    const onEvent = metrics.dedup.bind(metrics);
+    const onDuration = metrics.dedupDuration.bind(metrics);
+    gates.push(createDedupGate({ route, ...dedup }, { store, settlements, clock, waiters, onEvent, onDuration }));
   }
-  if (webhook.order !== undefined) {
-    const onEvent = parts.metrics.order.bind(parts.metrics);
-    gates.push(createOrderGate({ route, ...webhook.order }, { ...parts, onEvent }));
+  // After dedup, or a retry of the newest event would go to the app again.
+  if (order !== undefined) {
+    const onEvent = metrics.order.bind(metrics);
+    gates.push(createOrderGate({ route, ...order }, { ...parts, onEvent }));
   }
   return gates;
 }
 
-function buildSignatureGates(
+function buildSignatureGate(
   route: string,
-  webhook: WebhookConfig,
+  { config, scheme }: CompiledWebhook,
   ring: KeyRing,
   metrics: RouteMetrics,
   { keyEvidence }: RouteParts,
-): Gate[] {
-  const scheme = compileScheme(webhook.description);
-  const { maxBody, allowDotInId, publicUrl = '' } = webhook;
-  const recency = toRecency(webhook, metrics);
+): EventGate {
+  const { maxBody, allowDotInId, publicUrl = '' } = config;
   const onKeyUsed = (key: string, at: EpochMilliseconds, first: string): void => {
     metrics.keyUsed(key, at);
     if (key !== first) keyEvidence.oldKeyUsed({ route, key, first, at, matches: metrics.keyUse(key).matches });
   };
-  return [
-    createTimestampGate(scheme, { ...recency, allowDotInId }),
-    createSignatureGate(scheme, ring, { ...recency, maxBody, publicUrl, onKeyUsed }),
-    ...(isContentSigned(webhook) ? [createMediaTypeGate(webhook.contentTypes)] : []),
-    ...buildSignedHandshake(webhook, ring),
-  ];
+  return createSignatureGate(scheme, ring, { ...toRecency(config, metrics), allowDotInId, maxBody, publicUrl, onKeyUsed });
 }
 
-function buildSnsGate(webhook: WebhookConfig, sns: SnsConfig, metrics: RouteMetrics, { certificates }: RouteParts): Gate {
+function buildSnsGate(webhook: WebhookConfig, sns: SnsConfig, metrics: RouteMetrics, { certificates }: RouteParts): EventGate {
   const { maxBody } = webhook;
   const onKeyUsed = (topic: string, at: EpochMilliseconds): void => metrics.keyUsed(topic, at);
   return createSnsGate(

@@ -28,7 +28,7 @@ export interface ShutdownParts {
 export interface DrainedProxy {
   enter(phase: ListenPhase): void;
   idle(): Promise<void>;
-  readonly underWay: number;
+  readonly inFlight: number;
   readonly tunnels: number;
   destroy(): void;
 }
@@ -64,7 +64,7 @@ export async function drain(parts: ShutdownParts): Promise<boolean> {
 async function giveUp(parts: ShutdownParts): Promise<void> {
   const { pipeline, proxy } = parts;
   const tunnels = proxy?.tunnels ?? 0;
-  parts.logger.warn('drain_incomplete', { requests: pipeline.underWay + (proxy?.underWay ?? 0) - tunnels, tunnels });
+  parts.logger.warn('drain_incomplete', { requests: pipeline.inFlight + (proxy?.inFlight ?? 0) - tunnels, tunnels });
   parts.capacity.close();
   // One turn of the loop lets the released ones reach the settlements.
   await pause(parts.clock, 0);

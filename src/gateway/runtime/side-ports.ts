@@ -15,7 +15,7 @@ import { type AuthzEndpoint, buildAuthz } from './authz.ts';
 import type { PreparedConfig } from './check.ts';
 import { buildProxy, type ForwardProxy } from './proxy.ts';
 import type { Realms } from './realms.ts';
-import type { TlsPort } from './reload-files.ts';
+import type { TlsPort } from './watched-sources.ts';
 
 /** What the ports share with the rest of the gate. */
 export interface SidePortParts {

@@ -1,7 +1,8 @@
 /** What is noted of every request as it comes in, whatever port it came by. */
 import { randomUUID } from 'node:crypto';
+import type { Client } from '../../core/client.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { Arrival, Client } from '../../core/exchange.ts';
+import type { Arrival } from '../../core/parsed-head.ts';
 
 /** `method`: empty where the bytes are no request. */
 export function toArrival(method: string, client: Client, clock: Clock): Arrival {

@@ -1,6 +1,6 @@
 /** Who the client is: the socket's peer, or what trusted proxies say about who stood before them. */
 import { isIP, isIPv4 } from 'node:net';
-import type { Client } from '../../core/exchange.ts';
+import type { Client } from '../../core/client.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import { AddressRanges, toPlainAddress } from './address-ranges.ts';
 

@@ -1,9 +1,9 @@
 /** Reads the certificate that a TLS client showed, once for each connection, and ends the connection with it. */
 import type { Socket } from 'node:net';
 import type { PeerCertificate, TLSSocket } from 'node:tls';
-import type { Answer } from '../../core/answer.ts';
+import type { CertificateEnd, Client } from '../../core/client.ts';
+import type { ClientResponse } from '../../core/client-response.ts';
 import type { CancelTimer, Clock, EpochMilliseconds } from '../../core/clock.ts';
-import type { CertificateEnd, Client } from '../../core/exchange.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { toEnds } from './announced-peers.ts';
@@ -76,7 +76,7 @@ export class ClientCertificates {
   }
 
   /** Closes the connection behind the response where its certificate no longer counts. A refusal where the port requires one. */
-  refuse({ certificateEnd }: CertificateState, response: Answer): Refusal | undefined {
+  refuse({ certificateEnd }: CertificateState, response: ClientResponse): Refusal | undefined {
     if (certificateEnd === undefined) return undefined;
     response.shouldKeepAlive = false;
     // A new connection would fail in its handshake.

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../core/clock.ts';
-import type { Arrival } from '../../core/exchange.ts';
+import type { Arrival } from '../../core/parsed-head.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { toArrival, toDirectClient } from './arrival.ts';
@@ -23,7 +23,7 @@ export interface ClientErrorParts {
   readonly onLimit: OnLimit;
   /** Who stands at the connection's other end. */
   toPeer(socket: Socket): string;
-  turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
+  rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
 }
 
 /** The errors of one port's connections. */
@@ -76,14 +76,14 @@ export class ClientErrors {
     const latest = this.#latest.get(socket);
     if (latest !== undefined && !(latest.response.writableFinished && latest.response.shouldKeepAlive))
       return this.#endLatest(latest, socket, error);
-    this.turnAway(socket as Socket, this.#toRefusal(error));
+    this.reject(socket as Socket, this.#toRefusal(error));
   }
 
   /** Answers a connection whose bytes are not what it should carry; nothing more is read of it. */
-  turnAway(socket: Socket, refusal: Refusal): void {
+  reject(socket: Socket, refusal: Refusal): void {
     this.#ending.add(socket);
-    const { clock, toPeer, turnAwaySocket } = this.#parts;
-    turnAwaySocket(toArrival('', toDirectClient(toPeer(socket), 'encrypted' in socket), clock), socket, refusal);
+    const { clock, toPeer, rejectSocket } = this.#parts;
+    rejectSocket(toArrival('', toDirectClient(toPeer(socket), 'encrypted' in socket), clock), socket, refusal);
   }
 
   #toRefusal(error: NodeJS.ErrnoException): Refusal {

@@ -1,6 +1,6 @@
 /** One HTTP/2 stream, made to look like node:http's answer. */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
-import type { Answer, AnswerEvent } from '../../core/answer.ts';
+import type { ClientResponse, ResponseEvent } from '../../core/client-response.ts';
 import { type HeaderFields, takesTrailers } from '../../core/headers.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 
@@ -33,7 +33,7 @@ const SINGLE_VALUED: ReadonlySet<string> = new Set([
 ]);
 
 /** What the rest of the gate writes its answer through. */
-export class Http2Answer implements Answer {
+export class Http2Answer implements ClientResponse {
   readonly req = { httpVersionMinor: 1 };
   /** Of no meaning for a stream: the connection is not its own. */
   shouldKeepAlive = true;
@@ -121,11 +121,11 @@ export class Http2Answer implements Answer {
   }
 
   /** The listener is one of `onEvent`: guarded twice, `off` would not find it. */
-  on(event: AnswerEvent, listener: () => void): void {
+  on(event: ResponseEvent, listener: () => void): void {
     this.#stream.on(event, listener);
   }
 
-  off(event: AnswerEvent, listener: () => void): void {
+  off(event: ResponseEvent, listener: () => void): void {
     this.#stream.off(event, listener);
   }
 

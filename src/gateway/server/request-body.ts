@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import { toClientNetwork } from '../../core/client-network.ts';
 import type { Milliseconds } from '../../core/clock.ts';
-import type { ContentStream, RequestBody } from '../../core/exchange.ts';
+import type { ContentStream, RequestBody } from '../../core/content.ts';
 import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import { onEvent, shareListeners } from '../../core/safe-events.ts';

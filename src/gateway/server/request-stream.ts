@@ -1,6 +1,6 @@
 /** Passes a request's content on as it comes: bounded in pace, not in size, and never more in memory than a few chunks. */
 import type { Milliseconds } from '../../core/clock.ts';
-import type { ContentConsumer, ContentStream } from '../../core/exchange.ts';
+import type { ContentConsumer, ContentStream } from '../../core/content.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import { freeSpent } from '../../core/spent.ts';

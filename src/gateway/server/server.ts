@@ -1,14 +1,14 @@
-/** The data port: strict node:http with limits; hands every arrival to the request pipeline as an Exchange or a refusal. */
+/** The data port: strict node:http with limits; hands every arrival to the request pipeline as an ParsedHead or a refusal. */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig, SocketListen } from '../../config/schema/config.ts';
-import type { Answer } from '../../core/answer.ts';
+import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { Arrival, Exchange } from '../../core/exchange.ts';
-import { type Refusal, refuse } from '../../core/refusal.ts';
+import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
+import { Refusal, refuse } from '../../core/refusal.ts';
 import { guardDecision, onEvent } from '../../core/safe-events.ts';
 import { AddressRanges } from './address-ranges.ts';
 import { AnnouncedPeers } from './announced-peers.ts';
@@ -31,11 +31,11 @@ import { isRelayedUpgrade, openLastAnswer, SocketUpgrade } from './upgrade.ts';
 
 /** Handles arrivals; the request pipeline is one. */
 export interface ArrivalHandler {
-  handle(exchange: Exchange, response: Answer): void;
+  handle(exchange: ParsedHead, response: ClientResponse): void;
   /** The head is refused: no route is looked at. */
-  turnAway(arrival: Arrival, response: Answer, refusal: Refusal): void;
+  reject(arrival: Arrival, response: ClientResponse, refusal: Refusal): void;
   /** There is not even a request: the refusal goes straight to the socket. */
-  turnAwaySocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
+  rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
 }
 
 /** The dependencies of the server. */
@@ -55,7 +55,7 @@ export interface ListenParts {
 /** A request beside its head. */
 interface Incoming {
   readonly body: IncomingBody;
-  readonly response: Answer;
+  readonly response: ClientResponse;
   readonly followed: Followed;
   readonly upgrade?: SocketUpgrade | undefined;
 }
@@ -94,7 +94,7 @@ export class ListenServer {
       clock,
       onLimit: parts.onLimit,
       toPeer: (socket) => this.#toPeer(socket),
-      turnAwaySocket: (arrival, socket, refusal) => parts.handler.turnAwaySocket(arrival, socket, refusal),
+      rejectSocket: (arrival, socket, refusal) => parts.handler.rejectSocket(arrival, socket, refusal),
     });
     this.#bodies = parts.memory.bodies;
     this.#heap = new HeapGuard(limits.heapShed, clock, parts.memory.collect);
@@ -122,7 +122,7 @@ export class ListenServer {
     });
     divert(this.#server, 'connection', (socket, proceed) => {
       const onBad = (detail: string): void => {
-        this.#clientErrors.turnAway(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
+        this.#clientErrors.reject(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
       };
       const onReady = (): void => {
         this.#certificates?.begin(socket);
@@ -179,7 +179,7 @@ export class ListenServer {
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
     onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-      this.#parts.handler.turnAway(
+      this.#parts.handler.reject(
         this.#toArrival(toIncomingHead(request)),
         response,
         refuse('expectation_failed', 'expectation_failed'),
@@ -196,7 +196,7 @@ export class ListenServer {
         return;
       }
       const arrival = this.#toArrival(toIncomingHead(request));
-      this.#parts.handler.turnAwaySocket(arrival, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
+      this.#parts.handler.rejectSocket(arrival, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
     onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       this.#clientErrors.handle(error, socket),
@@ -228,11 +228,11 @@ export class ListenServer {
     const followed = this.#clients.follow(head.socket, origin, response, stream);
     if (headBytes > limits.maxHeaderBytes) {
       onLimit('header_bytes');
-      return handler.turnAway(this.#toArrival(head), response, refuse('header_too_large', 'header_too_large'));
+      return handler.reject(this.#toArrival(head), response, refuse('header_too_large', 'header_too_large'));
     }
     if (head.headers.get('expect') !== undefined && !origin.expectsContinue) {
       const refusal = refuse('expectation_failed', 'expectation_failed');
-      return handler.turnAway(this.#toArrival(head), response, refusal);
+      return handler.reject(this.#toArrival(head), response, refusal);
     }
     this.#accept(head, { body: new IncomingBody(origin, this.#bodies), response, followed });
   }
@@ -247,27 +247,27 @@ export class ListenServer {
       response.setHeader('Strict-Transport-Security', this.#hsts);
     if (this.#phase !== 'open') {
       response.shouldKeepAlive = false;
-      if (this.#phase === 'refusing') return handler.turnAway(arrival, response, refuse('draining', 'draining'));
+      if (this.#phase === 'refusing') return handler.reject(arrival, response, refuse('draining', 'draining'));
     }
     const unverified = this.#certificates?.refuse(arrival.client, response);
-    if (unverified !== undefined) return handler.turnAway(arrival, response, unverified);
+    if (unverified !== undefined) return handler.reject(arrival, response, unverified);
     if (!this.#clients.admit(followed, arrival.client.address, upgrade !== undefined))
-      return handler.turnAway(arrival, response, refuse('overloaded', 'client_limit'));
+      return handler.reject(arrival, response, refuse('overloaded', 'client_limit'));
     const target = checkHead(head, limits, onLimit);
-    if ('code' in target) return handler.turnAway(arrival, response, target);
+    if (target instanceof Refusal) return handler.reject(arrival, response, target);
     if (this.#heap.isFull) {
       onLimit('heap');
-      return handler.turnAway(arrival, response, refuse('overloaded', 'heap_full'));
+      return handler.reject(arrival, response, refuse('overloaded', 'heap_full'));
     }
     if (this.#parts.memory.guard.isFull) {
       onLimit('memory');
-      return handler.turnAway(arrival, response, refuse('overloaded', 'memory_full'));
+      return handler.reject(arrival, response, refuse('overloaded', 'memory_full'));
     }
     // Content before the new protocol would be read as part of it.
     if (upgrade !== undefined && body.declaredLength !== 0)
-      return handler.turnAway(arrival, response, refuse('malformed_request', 'framing', 'content with an upgrade'));
+      return handler.reject(arrival, response, refuse('malformed_request', 'framing', 'content with an upgrade'));
     if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
-    const exchange = { ...arrival, target, headers: head.headers, body, facts: {} };
+    const exchange = { ...arrival, target, headers: head.headers, body };
     handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);
   }
 

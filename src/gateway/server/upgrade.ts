@@ -3,8 +3,9 @@ import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../core/clock.ts';
-import type { ContentConsumer, ContentStream, UpgradeWish } from '../../core/exchange.ts';
+import type { ContentConsumer, ContentStream } from '../../core/content.ts';
 import type { RawHeaders } from '../../core/headers.ts';
+import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { closeBehindAnswer } from './linger.ts';
 
@@ -28,7 +29,7 @@ export function openLastAnswer(request: IncomingMessage, socket: Duplex, clock: 
 }
 
 /** The wish behind a node:http upgrade event. */
-export class SocketUpgrade implements UpgradeWish {
+export class SocketUpgrade implements UpgradeRequest {
   readonly protocol: string;
   readonly #socket: Duplex;
   readonly #response: ServerResponse;

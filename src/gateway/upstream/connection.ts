@@ -1,8 +1,8 @@
 /** One kept-alive connection to the app, carrying one exchange at a time. */
 import { connect, type Socket } from 'node:net';
 import type { Milliseconds } from '../../core/clock.ts';
+import type { ContentStream } from '../../core/content.ts';
 import { toErrorText } from '../../core/errors.ts';
-import type { ContentStream } from '../../core/exchange.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import { toAddressText } from '../../core/listen-address.ts';
 import { onEvent } from '../../core/safe-events.ts';

@@ -1,6 +1,6 @@
 /** Writes streamed content to the app, no faster than it is taken. */
 import type { Socket } from 'node:net';
-import type { ContentConsumer, ContentStream } from '../../core/exchange.ts';
+import type { ContentConsumer, ContentStream } from '../../core/content.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { type AddedListener, afterWrite, offEvent, onEvent } from '../../core/safe-events.ts';
 import { freeSpent } from '../../core/spent.ts';

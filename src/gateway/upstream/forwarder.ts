@@ -1,8 +1,9 @@
 /** Takes an admitted request to the app and the app's answer back to the sender, and says how it ended. */
 import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { Admitted } from '../../core/admitted.ts';
-import type { Answer } from '../../core/answer.ts';
+import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
+import type { RequestTrace } from '../../core/request-trace.ts';
 import type { ForwardOutcome } from './outcome.ts';
 import { type ReadLimits, Relay } from './relay.ts';
 import { AnswerPolicy } from './response-headers.ts';
@@ -11,7 +12,7 @@ import type { Upstream } from './upstream.ts';
 /** Writes the header of a request to the app. */
 export interface RequestPolicy {
   /** Raw pairs in the order they are sent, framing among them. */
-  toUpstreamHeaders(admitted: Admitted): string[];
+  toUpstreamHeaders(admitted: Admitted, trace: RequestTrace | undefined): string[];
 }
 
 /** What the forwarder needs of its route. */
@@ -30,7 +31,7 @@ export interface ForwardRoute {
 /** Forwards for one route. */
 export interface Forwarder {
   /** Never rejects. */
-  forward(admitted: Admitted, response: Answer): Promise<ForwardOutcome>;
+  forward(admitted: Admitted, response: ClientResponse, trace?: RequestTrace): Promise<ForwardOutcome>;
 }
 
 /** How slowly clients may read, by the config. */
@@ -45,9 +46,9 @@ const IDEMPOTENT = new Set(['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'TRACE'])
 export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: Clock): Forwarder {
   const answerPolicy = new AnswerPolicy(route.allowResponseHeaders);
   return {
-    forward(admitted, response) {
-      const { method, target, upgrade } = admitted.exchange;
-      const headers = route.policy.toUpstreamHeaders(admitted);
+    forward(admitted, response, trace) {
+      const { method, target, upgrade } = admitted.head;
+      const headers = route.policy.toUpstreamHeaders(admitted, trace);
       // A stream is gone once it was sent.
       const repeatable = Buffer.isBuffer(admitted.body) && (route.resend === 'always' || IDEMPOTENT.has(method));
       return new Promise((resolve) => {

@@ -9,9 +9,9 @@ import {
   type KeyObject,
   sign as signBytes,
 } from 'node:crypto';
+import type { Admitted } from '../../core/admitted.ts';
 import { parseBase64, parseHex } from '../../core/bytes.ts';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import type { Exchange } from '../../core/exchange.ts';
 import type { Secret } from '../../core/secret.ts';
 
 /** How tokens are signed. */
@@ -138,22 +138,23 @@ export class IdentitySigner {
   }
 
   /** The token; undefined where nothing signs. */
-  sign({ requestId, method, target, headers, facts }: Exchange, route: string): string | undefined {
+  sign({ head, route, sender, claimed }: Admitted): string | undefined {
     const key = this.#key;
     const terms = this.#terms;
     if (key === undefined || terms === undefined) return undefined;
     const issuedAt = Math.floor(this.#clock.now() / SECOND);
-    const { user, certificateName, delivery } = facts;
+    const { requestId, method, target, headers } = head;
+    const { user, certificateName } = sender;
     const text = `${key.head}.${toPart({
       iss: 'sidegate',
       aud: terms.audience,
-      sub: user,
+      sub: user?.name,
       route,
       method,
       host: headers.get('host'),
       path: target.raw,
       certificate: certificateName,
-      webhook: delivery === undefined ? undefined : { id: delivery.id, key: delivery.keyName },
+      webhook: claimed === undefined ? undefined : { id: claimed.event.id, key: claimed.event.keyName },
       iat: issuedAt,
       exp: issuedAt + Math.ceil(terms.ttl / SECOND),
       jti: requestId,

@@ -15,21 +15,21 @@ export interface IdentityContext {
 const USER_FIELDS: readonly string[] = ['Sidegate-User', 'X-Forwarded-User'];
 
 /** Adds the field lines as raw pairs; `more` are further names for the user. */
-export function addIdentity(out: string[], { exchange }: Admitted, context: IdentityContext, more: readonly string[] = []): void {
-  const { delivery, user } = exchange.facts;
+export function addIdentity(out: string[], admitted: Admitted, context: IdentityContext, more: readonly string[] = []): void {
+  const { head, sender, claimed, observed } = admitted;
   out.push('Sidegate-Route', context.route);
-  if (delivery !== undefined) out.push('Sidegate-Key', delivery.keyName);
-  if (user !== undefined && context.user === 'forward') {
-    const text = toFieldText(user);
+  if (claimed !== undefined) out.push('Sidegate-Key', claimed.event.keyName);
+  if (sender.user !== undefined && context.user === 'forward') {
+    const text = toFieldText(sender.user.name);
     for (const name of [...USER_FIELDS, ...more]) out.push(name, text);
   }
-  out.push('Sidegate-Request-Id', exchange.requestId);
+  out.push('Sidegate-Request-Id', head.requestId);
   // Nothing vouches for what was let through unverified.
-  if (exchange.facts.observed !== undefined) {
-    out.push('Sidegate-Observed', exchange.facts.observed.code);
+  if (observed !== undefined) {
+    out.push('Sidegate-Observed', observed.code);
     return;
   }
-  const token = context.signer?.sign(exchange, context.route);
+  const token = context.signer?.sign(admitted);
   if (token !== undefined) out.push('Sidegate-Identity', token);
 }
 

@@ -1,10 +1,11 @@
 /** Carries one answer from the app to the sender. */
 import type { Admitted } from '../../core/admitted.ts';
-import type { Answer } from '../../core/answer.ts';
+import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import type { ContentStream } from '../../core/content.ts';
 import { toErrorText } from '../../core/errors.ts';
-import type { ContentStream, UpgradeWish } from '../../core/exchange.ts';
 import { type RawHeaders, takesTrailers } from '../../core/headers.ts';
+import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { type Reason, type Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
 import { type AddedListener, afterWrite, offEvent, onceEvent, onEvent, runSoon } from '../../core/safe-events.ts';
 import type { ForwardOutcome } from './outcome.ts';
@@ -37,7 +38,7 @@ export interface RelayParts {
   /** What a sender is told where nobody takes the connection. */
   readonly whenAway: RefusalCode;
   readonly admitted: Admitted;
-  readonly response: Answer;
+  readonly response: ClientResponse;
   readonly clock: Clock;
   readonly readLimits: ReadLimits;
   readonly resolve: (outcome: ForwardOutcome) => void;
@@ -46,7 +47,7 @@ export interface RelayParts {
 /** From the request's leaving to the answer's end. */
 export class Relay implements AnswerListener {
   readonly #parts: RelayParts;
-  readonly #response: Answer;
+  readonly #response: ClientResponse;
   readonly #startedAt: Milliseconds;
   #exchange: UpstreamExchange | undefined;
   #status = 0;
@@ -56,7 +57,7 @@ export class Relay implements AnswerListener {
   #hasContent = false;
   #contentBytes = 0;
   /** Where another protocol was granted. */
-  #upgrade: UpgradeWish | undefined;
+  #upgrade: UpgradeRequest | undefined;
   /** While the response's end means that whoever asked is gone. */
   #onSenderGone: AddedListener | undefined;
   #onClosed: () => void = () => undefined;
@@ -78,7 +79,7 @@ export class Relay implements AnswerListener {
   follow(exchange: UpstreamExchange): void {
     this.#exchange = exchange;
     // A webhook's work goes on without its sender, and is settled; whoever asked for anything else asks no more.
-    if (this.#parts.admitted.exchange.facts.delivery === undefined)
+    if (this.#parts.admitted.claimed === undefined)
       this.#onSenderGone = onceEvent(this.#response, 'close', () => this.#abort('sender_gone'));
   }
 
@@ -118,7 +119,7 @@ export class Relay implements AnswerListener {
 
   onUpgrade(headers: RawHeaders): ContentStream | undefined {
     const { answerPolicy, admitted } = this.#parts;
-    const upgrade = admitted.exchange.upgrade as UpgradeWish;
+    const upgrade = admitted.head.upgrade as UpgradeRequest;
     const protocol = toGranted(headers, upgrade.protocol);
     if (protocol === undefined) return undefined;
     const { fields } = answerPolicy.toSenderHead(SWITCHING_PROTOCOLS, headers);
@@ -206,7 +207,7 @@ export class Relay implements AnswerListener {
     }
   }
 
-  #passOn(upgrade: UpgradeWish, chunk: Buffer): boolean {
+  #passOn(upgrade: UpgradeRequest, chunk: Buffer): boolean {
     const isTaken = upgrade.write(chunk);
     if (!isTaken) upgrade.onDrain(() => this.#exchange?.resume());
     return isTaken;
@@ -278,7 +279,7 @@ export class Relay implements AnswerListener {
 
   /** RFC 9110 §6.5.1: only to whoever says that it takes them, and only where chunks carry them. */
   #takesTrailers(): boolean {
-    return this.#response.chunkedEncoding && takesTrailers(this.#parts.admitted.exchange.headers);
+    return this.#response.chunkedEncoding && takesTrailers(this.#parts.admitted.head.headers);
   }
 
   #elapsed(): Milliseconds {

@@ -1,7 +1,9 @@
 /** Writes the header the app gets: first everything a client must not say is removed, then the gate's own fields are added. */
+
 import type { Admitted } from '../../core/admitted.ts';
-import type { Client } from '../../core/exchange.ts';
+import type { Client } from '../../core/client.ts';
 import { type HeaderFields, isPlainOption, toFoldedName, toNamedByConnection } from '../../core/headers.ts';
+import type { RequestTrace } from '../../core/request-trace.ts';
 import { isTraceField } from '../../telemetry/tracing/trace-fields.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
 import { type Claim, findClaim, HOP_BY_HOP, isMethodOverride, isOwn, isProtected, TRACE } from './managed-names.ts';
@@ -64,9 +66,9 @@ export class HeaderPolicy {
   }
 
   /** The field lines for the app, raw pairs in the order they are sent. */
-  toUpstreamHeaders(admitted: Admitted): string[] {
-    const { exchange } = admitted;
-    const { client, headers } = exchange;
+  toUpstreamHeaders(admitted: Admitted, trace?: RequestTrace): string[] {
+    const { head, claimed } = admitted;
+    const { client, headers } = head;
     // Removed before ours are added: the other order lets a client remove ours (CVE-2026-33805).
     const named = toNamedByConnection(headers);
     const out: string[] = [];
@@ -82,16 +84,16 @@ export class HeaderPolicy {
     addHost(out, headers);
     addForwarded(out, admitted);
     out.push('Via', toVia(headers));
-    addTrace(out, exchange.facts.trace);
+    addTrace(out, trace);
     addIdentity(out, admitted, this.#context);
-    if (exchange.facts.isStale === true) out.push('Sidegate-Stale', 'true');
-    if (exchange.facts.isUnchecked === true) out.push('Sidegate-Unchecked', 'true');
+    if (claimed?.isStale === true) out.push('Sidegate-Stale', 'true');
+    if (claimed?.isUnchecked === true) out.push('Sidegate-Unchecked', 'true');
     // A byte sequence of structured fields (RFC 9440 §2.1).
     if (this.#context.certificate === 'forward' && client.certificate !== undefined)
       out.push('Client-Cert', `:${client.certificate.raw.toString('base64')}:`);
     addFraming(out, admitted);
-    if (exchange.upgrade === undefined) out.push('Connection', 'keep-alive');
-    else out.push('Connection', 'Upgrade', 'Upgrade', exchange.upgrade.protocol);
+    if (head.upgrade === undefined) out.push('Connection', 'keep-alive');
+    else out.push('Connection', 'Upgrade', 'Upgrade', head.upgrade.protocol);
     return out;
   }
 
@@ -152,7 +154,7 @@ function addHost(out: string[], headers: HeaderFields): void {
 }
 
 function addForwarded(out: string[], admitted: Admitted): void {
-  const { client, headers } = admitted.exchange;
+  const { client, headers } = admitted.head;
   const chain = client.viaTrustedProxy ? headers.all('x-forwarded-for') : [];
   out.push('X-Forwarded-For', [...chain, client.peer].join(', '), 'X-Forwarded-Proto', client.scheme);
   const host = (client.viaTrustedProxy ? headers.all('x-forwarded-host').at(-1) : undefined) ?? headers.get('host');
@@ -165,9 +167,9 @@ function toVia(headers: HeaderFields): string {
 }
 
 /** Always by us, whatever the method: content without a length is the next request to whoever gets it (CVE-2026-29057). */
-export function addFraming(out: string[], { exchange, body }: Admitted): void {
+export function addFraming(out: string[], { head, body }: Admitted): void {
   if (body.length === undefined) out.push('Transfer-Encoding', 'chunked');
-  else if (body.length > 0 || expectsContent(exchange.method)) out.push('Content-Length', String(body.length));
+  else if (body.length > 0 || expectsContent(head.method)) out.push('Content-Length', String(body.length));
 }
 
 /** Methods whose requests carry content by definition: 0 is said, not left open (RFC 9110 §8.6). */

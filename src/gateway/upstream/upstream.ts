@@ -1,6 +1,6 @@
 /** The seam between the forwarder's policy and the bytes on the wire to the app. */
 import type { Milliseconds } from '../../core/clock.ts';
-import type { ContentStream } from '../../core/exchange.ts';
+import type { ContentStream } from '../../core/content.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import type { GiveBack } from './read-buffers.ts';
 

@@ -157,18 +157,18 @@ export class AdmissionServer {
     // First of all: also the content of a request that is rejected arrives, in pieces as small as its client likes.
     const origin = new RequestOrigin(request, response, false);
     const problem = findHeadProblem(request);
-    if (problem !== undefined) return this.#turnAway(...problem);
-    if (this.#parts.memory.guard.isFull) return this.#turnAway('overloaded', 503, 'the injector is out of memory');
+    if (problem !== undefined) return this.#reject(...problem);
+    if (this.#parts.memory.guard.isFull) return this.#reject('overloaded', 503, 'the injector is out of memory');
     const isVerified = this.#parts.callers.isVerified(request.socket as TLSSocket);
     if (this.#parts.requiresVerified && !isVerified)
-      return this.#turnAway('caller_unknown', 403, 'the client certificate has none of server.clientAuth.allowedNames');
+      return this.#reject('caller_unknown', 403, 'the client certificate has none of server.clientAuth.allowedNames');
     const admitted = this.#peers.admit(request.socket, toLength(request), isVerified);
-    if (admitted === undefined) return this.#turnAway('client_limit', 429, 'this client sends too much: see server.perClient');
+    if (admitted === undefined) return this.#reject('client_limit', 429, 'this client sends too much: see server.perClient');
     try {
       return await this.#review(origin, admitted, isVerified);
     } catch {
       // Whatever it is, the API server then goes by the webhook's failurePolicy.
-      return this.#turnAway('internal', 500, 'the injector failed to answer this');
+      return this.#reject('internal', 500, 'the injector failed to answer this');
     } finally {
       admitted.end();
     }
@@ -181,7 +181,7 @@ export class AdmissionServer {
       const content = await body.read(LARGEST_REVIEW);
       if (!Buffer.isBuffer(content)) {
         const [reason, status] = REASONS[content.reason] ?? (['body_aborted', 400] as const);
-        return this.#turnAway(reason, status, 'the content could not be read whole');
+        return this.#reject(reason, status, 'the content could not be read whole');
       }
       admitted.startReview();
       return await this.#parts.review(content, isVerified);
@@ -190,7 +190,7 @@ export class AdmissionServer {
     }
   }
 
-  #turnAway(reason: TurnedAwayLabel, status: number, line: string): ReviewReply {
+  #reject(reason: TurnedAwayLabel, status: number, line: string): ReviewReply {
     this.#parts.onTurnedAway(reason);
     return { status, text: `${line}\n` };
   }

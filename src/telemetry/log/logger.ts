@@ -2,7 +2,7 @@
 import { type DestinationStream, pino } from 'pino';
 import type { Milliseconds } from '../../core/clock.ts';
 import type { Reason, RefusalCode } from '../../core/refusal.ts';
-import type { RefusalLogLevel } from '../../core/refusal-entry.ts';
+import type { RefusalLogLevel } from '../../core/refusal-catalogue.ts';
 import { LogBatches } from './log-batches.ts';
 
 /** The one line of a request. */

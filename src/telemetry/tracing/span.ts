@@ -1,6 +1,6 @@
 /** What is told of one step of a request (OpenTelemetry's span), and who takes it. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import type { SpanReference } from '../../core/exchange.ts';
+import type { SpanReference } from '../../core/request-trace.ts';
 import type { Tracer, TraceTrust } from './tracer.ts';
 
 /** Plain values only, so that nothing large slips in. */

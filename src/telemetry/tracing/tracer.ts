@@ -1,6 +1,7 @@
 /** Decides which trace a request is part of: the caller's as far as the caller is trusted, else one of its own. */
-import type { RequestTrace, SpanReference } from '../../core/exchange.ts';
+
 import type { HeaderFields } from '../../core/headers.ts';
+import type { RequestTrace, SpanReference } from '../../core/request-trace.ts';
 import { TraceIds } from './trace-ids.ts';
 import { parseTraceparent, RANDOM, SAMPLED } from './traceparent.ts';
 import { parseTracestate } from './tracestate.ts';

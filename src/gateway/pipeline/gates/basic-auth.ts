@@ -3,13 +3,13 @@ import { hash } from 'node:crypto';
 import { type BasicCredentials, type BasicOptions, type CredentialsProblem, readBasic } from '../../../auth/passwords/basic.ts';
 import type { LivePassword } from '../../../auth/passwords/user-set.ts';
 import type { TakeAttempt, Verifier } from '../../../auth/passwords/verifier.ts';
+import type { User } from '../../../core/admitted.ts';
 import { toClientNetwork } from '../../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
-import type { Exchange } from '../../../core/exchange.ts';
-import { type Reason, refuse } from '../../../core/refusal.ts';
-import type { Verdict } from '../../../core/verdict.ts';
+import type { ParsedHead } from '../../../core/parsed-head.ts';
+import { type Reason, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { AttemptKeys, Attempts, AttemptsRule } from '../../../state/login-attempts/attempts.ts';
-import type { Gate } from './gate.ts';
+import type { PasswordGate } from './gate.ts';
 
 /** How attempts are bounded. */
 export interface AttemptsLimit extends AttemptsRule {
@@ -27,13 +27,13 @@ export interface BasicAuthOptions extends BasicOptions {
   readonly limit: AttemptsLimit | undefined;
 }
 
-/** What the gate stands on. */
+/** The dependencies of the gate. */
 export interface BasicAuthParts {
   readonly clock: Clock;
-  /** Who knows the realm's users now. */
+  /** Knows the realm's current users. */
   readonly verifier: () => Verifier;
   readonly attempts: Attempts;
-  /** Told which password let someone in. */
+  /** Receives the password that was accepted. */
   readonly onUsed: (password: LivePassword) => void;
 }
 
@@ -46,28 +46,27 @@ const REASONS: Readonly<Record<CredentialsProblem, Reason>> = {
 };
 const UNLIMITED: TakeAttempt = async () => ({ kind: 'taken', refund: async () => undefined });
 /**
- * How long who is banned waits for the answer: whoever guesses on as fast as answers come would otherwise take the event loop from
- * everybody else, at 0.2 ms for each (bench/RESULTS-basic.md).
+ * How long a banned client waits for the response: one that guesses as fast as responses arrive would otherwise take the event loop
+ * from all others, at 0.2 ms for each guess (bench/RESULTS-basic.md).
  */
 const HELD_MS: Milliseconds = 100;
-/** So many may be held; beyond them the answer comes at once. */
+/** At most so many wait; the others are answered at once. */
 const MOST_HELD = 1_000;
 
-/** Builds the gate; it writes `facts.user`. Whatever is wrong with a credential, the sender gets the same answer. */
-export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthParts): Gate {
+/** Builds the gate. Whatever is wrong with a credential, the client gets the same response. */
+export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthParts): PasswordGate {
   const { clock, verifier, attempts, onUsed } = parts;
   let held = 0;
   const isProxy = options.as === 'proxy';
   const field = isProxy ? 'proxy-authorization' : 'authorization';
   const code = isProxy ? 'proxy_credentials_required' : 'credentials_required';
 
-  const pass = (exchange: Exchange, user: string, password: LivePassword): undefined => {
+  const pass = (head: ParsedHead, name: string, password: LivePassword): User => {
     onUsed(password);
-    exchange.facts.user = user;
     // Only a connection that changes its protocol outlives the request.
-    if (exchange.upgrade === undefined) return;
+    if (head.upgrade === undefined) return { name };
     const realm = verifier();
-    exchange.facts.login = { onRevoked: (end) => realm.onRevoked(user, password, end) };
+    return { name, login: { onRevoked: (end) => realm.onRevoked(name, password, end) } };
   };
 
   const toKeys = options.limit === undefined ? undefined : createAttemptKeys(options.realm, options.limit.by);
@@ -86,28 +85,27 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
     held--;
   };
 
-  const verify = async (exchange: Exchange, credentials: BasicCredentials, network: string): Promise<Verdict> => {
+  const verify = async (head: ParsedHead, credentials: BasicCredentials, network: string): Promise<User | Refusal> => {
     const fit = await verifier().verify(credentials, network, toTake(network, credentials.user));
     if (fit === undefined) return refuse(code, 'bad_credentials');
-    if (!('notChecked' in fit)) return pass(exchange, credentials.user, fit);
+    if (!('notChecked' in fit)) return pass(head, credentials.user, fit);
     if (fit.notChecked === 'busy') return refuse('too_many_attempts', 'hash_queue_full');
     await hold();
-    return { code: 'too_many_attempts', reason: 'banned', retryAfterSeconds: Math.ceil(fit.left / 1000) };
+    return refuse('too_many_attempts', 'banned', { retryAfterSeconds: Math.ceil(fit.left / 1000) });
   };
 
   return {
-    name: 'basic-auth',
-    check(exchange: Exchange): Verdict | Promise<Verdict> {
-      if (options.requireTls && exchange.client.scheme !== 'https') return refuse('tls_required', 'tls_required');
+    check(head) {
+      if (options.requireTls && head.client.scheme !== 'https') return refuse('tls_required', 'tls_required');
       const realm = verifier();
       if (!realm.isAvailable) return refuse('secret_unavailable', 'users_unavailable', `realm ${options.realm}`);
       // Not a list field: first and last would be read by different parsers (RFC 9110 §5.3).
-      if (exchange.headers.count(field) > 1) return refuse('malformed_request', 'malformed', `repeated ${field}`);
-      const credentials = readBasic(exchange.headers.get(field), options);
+      if (head.headers.count(field) > 1) return refuse('malformed_request', 'malformed', `repeated ${field}`);
+      const credentials = readBasic(head.headers.get(field), options);
       if (typeof credentials === 'string') return refuse(code, REASONS[credentials], credentials);
-      const network = toClientNetwork(exchange.client.address);
+      const network = toClientNetwork(head.client.address);
       const known = realm.recall(credentials, network);
-      return known === undefined ? verify(exchange, credentials, network) : pass(exchange, credentials.user, known);
+      return known === undefined ? verify(head, credentials, network) : pass(head, credentials.user, known);
     },
   };
 }

@@ -1,11 +1,12 @@
-/** Is this content the route takes at all? Judged by the header alone, before anything is read. */
-import type { Exchange } from '../../../core/exchange.ts';
-import { type MediaType, parseMediaType, toMediaForm } from '../../../core/media-type.ts';
-import { refuse } from '../../../core/refusal.ts';
-import type { Verdict } from '../../../core/verdict.ts';
-import type { Gate } from './gate.ts';
+/** Does the route accept this content at all? Judged by the header alone, before anything is read. */
 
-/** What the route takes. */
+import { type MediaType, parseMediaType, toMediaForm } from '../../../core/media-type.ts';
+import type { ParsedHead } from '../../../core/parsed-head.ts';
+import { Refusal, refuse } from '../../../core/refusal.ts';
+import type { BodyCheck, ContentGate } from './gate.ts';
+import { compileBodyCheck } from './media-type.ts';
+
+/** What the route accepts. */
 export interface ContentOptions {
   /** Media types without parameters, lower case. */
   readonly contentTypes: readonly string[];
@@ -15,58 +16,70 @@ export interface ContentOptions {
   readonly allowContentEncoding: boolean;
   /** The content is signed, so it must have one reading: UTF-8, and no parameter that parsers disagree about. */
   readonly bindsMediaType: boolean;
+  /** The verified body must be of the media type that the head names; not so for Amazon SNS, which sends JSON as text/plain. */
+  readonly checksBody: boolean;
 }
 
-/** Checks the query, Content-Encoding, Content-Type and declared Content-Length; writes `facts.mediaType` where it is bound. */
-export function createContentGate(options: ContentOptions): Gate {
+/** Checks the query, Content-Encoding, Content-Type and declared Content-Length. */
+export function createContentGate(options: ContentOptions): ContentGate {
   const checkType = compileTypeCheck(options);
   return {
-    name: 'content',
-    check(exchange: Exchange): Verdict {
-      // Neither is covered by the signature, so whoever holds one genuine delivery could vary them at will.
-      if (exchange.target.query !== undefined && !options.allowQuery) return refuse('malformed_request', 'query_not_signed');
-      if (!options.allowContentEncoding && isEncoded(exchange)) return refuse('unsupported_media_type', 'content_encoding');
-      const refusal = checkType(exchange);
-      if (refusal !== undefined) return refusal;
-      const { declaredLength } = exchange.body;
+    check(head) {
+      // The signature covers neither, so an attacker that holds one valid delivery could vary them at will.
+      if (head.target.query !== undefined && !options.allowQuery) return refuse('malformed_request', 'query_not_signed');
+      if (!options.allowContentEncoding && isEncoded(head)) return refuse('unsupported_media_type', 'content_encoding');
+      const checkBody = checkType(head);
+      if (checkBody instanceof Refusal) return checkBody;
+      const { declaredLength } = head.body;
       if (declaredLength !== undefined && declaredLength > options.maxBody) return refuse('body_too_large', 'body_too_large');
-      return undefined;
+      return checkBody;
     },
   };
 }
 
-function compileTypeCheck({ contentTypes, bindsMediaType }: ContentOptions): (exchange: Exchange) => Verdict {
+const acceptBody: BodyCheck = () => undefined;
+
+function compileTypeCheck({
+  contentTypes,
+  bindsMediaType,
+  checksBody,
+}: ContentOptions): (head: ParsedHead) => BodyCheck | Refusal {
   const essences = new Set(contentTypes);
-  const usual = toUsual(contentTypes);
-  return ({ headers, facts }) => {
+  const toBodyCheck = checksBody ? compileBodyCheck(contentTypes) : () => acceptBody;
+  const usual = toUsual(contentTypes, toBodyCheck);
+  return ({ headers }) => {
     if (headers.count('content-type') > 1) return refuse('malformed_request', 'malformed', 'repeated Content-Type');
     const contentType = headers.get('content-type');
     if (contentType === undefined || !essences.has(toEssence(contentType)))
       return refuse('unsupported_media_type', 'unsupported_media_type');
-    if (!bindsMediaType) return undefined;
-    const mediaType = usual.get(contentType) ?? parseMediaType(contentType);
+    if (!bindsMediaType) return acceptBody;
+    const known = usual.get(contentType);
+    if (known !== undefined) return known;
+    const mediaType = parseMediaType(contentType);
     if ('problem' in mediaType) return refuse('unsupported_media_type', 'unsupported_media_type', mediaType.problem);
-    facts.mediaType = mediaType;
-    return undefined;
+    return toBodyCheck(mediaType);
   };
 }
 
 /** The values that nearly all senders send: they need no parser. */
-function toUsual(contentTypes: readonly string[]): ReadonlyMap<string, MediaType> {
-  const found = new Map<string, MediaType>();
+function toUsual(
+  contentTypes: readonly string[],
+  toBodyCheck: (mediaType: MediaType) => BodyCheck,
+): ReadonlyMap<string, BodyCheck> {
+  const found = new Map<string, BodyCheck>();
   for (const essence of contentTypes) {
     const form = toMediaForm(essence);
     if (form === 'multipart') continue;
     for (const parameters of ['', '; charset=utf-8', ';charset=utf-8', '; charset=UTF-8', ';charset=UTF-8'])
-      found.set(essence + parameters, { essence, form, boundary: undefined });
+      found.set(essence + parameters, toBodyCheck({ essence, form, boundary: undefined }));
   }
   return found;
 }
 
 /** `identity` says that there is no encoding (RFC 9110 §12.5.3), so it hides nothing from the signature. */
-function isEncoded(exchange: Exchange): boolean {
-  if (exchange.headers.count('content-encoding') > 1) return true;
-  const coding = exchange.headers.get('content-encoding');
+function isEncoded({ headers }: ParsedHead): boolean {
+  if (headers.count('content-encoding') > 1) return true;
+  const coding = headers.get('content-encoding');
   return coding !== undefined && coding.trim().toLowerCase() !== 'identity';
 }
 

@@ -1,13 +1,15 @@
 /** Was this event handled already, or is it being handled now? Claims the id for this request if not. */
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
-import { type Claim, type Exchange, toDigestId, type VerifiedDelivery } from '../../../core/exchange.ts';
+import { type Claim, toDigestId, type VerifiedEvent } from '../../../core/event.ts';
+import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../../core/refusal.ts';
-import type { Verdict } from '../../../core/verdict.ts';
-import { type ClaimRequest, type ClaimResult, type SeenIds, toStoreUnavailable } from '../../../state/claims/seen-ids.ts';
-import { type ClaimWaiters, comeAgain } from '../claim-waiters.ts';
+import type { ClaimRequest, ClaimResult, SeenIds } from '../../../state/claims/seen-ids.ts';
+import { Busy, type ClaimAnswer, type ClaimAttempt, type ClaimParts, type ClaimPolicy, takeClaim } from '../claim-attempt.ts';
+import type { ClaimWaiters } from '../claim-waiters.ts';
 import { toDigestKey, toFingerprint, toIdKey, toKindKey } from '../event-keys.ts';
+import { NOTHING_CLAIMED } from '../grants.ts';
 import type { IdSettlement, Settlements } from '../settlements.ts';
-import type { Gate } from './gate.ts';
+import type { ClaimGate } from './gate.ts';
 
 /** A route's dedup policy. */
 export interface DedupOptions {
@@ -54,9 +56,6 @@ type Taken = Exclude<ClaimResult, { state: 'new' }> & { readonly replay?: 'id' |
 /** What claiming them found. `held`: if omitted, all of them. */
 type Found = { readonly state: 'new'; readonly held?: readonly ClaimRequest[] } | Taken;
 
-/** The end of a wait. */
-type Settled = Exclude<Found, { state: 'in-progress' }>;
-
 /** What all routes' dedup gates share. */
 export interface DedupParts {
   readonly store: SeenIds;
@@ -67,60 +66,90 @@ export interface DedupParts {
   readonly onDuration: (duration: Milliseconds) => void;
 }
 
-/** Stands behind the signature: before it, a stranger could burn the ids of genuine deliveries. */
-export function createDedupGate(options: DedupOptions, parts: DedupParts): Gate {
-  return new DedupGate(options, parts);
+/** Claims the ids of a route's events. */
+export function createDedupGate(options: DedupOptions, parts: DedupParts): ClaimGate {
+  const { onEvent } = parts;
+  const policy: ClaimPolicy = { ...options, busyReason: 'in_progress', unavailableReason: 'dedup_unavailable' };
+  const shared: ClaimParts = { ...parts, onBusy: () => onEvent('in_progress') };
+  return {
+    claim(event, head) {
+      const steps = toSteps(options, head, event);
+      if (steps.length > 0) return takeClaim(new DedupAttempt(steps, event, head, options, parts), policy, shared);
+      onEvent('unidentified');
+      return NOTHING_CLAIMED;
+    },
+  };
 }
 
-class DedupGate implements Gate {
-  readonly name = 'dedup';
+class DedupAttempt implements ClaimAttempt {
+  readonly #steps: Steps;
+  readonly #event: VerifiedEvent;
+  readonly #head: ParsedHead;
   readonly #options: DedupOptions;
   readonly #parts: DedupParts;
+  /** What the last try asked for. */
+  #asked: Steps;
 
-  constructor(options: DedupOptions, parts: DedupParts) {
+  constructor(steps: Steps, event: VerifiedEvent, head: ParsedHead, options: DedupOptions, parts: DedupParts) {
+    this.#steps = steps;
+    this.#asked = steps;
+    this.#event = event;
+    this.#head = head;
     this.#options = options;
     this.#parts = parts;
   }
 
-  async check(exchange: Exchange): Promise<Verdict> {
-    const { clock, onEvent, onDuration } = this.#parts;
-    const delivery = exchange.facts.delivery;
-    if (delivery === undefined) throw new Error('the dedup gate stands behind the signature gate');
-    const steps = toSteps(this.#options, exchange, delivery);
-    if (steps.length === 0) {
-      onEvent('unidentified');
-      return undefined;
-    }
-    let first: Found;
-    const startedAt = clock.monotonic();
-    try {
-      first = await this.#claim(steps, exchange);
-    } catch (thrown) {
-      return this.#onStoreDown(thrown, steps, exchange);
-    }
-    onDuration(clock.monotonic() - startedAt);
-    if (first.state === 'new') {
-      onEvent('new');
-      exchange.facts.claim = this.#createClaim(first.held ?? toAll(steps), exchange);
-      return undefined;
-    }
-    if (first.replay !== undefined) onEvent('replayed_under_new_id');
-    else if (!first.sameContent) onEvent('id_reused');
-    return first.state === 'handled'
-      ? this.#duplicate(first, exchange)
-      : this.#whileInProgress(first.remainingMs, steps, exchange);
+  ask(tries: number): Promise<ClaimAnswer> {
+    return tries === 0 ? this.#askFirst() : this.#askAgain(tries);
   }
 
-  #claim(steps: Steps, exchange: Exchange): Promise<Found> {
-    const [only] = steps;
+  async #askAgain(tries: number): Promise<ClaimAnswer> {
+    // A token of its own for each try: what an earlier one gives back, perhaps late, must not be what a later one holds.
+    this.#asked = this.#steps.map((step) => ({
+      ...step,
+      requests: step.requests.map((each) => ({ ...each, token: `${each.token}.${tries}` })),
+    }));
+    const found = await this.#claim();
+    return this.#conclude(found, 'taken_over');
+  }
+
+  giveBack(): void {
+    for (const request of toAll(this.#asked)) this.#settle('release', request);
+  }
+
+  /** A confirm that finds no claim writes `handled`. */
+  toUncheckedClaim(): Claim {
+    return this.#toClaim(this.#steps.flatMap(({ requests }) => requests.slice(0, 1)));
+  }
+
+  async #askFirst(): Promise<ClaimAnswer> {
+    const { clock, onDuration, onEvent } = this.#parts;
+    const startedAt = clock.monotonic();
+    const found = await this.#claim();
+    onDuration(clock.monotonic() - startedAt);
+    if (found.state !== 'new' && found.replay !== undefined) onEvent('replayed_under_new_id');
+    else if (found.state !== 'new' && !found.sameContent) onEvent('id_reused');
+    return this.#conclude(found, 'new');
+  }
+
+  #conclude(found: Found, whenNew: 'new' | 'taken_over'): ClaimAnswer {
+    if (found.state === 'in-progress') return new Busy(found.remainingMs);
+    if (found.state === 'handled') return this.#refuseDuplicate(found);
+    this.#parts.onEvent(whenNew);
+    return { claim: this.#toClaim(found.held ?? toAll(this.#asked)), isStale: false, isUnchecked: false };
+  }
+
+  #claim(): Promise<Found> {
+    const [only] = this.#asked;
     const [request] = only?.requests ?? [];
     // Nearly every delivery has one id and nothing else to claim.
-    if (steps.length === 1 && only?.requests.length === 1 && request !== undefined) return this.#parts.store.claim(request);
-    return this.#claimAll(steps, exchange);
+    if (this.#asked.length === 1 && only?.requests.length === 1 && request !== undefined) return this.#parts.store.claim(request);
+    return this.#claimAll();
   }
 
   /** One after the other, and always in the same order: of two deliveries that share one claim, one gets all of its own. */
-  async #claimAll(steps: Steps, exchange: Exchange): Promise<Found> {
+  async #claimAll(): Promise<Found> {
+    const steps = this.#asked;
     const held: ClaimRequest[] = [];
     for (const [index, step] of steps.entries()) {
       const found = await this.#claimStep(step);
@@ -128,7 +157,7 @@ class DedupGate implements Gate {
         held.push(found);
         continue;
       }
-      for (const request of held) this.#settle('release', request, exchange);
+      for (const request of held) this.#settle('release', request);
       if (step.isPlace) return { ...found, replay: 'kind' };
       return index === 0 && steps.length > 1 && !found.sameContent ? { ...found, replay: 'id' } : found;
     }
@@ -147,85 +176,22 @@ class DedupGate implements Gate {
     return taken;
   }
 
-  #duplicate({ replay }: Pick<Taken, 'replay'>, { facts }: Exchange): Refusal {
+  #refuseDuplicate({ replay }: Pick<Taken, 'replay'>): Refusal {
     this.#parts.onEvent('duplicate');
-    const digest = facts.delivery?.digest;
+    const { digest } = this.#event;
     if (replay === undefined || digest === undefined) return refuse('duplicate', 'duplicate');
     if (replay === 'kind') {
       const detail = `handled before under as many other kinds as dedup.maxKinds allows (${this.#options.maxKinds}); raise it if the sender sends one content under more`;
       return refuse('duplicate', 'replayed_under_new_id', detail);
     }
-    // The id that it came under first is not known here, so nothing else tells what to forget where the sender means it.
+    // The id of the first delivery is not known here, so nothing else says what to forget where the sender means it.
     const detail = `handled before under another id; to let it through once more, forget the id ${toDigestId(digest)}`;
     return refuse('duplicate', 'replayed_under_new_id', detail);
   }
 
-  async #whileInProgress(remaining: Milliseconds, steps: Steps, exchange: Exchange): Promise<Verdict> {
-    this.#parts.onEvent('in_progress');
-    if (this.#options.inProgress === 'reject') return comeAgain(remaining, 'in_progress');
-    return this.#waitForOutcome(remaining, steps, exchange);
-  }
-
-  /** Asks the store again and again what became of the first run. */
-  async #waitForOutcome(remaining: Milliseconds, steps: Steps, exchange: Exchange): Promise<Verdict> {
-    const { clock, onEvent, waiters } = this.#parts;
-    const atMost = this.#options.waitAtMost;
-    let left = remaining;
-    let tries = 0;
-    let own = steps;
-    const look = async (): Promise<Settled | undefined> => {
-      tries++;
-      // A token of its own for each try: what an earlier one gives back, perhaps late, must not be what a later one holds.
-      own = steps.map((step) => ({
-        ...step,
-        requests: step.requests.map((each) => ({ ...each, token: `${each.token}.${tries}` })),
-      }));
-      const result = await this.#claim(own, exchange);
-      if (result.state !== 'in-progress') return result;
-      left = result.remainingMs;
-      return undefined;
-    };
-    try {
-      const outcome = await waiters.wait({ clock, atMost, look });
-      if (outcome === 'full') return comeAgain(left, 'waiters_full');
-      if (outcome === 'late') return comeAgain(left, 'in_progress');
-      if (outcome.state === 'handled') return this.#duplicate(outcome, exchange);
-      onEvent('taken_over');
-      exchange.facts.claim = this.#createClaim(outcome.held ?? toAll(own), exchange);
-      return undefined;
-    } catch (thrown) {
-      // Never forward here, whatever the route says: the first run may still be at work.
-      return this.#refuseForStore(thrown, own, exchange);
-    }
-  }
-
-  #onStoreDown(thrown: unknown, steps: Steps, exchange: Exchange): Verdict {
-    if (this.#options.onStoreError === 'refuse') return this.#refuseForStore(thrown, steps, exchange);
-    const { onEvent } = this.#parts;
-    const { failure } = toStoreUnavailable(thrown);
-    onEvent('unavailable');
-    onEvent('bypassed');
-    exchange.facts.isUnchecked = true;
-    // The outcome is still worth recording: a confirm that finds no claim writes `handled` as soon as the store is back.
-    if (failure !== 'full')
-      exchange.facts.claim = this.#createClaim(
-        steps.flatMap(({ requests }) => requests.slice(0, 1)),
-        exchange,
-      );
-    return undefined;
-  }
-
-  #refuseForStore(thrown: unknown, steps: Steps, exchange: Exchange): Refusal {
-    const { failure, message } = toStoreUnavailable(thrown);
-    this.#parts.onEvent('unavailable');
-    // A claim that timed out may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
-    if (failure !== 'full') for (const request of toAll(steps)) this.#settle('release', request, exchange);
-    return refuse('store_unavailable', 'dedup_unavailable', message);
-  }
-
-  #createClaim(held: readonly ClaimRequest[], exchange: Exchange): Claim {
+  #toClaim(held: readonly ClaimRequest[]): Claim {
     const settleAll = (kind: IdSettlement['kind']): void => {
-      for (const request of held) this.#settle(kind, request, exchange);
+      for (const request of held) this.#settle(kind, request);
     };
     return {
       confirm: () => settleAll('confirm'),
@@ -234,15 +200,10 @@ class DedupGate implements Gate {
     };
   }
 
-  #settle(kind: IdSettlement['kind'], request: ClaimRequest, exchange: Exchange): void {
-    this.#parts.settlements.settle(this.#toSettlement(kind, request, exchange));
-  }
-
-  #toSettlement(kind: IdSettlement['kind'], request: ClaimRequest, exchange: Exchange): IdSettlement {
+  #settle(kind: IdSettlement['kind'], { key, token, fingerprint }: ClaimRequest): void {
     const { retention, lease, waitAtMost } = this.#options;
-    const { key, token, fingerprint } = request;
-    const mootAt = exchange.startedAt + (kind === 'confirm' ? retention : lease + waitAtMost);
-    return { kind, key, token, fingerprint, retention, mootAt };
+    const mootAt = this.#head.startedAt + (kind === 'confirm' ? retention : lease + waitAtMost);
+    this.#parts.settlements.settle({ of: 'id', kind, key, token, fingerprint, retention, mootAt });
   }
 }
 
@@ -250,9 +211,9 @@ class DedupGate implements Gate {
  * By the id, where the signature covers it. Where it does not, by what was signed first: whoever holds a genuine delivery could
  * give it another id. The entry of the id remembers the digest, so that whoever forgets the id finds both.
  */
-function toSteps(options: DedupOptions, exchange: Exchange, { id, digest, contentDigest, body }: VerifiedDelivery): Steps {
+function toSteps(options: DedupOptions, head: ParsedHead, { id, digest, contentDigest, body }: VerifiedEvent): Steps {
   const { route, lease, unsignedId } = options;
-  const common = { token: exchange.requestId, leaseMs: lease };
+  const common = { token: head.requestId, leaseMs: lease };
   if (id === undefined) return [];
   if (digest === undefined) return [toStep({ ...common, key: toIdKey(route, id), fingerprint: toFingerprint(body) })];
   const byId = toStep({ ...common, key: toIdKey(route, id), fingerprint: digest });

@@ -1,17 +1,12 @@
 /** Is the verified content an event envelope whose id is the signed one? (interface.md part 2; only where the route asks) */
-import type { Exchange } from '../../../core/exchange.ts';
 import { refuse } from '../../../core/refusal.ts';
-import type { Verdict } from '../../../core/verdict.ts';
-import type { Gate } from './gate.ts';
+import type { VerifiedEventGate } from './gate.ts';
 
-/** Requires a JSON object {type, id, created, data} whose id equals the Webhook-Id. Stands behind the signature: strangers' JSON is never parsed. */
-export function createEnvelopeGate(): Gate {
+/** Requires a JSON object {type, id, created, data} whose id equals the Webhook-Id. */
+export function createEnvelopeGate(): VerifiedEventGate {
   return {
-    name: 'envelope',
-    check(exchange: Exchange): Verdict {
-      const delivery = exchange.facts.delivery;
-      if (delivery === undefined) throw new Error('the envelope gate stands behind the signature gate');
-      const problem = findEnvelopeProblem(delivery.body, delivery.id);
+    check({ body, id }) {
+      const problem = findEnvelopeProblem(body, id);
       return problem === undefined ? undefined : refuse('envelope_mismatch', 'envelope_mismatch', problem);
     },
   };

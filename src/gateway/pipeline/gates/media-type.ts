@@ -1,9 +1,7 @@
-/** Is the verified content of the media type that the request names? The signature covers the one and not the other. */
-import type { Exchange } from '../../../core/exchange.ts';
+/** Is the verified body of the media type that the request names? The signature covers the one and not the other. */
 import { type MediaType, toMediaForm } from '../../../core/media-type.ts';
 import { refuse } from '../../../core/refusal.ts';
-import type { Verdict } from '../../../core/verdict.ts';
-import type { Gate } from './gate.ts';
+import type { BodyCheck } from './gate.ts';
 
 const [QUOTE, DASH, LESS_THAN, BRACKET, BRACE] = [0x22, 0x2d, 0x3c, 0x5b, 0x7b];
 const NO_FORM_STARTS = new Set([0, QUOTE, DASH, LESS_THAN, BRACKET, BRACE]);
@@ -14,20 +12,14 @@ const LEAST_NON_UTF_8 = 0xfe;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 
 /**
- * Stands behind the signature: only verified content is looked at. Without it a captured delivery could be sent again with another media
- * type, and a stranger's text in its JSON, such as a comment, would be read as the parameters of a form.
+ * For verified bodies only. Without the check a captured delivery could be sent again with another media type, and an attacker's text in
+ * its JSON, such as a comment, would be read as the parameters of a form.
  */
-export function createMediaTypeGate(contentTypes: readonly string[]): Gate {
+export function compileBodyCheck(contentTypes: readonly string[]): (mediaType: MediaType) => BodyCheck {
   const hasSeveralForms = new Set(contentTypes.map(toMediaForm)).size > 1;
-  return {
-    name: 'media-type',
-    check({ facts }: Exchange): Verdict {
-      const { delivery, mediaType } = facts;
-      if (delivery === undefined || mediaType === undefined)
-        throw new Error('the media type gate stands behind the content gate and the signature gate');
-      const problem = findMismatch(mediaType, delivery.body, hasSeveralForms);
-      return problem === undefined ? undefined : refuse('unsupported_media_type', 'unsupported_media_type', problem);
-    },
+  return (mediaType) => (body) => {
+    const problem = findMismatch(mediaType, body, hasSeveralForms);
+    return problem === undefined ? undefined : refuse('unsupported_media_type', 'unsupported_media_type', problem);
   };
 }
 

@@ -1,20 +1,20 @@
 /** Is this event older than one of the same resource that was handled already? Lets one of a resource's events at a time to the app. */
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
-import type { Claim, Exchange } from '../../../core/exchange.ts';
+import type { Claim, ClaimGrant } from '../../../core/event.ts';
 import type { JsonPath } from '../../../core/json-path.ts';
+import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { refuse } from '../../../core/refusal.ts';
-import type { Verdict } from '../../../core/verdict.ts';
-import { toStoreUnavailable } from '../../../state/claims/seen-ids.ts';
-import type { EnterRequest, EnterResult, NewestVersions } from '../../../state/ordering/newest-versions.ts';
-import { type ClaimWaiters, comeAgain } from '../claim-waiters.ts';
-import { joinClaims } from '../claims.ts';
+import type { EnterRequest, NewestVersions } from '../../../state/ordering/newest-versions.ts';
+import { Busy, type ClaimAnswer, type ClaimAttempt, type ClaimParts, type ClaimPolicy, takeClaim } from '../claim-attempt.ts';
+import type { ClaimWaiters } from '../claim-waiters.ts';
 import { toResourceKey } from '../event-keys.ts';
+import { NOTHING_CLAIMED } from '../grants.ts';
 import type { PlaceSettlement, Settlements } from '../settlements.ts';
 import { readPlaces } from './exact-numbers.ts';
-import type { Gate } from './gate.ts';
+import type { ClaimGate } from './gate.ts';
 import { toName, toSortable } from './order-version.ts';
 
-/** A route's policy for events that overtake each other. */
+/** A route's policy for events that arrive out of order. */
 export interface OrderOptions {
   /** The route's name: two routes' resources never meet. */
   readonly route: string;
@@ -42,134 +42,91 @@ export interface OrderParts {
   readonly onEvent: (event: OrderEvent) => void;
 }
 
-/**
- * Stands behind the signature, as it parses the content and keeps what that says; and behind dedup, or a retry of the newest
- * event would go to the app again.
- */
-export function createOrderGate(options: OrderOptions, parts: OrderParts): Gate {
-  return new OrderGate(options, parts);
+const STALE: ClaimGrant = { claim: undefined, isStale: true, isUnchecked: false };
+
+/** Comes after dedup, or a retry of the newest event would go to the app again. */
+export function createOrderGate(options: OrderOptions, parts: OrderParts): ClaimGate {
+  const { onEvent } = parts;
+  const policy: ClaimPolicy = {
+    ...options,
+    inProgress: 'wait',
+    busyReason: 'resource_busy',
+    unavailableReason: 'order_unavailable',
+  };
+  const shared: ClaimParts = { ...parts, onBusy: () => onEvent('busy') };
+  return {
+    claim(event, head) {
+      const request = toRequest(options, event.body, head.requestId);
+      if (request !== undefined) return takeClaim(new OrderAttempt(request, head, options, parts), policy, shared);
+      onEvent('unordered');
+      return NOTHING_CLAIMED;
+    },
+  };
 }
 
-class OrderGate implements Gate {
-  readonly name = 'order';
+class OrderAttempt implements ClaimAttempt {
+  readonly #request: EnterRequest;
+  readonly #head: ParsedHead;
   readonly #options: OrderOptions;
   readonly #parts: OrderParts;
 
-  constructor(options: OrderOptions, parts: OrderParts) {
+  constructor(request: EnterRequest, head: ParsedHead, options: OrderOptions, parts: OrderParts) {
+    this.#request = request;
+    this.#head = head;
     this.#options = options;
     this.#parts = parts;
   }
 
-  async check(exchange: Exchange): Promise<Verdict> {
+  async ask(): Promise<ClaimAnswer> {
     const { versions, onEvent } = this.#parts;
-    const delivery = exchange.facts.delivery;
-    if (delivery === undefined) throw new Error('the order gate stands behind the signature gate');
-    const request = this.#toRequest(delivery.body, exchange.requestId);
-    if (request === undefined) {
-      onEvent('unordered');
-      return undefined;
-    }
-    let first: EnterResult;
-    try {
-      first = await versions.enter(request);
-    } catch (thrown) {
-      return this.#onStoreDown(thrown, request, exchange);
-    }
-    if (first.state !== 'busy') return this.#conclude(first, request, exchange);
-    onEvent('busy');
-    try {
-      return await this.#waitForPlace(first.remainingMs, request, exchange);
-    } catch (thrown) {
-      // Never forward here, whatever the route says: the other event may still be at work.
-      return this.#refuseForStore(thrown, request, exchange);
-    }
+    const result = await versions.enter(this.#request);
+    if (result.state === 'busy') return new Busy(result.remainingMs);
+    onEvent(result.state);
+    if (result.state === 'entered') return { claim: this.#toClaim(), isStale: false, isUnchecked: false };
+    // It takes no place: the app is told that the resource has a newer state.
+    return this.#options.onStale === 'forward' ? STALE : refuse('stale', 'stale');
   }
 
-  #conclude({ state }: EnterResult, request: EnterRequest, exchange: Exchange): Verdict {
-    const { onEvent } = this.#parts;
-    const { facts } = exchange;
-    if (state !== 'stale') {
-      onEvent('entered');
-      facts.claim = joinClaims(facts.claim, this.#createClaim(request, exchange));
-      return undefined;
-    }
-    onEvent('stale');
-    if (this.#options.onStale === 'answer') return refuse('stale', 'stale');
-    // It takes no place: the app knows that it is not to be taken for what the resource is now.
-    facts.isStale = true;
-    return undefined;
+  giveBack(): void {
+    this.#settle('release');
   }
 
-  /** Asks the store again and again whether the place is free, or a newer event was handled meanwhile. */
-  async #waitForPlace(remaining: Milliseconds, request: EnterRequest, exchange: Exchange): Promise<Verdict> {
-    const { versions, clock, waiters } = this.#parts;
-    let left = remaining;
-    const outcome = await waiters.wait({
-      clock,
-      atMost: this.#options.waitAtMost,
-      look: async () => {
-        const result = await versions.enter(request);
-        if (result.state !== 'busy') return result;
-        left = result.remainingMs;
-        return undefined;
-      },
-    });
-    if (outcome === 'full') return comeAgain(left, 'waiters_full');
-    return outcome === 'late' ? comeAgain(left, 'resource_busy') : this.#conclude(outcome, request, exchange);
+  /** An older event that arrives when the store is back is stale then. */
+  toUncheckedClaim(): Claim {
+    return this.#toClaim();
   }
 
-  #onStoreDown(thrown: unknown, request: EnterRequest, exchange: Exchange): Verdict {
-    const { onEvent } = this.#parts;
-    if (this.#options.onStoreError === 'refuse') return this.#refuseForStore(thrown, request, exchange);
-    const { failure } = toStoreUnavailable(thrown);
-    onEvent('unavailable');
-    onEvent('bypassed');
-    const { facts } = exchange;
-    facts.isUnchecked = true;
-    // The outcome is still worth recording: an older event that comes when the store is back is stale then.
-    if (failure !== 'full') facts.claim = joinClaims(facts.claim, this.#createClaim(request, exchange));
-    return undefined;
-  }
-
-  #refuseForStore(thrown: unknown, request: EnterRequest, exchange: Exchange): Verdict {
-    const { onEvent, settlements } = this.#parts;
-    const { failure, message } = toStoreUnavailable(thrown);
-    onEvent('unavailable');
-    // The place may have been taken all the same, its answer lost: the sender's retry must not wait for a lease that nobody holds.
-    if (failure !== 'full') settlements.settle(this.#toSettlement('release', request, exchange));
-    return refuse('store_unavailable', 'order_unavailable', message);
-  }
-
-  #createClaim(request: EnterRequest, exchange: Exchange): Claim {
-    const { settlements, onEvent } = this.#parts;
+  #toClaim(): Claim {
     return {
-      confirm: () => settlements.settle(this.#toSettlement('confirm', request, exchange)),
-      release: () => settlements.settle(this.#toSettlement('release', request, exchange)),
-      hold: () => onEvent('held'),
+      confirm: () => this.#settle('confirm'),
+      release: () => this.#settle('release'),
+      hold: () => this.#parts.onEvent('held'),
     };
   }
 
-  #toSettlement(kind: PlaceSettlement['kind'], request: EnterRequest, exchange: Exchange): PlaceSettlement {
+  #settle(kind: PlaceSettlement['kind']): void {
+    const { versions, settlements } = this.#parts;
     const { retention, lease, waitAtMost } = this.#options;
-    const { key, version, token } = request;
+    const { key, version, token } = this.#request;
     const isHandled = kind === 'confirm';
-    return {
+    settlements.settle({
+      of: 'place',
       kind,
       key,
-      versions: this.#parts.versions,
+      versions,
       leave: { key, token, ...(isHandled ? { handled: { version, retentionMs: retention } } : undefined) },
-      mootAt: exchange.startedAt + (isHandled ? retention : lease + waitAtMost),
-    };
+      mootAt: this.#head.startedAt + (isHandled ? retention : lease + waitAtMost),
+    });
   }
+}
 
-  /** Undefined where the content does not say which resource it is about, or how new it is. */
-  #toRequest(body: Buffer, token: string): EnterRequest | undefined {
-    const [named, numbered] = readPlaces(body, [this.#options.key, this.#options.version]);
-    const resource = toName(named);
-    const version = toSortable(numbered);
-    if (resource === undefined || version === undefined) return undefined;
-    // Versions of two kinds cannot be compared, so each kind has a place of its own.
-    const key = toResourceKey(this.#options.route, version.slice(0, 1), resource);
-    return { key, version, token, leaseMs: this.#options.lease };
-  }
+/** Undefined where the content does not say which resource it is about, or how new it is. */
+function toRequest(options: OrderOptions, body: Buffer, token: string): EnterRequest | undefined {
+  const [named, numbered] = readPlaces(body, [options.key, options.version]);
+  const resource = toName(named);
+  const version = toSortable(numbered);
+  if (resource === undefined || version === undefined) return undefined;
+  // Versions of two kinds cannot be compared, so each kind has a place of its own.
+  const key = toResourceKey(options.route, version.slice(0, 1), resource);
+  return { key, version, token, leaseMs: options.lease };
 }

@@ -1,21 +1,16 @@
-/** Is this verified message the sender's question whether the URL is its receiver's own? Then it is answered here, and claims no id. */
+/** Does this verified message ask whether the URL belongs to its receiver? Then sidegate answers it, and claims no id. */
 
 import type { SignedHandshake } from '../../../auth/handshakes/handshake.ts';
 import type { KeyRing } from '../../../auth/keys/key-ring.ts';
-import type { Exchange } from '../../../core/exchange.ts';
-import type { Verdict } from '../../../core/verdict.ts';
-import type { Gate } from './gate.ts';
+import type { VerifiedEventGate } from './gate.ts';
 
-/** Stands behind the signature: strangers' content is never parsed, and nothing is signed for them. */
-export function createSignedHandshakeGate(judge: SignedHandshake, ring: KeyRing): Gate {
+/** Nothing is signed for a sender that proved nothing. */
+export function createSignedHandshakeGate(judge: SignedHandshake, ring: KeyRing): VerifiedEventGate {
   return {
-    name: 'signed-handshake',
-    check({ facts, headers, receivedAt }: Exchange): Verdict {
-      const { delivery } = facts;
-      if (delivery === undefined) throw new Error('the signed handshake stands behind the signature gate');
-      // The key that verified the question makes the answer: any other one is not known to be the sender's.
-      const key = ring.live(receivedAt).find(({ name }) => name === delivery.keyName);
-      return judge({ headers, body: delivery.body, key });
+    check({ body, keyName }, { headers, receivedAt }) {
+      // The key that verified the message makes the response: any other one is not known to be the sender's.
+      const key = ring.live(receivedAt).find(({ name }) => name === keyName);
+      return judge({ headers, body, key });
     },
   };
 }

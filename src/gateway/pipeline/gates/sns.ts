@@ -1,13 +1,11 @@
-/** Did Amazon SNS sign this message, for a topic of the route? Confirms the route's subscriptions in the app's place. */
+/** Did Amazon SNS sign this message, for a topic of the route? Confirms the route's subscriptions on behalf of the app. */
 import type { KeyObject } from 'node:crypto';
 import { RemoteFailure } from '../../../auth/keys/https-get.ts';
 import { isSignedByCertificate, parseSnsMessage, type SnsMessage } from '../../../auth/schemes/aws-sns.ts';
 import type { EpochMilliseconds } from '../../../core/clock.ts';
-import type { Exchange } from '../../../core/exchange.ts';
 import type { HeaderFields } from '../../../core/headers.ts';
-import { type Refusal, refuse } from '../../../core/refusal.ts';
-import type { Verdict } from '../../../core/verdict.ts';
-import type { Gate } from './gate.ts';
+import { type Refusal, type Reply, refuse } from '../../../core/refusal.ts';
+import type { EventGate } from './gate.ts';
 import { judgeRecency, type RecencyOptions } from './timestamp.ts';
 
 /** What the gate needs of its route. */
@@ -27,30 +25,28 @@ export interface SnsParts {
   readonly follow: (url: URL) => Promise<unknown>;
 }
 
-/** Reads the content, verifies it, and writes `facts.delivery`. */
-export function createSnsGate(options: SnsOptions, parts: SnsParts): Gate {
+/** Reads the body and verifies it. */
+export function createSnsGate(options: SnsOptions, parts: SnsParts): EventGate {
   const topics = new Set(options.topics);
   return {
-    name: 'sns',
-    async check(exchange: Exchange): Promise<Verdict> {
-      const body = await exchange.body.read(options.maxBody);
+    async verify(head) {
+      const body = await head.body.read(options.maxBody);
       if (!Buffer.isBuffer(body)) return body;
       const message = parseSnsMessage(body);
       if ('problem' in message) return refuse('malformed_signature', 'malformed_signature', message.problem);
-      const contradicted = findContradiction(exchange.headers, message);
+      const contradicted = findContradiction(head.headers, message);
       if (contradicted !== undefined)
         return refuse('malformed_signature', 'malformed_signature', `${contradicted} says something else than the content`);
       // Anybody with an account there can have messages signed: only the topic tells whose they are. And nothing is fetched for others.
       if (!topics.has(message.topic))
         return refuse('signature_mismatch', 'sender_not_allowed', 'the topic is not one of the route');
       // Before the signature: an old message that somebody kept costs no fetch.
-      const refusal = judgeRecency(message.timestamp, exchange.receivedAt, options) ?? (await checkSignature(message, parts));
+      const refusal = judgeRecency(message.timestamp, head.receivedAt, options) ?? (await checkSignature(message, parts));
       if (refusal !== undefined) return refusal;
-      options.onKeyUsed(message.topic, exchange.receivedAt);
+      options.onKeyUsed(message.topic, head.receivedAt);
       if (message.type !== 'Notification') return answerHandshake(message, options, parts);
       const { id, timestamp, topic } = message;
-      exchange.facts.delivery = { id, timestamp, keyName: topic, body };
-      return undefined;
+      return { id, timestamp, keyName: topic, body };
     },
   };
 }
@@ -71,17 +67,18 @@ async function checkSignature(message: SnsMessage, { toKey }: SnsParts): Promise
   }
 }
 
-const DONE: Refusal = { code: 'handshake', reason: 'handshake', reply: { status: 200, contentType: 'text/plain', body: '' } };
+const DONE: Reply = { status: 200, contentType: 'text/plain', body: '' };
 
 /** An end of a subscription is only taken note of: confirming it again is for people to decide. */
 async function answerHandshake(message: SnsMessage, { confirm }: SnsOptions, { follow }: SnsParts): Promise<Refusal> {
-  if (message.type === 'UnsubscribeConfirmation') return { ...DONE, detail: 'the subscription has ended' };
+  if (message.type === 'UnsubscribeConfirmation')
+    return refuse('handshake', 'handshake', { reply: DONE, detail: 'the subscription has ended' });
   if (!confirm) return refuse('handshake_refused', 'handshake_refused', 'sns.confirm is false: confirm the subscription by hand');
   if (message.subscribeUrl === undefined)
     return refuse('handshake_refused', 'handshake_refused', "SubscribeURL is not of SNS in the topic's region");
   try {
     await follow(message.subscribeUrl);
-    return { ...DONE, detail: 'the subscription is confirmed' };
+    return refuse('handshake', 'handshake', { reply: DONE, detail: 'the subscription is confirmed' });
   } catch (thrown) {
     return refuse('secret_unavailable', 'handshake_unfinished', toRemoteText(thrown));
   }

@@ -3,38 +3,34 @@
 import type { Tolerance } from '../../../auth/schemes/description.ts';
 import type { HeadOptions, Scheme } from '../../../auth/schemes/scheme.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
-import type { Exchange } from '../../../core/exchange.ts';
+import type { SignedHead } from '../../../core/event.ts';
 import { toNamedByConnection } from '../../../core/headers.ts';
-import { type Refusal, refuse } from '../../../core/refusal.ts';
-import type { Verdict } from '../../../core/verdict.ts';
-import type { Gate } from './gate.ts';
+import type { ParsedHead } from '../../../core/parsed-head.ts';
+import { Refusal, refuse } from '../../../core/refusal.ts';
 
 /** How the route judges a delivery's time. */
 export interface RecencyOptions {
   /** Undefined where the sender signs no time. */
   readonly tolerance: Tolerance | undefined;
-  /** Told received minus signed time, for every well-formed head. */
+  /** Receives the difference of received and signed time, for every well-formed head. */
   readonly onSkew: (skew: Milliseconds) => void;
 }
 
 const SECOND = 1000;
 
-/** Reads the signature headers into `facts.head` and checks the skew on both sides. */
-export function createTimestampGate(scheme: Scheme, options: HeadOptions & RecencyOptions): Gate {
-  return {
-    name: 'timestamp',
-    check(exchange: Exchange): Verdict {
-      const named = toNamedByConnection(exchange.headers);
-      // Behind us it would be gone, and the app would go by what is left (CVE-2022-31813).
-      if (named !== undefined && scheme.headerNames.some((name) => named.has(name)))
-        return refuse('malformed_signature', 'malformed_signature', 'Connection names a header of the signature');
-      const head = scheme.readHead(exchange.headers, options);
-      if ('code' in head) return head;
-      const refusal = head.timestamp === undefined ? undefined : judgeRecency(head.timestamp, exchange.receivedAt, options);
-      if (refusal !== undefined) return refusal;
-      exchange.facts.head = head;
-      return undefined;
-    },
+/** Reads the signature headers of a recent delivery. */
+export type SignedHeadReader = (head: ParsedHead) => SignedHead | Refusal;
+
+/** Checks the skew on both sides. */
+export function createSignedHeadReader(scheme: Scheme, options: HeadOptions & RecencyOptions): SignedHeadReader {
+  return ({ headers, receivedAt }) => {
+    const named = toNamedByConnection(headers);
+    // The app would not get the header, and would decide by what is left (CVE-2022-31813).
+    if (named !== undefined && scheme.headerNames.some((name) => named.has(name)))
+      return refuse('malformed_signature', 'malformed_signature', 'Connection names a header of the signature');
+    const signed = scheme.readHead(headers, options);
+    if (signed instanceof Refusal || signed.timestamp === undefined) return signed;
+    return judgeRecency(signed.timestamp, receivedAt, options) ?? signed;
   };
 }
 

@@ -1,5 +1,5 @@
 /** Writes spans as OTLP in JSON (opentelemetry-proto, ExportTraceServiceRequest): ids in hex, 64-bit numbers as text. */
-import type { SpanReference } from '../../../core/exchange.ts';
+import type { SpanReference } from '../../../core/request-trace.ts';
 import type { Span, SpanAttributes } from '../span.ts';
 
 /** Who tells: the resource's attributes, and the version of the gate. */

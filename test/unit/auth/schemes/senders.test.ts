@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { isSentAgain, SENDERS, toMeaning, toStatuses, translate } from '../../../../src/auth/schemes/senders.ts';
-import { REFUSALS, type RefusalCode } from '../../../../src/core/refusal.ts';
+import type { RefusalCode } from '../../../../src/core/refusal.ts';
+import { REFUSALS } from '../../../../src/core/refusal-catalogue.ts';
 
 const CODES = Object.keys(REFUSALS) as RefusalCode[];
 const statusOf = (preset: string, code: RefusalCode): number => toStatuses(preset).get(code) ?? REFUSALS[code].status;

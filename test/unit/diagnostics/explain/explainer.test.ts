@@ -4,8 +4,8 @@ import { describe, expect, test } from 'vitest';
 import { findPreset, PRESETS } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
-import type { Exchange } from '../../../../src/core/exchange.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
+import type { ParsedHead } from '../../../../src/core/parsed-head.ts';
 import { type Reason, type Refusal, refuse } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { Explainer, type SuspectContext } from '../../../../src/diagnostics/explain/explainer.ts';
@@ -26,7 +26,7 @@ function toExchange(
   requestId: string,
   content: Buffer | Refusal | undefined = Buffer.from('{"a":1}\n'),
   address = '203.0.113.9',
-): Exchange {
+): ParsedHead {
   const signature = `sha256=${createHmac('sha256', SECRET).update('{"a":1}').digest('hex')}`;
   return {
     requestId,
@@ -41,7 +41,7 @@ function toExchange(
         throw new Error('a content that nobody asked for is not read');
       },
     },
-  } as unknown as Exchange;
+  } as unknown as ParsedHead;
 }
 
 const BROKEN = refuse('malformed_request', 'body_aborted');

@@ -1,7 +1,8 @@
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
+import type { ContentStream } from '../../../../src/core/content.ts';
 import { findRule, parseDestination, parseRule } from '../../../../src/core/destination.ts';
-import type { ContentStream, UpgradeWish } from '../../../../src/core/exchange.ts';
+import type { UpgradeRequest } from '../../../../src/core/parsed-head.ts';
 import { dial, resolveDestination } from '../../../../src/gateway/egress-proxy/dial.ts';
 import { OwnPorts } from '../../../../src/gateway/egress-proxy/own-ports.ts';
 import { isPublicAddress } from '../../../../src/gateway/egress-proxy/special-addresses.ts';
@@ -179,7 +180,7 @@ describe('over a real connection', () => {
       onDrain: () => undefined,
       end: () => undefined,
       destroy: () => undefined,
-    } as unknown as UpgradeWish;
+    } as unknown as UpgradeRequest;
     const content: ContentStream = {
       length: undefined,
       start: (consumer) => {

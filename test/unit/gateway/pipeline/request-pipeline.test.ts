@@ -2,9 +2,9 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ConfigSchema } from '../../../../src/config/schema/schema.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
-import type { Exchange } from '../../../../src/core/exchange.ts';
+import { refuse } from '../../../../src/core/refusal.ts';
 import { Capacity } from '../../../../src/gateway/pipeline/capacity.ts';
-import type { Gate } from '../../../../src/gateway/pipeline/gates/gate.ts';
+import type { ClaimGate, HeadGate, RouteGates } from '../../../../src/gateway/pipeline/gates/gate.ts';
 import { type PipelineRoute, RequestPipeline } from '../../../../src/gateway/pipeline/request-pipeline.ts';
 import { ListenServer } from '../../../../src/gateway/server/server.ts';
 import { Journal } from '../../../../src/telemetry/journal/journal.ts';
@@ -67,7 +67,7 @@ beforeEach(async () => {
   port = (await server.listen()).port;
   forward = () => Promise.reject(new Error('must not be reached'));
   const forwarder: PipelineRoute['forwarder'] = { forward: (admitted, response) => forward(admitted, response) };
-  const open = (gates: readonly Gate[]): void =>
+  const open = (gates: RouteGates): void =>
     pipeline.swap([
       {
         name: 'a',
@@ -89,37 +89,48 @@ beforeEach(async () => {
 });
 afterEach(() => server.destroy());
 let forward: PipelineRoute['forwarder']['forward'];
-let openWith: (gates: readonly Gate[]) => void;
+let openWith: (gates: RouteGates) => void;
 
-const toGate = (check: Gate['check']): Gate => ({ name: 'test', check });
+const toHead = (check: HeadGate['check']): RouteGates => ({ handshake: { check } });
+const IN: RouteGates = { password: { check: () => ({ name: 'a' }) } };
+/** A verified event, and gates that claim it. */
+const toClaims = (...claims: ClaimGate['claim'][]): RouteGates => ({
+  webhook: {
+    event: { verify: async () => ({ id: 'evt_1', timestamp: 0, keyName: 'k', body: Buffer.from('{}') }) },
+    verified: [],
+    claims: claims.map((claim) => ({ claim })),
+  },
+});
 
 describe('a gate that throws', () => {
   test.each([
     [
       'at once',
-      toGate(() => {
+      toHead(() => {
         throw new Error('boom');
       }),
     ],
-    ['later', toGate(() => Promise.reject(new Error('boom')))],
-  ])('%s is a refusal, and tells the sender nothing', async (_, gate) => {
-    openWith([gate]);
+    ['later', toHead(() => Promise.reject(new Error('boom')))],
+  ])('%s is a refusal, and tells the sender nothing', async (_, gates) => {
+    openWith(gates);
     const answer = await send(port);
     expect([answer.status, answer.code]).toEqual([500, 'internal_error']);
     expect(answer.text).not.toContain('boom');
     expect(lines.join('')).toContain('boom');
-    expect(pipeline.underWay).toBe(0);
+    expect(pipeline.inFlight).toBe(0);
   });
 
   test('after the claim leaves it to its lease: nobody knows what the app saw', async () => {
     const calls: string[] = [];
     const claim = { confirm: () => calls.push('confirm'), release: () => calls.push('release'), hold: () => calls.push('hold') };
-    openWith([
-      toGate((exchange: Exchange) => {
-        exchange.facts.claim = claim;
-        throw new Error('boom');
-      }),
-    ]);
+    openWith(
+      toClaims(
+        () => ({ claim, isStale: false, isUnchecked: false }),
+        () => {
+          throw new Error('boom');
+        },
+      ),
+    );
     expect((await send(port)).status).toBe(500);
     expect(calls).toEqual(['hold']);
   });
@@ -133,26 +144,25 @@ describe('what a gate claimed before a later one refuses', () => {
   ] as const)('%s', async (_title, code, reason, expected) => {
     const calls: string[] = [];
     const claim = { confirm: () => calls.push('confirm'), release: () => calls.push('release'), hold: () => calls.push('hold') };
-    openWith([
-      toGate(({ facts }: Exchange) => {
-        facts.claim = claim;
-        return undefined;
-      }),
-      toGate(() => ({ code, reason })),
-    ]);
+    openWith(
+      toClaims(
+        () => ({ claim, isStale: false, isUnchecked: false }),
+        () => refuse(code, reason),
+      ),
+    );
     expect((await send(port)).code).toBe(code);
     expect(calls).toEqual([expected]);
   });
 });
 
 test('a route whose gates verified nothing lets nothing through', async () => {
-  openWith([toGate(() => undefined)]);
+  openWith(toHead(() => undefined));
   expect((await send(port)).code).toBe('internal_error');
   expect(lines.join('')).toContain('no gate of route a verified the request');
 });
 
 test('a log that fails ends neither the process nor the next request', async () => {
-  openWith([toGate(() => ({ code: 'route_not_found', reason: 'route_not_found' }))]);
+  openWith(toHead(() => refuse('route_not_found', 'route_not_found')));
   isLogBroken = true;
   await send(port).catch(() => undefined);
   isLogBroken = false;
@@ -169,21 +179,16 @@ test('a request is under way until its answer has left the process', async () =>
     response.end();
     return { kind: 'answered', status: 200, upstreamMs: 0 };
   };
-  openWith([
-    toGate(({ facts }: Exchange) => {
-      facts.user = 'a';
-      return undefined;
-    }),
-  ]);
+  openWith(IN);
   const socket = connect(port, '127.0.0.1', () => socket.write('POST /hooks/billing HTTP/1.1\r\nHost: a\r\n\r\n'));
   await new Promise((resolve) => socket.once('readable', resolve));
   await expect.poll(() => lines.length).toBe(1);
-  expect(pipeline.underWay).toBe(1);
+  expect(pipeline.inFlight).toBe(1);
   let received = 0;
   for await (const chunk of socket) received += (chunk as Buffer).length;
   expect(received).toBeGreaterThan(length);
   await pipeline.idle();
-  expect(pipeline.underWay).toBe(0);
+  expect(pipeline.inFlight).toBe(0);
 });
 
 test('a sender that leaves before its answer has left the process holds nobody up', async () => {
@@ -193,17 +198,12 @@ test('a sender that leaves before its answer has left the process holds nobody u
     response.end();
     return { kind: 'answered', status: 200, upstreamMs: 0 };
   };
-  openWith([
-    toGate(({ facts }: Exchange) => {
-      facts.user = 'a';
-      return undefined;
-    }),
-  ]);
+  openWith(IN);
   // Two at once: the second's answer waits behind the first's.
   const head = 'POST /hooks/billing HTTP/1.1\r\nHost: a\r\n\r\n';
   const socket = connect(port, '127.0.0.1', () => socket.write(`${head}${head}`));
   await expect.poll(() => lines.length).toBe(2);
-  expect(pipeline.underWay).toBe(2);
+  expect(pipeline.inFlight).toBe(2);
   socket.destroy();
   await pipeline.idle();
 });

@@ -46,7 +46,15 @@ function start(): {
   };
 }
 
-const CONFIRM: IdSettlement = { kind: 'confirm', key: 'k', token: 't', fingerprint: 'f', retention: 600_000, mootAt: 600_000 };
+const CONFIRM: IdSettlement = {
+  of: 'id',
+  kind: 'confirm',
+  key: 'k',
+  token: 't',
+  fingerprint: 'f',
+  retention: 600_000,
+  mootAt: 600_000,
+};
 const CLAIM = { key: 'k', token: 't', fingerprint: 'f', leaseMs: 60_000 };
 
 describe('a settlement', () => {

@@ -2,6 +2,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../../../src/core/clock.ts';
+import { refuse } from '../../../../src/core/refusal.ts';
 import { createForwarder, type ForwardRoute } from '../../../../src/gateway/upstream/forwarder.ts';
 import { type ForwardOutcome, settlementOf } from '../../../../src/gateway/upstream/outcome.ts';
 import { createUpstream } from '../../../../src/gateway/upstream/pool.ts';
@@ -25,8 +26,6 @@ const ROUTE: ForwardRoute = {
   readLimits: { sendTimeout: 30_000, minRate: 10_240, judgedAfter: 300_000 },
 };
 
-const DELIVERY = { id: 'evt_1', timestamp: 0, keyName: 'current', body: Buffer.from('{}') };
-
 /** A server that forwards whatever comes, without a gate before it. */
 interface Relay {
   readonly port: number;
@@ -41,12 +40,10 @@ async function startRelay(upstream: Upstream, clock: Clock = systemClock, route:
   const server = createServer((request, response) => {
     const { method = '', url = '', rawHeaders } = request;
     responses.push(response);
-    void forwarder
-      .forward(makeAdmitted({ method, path: url, headers: rawHeaders, facts: { delivery: DELIVERY } }), response)
-      .then((outcome) => {
-        outcomes.push(outcome);
-        if (outcome.kind === 'failed') response.writeHead(599).end();
-      });
+    void forwarder.forward(makeAdmitted({ method, path: url, headers: rawHeaders, claimed: {} }), response).then((outcome) => {
+      outcomes.push(outcome);
+      if (outcome.kind === 'failed') response.writeHead(599).end();
+    });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   closers.push(() => {
@@ -426,7 +423,7 @@ describe('a sender', () => {
 
 describe('the claim', () => {
   const failure = (nothingSent: boolean): UpstreamFailure => ({ kind: 'reset', nothingSent, detail: '' });
-  const refusal = { code: 'upstream_unreachable', reason: 'upstream_reset' } as const;
+  const refusal = refuse('upstream_unreachable', 'upstream_reset');
   const cases: [string, ForwardOutcome, string][] = [
     ['confirmed after 200', { kind: 'answered', status: 200, upstreamMs: 1 }, 'confirm'],
     ['confirmed after 299', { kind: 'answered', status: 299, upstreamMs: 1 }, 'confirm'],

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { SignedHead, VerifiedDelivery } from '../../../../src/core/exchange.ts';
 import { HeaderFields, toFoldedName } from '../../../../src/core/headers.ts';
 import {
   findForbiddenConnectionToken,
@@ -106,7 +105,7 @@ describe('what a client may not say', () => {
       const options = { headers: ['Host', 'a', name, 'alice'], client: { viaIdentityProxy: true } };
       expect(valuesOf(toHeaders(options), name)).toContain('alice');
       const context: HeaderContext = { ...CONTEXT, user: 'forward', certificate: 'forward' };
-      expect(toHeaders({ ...options, facts: { user: 'bob' } }, context)).not.toContain('alice');
+      expect(toHeaders({ ...options, user: 'bob' }, context)).not.toContain('alice');
     },
   );
 
@@ -182,15 +181,14 @@ describe('what the app is told', () => {
   });
 
   test('names the key where there was one', () => {
-    const delivery: VerifiedDelivery = { id: 'm', timestamp: 0, keyName: 'current', body: Buffer.alloc(0) };
-    expect(valuesOf(toHeaders({ facts: { head: {} as SignedHead, delivery } }), 'sidegate-key')).toEqual(['current']);
+    expect(valuesOf(toHeaders({ claimed: {} }), 'sidegate-key')).toEqual(['current']);
     expect(valuesOf(toHeaders({}), 'sidegate-key')).toEqual([]);
   });
 
   test('says of a stale event that it is one, and of no other', () => {
-    expect(valuesOf(toHeaders({ facts: { isUnchecked: true } }), 'sidegate-unchecked')).toEqual(['true']);
+    expect(valuesOf(toHeaders({ claimed: { isUnchecked: true } }), 'sidegate-unchecked')).toEqual(['true']);
     expect(valuesOf(toHeaders({}), 'sidegate-unchecked')).toEqual([]);
-    expect(valuesOf(toHeaders({ facts: { isStale: true } }), 'sidegate-stale')).toEqual(['true']);
+    expect(valuesOf(toHeaders({ claimed: { isStale: true } }), 'sidegate-stale')).toEqual(['true']);
     expect(valuesOf(toHeaders({}), 'sidegate-stale')).toEqual([]);
   });
 

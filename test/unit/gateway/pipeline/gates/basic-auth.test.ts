@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import type { TakeAttempt, Verifier } from '../../../../../src/auth/passwords/verifier.ts';
-import type { Exchange } from '../../../../../src/core/exchange.ts';
 import { HeaderFields } from '../../../../../src/core/headers.ts';
-import type { Verdict } from '../../../../../src/core/verdict.ts';
+import type { ParsedHead } from '../../../../../src/core/parsed-head.ts';
 import { createBasicAuthGate } from '../../../../../src/gateway/pipeline/gates/basic-auth.ts';
 import { createMemoryAttempts } from '../../../../../src/state/login-attempts/memory-attempts.ts';
 import { FakeClock } from '../../../../support/fake-clock.ts';
@@ -11,7 +10,7 @@ import { toBasic } from '../../../../support/users.ts';
 const RULE = { failures: 1, per: 60_000, ban: 60_000, by: ['client'] } as const;
 
 /** A gate before a realm that knows nobody, and where every check is a wrong guess. */
-function open(): { clock: FakeClock; check: () => Verdict | Promise<Verdict> } {
+function open(): { clock: FakeClock; check: () => unknown } {
   const clock = new FakeClock();
   const verifier = {
     isAvailable: true,
@@ -26,18 +25,17 @@ function open(): { clock: FakeClock; check: () => Verdict | Promise<Verdict> } {
     { clock, verifier: () => verifier, attempts: createMemoryAttempts(clock, { maxKeys: 10 }), onUsed: () => undefined },
   );
   const { Authorization } = toBasic('Aladdin', 'guess');
-  const exchange = {
+  const head = {
     client: { address: '192.0.2.7', peer: '192.0.2.7', viaTrustedProxy: false, scheme: 'http' },
     headers: new HeaderFields(['Authorization', Authorization]),
-    facts: {},
-  } as unknown as Exchange;
-  return { clock, check: () => gate.check(exchange) };
+  } as unknown as ParsedHead;
+  return { clock, check: () => gate.check(head) };
 }
 
 test('whoever is banned waits a tenth of a second for the answer', async () => {
   const { clock, check } = open();
   expect(await check()).toMatchObject({ code: 'credentials_required' });
-  let verdict: Verdict;
+  let verdict: unknown;
   const judged = Promise.resolve(check()).then((given) => {
     verdict = given;
   });

@@ -1,13 +1,14 @@
 import { describe, expect, test } from 'vitest';
-import type { Claim, Exchange } from '../../../../../src/core/exchange.ts';
+import type { Claim, ClaimGrant } from '../../../../../src/core/event.ts';
 import { ClaimWaiters } from '../../../../../src/gateway/pipeline/claim-waiters.ts';
-import { joinClaims } from '../../../../../src/gateway/pipeline/claims.ts';
 import { createOrderGate, type OrderEvent, type OrderOptions } from '../../../../../src/gateway/pipeline/gates/order.ts';
+import { joinGrants, NOTHING_CLAIMED } from '../../../../../src/gateway/pipeline/grants.ts';
 import { type Settlement, type SettlementOutcome, Settlements } from '../../../../../src/gateway/pipeline/settlements.ts';
 import { createMemorySeenIds } from '../../../../../src/state/claims/memory-seen-ids.ts';
 import { type StoreFailure, StoreUnavailable } from '../../../../../src/state/claims/seen-ids.ts';
 import { createMemoryNewestVersions } from '../../../../../src/state/ordering/memory-newest-versions.ts';
 import type { NewestVersions } from '../../../../../src/state/ordering/newest-versions.ts';
+import { type Arrived, arriveAt, claimAt } from '../../../../support/claiming.ts';
 import { FakeClock, settle } from '../../../../support/fake-clock.ts';
 
 const OPTIONS: OrderOptions = {
@@ -46,7 +47,7 @@ function start(over: Partial<OrderOptions> = {}) {
     onOutcome: (outcome) => void settled.push(outcome),
     onLost: (settlement) => void lost.push(settlement),
   });
-  const gate = createOrderGate(
+  const orderGate = createOrderGate(
     { ...OPTIONS, ...over },
     {
       versions,
@@ -58,20 +59,17 @@ function start(over: Partial<OrderOptions> = {}) {
   );
   let count = 0;
   /** A verified event at this gate: its content as text, or of this version. */
-  const arrive = (content: string | number): Exchange => {
+  const arrive = (content: string | number): Arrived => {
     count++;
     const body = typeof content === 'string' ? content : `{"data":{"id":"r","version":${content}}}`;
-    return {
-      requestId: `r${count}`,
-      startedAt: clock.monotonic(),
-      facts: { delivery: { id: `evt_${count}`, timestamp: 0, keyName: 'k', body: Buffer.from(body) } },
-    } as unknown as Exchange;
+    return arriveAt(`r${count}`, clock.monotonic(), `evt_${count}`, body);
   };
+  const gate = { check: (arrived: Arrived) => claimAt(orderGate, arrived) };
   /** The event passes, and its time with the app ends so. */
   const pass = async (content: string | number, how: keyof Claim = 'confirm'): Promise<void> => {
-    const exchange = arrive(content);
-    expect(await gate.check(exchange)).toBeUndefined();
-    exchange.facts.claim?.[how]();
+    const arrived = arrive(content);
+    expect(await gate.check(arrived)).toBeUndefined();
+    arrived.grant?.claim?.[how]();
     await settle();
   };
   return {
@@ -119,11 +117,11 @@ describe('an event', () => {
     await pass(5);
     const older = arrive(4);
     expect(await gate.check(older)).toBeUndefined();
-    expect(older.facts).toMatchObject({ isStale: true });
-    expect(older.facts.claim).toBeUndefined();
+    expect(older.grant).toMatchObject({ isStale: true });
+    expect(older.grant?.claim).toBeUndefined();
     const newer = arrive(6);
     expect(await gate.check(newer)).toBeUndefined();
-    expect(newer.facts.isStale).toBeUndefined();
+    expect(newer.grant?.isStale).toBe(false);
   });
 
   test('is compared by all its digits, beyond what a double can tell', async () => {
@@ -175,13 +173,9 @@ describe('an event', () => {
     ],
   ])('that says no resource or no version passes unordered, counted: %s', async (_what, content) => {
     const { gate, arrive, events } = start();
-    const exchange = arrive(content);
-    expect(await gate.check(exchange)).toBeUndefined();
-    expect([events, exchange.facts.claim]).toEqual([['unordered'], undefined]);
-  });
-
-  test('that no gate verified is a bug', async () => {
-    await expect(start().gate.check({ facts: {} } as unknown as Exchange)).rejects.toThrow('behind the signature gate');
+    const arrived = arrive(content);
+    expect(await gate.check(arrived)).toBeUndefined();
+    expect([events, arrived.grant?.claim]).toEqual([['unordered'], undefined]);
   });
 });
 
@@ -193,10 +187,10 @@ describe('while another event of the resource is with the app, one that comes', 
     const second = arrive(6);
     const verdict = gate.check(second);
     await settle();
-    first.facts.claim?.confirm();
+    first.grant?.claim?.confirm();
     await clock.advance(500);
     expect(await verdict).toBeUndefined();
-    expect(second.facts.claim).toBeDefined();
+    expect(second.grant?.claim).toBeDefined();
     expect(events).toEqual(['entered', 'busy', 'entered']);
   });
 
@@ -206,7 +200,7 @@ describe('while another event of the resource is with the app, one that comes', 
     await gate.check(first);
     const verdict = gate.check(arrive(4));
     await settle();
-    first.facts.claim?.confirm();
+    first.grant?.claim?.confirm();
     await clock.advance(500);
     expect(await verdict).toMatchObject({ code: 'stale' });
   });
@@ -218,7 +212,7 @@ describe('while another event of the resource is with the app, one that comes', 
     const second = arrive(4);
     const verdict = gate.check(second);
     await settle();
-    first.facts.claim?.release();
+    first.grant?.claim?.release();
     await clock.advance(500);
     expect(await verdict).toBeUndefined();
   });
@@ -265,10 +259,10 @@ describe('while the store is away', () => {
   test('an event passes where the route says so, counted, and its version is recorded once the store is back', async () => {
     const { gate, arrive, fail, events, clock } = start({ onStoreError: 'forward' });
     fail('unreachable');
-    const exchange = arrive(5);
-    expect(await gate.check(exchange)).toBeUndefined();
+    const arrived = arrive(5);
+    expect(await gate.check(arrived)).toBeUndefined();
     expect(events).toEqual(['unavailable', 'bypassed']);
-    exchange.facts.claim?.confirm();
+    arrived.grant?.claim?.confirm();
     await settle();
     fail(undefined);
     await clock.advance(6_000);
@@ -278,9 +272,9 @@ describe('while the store is away', () => {
   test('a full store lets it pass without a place', async () => {
     const { gate, arrive, fail } = start({ onStoreError: 'forward' });
     fail('full');
-    const exchange = arrive(5);
-    expect(await gate.check(exchange)).toBeUndefined();
-    expect(exchange.facts.claim).toBeUndefined();
+    const arrived = arrive(5);
+    expect(await gate.check(arrived)).toBeUndefined();
+    expect(arrived.grant?.claim).toBeUndefined();
   });
 
   test('what was handled is told again and again, and is a loss after the retention; a place is no loss after its lease', async () => {
@@ -289,8 +283,8 @@ describe('while the store is away', () => {
     await gate.check(handled);
     await gate.check(failed);
     fail('unreachable');
-    handled.facts.claim?.confirm();
-    failed.facts.claim?.release();
+    handled.grant?.claim?.confirm();
+    failed.grant?.claim?.release();
     await clock.advance(120_000);
     expect(lost).toMatchObject([{ kind: 'confirm', key: 'a:o1:i:r' }]);
     expect(settled.filter((outcome) => outcome === 'settle_lost')).toHaveLength(1);
@@ -302,8 +296,8 @@ describe('while the store is away', () => {
     await gate.check(handled);
     await gate.check(failed);
     fail('unreachable');
-    handled.facts.claim?.confirm();
-    failed.facts.claim?.release();
+    handled.grant?.claim?.confirm();
+    failed.grant?.claim?.release();
     await clock.advance(OPTIONS.lease + OPTIONS.waitAtMost + 1_000);
     fail(undefined);
     await clock.advance(10_000);
@@ -319,24 +313,32 @@ describe('while the store is away', () => {
 });
 
 describe('claims that are joined', () => {
-  test('are settled together, and an order joins its own to the one that was there', async () => {
-    const { gate, arrive, settled } = start();
+  test('are settled together, the later one first', async () => {
     const calls: string[] = [];
-    const toClaim = (name: string): Claim => ({
-      confirm: () => void calls.push(`${name} confirm`),
-      release: () => void calls.push(`${name} release`),
-      hold: () => void calls.push(`${name} hold`),
+    const toGrant = (name: string, isStale: boolean): ClaimGrant => ({
+      claim: {
+        confirm: () => void calls.push(`${name} confirm`),
+        release: () => void calls.push(`${name} release`),
+        hold: () => void calls.push(`${name} hold`),
+      },
+      isStale,
+      isUnchecked: !isStale,
     });
-    const joined = joinClaims(toClaim('a'), toClaim('b'));
-    joined.confirm();
-    joined.release();
-    joined.hold();
+    const joined = joinGrants(toGrant('a', true), toGrant('b', false));
+    joined.claim?.confirm();
+    joined.claim?.release();
+    joined.claim?.hold();
     expect(calls).toEqual(['b confirm', 'a confirm', 'b release', 'a release', 'b hold', 'a hold']);
-    const exchange = arrive(5);
-    exchange.facts.claim = toClaim('dedup');
-    await gate.check(exchange);
-    exchange.facts.claim?.confirm();
-    await settle();
-    expect([calls.at(-1), settled]).toEqual(['dedup confirm', ['confirmed']]);
+    expect(joined).toMatchObject({ isStale: true, isUnchecked: true });
+  });
+
+  test('are one of them where the other gate claimed nothing', () => {
+    const grant: ClaimGrant = {
+      claim: { confirm: () => undefined, release: () => undefined, hold: () => undefined },
+      isStale: false,
+      isUnchecked: false,
+    };
+    expect(joinGrants(NOTHING_CLAIMED, grant)).toBe(grant);
+    expect(joinGrants(grant, NOTHING_CLAIMED).claim).toBe(grant.claim);
   });
 });

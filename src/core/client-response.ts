@@ -1,11 +1,11 @@
-/** What an answer is written through: node:http's ServerResponse, or an HTTP/2 stream that behaves like one. */
+/** What a response is written through: node:http's ServerResponse, or an HTTP/2 stream that behaves like one. */
 import type { Socket } from 'node:net';
 
 /** Its events; `finish`: all of it is with the system. */
-export type AnswerEvent = 'drain' | 'finish' | 'close';
+export type ResponseEvent = 'drain' | 'finish' | 'close';
 
 /** What both have in common, by the names that node:http gives. */
-export interface Answer {
+export interface ClientResponse {
   readonly req: {
     /** 0 for HTTP/1.0, which knows neither chunks nor interim answers. */
     readonly httpVersionMinor: number;
@@ -38,6 +38,6 @@ export interface Answer {
   /** Cuts the answer off, so that the client cannot mistake the part for the whole. */
   destroy(): unknown;
   /** For `onEvent`, which guards the listener. */
-  on(event: AnswerEvent, listener: () => void): unknown;
-  off(event: AnswerEvent, listener: () => void): unknown;
+  on(event: ResponseEvent, listener: () => void): unknown;
+  off(event: ResponseEvent, listener: () => void): unknown;
 }

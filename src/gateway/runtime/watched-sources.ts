@@ -1,4 +1,4 @@
-/** Takes up what changed in files beside the config: webhook secrets, users, certificates. Requests under way keep what they started with. */
+/** Reloads files beside the config: webhook secrets, users, keys, certificates, tokens. Requests in flight keep what they started with. */
 import type { AdminAccess } from '../../admin/access.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { type Config, type ListenTlsConfig, realmsOf } from '../../config/schema/config.ts';
@@ -12,6 +12,7 @@ import type { TlsContexts } from '../server/tls.ts';
 import { readTls, reportNextUpdate } from '../server/tls-settings.ts';
 import type { IdentitySigner } from '../upstream/identity-token.ts';
 import { readAdminToken, toAdminFiles } from './admin.ts';
+import type { CompiledRoute } from './compiled-route.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
 import { type KeyTrouble, readKeys, toSecretFiles } from './keys.ts';
 import type { Realms } from './realms.ts';
@@ -26,9 +27,10 @@ export interface TlsPort {
   refreshTls(): void;
 }
 
-/** What may be replaced, and who is told. */
+/** What may be replaced, and where it is reported. */
 export interface ReloadParts {
   readonly config: Config;
+  readonly routes: readonly CompiledRoute[];
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: Metrics;
@@ -41,46 +43,63 @@ export interface ReloadParts {
   readonly ports: readonly TlsPort[];
 }
 
+/** One kind of files beside the config. */
+interface WatchedSource {
+  readonly toFiles: (config: Config) => readonly string[];
+  /** Applies what changed; returns the files that could not be read and must be read again later. */
+  readonly reload: (changed: readonly string[], parts: ReloadParts) => Promise<readonly string[]>;
+}
+
+const SOURCES: readonly WatchedSource[] = [
+  { toFiles: ({ routes }) => routes.flatMap(toSecretFiles), reload: reloadKeys },
+  {
+    toFiles: (config) => realmsOf(config).flatMap(({ realm }) => (realm.users ?? []).flatMap(toUserFiles)),
+    reload: reloadUsers,
+  },
+  { toFiles: ({ identity }) => toIdentityFiles(identity), reload: reloadIdentity },
+  { toFiles: ({ listen, proxy, authz }) => [listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls)), reload: reloadTls },
+  { toFiles: ({ admin }) => toAdminFiles(admin), reload: reloadAdminToken },
+];
+
 /** The files that the config refers to. */
 export function toFiles(config: Config): string[] {
-  const { routes, listen, proxy, authz, identity, admin } = config;
-  return [
-    ...toAdminFiles(admin),
-    ...routes.flatMap(toSecretFiles),
-    ...realmsOf(config).flatMap(({ realm }) => (realm.users ?? []).flatMap(toUserFiles)),
-    ...toIdentityFiles(identity),
-    ...[listen, proxy, authz].flatMap((port) => toTlsFiles(port?.tls)),
-  ];
+  return SOURCES.flatMap((source) => source.toFiles(config));
 }
 
 /** Replaces what comes from the changed files. Returns those that could not be read and must be read again later. */
 export async function reloadFiles(changed: readonly string[], parts: ReloadParts): Promise<readonly string[]> {
-  await reloadKeys(changed, parts);
-  const unread = await reloadUsers(changed, parts);
-  await reloadIdentity(changed, parts);
-  await reloadTls(changed, parts);
-  await reloadAdminToken(changed, parts);
+  const unread: string[] = [];
+  for (const source of SOURCES)
+    if (hasChanged(source.toFiles(parts.config), changed)) unread.push(...(await source.reload(changed, parts)));
   return unread;
 }
 
-/** Only the routes whose secrets changed get new keys; a secret that is gone takes its own route down and no other. */
-async function reloadKeys(
-  changed: readonly string[],
-  { config, logger, metrics, rings, keyEvidence }: ReloadParts,
-): Promise<void> {
-  for (const [index, route] of config.routes.entries()) {
-    if (!toSecretFiles(route).some((file) => changed.includes(file))) continue;
-    const { set, troubles } = await readKeys(route, index);
-    rings.get(route.name)?.replace(set);
-    for (const { name, secret } of route.webhook?.keys ?? [])
-      if ('file' in secret && changed.includes(secret.file)) keyEvidence.renew(route.name, name);
-    metrics.route(route.name).ready(!troubles.some(({ severity }) => severity === 'error'));
-    tellTroubles(route.name, troubles, logger);
-    logger.info('secret_reloaded', { route: route.name, keys: set.keys.length, unavailable: set.unavailable.length });
-  }
+function hasChanged(files: readonly string[], changed: readonly string[]): boolean {
+  return files.some((file) => changed.includes(file));
 }
 
-function tellTroubles(route: string, troubles: readonly KeyTrouble[], logger: Logger): void {
+const ALL_READ: readonly string[] = [];
+
+/** Only the routes whose secrets changed get new keys; a secret that is gone makes its own route unavailable and no other. */
+async function reloadKeys(
+  changed: readonly string[],
+  { routes, logger, metrics, rings, keyEvidence }: ReloadParts,
+): Promise<readonly string[]> {
+  for (const [index, route] of routes.entries()) {
+    const { name, webhook } = route.config;
+    if (!hasChanged(toSecretFiles(route.config), changed)) continue;
+    const { set, troubles } = await readKeys(route, index);
+    rings.get(name)?.replace(set);
+    for (const { name: key, secret } of webhook?.keys ?? [])
+      if ('file' in secret && changed.includes(secret.file)) keyEvidence.renew(name, key);
+    metrics.route(name).ready(!troubles.some(({ severity }) => severity === 'error'));
+    reportKeys(name, troubles, logger);
+    logger.info('secret_reloaded', { route: name, keys: set.keys.length, unavailable: set.unavailable.length });
+  }
+  return ALL_READ;
+}
+
+function reportKeys(route: string, troubles: readonly KeyTrouble[], logger: Logger): void {
   for (const { severity, key, message } of troubles) {
     if (severity === 'error') logger.error('secret_unavailable', { route, key, message });
     else logger.warn('secret_warning', { route, key, message });
@@ -120,33 +139,38 @@ async function readSettledRealms(config: Config, changed: readonly string[], clo
   }
 }
 
-/** A broken key leaves the one before it in use: an app that checks would refuse what is not signed. */
-async function reloadIdentity(changed: readonly string[], { config, logger, signer }: ReloadParts): Promise<void> {
-  const { identity } = config;
-  if (identity === undefined || !toIdentityFiles(identity).some((file) => changed.includes(file))) return;
+/** A broken key leaves the one before it in use: an app that checks would reject what is not signed. */
+async function reloadIdentity(
+  _changed: readonly string[],
+  { config: { identity }, logger, signer }: ReloadParts,
+): Promise<readonly string[]> {
   const read = await readIdentity(identity);
   for (const { severity, message } of read?.troubles ?? [])
     if (severity === 'error') logger.error('identity_reload_failed', { message });
-  if (read?.key === undefined) return;
+  if (read?.key === undefined) return ALL_READ;
   signer.replace(read.key, identity);
   logger.info('identity_reloaded', { key: read.key.name });
+  return ALL_READ;
 }
 
-/** A broken token leaves the one before it in use: without one, whoever is on this machine could ask. */
-async function reloadAdminToken(changed: readonly string[], { config, logger, adminAccess }: ReloadParts): Promise<void> {
-  if (!toAdminFiles(config.admin).some((file) => changed.includes(file))) return;
+/** A broken token leaves the one before it in use: without one, any process on this machine could ask. */
+async function reloadAdminToken(
+  _changed: readonly string[],
+  { config, logger, adminAccess }: ReloadParts,
+): Promise<readonly string[]> {
   const { token, troubles } = await readAdminToken(config.admin);
   for (const { message } of troubles) logger.error('admin_token_reload_failed', { message });
-  if (token === undefined) return;
+  if (token === undefined) return ALL_READ;
   adminAccess.replace(token);
   logger.info('admin_token_reloaded');
+  return ALL_READ;
 }
 
 /** Without `changed`, reads all files: after a config reload, which notes their state as seen but applies none of them. */
-export async function reloadTls(changed: readonly string[] | undefined, parts: ReloadParts): Promise<void> {
+export async function reloadTls(changed: readonly string[] | undefined, parts: ReloadParts): Promise<readonly string[]> {
   const { clock, logger, metrics, ports } = parts;
   for (const port of ports) {
-    if (changed !== undefined && !toTlsFiles(port.config).some((file) => changed.includes(file))) continue;
+    if (changed !== undefined && !hasChanged(toTlsFiles(port.config), changed)) continue;
     const read = await readTls(port.config, port.section, clock);
     const broken = read?.troubles.filter(({ severity }) => severity === 'error') ?? [];
     for (const { path, message } of broken) logger.error('tls_reload_failed', { path, message });
@@ -157,4 +181,5 @@ export async function reloadTls(changed: readonly string[] | undefined, parts: R
     port.refreshTls();
     logger.info('tls_reloaded', { section: port.section });
   }
+  return ALL_READ;
 }

@@ -1,9 +1,9 @@
-/** Counts the requests under way, and tells when there are none. */
-import type { Answer } from '../../core/answer.ts';
+/** Counts the requests in flight, and reports when there are none. */
+import type { ClientResponse } from '../../core/client-response.ts';
 import { offEvent, onEvent } from '../../core/safe-events.ts';
 
 /** The requests of one pipeline that are not finished yet. */
-export class UnderWay {
+export class InFlight {
   #count = 0;
   #onIdle: (() => void)[] = [];
 
@@ -12,24 +12,24 @@ export class UnderWay {
     return this.#count;
   }
 
-  /** One comes in. */
+  /** One begins. */
   enter(): void {
     this.#count++;
   }
 
-  /** One is answered. It is over once the answer is with the system: what is still held here would be lost with the connection. */
-  leave(response: Answer): void {
+  /** One is answered. It is finished once the response is with the system: what this process still holds would be lost with the connection. */
+  leave(response: ClientResponse): void {
     const { socket } = response.req;
     const isOut = !response.headersSent || (response.writableEnded && response.writableLength === 0);
     if (isOut || response.destroyed || socket?.destroyed === true) return this.#leave();
-    let isUnderWay = true;
+    let isInFlight = true;
     const leave = (): void => {
-      if (!isUnderWay) return;
-      isUnderWay = false;
+      if (!isInFlight) return;
+      isInFlight = false;
       if (socket !== undefined && onSocketClose !== undefined) offEvent(socket, 'close', onSocketClose);
       this.#leave();
     };
-    // Answers that wait behind another on the same connection never hear of its end themselves.
+    // Responses that wait behind another on the same connection get no event of its end themselves.
     const onSocketClose = socket && onEvent(socket, 'close', leave);
     onEvent(response, 'finish', leave);
     onEvent(response, 'close', leave);

@@ -1,0 +1,48 @@
+/** Compiles what a route's config says of its sender, once for each config that is loaded. */
+import { compileHandshake } from '../../auth/handshakes/catalogue.ts';
+import type { Handshake } from '../../auth/handshakes/handshake.ts';
+import { compileScheme } from '../../auth/schemes/compile.ts';
+import type { Scheme } from '../../auth/schemes/scheme.ts';
+import type { Config, RouteConfig, WebhookConfig } from '../../config/schema/config.ts';
+
+/** A webhook section, compiled. */
+export interface CompiledWebhook {
+  readonly config: WebhookConfig;
+  readonly scheme: Scheme;
+  readonly handshake: Handshake;
+}
+
+/** A route of the config, compiled; its keys and its upstream are found separately, as they change without the config. */
+export interface CompiledRoute {
+  readonly config: RouteConfig;
+  readonly webhook: CompiledWebhook | undefined;
+}
+
+/** Compiles all routes, in the order of the config. */
+export function compileRoutes({ routes }: Pick<Config, 'routes'>): CompiledRoute[] {
+  return routes.map(compileRoute);
+}
+
+/** Compiles one route. */
+export function compileRoute(config: RouteConfig): CompiledRoute {
+  return { config, webhook: config.webhook && compileWebhook(config.webhook) };
+}
+
+function compileWebhook(config: WebhookConfig): CompiledWebhook {
+  const scheme = compileScheme(config.description);
+  return { config, scheme, handshake: toHandshake(config, scheme) };
+}
+
+function toHandshake({ handshake, allowQuery }: WebhookConfig, scheme: Scheme): Handshake {
+  if (handshake === undefined) return {};
+  const { type, verifyToken, parameter = '', allowedOrigins, allowedRate } = handshake;
+  return compileHandshake({
+    type,
+    hasToken: verifyToken !== undefined,
+    parameter,
+    allowedOrigins,
+    allowedRate,
+    allowQuery,
+    scheme,
+  });
+}
