@@ -1,4 +1,4 @@
-/** Which format of the metrics a scraper wants, by its Accept (RFC 9110 §12.5.1). */
+/** Chooses the metrics format from a scraper's Accept header (RFC 9110 §12.5.1). */
 import type { ExpositionFormat } from '../telemetry/metrics/openmetrics.ts';
 
 interface MediaRange {
@@ -7,11 +7,11 @@ interface MediaRange {
   readonly quality: number;
 }
 
-/** OpenMetrics for whoever names it and likes it no less than the text format; else the text format, which everybody reads. */
+/** OpenMetrics if the scraper accepts it and does not prefer the text format; otherwise the text format, which every scraper reads. */
 export function toFormat(accept: string | undefined): ExpositionFormat {
   const ranges = (accept ?? '').split(',').map(toRange);
-  const best = (isMeant: (range: MediaRange) => boolean): number =>
-    Math.max(0, ...ranges.filter(isMeant).map(({ quality }) => quality));
+  const best = (matches: (range: MediaRange) => boolean): number =>
+    Math.max(0, ...ranges.filter(matches).map(({ quality }) => quality));
   const openMetrics = best(({ type, version }) => type === 'application/openmetrics-text' && (version ?? '1.0.0') === '1.0.0');
   const text = best(({ type, version }) => type === 'text/plain' && (version ?? '0.0.4') === '0.0.4');
   return openMetrics > 0 && openMetrics >= text ? 'openmetrics' : 'text';

@@ -1,31 +1,28 @@
-/** Finds what answers a request of the admin port, once it is clear that the caller may ask. */
+/** Routes authorized requests of the admin port to their endpoint. */
 import type { IncomingMessage } from 'node:http';
 import type { AdminDenialLabel } from '../telemetry/metrics/labels.ts';
-import { type AdminAccess, type Denial, judgeLoopback } from './access.ts';
-import { type Answer, toPlain } from './answer.ts';
+import { type AdminAccess, authorizeLoopback, type Denial } from './access.ts';
+import { type AdminResponse, toPlain } from './response.ts';
 
-/** A request on its way to a handler. */
+/** A request, as an endpoint receives it. */
 export interface AdminRequest {
   readonly request: IncomingMessage;
   readonly query: URLSearchParams;
-  /** What stands in the path where the endpoint has `*`. */
+  /** The path segment that matches `*`. */
   readonly parameter: string;
 }
 
-/** One thing the admin port does. */
+/** An endpoint of the admin port. */
 export interface Endpoint {
   /** One segment may be `*`. */
   readonly path: string;
   readonly method: 'GET' | 'POST';
-  /**
-   * For everybody who reaches the port: what machines ask on a beat, and holds nothing that is worth hiding. `loopback`: for callers in the
-   * pod alone, who need no token.
-   */
+  /** `true`: public, for probes and scrapers; the response holds nothing confidential. `loopback`: only for clients in the pod, without a token. */
   readonly isOpen: boolean | 'loopback';
-  answer(request: AdminRequest): Answer | Promise<Answer>;
+  respond(request: AdminRequest): AdminResponse | Promise<AdminResponse>;
 }
 
-/** What the router stands on. */
+/** The router's dependencies. */
 export interface RouterParts {
   readonly endpoints: readonly Endpoint[];
   readonly access: AdminAccess;
@@ -40,41 +37,41 @@ export class AdminRouter {
     this.#parts = parts;
   }
 
-  /** Answers one request. */
-  async answer(request: IncomingMessage): Promise<Answer> {
+  async respond(request: IncomingMessage): Promise<AdminResponse> {
     const { endpoints, access, onDenied } = this.#parts;
     const [path = '', ...rest] = (request.url ?? '').split('?');
     const found = endpoints.filter((endpoint) => toParameter(endpoint.path, path) !== undefined);
-    if (found.length === 0) return toPlain(404, `try ${endpoints.map((endpoint) => endpoint.path).join(', ')}`);
-    const denial = judge(found, request, access);
+    if (found.length === 0)
+      return toPlain(404, `not found; the endpoints are ${endpoints.map((endpoint) => endpoint.path).join(', ')}`);
+    const denial = authorize(found, request, access);
     if (denial !== undefined) {
       onDenied(denial.reason);
-      return denial.answer;
+      return denial.response;
     }
     const method = request.method === 'HEAD' ? 'GET' : request.method;
     const endpoint = found.find((each) => each.method === method);
     if (endpoint === undefined) {
       const allow = found.map((each) => (each.method === 'GET' ? 'GET, HEAD' : each.method)).join(', ');
-      return toPlain(405, `only ${allow}`, { Allow: allow });
+      return toPlain(405, `allowed methods: ${allow}`, { Allow: allow });
     }
     const parameter = toParameter(endpoint.path, path) ?? '';
-    return endpoint.answer({ request, query: new URLSearchParams(rest.join('?')), parameter });
+    return endpoint.respond({ request, query: new URLSearchParams(rest.join('?')), parameter });
   }
 }
 
-function judge(found: readonly Endpoint[], request: IncomingMessage, access: AdminAccess): Denial | undefined {
+function authorize(found: readonly Endpoint[], request: IncomingMessage, access: AdminAccess): Denial | undefined {
   if (found.every(({ isOpen }) => isOpen === true)) return undefined;
-  return found.every(({ isOpen }) => isOpen === 'loopback') ? judgeLoopback(request) : access.judge(request);
+  return found.every(({ isOpen }) => isOpen === 'loopback') ? authorizeLoopback(request) : access.authorize(request);
 }
 
-/** What stands for `*`, empty where the pattern has none; undefined where the path does not fit. */
+/** Returns the segment that matches `*`, or '' if the pattern has none; undefined if the path does not match. */
 function toParameter(pattern: string, path: string): string | undefined {
-  const [wanted, given] = [pattern.split('/'), path.split('/')];
-  if (wanted.length !== given.length) return undefined;
+  const [expected, actual] = [pattern.split('/'), path.split('/')];
+  if (expected.length !== actual.length) return undefined;
   let parameter = '';
-  for (const [i, segment] of wanted.entries()) {
-    if (segment === '*') parameter = given[i] as string;
-    else if (segment !== given[i]) return undefined;
+  for (const [i, segment] of expected.entries()) {
+    if (segment === '*') parameter = actual[i] as string;
+    else if (segment !== actual[i]) return undefined;
   }
   return parameter;
 }

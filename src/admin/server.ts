@@ -1,18 +1,18 @@
-/** The admin port: what operators and their machines ask of the gate. It never shares a route table with the data port. */
+/** The server of the admin port. It never shares a route table with the data port. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { toClientNetwork } from '../core/client-network.ts';
 import type { ListenAddress } from '../core/listen-address.ts';
 import { onEvent } from '../core/safe-events.ts';
 import { followRequests, limitCrowd } from '../gateway/server/crowd.ts';
 import { Listener, type Listening } from '../gateway/server/listener.ts';
-import { toPlain } from './answer.ts';
+import { toPlain } from './response.ts';
 import type { AdminRouter } from './router.ts';
 
-const MOST_CONNECTIONS = 64;
-/** Half: the requests under way of one client can never keep the kubelet out. */
+const MAX_CONNECTIONS = 64;
+/** Half, so that one client's requests can never block the kubelet. */
 const MAX_CONNECTIONS_PER_CLIENT = 32;
-const SLOWEST_REQUEST_MS = 5_000;
-/** Node's own is 30 s: it is then that timeouts are noticed. */
+const REQUEST_TIMEOUT_MS = 5_000;
+/** How often Node looks for timed-out requests; its default is 30 s. */
 const CHECK_INTERVAL_MS = 1_000;
 
 /** The listening admin port. */
@@ -24,13 +24,13 @@ export class AdminServer {
   constructor(address: ListenAddress, router: AdminRouter) {
     this.#router = router;
     this.#server = createServer({
-      headersTimeout: SLOWEST_REQUEST_MS,
-      requestTimeout: SLOWEST_REQUEST_MS,
+      headersTimeout: REQUEST_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
       connectionsCheckingInterval: CHECK_INTERVAL_MS,
     });
-    // The kubelet, which asks by a new connection each time, must get in whoever else is there: else it ends the container.
+    // The kubelet opens a new connection for each probe. It must always get one, or it restarts the container.
     const crowd = limitCrowd(this.#server, {
-      maxConnections: MOST_CONNECTIONS,
+      maxConnections: MAX_CONNECTIONS,
       maxPerClient: MAX_CONNECTIONS_PER_CLIENT,
       toClient: ({ remoteAddress = '' }) => toClientNetwork(remoteAddress),
     });
@@ -39,22 +39,22 @@ export class AdminServer {
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
   }
 
-  /** Starts to listen; rejects with the system's error. */
+  /** Opens the port; rejects with the system's error. */
   listen(): Promise<Listening> {
     return this.#listener.open();
   }
 
-  /** Stops at once. */
+  /** Closes the port and all connections immediately. */
   close(): void {
     this.#listener.close();
     this.#server.closeAllConnections();
   }
 
   async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    // A handler that fails is our bug; its text may hold anything, so it is not shown.
-    const answer = await this.#router.answer(request).catch(() => toPlain(500, 'the gate failed to answer this'));
-    const { status, contentType, text, headers } = answer;
-    // What is left of the content is not worth reading, and would be taken for the next request.
+    // An endpoint that throws is our bug. The error's text may contain anything, so it is not sent.
+    const adminResponse = await this.#router.respond(request).catch(() => toPlain(500, 'internal error'));
+    const { status, contentType, text, headers } = adminResponse;
+    // The rest of an unread body would be parsed as the next request.
     if (!request.complete) response.shouldKeepAlive = false;
     response.writeHead(status, {
       'Content-Type': contentType,

@@ -93,12 +93,12 @@ describe('the journal', () => {
     const [{ requestId } = {}] = (await journal('?reason=ok')).entries;
     expect((await journal(`?requestId=${requestId}`)).entries).toHaveLength(1);
     for (const [query, problem] of [
-      ['limit=0', 'limit is a whole number from 1 to 3'],
-      ['limit=4', 'limit is a whole number from 1 to 3'],
-      ['limit=x', 'limit is a whole number from 1 to 3'],
-      ['code=forwardd', 'there is no code forwardd; the codes are route_not_found'],
-      ['codes=forwarded', 'there is no codes to ask by; there are route, code'],
-      ['route=a&route=b', 'route is given more than once'],
+      ['limit=0', 'limit must be an integer from 1 to 3'],
+      ['limit=4', 'limit must be an integer from 1 to 3'],
+      ['limit=x', 'limit must be an integer from 1 to 3'],
+      ['code=forwardd', 'unknown code forwardd; the codes are route_not_found'],
+      ['codes=forwarded', 'unknown filter codes; the filters are route, code'],
+      ['route=a&route=b', 'the filter route is repeated'],
     ] as const) {
       const answer = await ask(`/journal?${query}`);
       expect([answer.status, answer.text]).toEqual([400, expect.stringContaining(problem)]);
@@ -108,7 +108,7 @@ describe('the journal', () => {
   test('is not there where it is turned off', async () => {
     await start({ journal: { size: 0 } });
     await send(gate.port, makeDelivery());
-    expect(await ask('/journal')).toMatchObject({ status: 404, text: 'no journal is kept: journal.size is 0\n' });
+    expect(await ask('/journal')).toMatchObject({ status: 404, text: 'the journal is disabled: journal.size is 0\n' });
   });
 
   test('shows the forward proxy’s and the forward-auth endpoint’s verdicts, too', async () => {
@@ -193,7 +193,7 @@ describe('who may', () => {
     expect((await askBy(outside, '/healthz')).status).toBe(200);
     expect(await askBy(outside, '/journal')).toEqual({
       status: 403,
-      text: 'only callers on this machine may: use kubectl exec or port-forward, or set admin.token\n',
+      text: 'only requests from this machine are accepted: use kubectl exec or port-forward, or set admin.token\n',
     });
     expect((await askBy('127.0.0.1', '/journal')).status).toBe(200);
     expect(await gate.metric('sidegate_admin_denied_total{reason="not_loopback"}')).toBe(1);
@@ -220,7 +220,7 @@ describe('the admin port', () => {
     const unknown = await ask('/');
     expect([unknown.status, unknown.text]).toEqual([
       404,
-      'try /metrics, /healthz, /readyz, /identity/jwks.json, /prestop, /journal, /keys, /routes/*/forget\n',
+      'not found; the endpoints are /metrics, /healthz, /readyz, /identity/jwks.json, /prestop, /journal, /keys, /routes/*/forget\n',
     ]);
     for (const [method, path, allow] of [
       ['GET', FORGET, 'POST'],
@@ -241,7 +241,7 @@ describe('the admin port', () => {
     await start();
     const begin = (token: unknown): Promise<TestGate> =>
       startGate({ admin: { address: '127.0.0.1:0', token }, routes: [toRoute(app.port)] }, undefined, { weak: 'hunter2' });
-    await expect(begin({ secret: { file: 'weak' } })).rejects.toThrow('the token has 7 bytes; 16 are the least');
+    await expect(begin({ secret: { file: 'weak' } })).rejects.toThrow('the token has 7 bytes; it needs at least 16');
     await expect(begin({ secret: { file: 'none' } })).rejects.toThrow('is not there');
     await expect(begin({ secret: 'hunter2-hunter2-hunter2' })).rejects.toThrow('a secret never stands in the config itself');
   });
@@ -386,12 +386,12 @@ describe('a request to forget', () => {
     expect((await post({ ...json, 'Content-Encoding': 'gzip' }, '{"id":"x"}')).status).toBe(415);
     expect(await post(json, '{"id":"x"}', '/routes/none/forget')).toMatchObject({
       status: 404,
-      text: 'no route has this name; there are billing\n',
+      text: 'there is no route with this name; routes that remember IDs: billing\n',
     });
     for (const name of ['loose', 'open'])
       expect(await post(json, '{"id":"x"}', `/routes/${name}/forget`)).toMatchObject({
         status: 409,
-        text: `route ${name} remembers no ids: it has no webhook, or dedup: off; there are billing\n`,
+        text: `route ${name} does not remember IDs: it has no webhook section, or dedup: off; routes that remember IDs: billing\n`,
       });
     expect(gate.log().filter(({ msg }) => msg === 'id_forgotten')).toEqual([]);
   });
@@ -417,7 +417,7 @@ describe('a request to forget', () => {
     await until(() => gate.log().some(({ msg }) => msg === 'store_down'));
     const answer = await forget('x');
     expect([answer.status, answer.headers['retry-after']]).toEqual([503, '5']);
-    expect(answer.text).toContain('the store could not forget it: ');
+    expect(answer.text).toContain('the store could not delete the ID: ');
     expect(gate.log().find(({ msg }) => msg === 'id_forgotten')).toMatchObject({ level: 'warn', was: 'unknown', id: 'x' });
   });
 });
@@ -457,7 +457,7 @@ describe('the keys', () => {
         matches: 0,
         lastUsed: null,
         isUsable: false,
-        advice: 'it is accepted in 16 d',
+        advice: 'becomes valid in 16 d',
       },
       current: {
         name: 'current',
@@ -467,7 +467,7 @@ describe('the keys', () => {
         matches: 1,
         lastUsed: '2027-01-15T09:00:00.000Z',
         isUsable: true,
-        advice: 'last needed 0 s ago',
+        advice: 'last used 0 s ago',
       },
       old: {
         name: 'old',
@@ -477,7 +477,7 @@ describe('the keys', () => {
         matches: 2,
         lastUsed: '2027-01-15T08:00:00.000Z',
         isUsable: true,
-        advice: 'last needed 1 h ago: keep it until that is 3 d, as senders may retry so long; it ends in 4 d',
+        advice: 'last used 1 h ago: keep it until it is unused for 3 d, because senders may retry for that long; expires in 4 d',
       },
       gone: {
         name: 'gone',
@@ -487,7 +487,7 @@ describe('the keys', () => {
         matches: 0,
         lastUsed: null,
         isUsable: false,
-        advice: 'it ended 45 d ago: remove it',
+        advice: 'expired 45 d ago: remove it',
       },
     });
     expect(await gate.metric('sidegate_key_matches_total{route="billing",key="old"}')).toBe(2);
@@ -496,11 +496,13 @@ describe('the keys', () => {
     ]);
 
     now += 3 * 24 * HOUR;
-    expect((await keysOf())['old']?.['advice']).toBe('last needed 3 d ago, and a newer one was: it can go; it ends in 1 d');
+    expect((await keysOf())['old']?.['advice']).toBe(
+      'last used 3 d ago, and a newer key has been used: remove it; expires in 1 d',
+    );
     now += 20 * 24 * HOUR;
     expect(await deliver(FILES.next)).toBe(200);
     expect(await deliver(SECRET)).toBe(401);
-    expect((await keysOf())['next']).toMatchObject({ isUsable: true, matches: 1, advice: 'last needed 0 s ago' });
+    expect((await keysOf())['next']).toMatchObject({ isUsable: true, matches: 1, advice: 'last used 0 s ago' });
   });
 
   test('are watched anew when a secret’s file changes, and keep their counts over a reload of the config', async () => {
@@ -516,18 +518,18 @@ describe('the keys', () => {
     await send(gate.port, makeDelivery());
     await send(gate.port, makeDelivery({ secret: OTHER_SECRET }));
     const before = await keysOf();
-    expect(before['old']).toMatchObject({ matches: 1, advice: expect.stringMatching(/^last needed \d s ago: keep it/) });
+    expect(before['old']).toMatchObject({ matches: 1, advice: expect.stringMatching(/^last used \d s ago: keep it/) });
 
     writeFileSync(join(gate.folder, 'mount', 'old'), FILES.next);
     await until(() => gate.log().some(({ msg }) => msg === 'secret_reloaded'));
     const after = await keysOf();
     expect(after['old']).toMatchObject({ matches: 1, lastUsed: before['old']?.['lastUsed'] });
-    expect(after['old']?.['advice']).toMatch(/^not needed in the \d s that it is watched/);
+    expect(after['old']?.['advice']).toMatch(/^not used in the \d s since it was loaded/);
     expect(after['current']?.['watchedSince']).toBe(before['current']?.['watchedSince']);
 
     rmSync(join(gate.folder, 'mount', 'old'));
     await until(async () => (await keysOf())['old']?.['isUsable'] === false);
-    expect((await keysOf())['old']?.['advice']).toBe('its secret cannot be read: what does not match another key gets 503');
+    expect((await keysOf())['old']?.['advice']).toBe('its secret cannot be read: deliveries that match no other key get 503');
   });
 
   test('are shown of routes that have any', async () => {

@@ -82,7 +82,7 @@ describe('a probe of the app', () => {
       gate.child.kill('SIGKILL');
       await gate.exit;
     });
-    expect(await ask(gate, '/app-health/app/livez?full=0&x=y')).toMatchObject({ status: 200, text: 'the app answered 200\n' });
+    expect(await ask(gate, '/app-health/app/livez?full=0&x=y')).toMatchObject({ status: 200, text: 'the app responded 200\n' });
     expect((await ask(gate, '/app-health/app/readyz')).status).toBe(200);
     expect(seen).toEqual([
       {
@@ -126,7 +126,7 @@ describe('a probe of the app', () => {
         response.writeHead(status, { Location: '/elsewhere', 'Set-Cookie': 'a=b' }).end(status === 204 ? undefined : 'hunter2');
       const reply = await ask(gate);
       expect(reply.status).toBe(status);
-      expect(reply.text).toBe([204, 304].includes(status) ? '' : `the app answered ${status}\n`);
+      expect(reply.text).toBe([204, 304].includes(status) ? '' : `the app responded ${status}\n`);
       expect(reply.rawHeaders.join()).not.toMatch(/elsewhere|a=b/);
       // A redirect is not followed.
       expect(seen).toHaveLength(1);
@@ -161,10 +161,10 @@ describe('a probe of the app', () => {
       { kind: 'livez', url: `tcp://127.0.0.1:${port}` },
       { kind: 'readyz', url: 'tcp://127.0.0.1:1' },
     ]);
-    expect(await ask(gate)).toMatchObject({ status: 200, text: 'the app takes connections\n' });
+    expect(await ask(gate)).toMatchObject({ status: 200, text: 'the app accepts connections\n' });
     expect(await ask(gate, '/app-health/app/readyz')).toMatchObject({
       status: 502,
-      text: 'the app cannot be asked: ECONNREFUSED\n',
+      text: 'cannot reach the app: ECONNREFUSED\n',
     });
     expect(seen).toHaveLength(0);
   });
@@ -211,7 +211,7 @@ describe('a probe of the app', () => {
     await until(() => seen.length === 1);
     await clock.advance(59_999);
     await clock.advance(1);
-    expect(await reply).toMatchObject({ status: 504, text: 'the app did not answer within 60 s\n' });
+    expect(await reply).toMatchObject({ status: 504, text: 'the app did not respond within 60 s\n' });
   });
 
   test('answers every caller, however many ask at once, with one request to the app', async () => {

@@ -1,20 +1,20 @@
-/** `POST /routes/{route}/forget`: clears one id, so that its next genuine delivery is let through; audited by the log. */
+/** `POST /routes/{route}/forget`: deletes one event ID, so that the next valid delivery with it is forwarded. The log records each call. */
 import type { IncomingMessage } from 'node:http';
 import { forgetEvent } from '../../gateway/pipeline/event-keys.ts';
 import { type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Metrics } from '../../telemetry/metrics/metrics.ts';
-import { type Answer, toJson, toPlain } from '../answer.ts';
+import { type AdminResponse, toJson, toPlain } from '../response.ts';
 import type { AdminRequest, Endpoint } from '../router.ts';
 
-/** A route, as far as its ids go. */
+/** Whether a route remembers event IDs. */
 export interface ForgettingRoute {
   readonly name: string;
   /** It has dedup. */
   readonly remembersIds: boolean;
 }
 
-/** What the endpoint stands on. */
+/** The endpoint's dependencies. */
 export interface ForgetParts {
   readonly store: SeenIds;
   readonly logger: Logger;
@@ -22,11 +22,11 @@ export interface ForgetParts {
   readonly routes: () => readonly ForgettingRoute[];
 }
 
-/** An id is a header field or less: longer ones never came in. */
-const LARGEST_CONTENT = 65_536;
+/** An ID fits in a header field, so the gate never accepted a longer one. */
+const MAX_BODY_BYTES = 65_536;
 const RETRY_AFTER_S = 5;
-const EXAMPLE = 'send {"id": "…"}, with the id as the log and the journal show it (webhookId)';
-/** What a page of another origin cannot send without asking first, and it is not answered (CORS). */
+const EXAMPLE = 'send {"id": "…"}, with the ID that the log and the journal show as webhookId';
+/** A web page of another origin cannot send this type without a CORS preflight, which gets no approval here. */
 const CONTENT_TYPE = /^application\/json *(?:;|$)/i;
 
 /** Builds the endpoint. */
@@ -35,7 +35,7 @@ export function createForgetEndpoint(parts: ForgetParts): Endpoint {
     path: '/routes/*/forget',
     method: 'POST',
     isOpen: false,
-    async answer({ request, parameter }: AdminRequest) {
+    async respond({ request, parameter }: AdminRequest) {
       const problem = findRouteProblem(parameter, parts.routes());
       if (problem !== undefined) return problem;
       const id = await readId(request);
@@ -49,7 +49,7 @@ async function forget(
   id: string,
   { socket }: IncomingMessage,
   { store, logger, metrics }: ForgetParts,
-): Promise<Answer> {
+): Promise<AdminResponse> {
   const by = socket.remoteAddress ?? 'unknown';
   try {
     const was = await forgetEvent(store, route, id);
@@ -58,50 +58,50 @@ async function forget(
     return toJson({ was });
   } catch (thrown) {
     if (!(thrown instanceof StoreUnavailable)) throw thrown;
-    // Some of it may have been done, or all, with the answer lost on the way.
+    // The store may have done part or all of it before its response was lost.
     logger.warn('id_forgotten', { route, id, was: 'unknown', by, problem: thrown.message });
-    const line = `the store could not forget it: ${thrown.message}; try again`;
+    const line = `the store could not delete the ID: ${thrown.message}; try again`;
     return toPlain(503, line, { 'Retry-After': String(RETRY_AFTER_S) });
   }
 }
 
-function findRouteProblem(name: string, routes: readonly ForgettingRoute[]): Answer | undefined {
+function findRouteProblem(name: string, routes: readonly ForgettingRoute[]): AdminResponse | undefined {
   const found = routes.find((route) => route.name === name);
   const others = routes.filter(({ remembersIds }) => remembersIds).map((route) => route.name);
-  const there = others.length === 0 ? 'no route remembers ids' : `there are ${others.join(', ')}`;
-  if (found === undefined) return toPlain(404, `no route has this name; ${there}`);
+  const known = others.length === 0 ? 'no route remembers IDs' : `routes that remember IDs: ${others.join(', ')}`;
+  if (found === undefined) return toPlain(404, `there is no route with this name; ${known}`);
   return found.remembersIds
     ? undefined
-    : toPlain(409, `route ${name} remembers no ids: it has no webhook, or dedup: off; ${there}`);
+    : toPlain(409, `route ${name} does not remember IDs: it has no webhook section, or dedup: off; ${known}`);
 }
 
-async function readId(request: IncomingMessage): Promise<string | Answer> {
+async function readId(request: IncomingMessage): Promise<string | AdminResponse> {
   const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = request.headers;
   if (!CONTENT_TYPE.test(contentType) || coding !== 'identity')
-    return toPlain(415, 'the content must be application/json, not encoded');
-  const content = await readContent(request);
-  if (content === undefined) return toPlain(413, `the content has more than ${LARGEST_CONTENT} bytes; ${EXAMPLE}`);
-  const id = parseId(content);
-  return id === undefined ? toPlain(400, `the content is not an object with an id alone; ${EXAMPLE}`) : id;
+    return toPlain(415, 'the body must be application/json without a Content-Encoding');
+  const body = await readBody(request);
+  if (body === undefined) return toPlain(413, `the body has more than ${MAX_BODY_BYTES} bytes; ${EXAMPLE}`);
+  const id = parseId(body);
+  return id === undefined ? toPlain(400, `the body must be an object with the member id only; ${EXAMPLE}`) : id;
 }
 
-/** Undefined where it is too large, whether that is declared or turns out. */
-async function readContent(request: IncomingMessage): Promise<Buffer | undefined> {
-  if (Number(request.headers['content-length'] ?? 0) > LARGEST_CONTENT) return undefined;
+/** Returns undefined if the body is too large. */
+async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
+  if (Number(request.headers['content-length'] ?? 0) > MAX_BODY_BYTES) return undefined;
   const chunks: Buffer[] = [];
   let length = 0;
-  // Leaving the loop early would close the connection before the answer.
+  // With the default, leaving the loop early would close the connection before the response.
   for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     length += chunk.length;
-    if (length > LARGEST_CONTENT) return undefined;
+    if (length > MAX_BODY_BYTES) return undefined;
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);
 }
 
-function parseId(content: Buffer): string | undefined {
+function parseId(body: Buffer): string | undefined {
   try {
-    const value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(content)) as unknown;
+    const value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body)) as unknown;
     if (typeof value !== 'object' || value === null || Object.keys(value).join() !== 'id' || !('id' in value)) return undefined;
     return typeof value.id === 'string' && value.id !== '' ? value.id : undefined;
   } catch {

@@ -1,42 +1,42 @@
-/** What machines ask on a beat: metrics, liveness, readiness, and the public keys of Sidegate-Identity. */
+/** The endpoints for machines: metrics, liveness, readiness, and the public keys of Sidegate-Identity. */
 import type { Milliseconds } from '../../core/clock.ts';
 import type { Metrics } from '../../telemetry/metrics/metrics.ts';
 import type { ExpositionFormat } from '../../telemetry/metrics/openmetrics.ts';
-import { type Answer, toJson, toPlain } from '../answer.ts';
 import { toFormat } from '../exposition.ts';
+import { type AdminResponse, toJson, toPlain } from '../response.ts';
 import type { Endpoint } from '../router.ts';
 
-/** What they are told about. */
+/** The endpoints' dependencies. */
 export interface HealthParts {
   readonly metrics: Metrics;
-  /** The public keys that Sidegate-Identity is checked by, as a JWK Set. */
+  /** The public keys that verify Sidegate-Identity, as a JWK Set. */
   readonly toKeySet: () => object;
   /** Why the gate should get no traffic now, or undefined when it is ready. */
   readonly notReadyBecause: () => string | undefined;
-  /** For how long the event loop has not got round in time, where only a restart helps. */
+  /** How long the event loop has been too slow to serve; undefined unless only a restart helps. */
   readonly stuckFor: () => Milliseconds | undefined;
 }
 
-/** What every process of ours is asked. */
+/** The dependencies of the endpoints that every process has: the gate and the injector. */
 export type ProbedParts = Pick<HealthParts, 'notReadyBecause' | 'stuckFor'> & { readonly metrics: Pick<Metrics, 'exposition'> };
 
 const open = { method: 'GET', isOpen: true } as const;
 
-/** Open to everybody: probes and scrapers have no token, and none of it is secret. */
+/** All are public: probes and scrapers have no token, and nothing in the responses is secret. */
 export function createHealthEndpoints(parts: HealthParts): Endpoint[] {
-  const keySet = { ...open, path: '/identity/jwks.json', answer: () => toJson(parts.toKeySet(), 'application/jwk-set+json') };
+  const keySet = { ...open, path: '/identity/jwks.json', respond: () => toJson(parts.toKeySet(), 'application/jwk-set+json') };
   return [...createProbedEndpoints(parts), keySet];
 }
 
-/** Metrics, liveness and readiness alone. */
+/** Metrics, liveness and readiness. */
 export function createProbedEndpoints({ metrics, notReadyBecause, stuckFor }: ProbedParts): Endpoint[] {
   return [
-    { ...open, path: '/metrics', answer: ({ request }) => toExposition(metrics, toFormat(request.headers.accept)) },
-    { ...open, path: '/healthz', answer: () => toLiveness(stuckFor()) },
+    { ...open, path: '/metrics', respond: ({ request }) => toExposition(metrics, toFormat(request.headers.accept)) },
+    { ...open, path: '/healthz', respond: () => toLiveness(stuckFor()) },
     {
       ...open,
       path: '/readyz',
-      answer() {
+      respond() {
         const reason = notReadyBecause();
         return reason === undefined ? toPlain(200, 'ready') : toPlain(503, `not ready: ${reason}`);
       },
@@ -44,16 +44,16 @@ export function createProbedEndpoints({ metrics, notReadyBecause, stuckFor }: Pr
   ];
 }
 
-/** Whoever answers at all is alive, but for one that takes seconds for each turn. */
-function toLiveness(stuckFor: Milliseconds | undefined): Answer {
+/** A process that responds is alive, unless each turn of its event loop takes seconds. */
+function toLiveness(stuckFor: Milliseconds | undefined): AdminResponse {
   if (stuckFor === undefined) return toPlain(200, 'ok');
-  return toPlain(503, `not alive: for ${Math.round(stuckFor / 1_000)} s no turn of the event loop has come in time`);
+  return toPlain(503, `not alive: the event loop has been blocked for ${Math.round(stuckFor / 1_000)} s`);
 }
 
-async function toExposition(metrics: Pick<Metrics, 'exposition'>, format: ExpositionFormat): Promise<Answer> {
+async function toExposition(metrics: Pick<Metrics, 'exposition'>, format: ExpositionFormat): Promise<AdminResponse> {
   try {
     return { status: 200, ...(await metrics.exposition(format)), headers: { Vary: 'Accept' } };
   } catch {
-    return toPlain(500, 'the metrics could not be written');
+    return toPlain(500, 'internal error: the metrics cannot be rendered');
   }
 }

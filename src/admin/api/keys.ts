@@ -1,4 +1,4 @@
-/** `GET /keys`: what each route's keys were needed for, so that a rotation can be finished on evidence. */
+/** `GET /keys`: when each key was last used, so that an operator knows when a rotation is complete. */
 
 import { isWithinTime, type KeyRing } from '../../auth/keys/key-ring.ts';
 import { SENDER_RETRY_HORIZON_MS } from '../../config/rules/validate-webhook.ts';
@@ -6,14 +6,14 @@ import type { KeyConfig } from '../../config/schema/config.ts';
 import { type Clock, type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import type { KeyUse } from '../../telemetry/metrics/route-metrics.ts';
-import { toJson } from '../answer.ts';
+import { toJson } from '../response.ts';
 import type { Endpoint } from '../router.ts';
 import { adviseOnKey, type KeyFacts } from './key-advice.ts';
 
-/** A key, or a set of them behind a URL. */
+/** A key, or a key set behind a URL. */
 type NamedKey = Pick<KeyConfig, 'name'> & Partial<Pick<KeyConfig, 'notBefore' | 'notAfter'>>;
 
-/** A route with keys, as it serves now. */
+/** A route with keys, as currently configured. */
 export interface KeyedRoute {
   readonly name: string;
   /** In the configured order: the first is the newest. */
@@ -22,20 +22,20 @@ export interface KeyedRoute {
   readonly use: (key: string) => KeyUse;
 }
 
-/** What the endpoint stands on. */
+/** The endpoint's dependencies. */
 export interface KeysParts {
   readonly clock: Clock;
   readonly evidence: KeyEvidence;
   readonly routes: () => readonly KeyedRoute[];
 }
 
-/** What is known of one key. */
-interface Known extends KeyUse {
+/** The evidence about one key. */
+interface KeyRecord extends KeyUse {
   readonly config: NamedKey;
   readonly state: KeyFacts['state'];
   readonly since: EpochMilliseconds;
-  /** Of the key as it is now, not of another that had its name before. */
-  readonly lastNeeded: EpochMilliseconds | undefined;
+  /** Use of the current key, not of an earlier one with the same name. */
+  readonly lastUsedHere: EpochMilliseconds | undefined;
 }
 
 /** Builds the endpoint. */
@@ -44,7 +44,7 @@ export function createKeysEndpoint(parts: KeysParts): Endpoint {
     path: '/keys',
     method: 'GET',
     isOpen: false,
-    answer() {
+    respond() {
       const now = parts.clock.now();
       return toJson({ routes: parts.routes().map((route) => toReport(route, now, parts.evidence)) });
     },
@@ -52,18 +52,18 @@ export function createKeysEndpoint(parts: KeysParts): Endpoint {
 }
 
 function toReport(route: KeyedRoute, now: EpochMilliseconds, evidence: KeyEvidence): object {
-  const known = route.keys.map((config): Known => {
+  const records = route.keys.map((config): KeyRecord => {
     const use = route.use(config.name);
     const since = evidence.since(route.name, config.name);
     const { lastUsed } = use;
-    const lastNeeded = lastUsed !== undefined && lastUsed >= since ? lastUsed : undefined;
-    return { ...use, config, since, lastNeeded, state: toState(config, route.ring, now) };
+    const lastUsedHere = lastUsed !== undefined && lastUsed >= since ? lastUsed : undefined;
+    return { ...use, config, since, lastUsedHere, state: toState(config, route.ring, now) };
   });
-  return { route: route.name, keys: known.map((key, position) => toKeyReport(key, position, known, now)) };
+  return { route: route.name, keys: records.map((key, position) => toKeyReport(key, position, records, now)) };
 }
 
-function toKeyReport(key: Known, position: number, all: readonly Known[], now: EpochMilliseconds): object {
-  const { config, state, since, lastNeeded, matches, lastUsed } = key;
+function toKeyReport(key: KeyRecord, position: number, all: readonly KeyRecord[], now: EpochMilliseconds): object {
+  const { config, state, since, lastUsedHere, matches, lastUsed } = key;
   const { notBefore, notAfter } = config;
   const newer = all.slice(0, position);
   return {
@@ -81,7 +81,7 @@ function toKeyReport(key: Known, position: number, all: readonly Known[], now: E
       notAfter,
       hasSuccessor: notAfter !== undefined && all.some((other) => other !== key && isWithinTime(other.config, notAfter)),
       since,
-      lastUsed: lastNeeded,
+      lastUsed: lastUsedHere,
       isOld: newer.some((other) => other.state === 'live'),
       newerUsed: toLatest(newer),
       olderUsed: toLatest(all.slice(position + 1)),
@@ -91,13 +91,13 @@ function toKeyReport(key: Known, position: number, all: readonly Known[], now: E
 }
 
 function toState(config: NamedKey, ring: KeyRing, now: EpochMilliseconds): KeyFacts['state'] {
-  if (config.notAfter !== undefined && config.notAfter <= now) return 'over';
+  if (config.notAfter !== undefined && config.notAfter <= now) return 'expired';
   if (ring.isUnavailable(config.name)) return 'unavailable';
-  return isWithinTime(config, now) ? 'live' : 'ahead';
+  return isWithinTime(config, now) ? 'live' : 'not-yet-valid';
 }
 
-function toLatest(keys: readonly Known[]): EpochMilliseconds | undefined {
-  const used = keys.flatMap(({ lastNeeded }) => (lastNeeded === undefined ? [] : [lastNeeded]));
+function toLatest(keys: readonly KeyRecord[]): EpochMilliseconds | undefined {
+  const used = keys.flatMap(({ lastUsedHere }) => (lastUsedHere === undefined ? [] : [lastUsedHere]));
   return used.length === 0 ? undefined : Math.max(...used);
 }
 

@@ -1,33 +1,33 @@
-/** `GET /prestop`: the kubelet's word that the pod is about to end, long before SIGTERM comes to a sidecar that outlives its app. */
+/** `GET /prestop`: announces that the pod is about to stop, long before SIGTERM reaches a native sidecar, which stops after its app. */
 import type { Socket } from 'node:net';
 import type { CancelTimer, Clock } from '../../core/clock.ts';
 import { offEvent, onceEvent } from '../../core/safe-events.ts';
-import { type Answer, toPlain } from '../answer.ts';
+import { type AdminResponse, toPlain } from '../response.ts';
 import type { Endpoint } from '../router.ts';
 
-/** What the endpoint stands on. */
+/** The endpoint's dependencies. */
 export interface LeaveParts {
   readonly clock: Clock;
-  /** From now on each connection ends with its next answer: who comes again comes to another pod. */
+  /** From now on each connection is closed after its next response, so that clients reconnect to another pod. */
   readonly leave: () => void;
 }
 
-const LONGEST_PAUSE_S = 600;
-/** The kubelet asks once; each of these holds one of the admin port's few connections. */
+const MAX_PAUSE_S = 600;
+/** The hook sends one request; each held request occupies one of the admin port's few connections. */
 const MAX_HELD = 4;
-const LEAVING = toPlain(200, 'connections end with their next answer');
+const LEAVING = toPlain(200, 'connections will be closed after their next response');
 const SECONDS = /^\d{1,3}$/;
 
 /**
- * Answers callers on loopback only, with or without an admin token: the injected `preStop` hook is an `exec`, so it runs inside the pod.
- * Another client could otherwise end all kept connections for 15 minutes, and hold requests open. `?pause=` delays the response by so
- * many seconds, and with it the SIGTERM.
+ * Only for clients on loopback, with or without an admin token: the injected `preStop` hook is an `exec`, so it runs inside the pod.
+ * Other clients could otherwise make the gate close its connections for 15 minutes, and hold requests open. `?pause=` delays the
+ * response by that many seconds, and thus the SIGTERM.
  */
 export function createLeaveEndpoint({ clock, leave }: LeaveParts): Endpoint {
   let held = 0;
-  const hold = async (seconds: number, socket: Socket): Promise<Answer> => {
+  const hold = async (seconds: number, socket: Socket): Promise<AdminResponse> => {
     if (seconds === 0) return LEAVING;
-    if (held >= MAX_HELD) return toPlain(503, `${MAX_HELD} requests are waiting for their pause already`);
+    if (held >= MAX_HELD) return toPlain(503, `${MAX_HELD} requests are already waiting for the end of their pause`);
     held++;
     await pauseWhileOpen(seconds * 1_000, socket, clock);
     held--;
@@ -37,11 +37,11 @@ export function createLeaveEndpoint({ clock, leave }: LeaveParts): Endpoint {
     path: '/prestop',
     method: 'GET',
     isOpen: 'loopback',
-    answer({ request, query }) {
+    respond({ request, query }) {
       const written = query.get('pause') ?? '0';
-      if (!SECONDS.test(written) || Number(written) > LONGEST_PAUSE_S)
-        return toPlain(400, `pause is a number of seconds, ${LONGEST_PAUSE_S} at most`);
-      // HEAD asks what GET would say, and changes nothing (RFC 9110 §9.2.1).
+      if (!SECONDS.test(written) || Number(written) > MAX_PAUSE_S)
+        return toPlain(400, `pause must be an integer from 0 to ${MAX_PAUSE_S} (seconds)`);
+      // HEAD is safe: it changes nothing (RFC 9110 §9.2.1).
       if (request.method !== 'GET') return LEAVING;
       leave();
       return hold(Number(written), request.socket);

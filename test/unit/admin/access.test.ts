@@ -6,7 +6,7 @@ import { Secret } from '../../../src/core/secret.ts';
 const toSecret = (text: string): Secret => new Secret(Buffer.from(text));
 const TOKEN = '0123456789abcdef0123456789abcdef';
 
-/** As node:http gives a request, as far as it is looked at. */
+/** The fields of a node:http request that are read. */
 function toRequest(peer: string | undefined, hosts: readonly string[], authorization?: string): IncomingMessage {
   return {
     socket: { remoteAddress: peer },
@@ -25,8 +25,8 @@ describe('without a token', () => {
     ['::1', 'LOCALHOST'],
     ['::ffff:127.0.0.1', '10.1.2.3:9090'],
     ['127.0.0.1', '[fd00::1]'],
-  ])('answers %s that asks for %s', (peer, host) => {
-    expect(access.judge(toRequest(peer, [host]))).toBeUndefined();
+  ])('authorizes a request from %s with Host %s', (peer, host) => {
+    expect(access.authorize(toRequest(peer, [host]))).toBeUndefined();
   });
 
   test.each([
@@ -36,9 +36,9 @@ describe('without a token', () => {
     ['', ['127.0.0.1']],
     [undefined, ['127.0.0.1']],
     ['127.0.0.1.evil.example', ['127.0.0.1']],
-  ])('does not answer %s, whatever Host it names', (peer, hosts) => {
-    const denial = access.judge(toRequest(peer, hosts));
-    expect([denial?.reason, denial?.answer.status]).toEqual(['not_loopback', 403]);
+  ])('rejects a request from %s, whatever its Host is', (peer, hosts) => {
+    const denial = access.authorize(toRequest(peer, hosts));
+    expect([denial?.reason, denial?.response.status]).toEqual(['not_loopback', 403]);
   });
 
   test.each([
@@ -53,9 +53,9 @@ describe('without a token', () => {
     [['']],
     [[]],
     [['127.0.0.1', 'evil.example']],
-  ])('does not answer a browser here whose page has its own name lead here: %j', (hosts) => {
-    const denial = access.judge(toRequest('127.0.0.1', hosts));
-    expect([denial?.reason, denial?.answer.status]).toEqual(['foreign_host', 403]);
+  ])('rejects a browser on this machine whose page uses DNS rebinding: %j', (hosts) => {
+    const denial = access.authorize(toRequest('127.0.0.1', hosts));
+    expect([denial?.reason, denial?.response.status]).toEqual(['foreign_host', 403]);
   });
 });
 
@@ -64,9 +64,9 @@ describe('with a token', () => {
 
   test.each([
     ['from anywhere', '203.0.113.9', ['gate.example'], `Bearer ${TOKEN}`],
-    ['with the scheme in other letters', '127.0.0.1', ['127.0.0.1'], `bEARER  ${TOKEN}`],
-  ])('answers whoever has it: %s', (_, peer, hosts, authorization) => {
-    expect(access.judge(toRequest(peer, hosts, authorization))).toBeUndefined();
+    ['with the scheme in another case', '127.0.0.1', ['127.0.0.1'], `bEARER  ${TOKEN}`],
+  ])('authorizes a request with the token: %s', (_, peer, hosts, authorization) => {
+    expect(access.authorize(toRequest(peer, hosts, authorization))).toBeUndefined();
   });
 
   test.each([
@@ -78,30 +78,30 @@ describe('with a token', () => {
     ['wrong_token', `Bearer ${TOKEN}x`, 'Bearer realm="sidegate-admin", error="invalid_token"'],
     ['wrong_token', `Bearer ${TOKEN} x`, 'Bearer realm="sidegate-admin", error="invalid_token"'],
     ['wrong_token', `Basic ${TOKEN}`, 'Bearer realm="sidegate-admin", error="invalid_token"'],
-  ])('refuses even a caller on this machine as %s: %s', (reason, authorization, challenge) => {
-    const denial = access.judge(toRequest('127.0.0.1', ['127.0.0.1'], authorization));
-    expect([denial?.reason, denial?.answer.status]).toEqual([reason, 401]);
-    expect(denial?.answer.headers).toEqual({ 'WWW-Authenticate': challenge });
+  ])('rejects even a client on this machine as %s: %s', (reason, authorization, challenge) => {
+    const denial = access.authorize(toRequest('127.0.0.1', ['127.0.0.1'], authorization));
+    expect([denial?.reason, denial?.response.status]).toEqual([reason, 401]);
+    expect(denial?.response.headers).toEqual({ 'WWW-Authenticate': challenge });
     expect(JSON.stringify(denial)).not.toContain(TOKEN);
   });
 
-  test('takes over a rotated one, and knows the old one no more', () => {
+  test('accepts a rotated token, and rejects the old one', () => {
     const rotated = new AdminAccess(toSecret(TOKEN));
     rotated.replace(toSecret('f'.repeat(32)));
-    expect(rotated.judge(toRequest('127.0.0.1', ['a'], `Bearer ${TOKEN}`))?.reason).toBe('wrong_token');
-    expect(rotated.judge(toRequest('127.0.0.1', ['a'], `Bearer ${'f'.repeat(32)}`))).toBeUndefined();
+    expect(rotated.authorize(toRequest('127.0.0.1', ['a'], `Bearer ${TOKEN}`))?.reason).toBe('wrong_token');
+    expect(rotated.authorize(toRequest('127.0.0.1', ['a'], `Bearer ${'f'.repeat(32)}`))).toBeUndefined();
   });
 });
 
 test.each([
-  ['short-token', 'the token has 11 bytes; 16 are the least'],
-  ['has a space in its middle', 'the token has characters that no client can send (RFC 6750 §2.1)'],
-  ['has=an-equals-sign-inside', 'the token has characters that no client can send (RFC 6750 §2.1)'],
-  ['with-ümlaut-and-more', 'the token has characters that no client can send (RFC 6750 §2.1)'],
-])('finds a token that is too weak, or that nobody could send: %s', (text, problem) => {
+  ['short-token', 'the token has 11 bytes; it needs at least 16'],
+  ['has a space in its middle', 'the token contains characters that a client cannot send (RFC 6750 §2.1)'],
+  ['has=an-equals-sign-inside', 'the token contains characters that a client cannot send (RFC 6750 §2.1)'],
+  ['with-ümlaut-and-more', 'the token contains characters that a client cannot send (RFC 6750 §2.1)'],
+])('reports a token that is too short or cannot be sent: %s', (text, problem) => {
   expect(findTokenProblem(toSecret(text))?.problem).toBe(problem);
 });
 
-test.each([TOKEN, 'QUJDREVGR0hJSktMTU5PUA==', 'a-._~+/b-._~+/cdef'])('finds nothing wrong with %s', (text) => {
+test.each([TOKEN, 'QUJDREVGR0hJSktMTU5PUA==', 'a-._~+/b-._~+/cdef'])('accepts the token %s', (text) => {
   expect(findTokenProblem(toSecret(text))).toBeUndefined();
 });

@@ -23,63 +23,67 @@ const FACTS: KeyFacts = {
 };
 
 test.each<[string, Partial<KeyFacts>, string]>([
-  ['ended', { state: 'over', notAfter: ago(3 * D) }, 'it ended 3 d ago: remove it'],
-  ['to come', { state: 'ahead', notBefore: NOW + 2 * H }, 'it is accepted in 2 h'],
-  ['cannot be read', { state: 'unavailable' }, 'its secret cannot be read: what does not match another key gets 503'],
+  ['expired', { state: 'expired', notAfter: ago(3 * D) }, 'expired 3 d ago: remove it'],
+  ['not yet valid', { state: 'not-yet-valid', notBefore: NOW + 2 * H }, 'becomes valid in 2 h'],
+  ['cannot be read', { state: 'unavailable' }, 'its secret cannot be read: deliveries that match no other key get 503'],
 
-  ['first, in use', { lastUsed: ago(90 * S) }, 'last needed 1 min ago'],
-  ['first, in use, after an older one', { lastUsed: ago(S), olderUsed: ago(H) }, 'last needed 1 s ago'],
-  ['first, before an older one', { lastUsed: ago(D), olderUsed: ago(H) }, 'last needed 1 d ago; an older key was needed since'],
-  ['first, never used', {}, 'not needed in the 10 d that it is watched'],
+  ['first, in use', { lastUsed: ago(90 * S) }, 'last used 1 min ago'],
+  ['first, in use, after an older one', { lastUsed: ago(S), olderUsed: ago(H) }, 'last used 1 s ago'],
+  ['first, before an older one', { lastUsed: ago(D), olderUsed: ago(H) }, 'last used 1 d ago; an older key has been used since'],
+  ['first, never used', {}, 'not used in the 10 d since it was loaded'],
   [
     'first, never used, but an older one was',
     { since: ago(5 * MIN), olderUsed: ago(S) },
-    'not needed in the 5 min that it is watched: the sender still signs with an older key',
+    'not used in the 5 min since it was loaded: the sender still signs with an older key',
   ],
 
   [
     'old, in use a while ago',
     { isOld: true, lastUsed: ago(5 * H), newerUsed: ago(S) },
-    'last needed 5 h ago: keep it until that is 3 d, as senders may retry so long',
+    'last used 5 h ago: keep it until it is unused for 3 d, because senders may retry for that long',
   ],
   [
-    'old, quiet for just long enough',
+    'old, unused for just long enough',
     { isOld: true, lastUsed: ago(3 * D), newerUsed: ago(S) },
-    'last needed 3 d ago, and a newer one was: it can go',
+    'last used 3 d ago, and a newer key has been used: remove it',
   ],
   [
-    'old, quiet, as is everything',
+    'old, unused like all others',
     { isOld: true, lastUsed: ago(9 * D), newerUsed: ago(9 * D + 1) },
-    'last needed 9 d ago, but no newer key was since: keep it',
+    'last used 9 d ago, but no newer key has been used since: keep it',
   ],
-  ['old, the only one in use', { isOld: true, lastUsed: ago(S) }, 'last needed 1 s ago, but no newer key was since: keep it'],
   [
-    'old, never used, watched long enough',
+    'old, the only one in use',
+    { isOld: true, lastUsed: ago(S) },
+    'last used 1 s ago, but no newer key has been used since: keep it',
+  ],
+  [
+    'old, never used, observed long enough',
     { isOld: true, newerUsed: ago(H) },
-    'not needed in the 10 d that it is watched, and a newer one was: it can go',
+    'not used in the 10 d since it was loaded, and a newer key has been used: remove it',
   ],
   [
-    'old, never used, watched for a moment',
+    'old, never used, observed for a moment',
     { isOld: true, since: ago(H), newerUsed: ago(S) },
-    'not needed in the 1 h that it is watched: keep it until that is 3 d, as senders may retry so long',
+    'not used in the 1 h since it was loaded: keep it until it is unused for 3 d, because senders may retry for that long',
   ],
   [
-    'old, never used, as is everything',
+    'old, never used, like all others',
     { isOld: true },
-    'not needed in the 10 d that it is watched, but no newer key was since: keep it',
+    'not used in the 10 d since it was loaded, but no newer key has been used since: keep it',
   ],
 
   [
-    'ends soon, another takes over',
+    'expires soon, with a successor',
     { lastUsed: ago(S), notAfter: NOW + 2 * D, hasSuccessor: true },
-    'last needed 1 s ago; it ends in 2 d',
+    'last used 1 s ago; expires in 2 d',
   ],
   [
-    'ends soon, and none takes over',
+    'expires soon, without a successor',
     { lastUsed: ago(0), notAfter: NOW + 2 * D },
-    'last needed 0 s ago; it ends in 2 d, and no other key is accepted then: add one',
+    'last used 0 s ago; expires in 2 d, and no other key is valid then: add one',
   ],
-  ['used in the future, as a clock that jumped has it', { lastUsed: NOW + H }, 'last needed 0 s ago'],
-])('says of a key: %s', (_title, facts, sentence) => {
+  ['used in the future, after a clock jump', { lastUsed: NOW + H }, 'last used 0 s ago'],
+])('advises on a key: %s', (_title, facts, sentence) => {
   expect(adviseOnKey({ ...FACTS, ...facts })).toBe(sentence);
 });
