@@ -1,29 +1,29 @@
-/** A map whose entries count as absent from their time on: bounded, and never forgetting one before its time. */
+/** A bounded map whose entries expire; no entry is removed before its expiry. */
 import type { CancelTimer, Clock, Milliseconds } from '../core/clock.ts';
 import { StoreUnavailable } from './claims/seen-ids.ts';
 
-/** What a map may hold. */
+/** An entry of the map. */
 export interface Expiring {
-  /** Monotonic; from then on the entry counts as absent. It may be moved on in place by `put`, never back. */
+  /** Monotonic time from which the entry counts as absent. `put` may extend it, but must not shorten it. */
   readonly expiresAt: Milliseconds;
 }
 
-/** How a map is bounded. */
+/** The bounds of a map. */
 export interface MapBounds {
-  readonly most: number;
-  /** For the error of a map that is full: `ids`. */
+  readonly maxEntries: number;
+  /** What the entries are, for the error of a full map, such as `IDs`. */
   readonly what: string;
 }
 
-/** Entries expire within this of their time; it only delays when room is freed, never what is found. */
+/** Expired entries are removed with up to this delay. The delay affects only memory: `get` never returns an expired entry. */
 const BUCKET_MS = 1_000;
 
-/** Expiry is kept in buckets of a second, so that nothing ever walks over all entries. */
+/** Keys are kept in buckets by the second of their expiry, so that no operation iterates over all entries. */
 export class ExpiringMap<Entry extends Expiring> {
   readonly #clock: Clock;
   readonly #bounds: MapBounds;
   readonly #entries = new Map<string, Entry>();
-  /** Bucket number → keys whose entry was to expire in it when they were put there. */
+  /** Bucket number → keys whose entry expired in that second when it was put. */
   readonly #buckets = new Map<number, string[]>();
   readonly #stopSweep: CancelTimer;
   #swept: number;
@@ -36,26 +36,27 @@ export class ExpiringMap<Entry extends Expiring> {
     this.#stopSweep = clock.every(BUCKET_MS, () => this.#sweep());
   }
 
-  /** False once it was closed; from then on `get`, `put` and `delete` throw StoreUnavailable. */
+  /** False after `close`; `get`, `put` and `delete` then throw StoreUnavailable. */
   get isOpen(): boolean {
     return !this.#isClosed;
   }
 
-  /** The entry, unless its time is over. */
+  /** The entry, unless it has expired. */
   get(key: string): Entry | undefined {
     this.#checkOpen();
     const entry = this.#entries.get(key);
     return entry !== undefined && this.#clock.monotonic() < entry.expiresAt ? entry : undefined;
   }
 
-  /** Throws StoreUnavailable (`full`) where the key is new and no room is left. */
+  /** Throws StoreUnavailable (`full`) if the key is new and the map is full. */
   put(key: string, entry: Entry): void {
     this.#checkOpen();
-    const { most, what } = this.#bounds;
-    if (!this.#entries.has(key) && this.#entries.size >= most) {
+    const { maxEntries, what } = this.#bounds;
+    if (!this.#entries.has(key) && this.#entries.size >= maxEntries) {
       this.#sweep();
-      // Forgetting one that is still live would let through what it stands against.
-      if (this.#entries.size >= most) throw new StoreUnavailable('full', `the memory store holds ${most} live ${what}`);
+      // Removing an entry that has not expired would allow the replay that it prevents.
+      if (this.#entries.size >= maxEntries)
+        throw new StoreUnavailable('full', `the memory store is full (${maxEntries} ${what})`);
     }
     this.#entries.set(key, entry);
     const bucket = toBucket(entry.expiresAt);
@@ -78,7 +79,7 @@ export class ExpiringMap<Entry extends Expiring> {
     if (this.#isClosed) throw new StoreUnavailable('unreachable', 'the memory store is closed');
   }
 
-  /** Empties the buckets that are past; an entry that was put again later stands in a later bucket, too, and stays. */
+  /** Removes expired entries. An entry that was extended is also in a later bucket, and is kept. */
   #sweep(): void {
     const now = this.#clock.monotonic();
     const current = toBucket(now);

@@ -1,11 +1,11 @@
-/** Seen ids of one process: bounded, and never forgetting an id before its time. */
+/** The SeenIds of one process: bounded, and no ID is forgotten before its expiry. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { ExpiringMap } from '../expiring-map.ts';
 import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from './seen-ids.ts';
 
 /** Bounds of the store. */
 export interface MemoryOptions {
-  /** Most ids at once, claimed and handled together. */
+  /** Maximum number of IDs, claimed and handled together. */
   readonly maxIds: number;
 }
 
@@ -16,7 +16,7 @@ interface Entry {
   readonly expiresAt: Milliseconds;
 }
 
-/** Builds the store. */
+/** Creates the store. */
 export function createMemorySeenIds(clock: Clock, options: MemoryOptions): SeenIds {
   return new MemorySeenIds(clock, options.maxIds);
 }
@@ -27,7 +27,7 @@ class MemorySeenIds implements SeenIds {
 
   constructor(clock: Clock, maxIds: number) {
     this.#clock = clock;
-    this.#entries = new ExpiringMap(clock, { most: maxIds, what: 'ids' });
+    this.#entries = new ExpiringMap(clock, { maxEntries: maxIds, what: 'IDs' });
   }
 
   async claim({ key, token, fingerprint, leaseMs }: ClaimRequest): Promise<ClaimResult> {

@@ -1,33 +1,33 @@
-/** The promise that dedup stands on: of all who claim an id at once, one gets it. */
+/** The contract of dedup: of all concurrent claims of an ID, exactly one succeeds. */
 import type { Milliseconds } from '../../core/clock.ts';
 
-/** What a claim found. `sameContent` is false where the id was seen with another fingerprint. */
+/** The result of a claim. `sameContent` is false if the ID was seen with another fingerprint. */
 export type ClaimResult =
   | { readonly state: 'new' }
   | { readonly state: 'in-progress'; readonly remainingMs: Milliseconds; readonly sameContent: boolean }
   | { readonly state: 'handled'; readonly sameContent: boolean };
 
-/** One attempt to claim an id. */
+/** One attempt to claim an ID. */
 export interface ClaimRequest {
-  /** Bounded, printable; carries the route. */
+  /** Bounded and printable; includes the route. */
   readonly key: string;
   /** Unique to this attempt: it fences later confirms and releases. Printable, without spaces. */
   readonly token: string;
-  /** A short digest of the content (printable, without spaces): tells a retry from a reused id. */
+  /** A short digest of the body (printable, without spaces), which distinguishes a retry from a reused ID. */
   readonly fingerprint: string;
   /** How long the claim holds if nobody settles it. */
   readonly leaseMs: Milliseconds;
 }
 
-/** What `forget` found, and cleared; `fingerprint` is the one it was claimed or confirmed with. */
+/** What `forget` found and removed; `fingerprint` is the one that the ID was claimed or confirmed with. */
 export type Forgotten =
   | { readonly was: 'absent'; readonly fingerprint?: never }
   | { readonly was: 'in-progress' | 'handled'; readonly fingerprint: string };
 
-/** Why a store could not answer; the cause is for the log. */
+/** Why a store could not respond; the error's cause is for the log. */
 export type StoreFailure = 'unreachable' | 'timeout' | 'full' | 'error';
 
-/** A store that cannot keep its promise right now. Every SeenIds method rejects with this and nothing else. */
+/** The store cannot fulfil its contract right now. Every method of SeenIds rejects with this error and no other. */
 export class StoreUnavailable extends Error {
   readonly failure: StoreFailure;
 
@@ -38,30 +38,30 @@ export class StoreUnavailable extends Error {
   }
 }
 
-/** Gives the failure back; anything else is a bug, and is thrown on to be refused as one. */
+/** Returns a StoreUnavailable, and rethrows anything else, which is a bug. */
 export function toStoreUnavailable(thrown: unknown): StoreUnavailable {
   if (thrown instanceof StoreUnavailable) return thrown;
   throw thrown;
 }
 
 /**
- * Ids seen, shared by all replicas where the store is. All methods are atomic, take one round trip, and reject with
+ * Remembers IDs; replicas share them if they share the store. All methods are atomic, take one round trip, and reject with
  * StoreUnavailable within a bounded time.
  */
 export interface SeenIds {
-  /** Claims the key for `leaseMs` unless it is claimed or handled. A lapsed lease counts as absent. */
+  /** Claims the key for `leaseMs` unless it is claimed or handled. An expired claim counts as absent. */
   claim(request: ClaimRequest): Promise<ClaimResult>;
   /**
-   * Records the id as handled for `retentionMs`, if `token` holds the claim, or the claim lapsed and nobody took it.
-   * False: the claim passed to someone else (or is handled already), and nothing changed.
+   * Records the ID as handled for `retentionMs` if `token` holds the claim, or if the claim expired and nobody else took it.
+   * Returns false and changes nothing if another token holds the claim or the ID is already handled.
    */
   confirm(key: string, token: string, fingerprint: string, retentionMs: Milliseconds): Promise<boolean>;
-  /** Forgets the claim if `token` holds it, so that the next claim is new. False: it does not, and nothing changed. */
+  /** Removes the claim if `token` holds it, so that the next claim is new. Otherwise returns false and changes nothing. */
   release(key: string, token: string): Promise<boolean>;
   /**
-   * Clears the key whatever its state, so that the next claim is new, and says what was there. A claim in progress is cleared, too:
-   * another may then claim the id while the first one is still at work; where nobody does, its confirm finds nobody and records
-   * the id as handled. For operators: who forgets an id asks for its event to be handled again.
+   * Removes the key in any state, so that the next claim is new, and returns what was there. This includes a claim in progress:
+   * another delivery can then claim the ID while the first is still being handled. If none does, the first one's confirm records
+   * the ID as handled. For operators, who forget an ID so that its event is handled again.
    */
   forget(key: string): Promise<Forgotten>;
   /** False while the store is known to be down; for a gauge, never for a decision. */

@@ -1,28 +1,28 @@
-/** Bounds password guesses: each key may fail so many times within a window, then it is banned. */
+/** Limits password guesses: a key with too many failed attempts within a window is banned. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 
 /** How many attempts are allowed. */
 export interface AttemptsRule {
-  /** Attempts that may fail within `per`. */
+  /** Failed attempts within `per` that lead to a ban. */
   readonly failures: number;
   readonly per: Milliseconds;
-  /** How long a key is banned once they are used up. */
+  /** Duration of a ban. */
   readonly ban: Milliseconds;
 }
 
 /** The counters of one attempt, checked in this order: a banned client must not touch the counters of users. */
 export type AttemptKeys = readonly [string] | readonly [client: string, user: string];
 
-/** An attempt that was counted before its work is done, or the ban that forbids it. */
+/** An attempt that was counted before the password is checked, or the ban that forbids it. */
 export type AttemptResult =
   | {
       readonly kind: 'taken';
-      /** Uncounts the attempt, because it did not fail. */
+      /** Reverts the count, because the attempt did not fail. */
       refund(): Promise<void>;
     }
   | { readonly kind: 'banned'; readonly key: string; readonly left: Milliseconds };
 
-/** Attempts by key, shared by all replicas where the store is. */
+/** Attempts by key; replicas share them if they share the store. */
 export interface Attempts {
   /**
    * Counts one attempt for every key, in one atomic step. If a key is banned, nothing is counted, and a ban is never extended.
@@ -50,14 +50,14 @@ export function withFallback(shared: Attempts, own: Attempts): Attempts {
 }
 
 /**
- * How long a ban is believed without asking the store. Short, because the store can lift a ban: when the attempts that caused it
- * turn out to be good (a ban counts attempts that are still being checked), or when an operator deletes the key.
+ * How long a ban is cached. Short, because a ban can be lifted in the store: if the attempts that caused it turn out to be
+ * successful (a ban counts attempts that are still being checked), or if an operator deletes the key.
  */
-const BELIEVED_MS: Milliseconds = 1_000;
+const BAN_CACHE_MS: Milliseconds = 1_000;
 
-/** Remembers bans, so that a banned client costs at most one round trip a second. Forgetting one costs a round trip, so any may be evicted. */
+/** Caches bans, so that a banned client costs at most one round trip per second. Any entry may be evicted at the cost of a round trip. */
 export function withBanCache(shared: Attempts, clock: Clock, { maxBans }: { readonly maxBans: number }): Attempts {
-  const bans = new Map<string, { readonly believedUntil: Milliseconds; readonly endsAt: Milliseconds }>();
+  const bans = new Map<string, { readonly cachedUntil: Milliseconds; readonly endsAt: Milliseconds }>();
   const refund = (keys: AttemptKeys, taken: AttemptResult & { readonly kind: 'taken' }): Promise<void> => {
     for (const key of keys) bans.delete(key);
     return taken.refund();
@@ -68,7 +68,7 @@ export function withBanCache(shared: Attempts, clock: Clock, { maxBans }: { read
       for (const key of keys) {
         const ban = bans.get(key);
         if (ban === undefined) continue;
-        if (now < ban.believedUntil) return { kind: 'banned', key, left: ban.endsAt - now };
+        if (now < ban.cachedUntil) return { kind: 'banned', key, left: ban.endsAt - now };
         bans.delete(key);
       }
       const result = await shared.take(keys, rule);
@@ -76,7 +76,7 @@ export function withBanCache(shared: Attempts, clock: Clock, { maxBans }: { read
       const { key, left } = result;
       const [oldest] = bans.keys();
       if (oldest !== undefined && bans.size >= maxBans) bans.delete(oldest);
-      bans.set(key, { endsAt: now + left, believedUntil: now + Math.min(left, BELIEVED_MS) });
+      bans.set(key, { endsAt: now + left, cachedUntil: now + Math.min(left, BAN_CACHE_MS) });
       return result;
     },
   };

@@ -1,4 +1,4 @@
-/** Attempts in this process, in bounded memory: neither a flood of addresses nor one of user names ends a ban early. */
+/** Attempts of one process, in bounded memory: a flood of addresses or user names never ends a ban early. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { AttemptKeys, AttemptResult, Attempts, AttemptsRule } from './attempts.ts';
 
@@ -8,19 +8,19 @@ interface Count {
   endsAt: Milliseconds;
 }
 
-/** How much is remembered. */
+/** Bounds of the counters. */
 export interface MemoryAttemptsOptions {
   readonly maxKeys: number;
   /** Called when all keys are banned, so that new clients and users are rejected until a ban ends. */
   readonly onFull?: () => void;
 }
 
-/** How long a new key waits for its next try when all keys are banned. */
+/** When a new key may retry if all keys are banned. */
 const FULL_RETRY_MS: Milliseconds = 1_000;
 
 /**
- * Creates the counters. When there are `maxKeys`, a new key takes the place of the counter that was used longest ago, never that
- * of a ban. When all keys are banned, attempts of new keys are rejected: forgetting a ban would make guessing free.
+ * Creates the counters. At `maxKeys`, a new key replaces the least recently used counter, never a ban. If all keys are banned,
+ * attempts of new keys are rejected: dropping a ban would allow unlimited guesses.
  */
 export function createMemoryAttempts(clock: Clock, options: MemoryAttemptsOptions): Attempts {
   return new MemoryAttempts(clock, options);
@@ -45,7 +45,7 @@ class MemoryAttempts implements Attempts {
       const left = this.#findBan(key, now);
       if (left > 0) return { kind: 'banned', key, left };
     }
-    // All keys before the first is counted: an attempt that is not made counts for none.
+    // Reserve all keys before counting any: a rejected attempt must not count for any key.
     for (const key of keys) if (!this.#reserve(key, keys[0], now)) return { kind: 'banned', key, left: FULL_RETRY_MS };
     for (const key of keys) this.#count(key, now, rule);
     return { kind: 'taken', refund: async () => this.#refund(keys, rule) };
@@ -87,7 +87,7 @@ class MemoryAttempts implements Attempts {
     }
   }
 
-  /** Moves or adds the key to the end of the counters; false if there is room for no more. */
+  /** Moves or adds the key to the end of the counters; false if they are full. */
   #reserve(key: string, client: string, now: Milliseconds): boolean {
     const { maxKeys, onFull } = this.#options;
     const known = this.#counts.get(key);
@@ -110,7 +110,7 @@ class MemoryAttempts implements Attempts {
     return this.#counts.delete(oldest);
   }
 
-  /** At most once a second, as it walks all of them. */
+  /** Runs at most once per second, because it iterates over all bans. */
   #pruneBans(now: Milliseconds): void {
     if (now < this.#nextPrune) return;
     this.#nextPrune = now + FULL_RETRY_MS;

@@ -1,11 +1,11 @@
-/** Newest versions of one process: bounded, and never forgetting one before its time. */
+/** The NewestVersions of one process: bounded, and no version is forgotten before its expiry. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { ExpiringMap } from '../expiring-map.ts';
 import type { EnterRequest, EnterResult, LeaveRequest, NewestVersions } from './newest-versions.ts';
 
 /** Bounds of the store. */
 export interface MemoryVersionsOptions {
-  /** Most resources at once. */
+  /** Maximum number of resources. */
   readonly maxResources: number;
 }
 
@@ -15,29 +15,30 @@ interface Newest {
   readonly until: Milliseconds;
 }
 
+/** The event that the app is handling. */
 interface Holder {
   readonly token: string;
   readonly until: Milliseconds;
 }
 
-interface Place {
+interface Resource {
   readonly newest: Newest | undefined;
   readonly holder: Holder | undefined;
   readonly expiresAt: Milliseconds;
 }
 
-/** Builds the store. */
+/** Creates the store. */
 export function createMemoryNewestVersions(clock: Clock, options: MemoryVersionsOptions): NewestVersions {
   return new MemoryNewestVersions(clock, options.maxResources);
 }
 
 class MemoryNewestVersions implements NewestVersions {
   readonly #clock: Clock;
-  readonly #places: ExpiringMap<Place>;
+  readonly #resources: ExpiringMap<Resource>;
 
   constructor(clock: Clock, maxResources: number) {
     this.#clock = clock;
-    this.#places = new ExpiringMap(clock, { most: maxResources, what: 'resources' });
+    this.#resources = new ExpiringMap(clock, { maxEntries: maxResources, what: 'resources' });
   }
 
   async enter({ key, version, token, leaseMs }: EnterRequest): Promise<EnterResult> {
@@ -52,31 +53,31 @@ class MemoryNewestVersions implements NewestVersions {
   async leave({ key, token, handled }: LeaveRequest): Promise<boolean> {
     const now = this.#clock.monotonic();
     const { newest, holder } = this.#read(key, now);
-    const isMine = holder?.token === token;
-    if (!isMine && handled === undefined) return false;
+    const isHolder = holder?.token === token;
+    if (!isHolder && handled === undefined) return false;
     const raised = handled === undefined ? newest : raise(newest, { version: handled.version, until: now + handled.retentionMs });
-    this.#write(key, raised, isMine ? undefined : holder);
-    return isMine || holder === undefined;
+    this.#write(key, raised, isHolder ? undefined : holder);
+    return isHolder || holder === undefined;
   }
 
   async close(): Promise<void> {
-    this.#places.close();
+    this.#resources.close();
   }
 
-  /** What is there now: each half has a time of its own. */
-  #read(key: string, now: Milliseconds): Pick<Place, 'newest' | 'holder'> {
-    const place = this.#places.get(key);
-    return { newest: toLive(place?.newest, now), holder: toLive(place?.holder, now) };
+  /** The parts that have not expired; each has its own expiry. */
+  #read(key: string, now: Milliseconds): Pick<Resource, 'newest' | 'holder'> {
+    const resource = this.#resources.get(key);
+    return { newest: toLive(resource?.newest, now), holder: toLive(resource?.holder, now) };
   }
 
   #write(key: string, newest: Newest | undefined, holder: Holder | undefined): void {
-    if (newest === undefined && holder === undefined) this.#places.delete(key);
-    else this.#places.put(key, { newest, holder, expiresAt: Math.max(newest?.until ?? 0, holder?.until ?? 0) });
+    if (newest === undefined && holder === undefined) this.#resources.delete(key);
+    else this.#resources.put(key, { newest, holder, expiresAt: Math.max(newest?.until ?? 0, holder?.until ?? 0) });
   }
 }
 
-function toLive<Half extends { readonly until: Milliseconds }>(half: Half | undefined, now: Milliseconds): Half | undefined {
-  return half !== undefined && now < half.until ? half : undefined;
+function toLive<Part extends { readonly until: Milliseconds }>(part: Part | undefined, now: Milliseconds): Part | undefined {
+  return part !== undefined && now < part.until ? part : undefined;
 }
 
 function raise(newest: Newest | undefined, handled: Newest): Newest {

@@ -1,4 +1,4 @@
-/** Opens the ioredis client for a topology, with defaults fit for a hot path: nothing queues, nothing waits for ever. */
+/** Opens the ioredis client for a topology, with defaults for a hot path: no queueing, and all waits are bounded. */
 import type { ConnectionOptions } from 'node:tls';
 import { Cluster, Redis } from 'ioredis';
 import type { Milliseconds } from '../../core/clock.ts';
@@ -8,12 +8,12 @@ import type { RedisNode, RedisStoreOptions } from './options.ts';
 export type RedisClient = Redis | Cluster;
 
 const FIRST_RECONNECT_MS = 50;
-const LONGEST_RECONNECT_MS = 2_000;
-const MOST_REDIRECTIONS = 8;
+const MAX_RECONNECT_MS = 2_000;
+const MAX_REDIRECTIONS = 8;
 
-/** Doubles up to the longest wait; the random half keeps a fleet of sidecars from coming back all at once. */
+/** Doubles up to the maximum delay. Half of it is random, so that a fleet of sidecars does not reconnect all at once. */
 export function toReconnectDelay(attempt: number): Milliseconds {
-  const full = Math.min(FIRST_RECONNECT_MS * 2 ** Math.min(attempt, 10), LONGEST_RECONNECT_MS);
+  const full = Math.min(FIRST_RECONNECT_MS * 2 ** Math.min(attempt, 10), MAX_RECONNECT_MS);
   return Math.round(full / 2 + Math.random() * (full / 2));
 }
 
@@ -40,7 +40,7 @@ function openCluster(nodes: readonly RedisNode[], options: RedisStoreOptions): C
     redisOptions: toCommonOptions(options),
     enableAutoPipelining: true,
     enableOfflineQueue: false,
-    maxRedirections: MOST_REDIRECTIONS,
+    maxRedirections: MAX_REDIRECTIONS,
     clusterRetryStrategy: toReconnectDelay,
     retryDelayOnFailover: FIRST_RECONNECT_MS,
     slotsRefreshTimeout: options.connectTimeout,
@@ -56,7 +56,7 @@ function toCommonOptions(options: RedisStoreOptions) {
   return {
     connectTimeout: options.connectTimeout,
     commandTimeout: options.commandTimeout,
-    // A request must not wait for a connection that may never come: it is refused, or forwarded, as its route says.
+    // A request must not wait for a connection that may never be established: it is rejected or forwarded, as its route says.
     enableOfflineQueue: false,
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,

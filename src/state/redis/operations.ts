@@ -1,4 +1,4 @@
-/** Runs the store's operations in Redis: all of one turn of the event loop in one script call, each with a result of its own. */
+/** Runs the store's operations in Redis. Operations of one turn of the event loop share a script call; each has a separate result. */
 import type { Result } from 'ioredis';
 import type { Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -7,7 +7,7 @@ import { type StoreFailure, StoreUnavailable } from '../claims/seen-ids.ts';
 import type { RedisClient } from './client.ts';
 import { OPERATE } from './scripts.ts';
 
-/** What the script answers an operation (scripts.ts). */
+/** The script's reply to an operation (scripts.ts). */
 export type Reply = number | readonly [value: string, remainingMs: Milliseconds];
 type RawReply = Reply | readonly [failed: -1, error: string];
 
@@ -18,20 +18,20 @@ declare module 'ioredis' {
   }
 }
 
-/** One operation, as the script knows it. */
+/** One operation of the script. */
 export interface Operation {
   readonly name: 'claim' | 'confirm' | 'release' | 'forget' | 'enter' | 'leave' | `${'attempt' | 'refund'}${'' | 'Both'}`;
   readonly key: string;
-  /** Only of `…Both`. In a Cluster it must be in the slot of `key`. */
+  /** Only for `…Both`. In a Cluster it must be in the same slot as `key`. */
   readonly otherKey?: string;
   /** At most three. */
   readonly args: readonly (string | number)[];
 }
 
-/** Told how the store does, after each call. */
+/** Callbacks for the outcome of each operation. */
 export interface OperationEvents {
-  onAnswer(): void;
-  /** Returns what the operator is shown. */
+  onReply(): void;
+  /** Returns the message for the operator. */
   onFailure(error: { readonly message?: string }): string;
 }
 
@@ -41,23 +41,22 @@ interface Waiting {
   readonly reject: (failure: StoreUnavailable) => void;
 }
 
-/** A script blocks Redis while it runs: so many take well under a millisecond. */
-const MOST_TOGETHER = 64;
+/** A script blocks Redis while it runs; this many operations take well under a millisecond. */
+const MAX_BATCH = 64;
 
-/** Gathers operations and sends them. */
+/** Collects operations and sends them in batches. */
 export class Operations {
   readonly #client: RedisClient;
   readonly #events: OperationEvents;
-  readonly #mostTogether: number;
+  readonly #maxBatch: number;
   #waiting: Waiting[] = [];
 
   constructor(client: RedisClient, events: OperationEvents) {
     this.#client = client;
     this.#events = events;
-    // A script's keys must share a Cluster's slot: there each operation is a call, and ioredis sends those of a turn together.
-    this.#mostTogether = client.isCluster ? 1 : MOST_TOGETHER;
-    // ioredis finds a call's slot by its first argument, so that must be the key there, not the number of keys.
-    // For a Cluster, ioredis must know which arguments are keys before it chooses a node.
+    // In a Cluster all keys of a script call must be in one slot, so each operation is a call; ioredis pipelines the calls of a turn.
+    this.#maxBatch = client.isCluster ? 1 : MAX_BATCH;
+    // For a Cluster, ioredis chooses the node by the first argument, so that must be a key, not the number of keys.
     const define = (name: string, keys: number): void =>
       client.defineCommand(name, { lua: OPERATE, ...(client.isCluster ? { numberOfKeys: keys } : undefined) });
     define('sidegateOperate', 1);
@@ -68,7 +67,7 @@ export class Operations {
   run(operation: Operation): Promise<Reply> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ operation, resolve, reject });
-      if (this.#waiting.length >= this.#mostTogether) this.#send();
+      if (this.#waiting.length >= this.#maxBatch) this.#send();
       else if (this.#waiting.length === 1) runNextTurn(() => this.#send());
     });
   }
@@ -76,7 +75,7 @@ export class Operations {
   #send(): void {
     const batch = this.#waiting;
     this.#waiting = [];
-    // It was full before the turn was over.
+    // The batch is empty if it was full, and so was sent, before the turn ended.
     if (batch.length > 0) runDetached(this.#call(batch));
   }
 
@@ -102,7 +101,7 @@ export class Operations {
       if (isFailure(reply)) {
         reject(this.#toUnavailable(reply[1]));
       } else {
-        this.#events.onAnswer();
+        this.#events.onReply();
         resolve(reply);
       }
     }
@@ -116,7 +115,7 @@ export class Operations {
 
   #toUnavailable(text: string, cause?: Error): StoreUnavailable {
     const message = this.#events.onFailure(cause ?? { message: text });
-    // A demoted master: go and find the new one.
+    // The master was demoted: reconnect to find the new one.
     if (text.startsWith('READONLY')) this.#client.disconnect(true);
     return new StoreUnavailable(toFailure(text), message, { cause });
   }

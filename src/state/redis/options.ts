@@ -1,4 +1,4 @@
-/** How the shared store is reached, with files and variables already read. */
+/** The connection settings of the shared store, with files and environment variables already read. */
 import type { Milliseconds } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
 
@@ -8,7 +8,7 @@ export interface RedisNode {
   readonly port: number;
 }
 
-/** Where the data is: one server, a Sentinel group or a Cluster. */
+/** One server, a Sentinel group or a Cluster. */
 export type RedisTopology =
   | { readonly kind: 'standalone'; readonly node: RedisNode }
   | {
@@ -20,7 +20,7 @@ export type RedisTopology =
     }
   | { readonly kind: 'cluster'; readonly nodes: readonly RedisNode[] };
 
-/** TLS to Redis; an empty object trusts the system's authorities. */
+/** TLS to Redis; an empty object trusts the system's CAs. */
 export interface RedisTls {
   readonly ca?: Buffer;
   readonly cert?: Buffer;
@@ -28,7 +28,7 @@ export interface RedisTls {
   readonly serverName?: string;
 }
 
-/** All that is needed to connect. */
+/** All connection settings. */
 export interface RedisStoreOptions {
   readonly topology: RedisTopology;
   readonly username?: string;
@@ -37,6 +37,6 @@ export interface RedisStoreOptions {
   readonly tls?: RedisTls;
   readonly keyPrefix: string;
   readonly connectTimeout: Milliseconds;
-  /** How long a claim may take before the store counts as down. */
+  /** Maximum time of a call; then the store counts as down. */
   readonly commandTimeout: Milliseconds;
 }

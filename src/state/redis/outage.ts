@@ -1,10 +1,10 @@
-/** Puts a failure of Redis into words for the operator: which store, at which address, since when and why. */
+/** Describes a failure of Redis for the operator: which store, at which address, since when and why. */
 import { type Clock, type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 import type { RedisNode, RedisTopology } from './options.ts';
 
 /** A store that is down. */
 export interface StoreOutage {
-  /** One sentence with the address, the time and the cause; holds no credentials. */
+  /** One sentence with the address, the time and the cause; contains no credentials. */
   readonly message: string;
   readonly address: string;
   readonly since: EpochMilliseconds;
@@ -23,14 +23,14 @@ const CODES: Readonly<Record<string, string>> = {
   ENOTFOUND: 'the host name does not resolve',
   EAI_AGAIN: 'the host name does not resolve at the moment',
 };
-/** Texts of the client library, whose own words mean nothing to an operator. */
+/** Replacements for error messages of the client library, which mean nothing to an operator. */
 const LIBRARY_TEXTS: readonly (readonly [RegExp, string])[] = [
   [/^Command timed out/, 'no reply in time'],
   [/sentinels? (?:is|are) unreachable/i, 'no Sentinel replies'],
   [/startup nodes|slots cache|ClusterAllFailed/i, 'no node of the Cluster replies'],
   [/too many cluster redirections/i, 'the Cluster redirects without end'],
 ];
-/** Redis replies with a code and its own words (RESP errors). */
+/** An error reply of Redis: a code and a text (RESP). */
 const REPLY = /^(?:-?ERR|[A-Z]{3,}) \S/;
 const MAX_REPLY_LENGTH = 200;
 
@@ -45,7 +45,7 @@ export function toCause(error: { readonly message?: string; readonly code?: unkn
   return found === undefined ? NOT_CONNECTED : `the connection failed (${found})`;
 }
 
-/** Where Redis is, without credentials. */
+/** The address of Redis, without credentials. */
 export function formatAddress(topology: RedisTopology): string {
   if (topology.kind === 'standalone') return formatNode(topology.node);
   const nodes = topology.nodes.map(formatNode).join(', ');
@@ -56,7 +56,7 @@ function formatNode({ host, port }: RedisNode): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-/** One outage after the other. */
+/** Records the current outage. */
 export class OutageRecord {
   readonly #address: string;
   readonly #clock: Clock;
@@ -68,11 +68,14 @@ export class OutageRecord {
     this.#clock = clock;
   }
 
-  /** Counts a failure. A call that finds no connection does not hide why there is none; neither does the close after each failed attempt to connect. */
+  /**
+   * Records a failure. A less specific cause does not replace a more specific one: a call without a connection, and the close after
+   * each failed attempt to connect, must not hide why there is no connection.
+   */
   fail(error: { readonly message?: string; readonly code?: unknown }): StoreOutage {
     const cause = toCause(error);
-    const isTelling = cause !== NOT_CONNECTED && (cause !== CLOSED || this.#cause === NOT_CONNECTED);
-    if (this.#since === undefined || isTelling) this.#cause = cause;
+    const isSpecific = cause !== NOT_CONNECTED && (cause !== CLOSED || this.#cause === NOT_CONNECTED);
+    if (this.#since === undefined || isSpecific) this.#cause = cause;
     this.#since ??= this.#clock.now();
     const since = toInstant(this.#since);
     return {

@@ -1,4 +1,4 @@
-/** Seen ids, newest versions and counts of attempts in Redis, shared by all replicas: one round trip each, answered within a bounded time. */
+/** Seen IDs, newest versions and login attempts in Redis, shared by all replicas: one round trip per call, within a bounded time. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { ClaimRequest, ClaimResult, Forgotten, SeenIds } from '../claims/seen-ids.ts';
@@ -9,17 +9,17 @@ import { Operations, type Reply } from './operations.ts';
 import type { RedisStoreOptions } from './options.ts';
 import { OutageRecord, type StoreOutage } from './outage.ts';
 
-/** Told what the operator should know; texts hold no credentials. */
+/** Callbacks for what the operator should know. Texts contain no credentials. */
 export interface RedisStoreEvents {
   onUp(): void;
   onDown(outage: StoreOutage): void;
   onWarning(message: string): void;
 }
 
-/** All that is kept in Redis. */
+/** Everything that is stored in Redis. */
 export type RedisStoreParts = SeenIds & NewestVersions & Attempts;
 
-/** Connects in the background; until then, and whenever Redis is away, every call rejects at once. */
+/** Connects in the background. While Redis is not connected, every call rejects at once. */
 export function createRedisStore(options: RedisStoreOptions, events: RedisStoreEvents, clock: Clock): RedisStoreParts {
   return new RedisStore(options, events, clock);
 }
@@ -39,7 +39,7 @@ class RedisStore implements RedisStoreParts {
     this.#prefix = options.keyPrefix;
     this.#client = openRedis(options);
     this.#operations = new Operations(this.#client, {
-      onAnswer: () => this.#markUp(),
+      onReply: () => this.#markUp(),
       onFailure: (error) => this.#markDown(error),
     });
     onEvent(this.#client, 'ready', () => this.#onReady());
@@ -137,14 +137,14 @@ class RedisStore implements RedisStoreParts {
     return outage.message;
   }
 
-  /** Best effort: an ACL may forbid CONFIG, and then nobody is worse off. */
+  /** Best effort: an ACL may forbid CONFIG, and then the warning is skipped. */
   async #warnAboutEviction(): Promise<void> {
     try {
       const found = toMap((await this.#client.config('GET', 'maxmemory*')) as unknown[]);
       const policy = found.get('maxmemory-policy') ?? 'noeviction';
       if (found.get('maxmemory') === '0' || policy === 'noeviction') return;
       this.#events.onWarning(
-        `Redis may evict ids before their time (maxmemory-policy ${policy}): an evicted id can be replayed; set noeviction`,
+        `Redis can evict IDs before they expire (maxmemory-policy ${policy}), and deliveries with an evicted ID can be replayed; set maxmemory-policy noeviction`,
       );
     } catch {
       return;
@@ -152,7 +152,7 @@ class RedisStore implements RedisStoreParts {
   }
 }
 
-/** The flat list of names and values that CONFIG GET answers. */
+/** Converts the flat list of names and values that CONFIG GET returns. */
 function toMap(flat: readonly unknown[]): Map<string, string> {
   const map = new Map<string, string>();
   for (let i = 0; i + 1 < flat.length; i += 2) map.set(String(flat[i]), String(flat[i + 1]));

@@ -1,19 +1,24 @@
 /**
- * The Lua script of the shared store: the operations of one turn of the event loop, in the order they came. Each touches one key,
- * or two with a common hash tag (`…Both`), so a Cluster runs them one by one on whatever node holds the slot.
+ * The Lua script of the shared store. One call runs a batch of operations, in the order in which they were submitted; against a
+ * Cluster every call has exactly one operation, because all keys of a call must be in one slot. An operation uses one key, or two
+ * keys with the same hash tag (`…Both`).
  *
- * An id's value is `p <token> <fingerprint>` while it is being processed and `h <fingerprint>` once it is handled; the key's own
- * expiry is the lease or the retention. A resource's is `<newest> <until> <token> <until>`: the newest version that was handled, and who
-has the place now, each with the time by Redis's own clock from which on it counts as absent (`-` and 0: absent). A count of attempts is a number, and its expiry the end of its window or ban.
+ * Values by kind of key:
+ * - ID: `p <token> <fingerprint>` while it is claimed, `h <fingerprint>` once it is handled. The key's TTL is the lease or the
+ *   retention.
+ * - Resource (ordering): `<version> <until> <token> <until>`, the newest handled version and the token of the event that the app is
+ *   handling. Each `until` is the time, by the clock of Redis, from which the part before it counts as absent. An absent part is
+ *   `-` and 0. The key's TTL is the later of the two.
+ * - Login attempts: the number of failed attempts. The key's TTL is the window, or the ban once the limit is reached.
  *
  * KEYS             the key of each operation, in order; then the second key of each `…Both`, in order
- * ARGV[4i-3 … 4i]  its name and arguments; times in ms
- * RETURNS          for each operation: what its function says, or { -1, error }: one that fails takes no other with it
+ * ARGV[4i-3 … 4i]  the name and the three arguments of operation i; times in ms
+ * RETURNS          for each operation the result of its function, or { -1, error }; the failure of one does not affect the others
  */
 export const OPERATE = `
 local operations = {}
 
--- 1: claimed for the token; else { value, remaining ms }
+-- 1: claimed for the token; otherwise { value, remaining ms }
 function operations.claim(key, token, fingerprint, lease)
   local value = redis.call('GET', key)
   if value then return { value, redis.call('PTTL', key) } end
@@ -21,7 +26,7 @@ function operations.claim(key, token, fingerprint, lease)
   return 1
 end
 
--- 1: handled from now on (the token held the claim, or nobody did); 0: the claim is someone else's, nothing changed
+-- 1: recorded as handled (the token held the claim, or nobody did); 0: another token holds the claim, or the ID is already handled
 function operations.confirm(key, token, fingerprint, retention)
   local value = redis.call('GET', key)
   if value and string.find(value, 'p ' .. token .. ' ', 1, true) ~= 1 then return 0 end
@@ -29,7 +34,7 @@ function operations.confirm(key, token, fingerprint, retention)
   return 1
 end
 
--- 1: forgotten; 0: the token does not hold the claim, nothing changed
+-- 1: the claim was removed; 0: the token does not hold the claim, and nothing changed
 function operations.release(key, token)
   local value = redis.call('GET', key)
   if not value or string.find(value, 'p ' .. token .. ' ', 1, true) ~= 1 then return 0 end
@@ -37,7 +42,7 @@ function operations.release(key, token)
   return 1
 end
 
--- 0: it was absent; else { value that was cleared, 0 }
+-- 0: the key was absent; otherwise { the value that was removed, 0 }
 function operations.forget(key)
   local value = redis.call('GET', key)
   if not value then return 0 end
@@ -45,49 +50,49 @@ function operations.forget(key)
   return { value, 0 }
 end
 
-local function readPlace(key)
+local function readResource(key)
   local time = redis.call('TIME')
-  local place = { now = time[1] * 1000 + math.floor(time[2] / 1000), newest = '-', newestUntil = 0, token = '-', leaseUntil = 0 }
+  local resource = { now = time[1] * 1000 + math.floor(time[2] / 1000), newest = '-', newestUntil = 0, token = '-', leaseUntil = 0 }
   local newest, newestUntil, token, leaseUntil = string.match(redis.call('GET', key) or '', '^(%S+) (%d+) (%S+) (%d+)$')
-  if newest and tonumber(newestUntil) > place.now then place.newest, place.newestUntil = newest, tonumber(newestUntil) end
-  if token and tonumber(leaseUntil) > place.now then place.token, place.leaseUntil = token, tonumber(leaseUntil) end
-  return place
+  if newest and tonumber(newestUntil) > resource.now then resource.newest, resource.newestUntil = newest, tonumber(newestUntil) end
+  if token and tonumber(leaseUntil) > resource.now then resource.token, resource.leaseUntil = token, tonumber(leaseUntil) end
+  return resource
 end
 
--- Whole numbers are written out: Lua would round what is as large as a time.
-local function writePlace(key, place)
-  local left = math.max(place.newestUntil, place.leaseUntil) - place.now
+-- Formats the times explicitly: by default Lua would write numbers this large with fewer digits.
+local function writeResource(key, resource)
+  local left = math.max(resource.newestUntil, resource.leaseUntil) - resource.now
   if left <= 0 then return redis.call('DEL', key) end
-  local value = string.format('%s %.0f %s %.0f', place.newest, place.newestUntil, place.token, place.leaseUntil)
+  local value = string.format('%s %.0f %s %.0f', resource.newest, resource.newestUntil, resource.token, resource.leaseUntil)
   redis.call('SET', key, value, 'PX', string.format('%.0f', left))
 end
 
--- 1: the place is the token's; 0: a newer version was handled; else { '', ms for which it is another's }
+-- 1: the token holds the resource; 0: a newer version was handled; otherwise { '', ms until the other token's lease ends }
 function operations.enter(key, version, token, lease)
-  local place = readPlace(key)
-  if place.newest ~= '-' and version < place.newest then return 0 end
-  if place.token ~= '-' and place.token ~= token then return { '', place.leaseUntil - place.now } end
-  place.token, place.leaseUntil = token, place.now + tonumber(lease)
-  writePlace(key, place)
+  local resource = readResource(key)
+  if resource.newest ~= '-' and version < resource.newest then return 0 end
+  if resource.token ~= '-' and resource.token ~= token then return { '', resource.leaseUntil - resource.now } end
+  resource.token, resource.leaseUntil = token, resource.now + tonumber(lease)
+  writeResource(key, resource)
   return 1
 end
 
--- The place is free again if the token holds it, and the version, where there is one, was handled.
--- 1: the token held it, or it was free and there was something to record; 0: the place is another's, or there was nothing to do
+-- Frees the resource if the token holds it, and records the version, if there is one, as handled.
+-- 1: the token held it, or it was free and the version was recorded; 0: another token holds it, or there was nothing to do
 function operations.leave(key, token, version, retention)
-  local place = readPlace(key)
-  local isMine, isFree = place.token == token, place.token == '-'
-  if isMine then place.token, place.leaseUntil = '-', 0 end
-  if version ~= '' and (place.newest == '-' or version >= place.newest) then
-    local forgottenAt = place.now + tonumber(retention)
-    if version == place.newest then forgottenAt = math.max(forgottenAt, place.newestUntil) end
-    place.newest, place.newestUntil = version, forgottenAt
+  local resource = readResource(key)
+  local isHolder, isFree = resource.token == token, resource.token == '-'
+  if isHolder then resource.token, resource.leaseUntil = '-', 0 end
+  if version ~= '' and (resource.newest == '-' or version >= resource.newest) then
+    local forgottenAt = resource.now + tonumber(retention)
+    if version == resource.newest then forgottenAt = math.max(forgottenAt, resource.newestUntil) end
+    resource.newest, resource.newestUntil = version, forgottenAt
   end
-  if isMine or version ~= '' then writePlace(key, place) end
-  return (isMine or (isFree and version ~= '')) and 1 or 0
+  if isHolder or version ~= '' then writeResource(key, resource) end
+  return (isHolder or (isFree and version ~= '')) and 1 or 0
 end
 
--- How long the key is banned, in ms; 0: it is not. Writes nothing, unless the expiry of a ban was lost.
+-- The remaining ban of the key in ms, or 0. Writes only if the TTL of a ban is missing.
 local function readBan(key, failures, ban)
   if tonumber(redis.call('GET', key) or '0') < failures then return 0 end
   local left = redis.call('PTTL', key)
@@ -104,7 +109,7 @@ local function countAttempt(key, failures, per, ban)
   elseif count == 1 then redis.call('PEXPIRE', key, per) end
 end
 
--- 0: the attempt is counted for both keys; else { number of the banned key, ms for which it is banned }, and nothing is counted
+-- 0: the attempt was counted for all keys; otherwise { number of the banned key, remaining ban in ms }, and nothing was counted
 function operations.attempt(key, failures, per, ban, other)
   failures = tonumber(failures)
   local left = readBan(key, failures, ban)
@@ -118,17 +123,17 @@ function operations.attempt(key, failures, per, ban, other)
   return 0
 end
 
-local function uncountAttempt(key, failures, per)
+local function revertAttempt(key, failures, per)
   local count = tonumber(redis.call('GET', key) or '0')
   if count <= 1 then return redis.call('DEL', key) end
   redis.call('DECR', key)
   if count == tonumber(failures) then redis.call('PEXPIRE', key, per) end
 end
 
--- 0: the attempt is uncounted
+-- 0: the count of the attempt was reverted
 function operations.refund(key, failures, per, _, other)
-  if other then uncountAttempt(other, failures, per) end
-  uncountAttempt(key, failures, per)
+  if other then revertAttempt(other, failures, per) end
+  revertAttempt(key, failures, per)
   return 0
 end
 
