@@ -48,9 +48,11 @@ const rules = z.strictObject({
   alertLabels: textMap().default({}).describe('Labels that all alerts get beside `severity`, such as a team.'),
   runbookUrl: z
     .string()
-    .regex(/^[^\s/](?:.*[^/])?$/)
-    .default('docs/runbooks')
-    .describe('Where the pages of `docs/runbooks` are: what stands before `/<alert>.md` in `runbook_url`.'),
+    .regex(/^https?:\/\/[^\s/](?:\S*[^\s/])?$/)
+    .default('https://sidegate.dev/docs/runbooks')
+    .describe(
+      'URL of the folder with the runbooks, without a slash at its end. `runbook_url` of an alert is `<runbookUrl>/<alert>.md`. Set it to your own copy of `docs/runbooks` where your operators cannot reach the default.',
+    ),
 });
 
 const dashboards = z.strictObject({

@@ -3,12 +3,14 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { DASHBOARD_FILES } from '../chart/dashboards.ts';
+import { ChartValues } from '../chart/values.ts';
 import { createProgram } from '../src/cli/program.ts';
 import { readDashboards, readRules } from './support/monitoring.ts';
 import { toGroupedLabels, toSelectors } from './support/promql.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
+const { runbookUrl: DEFAULT_RUNBOOK_URL } = ChartValues.parse({}).monitoring.rules;
 const alerts = readRules().filter(({ alert }) => alert !== undefined);
 const names = [...new Set(alerts.map(({ alert = '' }) => alert))];
 
@@ -26,7 +28,7 @@ describe('every alert', () => {
     (name, rule) => {
       expect(['critical', 'warning', 'info']).toContain(rule.labels?.['severity']);
       expect(Object.keys(rule.annotations ?? {}).sort()).toEqual(['description', 'runbook_url', 'summary']);
-      expect(rule.annotations?.['runbook_url']).toBe(`docs/runbooks/${name}.md`);
+      expect(rule.annotations?.['runbook_url']).toBe(`${DEFAULT_RUNBOOK_URL}/${name}.md`);
     },
   );
 
