@@ -16,9 +16,19 @@ const KEPT: ReadonlySet<string> = new Set([
   'nodejs_version_info',
 ]);
 
+/** The client library fills each of these families from one metric, which is not kept: the first kept one of the family does it instead. */
+const COLLECTORS = {
+  nodejs_heap_size_total_bytes: 'nodejs_heap_size_used_bytes',
+  nodejs_eventloop_lag_seconds: 'nodejs_eventloop_lag_max_seconds',
+} as const;
+
 /** Adds `process_*` and `nodejs_*`. */
 export function collectProcessMetrics(registry: Registry): void {
   const own = new Set(registry.getMetricsAsArray().map(({ name }) => name));
   collectDefaultMetrics({ register: registry });
+  for (const [from, to] of Object.entries(COLLECTORS)) {
+    const [collector, kept] = [registry.getSingleMetric(from), registry.getSingleMetric(to)];
+    if (collector !== undefined && kept !== undefined) Reflect.set(kept, 'collect', Reflect.get(collector, 'collect'));
+  }
   for (const { name } of registry.getMetricsAsArray()) if (!own.has(name) && !KEPT.has(name)) registry.removeSingleMetric(name);
 }

@@ -1,0 +1,26 @@
+import { Registry } from '@prometheus-io/client';
+import { expect, test } from 'vitest';
+import { collectProcessMetrics } from '../../../../src/telemetry/metrics/process-metrics.ts';
+import { until } from '../../../support/gate.ts';
+
+const MEASURED = [
+  'process_resident_memory_bytes',
+  'nodejs_heap_size_used_bytes',
+  'nodejs_external_memory_bytes',
+  'nodejs_eventloop_lag_p50_seconds',
+  'nodejs_eventloop_lag_p99_seconds',
+  'nodejs_eventloop_lag_max_seconds',
+];
+
+test('every metric of the process has a value', async () => {
+  const registry = new Registry();
+  collectProcessMetrics(registry);
+  const readValue = async (name: string): Promise<number> => (await registry.getSingleMetric(name)?.get())?.values[0]?.value ?? 0;
+  // The lag is sampled every 10 ms, and one scrape takes all samples.
+  await until(async () => {
+    const text = await registry.metrics();
+    return MEASURED.every((name) => Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1]) > 0);
+  });
+  const used = await readValue('nodejs_heap_size_used_bytes');
+  expect(Math.abs(used / process.memoryUsage().heapUsed - 1)).toBeLessThan(0.5);
+});
