@@ -1,4 +1,5 @@
 /** The schema of the store: Redis in its several forms, or memory. */
+import { getHeapStatistics } from 'node:v8';
 import * as z from 'zod';
 import { duration, envName, filePath, nodeAddress } from './scalars.ts';
 
@@ -50,6 +51,18 @@ const redis = z.strictObject({
   commandTimeout: duration().prefault('1s').describe('How long Redis may take before it counts as down.'),
 });
 
+/** Bytes of the heap that one ID takes, with its share of the maps: 250 to 300 were measured. */
+export const BYTES_PER_ID = 320;
+const IDS_HEAP_SHARE = 1 / 3;
+const MIN_DERIVED_IDS = 10_000;
+const MAX_DERIVED_IDS = 250_000;
+
+/** How many IDs a process with a heap of so many bytes holds by default: a third for IDs, as much for resources, the rest for requests. */
+export function deriveMaxIds(heapBytes: number): number {
+  const fitting = Math.floor((heapBytes * IDS_HEAP_SHARE) / BYTES_PER_ID / 1_000) * 1_000;
+  return Math.min(Math.max(fitting, MIN_DERIVED_IDS), MAX_DERIVED_IDS);
+}
+
 /** Where handled ids and failed attempts are remembered. */
 export const store = z
   .strictObject({
@@ -60,8 +73,11 @@ export const store = z
           .int()
           .min(1)
           .max(10_000_000)
-          .default(250_000)
-          .describe('Most ids held, and as many resources of `order`; beyond them deliveries are refused.'),
+          .optional()
+          .describe(
+            "Most ids held, and as many resources of `order`; beyond them deliveries are rejected with 503. If omitted: 250000, or what a third of the process's heap holds (docs/sizing.md).",
+          )
+          .transform((maxIds) => maxIds ?? deriveMaxIds(getHeapStatistics().heap_size_limit)),
       })
       .prefault({}),
   })

@@ -1,5 +1,7 @@
 /** Derives the bounds on bodies from the container's memory limit, and guards that limit. */
+import { getHeapStatistics } from 'node:v8';
 import type { Config, LimitsConfig } from '../../config/schema/config.ts';
+import { BYTES_PER_ID } from '../../config/schema/store-schema.ts';
 import type { Clock } from '../../core/clock.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 import { type BodyLimits, BodyWatch, type OnLimit } from './limits.ts';
@@ -15,6 +17,8 @@ const MIN_BUFFERED_BYTES = 4 * MIB;
 const MAX_DERIVED_BYTES = 64 * MIB;
 const MIN_LARGE_BODIES = 4;
 const MAX_LARGE_BODIES = 64;
+/** The most of the heap that IDs in memory may take without a warning. */
+const MAX_IDS_SHARE = 1 / 2;
 
 /** Bounds that are derived where the config does not give them. */
 export interface MemoryBudget {
@@ -38,8 +42,12 @@ export function toMemoryBudget({ maxBufferedBytes, maxLargeBodies }: MemorySetti
   return { limit, maxBufferedBytes: bytes, maxLargeBodies: maxLargeBodies ?? places };
 }
 
-/** Settings that the container's memory cannot carry, as warnings: by path, what is wrong and how to fix it. */
-export function findOversize(config: Config, budget = toMemoryBudget(config.limits, readContainerMemory())): Oversize[] {
+/** Settings that the container's memory or the heap cannot carry, as warnings: by path, what is wrong and how to fix it. */
+export function findOversize(
+  config: Config,
+  budget = toMemoryBudget(config.limits, readContainerMemory()),
+  heapBytes = getHeapStatistics().heap_size_limit,
+): Oversize[] {
   const { limit, maxBufferedBytes } = budget;
   const found: Oversize[] = [];
   if (limit !== undefined && (config.limits.maxBufferedBytes ?? 0) > limit - BASE_BYTES)
@@ -47,6 +55,14 @@ export function findOversize(config: Config, budget = toMemoryBudget(config.limi
       path: 'limits.maxBufferedBytes',
       message: `${toMebibytes(maxBufferedBytes)} of bodies do not fit into this container: its memory limit is ${toMebibytes(limit)}, and the process itself needs ${toMebibytes(BASE_BYTES)}`,
       hint: 'omit it, so that it follows the memory limit, or raise the memory limit',
+    });
+  const { redis, memory } = config.store;
+  const idBytes = memory.maxIds * BYTES_PER_ID;
+  if (redis === undefined && idBytes > heapBytes * MAX_IDS_SHARE)
+    found.push({
+      path: 'store.memory.maxIds',
+      message: `${memory.maxIds} IDs take up to ${toMebibytes(idBytes)}, and the heap of this process has ${toMebibytes(heapBytes)}`,
+      hint: 'omit it, so that it follows the heap, use Redis, or raise the memory limit',
     });
   for (const [index, { webhook }] of config.routes.entries()) {
     if (webhook === undefined || webhook.maxBody <= maxBufferedBytes) continue;

@@ -6,8 +6,9 @@ import { createMemoryReader } from '../../../../src/gateway/server/process-memor
 
 const MIB = 1024 * 1024;
 
-function parse(limits: string, maxBody: string) {
+function parse(limits: string, maxBody: string, store = 'store: {}') {
   const text = `limits: { ${limits} }
+${store}
 routes:
   - name: a
     match: { path: /a }
@@ -48,6 +49,21 @@ describe('a warning is given', () => {
       '100Mi of bodies do not fit into this container: its memory limit is 96Mi, and the process itself needs 56Mi',
     );
     expect(findOversize(config, toMemoryBudget(config.limits, 512 * MIB))).toEqual([]);
+  });
+
+  test('for more IDs in memory than the heap holds, unless Redis holds them', () => {
+    const config = parse('', '1Mi', 'store: { memory: { maxIds: 250000 } }');
+    const findWith = (heap: number, from = config) => findOversize(from, toMemoryBudget({}, undefined), heap * MIB);
+    expect(findWith(160)).toEqual([]);
+    expect(findWith(102)).toEqual([
+      {
+        path: 'store.memory.maxIds',
+        message: '250000 IDs take up to 76.3Mi, and the heap of this process has 102Mi',
+        hint: 'omit it, so that it follows the heap, use Redis, or raise the memory limit',
+      },
+    ]);
+    const store = 'store: { redis: { url: "redis://127.0.0.1:6379" }, memory: { maxIds: 250000 } }';
+    expect(findWith(102, parse('', '1Mi', store))).toEqual([]);
   });
 
   test('for bodies that would never be accepted', () => {
