@@ -102,7 +102,7 @@ export class Gate {
       routes: () => toAdminRoutes(this.#ready.loaded.config, this.#rings),
       toKeySet: () => services.signer.toKeySet(),
       notReadyBecause: () => this.#notReadyBecause,
-      stuckFor: () => services.loopWatch.stuckFor,
+      stuckFor: () => services.eventLoopMonitor.stuckFor,
       leave: () => this.#leave(),
     });
     this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => logger.flush());
@@ -189,7 +189,7 @@ export class Gate {
     this.#watch?.close();
     this.#rejectedWatch?.close();
     this.#services.remoteKeys.close();
-    this.#services.loopWatch.close();
+    this.#services.eventLoopMonitor.close();
     this.#services.memory.close();
     this.#upstreams.destroy();
     this.#cancelFlush();

@@ -8,7 +8,7 @@ import { Journal } from '../../telemetry/journal/journal.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
-import { LoopWatch } from '../../telemetry/metrics/loop-watch.ts';
+import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts';
 import { createMetrics, type Metrics } from '../../telemetry/metrics/metrics.ts';
 import { ClaimWaiters } from '../pipeline/claim-waiters.ts';
 import { Settlements } from '../pipeline/settlements.ts';
@@ -43,7 +43,7 @@ export interface Services {
   readonly signer: IdentitySigner;
   readonly remoteKeys: RemoteKeys;
   readonly routeParts: RouteParts;
-  readonly loopWatch: LoopWatch;
+  readonly eventLoopMonitor: EventLoopMonitor;
   readonly unwatchErrors: () => void;
   readonly memory: Memory;
 }
@@ -92,10 +92,22 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   metrics.watchBufferedBytes(() => memory.bodies.buffered);
   const { limit, maxBufferedBytes, maxLargeBodies } = memory.budget;
   logger.info('memory_limits', { containerBytes: limit, maxBufferedBytes, maxLargeBodies });
-  const loopWatch = new LoopWatch(clock);
+  const eventLoopMonitor = new EventLoopMonitor(clock);
   // The simulator's logger shows nothing, so an exception ends its command instead.
   const unwatchErrors = createUpstream === undefined ? watchEscapedErrors(telemetry) : () => undefined;
-  return { telemetry, metrics, store, settlements, realms, signer, remoteKeys, routeParts, loopWatch, unwatchErrors, memory };
+  return {
+    telemetry,
+    metrics,
+    store,
+    settlements,
+    realms,
+    signer,
+    remoteKeys,
+    routeParts,
+    eventLoopMonitor,
+    unwatchErrors,
+    memory,
+  };
 }
 
 function openStoreAloud(ready: PreparedConfig, { clock, logger, metrics }: Telemetry): OpenStore {

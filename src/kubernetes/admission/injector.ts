@@ -12,7 +12,7 @@ import { buildMemory, type Memory, toMemoryBudget } from '../../gateway/server/m
 import { TlsContexts, type TlsSettings } from '../../gateway/server/tls.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
-import { LoopWatch } from '../../telemetry/metrics/loop-watch.ts';
+import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts';
 import { createStopgap, type ServerPair } from '../certificates/server-pair.ts';
 import type { KubeClient } from '../client/client.ts';
 import type { InjectorConfig, InjectServerConfig } from '../injector/injector-config.ts';
@@ -64,7 +64,7 @@ export class Injector {
   readonly #admin: AdminServer;
   readonly #certificate: ServedCertificate;
   readonly #clusterVersion: ClusterVersion;
-  readonly #loopWatch: LoopWatch;
+  readonly #eventLoopMonitor: EventLoopMonitor;
   readonly #unwatchErrors: () => void;
   readonly #stopFlushing: () => void;
   #pair: ServerPair;
@@ -94,11 +94,11 @@ export class Injector {
     const { webhook } = certificate;
     const serve = (pair: ServerPair): void => this.#serve(pair);
     this.#certificate = new ServedCertificate({ source, webhook, kube, clock, logger, metrics, serve });
-    this.#loopWatch = new LoopWatch(clock);
+    this.#eventLoopMonitor = new EventLoopMonitor(clock);
     this.#unwatchErrors = watchEscapedErrors({ clock, logger, metrics });
     const notReadyBecause = (): string | undefined => this.notReadyBecause();
     metrics.watchReady(() => notReadyBecause() === undefined);
-    const endpoints = createProbedEndpoints({ metrics, notReadyBecause, stuckFor: () => this.#loopWatch.stuckFor });
+    const endpoints = createProbedEndpoints({ metrics, notReadyBecause, stuckFor: () => this.#eventLoopMonitor.stuckFor });
     const router = new AdminRouter({ endpoints, access: new AdminAccess(undefined), onDenied: () => undefined });
     this.#admin = new AdminServer(server.adminAddress, router);
     this.#stopFlushing = clock.every(FLUSH_EVERY_MS, () => logger.flush());
@@ -133,7 +133,7 @@ export class Injector {
     this.#server.destroy();
     this.#admin.close();
     kube.close();
-    this.#loopWatch.close();
+    this.#eventLoopMonitor.close();
     this.#memory.close();
     this.#stopFlushing();
     this.#unwatchErrors();

@@ -1,19 +1,19 @@
-/** The last verdicts, kept in memory for whoever asks why: the very lines that the log gets, in a ring of fixed size. */
+/** The most recent decisions: the same lines as in the log, kept in memory in a ring buffer of fixed size. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { RequestLine } from '../log/logger.ts';
 
-/** One verdict. */
+/** One decision. */
 export interface JournalEntry {
-  /** When the request came. */
+  /** When the request arrived. */
   readonly at: EpochMilliseconds;
   readonly line: RequestLine;
-  /** What was found out later about why. */
+  /** The result of a later analysis of the rejection. */
   readonly explanation: readonly string[] | undefined;
 }
 
-/** Which entries are asked for; what is left out does not matter. */
+/** A filter for entries; omitted fields match everything. */
 export interface JournalQuery {
-  /** null: those that no route took. */
+  /** null: requests that matched no route. */
   readonly route?: string | null;
   readonly code?: string;
   readonly reason?: string;
@@ -21,16 +21,16 @@ export interface JournalQuery {
   readonly limit: number;
 }
 
-/** Explanations come from analysing what a stranger sent: however that goes, they stay short. */
-const MOST_EXPLANATION_LINES = 20;
-const LONGEST_EXPLANATION_LINE = 500;
+/** Explanations derive from untrusted requests, so their size is bounded. */
+const MAX_EXPLANATION_LINES = 20;
+const MAX_EXPLANATION_LINE_LENGTH = 500;
 
-/** The ring. Adding copies nothing and makes nothing, as every request does it. */
+/** The ring buffer. Adding an entry neither copies nor allocates, because every request does it. */
 export class Journal {
   readonly size: number;
   readonly #lines: RequestLine[] = [];
   readonly #times: EpochMilliseconds[] = [];
-  /** They go with their lines. */
+  /** Collected together with their lines. */
   readonly #explanations = new WeakMap<RequestLine, readonly string[]>();
   #next = 0;
   #recorded = 0;
@@ -40,12 +40,12 @@ export class Journal {
     this.size = size;
   }
 
-  /** How many verdicts there were since the start, kept or not. */
+  /** How many decisions were recorded since the start, including those no longer kept. */
   get recorded(): number {
     return this.#recorded;
   }
 
-  /** Puts a verdict in the place of the oldest. The line is kept as it is: nobody may change it later. */
+  /** Replaces the oldest decision. The line is not copied: the caller must not change it later. */
   add(at: EpochMilliseconds, line: RequestLine): void {
     if (this.size === 0) return;
     const place = this.#next;
@@ -55,26 +55,25 @@ export class Journal {
     this.#recorded++;
   }
 
-  /** Adds to a verdict why it was so; false where it is no longer kept. */
+  /** Adds an explanation to a decision; returns false if the journal no longer has it. */
   explain(requestId: string, explanation: readonly string[]): boolean {
     for (let age = 1; age <= this.#lines.length; age++) {
       const line = this.#lines[this.#toPlace(age)] as RequestLine;
       if (line.requestId !== requestId) continue;
-      const lines = explanation.slice(0, MOST_EXPLANATION_LINES).map((text) => text.slice(0, LONGEST_EXPLANATION_LINE));
+      const lines = explanation.slice(0, MAX_EXPLANATION_LINES).map((text) => text.slice(0, MAX_EXPLANATION_LINE_LENGTH));
       this.#explanations.set(line, lines);
       return true;
     }
     return false;
   }
 
-  /** The entries that fit, newest first. */
+  /** The matching entries, newest first. */
   find(query: JournalQuery): JournalEntry[] {
     const found: JournalEntry[] = [];
     for (let age = 1; age <= this.#lines.length && found.length < query.limit; age++) {
       const place = this.#toPlace(age);
       const line = this.#lines[place] as RequestLine;
-      if (isWanted(line, query))
-        found.push({ at: this.#times[place] as number, line, explanation: this.#explanations.get(line) });
+      if (isMatch(line, query)) found.push({ at: this.#times[place] as number, line, explanation: this.#explanations.get(line) });
     }
     return found;
   }
@@ -86,7 +85,7 @@ export class Journal {
   }
 }
 
-function isWanted(line: RequestLine, { route, code, reason, requestId }: JournalQuery): boolean {
+function isMatch(line: RequestLine, { route, code, reason, requestId }: JournalQuery): boolean {
   return (
     (route === undefined || (line.route ?? null) === route) &&
     (code === undefined || line.code === code) &&

@@ -6,18 +6,18 @@ import { ESCAPED_ERRORS, type EscapedError } from '../../core/safe-events.ts';
 import type { EscapeScope } from '../metrics/labels.ts';
 import type { Logger } from './logger.ts';
 
-/** Log lines per interval: one bug can throw for each request. */
+/** Log lines per interval: a single bug can throw on every request. */
 const MAX_LINES = 10;
 const LINES_INTERVAL_MS: Milliseconds = 60_000;
 
-/** What is written to. */
+/** Where exceptions are reported. */
 export interface EscapedErrorParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly metrics: { escapedError(scope: EscapeScope): void };
 }
 
-/** Starts to log and count; the result stops it. */
+/** Starts logging and counting; the returned function stops both. */
 export function watchEscapedErrors({ clock, logger, metrics }: EscapedErrorParts): () => void {
   let lines = 0;
   let intervalEnd = Number.NEGATIVE_INFINITY;

@@ -1,37 +1,37 @@
-/** What is known of how long each key was watched, and the log's word on old keys that are still needed: what a rotation is finished on. */
+/** Records how long each key has been observed, and logs when old keys are still used: the evidence that a rotation is complete. */
 import { type Clock, type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
 import type { Logger } from './logger.ts';
 
-/** A key as the config names it. */
+/** A key of the config. */
 export interface WatchedKey {
   readonly route: string;
   readonly key: string;
-  /** Where its secret comes from: another place is another key, whatever its name. */
+  /** Where its secret comes from: a key with the same name but another source is another key. */
   readonly source: string;
 }
 
-/** A delivery that was signed by a key which is not the first of its route's live ones. */
+/** A delivery that was verified by a key other than the first live one of its route. */
 export interface OldKeyUse {
   readonly route: string;
   readonly key: string;
   /** The key that should have signed. */
   readonly first: string;
   readonly at: EpochMilliseconds;
-  /** How many deliveries the key proved genuine, with this one. */
+  /** How many deliveries the key verified, including this one. */
   readonly matches: number;
 }
 
 interface Watched {
   readonly source: string;
   since: EpochMilliseconds;
-  /** Monotonic; when the log was last told. */
-  toldAt: Milliseconds | undefined;
+  /** Monotonic; when the use of the key was last logged. */
+  loggedAt: Milliseconds | undefined;
 }
 
-/** A sender that never changes over would fill the log else. */
-const TELL_EVERY_MS: Milliseconds = 3_600_000;
+/** Otherwise a sender that never switches to the new key would fill the log. */
+const LOG_INTERVAL_MS: Milliseconds = 3_600_000;
 
-/** Watches keys across reloads of the config. */
+/** Observes keys across config reloads. */
 export class KeyEvidence {
   readonly #clock: Clock;
   readonly #logger: Logger;
@@ -42,40 +42,40 @@ export class KeyEvidence {
     this.#logger = logger;
   }
 
-  /** Takes over the config's keys; those that were there before stay watched since then. */
+  /** Replaces the set of keys; those already known keep the start of their observation. */
   take(keys: readonly WatchedKey[]): void {
     const next = new Map<string, Watched>();
     for (const { route, key, source } of keys) {
       const id = toId(route, key);
       const known = this.#keys.get(id);
-      next.set(id, known?.source === source ? known : { source, since: this.#clock.now(), toldAt: undefined });
+      next.set(id, known?.source === source ? known : { source, since: this.#clock.now(), loggedAt: undefined });
     }
     this.#keys = next;
   }
 
-  /** The key's secret was replaced: what was seen of the one before says nothing of this one. */
+  /** Restarts the observation: the secret of the key was replaced, so earlier evidence no longer applies. */
   renew(route: string, key: string): void {
     const known = this.#keys.get(toId(route, key));
     if (known !== undefined) known.since = this.#clock.now();
   }
 
-  /** Since when the key of this name is the one that it is now. */
+  /** Since when this name stands for the current secret. */
   since(route: string, key: string): EpochMilliseconds {
     return this.#keys.get(toId(route, key))?.since ?? this.#clock.now();
   }
 
-  /** Says in the log, once an hour for each key, that it was still needed. */
+  /** Logs that an old key is still used, at most once an hour per key. */
   oldKeyUsed({ route, key, first, at, matches }: OldKeyUse): void {
     const known = this.#keys.get(toId(route, key));
     if (known === undefined) return;
     const now = this.#clock.monotonic();
-    if (known.toldAt !== undefined && now - known.toldAt < TELL_EVERY_MS) return;
-    known.toldAt = now;
+    if (known.loggedAt !== undefined && now - known.loggedAt < LOG_INTERVAL_MS) return;
+    known.loggedAt = now;
     this.#logger.info('key_match_by_old_key', { route, key, first, neededAt: toInstant(at), matches });
   }
 }
 
-/** Neither names of routes nor of keys have spaces. */
+/** The names of routes and keys contain no spaces. */
 function toId(route: string, key: string): string {
   return `${route} ${key}`;
 }

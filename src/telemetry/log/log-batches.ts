@@ -1,15 +1,15 @@
-/** Lines on their way to a file descriptor: written in batches, off the event loop, and bounded in what waits. */
+/** Writes log lines to a file descriptor in batches, off the event loop, with a bounded buffer. */
 import { type DestinationStream, destination as openDestination } from 'pino';
 import { onEvent } from '../../core/safe-events.ts';
 
-/** Below Docker's read size of 16 KiB, so that a batch is taken in one piece. */
+/** Below Docker's read size of 16 KiB, so that it reads a batch at once. */
 const BATCH_LENGTH = 12_288;
-/** What may wait for a reader; more would end in the memory limit. */
-const MOST_WAITING_BYTES = 4 * 1024 * 1024;
+/** The buffer for a slow reader; without this bound the process would reach its memory limit. */
+const MAX_BUFFERED_BYTES = 4 * 1024 * 1024;
 
 /**
- * Gathers lines and has them written together. A write for each line would cost more than the line; and pino's own
- * buffering measures the whole buffer again at each line, which costs four times as much as gathering them here.
+ * Collects lines and writes them together. One write per line would cost more than formatting the line, and pino's own
+ * buffering measures the whole buffer again for each line, which costs four times as much as collecting them here.
  */
 export class LogBatches implements DestinationStream {
   readonly #stream: ReturnType<typeof openDestination>;
@@ -18,8 +18,8 @@ export class LogBatches implements DestinationStream {
   #dropped = 0;
 
   constructor(fd: number) {
-    this.#stream = openDestination({ fd, sync: false, maxLength: MOST_WAITING_BYTES });
-    // A full disk or a closed pipe must not end the gate.
+    this.#stream = openDestination({ fd, sync: false, maxLength: MAX_BUFFERED_BYTES });
+    // A full disk or a closed pipe must not crash the process.
     onEvent(this.#stream, 'error', () => undefined);
     onEvent(this.#stream, 'drop', (batch: string) => {
       this.#dropped += batch.split('\n').length - 1;
@@ -32,7 +32,7 @@ export class LogBatches implements DestinationStream {
     if (this.#length >= BATCH_LENGTH) this.flush();
   }
 
-  /** Starts to write what was gathered. */
+  /** Starts writing the collected lines. */
   flush(): void {
     if (this.#length === 0) return;
     const batch = this.#lines.join('');
@@ -41,13 +41,13 @@ export class LogBatches implements DestinationStream {
     this.#stream.write(batch);
   }
 
-  /** Writes everything before it returns; throws what the system says. */
+  /** Writes everything before it returns; throws the system's error. */
   flushSync(): void {
     this.flush();
     this.#stream.flushSync();
   }
 
-  /** How many lines were dropped since it was last asked, because nobody took those before them. */
+  /** Returns the number of lines dropped since the last call, because the reader was too slow. */
   takeDropped(): number {
     const dropped = this.#dropped;
     this.#dropped = 0;

@@ -1,16 +1,16 @@
-/** The log: one JSON line for each request and each event of the gate's own life; what may never be shown is fixed here. */
+/** The log: one JSON line per request and per lifecycle event. The fields that never show a value are listed here. */
 import { type DestinationStream, pino } from 'pino';
 import type { Milliseconds } from '../../core/clock.ts';
 import type { Reason, RefusalCode } from '../../core/refusal.ts';
 import type { RefusalLogLevel } from '../../core/refusal-catalogue.ts';
 import { LogBatches } from './log-batches.ts';
 
-/** The one line of a request. */
+/** The log line of a request. */
 export interface RequestLine {
-  /** Where it came in, where that is not the data port. */
+  /** The port that received it; omitted for the data port. */
   readonly port?: 'authz';
   readonly requestId: string;
-  /** Named as OpenTelemetry has them in logs, where whoever joins logs and traces looks for them. */
+  /** OpenTelemetry's names for log fields, so that tools can join logs and traces. */
   readonly trace_id?: string;
   readonly span_id?: string;
   readonly route: string | undefined;
@@ -19,15 +19,15 @@ export interface RequestLine {
   readonly code: RefusalCode | 'forwarded' | 'allowed';
   readonly reason: Reason;
   readonly level: RefusalLogLevel;
-  /** What it would have been refused with, had its route not been told to observe only. */
+  /** The refusal that a route in observe mode did not enforce. */
   readonly observed?: RefusalCode;
-  /** Forwarded while the store was down, without the check for repeats or for order. */
+  /** Forwarded while the store was down, without the checks for duplicates and order. */
   readonly unchecked?: true;
-  /** Name of the key that verified. */
+  /** Name of the key that verified it. */
   readonly key?: string;
-  /** Only once it is verified. */
+  /** Only after verification. */
   readonly webhookId?: string;
-  /** Who a password proved it to be. */
+  /** The user whose password was verified. */
   readonly user?: string;
   readonly certificate?: string;
   readonly client: string;
@@ -37,7 +37,7 @@ export interface RequestLine {
   readonly detail?: string;
 }
 
-/** Everything beside requests that is worth a line. */
+/** The events that are logged besides requests. */
 export type LogEvent =
   | 'starting'
   | 'listening'
@@ -99,7 +99,7 @@ export type LogEvent =
   | 'not_ready'
   | 'ready';
 
-/** Facts of an event; plain values only, so nothing large or secret slips in. */
+/** Fields of an event; plain values only, so that nothing large or secret can get into the log. */
 export type LogFields = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>;
 
 /** Writes the log. */
@@ -108,24 +108,24 @@ export interface Logger {
   info(event: LogEvent, fields?: LogFields): void;
   warn(event: LogEvent, fields?: LogFields): void;
   error(event: LogEvent, fields?: LogFields): void;
-  /** Starts to write what is buffered; called on a beat. */
+  /** Starts writing the buffered lines; called at a fixed interval. */
   flush(): void;
-  /** Writes what is buffered before it returns; for the process's last words. */
+  /** Writes the buffered lines before it returns; for the last lines of a process. */
   flushNow(): void;
 }
 
-/** Where lines go; a buffering one can be told to write, and tells how many lines nobody took. */
+/** Where lines are written; a buffered destination can be flushed, and returns how many lines it dropped. */
 export type LogDestination = DestinationStream & { flush?(): void; flushSync?(): void; takeDropped?(): number };
 
-/** How the log is written. */
+/** Options of the log. */
 export interface LoggerOptions {
   readonly level: 'debug' | 'info' | 'warn' | 'error';
   readonly version: string;
-  /** Standard output where it is left out. */
+  /** Default: standard output. */
   readonly destination?: LogDestination;
 }
 
-/** Field names that never show a value; lower case, as pino compares them as they are. Fields hold plain values only, so none is nested. */
+/** Fields that never show a value; lower case, because pino compares names exactly. Values are plain, so no field is nested. */
 const REDACTED = [
   'authorization',
   'proxy-authorization',
@@ -137,7 +137,7 @@ const REDACTED = [
   'token',
 ];
 
-/** Builds the log. */
+/** Creates the log. */
 export function createLogger(options: LoggerOptions): Logger {
   const stream = options.destination ?? new LogBatches(1);
   const base = {
@@ -145,7 +145,7 @@ export function createLogger(options: LoggerOptions): Logger {
     base: { service: 'sidegate', version: options.version },
     formatters: { level: (label: string) => ({ level: label }) },
   };
-  // A request's line has a closed set of fields, none of which can hold a secret: it is spared the search for them.
+  // A request's line has a closed set of fields, none of which can hold a secret, so it skips redaction.
   const requests = pino(base, stream);
   const log = pino({ ...base, redact: { paths: REDACTED.map((name) => `["${name}"]`), censor: '[secret]' } }, stream);
   return {
@@ -159,13 +159,13 @@ export function createLogger(options: LoggerOptions): Logger {
       stream.flush?.();
       const lines = stream.takeDropped?.() ?? 0;
       if (lines > 0)
-        log.warn({ lines, hint: 'nothing reads standard output fast enough' }, 'log_lines_dropped' satisfies LogEvent);
+        log.warn({ lines, hint: 'the reader of standard output is too slow' }, 'log_lines_dropped' satisfies LogEvent);
     },
     flushNow() {
       try {
         stream.flushSync?.();
       } catch {
-        // Standard output is gone or not open yet: there is nowhere left to tell.
+        // Standard output is closed or not open yet, so the error cannot be reported.
       }
     },
   };

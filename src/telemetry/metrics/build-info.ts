@@ -1,18 +1,18 @@
-/** What runs: the same series of the gate and of the injector. */
+/** The build information metric, which the gate and the injector share. */
 import { Gauge, type Registry } from '@prometheus-io/client';
 
-/** What was built. */
+/** The build. */
 export interface BuildOptions {
   readonly version: string;
-  /** The commit that it was built from; left out: not known. */
+  /** The commit; undefined if it is unknown. */
   readonly revision?: string | undefined;
 }
 
-/** Shows it. */
+/** Registers the metric. */
 export function createBuildInfo(registers: Registry[], { version, revision = 'unknown' }: BuildOptions): void {
   new Gauge({
     name: 'sidegate_build_info',
-    help: 'Version, the commit that it was built from, and the Node that it runs on.',
+    help: 'Version, commit and Node.js version of the running process; always 1.',
     labelNames: ['version', 'revision', 'node'],
     registers,
   }).set({ version, revision, node: process.versions.node }, 1);

@@ -1,56 +1,56 @@
-/** All metric families: names, help, labels and buckets. */
+/** All metric families: name, help, labels and buckets. */
 import { Gauge, type Registry } from '@prometheus-io/client';
 import { CounterFamily, GaugeFamily, HistogramFamily } from './series.ts';
 
-/** What is known of a route before its first request. */
+/** The properties of a route that decide which series it has from the start. */
 export interface RouteLabels {
   readonly name: string;
   readonly scheme: string;
   readonly keys: readonly string[];
   readonly methods: readonly string[];
-  /** It lets everything through, and only tells what it would have refused. */
+  /** In observe mode: it forwards all requests and only reports what it would have rejected. */
   readonly isObserved?: boolean;
-  /** Other proxies may ask about it. */
+  /** Other proxies may use it through the forward-auth endpoint. */
   readonly authz?: boolean;
-  /** Its senders sign a time. */
+  /** Its senders sign a timestamp. */
   readonly signsTime?: boolean;
-  /** It asks for passwords. */
+  /** It requires a password. */
   readonly asksPassword?: boolean;
-  /** Its events are kept in order. */
+  /** It forwards events in order. */
   readonly isOrdered?: boolean;
 }
 
-// Each bucket costs a series a route, and the whole gate has 600 for ten routes (docs/metrics.md).
-/** Seconds, from OTel's advice for HTTP: fast apps, and the time limits of senders. */
+// Each bucket costs one series per route, and a gate with ten routes has a budget of 600 series (docs/metrics.md).
+/** Seconds, based on OpenTelemetry's recommendation for HTTP: fast apps, and the timeouts of senders. */
 const HTTP_BUCKETS = [0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10];
-/** The same for the app's part, which the whole encloses. */
+/** The same for the app's part, which the request duration includes. */
 const APP_BUCKETS = [0.005, 0.05, 0.25, 1, 5];
-/** For what should take microseconds. */
+/** For operations that should take microseconds. */
 const OWN_BUCKETS = [0.0005, 0.0025, 0.01, 0.025, 0.1];
-/** For a question of another proxy: microseconds, or a password's hash. */
+/** For an auth request of another proxy: microseconds, or the time of a password hash. */
 const AUTHZ_BUCKETS = [0.001, 0.005, 0.025, 0.1, 1];
-/** Both sides of 0 (seconds): a wrong clock of ours shows as a shift, a replay as a tail. */
+/** Seconds, on both sides of 0: a wrong local clock shifts the distribution, replays form a tail. */
 const SKEW_BUCKETS = [-5, 5, 60, 300];
 
-/** The label sets of the metrics that belong to a route. */
+/** The metric families with a route label. */
 export function createFamilies(registers: Registry[]) {
   const route = ['route'];
   return {
     requests: new CounterFamily({
       name: 'sidegate_http_requests_total',
-      help: 'Requests answered, by configured route (`_unmatched`: none), method and status.',
+      help: 'Responses sent, by configured route (`_unmatched`: no route matched), method and status.',
       labelNames: ['route', 'method', 'code'],
       registers,
     }),
     serverErrors: new CounterFamily({
       name: 'sidegate_http_server_errors_total',
-      help: "Requests answered by a 5xx, the app's or the gate's own; there from the start, so that the first one counts.",
+      help: 'Responses with status 5xx, from the app or from the gate. Exported from the start, so that alerts see the first one.',
       labelNames: route,
       registers,
     }),
     decisions: new CounterFamily({
       name: 'sidegate_auth_decisions_total',
-      help: 'What the gates decided. A duplicate is allowed: its sender proved itself. Observe: let through although it would have been refused.',
+      help: 'Decisions on requests. A duplicate counts as `allow`, because its sender was verified. `observe`: forwarded although it would have been rejected.',
       labelNames: ['route', 'scheme', 'decision', 'reason'],
       registers,
     }),
@@ -58,34 +58,34 @@ export function createFamilies(registers: Registry[]) {
     ...createExplainFamilies(registers),
     upstreamErrors: new CounterFamily({
       name: 'sidegate_upstream_errors_total',
-      help: 'Exchanges with the app that failed.',
+      help: 'Failed requests to the app.',
       labelNames: ['route', 'kind'],
       registers,
     }),
     duration: new HistogramFamily({
       name: 'sidegate_http_request_duration_seconds',
-      help: 'From the request head to the end of the answer.',
+      help: 'Time from the end of the request head to the end of the response.',
       labelNames: route,
       buckets: HTTP_BUCKETS,
       registers,
     }),
     upstream: new HistogramFamily({
       name: 'sidegate_upstream_duration_seconds',
-      help: 'Time spent with the app.',
+      help: 'Time that the app took.',
       labelNames: route,
       buckets: APP_BUCKETS,
       registers,
     }),
     overhead: new HistogramFamily({
       name: 'sidegate_overhead_seconds',
-      help: 'The request duration less the time spent with the app.',
+      help: 'The request duration minus the time that the app took.',
       labelNames: route,
       buckets: OWN_BUCKETS,
       registers,
     }),
     skew: new HistogramFamily({
       name: 'sidegate_timestamp_skew_seconds',
-      help: 'Time of arrival less signed timestamp; positive is old.',
+      help: 'Time of arrival minus the signed timestamp; positive: the timestamp is in the past.',
       labelNames: route,
       buckets: SKEW_BUCKETS,
       registers,
@@ -93,7 +93,7 @@ export function createFamilies(registers: Registry[]) {
     ...createKeyFamilies(registers),
     observed: new GaugeFamily({
       name: 'sidegate_route_observed',
-      help: '1 while the route lets everything through and only tells what it would have refused (mode: observe).',
+      help: '1 while the route forwards all requests and only reports what it would have rejected (mode: observe).',
       labelNames: route,
       registers,
     }),
@@ -106,36 +106,36 @@ export function createFamilies(registers: Registry[]) {
   };
 }
 
-/** What keys, and sources of users, were needed for. */
+/** The use of keys and user sources. */
 function createKeyFamilies(registers: Registry[]) {
   return {
     keyUsed: new GaugeFamily({
       name: 'sidegate_secret_last_used_timestamp_seconds',
-      help: 'When this key, or source of users, last let something in; 0: not since the start.',
+      help: 'When this key, or user source, last verified a request; 0: not since the start.',
       labelNames: ['route', 'key'],
       registers,
     }),
     keyMatches: new CounterFamily({
       name: 'sidegate_key_matches_total',
-      help: 'What this key, or source of users, proved genuine.',
+      help: 'Requests that this key, or user source, verified.',
       labelNames: ['route', 'key'],
       registers,
     }),
   };
 }
 
-/** The same for the forward-auth endpoint: its questions are no requests of the data port. */
+/** The same for the forward-auth endpoint: auth requests do not count as requests of the data port. */
 function createAuthzFamilies(registers: Registry[]) {
   return {
     authzRequests: new CounterFamily({
       name: 'sidegate_authz_requests_total',
-      help: 'Questions of the forward-auth endpoint answered, by the route, method and reason of the request in question, and the status that the caller got.',
+      help: 'Responses of the forward-auth endpoint, by route and method of the original request, status and reason.',
       labelNames: ['route', 'method', 'code', 'reason'],
       registers,
     }),
     authzDuration: new HistogramFamily({
       name: 'sidegate_authz_request_duration_seconds',
-      help: 'From the head of a question to the end of the answer.',
+      help: 'Time from the end of the head of an auth request to the end of the response.',
       labelNames: ['route'],
       buckets: AUTHZ_BUCKETS,
       registers,
@@ -143,12 +143,12 @@ function createAuthzFamilies(registers: Registry[]) {
   };
 }
 
-/** The same for what is found out about refusals. */
+/** The causes of rejections, as far as they were analysed. */
 function createExplainFamilies(registers: Registry[]) {
   return {
     explained: new CounterFamily({
       name: 'sidegate_explained_total',
-      help: 'Why signatures were refused, as far as an analysis could tell; `skipped`: there was none.',
+      help: 'Causes of rejected signatures, as found by the analysis; `skipped`: not analysed.',
       labelNames: ['route', 'cause'],
       registers,
     }),
@@ -158,55 +158,55 @@ function createExplainFamilies(registers: Registry[]) {
 /** The metric families with a route label. */
 export type Families = ReturnType<typeof createFamilies>;
 
-/** What the store is asked by all routes together. */
+/** The operations of the store, for all routes together. */
 function createStoreFamilies(registers: Registry[]) {
   return {
     dedup: new CounterFamily({
       name: 'sidegate_dedup_operations_total',
-      help: 'Claims and settlements of event ids.',
+      help: 'Claims and settlements of event IDs.',
       labelNames: ['outcome'],
       registers,
     }),
     dedupDuration: new HistogramFamily({
       name: 'sidegate_dedup_duration_seconds',
-      help: 'Round trip of a claim.',
+      help: 'Duration of a claim in the store.',
       buckets: OWN_BUCKETS,
       registers,
     }),
     order: new CounterFamily({
       name: 'sidegate_order_operations_total',
-      help: 'Events of routes with order, and what became of their places.',
+      help: 'Events of routes with `order`, by outcome.',
       labelNames: ['outcome'],
       registers,
     }),
-    dedupUp: new Gauge({ name: 'sidegate_dedup_up', help: '1 while the store answers.', registers }),
+    dedupUp: new Gauge({ name: 'sidegate_dedup_up', help: '1 while the store is available.', registers }),
   };
 }
 
-/** The metrics of the gate as a whole. */
+/** The metrics without a route label. */
 export function createGateFamilies(registers: Registry[]) {
   return {
     ...createStoreFamilies(registers),
-    inFlight: new GaugeFamily({ name: 'sidegate_http_requests_in_flight', help: 'Requests that are with an app.', registers }),
+    inFlight: new GaugeFamily({ name: 'sidegate_http_requests_in_flight', help: 'Requests that an app is handling.', registers }),
     queued: new GaugeFamily({
       name: 'sidegate_http_requests_queued',
-      help: 'Verified requests that wait for a place.',
+      help: 'Verified requests that wait for capacity.',
       registers,
     }),
     connections: new GaugeFamily({
       name: 'sidegate_connections',
-      help: 'Open connections on all ports but the admin port.',
+      help: 'Open connections on all ports except the admin port.',
       registers,
     }),
     passwordChecks: new CounterFamily({
       name: 'sidegate_password_checks_total',
-      help: 'Credentials judged: known from before (hit), by a hash (miss), or by the hash of a request that sent the same (joined).',
+      help: 'Password checks: answered from the cache (hit), by hashing (miss), or by sharing the hash of a concurrent request (joined).',
       labelNames: ['outcome'],
       registers,
     }),
     proxyBytes: new CounterFamily({
       name: 'sidegate_proxy_bytes_total',
-      help: 'Bytes through the forward proxy: of tunnels, and the content of other requests and answers; by the rule that let them through.',
+      help: 'Bytes through the forward proxy: of tunnels, and the bodies of other requests and responses; by the rule that allowed them.',
       labelNames: ['rule', 'direction'],
       registers,
     }),
@@ -214,13 +214,13 @@ export function createGateFamilies(registers: Registry[]) {
     ...createAdminFamilies(registers),
     spans: new CounterFamily({
       name: 'sidegate_trace_spans_total',
-      help: 'Spans of sampled requests, by what became of them.',
+      help: 'Spans of sampled requests, by outcome.',
       labelNames: ['outcome'],
       registers,
     }),
     limits: new CounterFamily({
       name: 'sidegate_limit_hits_total',
-      help: 'Requests and connections that ran into a limit.',
+      help: 'Requests and connections that reached a limit.',
       labelNames: ['limit'],
       registers,
     }),
@@ -231,19 +231,19 @@ export function createGateFamilies(registers: Registry[]) {
     }),
     reloadAt: new Gauge({
       name: 'sidegate_config_last_reload_success_timestamp_seconds',
-      help: 'When the config that serves was loaded.',
+      help: 'When the active config was loaded.',
       registers,
     }),
     configInfo: new Gauge({
       name: 'sidegate_config_info',
-      help: 'Hash of the config that serves.',
+      help: 'Hash of the active config; always 1.',
       labelNames: ['hash'],
       registers,
     }),
   };
 }
 
-/** The users of each realm. */
+/** The users of each realm, client certificates and escaped errors. */
 function createUserFamilies(registers: Registry[]) {
   return {
     usersReload: new Gauge({
@@ -259,7 +259,7 @@ function createUserFamilies(registers: Registry[]) {
     }),
     usersRejected: new GaugeFamily({
       name: 'sidegate_users_rejected',
-      help: 'Users of the realm that cannot log in, because their entry is broken or its hash needs too much memory.',
+      help: 'Users of the realm that cannot log in, because their entry is invalid or its hash needs too much memory.',
       labelNames: ['realm'],
       registers,
     }),
@@ -271,25 +271,25 @@ function createUserFamilies(registers: Registry[]) {
     }),
     escapedErrors: new CounterFamily({
       name: 'sidegate_escaped_errors_total',
-      help: 'Exceptions that nothing handled. Each is a bug of the gate; `guarded` cost at most one connection, `process` ends the gate.',
+      help: 'Unhandled exceptions. Each is a bug in sidegate. `guarded`: closed at most one connection. `process`: stops the process.',
       labelNames: ['scope'],
       registers,
     }),
   };
 }
 
-/** What is done, and not answered, by the admin port. */
+/** Actions and denials of the admin port. */
 function createAdminFamilies(registers: Registry[]) {
   return {
     forgottenIds: new CounterFamily({
       name: 'sidegate_forgotten_ids_total',
-      help: 'Ids that somebody asked to forget, by what they were.',
+      help: 'Event IDs forgotten on request, by their previous state.',
       labelNames: ['was'],
       registers,
     }),
     adminDenials: new CounterFamily({
       name: 'sidegate_admin_denied_total',
-      help: 'Requests of the admin port whose caller may not ask.',
+      help: 'Unauthorized requests to the admin port.',
       labelNames: ['reason'],
       registers,
     }),

@@ -1,4 +1,4 @@
-/** The closed sets that metric labels come from: nothing a stranger writes can add a series. */
+/** The closed sets of label values: no untrusted input can add a series. */
 
 /** How a dedup operation ended. */
 export const DEDUP_OUTCOMES = [
@@ -20,7 +20,7 @@ export const DEDUP_OUTCOMES = [
 ] as const;
 export type DedupOutcome = (typeof DEDUP_OUTCOMES)[number];
 
-/** Those that alerts and dashboards go by, shown before the first of them. */
+/** The outcomes that alerts and dashboards use; exported from the start. */
 export const WATCHED_DEDUP_OUTCOMES: readonly DedupOutcome[] = [
   'new',
   'duplicate',
@@ -33,7 +33,7 @@ export const WATCHED_DEDUP_OUTCOMES: readonly DedupOutcome[] = [
   'unavailable',
 ];
 
-/** Why a signature was refused, as far as it could be found out (docs/explain.md). */
+/** Causes of rejected signatures (docs/explain.md). */
 export const EXPLAIN_CAUSES = [
   'headers_missing',
   'headers_malformed',
@@ -69,6 +69,7 @@ export const EXPLAIN_CAUSES = [
   'skipped',
 ] as const;
 export type ExplainCause = (typeof EXPLAIN_CAUSES)[number];
+
 /** How an ordered event ended. */
 export const ORDER_OUTCOMES = [
   'entered',
@@ -86,18 +87,18 @@ export const ORDER_OUTCOMES = [
 ] as const;
 export type OrderOutcome = (typeof ORDER_OUTCOMES)[number];
 
-/** As those of dedup. */
+/** The same for `order`. */
 export const WATCHED_ORDER_OUTCOMES: readonly OrderOutcome[] = ['entered', 'stale', 'busy', 'unordered', 'bypassed'];
 
-/** How credentials were judged: known from before, by a hash, or by the hash of another request that sent the same. */
+/** How a password was checked: from the cache, by hashing, or by sharing the hash of a concurrent request. */
 export const PASSWORD_CHECKS = ['hit', 'miss', 'joined'] as const;
 export type PasswordCheckLabel = (typeof PASSWORD_CHECKS)[number];
 
-/** How an exchange with the app failed. */
+/** How a request to the app failed. */
 export const UPSTREAM_ERRORS = ['connect', 'timeout', 'reset', 'protocol'] as const;
 export type UpstreamErrorLabel = (typeof UPSTREAM_ERRORS)[number];
 
-/** Which limit a request or connection ran into. */
+/** The limits that a request or connection can reach. */
 export const LIMITS = [
   'head_timeout',
   'body_idle',
@@ -126,33 +127,33 @@ export const LIMITS = [
 ] as const;
 export type LimitLabel = (typeof LIMITS)[number];
 
-/** Why the admin port did not answer somebody. */
+/** Why a request to the admin port was not authorized. */
 export const ADMIN_DENIALS = ['no_token', 'wrong_token', 'not_loopback', 'foreign_host'] as const;
 export type AdminDenialLabel = (typeof ADMIN_DENIALS)[number];
 
-/** What an id was when it was forgotten on demand. */
+/** The state of an ID when it was forgotten on request. */
 export const FORGOTTEN_STATES = ['absent', 'in-progress', 'handled'] as const;
 export type ForgottenLabel = (typeof FORGOTTEN_STATES)[number];
 
-/** The route label of requests that no route took; no configured name can be the same. */
+/** The route label of requests that matched no route; not a valid route name. */
 export const UNMATCHED = '_unmatched';
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'CONNECT']);
 
-/** The method, or `_OTHER`: methods are free text. */
+/** The method, or `_OTHER`: clients can send any token as the method. */
 export function toMethodLabel(method: string): string {
   return METHODS.has(method) ? method : '_OTHER';
 }
 
-/** The status as three digits; anything else an app may have sent is `000`. */
+/** The status as three digits; `000` if the app sent an invalid one. */
 export function toCodeLabel(status: number): string {
   return Number.isInteger(status) && status >= 100 && status <= 599 ? String(status) : '000';
 }
 
-/** What became of spans. `dropped`: there was no room; `rejected`: the collector did not want them; `failed`: it could not be reached. */
+/** Outcomes of spans. `dropped`: the queue was full; `rejected`: by the collector; `failed`: the collector could not be reached. */
 export const SPAN_OUTCOMES = ['exported', 'dropped', 'rejected', 'failed'] as const;
 export type SpanOutcome = (typeof SPAN_OUTCOMES)[number];
 
-/** How far an exception reached that nothing handled. */
+/** Where an unhandled exception was caught. */
 export const ESCAPE_SCOPES = ['guarded', 'process'] as const;
 export type EscapeScope = (typeof ESCAPE_SCOPES)[number];

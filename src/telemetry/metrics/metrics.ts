@@ -1,4 +1,4 @@
-/** Every metric there is, in one list (docs/metrics.md). */
+/** All metrics (docs/metrics.md). */
 import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { type BuildOptions, createBuildInfo } from './build-info.ts';
@@ -26,26 +26,26 @@ import { type RouteMetrics, RouteSeries } from './route-metrics.ts';
 
 /** The gate's metrics. */
 export interface Metrics {
-  /** Shows the series of these routes from 0 on, and drops those of all others. */
+  /** Exports the series of these routes, starting at 0, and removes those of all other routes. */
   setRoutes(routes: readonly RouteLabels[]): void;
-  /** The series of a route; undefined for requests that no route took. */
+  /** The series of a route; `undefined`: of requests that matched no route. */
   route(name: string | undefined): RouteMetrics;
   dedup(outcome: DedupOutcome): void;
   dedupDuration(duration: Milliseconds): void;
   order(outcome: OrderOutcome): void;
   storeUp(isUp: boolean): void;
   passwordCheck(outcome: PasswordCheckLabel): void;
-  /** Passwords that are being checked or wait for it, read when scraped. */
+  /** `read` returns the number of pending password checks; called on each scrape. */
   watchPendingPasswords(read: () => number): void;
-  /** A tunnel of the forward proxy is over; the rule is one of the config's. */
+  /** Counts the bytes of a finished tunnel or request; `rule`: the name of the rule that allowed it. */
   proxyBytes(rule: string, totals: { readonly bytesSent: number; readonly bytesReceived: number }): void;
-  /** Whether the users of all realms were read without an error. */
+  /** Whether the users of all realms were read without errors. */
   usersReload(isSuccessful: boolean): void;
   /** How many users of a realm can log in, and how many cannot. */
   users(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
-  /** Drops the series of all other realms. */
+  /** Removes the series of all other realms. */
   keepRealms(realms: ReadonlySet<string>): void;
-  /** When the first revocation list of a port's client CAs expires; undefined: none ever does. */
+  /** When the first revocation list of a port's client CAs expires; undefined: never. */
   crlNextUpdate(section: string, at: EpochMilliseconds | undefined): void;
   idForgotten(was: ForgottenLabel): void;
   escapedError(scope: EscapeScope): void;
@@ -55,21 +55,21 @@ export interface Metrics {
   queued(delta: 1 | -1): void;
   connections(delta: 1 | -1): void;
   limitHit(limit: LimitLabel): void;
-  /** Content bytes held now, read when scraped. */
+  /** `read` returns the bytes of buffered request bodies; called on each scrape. */
   watchBufferedBytes(read: () => number): void;
-  /** The outcome of loading a config; the hash is of the one that serves now. */
+  /** Records the outcome of loading a config; `hash`: of the active config. */
   reload(isSuccessful: boolean, at: EpochMilliseconds, hash: string): void;
-  /** What a scrape gets: Prometheus' text format, or OpenMetrics, which has the exemplars. */
+  /** Renders the metrics: in the Prometheus text format, or as OpenMetrics, which includes exemplars. */
   exposition(format?: ExpositionFormat): Promise<{ contentType: string; text: string }>;
 }
 
-/** How the metrics are made. */
+/** Options of the metrics. */
 export interface MetricsOptions extends BuildOptions {
-  /** Also process_* and nodejs_*. */
+  /** Includes process_* and nodejs_*. */
   readonly processMetrics: boolean;
 }
 
-/** Builds the metrics in a registry of their own. */
+/** Creates the metrics in a new registry. */
 export function createMetrics(options: MetricsOptions): Metrics {
   const registry = new Registry();
   const registers = [registry];
@@ -80,7 +80,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
 
   for (const outcome of WATCHED_DEDUP_OUTCOMES) gate.dedup.series(outcome);
   const passwordChecks = new Map(PASSWORD_CHECKS.map((outcome) => [outcome, gate.passwordChecks.series(outcome)]));
-  showFromStart(gate);
+  initialiseSeries(gate);
   const dedupDuration = gate.dedupDuration.series();
   const inFlight = gate.inFlight.series();
   const queued = gate.queued.series();
@@ -126,8 +126,8 @@ export function createMetrics(options: MetricsOptions): Metrics {
     ...createRealmSeries(gate),
     ...createCrlSeries(gate),
     watchPendingPasswords: (read) =>
-      watchGauge('sidegate_password_checks_pending', 'Passwords that are being checked or wait for it.', registers, read),
-    watchBufferedBytes: (read) => watchGauge('sidegate_buffered_bytes', 'Request content held now.', registers, read),
+      watchGauge('sidegate_password_checks_pending', 'Password checks that are running or waiting.', registers, read),
+    watchBufferedBytes: (read) => watchGauge('sidegate_buffered_bytes', 'Bytes of buffered request bodies.', registers, read),
     reload(isSuccessful, at, hash) {
       gate.reloadSuccessful.set(isSuccessful ? 1 : 0);
       if (!isSuccessful) return;
@@ -169,8 +169,8 @@ function createCrlSeries({ crlNextUpdate: family }: GateFamilies): Pick<Metrics,
 
 type GateFamilies = ReturnType<typeof createGateFamilies>;
 
-/** What has not happened yet. */
-function showFromStart(gate: GateFamilies): void {
+/** Exports series at 0 before their first event. */
+function initialiseSeries(gate: GateFamilies): void {
   for (const was of FORGOTTEN_STATES) gate.forgottenIds.series(was);
   for (const scope of ESCAPE_SCOPES) gate.escapedErrors.series(scope);
   for (const reason of ADMIN_DENIALS) gate.adminDenials.series(reason);

@@ -1,12 +1,12 @@
-/** Writes metrics as OpenMetrics 1.0: the client library's own writer renames the metrics it writes, so one registry could not serve both formats. */
+/** Renders metrics as OpenMetrics 1.0. The client library's own renderer renames the metrics, so one registry could not serve both formats. */
 import type { MetricObjectWithValues, MetricValue, Registry } from '@prometheus-io/client';
 
-/** What a scraper can ask for. */
+/** The formats that a scraper can request. */
 export type ExpositionFormat = 'text' | 'openmetrics';
 
 const OPENMETRICS_TYPE = 'application/openmetrics-text; version=1.0.0; charset=utf-8';
 
-/** A sample of the registry; the library's type leaves out what histograms add. */
+/** A sample of the registry; the library's type lacks the fields of histograms. */
 interface Sample {
   readonly labels: Readonly<Record<string, string | number>>;
   readonly value: number;
@@ -18,7 +18,7 @@ interface Sample {
   };
 }
 
-/** What a registry holds, in the format that is asked for. */
+/** Renders a registry in the given format. */
 export async function toExposition(registry: Registry, format: ExpositionFormat): Promise<{ contentType: string; text: string }> {
   if (format === 'text') return { contentType: registry.contentType, text: await registry.metrics() };
   return { contentType: OPENMETRICS_TYPE, text: toOpenMetrics(await registry.getMetricsAsJSON()) };
@@ -29,7 +29,7 @@ function toOpenMetrics(metrics: readonly MetricObjectWithValues<MetricValue<stri
 }
 
 function toFamily({ name, help, type, values }: MetricObjectWithValues<MetricValue<string>>): string[] {
-  // A counter family is called without the suffix that its samples have.
+  // The name of a counter family omits the `_total` suffix of its samples.
   const family = type === 'counter' ? name.replace(/_total$/, '') : name;
   const samples = values.map((value) => toSample(value as Sample, type === 'counter' ? `${family}_total` : name));
   return [`# TYPE ${family} ${type}`, `# HELP ${family} ${toEscaped(help)}`, ...samples];

@@ -1,7 +1,7 @@
-/** What the process says of itself: as much as an operator looks at, as each line counts against the gate's budget of series. */
+/** Process metrics: only those that operators use, because each line counts against the gate's budget of series. */
 import { collectDefaultMetrics, type Registry } from '@prometheus-io/client';
 
-/** Of what the client library collects. The rest is detail for profilers, and some of it grows with the load. */
+/** Kept from the client library's default metrics. The others are for profiling, and some of them grow with the load. */
 const KEPT: ReadonlySet<string> = new Set([
   'process_cpu_seconds_total',
   'process_start_time_seconds',

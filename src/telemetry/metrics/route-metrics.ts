@@ -1,50 +1,51 @@
-/** The series of one route, bound once at load, so that counting a request builds no label set. */
+/** The series of one route, bound when the config is loaded, so that counting a request builds no label set. */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
 import type { Families, RouteLabels } from './families.ts';
 import { type ExplainCause, toCodeLabel, toMethodLabel, UNMATCHED, type UpstreamErrorLabel } from './labels.ts';
 import { type CounterFamily, type Distribution, type Exemplar, Tally } from './series.ts';
 
-/** What the caller of the forward-auth endpoint was told about a request. */
-export interface AuthzAnswer {
+/** A response of the forward-auth endpoint. */
+export interface AuthzResponse {
   readonly method: string;
   readonly status: number;
   readonly reason: Reason;
 }
 
-/** How much a key was needed. */
+/** How often and when a key was used. */
 export interface KeyUse {
   readonly matches: number;
-  /** Undefined: not since the start. */
+  /** Undefined: not used since the start. */
   readonly lastUsed: EpochMilliseconds | undefined;
 }
-/** `observe`: would have been a `deny`, or a duplicate, had the route not been told to let everything through. */
+
+/** `observe`: a rejection or a duplicate that the route did not enforce, because it is in observe mode. */
 export type Decision = 'allow' | 'deny' | 'observe';
 
-/** What is counted of a route's requests. */
+/** The metrics of a route. */
 export interface RouteMetrics {
-  /** One finished request; the exemplar leads to its trace. */
+  /** Counts a finished request; the exemplar links to its trace. */
   request(method: string, status: number, duration: Milliseconds, exemplar?: Exemplar): void;
-  /** One question of the forward-auth endpoint, answered. */
-  authz(answer: AuthzAnswer, duration: Milliseconds, exemplar?: Exemplar): void;
+  /** Counts a response of the forward-auth endpoint. */
+  authz(response: AuthzResponse, duration: Milliseconds, exemplar?: Exemplar): void;
   decision(decision: Decision, reason: Reason): void;
-  /** Time spent with the app, and the rest of the request's time, which is our own. */
+  /** The time that the app took, and the gate's own part of the request's duration. */
   upstream(upstream: Milliseconds, overhead: Milliseconds, exemplar?: Exemplar): void;
   upstreamError(kind: UpstreamErrorLabel): void;
-  /** Received minus signed time. */
+  /** Time of arrival minus signed time. */
   skew(skew: Milliseconds): void;
   keyUsed(key: string, at: EpochMilliseconds): void;
-  /** What an analysis found out about a refusal. */
+  /** Counts a cause that the analysis of a rejection found. */
   explained(cause: ExplainCause): void;
-  /** How the key, or source of users, was used since the start. */
+  /** How the key, or user source, was used since the start. */
   keyUse(key: string): KeyUse;
-  /** All secrets of the route are usable, or not. */
+  /** Whether all secrets of the route are usable. */
   ready(isReady: boolean): void;
 }
 
-/** Methods that are shown before their first request; all of a route that takes any would be series for nothing. */
+/** Methods with series from the start, for routes that allow more than two: series for all of them would be wasteful. */
 const COMMON_METHODS = ['GET', 'POST'];
-/** Failures with the app that an alert looks at. */
+/** Upstream errors that alerts use. */
 const ALERTED_ERRORS: readonly UpstreamErrorLabel[] = ['connect', 'timeout'];
 
 interface KeyTallies {
@@ -53,7 +54,7 @@ interface KeyTallies {
   readonly lastUsed: Tally;
 }
 
-/** Holds the bound series of one route. */
+/** The bound series of one route. */
 export class RouteSeries implements RouteMetrics {
   readonly #families: Families;
   readonly #route: string;
@@ -76,18 +77,18 @@ export class RouteSeries implements RouteMetrics {
     this.#serverErrors = families.serverErrors.series(this.#route);
   }
 
-  /** The scheme that its decisions are labelled by. */
+  /** The scheme label of its decisions. */
   get scheme(): string {
     return this.#scheme;
   }
 
-  /** Shows what is known beforehand as 0: what an alert looks at must be there before its first trouble. */
+  /** Exports series at 0 from the start: an alert must see the increase from 0 to the first failure. */
   initialise(labels: RouteLabels): void {
     for (const [decision, reason] of toAlerted(labels)) this.#toDecision(decision, reason);
     const { methods } = labels;
     for (const method of methods.length > 2 ? methods.filter((each) => COMMON_METHODS.includes(each)) : methods)
       this.#toRequest(method, 200);
-    if (labels.authz === true) for (const answer of toAlertedAnswers(labels)) this.#toAuthz(answer);
+    if (labels.authz === true) for (const response of toAlertedResponses(labels)) this.#toAuthz(response);
     for (const kind of ALERTED_ERRORS) this.#toUpstreamError(kind);
     this.#families.upstream.series(this.#route);
     this.#families.overhead.series(this.#route);
@@ -98,7 +99,7 @@ export class RouteSeries implements RouteMetrics {
     else this.#families.observed.remove(this.#route);
   }
 
-  /** Drops the series of keys that are not in `kept`. */
+  /** Removes the series of keys that are not in `kept`. */
   forgetKeys(kept: readonly string[]): void {
     for (const key of this.#keys.keys()) {
       if (kept.includes(key)) continue;
@@ -108,7 +109,7 @@ export class RouteSeries implements RouteMetrics {
     }
   }
 
-  /** Drops all series of the route; a request that is still under way brings none of them back. */
+  /** Removes all series of the route; requests in flight do not add them again. */
   remove(): void {
     const families = this.#families;
     const route = this.#route;
@@ -129,8 +130,8 @@ export class RouteSeries implements RouteMetrics {
     this.#duration.observe(duration / 1000, exemplar);
   }
 
-  authz(answer: AuthzAnswer, duration: Milliseconds, exemplar?: Exemplar): void {
-    this.#toAuthz(answer).add();
+  authz(response: AuthzResponse, duration: Milliseconds, exemplar?: Exemplar): void {
+    this.#toAuthz(response).add();
     if (!this.#isRemoved) this.#families.authzDuration.series(this.#route).observe(duration / 1000, exemplar);
   }
 
@@ -181,7 +182,7 @@ export class RouteSeries implements RouteMetrics {
     return this.#decisions.get(id) ?? this.#bind(this.#decisions, id, this.#families.decisions, [this.#route, this.#scheme]);
   }
 
-  #toAuthz({ method, status, reason }: AuthzAnswer): Tally {
+  #toAuthz({ method, status, reason }: AuthzResponse): Tally {
     const id = `${toMethodLabel(method)} ${toCodeLabel(status)} ${reason}`;
     return this.#authz.get(id) ?? this.#bind(this.#authz, id, this.#families.authzRequests, [this.#route]);
   }
@@ -200,7 +201,7 @@ export class RouteSeries implements RouteMetrics {
     return tallies;
   }
 
-  /** Makes the series with these labels and those in the id; of a route that is gone, one that nobody sees. */
+  /** Creates the series with these labels and those in the ID; for a removed route, one that is not exported. */
   #bind(bound: Map<string, Tally>, id: string, family: CounterFamily, labels: readonly string[]): Tally {
     const series = this.#isRemoved ? new Tally() : family.series(...labels, ...id.split(' '));
     bound.set(id, series);
@@ -208,17 +209,17 @@ export class RouteSeries implements RouteMetrics {
   }
 }
 
-/** The answers to other proxies that alerts look at, and a first one to divide by. */
-function toAlertedAnswers({ asksPassword }: RouteLabels): AuthzAnswer[] {
+/** The responses to other proxies that alerts use, including the successful ones for ratios. */
+function toAlertedResponses({ asksPassword }: RouteLabels): AuthzResponse[] {
   const method = 'GET';
-  const wrong: readonly AuthzAnswer[] = [
+  const wrong: readonly AuthzResponse[] = [
     { method, status: 401, reason: 'bad_credentials' },
     { method, status: 403, reason: 'banned' },
   ];
   return [{ method, status: 200, reason: 'ok' }, ...(asksPassword === true ? wrong : [])];
 }
 
-/** The decisions that alerts look at, as far as the route can come to them. */
+/** The decisions that alerts use, if the route can make them. */
 function toAlerted({ scheme, signsTime, asksPassword }: RouteLabels): (readonly [Decision, Reason])[] {
   const isSigned = scheme !== 'none' && scheme !== 'basic';
   return [

@@ -1,11 +1,11 @@
 /**
- * Metrics that every request touches. prom-client finds a series by its labels at each observation, which cost a twentieth of
- * a request; here a series is found once, counting is an addition, and the registry asks for the sums when it is scraped.
+ * Metric series for the hot path. The client library looks a series up by its labels at each observation, which took 5 % of a
+ * request's CPU. Here a series is looked up once, counting is an addition, and the registry reads the sums on each scrape.
  */
 import type { Metric, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 
-/** One request that stands for a bucket: what leads from a latency to its trace. */
+/** A sample request of a bucket: it links a latency to a trace. */
 export interface Exemplar {
   readonly traceId: string;
   readonly at: EpochMilliseconds;
@@ -13,16 +13,16 @@ export interface Exemplar {
 
 type Labels = Readonly<Record<string, string | number>>;
 
-/** A line of the exposition, as prom-client's registry takes it. */
+/** A sample in the form that the registry expects. */
 interface Value {
   readonly labels: Labels;
   readonly value: number;
-  /** Where it is not the family's. */
+  /** If it differs from the family's name. */
   readonly metricName?: string;
   readonly exemplar?: { readonly labelSet: Labels; readonly value: number; readonly timestamp: number };
 }
 
-/** What is the same for all series of a metric. */
+/** Options of a metric family. */
 export interface FamilyOptions {
   readonly name: string;
   readonly help: string;
@@ -43,11 +43,11 @@ abstract class Family<S> {
     this.name = options.name;
     this.help = options.help;
     this.#labelNames = options.labelNames ?? [];
-    // The registry names its own classes, but asks nothing of a metric beyond `get`.
+    // The registry's type names the library's classes, but it only calls `get`.
     for (const registry of options.registers) registry.registerMetric(this as unknown as Metric);
   }
 
-  /** The series with these labels, shown from now on: an alert on a series that appears with its first failure cannot fire on it. */
+  /** Returns the series with these labels and exports it from now on: an alert cannot fire on the first failure if that creates the series. */
   series(...labels: readonly string[]): S {
     const id = labels.join('\n');
     const known = this.#series.get(id);
@@ -57,12 +57,12 @@ abstract class Family<S> {
     return series;
   }
 
-  /** Shows it no more. */
+  /** Stops exporting the series. */
   remove(...labels: readonly string[]): void {
     this.#series.delete(labels.join('\n'));
   }
 
-  /** Called by the registry at each scrape. */
+  /** Called by the registry on each scrape. */
   async get() {
     const { name, help, type, aggregator } = this;
     return {
@@ -78,7 +78,7 @@ abstract class Family<S> {
   protected abstract read(series: S, labels: Labels): readonly Value[];
 }
 
-/** A number that is shown: a counter only grows, a gauge is also set. */
+/** The value of a series: a counter only grows, a gauge can be set. */
 export class Tally {
   value = 0;
 
@@ -107,11 +107,11 @@ export class GaugeFamily extends TallyFamily {
   readonly type = 'gauge';
 }
 
-/** How often each bucket was hit, not yet cumulated; the last is the one without an upper bound. */
+/** The counts of each bucket, not cumulative; the last bucket has no upper bound. */
 export class Distribution {
   readonly #bounds: readonly number[];
   readonly counts: number[];
-  /** By bucket, the last one each. */
+  /** The latest one of each bucket. */
   readonly exemplars: Value['exemplar'][] = [];
   sum = 0;
 
@@ -120,7 +120,7 @@ export class Distribution {
     this.counts = Array.from({ length: bounds.length + 1 }, () => 0);
   }
 
-  /** The exemplar is of a request whose trace was recorded: an id that leads nowhere helps nobody. */
+  /** `exemplar`: only of a request whose trace was recorded. */
   observe(value: number, exemplar?: Exemplar): void {
     let bucket = 0;
     while (bucket < this.#bounds.length && value > (this.#bounds[bucket] as number)) bucket++;
@@ -167,7 +167,7 @@ export class HistogramFamily extends Family<Distribution> {
   }
 }
 
-/** As OpenMetrics writes bounds, in either format: a series must not change its name with the scraper's Accept. */
+/** Formats bounds as OpenMetrics requires, in both formats: a series must not depend on the scraper's Accept. */
 function toBound(bound: number | undefined): string {
   if (bound === undefined) return '+Inf';
   return Number.isInteger(bound) ? `${bound}.0` : String(bound);

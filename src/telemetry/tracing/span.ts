@@ -1,19 +1,19 @@
-/** What is told of one step of a request (OpenTelemetry's span), and who takes it. */
+/** A span: one step of a request, as OpenTelemetry defines it. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { SpanReference } from '../../core/request-trace.ts';
 import type { Tracer, TraceTrust } from './tracer.ts';
 
-/** Plain values only, so that nothing large slips in. */
+/** Plain values only, so that nothing large can get in. */
 export type SpanAttributes = Readonly<Record<string, string | number>>;
 
-/** A span that is over. */
+/** A finished span. */
 export interface Span extends SpanReference {
   readonly parentId: string | undefined;
-  /** The parent is somebody else's. */
+  /** The parent span was created by another process. */
   readonly isParentRemote: boolean;
   readonly kind: 'server' | 'client';
   readonly name: string;
-  /** With a fraction. */
+  /** May have a fractional part. */
   readonly startedAt: EpochMilliseconds;
   readonly endedAt: EpochMilliseconds;
   readonly attributes: SpanAttributes;
@@ -21,18 +21,18 @@ export interface Span extends SpanReference {
   readonly link: SpanReference | undefined;
 }
 
-/** How spans of a route are told, and whose traces it continues. */
+/** How a route is traced. */
 export interface RouteTrace {
   readonly trust: TraceTrust;
-  /** The path that the route is configured for; undefined where it has none. */
+  /** The configured path of the route; undefined if it has none. */
   readonly template: string | undefined;
-  /** Where its app is; undefined where that is the request's to say. */
+  /** Address of its app; undefined if each request names its own destination. */
   readonly app: { readonly host: string; readonly port: number } | undefined;
 }
 
-/** What the request pipelines trace by. */
+/** The tracing dependencies of the request pipelines. */
 export interface Tracing {
   readonly tracer: Tracer;
-  /** Takes spans; neither waits nor throws. Left out: nobody records. */
+  /** Receives spans; neither blocks nor throws. Undefined: no spans are recorded. */
   readonly onSpan?: ((span: Span) => void) | undefined;
 }

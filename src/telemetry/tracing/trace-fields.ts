@@ -1,6 +1,6 @@
-/** Which header fields carry somebody's trace: the standard's, and those of tracing systems that came before it. */
+/** The header fields that carry a trace context: those of the standard, and those of older tracing systems. */
 
-/** By whole names, folded (core/headers.ts). */
+/** Whole names, folded (core/headers.ts). */
 const NAMES = new Set([
   'traceparent',
   'tracestate',
@@ -19,7 +19,7 @@ const NAMES = new Set([
 ]);
 const PREFIXES = ['x-b3-', 'x-datadog-', 'uberctx-', 'ot-tracer-', 'ot-baggage-'];
 
-/** For folded names. */
+/** `name`: folded. */
 export function isTraceField(name: string): boolean {
   return NAMES.has(name) || PREFIXES.some((prefix) => name.startsWith(prefix));
 }

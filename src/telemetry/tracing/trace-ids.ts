@@ -1,4 +1,4 @@
-/** Makes ids of traces and spans: random, from a pool that is filled at once, as a call for each id costs as much as all else that tracing does. */
+/** Creates trace and span IDs from a pool of random bytes: one call per ID would cost as much as the rest of tracing. */
 import { randomFillSync } from 'node:crypto';
 
 const POOL_BYTES = 6_144;
@@ -12,7 +12,7 @@ export class TraceIds {
   readonly #fill: (pool: Buffer) => void;
   #at = POOL_BYTES;
 
-  /** `fill`: for tests, where the bytes come from. */
+  /** `fill`: the source of the bytes, for tests. */
   constructor(fill: (pool: Buffer) => void = randomFillSync) {
     this.#fill = fill;
   }
@@ -35,7 +35,7 @@ export class TraceIds {
       }
       const id = this.#pool.toString('hex', this.#at, this.#at + bytes);
       this.#at += bytes;
-      // All 0 means none (W3C Trace Context §3.2.2.3): one in 2^64.
+      // An ID of all zeros is invalid (W3C Trace Context §3.2.2.3); its probability is 2^-64.
       if (id.charCodeAt(0) !== 0x30 || !ONLY_ZEROS.test(id)) return id;
     }
   }

@@ -1,28 +1,28 @@
-/** Decides which trace a request is part of: the caller's as far as the caller is trusted, else one of its own. */
+/** Decides which trace a request belongs to: the caller's if the caller is trusted, otherwise a new one. */
 
 import type { HeaderFields } from '../../core/headers.ts';
-import type { RequestTrace, SpanReference } from '../../core/request-trace.ts';
+import type { RequestTrace, RequestTrace, SpanReference, SpanReference } from '../../core/request-trace.ts';
 import { TraceIds } from './trace-ids.ts';
 import { parseTraceparent, RANDOM, SAMPLED } from './traceparent.ts';
 import { parseTracestate } from './tracestate.ts';
 
-/** Whose trace is continued: nobody's; nobody's, but a verified caller's is linked to; everybody's who is let through. */
+/** Whose trace is continued. `none`: nobody's. `verified`: nobody's, but a verified caller's is linked. `always`: every allowed caller's. */
 export type TraceTrust = 'none' | 'verified' | 'always';
 
-/** What is known of the caller: the gates vouch for it; it was let through without; it was turned away. */
+/** How far the caller is trusted. `verified`: a gate verified it. `stranger`: allowed without verification. `refused`: rejected. */
 export type TrustLevel = 'verified' | 'stranger' | 'refused';
 
-/** How a gate traces. */
+/** Options of the tracer. */
 export interface TracerOptions {
-  /** `pass`: makes no trace of its own; `propagate`: makes them, and nobody records; `record`: spans are kept, too. */
+  /** `pass`: starts no traces; `propagate`: starts traces without recording spans; `record`: also records spans. */
   readonly part: 'pass' | 'propagate' | 'record';
-  /** Share of the traces begun here that are sampled, 0 to 1. */
+  /** Share of new traces that are sampled, 0 to 1. */
   readonly sampleRatio: number;
   /** For tests. */
   readonly ids?: TraceIds;
 }
 
-/** The last 7 bytes of a trace id are what samplers go by (W3C Trace Context level 2, §3.2.2.3): of these the first 6. */
+/** Samplers use the last 7 bytes of a trace ID (W3C Trace Context level 2, §3.2.2.3); this one uses the first 6 of them. */
 const RANDOMNESS_FROM = 18;
 const RANDOMNESS_TO = 30;
 const RANDOMNESS_RANGE = 2 ** 48;
@@ -37,13 +37,13 @@ export class Tracer {
     this.#ids = options.ids ?? new TraceIds();
   }
 
-  /** The request's trace; undefined where it has none. `headers` are left out where they were not understood. */
+  /** Returns the request's trace; undefined if it has none. `headers`: undefined if they could not be parsed. */
   begin(trust: TraceTrust, trustLevel: TrustLevel, headers?: HeaderFields): RequestTrace | undefined {
     const { part } = this.#options;
     const continues = trust === 'always' && trustLevel !== 'refused';
     if (part === 'pass') return continues ? this.#continue(readContext(headers)) : undefined;
     if (continues) return this.#continue(readContext(headers)) ?? this.#start(undefined);
-    // Whoever was turned away shall not write into the trace of somebody else, but whoever is trusted may be named.
+    // A rejected caller must not write into another party's trace, but a trusted one may be linked.
     const links = trust === 'always' || (trust === 'verified' && trustLevel === 'verified');
     return this.#start(links ? readContext(headers) : undefined);
   }
@@ -52,7 +52,7 @@ export class Tracer {
     if (context === undefined) return undefined;
     const { traceId, spanId: parentId, flags, tracestate } = context;
     const isRecorded = this.#options.part === 'record' && (flags & SAMPLED) !== 0;
-    // A span that nobody records would be a gap in the trace: who comes next hangs on the caller's own.
+    // An unrecorded span would be a gap in the trace, so the app's span becomes a child of the caller's span.
     const own = isRecorded
       ? { spanId: this.#ids.span(), appParentId: this.#ids.span() }
       : { spanId: parentId, appParentId: parentId };
@@ -69,7 +69,7 @@ export class Tracer {
     return { traceId, spanId, appParentId, flags, isRecorded, parentId: undefined, tracestate: undefined, link };
   }
 
-  /** By the id, so that everybody who goes by the same share decides the same. */
+  /** Decides by the ID, so that every sampler with the same ratio decides alike. */
   #isSampled(traceId: string): boolean {
     const { sampleRatio } = this.#options;
     if (sampleRatio === 0 || sampleRatio === 1) return sampleRatio === 1;
@@ -78,7 +78,7 @@ export class Tracer {
   }
 }
 
-/** Without a valid traceparent nothing of tracestate is read (W3C Trace Context §3.3). */
+/** Without a valid traceparent the tracestate is ignored (W3C Trace Context §3.3). */
 function readContext(headers: HeaderFields | undefined): SpanReference | undefined {
   if (headers?.get('traceparent') === undefined) return undefined;
   const parsed = parseTraceparent(headers.all('traceparent'));

@@ -1,8 +1,8 @@
-/** Writes spans as OTLP in JSON (opentelemetry-proto, ExportTraceServiceRequest): ids in hex, 64-bit numbers as text. */
+/** Encodes spans as OTLP JSON (opentelemetry-proto, ExportTraceServiceRequest): IDs in hex, 64-bit integers as strings. */
 import type { SpanReference } from '../../../core/request-trace.ts';
 import type { Span, SpanAttributes } from '../span.ts';
 
-/** Who tells: the resource's attributes, and the version of the gate. */
+/** The source of the spans: the attributes of its resource, and its version. */
 export interface SpanSource {
   readonly resource: SpanAttributes;
   readonly version: string;
@@ -10,8 +10,8 @@ export interface SpanSource {
 
 const KINDS = { server: 2, client: 3 } as const;
 const STATUS_ERROR = 2;
-/** Bits 8 and 9 of a span's flags: it is known whether the parent is remote, and it is. */
-const KNOWS_REMOTE = 0x100;
+/** Bits 8 and 9 of a span's flags: whether it is known that the parent is remote, and whether it is. */
+const HAS_IS_REMOTE = 0x100;
 const IS_REMOTE = 0x200;
 
 /** The body of one export. */
@@ -46,7 +46,7 @@ function toReference({ traceId, spanId, flags, tracestate }: SpanReference, isRe
     traceId,
     spanId,
     ...(tracestate === undefined ? undefined : { traceState: tracestate }),
-    flags: flags | KNOWS_REMOTE | (isRemote ? IS_REMOTE : 0),
+    flags: flags | HAS_IS_REMOTE | (isRemote ? IS_REMOTE : 0),
   };
 }
 
@@ -57,7 +57,7 @@ function toAttributes(attributes: SpanAttributes): object[] {
   }));
 }
 
-/** Microseconds are what a number still holds exactly. */
+/** With microsecond precision, the finest that a number represents exactly. */
 function toNanoseconds(at: number): string {
   return `${Math.round(at * 1_000)}000`;
 }

@@ -1,36 +1,36 @@
-/** Sends spans to a collector in batches: never in a request's way, bounded in memory, and telling what was lost. */
+/** Sends spans to a collector in batches: it never delays a request, bounds its memory, and counts lost spans. */
 import type { CancelTimer, Clock, Milliseconds } from '../../../core/clock.ts';
 import type { SpanOutcome } from '../../metrics/labels.ts';
 import type { Span } from '../span.ts';
 import { type SpanSource, toExport } from './encode.ts';
 import type { PostSpans } from './post.ts';
 
-/** How spans are sent. */
+/** Options of the exporter. */
 export interface ExporterOptions {
   readonly source: SpanSource;
-  /** Longest wait of a span for others. */
+  /** The longest time that a span waits for a batch. */
   readonly interval: Milliseconds;
   readonly maxQueued: number;
 }
 
-/** What is told of it. */
+/** Callbacks of the exporter. */
 export interface ExporterEvents {
   onSpans(outcome: SpanOutcome, count: number): void;
-  /** Once for each time that exports begin to fail. */
+  /** Called when exports start to fail. */
   onTrouble(why: string): void;
-  /** Exports get through again. */
+  /** Called when exports succeed again. */
   onRecovery(): void;
 }
 
-/** What the SDKs of OpenTelemetry send at once. */
-const BATCH = 512;
-/** Waits between attempts at the same batch; after the last one it is given up. */
-const RETRY_AFTER_MS: readonly Milliseconds[] = [1_000, 2_000, 4_000, 8_000];
-const LONGEST_RETRY_AFTER_MS = 30_000;
-/** Spans of refused requests take no more than this share of the room: a flood of strangers must not crowd out the rest. */
-const REFUSED_SHARE = 0.5;
+/** The batch size of the OpenTelemetry SDKs. */
+const BATCH_SIZE = 512;
+/** Delays between attempts to send a batch; after the last one it is dropped. */
+const RETRY_DELAYS_MS: readonly Milliseconds[] = [1_000, 2_000, 4_000, 8_000];
+const MAX_RETRY_DELAY_MS = 30_000;
+/** Spans of rejected requests may fill only this share of the queue, so that a flood of them cannot displace the others. */
+const REJECTED_SHARE = 0.5;
 
-/** The queue and what empties it. */
+/** The queue of spans and its consumer. */
 export class SpanExporter {
   readonly #options: ExporterOptions;
   readonly #events: ExporterEvents;
@@ -39,8 +39,8 @@ export class SpanExporter {
   #queue: Span[] = [];
   #sending: Promise<void> | undefined;
   #cancelTimer: CancelTimer | undefined;
-  #endWait: (() => void) | undefined;
-  #isTroubled = false;
+  #cancelWait: (() => void) | undefined;
+  #isFailing = false;
   #isClosing = false;
 
   constructor(options: ExporterOptions, post: PostSpans, clock: Clock, events: ExporterEvents) {
@@ -50,83 +50,83 @@ export class SpanExporter {
     this.#events = events;
   }
 
-  /** Takes a span; never waits, never throws. */
+  /** Queues a span; never blocks or throws. */
   add(span: Span): void {
     const { maxQueued, interval } = this.#options;
-    const room = span.attributes['sidegate.decision'] === 'deny' ? maxQueued * REFUSED_SHARE : maxQueued;
-    if (this.#isClosing || this.#queue.length >= room) return this.#events.onSpans('dropped', 1);
+    const capacity = span.attributes['sidegate.decision'] === 'deny' ? maxQueued * REJECTED_SHARE : maxQueued;
+    if (this.#isClosing || this.#queue.length >= capacity) return this.#events.onSpans('dropped', 1);
     this.#queue.push(span);
     if (this.#sending !== undefined) return;
-    if (this.#queue.length >= BATCH) this.#begin();
-    else this.#cancelTimer ??= this.#clock.after(interval, () => this.#begin());
+    if (this.#queue.length >= BATCH_SIZE) this.#startSending();
+    else this.#cancelTimer ??= this.#clock.after(interval, () => this.#startSending());
   }
 
-  /** Sends what is left, for at most this long; what cannot be sent by then is dropped. */
-  async close(atMost: Milliseconds): Promise<void> {
+  /** Sends the remaining spans; those not sent within the timeout are dropped. */
+  async close(timeout: Milliseconds): Promise<void> {
     this.#isClosing = true;
-    this.#endWait?.();
-    if (this.#queue.length > 0) this.#begin();
+    this.#cancelWait?.();
+    if (this.#queue.length > 0) this.#startSending();
     let cancel: CancelTimer = () => undefined;
-    const late = new Promise<void>((resolve) => {
-      cancel = this.#clock.after(atMost, resolve);
+    const timedOut = new Promise<void>((resolve) => {
+      cancel = this.#clock.after(timeout, resolve);
     });
-    await Promise.race([this.#sending, late]);
+    await Promise.race([this.#sending, timedOut]);
     cancel();
     this.#post.close();
     await this.#sending;
     this.#cancelTimer?.();
   }
 
-  #begin(): void {
+  #startSending(): void {
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;
     this.#sending ??= this.#sendAll().finally(() => {
       this.#sending = undefined;
-      if (this.#queue.length > 0) this.#cancelTimer ??= this.#clock.after(this.#options.interval, () => this.#begin());
+      if (this.#queue.length > 0) this.#cancelTimer ??= this.#clock.after(this.#options.interval, () => this.#startSending());
     });
   }
 
-  /** One batch after the other, until less than a batch is left: that waits for more. */
+  /** Sends batch after batch; an incomplete batch waits for more spans, except when closing. */
   async #sendAll(): Promise<void> {
     do {
-      const batch = this.#queue.splice(0, BATCH);
+      const batch = this.#queue.splice(0, BATCH_SIZE);
       await this.#send(batch);
-    } while (this.#queue.length >= BATCH || (this.#isClosing && this.#queue.length > 0));
+    } while (this.#queue.length >= BATCH_SIZE || (this.#isClosing && this.#queue.length > 0));
   }
 
   async #send(batch: readonly Span[]): Promise<void> {
     const body = toExport(batch, this.#options.source);
     for (let attempt = 0; ; attempt++) {
       const result = await this.#post.send(body);
-      if (result.kind === 'taken') return this.#onTaken(batch.length, result.rejected, result.message);
-      this.#tell(result.why);
-      const pause = RETRY_AFTER_MS[attempt];
-      if (!result.mayRetry || pause === undefined || this.#isClosing)
+      if (result.kind === 'accepted') return this.#onAccepted(batch.length, result.rejected, result.message);
+      this.#reportFailure(result.why);
+      const delay = RETRY_DELAYS_MS[attempt];
+      if (!result.mayRetry || delay === undefined || this.#isClosing)
         return this.#events.onSpans(result.mayRetry ? 'failed' : 'rejected', batch.length);
-      await this.#wait(Math.min(LONGEST_RETRY_AFTER_MS, result.retryAfter ?? pause));
+      await this.#wait(Math.min(MAX_RETRY_DELAY_MS, result.retryAfter ?? delay));
     }
   }
 
-  #onTaken(count: number, rejected: number, message: string | undefined): void {
+  #onAccepted(count: number, rejected: number, message: string | undefined): void {
     const lost = Math.min(count, rejected);
     if (count > lost) this.#events.onSpans('exported', count - lost);
     if (lost > 0) {
       this.#events.onSpans('rejected', lost);
-      return this.#tell(`the collector rejected ${lost} spans${message === undefined ? '' : `: ${message}`}`);
+      return this.#reportFailure(`the collector rejected ${lost} spans${message === undefined ? '' : `: ${message}`}`);
     }
-    if (this.#isTroubled) this.#events.onRecovery();
-    this.#isTroubled = false;
+    if (this.#isFailing) this.#events.onRecovery();
+    this.#isFailing = false;
   }
 
-  #tell(why: string): void {
-    if (!this.#isTroubled) this.#events.onTrouble(why);
-    this.#isTroubled = true;
+  #reportFailure(why: string): void {
+    if (!this.#isFailing) this.#events.onTrouble(why);
+    this.#isFailing = true;
   }
 
   #wait(delay: Milliseconds): Promise<void> {
     return new Promise((resolve) => {
       const cancel = this.#clock.after(delay, resolve);
-      this.#endWait = () => {
+      this.#cancelWait = () => {
         cancel();
         resolve();
       };

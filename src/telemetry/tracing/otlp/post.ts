@@ -1,4 +1,4 @@
-/** Posts one export to a collector by http or https (OTLP/HTTP): bounded in time and in what is read of the answer, without redirects. */
+/** Posts one export to a collector (OTLP/HTTP): with a timeout and a limit on the response size, without following redirects. */
 import { type IncomingMessage, request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
@@ -6,39 +6,40 @@ import { toErrorText } from '../../../core/errors.ts';
 import { GrowingBuffer } from '../../../core/growing-buffer.ts';
 import { onEvent } from '../../../core/safe-events.ts';
 
-/** How one export ended. */
+/** The outcome of one export. */
 export type PostResult =
-  /** `rejected`: spans that the collector did not want, by its own count. */
-  | { readonly kind: 'taken'; readonly rejected: number; readonly message: string | undefined }
-  /** `why` names the host, never a header. */
+  /** `rejected`: how many spans the collector rejected. */
+  | { readonly kind: 'accepted'; readonly rejected: number; readonly message: string | undefined }
+  /** `why` contains the host but no header, which may be secret. */
   | { readonly kind: 'failed'; readonly why: string; readonly mayRetry: boolean; readonly retryAfter?: Milliseconds | undefined };
 
-/** Posts; never rejects. */
+/** Posts exports to a collector. */
 export interface PostSpans {
+  /** Never rejects. */
   send(body: string): Promise<PostResult>;
-  /** Ends what is under way, as failed. */
+  /** Aborts the current exports; they fail. */
   close(): void;
 }
 
-/** Where to, and how. */
+/** Options of the connection to the collector. */
 export interface PostOptions {
   readonly url: URL;
-  /** Read anew for each export, as secrets rotate; throws where one cannot be read. */
+  /** Called for each export, because secrets rotate; rejects if a secret cannot be read. */
   readonly readHeaders: () => Promise<readonly (readonly [name: string, value: string])[]>;
   readonly timeout: Milliseconds;
   readonly ca: Buffer | undefined;
   readonly userAgent: string;
 }
 
-const MOST_ANSWER_BYTES = 64 * 1024;
-const LONGEST_MESSAGE = 200;
+const MAX_RESPONSE_BYTES = 64 * 1024;
+const MAX_MESSAGE_LENGTH = 200;
 const OK = 200;
 const MULTIPLE_CHOICES = 300;
-/** OTLP's own list. */
+/** The statuses that OTLP lists as retryable. */
 const RETRYABLE = new Set([429, 502, 503, 504]);
 const NOT_PRINTABLE = /[^\x20-\x7e]/g;
 
-/** Builds it; nothing is connected yet. */
+/** Creates the client; it connects for each export. */
 export function createPost(options: PostOptions, clock: Clock): PostSpans {
   const isTls = options.url.protocol === 'https:';
   const aborts = new Set<(why: string) => void>();
@@ -49,7 +50,7 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
       const { url, timeout, userAgent } = options;
       const outgoing = (isTls ? openHttps : openHttp)(url, {
         method: 'POST',
-        // A connection that is kept may be closed from the other side just as it is used; one each few seconds costs nothing.
+        // The collector could close an idle connection just as it is reused; a new one every few seconds costs little.
         agent: false,
         ca: options.ca,
         headers: {
@@ -68,11 +69,11 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
         outgoing.destroy();
         finish({ kind: 'failed', why: `${url.host}: ${why}`, mayRetry: true });
       };
-      const cancel = clock.after(timeout, () => abort(`no answer within ${timeout / 1_000} s`));
+      const cancel = clock.after(timeout, () => abort(`no response within ${timeout / 1_000} s`));
       aborts.add(abort);
       onEvent(outgoing, 'error', (error: NodeJS.ErrnoException) => abort(error.code ?? error.message));
       onEvent(outgoing, 'response', (incoming) =>
-        readAnswer(incoming, (text) => finish(toResult(incoming, text, url.host)), abort),
+        readResponse(incoming, (text) => finish(toResult(incoming, text, url.host)), abort),
       );
       outgoing.end(body);
     });
@@ -81,7 +82,7 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
     async send(body) {
       try {
         const headers = await options.readHeaders();
-        if (isClosed) return { kind: 'failed', why: 'the gate stops', mayRetry: true };
+        if (isClosed) return { kind: 'failed', why: 'the process is stopping', mayRetry: true };
         return await post(body, headers);
       } catch (thrown) {
         return { kind: 'failed', why: toErrorText(thrown), mayRetry: true };
@@ -89,30 +90,30 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
     },
     close() {
       isClosed = true;
-      for (const abort of aborts) abort('the gate stops');
+      for (const abort of aborts) abort('the process is stopping');
     },
   };
 }
 
-function readAnswer(incoming: IncomingMessage, onEnd: (text: string) => void, abort: (why: string) => void): void {
+function readResponse(incoming: IncomingMessage, onEnd: (text: string) => void, abort: (why: string) => void): void {
   const bytes = new GrowingBuffer();
   onEvent(incoming, 'data', (chunk: Buffer) => {
-    if (bytes.length + chunk.length > MOST_ANSWER_BYTES) abort(`answers with more than ${MOST_ANSWER_BYTES} bytes`);
-    else bytes.append(chunk, MOST_ANSWER_BYTES);
+    if (bytes.length + chunk.length > MAX_RESPONSE_BYTES) abort(`the response has more than ${MAX_RESPONSE_BYTES} bytes`);
+    else bytes.append(chunk, MAX_RESPONSE_BYTES);
   });
-  onEvent(incoming, 'error', () => abort('the answer broke off'));
+  onEvent(incoming, 'error', () => abort('the response was cut off'));
   onEvent(incoming, 'end', () => onEnd(bytes.view().toString()));
 }
 
 function toResult({ statusCode = 0, headers }: IncomingMessage, text: string, host: string): PostResult {
-  if (statusCode >= OK && statusCode < MULTIPLE_CHOICES) return { kind: 'taken', ...readPartialSuccess(text) };
+  if (statusCode >= OK && statusCode < MULTIPLE_CHOICES) return { kind: 'accepted', ...readPartialSuccess(text) };
   const mayRetry = RETRYABLE.has(statusCode);
   const seconds = /^\d{1,6}$/.exec(headers['retry-after'] ?? '')?.[0];
   const retryAfter = seconds === undefined ? undefined : Number(seconds) * 1_000;
-  return { kind: 'failed', why: `${host}: answered ${statusCode}`, mayRetry, retryAfter };
+  return { kind: 'failed', why: `${host}: responded ${statusCode}`, mayRetry, retryAfter };
 }
 
-/** ExportTraceServiceResponse; a collector that answers with anything else took all. */
+/** ExportTraceServiceResponse; any other body means that all spans were accepted. */
 function readPartialSuccess(text: string): { rejected: number; message: string | undefined } {
   const none = { rejected: 0, message: undefined };
   try {
@@ -123,7 +124,7 @@ function readPartialSuccess(text: string): { rejected: number; message: string |
     if (!Number.isSafeInteger(rejected) || rejected < 1) return none;
     const { errorMessage } = partialSuccess ?? {};
     const message =
-      typeof errorMessage === 'string' ? errorMessage.replace(NOT_PRINTABLE, ' ').slice(0, LONGEST_MESSAGE) : undefined;
+      typeof errorMessage === 'string' ? errorMessage.replace(NOT_PRINTABLE, ' ').slice(0, MAX_MESSAGE_LENGTH) : undefined;
     return { rejected, message };
   } catch {
     return none;

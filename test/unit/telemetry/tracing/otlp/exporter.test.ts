@@ -152,7 +152,7 @@ describe('a collector', () => {
     collector.answer = (response) => void response.end();
     await clock.advance(5_000);
     await until(() => counts.exported === 1);
-    expect(told).toEqual([`${new URL(collector.url).host}: answered 503`, 'recovered']);
+    expect(told).toEqual([`${new URL(collector.url).host}: responded 503`, 'recovered']);
     await collector.close();
   });
 
@@ -201,8 +201,12 @@ describe('a collector', () => {
     }));
 
   test.each([
-    ['never answers', () => undefined, 'no answer within 10 s'],
-    ['answers without an end', (response: { write(text: string): unknown }) => void response.write('{'), 'no answer within 10 s'],
+    ['never answers', () => undefined, 'no response within 10 s'],
+    [
+      'answers without an end',
+      (response: { write(text: string): unknown }) => void response.write('{'),
+      'no response within 10 s',
+    ],
   ])('that %s is given up in time', (_, answer, why) =>
     withCollector(async (collector) => {
       collector.answer = answer;
