@@ -111,7 +111,7 @@ describe('the docs', () => {
   });
 
   test('name every cause of a refused signature as the analysis has it, and none that does not exist', () => {
-    const rows = Object.entries(CAUSES).map(([cause, { meaning, mend }]) => `| \`${cause}\` | ${meaning} | ${mend} |`);
+    const rows = Object.entries(CAUSES).map(([cause, { meaning, fix }]) => `| \`${cause}\` | ${meaning} | ${fix} |`);
     expect(read('docs/explain.md').match(/^\| `.*$/gm)).toEqual(rows);
   });
 

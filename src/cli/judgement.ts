@@ -5,7 +5,7 @@ import type { Message, Scheme, VerifyKey } from '../auth/schemes/scheme.ts';
 import type { SignedHead } from '../core/event.ts';
 import { Refusal } from '../core/refusal.ts';
 import { paint } from '../core/terminal.ts';
-import { Meter, USUAL_BUDGET } from '../diagnostics/explain/meter.ts';
+import { DEFAULT_BUDGET, Meter } from '../diagnostics/explain/meter.ts';
 import { explainNow } from '../diagnostics/explain/run.ts';
 import type { Finding, Suspect } from '../diagnostics/explain/suspect.ts';
 import { judgeRecency } from '../gateway/pipeline/gates/timestamp.ts';
@@ -23,7 +23,7 @@ export interface Judgement {
 }
 
 /** The budget of a command that somebody waits for. */
-const PATIENT = { bytes: 16 * USUAL_BUDGET.bytes, candidates: 8 * USUAL_BUDGET.candidates };
+const PATIENT = { bytes: 16 * DEFAULT_BUDGET.bytes, candidates: 8 * DEFAULT_BUDGET.candidates };
 
 /** Judges as the gates do, the time after the signature, so that both are told. */
 export function judge(suspect: Suspect): Judgement {
@@ -93,9 +93,9 @@ function toMissing({ headerNames, description }: Scheme): string {
 
 /** The judgement for people. */
 export function toText({ lines, findings, verdict }: Judgement, io: Io): string {
-  const hints = findings.map(({ text, mend }, i) => {
+  const hints = findings.map(({ text, fix }, i) => {
     const hint = findings.findIndex((each) => each.text === text) === i ? [`hint: ${text}`] : [];
-    return [...hint, `  to mend it: ${mend}`];
+    return [...hint, `  fix: ${fix}`];
   });
   return [...lines, ...hints.flat(), `verdict: ${paint(io, verdict === 'genuine' ? 'good' : 'bad', verdict)}`, ''].join('\n');
 }

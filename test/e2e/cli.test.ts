@@ -154,8 +154,8 @@ describe('sidegate verify', () => {
       return stdout;
     };
     expect(explain(`${bytes}\n`, headers)).toContain('it matches without the line end after the body');
-    expect(explain('{}', headers)).toContain('another secret, or a body that was parsed and written again');
-    expect(explain(bytes, headers, '--encoding', 'utf8')).toContain('the secret of the key given taken as base64');
+    expect(explain('{}', headers)).toContain('the secret differs, or the body was parsed and serialised again');
+    expect(explain(bytes, headers, '--encoding', 'utf8')).toContain('the secret of the key given decoded as base64');
     expect(explain(bytes, { ...headers, 'Webhook-Id': '' })).toContain('verdict: missing_signature');
     const ms = unixNow() * 1000;
     expect(

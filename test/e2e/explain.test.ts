@@ -68,12 +68,12 @@ test('a proxy that parses JSON and writes it again is found out; the log and the
     route: 'billing',
     causes: ['body_reserialised'],
     text: expect.stringContaining('indented by 2 spaces'),
-    mend: expect.stringContaining('find the proxy or middleware'),
+    fix: expect.stringContaining('find the proxy or middleware'),
   });
   expect(await gate.metric('sidegate_explained_total{route="billing",cause="body_reserialised"}')).toBe(1);
   const journal = await (await fetch(`http://127.0.0.1:${gate.adminPort}/journal?reason=bad_signature`)).text();
   expect(journal).toContain('it matches over JSON indented by 2 spaces, with the key current');
-  expect(journal).toContain('to mend it: find the proxy');
+  expect(journal).toContain('fix: find the proxy');
   expect(JSON.stringify(answer)).not.toMatch(/indented|reserialised|JSON\.stringify/);
   proxy.close();
   await gate.stop();

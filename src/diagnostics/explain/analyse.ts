@@ -1,44 +1,44 @@
-/** Finds out why a signature was refused: tries what would have made it match, one or two changes at a time, within a budget. */
+/** Finds out why a signature was rejected: tries variants of the request and of the keys, with one or two changes, within a budget. */
 
 import type { VerifyKey } from '../../auth/schemes/scheme.ts';
 import type { SignedHead } from '../../core/event.ts';
 import { Refusal } from '../../core/refusal.ts';
 import { type BodyForm, toBodyForms } from './body-forms.ts';
+import { type HeadForm, toHeadForms } from './head-forms.ts';
 import { toFinding, toHeadHints, toTimeHints } from './hints.ts';
 import { type KeyForm, toKeyForms } from './key-forms.ts';
-import { List } from './list.ts';
+import { LazyList } from './lazy-list.ts';
 import type { Meter } from './meter.ts';
-import { type Reading, toReadings } from './readings.ts';
 import type { Explanation, Finding, Suspect } from './suspect.ts';
 
-/** What is changed in a combination. */
+/** Which parts a combination changes. */
 interface Shape {
-  readonly reading: boolean;
+  readonly head: boolean;
   readonly key: boolean;
   readonly body: boolean;
 }
 
-/** The likely first, and those of the content last, as its forms cost most. Three changes at once would prove little to anybody. */
+/** Likely ones first. Changes of the body come last, because its forms cost most. Three changes at once would prove little. */
 const SHAPES: readonly Shape[] = [
-  { reading: false, key: false, body: false },
-  { reading: false, key: true, body: false },
-  { reading: true, key: false, body: false },
-  { reading: false, key: false, body: true },
-  { reading: true, key: true, body: false },
-  { reading: false, key: true, body: true },
-  { reading: true, key: false, body: true },
+  { head: false, key: false, body: false },
+  { head: false, key: true, body: false },
+  { head: true, key: false, body: false },
+  { head: false, key: false, body: true },
+  { head: true, key: true, body: false },
+  { head: false, key: true, body: true },
+  { head: true, key: false, body: true },
 ];
-/** Of an assembled head, and the fixed cost of a MAC. */
+/** The cost of the signed header fields and of a MAC, beside the body. */
 const CANDIDATE_BYTES = 128;
 
-/** What matched. */
+/** The combination that matched. */
 interface Match {
-  readonly reading: Reading;
+  readonly head: HeadForm;
   readonly body: BodyForm;
   readonly key: KeyForm;
 }
 
-/** Analyses; at each `yield` the caller may let other work go first. */
+/** Runs the analysis; at each `yield` the caller can let other work run. */
 export function* analyse(suspect: Suspect, meter: Meter): Generator<void, Explanation> {
   const { scheme, allowDotInId, request } = suspect;
   const head = scheme.readHead(request.headers, { allowDotInId });
@@ -52,7 +52,7 @@ export function* analyse(suspect: Suspect, meter: Meter): Generator<void, Explan
   return { findings: found, isProven: false };
 }
 
-/** The time of the head, or of the content where the scheme has it there. */
+/** Findings on the timestamp, which is in the head or, in some schemes, in the body. */
 function toTimes(suspect: Suspect, head: SignedHead | Refusal): Finding[] {
   const { scheme, request } = suspect;
   if (head instanceof Refusal) return [];
@@ -67,9 +67,9 @@ function toTimes(suspect: Suspect, head: SignedHead | Refusal): Finding[] {
 function* search(suspect: Suspect, body: Buffer, meter: Meter): Generator<void, Match | undefined> {
   const asReceived: BodyForm = { cause: undefined, text: '', bytes: body };
   const forms: Forms = {
-    readings: new List<Reading>(undefined, toReadings(suspect)),
-    bodies: new List(asReceived, toBodyForms(body, meter)),
-    keys: new List<KeyForm>(undefined, toKeyForms(suspect)),
+    heads: new LazyList<HeadForm>(undefined, toHeadForms(suspect)),
+    bodies: new LazyList(asReceived, toBodyForms(body, meter)),
+    keys: new LazyList<KeyForm>(undefined, toKeyForms(suspect)),
   };
   for (const shape of SHAPES) {
     for (const candidate of combine(forms, shape)) {
@@ -77,7 +77,7 @@ function* search(suspect: Suspect, body: Buffer, meter: Meter): Generator<void, 
         yield;
         continue;
       }
-      const keys = candidate.key.toKeys(candidate.reading.scheme);
+      const keys = candidate.key.toKeys(candidate.head.scheme);
       if (keys.length === 0) continue;
       if (!meter.takeCandidate(keys.length * (candidate.body.bytes.length + CANDIDATE_BYTES))) return undefined;
       yield;
@@ -88,57 +88,60 @@ function* search(suspect: Suspect, body: Buffer, meter: Meter): Generator<void, 
 }
 
 interface Forms {
-  readonly readings: List<Reading>;
-  readonly bodies: List<BodyForm>;
-  readonly keys: List<KeyForm>;
+  readonly heads: LazyList<HeadForm>;
+  readonly bodies: LazyList<BodyForm>;
+  readonly keys: LazyList<KeyForm>;
 }
 
-/** All combinations with the changes of one shape; undefined where other work may go first. */
-function* combine({ readings, bodies, keys }: Forms, shape: Shape): Generator<Match | undefined> {
-  for (const reading of readings.all(shape.reading)) {
-    if (reading === undefined) yield undefined;
-    // A token says nothing of the content.
-    else if (!shape.body || reading.scheme.description.signed.length > 0)
-      for (const body of bodies.all(shape.body)) yield* withKeys(reading, body, keys.all(shape.key));
+/** All combinations with the changes of one shape; yields undefined where other work can run. */
+function* combine({ heads, bodies, keys }: Forms, shape: Shape): Generator<Match | undefined> {
+  for (const head of heads.all(shape.head)) {
+    if (head === undefined) yield undefined;
+    // A token does not depend on the body.
+    else if (!shape.body || head.scheme.description.signed.length > 0)
+      for (const body of bodies.all(shape.body)) yield* withKeys(head, body, keys.all(shape.key));
   }
 }
 
 function* withKeys(
-  reading: Reading,
+  head: HeadForm,
   body: BodyForm | undefined,
   keys: Iterable<KeyForm | undefined>,
 ): Generator<Match | undefined> {
   if (body === undefined) yield undefined;
-  else for (const key of keys) yield key && { reading, body, key };
+  else for (const key of keys) yield key && { head, body, key };
 }
 
-function isMatch({ request: { method } }: Suspect, { reading, body: { bytes } }: Match, keys: readonly VerifyKey[]): boolean {
-  const { scheme, headers, url } = reading;
+function isMatch({ request: { method } }: Suspect, { head: form, body: { bytes } }: Match, keys: readonly VerifyKey[]): boolean {
+  const { scheme, headers, url } = form;
   const head = scheme.readHead(headers, { allowDotInId: true });
   return !(head instanceof Refusal) && scheme.verify(head, { method, url, body: bytes }, keys) !== undefined;
 }
 
-function toProven({ reading, body, key }: Match, hints: readonly Finding[], times: readonly Finding[]): Explanation {
+function toProven({ head, body, key }: Match, hints: readonly Finding[], times: readonly Finding[]): Explanation {
   const parts: string[] = [];
-  if (reading.cause !== undefined) parts.push(reading.text);
+  if (head.cause !== undefined) parts.push(head.text);
   if (body.cause !== undefined) parts.push(body.text);
   if (key.cause !== undefined) parts.push(`with ${key.text}`);
   const text = `it matches ${parts.join(', and ')}${key.cause === undefined ? `, with ${key.text}` : ''}`;
-  const causes = [reading.cause, body.cause, key.cause].filter((cause) => cause !== undefined);
+  const causes = [head.cause, body.cause, key.cause].filter((cause) => cause !== undefined);
   const proven = causes.map((cause) => toFinding(cause, text));
-  // Genuine as it is: only the head, or the time, was against it.
+  // The signature is valid as received: only the form of the head, or the time, was wrong.
   if (proven.length === 0) return { findings: [...hints, ...times], isProven: true };
   return { findings: [...proven, ...times], isProven: true };
 }
 
 function toUnknown({ request: { body, headers } }: Suspect, meter: Meter): Finding {
-  if (body === undefined) return toFinding('unknown', 'the content was not kept, so nothing could be tried');
-  const tried = `none of ${meter.candidates} readings matches${meter.isExceeded ? ', and there were more than the analysis may try' : ''}`;
+  if (body === undefined) return toFinding('unknown', 'the body was not kept, so no variant could be tried');
+  const tried = `none of ${meter.candidates} candidates matches${meter.isExceeded ? ', and the budget of the analysis was used up' : ''}`;
   if (body.length === 0)
-    return toFinding('unknown', `${tried}; the body is empty, so something may have read it before the gate`);
+    return toFinding('unknown', `${tried}; the body is empty: something in front of sidegate may have consumed it`);
   if (headers.get('content-encoding') !== undefined)
-    return toFinding('unknown', `${tried}; there is a Content-Encoding, so a proxy may have compressed what was signed`);
-  const via = headers.get('via') === undefined && headers.get('x-forwarded-for') === undefined;
-  const proxies = via ? '' : '; proxies stand before the gate, which may have changed the content';
-  return toFinding('unknown', `${tried}: another secret, or a body that was parsed and written again${proxies}`);
+    return toFinding(
+      'unknown',
+      `${tried}; there is a Content-Encoding: a proxy may have compressed the body after it was signed`,
+    );
+  const isDirect = headers.get('via') === undefined && headers.get('x-forwarded-for') === undefined;
+  const proxies = isDirect ? '' : '; the request passed proxies, which may have changed the body';
+  return toFinding('unknown', `${tried}: the secret differs, or the body was parsed and serialised again${proxies}`);
 }

@@ -1,4 +1,4 @@
-/** What the content may have been when it was signed: the ways in which proxies, middleware and tools change it. */
+/** The forms that the body may have had when it was signed: proxies, middleware and tools change it in these ways. */
 import { isAscii, isUtf8 } from 'node:buffer';
 import {
   brotliDecompressSync,
@@ -14,7 +14,7 @@ import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
 import { toJsonForms } from './json-forms.ts';
 import type { Meter } from './meter.ts';
 
-/** One form of the content. */
+/** One form of the body. */
 export interface BodyForm {
   /** Undefined for the bytes as received. */
   readonly cause: ExplainCause | undefined;
@@ -27,12 +27,12 @@ const BOM = Buffer.from([0xef, 0xbb, 0xbf]);
 const EMPTY = Buffer.alloc(0);
 const LINE_ENDS: ReadonlySet<string> = new Set('\r\n');
 const WHITESPACE: ReadonlySet<string> = new Set('\t\n\r ');
-/** A small content can decompress to gigabytes. */
-const MOST_DECOMPRESSED = 1_048_576;
-/** Compressing takes the event loop; larger contents are not tried. */
-const MOST_COMPRESSED = 65_536;
+/** A small body can decompress to gigabytes. */
+const MAX_DECOMPRESSED_BYTES = 1_048_576;
+/** Compression blocks the event loop, so larger bodies are not compressed. */
+const MAX_COMPRESSED_BYTES = 65_536;
 
-/** All forms but the received one, the likely ones first, and undefined where other work may go first; what cannot be told from it is left out, and what the meter does not allow. */
+/** Yields all forms except the received one, likely ones first, without repetition and within the budget; undefined where other work can run. */
 export function* toBodyForms(body: Buffer, meter: Meter): Generator<BodyForm | undefined> {
   const seen = new Set([toIdentity(body)]);
   for (const form of toAnyForms(body)) {
@@ -58,7 +58,7 @@ function* toAnyForms(body: Buffer): Generator<BodyForm | undefined> {
   yield* toJsonForms(body);
   yield* toEncodedForms(body);
   yield* toFormForms(body);
-  if (body.length > 0) yield { cause: 'body_empty', text: 'over no content at all', bytes: EMPTY };
+  if (body.length > 0) yield { cause: 'body_empty', text: 'over an empty body', bytes: EMPTY };
 }
 
 function* toWhitespaceForms(body: Buffer): Generator<BodyForm> {
@@ -102,10 +102,10 @@ const GZIP_LEVELS = [6, 9, 1];
 function* toEncodedForms(body: Buffer): Generator<BodyForm> {
   const cause = 'body_compression';
   for (const [coding, inflate] of INFLATERS) {
-    const bytes = tryInflate(() => inflate(body, { maxOutputLength: MOST_DECOMPRESSED }));
+    const bytes = tryInflate(() => inflate(body, { maxOutputLength: MAX_DECOMPRESSED_BYTES }));
     if (bytes !== undefined) yield { cause, text: `decompressed (${coding})`, bytes };
   }
-  if (body.length > 0 && body.length <= MOST_COMPRESSED) {
+  if (body.length > 0 && body.length <= MAX_COMPRESSED_BYTES) {
     for (const level of GZIP_LEVELS) yield { cause, text: `compressed (gzip, level ${level})`, bytes: gzipSync(body, { level }) };
     yield { cause, text: 'compressed (deflate)', bytes: deflateSync(body) };
   }
@@ -129,10 +129,10 @@ function* toFormForms(body: Buffer): Generator<BodyForm> {
   const [, name, value = ''] = /^([A-Za-z_][A-Za-z0-9_-]{0,63})=([^&]*)$/.exec(text) ?? [];
   if (name !== undefined) {
     const decoded = tryDecode(value);
-    if (decoded !== undefined) yield { cause, text: 'over what the form holds, decoded', bytes: Buffer.from(decoded) };
+    if (decoded !== undefined) yield { cause, text: 'over the decoded value of the form field', bytes: Buffer.from(decoded) };
     return;
   }
-  // A replacement character for what is no UTF-8, or a lone surrogate, cannot be what was signed.
+  // Decoding invalid UTF-8 would yield replacement characters, which the sender cannot have signed.
   if (!isUtf8(body)) return;
   const escaped = encodeURIComponent(text);
   yield { cause, text: 'as a form with the field payload', bytes: Buffer.from(`payload=${escaped}`) };

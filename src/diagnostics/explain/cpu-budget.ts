@@ -1,16 +1,16 @@
-/** Bounds what share of one core a kind of work may have, on average. */
+/** Bounds the average share of one CPU core that a kind of work may use. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 
-/** A share of one core, with a burst. */
+/** A share of one core, with a burst allowance. */
 export class CpuBudget {
   readonly #share: number;
   readonly #burst: Milliseconds;
   readonly #clock: Clock;
-  /** Below 0 where more was spent than was due. */
+  /** Negative if more was spent than allowed. */
   #credit: Milliseconds;
   #filledAt: Milliseconds;
 
-  /** `share`: between 0 and 1; `burst`: what may be spent at once after a rest. */
+  /** `share`: between 0 and 1; `burst`: what may be spent at once after an idle period. */
   constructor(share: number, burst: Milliseconds, clock: Clock) {
     this.#share = share;
     this.#burst = burst;
@@ -19,13 +19,13 @@ export class CpuBudget {
     this.#filledAt = clock.monotonic();
   }
 
-  /** Counts time that was spent. */
+  /** Records CPU time that was spent. */
   spend(spent: Milliseconds): void {
     this.#fill();
     this.#credit -= spent;
   }
 
-  /** How long to wait before more may be spent; 0 where none is needed. */
+  /** How long to wait before more may be spent; 0 if no wait is needed. */
   get delay(): Milliseconds {
     this.#fill();
     return Math.max(0, -this.#credit / this.#share);

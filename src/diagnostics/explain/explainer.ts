@@ -1,64 +1,64 @@
-/** Explains refusals while the gate has other work: one at a time, off the request's way, so many a minute for each route. */
+/** Analyses rejections in the background: one at a time, without delaying requests, with a rate limit per route and a CPU budget. */
 import { rememberClientNetworks } from '../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import type { Reason, Refusal } from '../../core/refusal.ts';
 import { CpuBudget } from './cpu-budget.ts';
-import { Meter, USUAL_BUDGET } from './meter.ts';
-import { explainBeside } from './run.ts';
+import { DEFAULT_BUDGET, Meter } from './meter.ts';
+import { explainInBackground } from './run.ts';
 import type { Explanation, Suspect, SuspectRequest } from './suspect.ts';
 
-/** How much is explained. */
+/** The limits of the analysis. */
 export interface ExplainerOptions {
-  /** For each route. */
+  /** Analyses per route. */
   readonly perMinute: number;
-  /** Larger contents are not kept, in bytes: their heads alone are looked at. */
+  /** In bytes. Larger bodies are not kept, so only the head is analysed. */
   readonly maxBody: number;
-  /** Of one core, for all analyses together: between 0 and 1. */
+  /** Share of one core for all analyses together: between 0 and 1. */
   readonly cpuShare: number;
-  /** Of one core, for the refusals of one client network. */
+  /** Share of one core for the rejections of one client network. */
   readonly cpuSharePerClient: number;
 }
 
-/** What is known beside the request, when its turn comes. */
+/** The context of a request, read when its analysis starts. */
 export type SuspectContext = Omit<Suspect, 'request'>;
 
-/** What was found out about one refusal. */
+/** The result of one analysis. */
 export interface Explained extends Explanation {
   readonly route: string;
   readonly requestId: string;
 }
 
-/** What the explainer works with, and whom it tells. */
+/** Dependencies and callbacks of the explainer. */
 export interface ExplainerParts {
   readonly clock: Clock;
-  /** Resolves when other work had its turn. */
+  /** Resolves after other work had a chance to run. */
   readonly pause: () => Promise<void>;
-  /** Undefined for routes that are gone by now. */
+  /** Returns undefined for a route that was removed. */
   readonly find: (route: string) => SuspectContext | undefined;
   readonly onExplained: (explained: Explained) => void;
-  /** A refusal that was not looked into. */
+  /** Called for a rejection that is not analysed. */
   readonly onSkipped: (route: string) => void;
-  /** An analysis that failed; a fault of ours. */
+  /** Called for an analysis that threw, which is our bug. */
   readonly onFailed: (requestId: string, error: unknown) => void;
 }
 
-/** Refusals that an analysis can say something about. */
-const EXPLAINED: ReadonlySet<Reason> = new Set<Reason>([
+/** Rejections that can be analysed. */
+const ANALYSED: ReadonlySet<Reason> = new Set<Reason>([
   'bad_signature',
   'malformed_signature',
   'missing_signature',
   'timestamp_old',
   'timestamp_future',
 ]);
-const MOST_WAITING = 32;
-/** Of one client network. */
+const MAX_WAITING = 32;
+/** Per client network. */
 const MAX_WAITING_PER_CLIENT = 8;
-/** Clients whose cost is remembered. */
+/** Clients whose CPU use is remembered. */
 const MAX_CLIENTS = 256;
-/** What all analyses together may take at once: the next step waits until the share has paid for it. */
+/** CPU time that all analyses may take at once; after that, each step waits until the share allows it. */
 const BURST_MS: Milliseconds = 10;
-/** What the analyses of one client may take at once: a few deliveries of usual size. */
+/** CPU time that the analyses of one client may take at once: enough for a few deliveries of typical size. */
 const CLIENT_BURST_MS: Milliseconds = 250;
 const MINUTE: Milliseconds = 60_000;
 
@@ -80,7 +80,7 @@ interface Waiting {
   readonly request: SuspectRequest;
 }
 
-/** The queue and the one who works on it. */
+/** The queue of rejections and its worker. */
 export class Explainer {
   readonly #parts: ExplainerParts;
   readonly #options: ExplainerOptions;
@@ -88,7 +88,7 @@ export class Explainer {
   readonly #buckets = new Map<string, Bucket>();
   readonly #cpu: CpuBudget;
   readonly #toNetwork = rememberClientNetworks();
-  /** The one seen last comes last. */
+  /** In the order of last use. */
   readonly #clients = new Map<string, ClientUse>();
   #working: Promise<void> | undefined;
 
@@ -98,12 +98,12 @@ export class Explainer {
     this.#cpu = new CpuBudget(options.cpuShare, BURST_MS, parts.clock);
   }
 
-  /** Takes a refusal, if there is a place and neither the client nor the route has had its share; returns at once, and never throws. */
+  /** Queues a rejection if the queue has room and neither the client nor the route has used up its share; never blocks or throws. */
   offer(route: string, head: ParsedHead, { reason }: Refusal): void {
-    if (!EXPLAINED.has(reason)) return;
-    if (this.#queue.length >= MOST_WAITING) return this.#parts.onSkipped(route);
+    if (!ANALYSED.has(reason)) return;
+    if (this.#queue.length >= MAX_WAITING) return this.#parts.onSkipped(route);
     const client = this.#toClient(head.client.address);
-    // Before the route's token: one client must not use up what others are due.
+    // The client's limits first: a client over its limits must not use up the route's tokens.
     if (client.waiting >= MAX_WAITING_PER_CLIENT || client.cpu.delay > 0 || !this.#takeToken(route))
       return this.#parts.onSkipped(route);
     client.waiting++;
@@ -113,12 +113,12 @@ export class Explainer {
     this.#working ??= this.#work();
   }
 
-  /** Resolves when nothing waits. */
+  /** Resolves when the queue is empty. */
   async idle(): Promise<void> {
     await this.#working;
   }
 
-  /** Only what a gate has read: a content that nobody asked for is not read for this. */
+  /** Only a body that a gate has read: the analysis does not read it. */
   #toBody({ body: { content } }: ParsedHead): Buffer | undefined {
     // A copy: the buffer may be a slice of a larger one, which would be kept with it.
     return Buffer.isBuffer(content) && content.length <= this.#options.maxBody ? Buffer.from(content) : undefined;
@@ -161,7 +161,7 @@ export class Explainer {
     this.#working = undefined;
   }
 
-  /** Other work goes first, and so much of it that analyses have their share of the core and no more. */
+  /** Lets other work run, for as long as the CPU budget requires. */
   async #pause(): Promise<void> {
     const { clock, pause } = this.#parts;
     const { delay } = this.#cpu;
@@ -187,7 +187,7 @@ export class Explainer {
     const context = measure(() => this.#parts.find(route));
     if (context === undefined) return this.#parts.onSkipped(route);
     const pace = { pause: () => this.#pause(), measure };
-    const explanation = await explainBeside({ ...context, request }, new Meter(USUAL_BUDGET), pace);
+    const explanation = await explainInBackground({ ...context, request }, new Meter(DEFAULT_BUDGET), pace);
     this.#parts.onExplained({ route, requestId, ...explanation });
   }
 }

@@ -1,4 +1,4 @@
-/** What the head alone tells, before anything is hashed. */
+/** Findings from the request head alone, without any hashing. */
 
 import type { Scheme } from '../../auth/schemes/scheme.ts';
 import { TIMESTAMP_FORMATS } from '../../auth/schemes/timestamp.ts';
@@ -7,29 +7,29 @@ import type { SignedHead } from '../../core/event.ts';
 import { Refusal } from '../../core/refusal.ts';
 import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
 import { CAUSES } from './causes.ts';
-import { toSeenPresets, toTwins } from './readings.ts';
+import { toSeenPresets, toTwins } from './head-forms.ts';
 import type { Finding, Suspect } from './suspect.ts';
 
 const SECOND: Milliseconds = 1_000;
 const HALF_HOUR: Milliseconds = 1_800_000;
-/** Networks and queues of seconds do not hide a wrong time zone. */
+/** A wrong time zone is recognised despite delays of up to this long. */
 const LEEWAY: Milliseconds = 60_000;
-/** A timestamp this far off is not late but in another unit. */
+/** A timestamp this far off is in another unit, not late. */
 const YEAR: Milliseconds = 31_536_000_000;
 
-/** A finding of this cause. */
+/** Creates a finding with the cause's fix. */
 export function toFinding(cause: ExplainCause, text: string): Finding {
-  return { cause, text, mend: CAUSES[cause].mend };
+  return { cause, text, fix: CAUSES[cause].fix };
 }
 
-/** What is odd about the head, as the route's scheme reads it. */
+/** Findings on the head, as the route's scheme reads it. */
 export function toHeadHints(suspect: Suspect, head: SignedHead | Refusal): Finding[] {
   if (!(head instanceof Refusal)) return [...toUnitHint(suspect), ...toAlgorithmHint(suspect, head)];
   const found = [...toPresetHints(suspect), ...toUnitHint(suspect)];
   if (head.reason === 'missing_signature') {
     if (!found.some(({ cause }) => cause === 'header_family')) found.push(toFinding('headers_missing', toMissing(suspect)));
   } else if (!found.some(({ cause }) => cause === 'timestamp_unit')) {
-    found.push(toFinding('headers_malformed', `the signature headers are malformed: ${head.detail ?? 'they cannot be read'}`));
+    found.push(toFinding('headers_malformed', `the signature headers are malformed: ${head.detail ?? 'they cannot be parsed'}`));
   }
   return found;
 }
@@ -41,7 +41,7 @@ function toMissing({ scheme, request: { headers } }: Suspect): string {
   return missing.length === 1 ? `${last} is missing` : `${missing.slice(0, -1).join(', ')} and ${last} are missing`;
 }
 
-/** The headers without which nothing can be verified, as the scheme writes their names. */
+/** The headers that verification requires, as the scheme spells their names. */
 function toNeededHeaders({ description: { id, timestamp, signature, signed } }: Scheme): string[] {
   const names = signature === undefined ? [] : [signature.header];
   if (timestamp !== undefined && 'header' in timestamp.from) names.unshift(timestamp.from.header);
@@ -53,15 +53,15 @@ function toPresetHints(suspect: Suspect): Finding[] {
   const twins = toTwins(suspect.scheme.description);
   return toSeenPresets(suspect).flatMap(({ preset, names }) => {
     const name = preset.signature?.header ?? '';
-    // Whoever calls with a token may be anybody, and a header of the route's own scheme points to nobody else.
+    // A token header does not identify a sender, and a header of the route's own scheme does not point to another preset.
     if (preset.signed.length === 0 || suspect.scheme.headerNames.includes(name.toLowerCase())) return [];
     const isTwin = twins.has(name.toLowerCase());
-    const text = isTwin ? `the headers are those of the family ${name}` : `this looks like ${names}: ${name} is there`;
+    const text = isTwin ? `the headers use the naming of ${name}` : `this looks like ${names}: the request has ${name}`;
     return [toFinding(isTwin ? 'header_family' : 'other_preset', `${text} (scheme: ${names})`)];
   });
 }
 
-/** Told by the number alone: which instant it is in each unit. */
+/** Recognises the unit by the instant that the value means in each unit. */
 function toUnitHint({ scheme: { description }, request: { headers, receivedAt } }: Suspect): Finding[] {
   const { timestamp } = description;
   if (timestamp === undefined || !('header' in timestamp.from)) return [];
@@ -71,36 +71,44 @@ function toUnitHint({ scheme: { description }, request: { headers, receivedAt } 
   if (text === '' || isNear(TIMESTAMP_FORMATS[unit].parse(text))) return [];
   const other = (['s', 'ms', 'rfc3339'] as const).find((each) => each !== unit && isNear(TIMESTAMP_FORMATS[each].parse(text)));
   if (other !== undefined)
-    return [toFinding('timestamp_unit', `the timestamp looks like ${UNITS[other]}; this scheme has ${UNITS[unit]}`)];
-  // Cut or scaled so that no unit fits; a number a thousand times too large is milliseconds all the same.
+    return [toFinding('timestamp_unit', `the timestamp looks like ${UNITS[other]}; this scheme uses ${UNITS[unit]}`)];
+  // No unit fits exactly; a number that is about a thousand times too large is still milliseconds.
   const at = TIMESTAMP_FORMATS[unit].parse(text);
   const isScaled = unit === 's' && at !== undefined && at > receivedAt + 10 * YEAR;
-  return isScaled ? [toFinding('timestamp_unit', 'the timestamp looks like milliseconds; this scheme has seconds')] : [];
+  return isScaled ? [toFinding('timestamp_unit', 'the timestamp looks like milliseconds; this scheme uses seconds')] : [];
 }
 
 const UNITS = { s: 'seconds', ms: 'milliseconds', rfc3339: 'RFC 3339' } as const;
 
-/** Signatures of key pairs cannot be checked with secrets, nor the other way round. */
+/** A secret cannot verify signatures of a key pair, nor the reverse. */
 function toAlgorithmHint({ keys }: Suspect, { signatures }: SignedHead): Finding[] {
   const known = new Set(keys.map(({ key }) => (key?.material as { algorithm?: string } | undefined)?.algorithm));
   const sent = [...new Set(signatures.map(({ algorithm }) => algorithm))];
   if (known.has(undefined) || keys.length === 0 || sent.length === 0 || sent.some((algorithm) => known.has(algorithm))) return [];
-  const text = `the signatures are made by ${sent.join(' and ')}, and the keys of the route are for ${[...known].join(' and ')}`;
+  const text = `the signatures use ${sent.join(' and ')}, but the keys of the route are for ${[...known].join(' and ')}`;
   return [toFinding('signature_algorithm', text)];
 }
 
-/** Why the time is not taken; nothing where it is. */
+/** Why the timestamp is not accepted; empty if it is. */
 export function toTimeHints({ tolerance, request: { receivedAt } }: Suspect, signedAt: EpochMilliseconds): Finding[] {
   const skew = receivedAt - signedAt;
   if (tolerance === undefined || Math.abs(skew) >= YEAR || (skew <= tolerance.past && -skew <= tolerance.future)) return [];
   const distance = Math.round(Math.abs(skew) / SECOND);
   if (skew < 0)
-    return [toFinding('clock_skew', `the timestamp lies ${distance} s ahead: the sender's clock is fast, or this one slow`)];
+    return [
+      toFinding(
+        'clock_skew',
+        `the timestamp is ${distance} s in the future: the sender's clock is fast, or the local clock is slow`,
+      ),
+    ];
   const past = Math.round(tolerance.past / SECOND);
   const offset = Math.round(skew / HALF_HOUR) * HALF_HOUR;
   if (offset >= HALF_HOUR && offset <= 28 * HALF_HOUR && Math.abs(skew - offset) <= LEEWAY)
     return [
-      toFinding('clock_skew', `the timestamp is ${distance} s old, by whole half hours: a clock or a time zone may be wrong`),
+      toFinding(
+        'clock_skew',
+        `the timestamp is ${distance} s old, a multiple of half an hour: a clock or a time zone may be wrong`,
+      ),
     ];
-  return [toFinding('late', `the delivery is ${distance} s old; ${past} s are allowed`)];
+  return [toFinding('late', `the delivery is ${distance} s old; the tolerance is ${past} s`)];
 }

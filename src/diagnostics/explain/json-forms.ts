@@ -1,8 +1,8 @@
-/** The ways in which serialisers write one JSON content. */
+/** The forms in which serialisers write the same JSON value. */
 import { isUtf8 } from 'node:buffer';
 import { isStepEnd, type JsonStyle, type Token, toTokens, writeJson } from './json-tokens.ts';
 
-/** One way of writing it. */
+/** One form. */
 export interface JsonForm {
   readonly cause: 'body_reserialised' | 'body_escapes';
   readonly text: string;
@@ -16,7 +16,7 @@ interface Spacing {
 
 interface Escaping {
   readonly text: string;
-  /** Of one string as it is written, quotes included. */
+  /** Rewrites one string literal, including its quotes. */
   readonly string: (literal: Token) => Token;
 }
 
@@ -34,9 +34,9 @@ const slashes = (literal: Token): Token => literal.replaceAll('/', '\\/');
 
 const AS_IS: Escaping = { text: '', string: (literal) => literal };
 const ESCAPINGS: readonly Escaping[] = [
-  { text: 'with characters written as themselves', string: minimal },
-  { text: 'with \\u escapes for all but ASCII, as Python and others write it', string: ascii },
-  { text: "with / and all but ASCII escaped, as PHP's json_encode does", string: (literal) => slashes(ascii(literal)) },
+  { text: 'with unescaped characters', string: minimal },
+  { text: 'with \\u escapes for non-ASCII characters, as Python and others write it', string: ascii },
+  { text: "with / and non-ASCII characters escaped, as PHP's json_encode does", string: (literal) => slashes(ascii(literal)) },
   { text: 'with / escaped, as PHP does with JSON_UNESCAPED_UNICODE', string: (literal) => slashes(minimal(literal)) },
   {
     text: 'with <, > and & escaped, as Go and Rails write it',
@@ -48,19 +48,19 @@ function toEscape(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
-/** Indents may blow deep nesting up. */
-const MOST_GROWTH = 4;
+/** Indentation can make deeply nested JSON much longer. */
+const MAX_GROWTH = 4;
 
-/** The forms of `body`, and undefined where other work may go first; nothing where it is no JSON. */
+/** Yields the forms of `body`, and undefined where other work can run; nothing if it is not JSON. */
 export function* toJsonForms(body: Buffer): Generator<JsonForm | undefined> {
   if (!isUtf8(body)) return;
   const tokens = yield* toTokens(body.toString('utf8').replace(/^\uFEFF/, ''));
   if (tokens === undefined) return;
-  const longest = 1_024 + body.length * MOST_GROWTH;
+  const longest = 1_024 + body.length * MAX_GROWTH;
   const seen: (readonly Token[])[] = [];
   for (const { text: escapes, string } of [AS_IS, ...ESCAPINGS]) {
     const escaped = yield* escapeTokens(tokens, string);
-    // Most contents have nothing to escape: the forms would be the same ones again.
+    // Most bodies have nothing to escape, so the forms would repeat.
     if (seen.some((known) => known.every((token, i) => token === escaped[i]))) continue;
     seen.push(escaped);
     for (const spacing of SPACINGS) {
@@ -72,7 +72,7 @@ export function* toJsonForms(body: Buffer): Generator<JsonForm | undefined> {
   if (inner !== undefined)
     yield {
       cause: 'body_reserialised',
-      text: 'over what is in the JSON string that arrives, as it is JSON of JSON',
+      text: 'over the value of the received JSON string, which is itself JSON',
       bytes: inner,
     };
 }
@@ -90,8 +90,8 @@ function* toForms(written: string, spacing: string, escapes: string): Generator<
   const cause = escapes === '' ? 'body_reserialised' : 'body_escapes';
   const text = `over JSON ${spacing}${escapes === '' ? '' : `, ${escapes}`}`;
   yield { cause, text, bytes: Buffer.from(written) };
-  // Encoders of streams, and pretty-printers, end the line.
-  yield { cause, text: `${text}, with a line end after it`, bytes: Buffer.from(`${written}\n`) };
+  // Stream encoders and pretty-printers append a line ending.
+  yield { cause, text: `${text}, with a trailing line ending`, bytes: Buffer.from(`${written}\n`) };
 }
 
 function toInnerText(tokens: readonly string[]): Buffer | undefined {

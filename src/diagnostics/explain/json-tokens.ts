@@ -1,27 +1,27 @@
-/** JSON as tokens, so that it can be written in other forms without a change of what it says: numbers keep their digits, keys their order. */
+/** Splits JSON into tokens, so that it can be written in other forms without changing its meaning: numbers keep their digits, keys their order. */
 
-/** One token: punctuation, or a string or other literal as it is written. */
+/** One token: punctuation, or a literal as written. */
 export type Token = string;
 
 /** How a serialiser writes JSON. */
 export interface JsonStyle {
   readonly item: string;
   readonly colon: string;
-  /** Of one level; undefined: all on one line. */
+  /** Of one level; undefined: everything on one line. */
   readonly indent?: string;
 }
 
 const TOKEN = /[\t\n\r ]*([[\]{},:]|"[^"\\]*(?:\\.[^"\\]*)*"|[-0-9.eE+]+|true|false|null)/y;
 
-/** Tokens that are worked on before other work may go first: a millisecond or two. */
+/** Tokens per step: one or two milliseconds, after which other work can run. */
 const TOKENS_PER_STEP = 8_192;
 
-/** Tells after how many tokens other work may go first. */
+/** Whether a step ends at this token, so that other work can run. */
 export function isStepEnd(index: number): boolean {
   return index % TOKENS_PER_STEP === TOKENS_PER_STEP - 1;
 }
 
-/** Takes the text apart, and yields where other work may go first; undefined where it is no JSON. */
+/** Splits the text into tokens, and yields where other work can run; returns undefined if it is not JSON. */
 export function* toTokens(text: string): Generator<undefined, readonly Token[] | undefined> {
   try {
     JSON.parse(text);
@@ -30,7 +30,7 @@ export function* toTokens(text: string): Generator<undefined, readonly Token[] |
   }
   const tokens: string[] = [];
   for (let at = 0; ; ) {
-    // Several analyses may be under way, and the pattern has one place to remember.
+    // Concurrent analyses share the pattern, and with it `lastIndex`.
     TOKEN.lastIndex = at;
     const match = TOKEN.exec(text);
     if (match === null) return tokens;
@@ -40,7 +40,7 @@ export function* toTokens(text: string): Generator<undefined, readonly Token[] |
   }
 }
 
-/** Writes tokens in a style, and yields where other work may go first; undefined where that would be longer than `longest`, as indents blow deep nesting up. */
+/** Writes tokens in a style, and yields where other work can run; returns undefined if the result would be longer than `longest`. */
 export function* writeJson(
   tokens: readonly Token[],
   style: JsonStyle,
@@ -68,7 +68,7 @@ function isClose(token: Token): boolean {
   return token === '}' || token === ']';
 }
 
-/** The line break before a token; empty mappings and lists are written without one by all serialisers. */
+/** The line break before a token; no serialiser writes one inside an empty object or array. */
 function toGap(before: Token, token: Token, { indent }: JsonStyle, depth: number): string {
   const isBroken = before === ',' || isOpen(before) !== isClose(token);
   return indent !== undefined && isBroken ? `\n${indent.repeat(depth)}` : '';

@@ -1,4 +1,4 @@
-/** Whose key it may have been, and how else the text of a secret can be read. */
+/** The keys that may have signed a request, and other ways to decode the text of a secret. */
 
 import type { SecretEncoding } from '../../auth/schemes/description.ts';
 import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
@@ -7,17 +7,17 @@ import { trimEnds } from '../../core/trim.ts';
 import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
 import type { Suspect, SuspectKey } from './suspect.ts';
 
-/** One key, or one reading of its secret. */
+/** One key, or one decoding of its secret. */
 export interface KeyForm {
-  /** Undefined for the route's live keys as they are. */
+  /** Undefined for an unchanged live key of the route. */
   readonly cause: ExplainCause | undefined;
   /** "with the key …" */
   readonly text: string;
-  /** As `scheme` takes it; empty where it does not. */
+  /** The key, prepared for `scheme`; empty if the scheme cannot use it. */
   readonly toKeys: (scheme: Scheme) => readonly VerifyKey[];
 }
 
-/** Everything to try, the likely first: the live keys, those out of their time, other readings of them, other routes'. */
+/** Everything to try, likely ones first: the live keys, expired and future keys, other decodings, keys of other routes. */
 export function* toKeyForms({ scheme, keys, others, request: { receivedAt } }: Suspect): Generator<KeyForm> {
   const live = keys.filter((key) => isLive(key, receivedAt));
   for (const key of live) yield toOwnForm(undefined, `the key ${key.name}`, key, scheme);
@@ -27,7 +27,7 @@ export function* toKeyForms({ scheme, keys, others, request: { receivedAt } }: S
     const when = isExpired ? 'which has expired' : 'which is not valid yet';
     yield toOwnForm(isExpired ? 'key_expired' : 'key_not_yet_valid', `the key ${key.name}, ${when}`, key, scheme);
   }
-  for (const key of live) yield* toReadings(key);
+  for (const key of live) yield* toSecretForms(key);
   for (const key of others) yield* toForeignForms(key);
 }
 
@@ -38,7 +38,7 @@ function isLive({ notBefore, notAfter }: SuspectKey, now: number): boolean {
 function toOwnForm(cause: ExplainCause | undefined, text: string, key: SuspectKey, own: Scheme): KeyForm {
   const toKeys = (scheme: Scheme): readonly VerifyKey[] => {
     if (scheme === own && key.key !== undefined) return [key.key];
-    // Another preset may write secrets in its own way: whsec_ is decoded here, and taken as it stands there.
+    // Another preset may decode secrets in another way: some decode whsec_, others use it as written.
     return [
       ...parse(scheme, key.secret, key.encoding),
       ...(key.encoding === undefined ? [] : parse(scheme, key.secret, undefined)),
@@ -60,32 +60,36 @@ function* toForeignForms({ route, name, secret, encoding, key }: SuspectKey): Ge
   };
 }
 
-/** One reading of a secret's text. */
-interface Reading {
+/** One decoding of a secret's text. */
+interface SecretForm {
   readonly cause: ExplainCause;
   readonly how: string;
   readonly bytes: Buffer | undefined;
 }
 
-function* toReadings({ name, secret }: SuspectKey): Generator<KeyForm> {
+function* toSecretForms({ name, secret }: SuspectKey): Generator<KeyForm> {
   const seen = new Set<string>();
-  for (const { cause, how, bytes } of toAllReadings(secret.expose().toString('latin1'))) {
+  for (const { cause, how, bytes } of decodeSecret(secret.expose().toString('latin1'))) {
     if (bytes === undefined || bytes.length === 0 || seen.has(bytes.toString('latin1'))) continue;
     seen.add(bytes.toString('latin1'));
-    const read = new Secret(bytes);
-    yield { cause, text: `the secret of the key ${name} ${how}`, toKeys: (scheme) => parse(scheme, read, 'utf8') };
+    const decoded = new Secret(bytes);
+    yield { cause, text: `the secret of the key ${name} ${how}`, toKeys: (scheme) => parse(scheme, decoded, 'utf8') };
   }
 }
 
-function* toAllReadings(text: string): Generator<Reading> {
+function* decodeSecret(text: string): Generator<SecretForm> {
   yield* toEncodings(text, 'secret_encoding', '');
   const bare = text.replace(PREFIX, '');
   if (bare !== text) yield { cause: 'secret_prefix', how: 'without its prefix', bytes: toBytes(bare) };
   else yield { cause: 'secret_prefix', how: 'with whsec_ before it', bytes: toBytes(`whsec_${text}`) };
   const clean = trimEnds(text.startsWith(BOM) ? text.slice(BOM.length) : text, WRAPPING);
-  if (clean !== text) yield* toEncodings(clean, 'secret_whitespace', ' and without what stands around it');
-  yield { cause: 'secret_whitespace', how: 'with a line end after it, which the sender may have', bytes: toBytes(`${text}\n`) };
-  // What `kubectl` shows of a Secret is base64 already; pasted into `data` it is encoded twice.
+  if (clean !== text) yield* toEncodings(clean, 'secret_whitespace', ' and without the characters around it');
+  yield {
+    cause: 'secret_whitespace',
+    how: 'with a trailing line ending, which the sender may have',
+    bytes: toBytes(`${text}\n`),
+  };
+  // kubectl shows the values of a Secret in base64; pasted into `stringData` or a file, they stay encoded.
   const inner = BASE64.test(clean) ? Buffer.from(clean, 'base64').toString('latin1').trim() : '';
   if (inner !== '') yield* toEncodings(inner, 'secret_encoding', ', which is base64 of the secret');
 }
@@ -98,11 +102,11 @@ const WRAPPING: ReadonlySet<string> = new Set(' \t\r\n"\'`');
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
 const HEX = /^(?:[0-9A-Fa-f]{2})+$/;
 
-function* toEncodings(text: string, cause: ExplainCause, also: string): Generator<Reading> {
+function* toEncodings(text: string, cause: ExplainCause, also: string): Generator<SecretForm> {
   const bare = text.replace(PREFIX, '');
-  yield { cause, how: `taken as utf8${also}`, bytes: toBytes(text) };
-  yield { cause, how: `taken as base64${also}`, bytes: BASE64.test(bare) ? Buffer.from(bare, 'base64') : undefined };
-  yield { cause, how: `taken as hex${also}`, bytes: HEX.test(bare) ? Buffer.from(bare, 'hex') : undefined };
+  yield { cause, how: `decoded as utf8${also}`, bytes: toBytes(text) };
+  yield { cause, how: `decoded as base64${also}`, bytes: BASE64.test(bare) ? Buffer.from(bare, 'base64') : undefined };
+  yield { cause, how: `decoded as hex${also}`, bytes: HEX.test(bare) ? Buffer.from(bare, 'hex') : undefined };
 }
 
 function toBytes(text: string): Buffer {

@@ -1,17 +1,17 @@
-/** Bounds what one analysis may cost, whatever a stranger sends. */
+/** Bounds the cost of one analysis, whatever an untrusted client sends. */
 
-/** The most that one analysis may do. */
+/** The limits of one analysis. */
 export interface Budget {
-  /** Content bytes hashed or rewritten. */
+  /** Bytes hashed or rewritten. */
   readonly bytes: number;
   /** Combinations tried. */
   readonly candidates: number;
 }
 
-/** What suits a process that has other work. */
-export const USUAL_BUDGET: Budget = { bytes: 32 * 1024 * 1024, candidates: 2_000 };
+/** For a process that also serves requests. */
+export const DEFAULT_BUDGET: Budget = { bytes: 32 * 1024 * 1024, candidates: 2_000 };
 
-/** Counts against a budget. */
+/** Measures an analysis against a budget. */
 export class Meter {
   readonly #budget: Budget;
   #bytes = 0;
@@ -30,12 +30,12 @@ export class Meter {
     return this.#candidates;
   }
 
-  /** Something was left untried. */
+  /** The budget was used up before all candidates were tried. */
   get isExceeded(): boolean {
     return this.#isExceeded;
   }
 
-  /** Takes the cost of rewriting content, or says that there is no more. */
+  /** Spends the cost of rewriting bytes; returns false if the budget does not allow it. */
   takeBytes(bytes: number): boolean {
     if (this.#bytes + bytes > this.#budget.bytes) {
       this.#isExceeded = true;
@@ -45,7 +45,7 @@ export class Meter {
     return true;
   }
 
-  /** Takes the cost of one try. */
+  /** Spends the cost of one candidate; returns false if the budget does not allow it. */
   takeCandidate(bytes: number): boolean {
     if (this.#candidates >= this.#budget.candidates) {
       this.#isExceeded = true;

@@ -1,9 +1,9 @@
-/** Runs an analysis to its end, at once or beside other work. */
+/** Runs an analysis to its end, at once or in the background. */
 import { analyse } from './analyse.ts';
 import type { Meter } from './meter.ts';
 import type { Explanation, Suspect } from './suspect.ts';
 
-/** At once, for commands. */
+/** Without interruption, for commands. */
 export function explainNow(suspect: Suspect, meter: Meter): Explanation {
   const steps = analyse(suspect, meter);
   for (;;) {
@@ -16,12 +16,12 @@ export function explainNow(suspect: Suspect, meter: Meter): Explanation {
 export interface Pace {
   /** Resolves when the next step may begin. */
   readonly pause: () => Promise<void>;
-  /** Runs one step, and counts what it costs. */
+  /** Runs one step and measures its cost. */
   readonly measure: <T>(step: () => T) => T;
 }
 
-/** Lets other work go first before each step. */
-export async function explainBeside(suspect: Suspect, meter: Meter, { pause, measure }: Pace): Promise<Explanation> {
+/** In the background: lets other work run before each step. */
+export async function explainInBackground(suspect: Suspect, meter: Meter, { pause, measure }: Pace): Promise<Explanation> {
   const steps = analyse(suspect, meter);
   for (;;) {
     await pause();

@@ -1,31 +1,31 @@
-/** Reads a signature header more leniently than any scheme does, to tell in what it differs from what the scheme expects. */
+/** Parses a signature header more leniently than any scheme, to find out how it differs from what the scheme expects. */
 import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
 import type { Algorithm, SchemeDescription, SignatureDescription } from '../../auth/schemes/description.ts';
 
-/** The header, read leniently: a value and a description that fit each other. */
-export interface LooseSignature {
+/** The leniently parsed header: a rewritten value, and a description that matches it. */
+export interface LenientSignature {
   readonly cause: 'signature_algorithm' | 'signature_encoding' | 'signature_prefix';
-  /** In what it differs. */
+  /** How it differs. */
   readonly text: string;
   readonly value: string;
   readonly signature: SignatureDescription;
 }
 
-/** Of HMACs; 64 bytes may be an Ed25519 signature, too. */
+/** HMAC algorithms by length; 64 bytes may also be an Ed25519 signature. */
 const BY_LENGTH: Readonly<Record<number, Algorithm>> = { 20: 'hmac-sha1', 32: 'hmac-sha256', 64: 'hmac-sha512' };
 const ANY_PREFIX = /^[A-Za-z0-9_-]{1,16}\s*[=,:]\s*/;
 const HEX = /^(?:[0-9A-Fa-f]{2})+$/;
 const BASE64 = /^[A-Za-z0-9+/_-]+={0,2}$/;
-const MOST_ENTRIES = 10;
-/** Of our own making, so that the rewritten value can be read in one way only. */
+const MAX_ENTRIES = 10;
+/** A prefix that makes the rewritten value unambiguous. */
 const MARK = 'sg=';
 
-/** The first entry that can be read as a signature, though not by the scheme. */
-export function readLoosely(value: string, { signature }: SchemeDescription): LooseSignature | undefined {
+/** Returns the first entry that looks like a signature, although not one of the scheme. */
+export function parseLeniently(value: string, { signature }: SchemeDescription): LenientSignature | undefined {
   if (signature === undefined || signature.encoding === 'text') return undefined;
-  const entries = (signature.list === undefined ? [value] : value.split(signature.list)).slice(0, MOST_ENTRIES);
+  const entries = (signature.list === undefined ? [value] : value.split(signature.list)).slice(0, MAX_ENTRIES);
   for (const [index, entry] of entries.entries()) {
-    const found = readEntry(entry.trim(), signature);
+    const found = parseEntry(entry.trim(), signature);
     if (found === undefined) continue;
     const rewritten = entries.with(index, `${MARK}${found.bytes.toString('hex')}`).join(signature.list ?? '');
     return {
@@ -39,13 +39,13 @@ export function readLoosely(value: string, { signature }: SchemeDescription): Lo
 }
 
 interface Entry {
-  readonly cause: LooseSignature['cause'];
+  readonly cause: LenientSignature['cause'];
   readonly text: string;
   readonly algorithm: Algorithm;
   readonly bytes: Buffer;
 }
 
-function readEntry(entry: string, signature: SignatureDescription): Entry | undefined {
+function parseEntry(entry: string, signature: SignatureDescription): Entry | undefined {
   const own = signature.forms.find(({ prefix }) => entry.startsWith(prefix));
   const prefixes = own === undefined ? [ANY_PREFIX.exec(entry)?.[0] ?? '', ''] : [own.prefix, ANY_PREFIX.exec(entry)?.[0] ?? ''];
   for (const prefix of prefixes) {
@@ -66,7 +66,7 @@ function toAlgorithm(length: number, own: Algorithm | undefined): Algorithm | un
 
 interface Decoded {
   readonly bytes: Buffer;
-  /** As it would be canonical. */
+  /** The encoding whose canonical form is closest. */
   readonly encoding: 'hex' | 'base64' | 'base64url';
   readonly isCanonical: boolean;
 }
@@ -86,15 +86,15 @@ function compare(
   form: SignatureDescription['forms'][number] | undefined,
 ): Entry | undefined {
   const { algorithm, bytes, encoding, isCanonical, prefix } = found;
-  const differences: [LooseSignature['cause'], string][] = [];
-  if (algorithm !== form?.algorithm) differences.push(['signature_algorithm', `as ${algorithm}, by its length`]);
+  const differences: [LenientSignature['cause'], string][] = [];
+  if (algorithm !== form?.algorithm) differences.push(['signature_algorithm', `as ${algorithm}, judging by its length`]);
   if (encoding !== signature.encoding)
-    differences.push(['signature_encoding', `as ${encoding} in place of ${signature.encoding}`]);
-  else if (!isCanonical) differences.push(['signature_encoding', `as ${encoding} with other padding`]);
+    differences.push(['signature_encoding', `as ${encoding} instead of ${signature.encoding}`]);
+  else if (!isCanonical) differences.push(['signature_encoding', `as ${encoding} with different padding`]);
   if (signature.forms.every((each) => each.prefix !== prefix))
     differences.push([
       'signature_prefix',
-      `${prefix === '' ? 'without a prefix' : 'with another prefix'} in place of ${form?.prefix}`,
+      `${prefix === '' ? 'without a prefix' : 'with another prefix'} instead of ${form?.prefix}`,
     ]);
   const [first] = differences;
   return first && { cause: first[0], text: differences.map(([, text]) => text).join(' and '), algorithm, bytes };

@@ -1,4 +1,4 @@
-/** What an analysis is given, and what it finds. */
+/** The input and the result of an analysis. */
 
 import type { SchemeDescription, SecretEncoding, Tolerance } from '../../auth/schemes/description.ts';
 import { toKeySource } from '../../auth/schemes/keys.ts';
@@ -8,13 +8,13 @@ import type { HeaderFields } from '../../core/headers.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
 
-/** A request that was refused. */
+/** A rejected request. */
 export interface SuspectRequest {
   readonly method: string;
   /** In origin-form, as received. */
   readonly target: string;
   readonly headers: HeaderFields;
-  /** Undefined where it was not read, or not kept. */
+  /** Undefined if it was not read, or not kept. */
   readonly body: Buffer | undefined;
   readonly receivedAt: EpochMilliseconds;
 }
@@ -25,20 +25,20 @@ export interface SuspectKey {
   readonly name: string;
   readonly secret: Secret;
   readonly encoding: SecretEncoding | undefined;
-  /** Undefined where the secret is none as the route's scheme reads it. */
+  /** Undefined if the route's scheme cannot parse the secret. */
   readonly key?: VerifyKey;
   readonly notBefore?: EpochMilliseconds | undefined;
   readonly notAfter?: EpochMilliseconds | undefined;
 }
 
-/** A refused request beside all that might have verified it. */
+/** A rejected request, with everything that could verify it. */
 export interface Suspect {
   readonly request: SuspectRequest;
   readonly scheme: Scheme;
   readonly allowDotInId: boolean;
-  /** Undefined where the scheme signs no time. */
+  /** Undefined if the scheme signs no timestamp. */
   readonly tolerance: Tolerance | undefined;
-  /** Of the route; empty where it has none. */
+  /** Of the route; empty if it has none. */
   readonly publicUrl: string;
   /** Of the route, live or not. */
   readonly keys: readonly SuspectKey[];
@@ -47,22 +47,22 @@ export interface Suspect {
   readonly presets: readonly SchemeDescription[];
 }
 
-/** One thing found out. */
+/** One cause that the analysis found. */
 export interface Finding {
   readonly cause: ExplainCause;
-  /** A sentence for the operator; never holds a secret, a header's value or content. */
+  /** A sentence for the operator; never contains a secret, a header value or parts of the body. */
   readonly text: string;
-  readonly mend: string;
+  readonly fix: string;
 }
 
-/** What an analysis found: at least one finding, the most telling first. */
+/** The result: at least one finding, the most important first. */
 export interface Explanation {
   readonly findings: readonly Finding[];
-  /** Something matched, so there is no doubt. */
+  /** A candidate matched, so the cause is certain. */
   readonly isProven: boolean;
 }
 
-/** A prepared key of a route as a suspect; undefined for keys whose text is not known. */
+/** Returns undefined for a key whose secret text is unknown. */
 export function toSuspectKey(route: string, key: VerifyKey): SuspectKey | undefined {
   const source = toKeySource(key);
   return source === undefined ? undefined : { route, ...key, ...source, key };

@@ -1,19 +1,19 @@
-/** The URLs that a sender may have signed, where the gate put together another one. */
+/** The URLs that a sender may have signed instead of the one that the gate reconstructs. */
 import type { HeaderFields } from '../../core/headers.ts';
 import type { SuspectRequest } from './suspect.ts';
 
-/** One URL; `text` shows its origin at most, as paths and queries may hold tokens. */
+/** One URL; `text` shows at most its origin, because paths and queries can contain tokens. */
 export interface UrlForm {
   readonly text: string;
   readonly url: string;
 }
 
 const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'http:': '80', 'https:': '443' };
-/** Hosts as they may be shown in a log: a stranger wrote them. */
+/** Hosts that are safe to log: untrusted clients write them. */
 const HOST = /^[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?$|^\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?$/;
-const MOST_HOSTS = 4;
+const MAX_HOSTS = 4;
 
-/** The URL as the gate puts it together first, then the others. */
+/** The URL that the gate reconstructs comes first. */
 export function toUrlForms(publicUrl: string, { target, headers }: SuspectRequest): readonly UrlForm[] {
   const forms: UrlForm[] = [];
   const hosts = toHosts(headers);
@@ -21,7 +21,7 @@ export function toUrlForms(publicUrl: string, { target, headers }: SuspectReques
   const add = (text: string, url: string): void => {
     if (forms.every((form) => form.url !== url)) forms.push({ text, url });
   };
-  add('the URL as the gate has it', base + target);
+  add('the URL that sidegate reconstructs', base + target);
   const { protocol, host, hostname, port, pathname } = new URL(base);
   const other = protocol === 'https:' ? 'http:' : 'https:';
   const prefix = pathname === '/' ? '' : pathname;
@@ -32,7 +32,7 @@ export function toUrlForms(publicUrl: string, { target, headers }: SuspectReques
       `${protocol}//${host}:${DEFAULT_PORTS[protocol]}${prefix}${target}`,
     );
   else add('a URL without the port', `${protocol}//${hostname}${prefix}${target}`);
-  if (prefix !== '') add("a URL without the path of publicUrl's", `${protocol}//${host}${target}`);
+  if (prefix !== '') add('a URL without the path of publicUrl', `${protocol}//${host}${target}`);
   addPaths(base, target, add);
   for (const seen of hosts)
     for (const scheme of [protocol, other]) {
@@ -47,22 +47,22 @@ function addPaths(base: string, target: string, add: (text: string, url: string)
   const path = mark === -1 ? target : target.slice(0, mark);
   const query = mark === -1 ? '' : target.slice(mark);
   if (query !== '') add('a URL without the query', base + path);
-  if (path.endsWith('/')) add('a URL without the slash at the end of the path', base + path.slice(0, -1) + query);
-  else add('a URL with a slash at the end of the path', `${base}${path}/${query}`);
-  if (path.includes('%')) add('a URL with the path decoded', base + decode(path) + query);
+  if (path.endsWith('/')) add('a URL without the trailing slash of the path', base + path.slice(0, -1) + query);
+  else add('a URL with a trailing slash after the path', `${base}${path}/${query}`);
+  if (path.includes('%')) add('a URL with a decoded path', base + decode(path) + query);
   add('a URL without a path', base + query);
 }
 
 function decode(path: string): string {
   try {
-    // What is signed is latin1 here, as header fields are: the bytes of the text.
+    // The signed text is latin1 here, like header fields: one character per byte.
     return Buffer.from(decodeURIComponent(path)).toString('latin1');
   } catch {
     return path;
   }
 }
 
-/** By what names the request says it was called. */
+/** The hosts that the request names. */
 function toHosts(headers: HeaderFields): string[] {
   const forwarded = headers
     .all('forwarded')
@@ -71,5 +71,5 @@ function toHosts(headers: HeaderFields): string[] {
   const hosts = [...listed, ...forwarded, headers.get('host') ?? ''].filter(
     (host) => HOST.test(host) && URL.canParse(`https://${host}`),
   );
-  return [...new Set(hosts)].slice(0, MOST_HOSTS);
+  return [...new Set(hosts)].slice(0, MAX_HOSTS);
 }

@@ -60,9 +60,9 @@ function tell({ route, requestId, findings, isProven }: Explained, { logger, met
   const causes = findings.map(({ cause }) => cause);
   for (const cause of causes) metrics.route(route).explained(cause);
   const texts = [...new Set(findings.map(({ text }) => text))];
-  const mends = [...new Set(findings.map(({ mend }) => mend))];
-  const fields = { requestId, route, causes, text: texts.join('; '), mend: mends.join('; ') };
+  const fixes = [...new Set(findings.map(({ fix }) => fix))];
+  const fields = { requestId, route, causes, text: texts.join('; '), fix: fixes.join('; ') };
   if (isProven) logger.warn('signature_explained', fields);
   else logger.info('signature_explained', fields);
-  journal.explain(requestId, [...texts, ...mends.map((mend) => `to mend it: ${mend}`)]);
+  journal.explain(requestId, [...texts, ...fixes.map((fix) => `fix: ${fix}`)]);
 }

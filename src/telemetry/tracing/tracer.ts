@@ -1,7 +1,7 @@
 /** Decides which trace a request belongs to: the caller's if the caller is trusted, otherwise a new one. */
 
 import type { HeaderFields } from '../../core/headers.ts';
-import type { RequestTrace, RequestTrace, SpanReference, SpanReference } from '../../core/request-trace.ts';
+import type { RequestTrace, SpanReference } from '../../core/request-trace.ts';
 import { TraceIds } from './trace-ids.ts';
 import { parseTraceparent, RANDOM, SAMPLED } from './traceparent.ts';
 import { parseTracestate } from './tracestate.ts';

@@ -8,7 +8,7 @@ import type { SchemeDescription, SecretEncoding } from '../../../../src/auth/sch
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { CAUSES } from '../../../../src/diagnostics/explain/causes.ts';
-import { Meter, USUAL_BUDGET } from '../../../../src/diagnostics/explain/meter.ts';
+import { DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
 import { explainNow } from '../../../../src/diagnostics/explain/run.ts';
 import type { Explanation, Suspect, SuspectKey } from '../../../../src/diagnostics/explain/suspect.ts';
 import type { ExplainCause } from '../../../../src/telemetry/metrics/labels.ts';
@@ -72,7 +72,7 @@ function toSuspect({ scheme = 'standard-webhooks', headers, target = '/hooks', p
 }
 
 function explain(one: Case): Explanation & { causes: ExplainCause[]; text: string; meter: Meter } {
-  const meter = new Meter(USUAL_BUDGET);
+  const meter = new Meter(DEFAULT_BUDGET);
   const explanation = explainNow(toSuspect(one), meter);
   const { findings } = explanation;
   return { ...explanation, causes: findings.map(({ cause }) => cause), text: findings.map(({ text }) => text).join('\n'), meter };
@@ -188,31 +188,31 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   ['body_reserialised', 'compact became pretty', 'compact', gh(BODY, JSON.stringify(parsed, null, 2))],
   ['body_reserialised', '4 spaces', 'by 4 spaces', gh(JSON.stringify(parsed, null, 4))],
   ['body_reserialised', 'tabs', 'by tabs', gh(JSON.stringify(parsed, null, '\t'))],
-  ['body_reserialised', 'a file that ends its line', 'line end after it', gh(`${JSON.stringify(parsed, null, 2)}\n`)],
+  ['body_reserialised', 'a file that ends its line', 'trailing line ending', gh(`${JSON.stringify(parsed, null, 2)}\n`)],
   ['body_reserialised', "Python's spaces", "Python's json.dumps", { scheme: CUSTOM, keys: PLAIN_KEYS, headers: custom(python) }],
-  ['body_reserialised', 'JSON in a JSON string', 'JSON of JSON', gh(BODY, JSON.stringify(TEXT))],
-  ['body_escapes', 'unicode was unescaped', 'all but ASCII', gh(TEXT.replace('é', '\\u00e9'))],
+  ['body_reserialised', 'JSON in a JSON string', 'which is itself JSON', gh(BODY, JSON.stringify(TEXT))],
+  ['body_escapes', 'unicode was unescaped', 'non-ASCII characters', gh(TEXT.replace('é', '\\u00e9'))],
   [
     'body_escapes',
     'Python wrote it, and Express read it',
     "Python's json.dumps does, with \\u",
     gh(python.replace('é', '\\u00e9')),
   ],
-  ['body_escapes', 'unicode was escaped', 'as themselves', gh(BODY, TEXT.replace('é', '\\u00e9'))],
+  ['body_escapes', 'unicode was escaped', 'unescaped characters', gh(BODY, TEXT.replace('é', '\\u00e9'))],
   ['body_escapes', "PHP's slashes", 'JSON_UNESCAPED_UNICODE', gh(TEXT.replaceAll('/', '\\/'))],
   ['body_escapes', 'PHP as it is', "PHP's json_encode", gh(TEXT.replaceAll('/', '\\/').replace('é', '\\u00e9'))],
   ['body_escapes', "Go's HTML escapes", 'Go and Rails', gh('{"a":"\\u003cb\\u003e"}', '{"a":"<b>"}')],
   ['body_compression', 'a proxy compressed it', 'decompressed (gzip)', { headers: standard(), body: gzipSync(BODY) }],
   ['body_compression', 'a proxy decompressed it', 'compressed (gzip', gh(gzipSync(BODY))],
   ['body_form', 'the form was decoded', 'as a form', gh(form)],
-  ['body_form', 'the JSON was put into a form', 'what the form holds', { headers: standard(), body: form }],
+  ['body_form', 'the JSON was put into a form', 'the decoded value of the form field', { headers: standard(), body: form }],
   ['body_base64', 'a gateway encoded it', 'decoded from base64', gh(BODY, base64(BODY))],
-  ['body_empty', 'it was signed as if empty', 'over no content', gh('')],
-  ['secret_encoding', 'utf8 in place of base64', 'taken as utf8', secret(WHSEC, WHSEC)],
+  ['body_empty', 'it was signed as if empty', 'over an empty body', gh('')],
+  ['secret_encoding', 'utf8 in place of base64', 'decoded as utf8', secret(WHSEC, WHSEC)],
   [
     'secret_encoding',
     'base64 in place of utf8',
-    'taken as base64',
+    'decoded as base64',
     {
       ...gh(BODY),
       headers: github(BODY, Buffer.from('c2VjcmV0LXNlY3JldC1zZWNyZXQ=', 'base64')),
@@ -222,13 +222,13 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   [
     'secret_encoding',
     'hex in place of utf8',
-    'taken as hex',
+    'decoded as hex',
     { ...gh(BODY), headers: github(BODY, Buffer.from('00ff'.repeat(8), 'hex')), keys: [{ text: '00ff'.repeat(8) }] },
   ],
   [
     'secret_encoding',
     'base64 in place of hex',
-    'taken as base64',
+    'decoded as base64',
     secret('abcdef0123456789abcdef0123456789', Buffer.from('abcdef0123456789abcdef0123456789', 'base64'), { encoding: 'hex' }),
   ],
   [
@@ -245,7 +245,12 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   ['secret_prefix', 'the sender counts it', 'with whsec_ before it', secret(WHSEC.slice(6), WHSEC, { encoding: 'base64' })],
   ['secret_whitespace', 'quotes of an env file', 'around it', secret(`"${WHSEC}"`, KEY, { encoding: 'utf8' })],
   ['secret_whitespace', 'quotes (github)', 'around it', { ...gh(BODY), keys: [{ text: `'${PLAIN}'` }] }],
-  ['secret_whitespace', "the sender's line end", 'with a line end', { ...gh(BODY), headers: github(BODY, `${PLAIN}\n`) }],
+  [
+    'secret_whitespace',
+    "the sender's line end",
+    'with a trailing line ending',
+    { ...gh(BODY), headers: github(BODY, `${PLAIN}\n`) },
+  ],
   [
     'key_expired',
     'the old key',
@@ -286,12 +291,17 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   [
     'header_family',
     'both, and they disagree',
-    'own family alone',
+    'own naming scheme only',
     { headers: { ...standard(), 'Svix-Id': 'other', 'Svix-Signature': 'v1,x' } },
   ],
-  ['other_preset', 'GitHub, by its headers alone', 'X-Hub-Signature-256 is there', { headers: github(), body: undefined }],
-  ['other_preset', 'GitHub, and it matches', 'as scheme: github', { headers: github(BODY, KEY) }],
-  ['other_preset', 'GitHub, and its secret is as utf8', 'has it, with the key current', { headers: github(BODY, WHSEC) }],
+  ['other_preset', 'GitHub, by its headers alone', 'the request has X-Hub-Signature-256', { headers: github(), body: undefined }],
+  ['other_preset', 'GitHub, and it matches', 'with scheme: github', { headers: github(BODY, KEY) }],
+  [
+    'other_preset',
+    'GitHub, and its secret is as utf8',
+    'it matches with scheme: github, with the key current',
+    { headers: github(BODY, WHSEC) },
+  ],
   ['other_preset', 'GitHub, by another secret', 'this looks like github', { headers: github(BODY, 'other') }],
   [
     'other_preset',
@@ -308,10 +318,10 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   [
     'signature_header',
     "GitHub's old header",
-    'x-hub-signature in place of x-hub-signature-256, as hmac-sha1',
+    'x-hub-signature instead of x-hub-signature-256, as hmac-sha1',
     { scheme: 'github', keys: PLAIN_KEYS, headers: sha1 },
   ],
-  ['signature_prefix', 'no v1,', 'without a prefix in place of v1,', { headers: v1(raw) }],
+  ['signature_prefix', 'no v1,', 'without a prefix instead of v1,', { headers: v1(raw) }],
   [
     'signature_prefix',
     'another prefix',
@@ -328,11 +338,11 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
     'without a prefix',
     { scheme: CUSTOM, keys: PLAIN_KEYS, headers: { 'Acme-Signature': (custom()['Acme-Signature'] ?? '').replace('v1=', '') } },
   ],
-  ['signature_encoding', 'hex in place of base64', 'as hex in place of base64', { headers: v1(`v1,${rawHex}`) }],
+  ['signature_encoding', 'hex in place of base64', 'as hex instead of base64', { headers: v1(`v1,${rawHex}`) }],
   [
     'signature_encoding',
     'base64 in place of hex',
-    'as base64 in place of hex',
+    'as base64 instead of hex',
     {
       scheme: 'github',
       keys: PLAIN_KEYS,
@@ -359,25 +369,20 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   [
     'signature_algorithm',
     'a key pair, and only secrets here',
-    'made by ed25519, and the keys of the route are for hmac-sha256',
+    'use ed25519, but the keys of the route are for hmac-sha256',
     { headers: v1(`v1a,${sign(null, BODY, generateKeyPairSync('ed25519').privateKey).toString('base64')}`) },
   ],
-  [
-    'signed_pieces',
-    'the content alone',
-    'over the content alone',
-    { headers: v1(`v1,${hmac(KEY).update(BODY).digest('base64')}`) },
-  ],
+  ['signed_pieces', 'the body only', 'over the body only', { headers: v1(`v1,${hmac(KEY).update(BODY).digest('base64')}`) }],
   [
     'signed_pieces',
     'without the id',
-    'timestamp and content, with a dot',
+    'timestamp and body, separated by a dot',
     { headers: v1(`v1,${hmac(KEY).update(`${SECONDS}.`).update(BODY).digest('base64')}`) },
   ],
   [
     'signed_pieces',
     'without the timestamp (custom)',
-    'the content alone',
+    'the body only',
     {
       scheme: CUSTOM,
       keys: PLAIN_KEYS,
@@ -388,7 +393,7 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   [
     'timestamp_unit',
     'milliseconds, by the header alone',
-    'looks like milliseconds; this scheme has seconds',
+    'looks like milliseconds; this scheme uses seconds',
     { headers: standard(BODY, KEY, ms), body: undefined },
   ],
   ['timestamp_unit', 'milliseconds (custom)', 'in milliseconds', { scheme: CUSTOM, keys: PLAIN_KEYS, headers: custom(BODY, ms) }],
@@ -396,16 +401,16 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   [
     'timestamp_unit',
     'milliseconds signed, seconds sent',
-    'milliseconds signed',
+    'with a timestamp in milliseconds',
     { headers: { ...standard(BODY, KEY, `${SECONDS}000`), 'Webhook-Timestamp': SECONDS } },
   ],
   [
     'timestamp_unit',
     'seconds signed, milliseconds sent',
-    'seconds signed',
+    'with a timestamp in seconds',
     { headers: { ...standard(), 'Webhook-Timestamp': ms } },
   ],
-  ['headers_swapped', 'id and timestamp', 'exchanged', { headers: swapped }],
+  ['headers_swapped', 'id and timestamp', 'of ID and timestamp swapped', { headers: swapped }],
   [
     'headers_missing',
     'one of three',
@@ -419,9 +424,9 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
     'the id has a dot',
     { headers: { ...standard(), 'Webhook-Id': 'a.b' }, body: undefined },
   ],
-  ['clock_skew', 'ahead', 'lies 600 s ahead', { headers: standard(BODY, KEY, String(NOW / 1_000 + 600)) }],
-  ['clock_skew', 'a time zone', 'whole half hours', { headers: standard(BODY, KEY, String(NOW / 1_000 - 7_210)) }],
-  ['late', 'a replay', '1000 s old; 300 s are allowed', { headers: standard(BODY, KEY, String(NOW / 1_000 - 1_000)) }],
+  ['clock_skew', 'ahead', 'is 600 s in the future', { headers: standard(BODY, KEY, String(NOW / 1_000 + 600)) }],
+  ['clock_skew', 'a time zone', 'a multiple of half an hour', { headers: standard(BODY, KEY, String(NOW / 1_000 - 7_210)) }],
+  ['late', 'a replay', '1000 s old; the tolerance is 300 s', { headers: standard(BODY, KEY, String(NOW / 1_000 - 1_000)) }],
   ['url', 'http in place of https', 'http://', url('http://hooks.example.com/hooks')],
   ['url', 'with the port', ':443', url('https://hooks.example.com:443/hooks')],
   [
@@ -430,8 +435,8 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
     'without the port',
     url('https://hooks.example.com/hooks', { publicUrl: 'https://hooks.example.com:8443' }),
   ],
-  ['url', 'with a slash', 'with a slash', url('https://hooks.example.com/hooks/')],
-  ['url', 'without the slash', 'without the slash', url('https://hooks.example.com/hooks', { target: '/hooks/' })],
+  ['url', 'with a slash', 'with a trailing slash', url('https://hooks.example.com/hooks/')],
+  ['url', 'without the slash', 'without the trailing slash', url('https://hooks.example.com/hooks', { target: '/hooks/' })],
   ['url', 'without the query', 'without the query', url('https://hooks.example.com/hooks', { target: '/hooks?a=b' })],
   [
     'url',
@@ -440,8 +445,8 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
     url('https://public.example/hooks', {}, { 'X-Forwarded-Host': 'public.example' }),
   ],
   ['url', 'its own Host', 'http://localhost:8080', url('http://localhost:8080/hooks', {}, { Host: 'localhost:8080' })],
-  ['unknown', 'another secret', 'another secret', { headers: standard(BODY, 'other') }],
-  ['unknown', 'another secret (github)', 'another secret', { ...gh(BODY), headers: github(BODY, 'other') }],
+  ['unknown', 'another secret', 'the secret differs', { headers: standard(BODY, 'other') }],
+  ['unknown', 'another secret (github)', 'the secret differs', { ...gh(BODY), headers: github(BODY, 'other') }],
   ['unknown', 'nothing left of the content', 'the body is empty', gh(BODY, '')],
   [
     'unknown',
@@ -457,7 +462,7 @@ describe('finds', () => {
     expect(found.text).toContain(text);
     expect(found.causes).toContain(cause);
     expect(found.causes.includes('unknown')).toBe(cause === 'unknown');
-    for (const finding of found.findings) expect(finding.mend).toBe(CAUSES[finding.cause].mend);
+    for (const finding of found.findings) expect(finding.fix).toBe(CAUSES[finding.cause].fix);
   });
 
   test('every cause there is, but the one of analyses that never were', () => {
@@ -517,9 +522,9 @@ describe('of every preset that signs with a secret', () => {
 test('presets that sign alike are named together, as nothing tells them apart', () => {
   const suspect = toSuspect({ headers: github(), body: undefined });
   const alike = { ...(findPreset('github') as SchemeDescription), name: 'alike' };
-  const { findings } = explainNow({ ...suspect, presets: [...PRESETS, alike] }, new Meter(USUAL_BUDGET));
+  const { findings } = explainNow({ ...suspect, presets: [...PRESETS, alike] }, new Meter(DEFAULT_BUDGET));
   expect(findings.map(({ text }) => text)[0]).toMatch(
-    /this looks like github (?:or \S+ )*?or alike: X-Hub-Signature-256 is there/,
+    /this looks like github (?:or \S+ )*?or alike: the request has X-Hub-Signature-256/,
   );
   expect(findings.filter(({ cause }) => cause === 'other_preset')).toHaveLength(1);
 });
@@ -538,6 +543,8 @@ describe('what is genuine', () => {
 });
 
 test('of presets that sign alike, the one whose id header is there is named alone', () => {
-  const { findings } = explainNow(toSuspect({ headers: github(), body: undefined }), new Meter(USUAL_BUDGET));
-  expect(findings.map(({ text }) => text)).toContain('this looks like github: X-Hub-Signature-256 is there (scheme: github)');
+  const { findings } = explainNow(toSuspect({ headers: github(), body: undefined }), new Meter(DEFAULT_BUDGET));
+  expect(findings.map(({ text }) => text)).toContain(
+    'this looks like github: the request has X-Hub-Signature-256 (scheme: github)',
+  );
 });

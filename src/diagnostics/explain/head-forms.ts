@@ -1,51 +1,51 @@
-/** The ways in which the head of a request can be read: as the route's scheme does, and as it might have been meant. */
+/** The ways to interpret the head of a request: as the route's scheme does, and as the sender may have meant it. */
 
 import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { Piece, SchemeDescription } from '../../auth/schemes/description.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';
 import { HeaderFields } from '../../core/headers.ts';
 import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
-import { readLoosely } from './signature-forms.ts';
+import { parseLeniently } from './signature-forms.ts';
 import type { Suspect } from './suspect.ts';
 import { toUrlForms } from './url-forms.ts';
 
-/** One reading. */
-export interface Reading {
-  /** Undefined for the route's own. */
+/** One interpretation. */
+export interface HeadForm {
+  /** Undefined for that of the route's scheme. */
   readonly cause: ExplainCause | undefined;
-  /** "read …" */
+  /** "it matches …" */
   readonly text: string;
   readonly scheme: Scheme;
   readonly headers: HeaderFields;
-  /** Empty where none is signed. */
+  /** Empty if the scheme signs no URL. */
   readonly url: string;
 }
 
-/** All readings, the route's own first. */
-export function* toReadings(suspect: Suspect): Generator<Reading> {
+/** Yields all interpretations, that of the route's scheme first. */
+export function* toHeadForms(suspect: Suspect): Generator<HeadForm> {
   const { scheme, request, publicUrl } = suspect;
   const urls = scheme.signsUrl ? toUrlForms(publicUrl, request) : [];
   const url = urls[0]?.url ?? '';
   const base = { scheme, headers: request.headers, url };
-  yield { ...base, cause: undefined, text: 'as the scheme of the route has it' };
-  yield* toFamilyReadings(suspect, base);
-  yield* toLooseReadings(suspect, base);
+  yield { ...base, cause: undefined, text: 'as the scheme of the route expects' };
+  yield* toFamilyForms(suspect, base);
+  yield* toLenientForms(suspect, base);
   for (const form of urls.slice(1)) yield { ...base, cause: 'url', text: `over ${form.text}`, url: form.url };
-  yield* toTimeReadings(suspect, base);
-  yield* toPieceReadings(suspect, base);
-  yield* toPresetReadings(suspect);
+  yield* toTimestampForms(suspect, base);
+  yield* toSignedPartForms(suspect, base);
+  yield* toPresetForms(suspect);
 }
 
-type Base = Omit<Reading, 'cause' | 'text'>;
+type Base = Omit<HeadForm, 'cause' | 'text'>;
 
-/** A preset whose headers a request has. */
+/** A preset whose headers are in the request. */
 export interface SeenPreset {
   readonly preset: SchemeDescription;
-  /** Its own, and those of presets that sign alike. */
+  /** Its name, and those of presets with the same signature format. */
   readonly names: string;
 }
 
-/** The presets whose headers the request has, other than the route's own scheme. */
+/** The presets whose headers are in the request, except the route's own scheme. */
 export function toSeenPresets({ scheme, presets, request: { headers } }: Suspect): readonly SeenPreset[] {
   const own = toShape(scheme.description);
   const byShape = new Map<string, SchemeDescription[]>();
@@ -56,7 +56,7 @@ export function toSeenPresets({ scheme, presets, request: { headers } }: Suspect
     byShape.set(shape, [...(byShape.get(shape) ?? []), preset]);
   }
   return [...byShape.values()].map((alike) => {
-    // GitHub and Meta sign alike, but only GitHub has a header with the id.
+    // GitHub and Meta use the same signature format, but only GitHub sends the ID in a header.
     const known = alike.filter(
       ({ id }) => id !== undefined && 'header' in id && headers.get(id.header.toLowerCase()) !== undefined,
     );
@@ -65,22 +65,22 @@ export function toSeenPresets({ scheme, presets, request: { headers } }: Suspect
   });
 }
 
-/** What two presets share that cannot be told apart by a request. */
+/** Presets with equal shapes cannot be distinguished by the signature of a request. */
 function toShape({ signature, signed, separator, timestamp }: SchemeDescription): string {
   return JSON.stringify([signature, signed, separator, timestamp]).toLowerCase();
 }
 
-/** The names of the other family that the scheme's headers have (Svix). */
+/** The alternative names of the scheme's headers (Svix). */
 export function toTwins({ twins = {} }: SchemeDescription): ReadonlySet<string> {
   return new Set(Object.values(twins).map((name) => name.toLowerCase()));
 }
 
-/** With both families there, each by itself. */
-function* toFamilyReadings({ scheme: { description }, request: { headers } }: Suspect, base: Base): Generator<Reading> {
+/** If the request has both sets of header names: without the alternative ones. */
+function* toFamilyForms({ scheme: { description }, request: { headers } }: Suspect, base: Base): Generator<HeadForm> {
   const twins = toTwins(description);
   const isMixed = headers.names.some((name) => twins.has(name)) && headers.get(toSignatureName(description)) !== undefined;
   if (!isMixed) return;
-  const text = 'by the headers of its own family alone';
+  const text = 'with the headers of its own naming scheme only';
   yield { ...base, cause: 'header_family', text, headers: without(headers, (name) => twins.has(name)) };
 }
 
@@ -88,8 +88,8 @@ function toSignatureName({ signature }: SchemeDescription): string {
   return signature?.header.toLowerCase() ?? '';
 }
 
-/** Where signatures stand by convention; what a stranger names otherwise is never shown. */
-const USUAL_HEADERS: readonly string[] = [
+/** Conventional signature headers; header names that an untrusted client invents are never shown. */
+const CONVENTIONAL_HEADERS: readonly string[] = [
   'x-hub-signature',
   'x-hub-signature-256',
   'x-signature',
@@ -102,31 +102,31 @@ const USUAL_HEADERS: readonly string[] = [
   'webhook-signature',
 ];
 
-function* toLooseReadings({ scheme: { description }, request: { headers }, presets }: Suspect, base: Base): Generator<Reading> {
+function* toLenientForms({ scheme: { description }, request: { headers }, presets }: Suspect, base: Base): Generator<HeadForm> {
   const name = toSignatureName(description);
   const value = headers.get(name);
   if (value !== undefined && value !== '') {
-    const loose = readLoosely(value, description);
-    if (loose === undefined) return;
-    const scheme = compileScheme({ ...description, signature: loose.signature });
-    return yield { ...base, cause: loose.cause, text: loose.text, scheme, headers: withField(headers, name, loose.value) };
+    const lenient = parseLeniently(value, description);
+    if (lenient === undefined) return;
+    const scheme = compileScheme({ ...description, signature: lenient.signature });
+    return yield { ...base, cause: lenient.cause, text: lenient.text, scheme, headers: withField(headers, name, lenient.value) };
   }
-  const names = new Set([...USUAL_HEADERS, ...presets.map(toSignatureName)]);
+  const names = new Set([...CONVENTIONAL_HEADERS, ...presets.map(toSignatureName)]);
   const twins = toTwins(description);
   for (const other of names) {
     const found = other === name || twins.has(other) ? undefined : headers.get(other);
     if (found === undefined) continue;
-    const text = `by the header ${other} in place of ${name}`;
+    const text = `with the header ${other} instead of ${name}`;
     yield { ...base, cause: 'signature_header', text, headers: withField(headers, name, found) };
-    const loose = readLoosely(found, description);
-    if (loose === undefined) continue;
-    const scheme = compileScheme({ ...description, signature: loose.signature });
-    const moved = withField(headers, name, loose.value);
-    yield { ...base, cause: 'signature_header', text: `${text}, ${loose.text}`, scheme, headers: moved };
+    const lenient = parseLeniently(found, description);
+    if (lenient === undefined) continue;
+    const scheme = compileScheme({ ...description, signature: lenient.signature });
+    const moved = withField(headers, name, lenient.value);
+    yield { ...base, cause: 'signature_header', text: `${text}, ${lenient.text}`, scheme, headers: moved };
   }
 }
 
-function* toTimeReadings({ scheme: { description }, request: { headers } }: Suspect, base: Base): Generator<Reading> {
+function* toTimestampForms({ scheme: { description }, request: { headers } }: Suspect, base: Base): Generator<HeadForm> {
   const { timestamp, id } = description;
   if (timestamp === undefined || 'json' in timestamp.from) return;
   const cause = 'timestamp_unit';
@@ -137,50 +137,50 @@ function* toTimeReadings({ scheme: { description }, request: { headers } }: Susp
   const name = timestamp.from.header.toLowerCase();
   const value = headers.get(name) ?? '';
   if (/^\d{9,11}$/.test(value)) {
-    const text = 'with milliseconds signed, while the header has seconds';
+    const text = 'with a timestamp in milliseconds, although the header has seconds';
     yield { ...base, cause, text, scheme: toScheme('ms'), headers: withField(headers, name, `${value}000`) };
   }
   if (/^\d{12,14}$/.test(value)) {
-    const text = 'with seconds signed, while the header has milliseconds';
+    const text = 'with a timestamp in seconds, although the header has milliseconds';
     yield { ...base, cause, text, scheme: toScheme('s'), headers: withField(headers, name, value.slice(0, -3)) };
   }
   if (id === undefined || !('header' in id)) return;
   const idName = id.header.toLowerCase();
   const swapped = withField(withField(headers, name, headers.get(idName) ?? ''), idName, value);
-  yield { ...base, cause: 'headers_swapped', text: 'with the values of id and timestamp exchanged', headers: swapped };
+  yield { ...base, cause: 'headers_swapped', text: 'with the values of ID and timestamp swapped', headers: swapped };
 }
 
 const UNITS = { s: 'seconds', ms: 'milliseconds', rfc3339: 'RFC 3339' } as const;
 
-function* toPieceReadings({ scheme: { description } }: Suspect, base: Base): Generator<Reading> {
+function* toSignedPartForms({ scheme: { description } }: Suspect, base: Base): Generator<HeadForm> {
   const { signed, timestamp, id } = description;
   const hasTime = timestamp !== undefined && !('json' in timestamp.from);
   const hasId = id !== undefined && 'header' in id;
   if (signed.length === 0) return;
-  const variants: [text: string, pieces: Piece[], separator: string, isThere: boolean][] = [
-    ['the content alone', ['body'], '', true],
-    ['timestamp and content, with a dot between', ['timestamp', 'body'], '.', hasTime],
-    ['timestamp and content, with a colon between', ['timestamp', 'body'], ':', hasTime],
-    ['timestamp and content, with nothing between', ['timestamp', 'body'], '', hasTime],
-    ['id, timestamp and content, with dots between', ['id', 'timestamp', 'body'], '.', hasTime && hasId],
-    ['id, timestamp and content, with nothing between', ['id', 'timestamp', 'body'], '', hasTime && hasId],
+  const variants: [text: string, pieces: Piece[], separator: string, isPossible: boolean][] = [
+    ['the body only', ['body'], '', true],
+    ['timestamp and body, separated by a dot', ['timestamp', 'body'], '.', hasTime],
+    ['timestamp and body, separated by a colon', ['timestamp', 'body'], ':', hasTime],
+    ['timestamp and body, without a separator', ['timestamp', 'body'], '', hasTime],
+    ['ID, timestamp and body, separated by dots', ['id', 'timestamp', 'body'], '.', hasTime && hasId],
+    ['ID, timestamp and body, without separators', ['id', 'timestamp', 'body'], '', hasTime && hasId],
   ];
-  for (const [text, pieces, separator, isThere] of variants) {
-    if (!isThere || JSON.stringify([pieces, separator]) === JSON.stringify([signed, description.separator])) continue;
+  for (const [text, pieces, separator, isPossible] of variants) {
+    if (!isPossible || JSON.stringify([pieces, separator]) === JSON.stringify([signed, description.separator])) continue;
     const { contentDigestParameter: _, ...rest } = description;
     const scheme = compileScheme({ ...rest, signed: pieces, separator });
     yield { ...base, cause: 'signed_pieces', text: `over ${text}`, scheme };
   }
 }
 
-function* toPresetReadings(suspect: Suspect): Generator<Reading> {
+function* toPresetForms(suspect: Suspect): Generator<HeadForm> {
   const { request, publicUrl, scheme: own } = suspect;
   const twins = toTwins(own.description);
   for (const { preset, names } of toSeenPresets(suspect)) {
     const scheme = compileScheme(preset);
     const isTwin = twins.has(toSignatureName(preset));
     const cause = isTwin ? 'header_family' : 'other_preset';
-    const text = `as scheme: ${names} has it`;
+    const text = `with scheme: ${names}`;
     const urls = scheme.signsUrl ? toUrlForms(publicUrl, request) : [{ url: '' }];
     const headers = isTwin ? without(request.headers, (name) => own.headerNames.includes(name)) : request.headers;
     for (const { url } of urls) yield { cause, text, scheme, headers, url };
