@@ -14,6 +14,7 @@ import { renderPresetsPage } from '../scripts/presets-page.ts';
 import { renderProbePage } from '../scripts/probe-page.ts';
 import { renderSendersPage } from '../scripts/senders-page.ts';
 import { renderTestingPage } from '../scripts/testing-page.ts';
+import { ADMIN_DENIALS, FORGOTTEN_STATES } from '../src/admin/admin-metrics.ts';
 import { HANDSHAKE_NAMES } from '../src/auth/handshakes/catalogue.ts';
 import { PRESETS } from '../src/auth/schemes/catalogue.ts';
 import { SENDERS } from '../src/auth/schemes/senders.ts';
@@ -24,7 +25,9 @@ import { parseConfig } from '../src/config/load/load.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { REFUSALS } from '../src/core/refusal-catalogue.ts';
 import { CAUSES } from '../src/diagnostics/explain/causes.ts';
+import { DEDUP_OUTCOMES, ORDER_OUTCOMES } from '../src/gateway/pipeline/store-metrics.ts';
 import { type AdminParts, createEndpoints } from '../src/gateway/runtime/admin.ts';
+import { createMetrics } from '../src/gateway/runtime/metrics.ts';
 import {
   CERTIFICATE_STEPS,
   createInjectorMetrics,
@@ -37,8 +40,6 @@ import { FINDINGS } from '../src/kubernetes/doctor/finding.ts';
 import { parseInjectorConfig } from '../src/kubernetes/injector/injector-config.ts';
 import { hasForm } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
-import { ADMIN_DENIALS, DEDUP_OUTCOMES, FORGOTTEN_STATES, ORDER_OUTCOMES } from '../src/telemetry/metrics/labels.ts';
-import { createMetrics } from '../src/telemetry/metrics/metrics.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');

@@ -4,7 +4,7 @@ import type { IncomingMessage } from 'node:http';
 import { BlockList, isIP } from 'node:net';
 import { isEqualInConstantTime } from '../core/bytes.ts';
 import type { Secret } from '../core/secret.ts';
-import type { AdminDenialLabel } from '../telemetry/metrics/labels.ts';
+import type { AdminDenialLabel } from './admin-metrics.ts';
 import { type AdminResponse, toPlain } from './response.ts';
 
 /** Why a request is rejected, and the response that says so. */

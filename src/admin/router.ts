@@ -1,7 +1,7 @@
 /** Routes authorized requests of the admin port to their endpoint. */
 import type { IncomingMessage } from 'node:http';
-import type { AdminDenialLabel } from '../telemetry/metrics/labels.ts';
 import { type AdminAccess, authorizeLoopback, type Denial } from './access.ts';
+import type { AdminDenialLabel } from './admin-metrics.ts';
 import { type AdminResponse, toPlain } from './response.ts';
 
 /** A request, as an endpoint receives it. */

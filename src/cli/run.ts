@@ -7,8 +7,9 @@ import { runDetached, runNextTurn } from '../core/safe-events.ts';
 import { prepare } from '../gateway/runtime/check.ts';
 import type { GateAddresses } from '../gateway/runtime/context.ts';
 import { Gate } from '../gateway/runtime/gate.ts';
+import type { GateLogger } from '../gateway/runtime/log-events.ts';
 import { releaseStartupMemory } from '../gateway/server/process-memory.ts';
-import { createLogger, type Logger } from '../telemetry/log/logger.ts';
+import { createLogger } from '../telemetry/log/logger.ts';
 import { EXIT, type Io } from './io.ts';
 import { Stopping } from './stopping.ts';
 import { readRevision, readVersion } from './version.ts';
@@ -52,7 +53,7 @@ async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
   }
 }
 
-function tellAddresses(logger: Logger, { data, admin, proxy, authz }: GateAddresses): void {
+function tellAddresses(logger: GateLogger, { data, admin, proxy, authz }: GateAddresses): void {
   logger.info('listening', {
     address: data.address,
     port: data.port,

@@ -22,11 +22,11 @@ export interface Drainable {
 
 /** Hears signals and exceptions from its creation on: one that comes before the ports are open must not be lost. */
 export class Stopping {
-  readonly #logger: Logger;
+  readonly #logger: Logger<'draining' | 'stopped'>;
   readonly #first: Promise<Readonly<Record<string, string>>>;
   #hasFailed = false;
 
-  constructor(logger: Logger, times: ShutdownTimes) {
+  constructor(logger: Logger<'draining' | 'stopped'>, times: ShutdownTimes) {
     this.#logger = logger;
     const failed = new Promise<{ reason: string }>((resolve) => {
       // Unhandled rejections come here too. Later ones are counted, and do not cut the drain short.

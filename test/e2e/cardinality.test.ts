@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { Agent } from 'node:http';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { EXPLAIN_CAUSES } from '../../src/telemetry/metrics/labels.ts';
+import { EXPLAIN_CAUSES } from '../../src/diagnostics/explain/explain-metrics.ts';
 import { startApp, type TestApp } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';

@@ -3,7 +3,8 @@ import type { IncomingMessage } from 'node:http';
 import { forgetEvent } from '../../gateway/pipeline/event-keys.ts';
 import { type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 import type { Logger } from '../../telemetry/log/logger.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+import type { AdminMetrics } from '../admin-metrics.ts';
+import type { AdminLogEvent } from '../log-events.ts';
 import { type AdminResponse, toJson, toPlain } from '../response.ts';
 import type { AdminRequest, Endpoint } from '../router.ts';
 
@@ -17,8 +18,8 @@ export interface ForgettingRoute {
 /** The endpoint's dependencies. */
 export interface ForgetParts {
   readonly store: SeenIds;
-  readonly logger: Logger;
-  readonly metrics: Metrics;
+  readonly logger: Logger<AdminLogEvent>;
+  readonly metrics: AdminMetrics;
   readonly routes: () => readonly ForgettingRoute[];
 }
 

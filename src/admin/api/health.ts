@@ -1,14 +1,13 @@
 /** The endpoints for machines: metrics, liveness, readiness, and the public keys of Sidegate-Identity. */
 import type { Milliseconds } from '../../core/clock.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
-import type { ExpositionFormat } from '../../telemetry/metrics/openmetrics.ts';
+import type { Exposition, ExpositionFormat } from '../../telemetry/metrics/openmetrics.ts';
 import { toFormat } from '../exposition.ts';
 import { type AdminResponse, toJson, toPlain } from '../response.ts';
 import type { Endpoint } from '../router.ts';
 
 /** The endpoints' dependencies. */
 export interface HealthParts {
-  readonly metrics: Metrics;
+  readonly metrics: Exposition;
   /** The public keys that verify Sidegate-Identity, as a JWK Set. */
   readonly toKeySet: () => object;
   /** Why the gate should get no traffic now, or undefined when it is ready. */
@@ -18,7 +17,7 @@ export interface HealthParts {
 }
 
 /** The dependencies of the endpoints that every process has: the gate and the injector. */
-export type ProbedParts = Pick<HealthParts, 'notReadyBecause' | 'stuckFor'> & { readonly metrics: Pick<Metrics, 'exposition'> };
+export type ProbedParts = Pick<HealthParts, 'notReadyBecause' | 'stuckFor'> & { readonly metrics: Exposition };
 
 const open = { method: 'GET', isOpen: true } as const;
 
@@ -50,7 +49,7 @@ function toLiveness(stuckFor: Milliseconds | undefined): AdminResponse {
   return toPlain(503, `not alive: the event loop has been blocked for ${Math.round(stuckFor / 1_000)} s`);
 }
 
-async function toExposition(metrics: Pick<Metrics, 'exposition'>, format: ExpositionFormat): Promise<AdminResponse> {
+async function toExposition(metrics: Exposition, format: ExpositionFormat): Promise<AdminResponse> {
   try {
     return { status: 200, ...(await metrics.exposition(format)), headers: { Vary: 'Accept' } };
   } catch {

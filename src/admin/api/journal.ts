@@ -2,7 +2,7 @@
 import { toInstant } from '../../core/clock.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import type { Journal, JournalEntry, JournalQuery } from '../../telemetry/journal/journal.ts';
-import { UNMATCHED } from '../../telemetry/metrics/labels.ts';
+import { UNMATCHED } from '../../telemetry/metrics/route-bound.ts';
 import { type AdminResponse, toJson, toPlain } from '../response.ts';
 import type { Endpoint } from '../router.ts';
 

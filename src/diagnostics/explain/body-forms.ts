@@ -10,7 +10,7 @@ import {
   zstdDecompressSync,
 } from 'node:zlib';
 import { trimEnd, trimEnds } from '../../core/trim.ts';
-import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
+import type { ExplainCause } from './explain-metrics.ts';
 import { toJsonForms } from './json-forms.ts';
 import type { Meter } from './meter.ts';
 

@@ -1,5 +1,5 @@
 /** The catalogue of causes: what each one means, and how to fix it (docs/explain.md). */
-import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
+import type { ExplainCause } from './explain-metrics.ts';
 
 /** Describes a cause to the operator. */
 export interface CauseEntry {

@@ -4,7 +4,7 @@ import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { Piece, SchemeDescription } from '../../auth/schemes/description.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';
 import { HeaderFields } from '../../core/headers.ts';
-import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
+import type { ExplainCause } from './explain-metrics.ts';
 import { parseLeniently } from './signature-forms.ts';
 import type { Suspect } from './suspect.ts';
 import { toUrlForms } from './url-forms.ts';

@@ -5,8 +5,8 @@ import { TIMESTAMP_FORMATS } from '../../auth/schemes/timestamp.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { SignedHead } from '../../core/event.ts';
 import { Refusal } from '../../core/refusal.ts';
-import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
 import { CAUSES } from './causes.ts';
+import type { ExplainCause } from './explain-metrics.ts';
 import { toSeenPresets, toTwins } from './head-forms.ts';
 import type { Finding, Suspect } from './suspect.ts';
 

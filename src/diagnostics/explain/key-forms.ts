@@ -4,7 +4,7 @@ import type { SecretEncoding } from '../../auth/schemes/description.ts';
 import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
 import { Secret } from '../../core/secret.ts';
 import { trimEnds } from '../../core/trim.ts';
-import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
+import type { ExplainCause } from './explain-metrics.ts';
 import type { Suspect, SuspectKey } from './suspect.ts';
 
 /** One key, or one decoding of its secret. */

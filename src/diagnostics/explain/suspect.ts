@@ -6,7 +6,7 @@ import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import type { Secret } from '../../core/secret.ts';
-import type { ExplainCause } from '../../telemetry/metrics/labels.ts';
+import type { ExplainCause } from './explain-metrics.ts';
 
 /** A rejected request. */
 export interface SuspectRequest {

@@ -5,7 +5,7 @@ import { PRESETS } from '../../auth/schemes/catalogue.ts';
 import { findNearest } from '../../config/schema/did-you-mean.ts';
 import { duration, envName, filePath, instant, NAME } from '../../config/schema/scalars.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
-import { UPSTREAM_ERRORS, type UpstreamErrorLabel } from '../../telemetry/metrics/labels.ts';
+import { UPSTREAM_FAILURES, type UpstreamFailureKind } from '../../gateway/upstream/upstream.ts';
 
 /** Header fields and methods are tokens (RFC 9110 §5.6.2). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
@@ -47,8 +47,8 @@ const app = z
     [
       status.transform((code) => ({ status: code })),
       z.strictObject({
-        fails: oneOf(UPSTREAM_ERRORS, 'failure', UPSTREAM_ERRORS.join(', '))
-          .transform((kind) => kind as UpstreamErrorLabel)
+        fails: oneOf(UPSTREAM_FAILURES, 'failure', UPSTREAM_FAILURES.join(', '))
+          .transform((kind) => kind as UpstreamFailureKind)
           .describe('How it fails instead of answering.'),
       }),
       z.strictObject({

@@ -7,8 +7,9 @@ import type { FakeSources } from '../../config/sources/fake-sources.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { type PreparedConfig, type Readiness, readParts } from '../../gateway/runtime/check.ts';
 import { Gate } from '../../gateway/runtime/gate.ts';
+import type { GateLogger } from '../../gateway/runtime/log-events.ts';
 import type { ListenServer } from '../../gateway/server/server.ts';
-import type { Logger, RequestLine } from '../../telemetry/log/logger.ts';
+import type { RequestLine } from '../../telemetry/log/logger.ts';
 import { type AppPlan, type AppSight, FakeApp } from './fake-app.ts';
 import { SimulatedClock, settle } from './simulated-clock.ts';
 import { type SenderAnswer, type SimulatedRequest, sendSimulated } from './simulated-connection.ts';
@@ -119,7 +120,7 @@ function toGet(remote: ReadonlyMap<string, string>): HttpsGet {
   };
 }
 
-function createCapturingLogger(request: Logger['request']): Logger {
+function createCapturingLogger(request: GateLogger['request']): GateLogger {
   const ignore = (): void => undefined;
   return { request, info: ignore, warn: ignore, error: ignore, flush: ignore, flushNow: ignore };
 }

@@ -12,10 +12,12 @@ import type { Forwarder } from '../upstream/forwarder.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 import { DialFailure, dial } from './dial.ts';
 import { toForwardsLeft } from './proxy-headers.ts';
+import type { ProxyMetrics } from './proxy-metrics.ts';
 import { joinTunnel, type TunnelLimits } from './tunnel.ts';
 
 /** The dependencies of the proxy. */
 export interface ProxyPipelineParts extends LifecycleParts {
+  readonly metrics: LifecycleParts['metrics'] & ProxyMetrics;
   /** Takes every request. */
   readonly route: LifecycleRoute;
   readonly pseudonym: string;

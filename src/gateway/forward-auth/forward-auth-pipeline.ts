@@ -9,14 +9,17 @@ import type { RequestTrace } from '../../core/request-trace.ts';
 import { type LifecycleParts, type Port, RequestLifecycle } from '../pipeline/lifecycle.ts';
 import { recordAuthRequest } from '../pipeline/record.ts';
 import type { PipelineRoute } from '../pipeline/request-pipeline.ts';
-import type { PassResult } from '../pipeline/request-record.ts';
+import type { PassResult, RequestRecord } from '../pipeline/request-record.ts';
 import type { RefusalFormat } from '../pipeline/respond.ts';
+import type { RoutesMetrics } from '../pipeline/route-metrics.ts';
 import { addIdentity } from '../upstream/identity.ts';
 import { findMethodOverride } from '../upstream/request-headers.ts';
 import { addTrace } from '../upstream/trace-headers.ts';
+import type { AuthRequestMetrics } from './auth-request-metrics.ts';
 
 /** The dependencies of the pipeline. */
 export interface ForwardAuthParts extends LifecycleParts {
+  readonly metrics: LifecycleParts['metrics'] & RoutesMetrics & AuthRequestMetrics;
   /** The routes of the data port. */
   readonly find: (original: ParsedHead) => PipelineRoute | Refusal;
 }
@@ -79,10 +82,12 @@ class ForwardAuthPort implements Port<PipelineRoute> {
     return { status: entry.status, entry, alwaysHasBody: true };
   }
 
-  record(...[requestRecord, metrics]: Parameters<Port<PipelineRoute>['record']>): void {
-    const { refusal, status } = requestRecord;
+  record(requestRecord: RequestRecord): void {
+    const { refusal, status, route } = requestRecord;
     const answered = status ?? (refusal === undefined ? OK : REFUSALS[refusal.code].status);
-    recordAuthRequest(requestRecord, answered, metrics, this.#parts);
+    recordAuthRequest(requestRecord, answered, this.#parts, ({ method, reason, durationMs }, exemplar) =>
+      this.#parts.metrics.authRequest(route?.name, { method, status: answered, reason }, durationMs, exemplar),
+    );
   }
 }
 

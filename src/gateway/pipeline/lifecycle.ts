@@ -7,14 +7,14 @@ import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
 import { Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
-import type { RouteMetrics } from '../../telemetry/metrics/route-metrics.ts';
 import type { RouteTrace } from '../../telemetry/tracing/span.ts';
 import { lingerOnClose } from '../server/linger.ts';
+import type { ServerMetrics } from '../server/server-metrics.ts';
 import { InFlight } from './in-flight.ts';
 import type { RecordParts } from './record.ts';
 import type { PassResult, RequestRecord } from './request-record.ts';
 import { type RefusalFormat, writeRefusal, writeSocketRefusal } from './respond.ts';
+import type { RouteMetrics } from './route-metrics.ts';
 import { type GuardedRoute, runGates } from './run-gates.ts';
 import { PROVEN, toTrustLevel } from './trust-level.ts';
 
@@ -48,7 +48,7 @@ export interface Port<Route extends LifecycleRoute> {
 
 /** The dependencies of every port's requests. */
 export interface LifecycleParts extends RecordParts {
-  readonly metrics: Metrics;
+  readonly metrics: Pick<ServerMetrics, 'limitHit'>;
 }
 
 /** Takes the requests of one port through; every one is answered, settled and recorded once. */

@@ -10,18 +10,19 @@ import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { Logger, RequestLine } from '../../telemetry/log/logger.ts';
-import type { RouteMetrics } from '../../telemetry/metrics/route-metrics.ts';
 import type { Exemplar } from '../../telemetry/metrics/series.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
 import { SAMPLED } from '../../telemetry/tracing/traceparent.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
+import type { PipelineLogEvent } from './log-events.ts';
 import type { RequestRecord } from './request-record.ts';
+import type { RouteMetrics } from './route-metrics.ts';
 import { toSpans } from './spans.ts';
 
 /** The destinations of request records. */
 export interface RecordParts {
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: Logger<PipelineLogEvent>;
   readonly journal: Journal;
   readonly tracing: Tracing;
 }
@@ -62,13 +63,18 @@ function tellSpans(requestRecord: RequestRecord, line: RequestLine, trace: Reque
 }
 
 /** The same for an auth request of the forward-auth endpoint; `status` is that of the response to its caller. */
-export function recordAuthRequest(requestRecord: RequestRecord, status: number, metrics: RouteMetrics, parts: RecordParts): void {
+export function recordAuthRequest(
+  requestRecord: RequestRecord,
+  status: number,
+  parts: RecordParts,
+  count: (line: RequestLine, exemplar: Exemplar | undefined) => void,
+): void {
   const { arrival, refusal } = requestRecord;
   const durationMs = parts.clock.monotonic() - arrival.startedAt;
   const result = refusal === undefined ? toObserved(ALLOWED, requestRecord) : toRefused(refusal);
   const trace = toTrace(requestRecord, parts.tracing);
-  metrics.authz({ method: arrival.method, status, reason: result.reason }, durationMs, toExemplar(trace, parts.clock));
   const line: RequestLine = { port: 'authz', ...toFacts(requestRecord, durationMs, trace), ...result, status };
+  count(line, toExemplar(trace, parts.clock));
   tell(line, arrival, parts);
   if (trace?.isRecorded === true) tellSpans(requestRecord, line, trace, parts.tracing);
 }

@@ -4,7 +4,7 @@ import type { ClientResponse } from '../../core/client-response.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import { type Reason, type Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
-import type { LimitLabel } from '../../telemetry/metrics/labels.ts';
+import type { LimitLabel } from '../server/server-metrics.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import type { IdentityContext } from '../upstream/identity.ts';
 import type { Capacity, CapacityResult } from './capacity.ts';
@@ -13,6 +13,7 @@ import { record } from './record.ts';
 import type { PassResult } from './request-record.ts';
 import { type RefusalFormat, toFormat } from './respond.ts';
 import type { Routable } from './route-groups.ts';
+import type { RoutesMetrics } from './route-metrics.ts';
 import { RouteTable } from './router.ts';
 import { settle } from './settle.ts';
 
@@ -30,6 +31,7 @@ export interface PipelineRoute extends LifecycleRoute, Routable {
 
 /** The dependencies of the pipeline. */
 export interface RequestPipelineParts extends LifecycleParts {
+  readonly metrics: LifecycleParts['metrics'] & RoutesMetrics;
   readonly capacity: Capacity;
   /** Called with what a route refused, or would have, after the response; it neither waits nor throws. */
   readonly onRefused?: ((route: string, head: ParsedHead, refusal: Refusal) => void) | undefined;

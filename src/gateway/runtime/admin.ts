@@ -17,8 +17,8 @@ import type { Secret } from '../../core/secret.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+import type { GateLogger } from './log-events.ts';
+import type { Metrics } from './metrics.ts';
 
 /** What reading the token gave; with an error among the troubles there is none. */
 export interface AdminTokenRead {
@@ -29,7 +29,7 @@ export interface AdminTokenRead {
 /** What the admin port tells of, and does. */
 export interface AdminParts extends HealthParts, LeaveParts {
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly journal: Journal;
   readonly keyEvidence: KeyEvidence;

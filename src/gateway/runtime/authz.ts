@@ -6,10 +6,12 @@ import { createForwardAuthPipeline, type ForwardAuthParts } from '../forward-aut
 import type { ListenMemory } from '../server/limits.ts';
 import type { Listening } from '../server/listener.ts';
 import { type ListenPhase, ListenServer } from '../server/server.ts';
+import type { ServerMetrics } from '../server/server-metrics.ts';
 import type { TlsContexts } from '../server/tls.ts';
 
 /** What the endpoint shares with the rest of the gate. */
 export interface AuthzParts extends ForwardAuthParts {
+  readonly metrics: ForwardAuthParts['metrics'] & ServerMetrics;
   readonly clock: Clock;
   readonly limits: LimitsConfig;
   readonly memory: ListenMemory;

@@ -2,9 +2,9 @@
 import { type BasicConfig, toSourceName } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
-import type { RouteMetrics } from '../../telemetry/metrics/route-metrics.ts';
 import { type BasicAuthOptions, createBasicAuthGate } from '../pipeline/gates/basic-auth.ts';
 import type { PasswordGate } from '../pipeline/gates/gate.ts';
+import type { RouteMetrics } from '../pipeline/route-metrics.ts';
 import type { Realms } from './realms.ts';
 
 /** What the gate stands on. */

@@ -3,9 +3,9 @@
 import type { Detour, HttpsGet } from '../../auth/keys/https-get.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Resolve } from '../egress-proxy/dial.ts';
 import type { Listening } from '../server/listener.ts';
+import type { GateLogger } from './log-events.ts';
 import type { CreateUpstream } from './upstreams.ts';
 
 /** The context that a gate runs in. */
@@ -14,7 +14,7 @@ export interface GateContext {
   /** What the command line says in the place of the file, now and after each reload. */
   readonly overrides?: Overrides | undefined;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: GateLogger;
   readonly version: string;
   /** The commit that the gate was built from; left out: not known. */
   readonly revision?: string;

@@ -9,14 +9,14 @@ import { runNextTurn } from '../../core/safe-events.ts';
 import { type Explained, Explainer, type SuspectContext } from '../../diagnostics/explain/explainer.ts';
 import { type SuspectKey, toSuspectKey } from '../../diagnostics/explain/suspect.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
 import type { CompiledRoute } from './compiled-route.ts';
+import type { GateLogger } from './log-events.ts';
+import type { Metrics } from './metrics.ts';
 
 /** The dependencies of the explainer. */
 export interface ExplainParts {
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly journal: Journal;
   /** The routes that serve now. */
@@ -32,7 +32,7 @@ export function createExplainer({ explain }: Config, parts: ExplainParts): Expla
     pause: () => new Promise(runNextTurn),
     find: (route) => toContext(route, parts),
     onExplained: (explained) => tell(explained, parts),
-    onSkipped: (route) => metrics.route(route).explained('skipped'),
+    onSkipped: (route) => metrics.explained(route, 'skipped'),
     onFailed: (requestId, error) => logger.error('internal_error', { requestId, error: toErrorText(error) }),
   });
   return explainer.offer.bind(explainer);
@@ -58,7 +58,7 @@ function toSuspectKeys(route: string, { all }: KeyRing): SuspectKey[] {
 /** Loud where it is proven: then somebody holds a key, and the set-up is wrong. What is merely unknown may be any stranger. */
 function tell({ route, requestId, findings, isProven }: Explained, { logger, metrics, journal }: ExplainParts): void {
   const causes = findings.map(({ cause }) => cause);
-  for (const cause of causes) metrics.route(route).explained(cause);
+  for (const cause of causes) metrics.explained(route, cause);
   const texts = [...new Set(findings.map(({ text }) => text))];
   const fixes = [...new Set(findings.map(({ fix }) => fix))];
   const fields = { requestId, route, causes, text: texts.join('; '), fix: fixes.join('; ') };

@@ -6,9 +6,6 @@ import type { Clock } from '../../core/clock.ts';
 import { type DestinationRule, parseRule } from '../../core/destination.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
-import type { RouteLabels } from '../../telemetry/metrics/families.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
 import { createDestinationGate } from '../egress-proxy/destination-gate.ts';
 import { type Resolve, systemResolve } from '../egress-proxy/dial.ts';
@@ -22,6 +19,8 @@ import type { TlsContexts } from '../server/tls.ts';
 import { createForwarder, toReadLimits } from '../upstream/forwarder.ts';
 import { createUpstream } from '../upstream/pool.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
+import type { GateLogger } from './log-events.ts';
+import type { GateRouteLabels, Metrics } from './metrics.ts';
 import type { Realms } from './realms.ts';
 import { toRouteLabels } from './routes.ts';
 import type { DrainedProxy } from './shutdown.ts';
@@ -29,7 +28,7 @@ import type { DrainedProxy } from './shutdown.ts';
 /** What the proxy shares with the rest of the gate. */
 export interface ProxyParts {
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: GateLogger;
   readonly journal: Journal;
   readonly metrics: Metrics;
   readonly tracing: Tracing;
@@ -56,12 +55,12 @@ export interface ForwardProxy extends DrainedProxy {
 }
 
 /** What the proxy counts before its first request. */
-function toProxyLabels({ basic }: ProxyConfig): RouteLabels {
+function toProxyLabels({ basic }: ProxyConfig): GateRouteLabels {
   return { name: NAME, scheme: 'basic', keys: toSourceLabels(basic), methods: ['CONNECT', 'GET', 'POST'], asksPassword: true };
 }
 
 /** What the metrics know beforehand: the routes, and the forward proxy. */
-export function toAllLabels(config: Config): RouteLabels[] {
+export function toAllLabels(config: Config): GateRouteLabels[] {
   const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
   return [...config.routes.map((route) => toRouteLabels(config, route)), ...proxies];
 }

@@ -5,15 +5,15 @@ import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { type KeySetOptions, RemoteKeySet } from '../../auth/keys/key-set.ts';
 import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
 import type { CompiledRoute } from './compiled-route.ts';
+import type { GateLogger } from './log-events.ts';
+import type { Metrics } from './metrics.ts';
 
 /** The dependencies of the remote keys. */
 export interface RemoteKeysParts {
   readonly get: HttpsGet;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: GateLogger;
   readonly metrics: Metrics;
 }
 

@@ -20,9 +20,6 @@ import type { SeenIds } from '../../state/claims/seen-ids.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { NewestVersions } from '../../state/ordering/newest-versions.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
-import type { RouteLabels } from '../../telemetry/metrics/families.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
-import type { RouteMetrics } from '../../telemetry/metrics/route-metrics.ts';
 import type { ClaimWaiters } from '../pipeline/claim-waiters.ts';
 import { createClientCertificateGate } from '../pipeline/gates/client-certificate.ts';
 import { createContentGate } from '../pipeline/gates/content.ts';
@@ -36,6 +33,7 @@ import { createSignedHandshakeGate } from '../pipeline/gates/signed-handshake.ts
 import { createSnsGate } from '../pipeline/gates/sns.ts';
 import type { RecencyOptions } from '../pipeline/gates/timestamp.ts';
 import type { PipelineRoute } from '../pipeline/request-pipeline.ts';
+import type { RouteMetrics } from '../pipeline/route-metrics.ts';
 import type { Settlements } from '../pipeline/settlements.ts';
 import { createForwarder } from '../upstream/forwarder.ts';
 import type { IdentityContext } from '../upstream/identity.ts';
@@ -46,6 +44,7 @@ import type { Upstream } from '../upstream/upstream.ts';
 import { buildBasicGate, toSourceLabels } from './basic-gate.ts';
 import type { CompiledRoute, CompiledWebhook } from './compiled-route.ts';
 import { isQueryAllowed } from './handshake.ts';
+import type { GateRouteLabels, Metrics } from './metrics.ts';
 import type { Realms } from './realms.ts';
 
 /** What routes share, across reloads. */
@@ -65,7 +64,7 @@ export interface RouteParts {
 }
 
 /** What a route counts before its first request. */
-export function toRouteLabels({ authz }: Config, route: RouteConfig): RouteLabels {
+export function toRouteLabels({ authz }: Config, route: RouteConfig): GateRouteLabels {
   const { name, webhook, basic, mode } = route;
   const sources = basic === undefined ? [] : toSourceLabels(basic);
   const scheme = webhook?.scheme ?? (basic === undefined ? 'none' : 'basic');

@@ -7,9 +7,7 @@ import { readContainerMemory } from '../../core/container-memory.ts';
 import { Journal } from '../../telemetry/journal/journal.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts';
-import { createMetrics, type Metrics } from '../../telemetry/metrics/metrics.ts';
 import { ClaimWaiters } from '../pipeline/claim-waiters.ts';
 import { Settlements } from '../pipeline/settlements.ts';
 import { buildMemory, type Memory, toMemoryBudget } from '../server/memory.ts';
@@ -17,6 +15,8 @@ import { toReadLimits } from '../upstream/forwarder.ts';
 import { IdentitySigner } from '../upstream/identity-token.ts';
 import type { PreparedConfig } from './check.ts';
 import type { GateContext } from './context.ts';
+import type { GateLogger } from './log-events.ts';
+import { createMetrics, type Metrics } from './metrics.ts';
 import { Realms } from './realms.ts';
 import { RemoteKeys } from './remote-keys.ts';
 import type { RouteParts } from './routes.ts';
@@ -27,7 +27,7 @@ import { toPasswordMemory } from './users.ts';
 /** The destinations of logs, metrics, journal entries and spans. */
 export interface Telemetry {
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: GateLogger;
   readonly journal: Journal;
   readonly metrics: Metrics;
   readonly tracing: BuiltTracing;

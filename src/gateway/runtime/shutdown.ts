@@ -1,17 +1,17 @@
 /** Stops a running gate without losing an event: first no new traffic, then the requests under way, then the store. */
 import type { Config } from '../../config/schema/config.ts';
 import { type Clock, type Milliseconds, pause, within } from '../../core/clock.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import type { Capacity } from '../pipeline/capacity.ts';
 import type { RequestPipeline } from '../pipeline/request-pipeline.ts';
 import type { Settlements } from '../pipeline/settlements.ts';
 import type { ListenPhase, ListenServer } from '../server/server.ts';
 import type { AuthzEndpoint } from './authz.ts';
+import type { GateLogger } from './log-events.ts';
 
 /** What is stopped. */
 export interface ShutdownParts {
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: GateLogger;
   readonly listen: ListenServer;
   /** The forward proxy, where there is one. */
   readonly proxy: DrainedProxy | undefined;

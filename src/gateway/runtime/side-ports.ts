@@ -3,8 +3,6 @@ import type { ListenTlsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
 import type { Resolve } from '../egress-proxy/dial.ts';
 import type { RequestPipeline } from '../pipeline/request-pipeline.ts';
@@ -13,6 +11,8 @@ import { TlsContexts } from '../server/tls.ts';
 import { reportNextUpdate, type TlsRead } from '../server/tls-settings.ts';
 import { type AuthzEndpoint, buildAuthz } from './authz.ts';
 import type { PreparedConfig } from './check.ts';
+import type { GateLogger } from './log-events.ts';
+import type { Metrics } from './metrics.ts';
 import { buildProxy, type ForwardProxy } from './proxy.ts';
 import type { Realms } from './realms.ts';
 import type { TlsPort } from './watched-sources.ts';
@@ -20,7 +20,7 @@ import type { TlsPort } from './watched-sources.ts';
 /** What the ports share with the rest of the gate. */
 export interface SidePortParts {
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: GateLogger;
   readonly journal: Journal;
   readonly metrics: Metrics;
   readonly tracing: Tracing;

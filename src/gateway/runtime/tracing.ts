@@ -4,12 +4,12 @@ import type { Config } from '../../config/schema/config.ts';
 import { type OtlpSettings, readOtlpSettings } from '../../config/sources/otlp-settings.ts';
 import type { Trouble } from '../../config/sources/trouble.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
 import { SpanExporter } from '../../telemetry/tracing/otlp/exporter.ts';
 import { createPost } from '../../telemetry/tracing/otlp/post.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
 import { Tracer } from '../../telemetry/tracing/tracer.ts';
+import type { GateLogger } from './log-events.ts';
+import type { Metrics } from './metrics.ts';
 
 /** What reading gave; with an error among the troubles there are no settings. */
 export interface TracingRead {
@@ -28,7 +28,7 @@ export async function readTracing(config: Config['tracing']): Promise<TracingRea
 /** What tracing is told of, and tells. */
 export interface TracingParts {
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly version: string;
 }

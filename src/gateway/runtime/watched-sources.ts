@@ -6,8 +6,6 @@ import { toTlsFiles } from '../../config/sources/tls-files.ts';
 import { toUserFiles } from '../../config/sources/user-sources.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { readTls, reportNextUpdate } from '../server/tls-settings.ts';
 import type { IdentitySigner } from '../upstream/identity-token.ts';
@@ -15,6 +13,8 @@ import { readAdminToken, toAdminFiles } from './admin.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
 import { type KeyTrouble, readKeys, toSecretFiles } from './keys.ts';
+import type { GateLogger } from './log-events.ts';
+import type { Metrics } from './metrics.ts';
 import type { Realms } from './realms.ts';
 import { type RealmRead, readRealms } from './users.ts';
 
@@ -32,7 +32,7 @@ export interface ReloadParts {
   readonly config: Config;
   readonly routes: readonly CompiledRoute[];
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly rings: ReadonlyMap<string, KeyRing>;
   readonly keyEvidence: KeyEvidence;
@@ -99,7 +99,7 @@ async function reloadKeys(
   return ALL_READ;
 }
 
-function reportKeys(route: string, troubles: readonly KeyTrouble[], logger: Logger): void {
+function reportKeys(route: string, troubles: readonly KeyTrouble[], logger: GateLogger): void {
   for (const { severity, key, message } of troubles) {
     if (severity === 'error') logger.error('secret_unavailable', { route, key, message });
     else logger.warn('secret_warning', { route, key, message });

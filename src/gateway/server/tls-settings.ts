@@ -5,7 +5,7 @@ import type { ListenTlsConfig } from '../../config/schema/config.ts';
 import { readTlsFiles } from '../../config/sources/tls-files.ts';
 import type { Trouble } from '../../config/sources/trouble.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { Metrics } from '../../telemetry/metrics/metrics.ts';
+import type { ServerMetrics } from './server-metrics.ts';
 import { findTlsProblems, type TlsProblem, type TlsSettings } from './tls.ts';
 
 /** What the files gave; not to be used with an error among the troubles. */
@@ -33,7 +33,7 @@ export async function readTls(config: ListenTlsConfig | undefined, section: stri
 }
 
 /** Shows when the revocation lists of a port expire: from then on, OpenSSL rejects the clients of that CA. */
-export function reportNextUpdate(section: string, { clientCrl }: TlsSettings, metrics: Metrics): void {
+export function reportNextUpdate(section: string, { clientCrl }: TlsSettings, metrics: ServerMetrics): void {
   if (clientCrl !== undefined) metrics.crlNextUpdate(section, findNextUpdate(clientCrl));
 }
 

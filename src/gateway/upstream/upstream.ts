@@ -17,8 +17,9 @@ export interface UpstreamRequest {
   readonly repeatable: boolean;
 }
 
-/** How an exchange with the app failed; a closed set, used as a metric label. */
-export type UpstreamFailureKind = 'connect' | 'timeout' | 'reset' | 'protocol';
+/** How a request to the app failed; a closed set, used as a metric label. */
+export const UPSTREAM_FAILURES = ['connect', 'timeout', 'reset', 'protocol'] as const;
+export type UpstreamFailureKind = (typeof UPSTREAM_FAILURES)[number];
 
 /** A failed exchange. */
 export interface UpstreamFailure {

@@ -6,11 +6,11 @@ import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { readTls } from '../../gateway/server/tls-settings.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import { readCertificates } from '../certificates/chain.ts';
 import { ClusterSecret } from '../certificates/cluster-secret.ts';
 import { readPairData, type ServerPair } from '../certificates/server-pair.ts';
 import type { KubeClient } from '../client/client.ts';
+import type { AdmissionLogger } from './log-events.ts';
 
 /** A certificate that can be served. */
 export interface LoadedCertificate {
@@ -95,11 +95,11 @@ export class SecretSource implements CertificateSource {
 export class DirectorySource implements CertificateSource {
   readonly #files: { readonly certFile: string; readonly keyFile: string };
   readonly #clock: Clock;
-  readonly #logger: Logger;
+  readonly #logger: AdmissionLogger;
   #watch: Watch | undefined;
   #isClosed = false;
 
-  constructor(directory: string, clock: Clock, logger: Logger) {
+  constructor(directory: string, clock: Clock, logger: AdmissionLogger) {
     this.#files = { certFile: join(directory, 'tls.crt'), keyFile: join(directory, 'tls.key') };
     this.#clock = clock;
     this.#logger = logger;

@@ -1,16 +1,16 @@
 /** How old the cluster is: the older of its API server and its oldest kubelet, looked up now and then. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import type { KubeClient } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import type { KubeVersion } from '../injector/outcome.ts';
+import type { AdmissionLogger } from './log-events.ts';
 
 /** What it stands on. */
 export interface ClusterVersionParts {
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: AdmissionLogger;
 }
 
 interface NodePage {

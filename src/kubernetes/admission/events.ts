@@ -4,11 +4,11 @@ import { type Clock, type Milliseconds, toInstant } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { TokenBucket } from '../../core/token-bucket.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import type { KubeClient } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
 import type { ReviewedRequest } from '../injector/review.ts';
 import type { EventOutcome } from './injector-metrics.ts';
+import type { AdmissionLogger } from './log-events.ts';
 import type { News } from './reviewer.ts';
 import { shorten } from './warnings.ts';
 
@@ -16,7 +16,7 @@ import { shorten } from './warnings.ts';
 export interface EventsParts {
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: AdmissionLogger;
   /** The injector's pod. */
   readonly instance: string;
   readonly onOutcome: (outcome: EventOutcome) => void;

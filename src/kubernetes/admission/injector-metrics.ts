@@ -1,8 +1,8 @@
 /** Every metric of the admission server, in one list (docs/injector.md). */
 import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { ESCAPE_SCOPES, type EscapeScope } from '../../telemetry/log/escaped-error-metrics.ts';
 import { type BuildOptions, createBuildInfo } from '../../telemetry/metrics/build-info.ts';
-import { ESCAPE_SCOPES, type EscapeScope } from '../../telemetry/metrics/labels.ts';
 import { type ExpositionFormat, toExposition } from '../../telemetry/metrics/openmetrics.ts';
 import { collectProcessMetrics } from '../../telemetry/metrics/process-metrics.ts';
 import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';

@@ -11,7 +11,6 @@ import type { Listening } from '../../gateway/server/listener.ts';
 import { buildMemory, type Memory, toMemoryBudget } from '../../gateway/server/memory.ts';
 import { TlsContexts, type TlsSettings } from '../../gateway/server/tls.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts';
 import { createStopgap, type ServerPair } from '../certificates/server-pair.ts';
 import type { KubeClient } from '../client/client.ts';
@@ -24,6 +23,7 @@ import { readClientCa } from './client-ca.ts';
 import { ClusterVersion } from './cluster-version.ts';
 import { Events } from './events.ts';
 import { createInjectorMetrics, type InjectorMetrics } from './injector-metrics.ts';
+import type { AdmissionLogger } from './log-events.ts';
 import { Lookups } from './lookups.ts';
 import { ADMISSIONS, createReviewer } from './reviewer.ts';
 import { ServedCertificate } from './served-certificate.ts';
@@ -36,7 +36,7 @@ export interface InjectorContext {
   readonly clientCa: Buffer | undefined;
   readonly kube: KubeClient;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: AdmissionLogger;
   readonly version: string;
   /** The commit that it was built from; left out: not known. */
   readonly revision?: string;

@@ -2,7 +2,6 @@
 
 import type { Overrides } from '../../config/load/overrides.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import type { SidecarDefaults } from '../injector/injector-config.ts';
 import { DENY_REASONS, type InjectContext, type Injection, type KubeVersion, SKIP_REASONS } from '../injector/outcome.ts';
 import { objectAt, textAt } from '../injector/raw.ts';
@@ -10,6 +9,7 @@ import { answerReview, type ReviewedRequest } from '../injector/review.ts';
 import { SETTINGS } from '../injector/settings.ts';
 import { parseBounded } from './bounded-json.ts';
 import type { InjectorMetrics } from './injector-metrics.ts';
+import type { AdmissionLogger } from './log-events.ts';
 import { toSidecarOverrides } from './sidecar-flags.ts';
 import { addWarnings, shorten } from './warnings.ts';
 
@@ -40,7 +40,7 @@ export interface News {
 /** What the reviewer stands on. */
 export interface ReviewerParts {
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: AdmissionLogger;
   readonly metrics: InjectorMetrics;
   readonly defaults: SidecarDefaults;
   /** Sidegate's own. */

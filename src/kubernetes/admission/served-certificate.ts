@@ -3,13 +3,13 @@ import type { X509Certificate } from 'node:crypto';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import { findChainProblem } from '../certificates/chain.ts';
 import type { ServerPair } from '../certificates/server-pair.ts';
 import { type BundleReading, WebhookBundle } from '../certificates/webhook-bundle.ts';
 import type { KubeClient } from '../client/client.ts';
 import type { CertificateSource, LoadedCertificate } from './certificate-sources.ts';
 import type { InjectorMetrics } from './injector-metrics.ts';
+import type { AdmissionLogger } from './log-events.ts';
 
 /** Everything that it needs. */
 export interface ServedCertificateParts {
@@ -18,7 +18,7 @@ export interface ServedCertificateParts {
   readonly webhook: string | undefined;
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: AdmissionLogger;
   readonly metrics: InjectorMetrics;
   /** Takes the certificate for all connections from now on. */
   readonly serve: (pair: ServerPair) => void;

@@ -2,11 +2,11 @@
 import type { X509Certificate } from 'node:crypto';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import type { KubeClient } from '../client/client.ts';
 import { type Authorities, toEnd, toTrusted } from './authority.ts';
 import { AuthoritySecret } from './authority-secret.ts';
 import { ClusterSecret, type SecretObject } from './cluster-secret.ts';
+import type { RotationLogger } from './log-events.ts';
 import { planRotation, type RotationTimes, toRenewal } from './rotation.ts';
 import { type IssuedPair, issuePair, readPairData, toNames, toPairData } from './server-pair.ts';
 import { Trouble } from './trouble.ts';
@@ -27,7 +27,7 @@ export interface RotationConfig extends RotationTimes {
 export interface RotationParts {
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: RotationLogger;
 }
 
 /** The pair that the injectors serve, and the Secret as it was read. */

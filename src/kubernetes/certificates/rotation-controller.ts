@@ -3,16 +3,16 @@
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
-import type { Logger } from '../../telemetry/log/logger.ts';
 import type { KubeClient } from '../client/client.ts';
 import { CertificateRotation, type RotationConfig } from './certificate-rotation.ts';
+import type { RotationLogger } from './log-events.ts';
 
 /** What a controller is given by the command that starts it. */
 export interface RotationContext {
   readonly rotation: RotationConfig;
   readonly kube: KubeClient;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly logger: RotationLogger;
 }
 
 const FLUSH_EVERY_MS: Milliseconds = 50;

@@ -3,7 +3,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorSummary } from '../../core/errors.ts';
 import { ESCAPED_ERRORS, type EscapedError } from '../../core/safe-events.ts';
-import type { EscapeScope } from '../metrics/labels.ts';
+import type { EscapeScope } from './escaped-error-metrics.ts';
 import type { Logger } from './logger.ts';
 
 /** Log lines per interval: a single bug can throw on every request. */

@@ -37,77 +37,18 @@ export interface RequestLine {
   readonly detail?: string;
 }
 
-/** The events that are logged besides requests. */
-export type LogEvent =
-  | 'starting'
-  | 'listening'
-  | 'config_warning'
-  | 'config_reloaded'
-  | 'config_reload_failed'
-  | 'route_observed'
-  | 'secret_reloaded'
-  | 'secret_unavailable'
-  | 'key_match_by_old_key'
-  | 'id_forgotten'
-  | 'admin_token_reloaded'
-  | 'admin_token_reload_failed'
-  | 'secret_warning'
-  | 'remote_keys_loaded'
-  | 'remote_keys_failed'
-  | 'remote_keys_expired'
-  | 'users_reloaded'
-  | 'identity_reloaded'
-  | 'identity_reload_failed'
-  | 'users_reload_failed'
-  | 'tls_reloaded'
-  | 'tls_reload_failed'
-  | 'tls_warning'
-  | 'signature_explained'
-  | 'watch_failed'
-  | 'log_lines_dropped'
-  | 'dedup_in_memory'
-  | 'memory_limits'
-  | 'store_up'
-  | 'store_down'
-  | 'store_warning'
-  | 'settlement_lost'
-  | 'tracing_export_failed'
-  | 'tracing_export_recovered'
-  | 'leaving'
-  | 'staying'
-  | 'draining'
-  | 'drain_incomplete'
-  | 'stopped'
-  | 'internal_error'
-  | 'escaped_error'
-  | 'pod_injected'
-  | 'pod_skipped'
-  | 'pod_denied'
-  | 'event_failed'
-  | 'cluster_version'
-  | 'cluster_version_unknown'
-  | 'certificate_issued'
-  | 'certificate_loaded'
-  | 'certificate_check_failed'
-  | 'certificate_check_recovered'
-  | 'client_ca_reloaded'
-  | 'client_ca_reload_failed'
-  | 'rotation_started'
-  | 'authority_rotated'
-  | 'ca_bundle_patched'
-  | 'tls_handshake_failed'
-  | 'not_ready'
-  | 'ready';
+/** The events that this area logs; each area lists its own. */
+export type TelemetryLogEvent = 'log_lines_dropped' | 'escaped_error' | 'key_match_by_old_key';
 
 /** Fields of an event; plain values only, so that nothing large or secret can get into the log. */
 export type LogFields = Readonly<Record<string, string | number | boolean | readonly string[] | undefined>>;
 
 /** Writes the log. */
-export interface Logger {
+export interface Logger<Event extends string = TelemetryLogEvent> {
   request(line: RequestLine): void;
-  info(event: LogEvent, fields?: LogFields): void;
-  warn(event: LogEvent, fields?: LogFields): void;
-  error(event: LogEvent, fields?: LogFields): void;
+  readonly info: (event: Event, fields?: LogFields) => void;
+  readonly warn: (event: Event, fields?: LogFields) => void;
+  readonly error: (event: Event, fields?: LogFields) => void;
   /** Starts writing the buffered lines; called at a fixed interval. */
   flush(): void;
   /** Writes the buffered lines before it returns; for the last lines of a process. */
@@ -138,7 +79,7 @@ const REDACTED = [
 ];
 
 /** Creates the log. */
-export function createLogger(options: LoggerOptions): Logger {
+export function createLogger<Event extends string>(options: LoggerOptions): Logger<Event> {
   const stream = options.destination ?? new LogBatches(1);
   const base = {
     level: options.level,
@@ -159,7 +100,7 @@ export function createLogger(options: LoggerOptions): Logger {
       stream.flush?.();
       const lines = stream.takeDropped?.() ?? 0;
       if (lines > 0)
-        log.warn({ lines, hint: 'the reader of standard output is too slow' }, 'log_lines_dropped' satisfies LogEvent);
+        log.warn({ lines, hint: 'the reader of standard output is too slow' }, 'log_lines_dropped' satisfies TelemetryLogEvent);
     },
     flushNow() {
       try {

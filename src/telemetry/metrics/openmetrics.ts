@@ -18,6 +18,12 @@ interface Sample {
   };
 }
 
+/** What can be scraped. */
+export interface Exposition {
+  /** Renders the metrics: in the Prometheus text format, or as OpenMetrics, which includes exemplars. */
+  exposition(format?: ExpositionFormat): Promise<{ contentType: string; text: string }>;
+}
+
 /** Renders a registry in the given format. */
 export async function toExposition(registry: Registry, format: ExpositionFormat): Promise<{ contentType: string; text: string }> {
   if (format === 'text') return { contentType: registry.contentType, text: await registry.metrics() };

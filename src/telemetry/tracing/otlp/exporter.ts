@@ -1,7 +1,7 @@
 /** Sends spans to a collector in batches: it never delays a request, bounds its memory, and counts lost spans. */
 import type { CancelTimer, Clock, Milliseconds } from '../../../core/clock.ts';
-import type { SpanOutcome } from '../../metrics/labels.ts';
 import type { Span } from '../span.ts';
+import type { SpanOutcome } from '../tracing-metrics.ts';
 import { type SpanSource, toExport } from './encode.ts';
 import type { PostSpans } from './post.ts';
 

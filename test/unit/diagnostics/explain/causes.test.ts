@@ -8,11 +8,11 @@ import type { SchemeDescription, SecretEncoding } from '../../../../src/auth/sch
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 import { CAUSES } from '../../../../src/diagnostics/explain/causes.ts';
+import type { ExplainCause } from '../../../../src/diagnostics/explain/explain-metrics.ts';
+import { EXPLAIN_CAUSES } from '../../../../src/diagnostics/explain/explain-metrics.ts';
 import { DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
 import { explainNow } from '../../../../src/diagnostics/explain/run.ts';
 import type { Explanation, Suspect, SuspectKey } from '../../../../src/diagnostics/explain/suspect.ts';
-import type { ExplainCause } from '../../../../src/telemetry/metrics/labels.ts';
-import { EXPLAIN_CAUSES } from '../../../../src/telemetry/metrics/labels.ts';
 
 const NOW = 1_800_000_000_000;
 const SECONDS = String(NOW / 1_000);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import type { SpanOutcome } from '../../../../../src/telemetry/metrics/labels.ts';
 import { SpanExporter } from '../../../../../src/telemetry/tracing/otlp/exporter.ts';
 import { createPost } from '../../../../../src/telemetry/tracing/otlp/post.ts';
 import type { Span } from '../../../../../src/telemetry/tracing/span.ts';
+import type { SpanOutcome } from '../../../../../src/telemetry/tracing/tracing-metrics.ts';
 import { type Collector, startCollector } from '../../../../support/collector.ts';
 import { FakeClock } from '../../../../support/fake-clock.ts';
 import { until } from '../../../../support/gate.ts';

@@ -1,0 +1,40 @@
+/** The metrics of the admin port. */
+import type { Registry } from '@prometheus-io/client';
+import { CounterFamily } from '../telemetry/metrics/series.ts';
+
+/** Why a request to the admin port was not authorized. */
+export const ADMIN_DENIALS = ['no_token', 'wrong_token', 'not_loopback', 'foreign_host'] as const;
+export type AdminDenialLabel = (typeof ADMIN_DENIALS)[number];
+
+/** The state of an ID when it was forgotten on request. */
+export const FORGOTTEN_STATES = ['absent', 'in-progress', 'handled'] as const;
+export type ForgottenLabel = (typeof FORGOTTEN_STATES)[number];
+
+export interface AdminMetrics {
+  idForgotten(was: ForgottenLabel): void;
+  adminDenied(reason: AdminDenialLabel): void;
+}
+
+/** Registers the metrics. */
+export function createAdminMetrics(registers: Registry[]): AdminMetrics {
+  const families = {
+    forgottenIds: new CounterFamily({
+      name: 'sidegate_forgotten_ids_total',
+      help: 'Event IDs forgotten on request, by their previous state.',
+      labelNames: ['was'],
+      registers,
+    }),
+    adminDenials: new CounterFamily({
+      name: 'sidegate_admin_denied_total',
+      help: 'Unauthorized requests to the admin port.',
+      labelNames: ['reason'],
+      registers,
+    }),
+  };
+  for (const was of FORGOTTEN_STATES) families.forgottenIds.series(was);
+  for (const reason of ADMIN_DENIALS) families.adminDenials.series(reason);
+  return {
+    idForgotten: (was) => families.forgottenIds.series(was).add(),
+    adminDenied: (reason) => families.adminDenials.series(reason).add(),
+  };
+}

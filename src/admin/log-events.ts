@@ -1,0 +1,3 @@
+/** The events that the admin port logs. */
+
+export type AdminLogEvent = 'id_forgotten';

@@ -1,0 +1,3 @@
+/** The events that the request lifecycle logs, besides requests. */
+
+export type PipelineLogEvent = 'internal_error';

@@ -1,0 +1,226 @@
+/** The metrics of a route's requests. */
+import type { Registry } from '@prometheus-io/client';
+import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import type { Reason } from '../../core/refusal.ts';
+import { toCodeLabel, toMethodLabel } from '../../telemetry/metrics/http-labels.ts';
+import {
+  BoundCounters,
+  BoundGauge,
+  BoundHistogram,
+  PerRoute,
+  type RouteIdentity,
+  type RouteSeries,
+} from '../../telemetry/metrics/route-bound.ts';
+import { type Exemplar, Tally } from '../../telemetry/metrics/series.ts';
+import type { UpstreamFailureKind } from '../upstream/upstream.ts';
+import { createRouteFamilies, type RouteFamilies } from './route-families.ts';
+
+/** The properties of a route that decide which series it has from the start. */
+export interface RouteLabels extends RouteIdentity {
+  readonly keys: readonly string[];
+  readonly methods: readonly string[];
+  /** In observe mode: it forwards all requests and only reports what it would have rejected. */
+  readonly isObserved?: boolean;
+  /** Its senders sign a timestamp. */
+  readonly signsTime?: boolean;
+  /** It requires a password. */
+  readonly asksPassword?: boolean;
+}
+
+/** How often and when a key was used. */
+export interface KeyUse {
+  readonly matches: number;
+  /** Undefined: not used since the start. */
+  readonly lastUsed: EpochMilliseconds | undefined;
+}
+
+/** `observe`: a rejection or a duplicate that the route did not enforce, because it is in observe mode. */
+export type Decision = 'allow' | 'deny' | 'observe';
+
+/** The metrics of a route. */
+export interface RouteMetrics {
+  /** Counts a finished request; the exemplar links to its trace. */
+  request(method: string, status: number, duration: Milliseconds, exemplar?: Exemplar): void;
+  decision(decision: Decision, reason: Reason): void;
+  /** The time that the app took, and the gate's own part of the request's duration. */
+  upstream(upstream: Milliseconds, overhead: Milliseconds, exemplar?: Exemplar): void;
+  upstreamError(kind: UpstreamFailureKind): void;
+  /** Time of arrival minus signed time. */
+  skew(skew: Milliseconds): void;
+  keyUsed(key: string, at: EpochMilliseconds): void;
+  /** How the key, or user source, was used since the start. */
+  keyUse(key: string): KeyUse;
+  /** Whether all secrets of the route are usable. */
+  ready(isReady: boolean): void;
+}
+
+/** Methods with series from the start, for routes that allow more than two: series for all of them would be wasteful. */
+const COMMON_METHODS = ['GET', 'POST'];
+/** Upstream errors that alerts use. */
+const ALERTED_ERRORS: readonly UpstreamFailureKind[] = ['connect', 'timeout'];
+
+interface KeyTallies {
+  readonly matches: Tally;
+  /** In seconds. */
+  readonly lastUsed: Tally;
+}
+
+/** The bound series of one route. */
+class BoundRoute implements RouteMetrics, RouteSeries<RouteLabels> {
+  readonly #families: RouteFamilies;
+  readonly #route: string;
+  readonly #requests: BoundCounters;
+  readonly #decisions: BoundCounters;
+  readonly #upstreamErrors: BoundCounters;
+  readonly #serverErrors: Tally;
+  readonly #duration: BoundHistogram;
+  readonly #upstream: BoundHistogram;
+  readonly #overhead: BoundHistogram;
+  readonly #skew: BoundHistogram;
+  readonly #ready: BoundGauge;
+  readonly #observed: BoundGauge;
+  readonly #keys = new Map<string, KeyTallies>();
+  #isRemoved = false;
+
+  constructor(families: RouteFamilies, { name, scheme }: RouteIdentity) {
+    this.#families = families;
+    this.#route = name;
+    this.#requests = new BoundCounters(families.requests, name);
+    this.#decisions = new BoundCounters(families.decisions, name, scheme);
+    this.#upstreamErrors = new BoundCounters(families.upstreamErrors, name);
+    this.#serverErrors = families.serverErrors.series(name);
+    this.#duration = new BoundHistogram(families.duration, name);
+    this.#upstream = new BoundHistogram(families.upstream, name);
+    this.#overhead = new BoundHistogram(families.overhead, name);
+    this.#skew = new BoundHistogram(families.skew, name);
+    this.#ready = new BoundGauge(families.ready, name);
+    this.#observed = new BoundGauge(families.observed, name);
+    this.#duration.get();
+  }
+
+  /** An alert must see the increase from 0 to the first failure. */
+  initialise(labels: RouteLabels): void {
+    this.#forgetKeys(labels.keys);
+    for (const [decision, reason] of toAlerted(labels)) this.#decisions.get(`${decision} ${reason}`);
+    const { methods } = labels;
+    for (const method of methods.length > 2 ? methods.filter((each) => COMMON_METHODS.includes(each)) : methods)
+      this.#toRequest(method, 200);
+    for (const kind of ALERTED_ERRORS) this.#upstreamErrors.get(kind);
+    this.#upstream.get();
+    this.#overhead.get();
+    for (const key of labels.keys) this.#toKey(key);
+    if (labels.signsTime === true) this.#skew.get();
+    this.ready(true);
+    this.#observed.set(labels.isObserved === true ? 1 : undefined);
+  }
+
+  remove(): void {
+    this.#isRemoved = true;
+    for (const counters of [this.#requests, this.#decisions, this.#upstreamErrors]) counters.remove();
+    for (const histogram of [this.#duration, this.#upstream, this.#overhead, this.#skew]) histogram.remove();
+    for (const gauge of [this.#ready, this.#observed]) gauge.remove();
+    this.#families.serverErrors.remove(this.#route);
+    this.#forgetKeys([]);
+  }
+
+  request(method: string, status: number, duration: Milliseconds, exemplar?: Exemplar): void {
+    this.#toRequest(method, status).add();
+    if (status >= 500) this.#serverErrors.add();
+    this.#duration.get().observe(duration / 1000, exemplar);
+  }
+
+  decision(decision: Decision, reason: Reason): void {
+    this.#decisions.get(`${decision} ${reason}`).add();
+  }
+
+  upstream(upstream: Milliseconds, overhead: Milliseconds, exemplar?: Exemplar): void {
+    this.#upstream.get().observe(upstream / 1000, exemplar);
+    this.#overhead.get().observe(overhead / 1000, exemplar);
+  }
+
+  upstreamError(kind: UpstreamFailureKind): void {
+    this.#upstreamErrors.get(kind).add();
+  }
+
+  skew(skew: Milliseconds): void {
+    this.#skew.get().observe(skew / 1000);
+  }
+
+  keyUsed(key: string, at: EpochMilliseconds): void {
+    const { matches, lastUsed } = this.#toKey(key);
+    matches.add();
+    lastUsed.value = at / 1000;
+  }
+
+  keyUse(key: string): KeyUse {
+    const { matches, lastUsed } = this.#toKey(key);
+    return { matches: matches.value, lastUsed: matches.value === 0 ? undefined : Math.round(lastUsed.value * 1000) };
+  }
+
+  ready(isReady: boolean): void {
+    this.#ready.set(isReady ? 1 : 0);
+  }
+
+  #toRequest(method: string, status: number): Tally {
+    return this.#requests.get(`${toMethodLabel(method)} ${toCodeLabel(status)}`);
+  }
+
+  #toKey(key: string): KeyTallies {
+    const known = this.#keys.get(key);
+    if (known !== undefined) return known;
+    const { keyMatches, keyUsed } = this.#families;
+    if (this.#isRemoved) return { matches: new Tally(), lastUsed: new Tally() };
+    const tallies = { matches: keyMatches.series(this.#route, key), lastUsed: keyUsed.series(this.#route, key) };
+    this.#keys.set(key, tallies);
+    return tallies;
+  }
+
+  /** Removes the series of keys that are not in `kept`. */
+  #forgetKeys(kept: readonly string[]): void {
+    for (const key of this.#keys.keys()) {
+      if (kept.includes(key)) continue;
+      this.#keys.delete(key);
+      this.#families.keyUsed.remove(this.#route, key);
+      this.#families.keyMatches.remove(this.#route, key);
+    }
+  }
+}
+
+/** The metrics of all routes. */
+export interface RoutesMetrics {
+  /** The series of a route; `undefined`: of requests that matched no route. */
+  route(name: string | undefined): RouteMetrics;
+}
+
+/** Registers the metrics. */
+export function createRoutesMetrics(
+  registers: Registry[],
+): RoutesMetrics & { readonly setRoutes: (routes: readonly RouteLabels[]) => void } {
+  const families = createRouteFamilies(registers);
+  const routes = new PerRoute<RouteLabels, BoundRoute>((route) => new BoundRoute(families, route));
+  return { route: (name) => routes.get(name), setRoutes: (next) => routes.set(next) };
+}
+
+/** The decisions that alerts use, if the route can make them. */
+function toAlerted({ scheme, signsTime, asksPassword }: RouteLabels): (readonly [Decision, Reason])[] {
+  const isSigned = scheme !== 'none' && scheme !== 'basic';
+  return [
+    ['allow', 'ok'],
+    ...(isSigned ? SIGNED : []),
+    ...(signsTime === true ? TIMED : []),
+    ...(asksPassword === true ? BY_PASSWORD : []),
+  ];
+}
+
+const SIGNED: readonly (readonly [Decision, Reason])[] = [
+  ['deny', 'missing_signature'],
+  ['deny', 'bad_signature'],
+];
+const TIMED: readonly (readonly [Decision, Reason])[] = [
+  ['deny', 'timestamp_old'],
+  ['deny', 'timestamp_future'],
+];
+const BY_PASSWORD: readonly (readonly [Decision, Reason])[] = [
+  ['deny', 'bad_credentials'],
+  ['deny', 'banned'],
+];

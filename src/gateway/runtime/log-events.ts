@@ -1,0 +1,45 @@
+/** The events that a running gate logs, besides requests. */
+import type { AdminLogEvent } from '../../admin/log-events.ts';
+import type { Logger, TelemetryLogEvent } from '../../telemetry/log/logger.ts';
+import type { PipelineLogEvent } from '../pipeline/log-events.ts';
+
+/** The events of the composition root. */
+type RuntimeLogEvent =
+  | 'admin_token_reload_failed'
+  | 'admin_token_reloaded'
+  | 'config_reload_failed'
+  | 'config_reloaded'
+  | 'config_warning'
+  | 'dedup_in_memory'
+  | 'drain_incomplete'
+  | 'draining'
+  | 'identity_reload_failed'
+  | 'identity_reloaded'
+  | 'leaving'
+  | 'listening'
+  | 'memory_limits'
+  | 'remote_keys_expired'
+  | 'remote_keys_failed'
+  | 'remote_keys_loaded'
+  | 'route_observed'
+  | 'secret_reloaded'
+  | 'secret_unavailable'
+  | 'secret_warning'
+  | 'settlement_lost'
+  | 'signature_explained'
+  | 'staying'
+  | 'stopped'
+  | 'store_down'
+  | 'store_up'
+  | 'store_warning'
+  | 'tls_reload_failed'
+  | 'tls_reloaded'
+  | 'tls_warning'
+  | 'tracing_export_failed'
+  | 'tracing_export_recovered'
+  | 'users_reload_failed'
+  | 'users_reloaded'
+  | 'watch_failed';
+
+/** The log of a gate. */
+export type GateLogger = Logger<RuntimeLogEvent | PipelineLogEvent | AdminLogEvent | TelemetryLogEvent>;

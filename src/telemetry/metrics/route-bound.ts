@@ -1,0 +1,127 @@
+/** The series of one route, bound when the config is loaded, so that counting a request builds no label set. */
+import { type CounterFamily, Distribution, type GaugeFamily, type HistogramFamily, Tally } from './series.ts';
+
+/** The route label of requests that matched no route; not a valid route name. */
+export const UNMATCHED = '_unmatched';
+
+/** The counters of one family that have some labels in common; the others are an ID, joined by spaces. */
+export class BoundCounters {
+  readonly #family: CounterFamily;
+  readonly #common: readonly string[];
+  readonly #bound = new Map<string, Tally>();
+  #isRemoved = false;
+
+  constructor(family: CounterFamily, ...common: readonly string[]) {
+    this.#family = family;
+    this.#common = common;
+  }
+
+  /** Exported from now on; of a removed route, a counter that is not exported. */
+  get(id: string): Tally {
+    const known = this.#bound.get(id);
+    if (known !== undefined) return known;
+    const series = this.#isRemoved ? new Tally() : this.#family.series(...this.#common, ...id.split(' '));
+    this.#bound.set(id, series);
+    return series;
+  }
+
+  /** Stops exporting all of them; requests in flight do not add them again. */
+  remove(): void {
+    this.#isRemoved = true;
+    for (const id of this.#bound.keys()) this.#family.remove(...this.#common, ...id.split(' '));
+  }
+}
+
+/** One histogram. */
+export class BoundHistogram {
+  readonly #family: HistogramFamily;
+  readonly #labels: readonly string[];
+  #series: Distribution | undefined;
+
+  constructor(family: HistogramFamily, ...labels: readonly string[]) {
+    this.#family = family;
+    this.#labels = labels;
+  }
+
+  /** Exported from the first call on. */
+  get(): Distribution {
+    this.#series ??= this.#family.series(...this.#labels);
+    return this.#series;
+  }
+
+  /** Stops exporting it; requests in flight do not add it again. */
+  remove(): void {
+    this.#series ??= new Distribution([]);
+    this.#family.remove(...this.#labels);
+  }
+}
+
+/** One gauge. */
+export class BoundGauge {
+  readonly #family: GaugeFamily;
+  readonly #labels: readonly string[];
+  #isRemoved = false;
+
+  constructor(family: GaugeFamily, ...labels: readonly string[]) {
+    this.#family = family;
+    this.#labels = labels;
+  }
+
+  /** Exports the value; undefined: none. */
+  set(value: number | undefined): void {
+    if (value === undefined) this.#family.remove(...this.#labels);
+    else if (!this.#isRemoved) this.#family.series(...this.#labels).value = value;
+  }
+
+  /** Stops exporting it, for good. */
+  remove(): void {
+    this.#isRemoved = true;
+    this.#family.remove(...this.#labels);
+  }
+}
+
+/** What an area exports of one route. */
+export interface RouteSeries<Labels> {
+  /** Exports series at 0 from the start, and removes those that the new config does not name. */
+  initialise(labels: Labels): void;
+  remove(): void;
+}
+
+/** What decides whether a route of a new config is the one of the old config. */
+export interface RouteIdentity {
+  readonly name: string;
+  readonly scheme: string;
+}
+
+/** What an area exports of all routes. */
+export class PerRoute<Labels extends RouteIdentity, Series extends RouteSeries<Labels>> {
+  readonly #create: (route: RouteIdentity) => Series;
+  readonly #routes = new Map<string, { readonly scheme: string; readonly series: Series }>();
+  readonly #unmatched: Series;
+
+  constructor(create: (route: RouteIdentity) => Series) {
+    this.#create = create;
+    this.#unmatched = create({ name: UNMATCHED, scheme: 'none' });
+  }
+
+  /** Exports the series of these routes, starting at 0, and removes those of all other routes. */
+  set(routes: readonly Labels[]): void {
+    const schemes = new Map(routes.map(({ name, scheme }) => [name, scheme]));
+    for (const [name, { scheme, series }] of this.#routes) {
+      if (schemes.get(name) === scheme) continue;
+      series.remove();
+      this.#routes.delete(name);
+    }
+    for (const labels of routes) {
+      const { name, scheme } = labels;
+      const kept = this.#routes.get(name) ?? { scheme, series: this.#create(labels) };
+      kept.series.initialise(labels);
+      this.#routes.set(name, kept);
+    }
+  }
+
+  /** The series of a route; `undefined`: of requests that matched no route. */
+  get(name: string | undefined): Series {
+    return (name === undefined ? undefined : this.#routes.get(name)?.series) ?? this.#unmatched;
+  }
+}
