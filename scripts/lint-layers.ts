@@ -81,6 +81,11 @@ const RULES: readonly Rule[] = [
     mayUse: (file) => file === 'core/bytes.ts',
   },
   {
+    pattern: /\bnew BlockList\(|::ffff:/i,
+    text: 'parses or compares IP addresses by itself; core/ip-address.ts does that',
+    mayUse: (file) => file === 'core/ip-address.ts',
+  },
+  {
     pattern: /import\s*\{[^}]*\badmit\b[^}]*\}\s*from\s*'[^']*admitted\.ts'/,
     text: 'creates an Admitted; only gateway/pipeline/run-gates.ts does',
     mayUse: (file) => file === 'gateway/pipeline/run-gates.ts' || file === 'core/admitted.ts',

@@ -36,11 +36,6 @@ const ALLOWED: readonly Allowed[] = [
   },
   { file: 'config/sources/user-sources.ts', pattern: '/[\\r\\n]+$/', reason: 'reads mounted files only' },
   {
-    file: 'core/client-network.ts',
-    pattern: '/^0+(?=.)/',
-    reason: 'linear (anchored, one run); the checker does not read lookahead',
-  },
-  {
     file: 'kubernetes/doctor/exposition.ts',
     pattern: '/^[^}\\n]*\\bhash="([0-9a-f]{1,64})"[^}\\n]*\\} 1(?:\\.0+)?$/',
     reason: 'lines of at most 1,024 characters, on the command line only',

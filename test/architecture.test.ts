@@ -102,6 +102,11 @@ test.each([
     'gateway/pipeline/gates/a.ts: compares secrets',
   ],
   [
+    'a parser of IP addresses of its own',
+    { 'gateway/server/a.ts': 'const MAPPED = /^::ffff:/;\n' },
+    'gateway/server/a.ts: parses or compares IP addresses',
+  ],
+  [
     'a forged proof',
     {
       'gateway/pipeline/gates/a.ts': "import { admit, type Admitted } from '../../../core/admitted.ts';\n",

@@ -1,8 +1,9 @@
 /** Authorizes requests for the journal, the keys and `forget`: by the admin token or, if none is configured, by the loopback address. */
 import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { BlockList, isIP } from 'node:net';
+import { isIP } from 'node:net';
 import { isEqualInConstantTime } from '../core/bytes.ts';
+import { isLoopbackIp } from '../core/ip-address.ts';
 import type { Secret } from '../core/secret.ts';
 import type { AdminDenialLabel } from './admin-metrics.ts';
 import { type AdminResponse, toPlain } from './response.ts';
@@ -30,13 +31,9 @@ export function findTokenProblem(secret: Secret): { readonly problem: string; re
   return undefined;
 }
 
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet('127.0.0.0', 8, 'ipv4');
-LOOPBACK.addAddress('::1', 'ipv6');
-
 /** Whether the connection comes from this machine: in Kubernetes, from the same pod. */
 function isFromLoopback({ remoteAddress = '' }: { readonly remoteAddress?: string | undefined }): boolean {
-  return LOOPBACK.check(remoteAddress, isIP(remoteAddress) === 6 ? 'ipv6' : 'ipv4');
+  return isLoopbackIp(remoteAddress);
 }
 
 /** Authorizes a request that only processes in the same pod may send, with or without a token. */

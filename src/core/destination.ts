@@ -1,7 +1,8 @@
 /** Where a client of the forward proxy wants to go, read so that nobody can read it otherwise. */
 import { isIP } from 'node:net';
+import { normalizeIp } from './ip-address.ts';
 
-/** A host and a port. IPv6 without brackets; names in lower case, without a root dot. */
+/** A host and a port. Each address in one spelling (`normalizeIp`), without brackets; names in lower case, without a root dot. */
 export interface Destination {
   readonly host: string;
   readonly port: number;
@@ -19,8 +20,13 @@ export function parseDestination(text: string, defaultPort?: number): Destinatio
   if (found === null) return undefined;
   const port = found[3] === undefined ? defaultPort : Number(found[3]);
   if (port === undefined || port < 1 || port > 65_535) return undefined;
-  const host = found[1] === undefined ? toHost(found[2] as string) : isIP(found[1]) === 6 ? found[1].toLowerCase() : undefined;
+  const host = found[1] === undefined ? toHost(found[2] as string) : toIpv6(found[1]);
   return host === undefined ? undefined : { host, port };
+}
+
+/** Brackets are for IPv6 only. */
+function toIpv6(text: string): string | undefined {
+  return text.includes(':') ? normalizeIp(text) : undefined;
 }
 
 function toHost(text: string): string | undefined {

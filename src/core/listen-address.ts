@@ -1,5 +1,6 @@
 /** Where a port listens: one port number on one, several or all addresses of this machine. */
 import { isIP, isIPv4 } from 'node:net';
+import { isLoopbackIp, normalizeIp } from './ip-address.ts';
 
 /** A port on some addresses. */
 export interface ListenAddress {
@@ -25,8 +26,6 @@ const SELF: ReadonlyMap<string, readonly string[]> = new Map([
   ['0.0.0.0', ['127.0.0.1']],
   ['::', ['::1']],
 ]);
-const LOOPBACK_IPV4 = /^127\./;
-const MAPPED = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
 
 /** Reads `host:port`, `[::1]:8080`, `:8080` (all addresses) and `10.0.0.7,fd00::7:8080`: the last colon is the port's. */
 export function parseListenAddress(text: string): ListenAddress | { readonly problem: string } {
@@ -55,7 +54,7 @@ export function parseListenAddress(text: string): ListenAddress | { readonly pro
 export function isReachedBy(address: ListenAddress, aim: Aim): boolean {
   if (aim.port !== address.port) return false;
   const hosts = address.hosts.flatMap(toPlaces);
-  return toPlaces(aim.host).some((place) => hosts.includes(place) || (isLoopback(place) && isCovered(address.hosts, place)));
+  return toPlaces(aim.host).some((place) => hosts.includes(place) || (isLoopbackIp(place) && isCovered(address.hosts, place)));
 }
 
 /** Have the two a place in common, or could have? */
@@ -66,7 +65,7 @@ export function isOverlapping(a: ListenAddress, b: ListenAddress): boolean {
 
 /** Can nobody but this machine reach it? */
 export function isLoopbackOnly({ hosts }: ListenAddress): boolean {
-  return hosts.length > 0 && hosts.every((host) => isLoopback(host));
+  return hosts.length > 0 && hosts.every(isLoopbackIp);
 }
 
 /** As the forms above, brackets and all. */
@@ -90,22 +89,11 @@ function isCovered(hosts: readonly string[], place: string): boolean {
   return hosts.includes(isIPv4(place) ? '0.0.0.0' : '::') || (hosts.length === 1 && hosts[0] === '::');
 }
 
-function isLoopback(host: string): boolean {
-  return LOOPBACK_IPV4.test(host) || host === '::1';
-}
-
 function toHost(written: string): string | undefined {
-  const bare = written.startsWith('[') && written.endsWith(']') ? written.slice(1, -1) : written;
-  if (isIP(bare) === 6) return toComparable(bare);
-  return bare === written && (isIPv4(bare) || HOST_NAME.test(bare)) ? bare.toLowerCase() : undefined;
+  return normalizeIp(written) ?? (HOST_NAME.test(written) ? written.toLowerCase() : undefined);
 }
 
-/** One spelling for each address; an IPv4 address in IPv6 is that IPv4 address. */
+/** One spelling for each address and name. */
 function toComparable(host: string): string {
-  if (isIP(host) !== 6) return host.toLowerCase().replace(/\.$/, '');
-  const canonical = new URL(`http://[${host.replace(/%.*$/s, '')}]`).hostname.slice(1, -1);
-  const mapped = MAPPED.exec(canonical);
-  if (mapped === null) return canonical;
-  const [high, low] = [Number.parseInt(mapped[1] as string, 16), Number.parseInt(mapped[2] as string, 16)];
-  return [high >> 8, high & 255, low >> 8, low & 255].join('.');
+  return normalizeIp(host) ?? host.toLowerCase().replace(/\.$/, '');
 }

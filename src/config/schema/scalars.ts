@@ -2,6 +2,7 @@
 import { isIP, isIPv4 } from 'node:net';
 import * as z from 'zod';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
+import { isIpRange } from '../../core/ip-address.ts';
 import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
 import { HOST_NAME, type ListenAddress, parseListenAddress } from '../../core/listen-address.ts';
 
@@ -159,13 +160,6 @@ export function publicUrl() {
 export function addressRange() {
   return z
     .string()
-    .refine(isRange, { error: (issue) => `"${issue.input}" is no address range; write for example 10.0.0.0/8 or 192.0.2.1` })
+    .refine(isIpRange, { error: (issue) => `"${issue.input}" is no address range; write for example 10.0.0.0/8 or 192.0.2.1` })
     .meta({ examples: ['10.0.0.0/8'] });
-}
-
-function isRange(text: string): boolean {
-  const [address = '', prefix, ...rest] = text.split('/');
-  const family = isIP(address);
-  if (family === 0 || rest.length > 0) return false;
-  return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128));
 }

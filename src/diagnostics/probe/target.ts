@@ -1,5 +1,6 @@
 /** What may be probed: one endpoint, at addresses that were looked at before anything is sent. */
-import { BlockList, isIP } from 'node:net';
+import { isIP } from 'node:net';
+import { IpRanges } from '../../core/ip-address.ts';
 import type { Resolve } from '../../gateway/egress-proxy/dial.ts';
 
 /** An endpoint, and the only addresses that requests go to. */
@@ -14,7 +15,7 @@ export interface Target {
 const PRIVATE_IPV4 = ['127.0.0.0/8', '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10'];
 const PRIVATE_IPV6 = ['::1/128', 'fc00::/7'];
 
-const privateRanges = toList();
+const privateRanges = new IpRanges([...PRIVATE_IPV4, ...PRIVATE_IPV6]);
 
 /** Finds the target, or says why it may not be probed. `ownedHost`: the host that the user says is theirs. */
 export async function findTarget(
@@ -33,7 +34,7 @@ export async function findTarget(
   // A public address that is written out is refused before anything is asked of the network.
   const addresses = isIP(host) === 0 ? await resolveOrNothing(host, resolve) : [host];
   if (addresses.length === 0) return { problem: `${host} has no address: the name is unknown here` };
-  const outside = addresses.find((each) => !isPrivate(each));
+  const outside = addresses.find((each) => !privateRanges.has(each));
   if (outside !== undefined && !isOwned) return { problem: toRefusal(host, outside, ownedHost) };
   return { url, addresses, isPrivate: outside === undefined };
 }
@@ -54,19 +55,4 @@ async function resolveOrNothing(host: string, resolve: Resolve): Promise<readonl
 
 function toPlainHost(host: string): string {
   return host.startsWith('[') && host.endsWith(']') ? host.slice(1, -1) : host;
-}
-
-/** Is it an address that only one's own machines can have? IPv4 in IPv6's clothes (RFC 4291 §2.5.5.2) is judged as IPv4. */
-function isPrivate(address: string): boolean {
-  const version = isIP(address);
-  return version !== 0 && privateRanges.check(address, version === 6 ? 'ipv6' : 'ipv4');
-}
-
-function toList(): BlockList {
-  const list = new BlockList();
-  for (const range of [...PRIVATE_IPV4, ...PRIVATE_IPV6]) {
-    const [base = '', bits] = range.split('/');
-    list.addSubnet(base, Number(bits), range.includes(':') ? 'ipv6' : 'ipv4');
-  }
-  return list;
 }

@@ -1,5 +1,6 @@
 /** Addresses that are not of the public internet, in every form that reaches them. */
-import { BlockList, isIP } from 'node:net';
+import { isIP } from 'node:net';
+import { IpRanges } from '../../core/ip-address.ts';
 
 /** IANA's special-purpose registries (RFC 6890 and its successors): private, loopback, link-local, metadata, multicast, reserved. */
 const SPECIAL_IPV4 = [
@@ -28,27 +29,17 @@ const CLOUD_IPV4 = ['168.63.129.16/32', '161.26.0.0/16', '166.8.0.0/14'];
 const SPECIAL_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '2620:4f:8000::/48', '3fff::/20'];
 const GLOBAL_IPV6 = '2000::/3';
 
-const special = toList([...SPECIAL_IPV4, ...CLOUD_IPV4], 'ipv4');
-const specialIpv6 = toList(SPECIAL_IPV6, 'ipv6');
-const globalIpv6 = toList([GLOBAL_IPV6], 'ipv6');
+const special = new IpRanges([...SPECIAL_IPV4, ...CLOUD_IPV4, ...SPECIAL_IPV6]);
+const globalIpv6 = new IpRanges([GLOBAL_IPV6]);
 
 /** Is it an address of the public internet? Anything that is no address is not. */
 export function isPublicAddress(address: string): boolean {
   switch (isIP(address)) {
     case 4:
-      return !special.check(address, 'ipv4');
+      return !special.has(address);
     case 6:
-      return globalIpv6.check(address, 'ipv6') && !specialIpv6.check(address, 'ipv6');
+      return globalIpv6.has(address) && !special.has(address);
     default:
       return false;
   }
-}
-
-function toList(ranges: readonly string[], family: 'ipv4' | 'ipv6'): BlockList {
-  const list = new BlockList();
-  for (const range of ranges) {
-    const [base = '', bits] = range.split('/');
-    list.addSubnet(base, Number(bits), family);
-  }
-  return list;
 }

@@ -1,6 +1,7 @@
 /** Turns a kubeconfig's cluster and user into the way to its API server: authority, proxy, and whichever credentials the user has. */
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
+import { isLoopbackIp } from '../../core/ip-address.ts';
 import { Secret } from '../../core/secret.ts';
 import type { ClusterAccess, Credentials, ProxyEnv } from './access.ts';
 import { ExecPlugin } from './kube-exec.ts';
@@ -9,7 +10,6 @@ import { type KubeCluster, type KubeconfigOptions, type KubeUser, kubeconfigErro
 type Environment = Pick<KubeconfigOptions, 'env' | 'clock' | 'tell'>;
 type CredentialSource = ClusterAccess['credentials'];
 
-const LOOPBACK = /^(?:127(?:\.[0-9]+){3}|localhost|\[::1\])$/;
 const EXEC_EXTENSION = 'client.authentication.k8s.io/exec';
 
 /** Throws SidegateError, which names fields and files and no content of theirs. */
@@ -42,16 +42,20 @@ function toServer(text: string | null | undefined): URL {
   if (server === null || !['https:', 'http:'].includes(server.protocol)) {
     throw kubeconfigError("the cluster's server is no URL such as https://203.0.113.1:6443");
   }
-  if (server.protocol === 'http:' && !LOOPBACK.test(server.hostname)) {
+  if (server.protocol === 'http:' && !isLoopback(server)) {
     throw kubeconfigError(`the cluster's server is plain http (${server.host}): everybody on the way could read the credentials`);
   }
   return server;
 }
 
+function isLoopback({ hostname }: URL): boolean {
+  return hostname === 'localhost' || isLoopbackIp(hostname);
+}
+
 function toProxyEnv(given: string | null | undefined, server: URL, env: Environment['env']): ProxyEnv | undefined {
   if (given) return { HTTPS_PROXY: toProxy(given, 'proxy-url') };
   const fromEnv = env['HTTPS_PROXY'] || env['https_proxy'];
-  if (!fromEnv || LOOPBACK.test(server.hostname)) return undefined;
+  if (!fromEnv || isLoopback(server)) return undefined;
   return { HTTPS_PROXY: toProxy(fromEnv, 'HTTPS_PROXY'), NO_PROXY: env['NO_PROXY'] || env['no_proxy'] };
 }
 

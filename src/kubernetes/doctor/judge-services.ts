@@ -1,5 +1,6 @@
 /** Ways to the app's own port that somebody has laid: Services, EndpointSlices, host ports. */
-import { BlockList, isIP, isIPv6 } from 'node:net';
+import { isIPv6 } from 'node:net';
+import { normalizeIp } from '../../core/ip-address.ts';
 import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding } from './finding.ts';
 import type { Pod, Service, ServicePort } from './objects.ts';
@@ -131,9 +132,12 @@ function ingressesOf({ metadata: { name, namespace } }: Service, facts: ServiceF
 
 function judgeSlices(pod: Pod, facts: ServiceFacts): Finding[] {
   const { podIP = '', podIPs = [] } = pod.status ?? {};
-  const own = toAddresses([podIP, ...podIPs.map(({ ip = '' }) => ip)]);
+  // IPv6 has many spellings of one address, and whoever writes a slice may use any of them.
+  const own = new Set([podIP, ...podIPs.map(({ ip = '' }) => ip)].flatMap((ip) => normalizeIp(ip) ?? []));
   return itemsOf(facts.ownEndpointSlices).flatMap(({ metadata, endpoints, ports }) => {
-    const address = (endpoints ?? []).flatMap(({ addresses }) => addresses ?? []).find((each) => has(own, each));
+    const address = (endpoints ?? [])
+      .flatMap(({ addresses }) => addresses ?? [])
+      .find((each) => own.has(normalizeIp(each) ?? ''));
     if (address === undefined) return [];
     return (ports ?? []).flatMap(({ port, protocol = 'TCP' }) => {
       const target = protocol === 'TCP' ? classify(pod.spec, port) : 'other';
@@ -149,21 +153,6 @@ function judgeSlices(pod: Pod, facts: ServiceFacts): Finding[] {
       ];
     });
   });
-}
-
-/** IPv6 has many spellings of one address, and whoever writes a slice may use any of them. */
-function toAddresses(addresses: readonly string[]): BlockList {
-  const list = new BlockList();
-  for (const each of addresses.filter((address) => isIP(address) !== 0)) list.addAddress(each, familyOf(each));
-  return list;
-}
-
-function has(list: BlockList, address: string): boolean {
-  return isIP(address) !== 0 && list.check(address, familyOf(address));
-}
-
-function familyOf(address: string): 'ipv4' | 'ipv6' {
-  return isIPv6(address) ? 'ipv6' : 'ipv4';
 }
 
 function judgeHostPorts(pod: Pod): Finding[] {

@@ -1,0 +1,98 @@
+/** Reads and compares IP addresses and CIDR ranges. Nothing else in this source tree parses them. */
+import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
+
+/** An address with a prefix length, as `BlockList` takes it. */
+interface IpRange {
+  readonly address: string;
+  readonly prefix: number;
+  readonly family: 'ipv4' | 'ipv6';
+}
+
+const IPV6_GROUPS = 8;
+const BITS = { ipv4: 32, ipv6: 128 } as const;
+const MAPPED_PREFIX = '::ffff:';
+const MAPPED = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
+const PREFIX = /^\d{1,3}$/;
+
+/**
+ * The one spelling of an address: an IPv6 address as RFC 5952 writes it, without brackets and zone; an IPv4-mapped IPv6 address as the IPv4
+ * address that it reaches (RFC 4291 §2.5.5.2). Undefined if the text is not an address.
+ */
+export function normalizeIp(text: string): string | undefined {
+  if (!text.includes(':')) return isIPv4(text) ? text : undefined;
+  // How a dual-stack socket names an IPv4 peer. It is part of each request, so it must not cost the parsing below.
+  if (text.startsWith(MAPPED_PREFIX)) {
+    const tail = text.slice(MAPPED_PREFIX.length);
+    if (isIPv4(tail)) return tail;
+  }
+  const bare = withoutZone(text.startsWith('[') && text.endsWith(']') ? text.slice(1, -1) : text);
+  if (!isIPv6(bare)) return undefined;
+  // Node has no other function that writes an address in one way.
+  const canonical = new URL(`http://[${bare}]`).hostname.slice(1, -1);
+  const mapped = MAPPED.exec(canonical);
+  return mapped === null ? canonical : toDotted(mapped[1] as string, mapped[2] as string);
+}
+
+/** The eight groups of a normalized IPv6 address. */
+export function toIpv6Groups(ip: string): readonly string[] {
+  const [head = '', tail] = ip.split('::');
+  const before = head === '' ? [] : head.split(':');
+  if (tail === undefined) return before;
+  const after = tail === '' ? [] : tail.split(':');
+  while (before.length + after.length < IPV6_GROUPS) before.push('0');
+  return [...before, ...after];
+}
+
+/** Is it an address of this machine only (RFC 6890)? Names, also `localhost`, are not addresses. */
+export function isLoopbackIp(text: string): boolean {
+  const ip = normalizeIp(text);
+  return ip !== undefined && (ip === '::1' || ip.startsWith('127.'));
+}
+
+/** Is it a CIDR range or a single address? */
+export function isIpRange(text: string): boolean {
+  return parseIpRange(text) !== undefined;
+}
+
+/** A set of CIDR ranges and single addresses. */
+export class IpRanges {
+  readonly #list = new BlockList();
+  readonly #isEmpty: boolean;
+
+  /** Throws RangeError for text that `isIpRange` rejects. */
+  constructor(ranges: readonly string[]) {
+    this.#isEmpty = ranges.length === 0;
+    for (const text of ranges) {
+      const range = parseIpRange(text);
+      if (range === undefined) throw new RangeError(`"${text}" is not an address range`);
+      this.#list.addSubnet(range.address, range.prefix, range.family);
+    }
+  }
+
+  /** In any spelling: an IPv4-mapped IPv6 address is compared as IPv4. False for text that is not an address. */
+  has(address: string): boolean {
+    if (this.#isEmpty) return false;
+    const version = isIP(address);
+    return version !== 0 && this.#list.check(address, version === 6 ? 'ipv6' : 'ipv4');
+  }
+}
+
+function parseIpRange(text: string): IpRange | undefined {
+  const [address = '', prefix, ...rest] = text.split('/');
+  const version = isIP(address);
+  if (version === 0 || rest.length > 0) return undefined;
+  const family = version === 6 ? 'ipv6' : 'ipv4';
+  if (prefix === undefined) return { address, prefix: BITS[family], family };
+  return PREFIX.test(prefix) && Number(prefix) <= BITS[family] ? { address, prefix: Number(prefix), family } : undefined;
+}
+
+/** A zone names an interface of the machine that wrote it (RFC 4007), and is not a part of the address. */
+function withoutZone(text: string): string {
+  const at = text.indexOf('%');
+  return at === -1 ? text : text.slice(0, at);
+}
+
+function toDotted(...groups: readonly string[]): string {
+  const numbers = groups.map((group) => Number.parseInt(group, 16));
+  return numbers.flatMap((number) => [number >> 8, number & 0xff]).join('.');
+}
