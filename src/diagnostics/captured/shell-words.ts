@@ -1,7 +1,10 @@
-/** Splits a command line into words as bash does, without running anything of it. Text is latin1: words are bytes. */
+/** Splits a command line into words like bash, without running any of it (docs/adr/0015-small-parsers.md). Text is latin1: words are bytes. */
 import { usageError } from '../../core/errors.ts';
 
-/** The words of the first command; what would have to be run or looked up is an error. */
+/** What a shell would look up or run: a variable, a parameter, arithmetic, a command. Any other `$` is a dollar. */
+const EXPANSION = /^(?:\$[A-Za-z0-9_{([@*#?$!-]|`)/;
+
+/** The words of the first command. Throws a usage error for an expansion, as its value is not known here. */
 export function toWords(text: string): string[] {
   const words: string[] = [];
   let word: string | undefined;
@@ -17,6 +20,10 @@ export function toWords(text: string): string[] {
       at++;
       continue;
     }
+    if (text[at] === '#' && word === undefined) {
+      at = findLineEnd(text, at);
+      continue;
+    }
     const piece = readPiece(text, at);
     if (piece === undefined) break;
     if (!piece.isContinuation) word = (word ?? '') + piece.text;
@@ -24,6 +31,12 @@ export function toWords(text: string): string[] {
   }
   end();
   return words;
+}
+
+/** A comment begins where a word would. */
+function findLineEnd(text: string, at: number): number {
+  const end = text.indexOf('\n', at);
+  return end === -1 ? text.length : end;
 }
 
 interface Piece {
@@ -37,10 +50,12 @@ function readPiece(text: string, at: number): Piece | undefined {
   const rest = text.slice(at, at + 2);
   if (rest.startsWith("'")) return readSingle(text, at);
   if (rest === "$'") return readAnsi(text, at + 2);
+  // Text that bash would look up in a catalogue of translations; without one it is the text itself.
+  if (rest === '$"') return readDouble(text, at + 2);
   if (rest.startsWith('"')) return readDouble(text, at + 1);
   if (rest.startsWith('\\')) return readEscape(text, at);
   if (/[|;&<>]/.test(rest[0] ?? '')) return undefined;
-  if (/^(?:\$[A-Za-z_{(]|`)/.test(rest)) throw unknown(rest);
+  if (EXPANSION.test(rest)) throw unknown(rest);
   return { text: rest[0] ?? '', end: at + 1 };
 }
 
@@ -57,7 +72,7 @@ function readSingle(text: string, at: number): Piece {
 function readEscape(text: string, at: number): Piece {
   const line = /^\\\r?\n/.exec(text.slice(at, at + 3));
   if (line !== null) return { text: '', end: at + line[0].length, isContinuation: true };
-  return { text: text[at + 1] ?? '', end: at + 2 };
+  return { text: text[at + 1] ?? '\\', end: at + 2 };
 }
 
 function readDouble(text: string, start: number): Piece {
@@ -65,7 +80,7 @@ function readDouble(text: string, start: number): Piece {
   for (let at = start; at < text.length; at++) {
     const character = text[at] as string;
     if (character === '"') return { text: value, end: at + 1 };
-    if (/^(?:\$[A-Za-z_{(]|`)/.test(text.slice(at, at + 2))) throw unknown(character);
+    if (EXPANSION.test(text.slice(at, at + 2))) throw unknown(character);
     if (character === '\\') value += toEscaped(text[++at] ?? '');
     else value += character;
   }
@@ -114,6 +129,7 @@ function readAnsiEscape(rest: string): [text: string, length: number] {
   const match = NUMBER.exec(rest);
   if (match === null) {
     const letter = rest[0] ?? '';
+    if (letter === 'c' && rest.length > 1) return [String.fromCharCode(rest.charCodeAt(1) & 0x1f), 2];
     return [ANSI[letter] ?? (/[\\'"?]/.test(letter) ? letter : `\\${letter}`), 1];
   }
   const [all, byte, unit, point, octal] = match;
