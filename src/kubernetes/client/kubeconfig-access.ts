@@ -5,11 +5,14 @@ import { isLoopbackIp } from '../../core/ip-address.ts';
 import { Secret } from '../../core/secret.ts';
 import type { ClusterAccess, Credentials, ProxyEnv } from './access.ts';
 import { ExecPlugin } from './kube-exec.ts';
+import { OidcProvider } from './kube-oidc.ts';
 import { type KubeCluster, type KubeconfigOptions, type KubeUser, kubeconfigError, type Placed } from './kubeconfig-schema.ts';
+import { saveTokens } from './kubeconfig-tokens.ts';
 
 type Environment = Pick<KubeconfigOptions, 'env' | 'clock' | 'tell'>;
 type CredentialSource = ClusterAccess['credentials'];
 
+const OIDC = 'oidc';
 const EXEC_EXTENSION = 'client.authentication.k8s.io/exec';
 
 /** Throws SidegateError, which names fields and files and no content of theirs. */
@@ -78,7 +81,7 @@ function refuseUnsupported(user: KubeUser): void {
     );
   }
   const provider = user['auth-provider'];
-  if (provider !== null && provider !== undefined) {
+  if (provider !== null && provider !== undefined && provider.name !== OIDC) {
     throw kubeconfigError(
       `the user has the auth-provider ${provider.name ?? ''}, which is not supported; write the kubeconfig anew with the provider's exec plugin (gke-gcloud-auth-plugin, kubelogin)`,
     );
@@ -99,10 +102,36 @@ async function createCredentials(
     const kept = new Secret(Buffer.from(token.trim()));
     return async () => ({ ...(await certificate()), token: kept.expose().toString() });
   }
+  const provider = user.value['auth-provider'];
+  if (provider) {
+    const oidc = await createOidcProvider(user, environment);
+    return async (isRefused) => ({ ...(await certificate()), ...(await oidc.credentials(isRefused)) });
+  }
   if (!exec) return certificate;
   const { clock, env, tell } = environment;
   const plugin = new ExecPlugin(exec, { clock, env, tell, folder: user.folder, cluster: toCluster() });
   return async (isRefused) => ({ ...(await certificate()), ...(await plugin.credentials(isRefused)) });
+}
+
+async function createOidcProvider(user: Placed<KubeUser>, { clock, env, tell }: Environment): Promise<OidcProvider> {
+  const config = user.value['auth-provider']?.config ?? {};
+  const ca = await readPart({ ...user, value: config }, 'idp-certificate-authority');
+  const issuer = URL.parse(config['idp-issuer-url'] ?? '');
+  return new OidcProvider(config, {
+    clock,
+    ca: ca?.expose().toString(),
+    proxyEnv: issuer === null ? undefined : toProxyEnv(undefined, issuer, env),
+    async onRotation(tokens) {
+      try {
+        await saveTokens({ file: user.file, user: user.name }, tokens);
+      } catch (thrown) {
+        const why = (thrown as NodeJS.ErrnoException).code ?? (thrown as Error).message;
+        tell(
+          `the OIDC provider replaced the refresh token, and ${user.file} could not be changed (${why}): kubectl may ask you to log in again\n`,
+        );
+      }
+    },
+  });
 }
 
 /** Files are read again each time: short-lived certificates are exchanged in place. */

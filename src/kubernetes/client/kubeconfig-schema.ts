@@ -3,6 +3,7 @@ import * as z from 'zod';
 import type { Clock } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
 import { ExecSchema } from './kube-exec.ts';
+import { OidcSchema } from './kube-oidc.ts';
 
 const text = z.string().nullish();
 const Cluster = z.object({
@@ -26,7 +27,7 @@ const User = z.object({
   'as-uid': text,
   'as-groups': z.array(z.string()).nullish(),
   'as-user-extra': z.record(z.string(), z.array(z.string())).nullish(),
-  'auth-provider': z.object({ name: text }).nullish(),
+  'auth-provider': z.object({ name: text, config: OidcSchema.nullish() }).nullish(),
   exec: ExecSchema.nullish(),
 });
 const Context = z.object({ cluster: text, user: text, namespace: text });
@@ -54,9 +55,11 @@ export interface KubeconfigOptions {
   readonly tell: (text: string) => void;
 }
 
-/** An entry, with the folder from which its relative paths count. */
+/** An entry, with the file that it came from and the folder from which its relative paths count. */
 export interface Placed<T> {
+  readonly name: string;
   readonly value: T;
+  readonly file: string;
   readonly folder: string;
 }
 

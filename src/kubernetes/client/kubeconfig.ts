@@ -73,9 +73,9 @@ function addFile(merged: Merged, file: string, text: string): void {
   const read = parseKubeconfig(file, text);
   const folder = dirname(resolve(file));
   merged.currentContext ||= read['current-context'] || undefined;
-  for (const { name, cluster } of read.clusters ?? []) add(merged.clusters, name, cluster, folder);
-  for (const { name, user } of read.users ?? []) add(merged.users, name, user, folder);
-  for (const { name, context } of read.contexts ?? []) add(merged.contexts, name, context, folder);
+  for (const { name, cluster } of read.clusters ?? []) add(merged.clusters, { name, value: cluster, file, folder });
+  for (const { name, user } of read.users ?? []) add(merged.users, { name, value: user, file, folder });
+  for (const { name, context } of read.contexts ?? []) add(merged.contexts, { name, value: context, file, folder });
 }
 
 function parseKubeconfig(file: string, text: string) {
@@ -88,8 +88,8 @@ function parseKubeconfig(file: string, text: string) {
   throw kubeconfigError(problems.join('\n'));
 }
 
-function add<T>(into: Map<string, Placed<T>>, name: string, value: T | null | undefined, folder: string): void {
-  if (value !== null && value !== undefined && !into.has(name)) into.set(name, { value, folder });
+function add<T>(into: Map<string, Placed<T>>, { value, ...rest }: Placed<T | null | undefined>): void {
+  if (value !== null && value !== undefined && !into.has(rest.name)) into.set(rest.name, { ...rest, value });
 }
 
 function find<T>(entries: ReadonlyMap<string, T>, name: string, what: string): T {
