@@ -10,6 +10,9 @@ const MOST_DIGITS = 4_096;
 const LENGTH_DIGITS = 4;
 const SECOND_DIGITS = 12;
 const SECONDS_A_DAY = 86_400;
+const DAY_MS = SECONDS_A_DAY * 1_000;
+const CALENDAR_CYCLE_YEARS = 400;
+const FIRST_DAY = Date.UTC(CALENDAR_CYCLE_YEARS, 0, 1);
 /** A day is added, so that midnight of the year 0 east of Greenwich is no negative time. */
 const MARGIN_S = SECONDS_A_DAY;
 
@@ -97,7 +100,8 @@ interface TimeOfDay {
 }
 
 function isDate({ year, month, day }: Day): boolean {
-  return month >= 1 && month <= 12 && day >= 1 && day <= daysBefore(year, month + 1) - daysBefore(year, month);
+  if (month < 1 || month > 12 || day < 1) return false;
+  return day <= toDays({ year, month: month + 1, day: 1 }) - toDays({ year, month, day: 1 });
 }
 
 /** 60 is a leap second (RFC 3339 §5.7). */
@@ -109,17 +113,10 @@ function toSeconds({ hour, minute, second }: TimeOfDay): number {
   return hour * 3_600 + minute * 60 + second;
 }
 
-/** Since the first day of the year 0. */
+/** Days since the first day of the year 0; month 13 is the next year's first. */
 function toDays({ year, month, day }: Day): number {
-  const before = year - 1;
-  const leapDays = year === 0 ? 0 : Math.floor(before / 4) - Math.floor(before / 100) + Math.floor(before / 400) + 1;
-  return year * 365 + leapDays + daysBefore(year, month) + day - 1;
-}
-
-/** Days of the year before its month; 13 is the next year's first. */
-function daysBefore(year: number, month: number): number {
-  const isLeap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
-  return ([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365][month - 1] as number) + (isLeap && month > 2 ? 1 : 0);
+  // `Date.UTC` reads the years 0 to 99 as 1900 to 1999. The calendar is the same every 400 years.
+  return (Date.UTC(year + CALENDAR_CYCLE_YEARS, month - 1, day) - FIRST_DAY) / DAY_MS;
 }
 
 function complement(digits: string): string {
