@@ -33,6 +33,11 @@ export function normalizeIp(text: string): string | undefined {
   return mapped === null ? canonical : toDotted(mapped[1] as string, mapped[2] as string);
 }
 
+/** As `normalizeIp`; text that is not an address, for example the name of a hop, stays as it is. An IPv4 address costs nothing. */
+export function toPlainAddress(text: string): string {
+  return text.includes(':') ? (normalizeIp(text) ?? text) : text;
+}
+
 /** The eight groups of a normalized IPv6 address. */
 export function toIpv6Groups(ip: string): readonly string[] {
   const [head = '', tail] = ip.split('::');

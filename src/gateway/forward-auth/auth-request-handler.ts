@@ -3,9 +3,9 @@
 import type { Client } from '../../core/client.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import { HeaderFields } from '../../core/headers.ts';
+import { IpRanges } from '../../core/ip-address.ts';
 import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
-import { AddressRanges } from '../server/address-ranges.ts';
 import { createForwardedForReader } from '../server/client-address.ts';
 import type { ArrivalHandler } from '../server/server.ts';
 import { readOriginalRequest } from './original-request.ts';
@@ -27,7 +27,7 @@ export interface OriginalRequestHandler extends ArrivalHandler {
 
 /** Passes the original request on to `pipeline`. */
 export function createAuthRequestHandler(rules: AuthRequestRules, pipeline: OriginalRequestHandler): ArrivalHandler {
-  const callers = new AddressRanges(rules.trustedCallers);
+  const callers = new IpRanges(rules.trustedCallers);
   const readClientAddress = createForwardedForReader(rules.trustedProxies);
 
   const toOriginal = (authRequest: ParsedHead): ParsedHead | Refusal => {

@@ -1,14 +1,14 @@
 /** Takes the PROXY protocol's header off connections of the balancers that send one, before HTTP or TLS sees a byte. */
 import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
+import { type IpRanges, toPlainAddress } from '../../core/ip-address.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
-import { type AddressRanges, toPlainAddress } from './address-ranges.ts';
 import { type PreambleReading, readPreamble } from './proxy-protocol.ts';
 
 /** What holds for the port. */
 export interface AnnouncedOptions {
   /** Whose connections begin with the header; all others are what they seem. */
-  readonly from: AddressRanges;
+  readonly from: IpRanges;
   /** TLS follows the header. */
   readonly isTls: boolean;
   /** For the whole header. */
@@ -28,7 +28,7 @@ const EMPTY = Buffer.alloc(0);
 
 /** Who the clients of the balancers' connections are. */
 export class AnnouncedPeers {
-  readonly #from: AddressRanges;
+  readonly #from: IpRanges;
   readonly #isTls: boolean;
   readonly #timeout: Milliseconds;
   readonly #clock: Clock;

@@ -2,7 +2,7 @@
 import { isIP, isIPv4 } from 'node:net';
 import type { Client } from '../../core/client.ts';
 import type { HeaderFields } from '../../core/headers.ts';
-import { AddressRanges, toPlainAddress } from './address-ranges.ts';
+import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
 
 const PORT = /^\d{1,5}$/;
 
@@ -19,8 +19,8 @@ export interface TrustedProxies {
 
 /** Builds the resolver; without trusted proxies the peer is the client. */
 export function createClientResolver(proxies: TrustedProxies): ClientResolver {
-  const trusted = new AddressRanges(proxies.address);
-  const identity = new AddressRanges(proxies.identity);
+  const trusted = new IpRanges(proxies.address);
+  const identity = new IpRanges(proxies.identity);
   return (rawPeer, isEncrypted, headers) => {
     const peer = toPlainAddress(rawPeer);
     const scheme = isEncrypted ? 'https' : 'http';
@@ -38,12 +38,12 @@ export function createClientResolver(proxies: TrustedProxies): ClientResolver {
 
 /** Finds the client in a caller's X-Forwarded-For, or gives undefined where the caller says nothing that can be read. */
 export function createForwardedForReader(trustedProxies: readonly string[]): (lines: readonly string[]) => string | undefined {
-  const trusted = new AddressRanges(trustedProxies);
+  const trusted = new IpRanges(trustedProxies);
   return (lines) => findClientAddress(lines, undefined, trusted);
 }
 
 /** Walks from the nearest hop outwards: the first address that is no trusted proxy is the client; what stands before it is hearsay. */
-function findClientAddress<Peer>(lines: readonly string[], peer: Peer, trusted: AddressRanges): string | Peer {
+function findClientAddress<Peer>(lines: readonly string[], peer: Peer, trusted: IpRanges): string | Peer {
   let client: string | Peer = peer;
   for (let line = lines.length - 1; line >= 0; line--) {
     const hops = (lines[line] as string).split(',');

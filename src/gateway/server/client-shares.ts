@@ -1,6 +1,6 @@
 /** Limits the requests and upgraded connections that one client has under way, over all its connections. */
 import { rememberClientNetworks } from '../../core/client-network.ts';
-import type { AddressRanges } from './address-ranges.ts';
+import type { IpRanges } from '../../core/ip-address.ts';
 import type { ListenLimit, OnLimit } from './limits.ts';
 
 /** The limits. */
@@ -18,14 +18,14 @@ interface Counts {
 /** The shares of one port. */
 export class ClientShares {
   readonly #limits: ClientShareLimits;
-  readonly #shared: AddressRanges;
+  readonly #shared: IpRanges;
   readonly #onLimit: OnLimit;
   readonly #toNetwork = rememberClientNetworks();
   readonly #clients = new Map<string, Counts>();
   #upgraded = 0;
 
   /** `shared`: addresses that stand for many clients, and so are not limited. */
-  constructor(limits: ClientShareLimits, shared: AddressRanges, onLimit: OnLimit) {
+  constructor(limits: ClientShareLimits, shared: IpRanges, onLimit: OnLimit) {
     this.#limits = limits;
     this.#shared = shared;
     this.#onLimit = onLimit;

@@ -5,7 +5,7 @@ import type { Socket } from 'node:net';
 import type { LimitsConfig } from '../../config/schema/config.ts';
 import { toClientNetwork } from '../../core/client-network.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
-import { AddressRanges, toPlainAddress } from './address-ranges.ts';
+import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
 import { ClientShares } from './client-shares.ts';
 import type { ContentOrigin } from './content-origin.ts';
 import { type ClosingEmitter, type Crowd, type Followed, type FollowedResponse, limitCrowd } from './crowd.ts';
@@ -27,7 +27,7 @@ const SWEEP_INTERVAL_MS = 1_000;
 
 /** The clients of one port. */
 export class PortClients {
-  readonly #shared: AddressRanges;
+  readonly #shared: IpRanges;
   readonly #shares: ClientShares;
   readonly #crowd: Crowd;
   readonly #clock: Clock;
@@ -39,7 +39,7 @@ export class PortClients {
 
   /** To be called before `server` listens. */
   constructor(server: Server | TlsServer, { limits, shared, clock, onLimit }: PortClientsParts) {
-    this.#shared = new AddressRanges(shared);
+    this.#shared = new IpRanges(shared);
     this.#shares = new ClientShares(limits, this.#shared, onLimit);
     this.#clock = clock;
     this.#sendTimeout = limits.sendTimeout;

@@ -7,10 +7,10 @@ import type { TLSSocket } from 'node:tls';
 import type { LimitsConfig, SocketListen } from '../../config/schema/config.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
+import { IpRanges } from '../../core/ip-address.ts';
 import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { guardDecision, onEvent } from '../../core/safe-events.ts';
-import { AddressRanges } from './address-ranges.ts';
 import { AnnouncedPeers } from './announced-peers.ts';
 import { toArrival } from './arrival.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
@@ -108,7 +108,7 @@ export class ListenServer {
     });
     this.#listener = new Listener(this.#server, parts.listen.address);
     this.#announced = new AnnouncedPeers({
-      from: new AddressRanges(parts.listen.proxyProtocol?.from ?? []),
+      from: new IpRanges(parts.listen.proxyProtocol?.from ?? []),
       isTls: tls !== undefined,
       timeout: limits.headTimeout,
       clock,
