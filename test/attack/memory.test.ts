@@ -1,12 +1,14 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from '../support/app.ts';
 import { makeAuthority, type Pair } from '../support/certificates.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { toHead, toTinyChunks } from '../support/floods.ts';
 import { floodHttp2, openTinyFrames } from '../support/floods-http2.ts';
+import { until } from '../support/gate.ts';
 import { ATTACKS, expectSurvival, sendDelivery, toSections } from '../support/memory-attacks.ts';
 import { type CgroupProcess, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { sendSmallReview, startInjectorInCgroup, toReview } from '../support/memory-injector.ts';
@@ -121,3 +123,26 @@ describe.skipIf(NO_CGROUPS !== undefined)('small deliveries are handled, and not
     await expectSurvival(injector, { ...flood, connections: 64, attack: reviews });
   }, 60_000);
 });
+
+/** Whether a TLS connection is closed before its handshake is over. */
+function isTurnedAway(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connectTls({ host: '127.0.0.1', port, rejectUnauthorized: false });
+    socket.once('secureConnect', () => {
+      socket.destroy();
+      resolve(false);
+    });
+    socket.once('error', () => resolve(true));
+  });
+}
+
+test.skipIf(NO_CGROUPS !== undefined)(
+  'a gate that is short of memory closes connections before the TLS handshake, which takes more than a request',
+  async () => {
+    // So little of the heap that a gate that has just started is above it.
+    const gate = await startTls({ ...toSections(app.port), limits: { heapShed: 0.1 } });
+    running = gate;
+    expect(await until(() => isTurnedAway(gate.port))).toBe(true);
+    expect(gate.isAlive()).toBe(true);
+  },
+);

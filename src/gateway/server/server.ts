@@ -27,6 +27,7 @@ import { PortClients } from './port-clients.ts';
 import { IncomingBody } from './request-body.ts';
 import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
+import { toHsts } from './tls-settings.ts';
 import { isRelayedUpgrade, openLastAnswer, SocketUpgrade } from './upgrade.ts';
 
 /** Handles arrivals; the request pipeline is one. */
@@ -115,12 +116,19 @@ export class ListenServer {
     });
     this.#http2 = new Http2Sessions(limits, clock, (request) => this.#onHttp2Request(request));
     divert<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
-      this.#bodies.onBytes(TLS_CONNECTION_BYTES);
       if (!this.#announced.adopt(socket) || this.#certificates?.finish(socket) === false) socket.destroy();
       else if (socket.alpnProtocol === 'h2') this.#http2.open(socket);
       else proceed();
     });
     divert(this.#server, 'connection', (socket, proceed) => {
+      if (tls !== undefined) {
+        this.#bodies.onBytes(TLS_CONNECTION_BYTES);
+        // A handshake takes memory before a request could be answered with 503.
+        if (this.#findShortage() !== undefined) {
+          socket.destroy();
+          return;
+        }
+      }
       const onBad = (detail: string): void => {
         this.#clientErrors.reject(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
       };
@@ -255,20 +263,22 @@ export class ListenServer {
       return handler.reject(arrival, response, refuse('overloaded', 'client_limit'));
     const target = checkHead(head, limits, onLimit);
     if (target instanceof Refusal) return handler.reject(arrival, response, target);
-    if (this.#heap.isFull) {
-      onLimit('heap');
-      return handler.reject(arrival, response, refuse('overloaded', 'heap_full'));
-    }
-    if (this.#parts.memory.guard.isFull) {
-      onLimit('memory');
-      return handler.reject(arrival, response, refuse('overloaded', 'memory_full'));
-    }
+    const shortage = this.#findShortage();
+    if (shortage !== undefined) return handler.reject(arrival, response, refuse('overloaded', `${shortage}_full`));
     // Content before the new protocol would be read as part of it.
     if (upgrade !== undefined && body.declaredLength !== 0)
       return handler.reject(arrival, response, refuse('malformed_request', 'framing', 'content with an upgrade'));
     if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
     const exchange = { ...arrival, target, headers: head.headers, body };
     handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);
+  }
+
+  /** What the process has too little of to take on more. */
+  #findShortage(): 'heap' | 'memory' | undefined {
+    const { memory, onLimit } = this.#parts;
+    const shortage = this.#heap.isFull ? 'heap' : memory.guard.isFull ? 'memory' : undefined;
+    if (shortage !== undefined) onLimit(shortage);
+    return shortage;
   }
 
   #toPeer(socket: Socket): string {
@@ -282,14 +292,4 @@ export class ListenServer {
     const client = shown === undefined ? seen : { ...seen, ...shown };
     return toArrival(method, client, this.#parts.clock);
   }
-}
-
-/** RFC 6797 §6.1. */
-function toHsts(hsts: SocketListen['hsts']): string | undefined {
-  if (hsts === undefined) return undefined;
-  const { maxAge, includeSubDomains, preload } = hsts;
-  const directives = [`max-age=${Math.floor(maxAge / 1_000)}`];
-  if (includeSubDomains) directives.push('includeSubDomains');
-  if (preload) directives.push('preload');
-  return directives.join('; ');
 }

@@ -1,7 +1,7 @@
 /** Reads a port's TLS section and says what is wrong with its files. */
 
 import { findNextUpdate } from '../../auth/client-certificates/crl.ts';
-import type { ListenTlsConfig } from '../../config/schema/config.ts';
+import type { ListenTlsConfig, SocketListen } from '../../config/schema/config.ts';
 import { readTlsFiles } from '../../config/sources/tls-files.ts';
 import type { Trouble } from '../../config/sources/trouble.ts';
 import type { Clock } from '../../core/clock.ts';
@@ -40,4 +40,14 @@ export function reportNextUpdate(section: string, { clientCrl }: TlsSettings, me
 function toKey(subject: TlsProblem['subject']): string {
   if (typeof subject === 'string') return subject;
   return subject === 0 ? 'certFile' : `more.${subject - 1}.certFile`;
+}
+
+/** The value of Strict-Transport-Security (RFC 6797 §6.1); undefined if it is not to be sent. */
+export function toHsts(hsts: SocketListen['hsts']): string | undefined {
+  if (hsts === undefined) return undefined;
+  const { maxAge, includeSubDomains, preload } = hsts;
+  const directives = [`max-age=${Math.floor(maxAge / 1_000)}`];
+  if (includeSubDomains) directives.push('includeSubDomains');
+  if (preload) directives.push('preload');
+  return directives.join('; ');
 }
