@@ -13,6 +13,8 @@ export interface LoadResult {
   readonly statuses: Readonly<Record<string, number>>;
   /** Requests that got no answer at all. */
   readonly failed: number;
+  /** Only of wrk, in milliseconds: of the requests that were sent, as each connection waits for its response. */
+  readonly p99?: number;
   /** Only of the open-loop sender. */
   readonly paced?: PacedResult;
 }
@@ -28,10 +30,11 @@ export interface WrkOptions {
   readonly connections: number;
   /** Gives way to whatever else runs on its core. */
   readonly isNice?: boolean;
+  readonly isTls?: boolean;
 }
 
 /** How deliveries are replayed. */
-export interface ReplayOptions extends Pick<WrkOptions, 'port' | 'seconds' | 'connections'> {
+export interface ReplayOptions extends Pick<WrkOptions, 'port' | 'seconds' | 'connections' | 'isTls'> {
   readonly deliveries: Deliveries;
   /** `once`: running out of deliveries is an error; `again`: they are sent round and round. */
   readonly order: 'once' | 'again';
@@ -42,6 +45,8 @@ interface Report {
   readonly microseconds: number;
   readonly failed: number;
   readonly ranOut: number;
+  /** Microseconds. */
+  readonly p99: number;
   readonly statuses: Readonly<Record<string, number>>;
 }
 
@@ -58,14 +63,15 @@ export function replay({ deliveries, order, ...load }: ReplayOptions): Promise<L
 
 /** Sends for `seconds` on kept-alive connections. */
 export async function runWrk(options: WrkOptions): Promise<LoadResult> {
-  const { port, path, script, seconds, connections, isNice = false } = options;
+  const { port, path, script, seconds, connections, isNice = false, isTls = false } = options;
   const wrk = ['wrk', '-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--timeout', '10s', '-s', script];
-  const args = [...wrk, `http://127.0.0.1:${port}${path}`, '--', ...options.args];
+  const args = [...wrk, `${isTls ? 'https' : 'http'}://127.0.0.1:${port}${path}`, '--', ...options.args];
   const launch = { core: OTHER_CORE, command: 'nice', args: ['-n', isNice ? NICENESS : '0', ...args] };
   const text = await run(launch, seconds * 1000 + EXTRA_MS);
   const found = /^RESULT (.*)$/m.exec(text)?.[1];
   if (found === undefined) throw new Error(`wrk gave no result:\n${text}`);
   const report = JSON.parse(found) as Report;
   if (report.ranOut > 0) throw new Error(`${report.ranOut} requests more were wanted than there are`);
-  return { requests: report.requests, seconds: report.microseconds / 1e6, statuses: report.statuses, failed: report.failed };
+  const { requests, microseconds, statuses, failed, p99 } = report;
+  return { requests, seconds: microseconds / 1e6, statuses, failed, p99: p99 / 1e3 };
 }

@@ -1,4 +1,5 @@
 /** The dashboard Fleet: what runs, by which config, with which store, and whether new pods get their sidecar. */
+import { DEFAULT_MEMORY_LIMIT } from '../src/kubernetes/injector/kubernetes-values.ts';
 import type { Dashboard, Panel } from './dashboard-forms.ts';
 import { OF_GATE, quantile, rate } from './dashboard-selectors.ts';
 
@@ -139,7 +140,7 @@ const RUNS: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Memory',
-    description: 'Resident, the largest ten. Compare with the limit of the container, 192Mi where nothing else is set.',
+    description: `Resident, the largest ten. Compare with the limit of the container, ${DEFAULT_MEMORY_LIMIT} where nothing else is set.`,
     unit: 'bytes',
     queries: [
       {

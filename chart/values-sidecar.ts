@@ -1,20 +1,29 @@
 /** Values of the sidecar: what pods get that say nothing else in their annotations. */
 import { z } from 'zod';
-import { CPU, IMAGE, MEMORY, OBJECT_NAME, TAKEOVER, WHOLE_SECONDS } from '../src/kubernetes/injector/kubernetes-values.ts';
+import {
+  CPU,
+  DEFAULT_MEMORY_LIMIT,
+  DEFAULT_MEMORY_REQUEST,
+  IMAGE,
+  MEMORY,
+  OBJECT_NAME,
+  TAKEOVER,
+  WHOLE_SECONDS,
+} from '../src/kubernetes/injector/kubernetes-values.ts';
 import { formed, PULL_POLICIES, port } from './values-forms.ts';
 
 const resources = z.strictObject({
   requests: z
     .strictObject({
       cpu: formed(CPU, '50m').default('50m').describe('Cores that are kept for it. An autoscaler by CPU needs them.'),
-      memory: formed(MEMORY, '64Mi').default('64Mi').describe('Memory that is kept for it.'),
+      memory: formed(MEMORY, DEFAULT_MEMORY_REQUEST).default(DEFAULT_MEMORY_REQUEST).describe('Memory that is kept for it.'),
     })
     .prefault({})
     .describe('What is kept for it.'),
   limits: z
     .strictObject({
       cpu: formed(CPU, '1').optional().describe('Most cores. Left out: no limit.'),
-      memory: formed(MEMORY, '192Mi').default('192Mi').describe('Most memory.'),
+      memory: formed(MEMORY, DEFAULT_MEMORY_LIMIT).default(DEFAULT_MEMORY_LIMIT).describe('Most memory.'),
     })
     .prefault({})
     .describe('What it never exceeds.'),

@@ -1,6 +1,7 @@
 /** Writes docs/config.md from the config's schema, so that the page cannot say anything else than the code; and the other pages that code writes. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { renderSizingPage } from '../bench/sizing/page.ts';
 import { DASHBOARD_FILES } from '../chart/dashboards.ts';
 import { toJsonSchema } from '../src/config/schema/json-schema.ts';
 import { renderLibraryReadme, renderLibrarySidecar } from './chart-library.ts';
@@ -23,6 +24,7 @@ const PAGES: Readonly<Record<string, () => string>> = {
   'docs/presets.md': renderPresetsPage,
   'docs/senders.md': renderSendersPage,
   'docs/probe.md': renderProbePage,
+  'docs/sizing.md': () => renderSizingPage(),
   'docs/testing.md': renderTestingPage,
   'chart/sidegate/templates/mutating-admission-policy.yaml': renderMutatingPolicy,
   'chart/sidegate/templates/mutating-admission-policy-binding.yaml': () => renderBinding('Mutating'),

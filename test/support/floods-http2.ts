@@ -13,8 +13,16 @@ export interface Http2Flood {
   readonly body: Buffer;
 }
 
-/** Keeps all streams busy until the time is over. */
-export async function floodHttp2({ port, sessions, streams, milliseconds, headers, body }: Http2Flood): Promise<void> {
+/** Keeps all streams busy until the time is over; resolves with how many responses there were of each status, 0 for none. */
+export async function floodHttp2({
+  port,
+  sessions,
+  streams,
+  milliseconds,
+  headers,
+  body,
+}: Http2Flood): Promise<Readonly<Record<number, number>>> {
+  const statuses: Record<number, number> = {};
   const opened = Array.from({ length: sessions }, () =>
     connect(`https://localhost:${port}`, { rejectUnauthorized: false }).on('error', () => undefined),
   );
@@ -27,13 +35,23 @@ export async function floodHttp2({ port, sessions, streams, milliseconds, header
     while (!isOver && !session.destroyed)
       await new Promise<void>((resolve) => {
         const stream = session.request({ ':method': 'POST', ':path': '/hooks/billing', ...headers });
-        stream.on('error', () => undefined).once('close', () => setTimeout(resolve, 5));
+        let status = 0;
+        stream.once('response', (fields) => {
+          status = fields[':status'] ?? 0;
+        });
+        stream
+          .on('error', () => undefined)
+          .once('close', () => {
+            statuses[status] = (statuses[status] ?? 0) + 1;
+            setTimeout(resolve, 5);
+          });
         stream.resume();
         stream.end(body);
       });
   };
   await Promise.all(opened.flatMap((session) => Array.from({ length: streams }, () => run(session))));
   clearTimeout(timer);
+  return statuses;
 }
 
 const STREAMS = 4;

@@ -23,6 +23,8 @@ interface Layout {
   readonly peak: string;
   /** Has a line `oom_kill N`. */
   readonly events: string;
+  /** The name in memory.stat of the page cache that the kernel gives up first. */
+  readonly inactiveFile: string;
 }
 
 const LAYOUTS: Readonly<Record<'v1' | 'v2', Omit<Layout, 'parent'>>> = {
@@ -32,6 +34,7 @@ const LAYOUTS: Readonly<Record<'v1' | 'v2', Omit<Layout, 'parent'>>> = {
     usage: 'memory.usage_in_bytes',
     peak: 'memory.max_usage_in_bytes',
     events: 'memory.oom_control',
+    inactiveFile: 'total_inactive_file',
   },
   v2: {
     limit: 'memory.max',
@@ -39,6 +42,7 @@ const LAYOUTS: Readonly<Record<'v1' | 'v2', Omit<Layout, 'parent'>>> = {
     usage: 'memory.current',
     peak: 'memory.peak',
     events: 'memory.events',
+    inactiveFile: 'inactive_file',
   },
 };
 
@@ -49,6 +53,8 @@ export interface CgroupProcess {
   readonly usage: () => number;
   /** The most bytes that were ever charged; 0 where the kernel does not say. */
   readonly peak: () => number;
+  /** Bytes charged that the kernel cannot take back at once: the working set that Kubernetes shows. */
+  readonly workingSet: () => number;
   /** How many processes of the cgroup the kernel killed. */
   readonly oomKills: () => number;
   readonly isAlive: () => boolean;
@@ -102,6 +108,7 @@ export function startInCgroup(
     child,
     usage: () => read(layout.usage),
     peak: () => read(layout.peak),
+    workingSet: () => read(layout.usage) - readInactiveFile(folder, layout),
     oomKills: () => Number(/^oom_kill (\d+)$/m.exec(readFileSync(join(folder, layout.events), 'utf8'))?.[1] ?? 0),
     isAlive: () => child.exitCode === null && child.signalCode === null,
     async stop() {
@@ -110,6 +117,11 @@ export function startInCgroup(
       await until(() => isRemoved(folder));
     },
   };
+}
+
+function readInactiveFile(folder: string, { inactiveFile }: Layout): number {
+  const text = readFileSync(join(folder, 'memory.stat'), 'utf8');
+  return Number(new RegExp(`^${inactiveFile} (\\d+)$`, 'm').exec(text)?.[1] ?? 0);
 }
 
 /** The options of Node in the image's ENTRYPOINT. */
@@ -131,17 +143,19 @@ export async function toImageCommand(...args: readonly string[]): Promise<readon
   return [process.execPath, ...readImageFlags(), await provideBundle(), ...args];
 }
 
-/** Starts a gate in a cgroup of `mebibytes`, with `files` beside its config, and waits until it listens. */
+/** Starts a gate in a cgroup of `mebibytes`, with `files` beside its config, on this Node or another, and waits until it listens. */
 export async function startGateInCgroup(
   mebibytes: number,
   sections: Sections,
   files: Readonly<Record<string, string>> = {},
+  node = process.execPath,
 ): Promise<CgroupGate> {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-cgroup-'));
   const base = { listen: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' }, shutdown: { grace: '0ms' } };
   for (const [name, text] of Object.entries({ secret: SECRET, ...files })) writeFileSync(join(folder, name), text);
   writeFileSync(join(folder, 'gate.yaml'), stringify({ ...base, ...sections }));
-  const running = startInCgroup(mebibytes, await toImageCommand('run', '--config', join(folder, 'gate.yaml')));
+  const [, ...args] = await toImageCommand('run', '--config', join(folder, 'gate.yaml'));
+  const running = startInCgroup(mebibytes, [node, ...args]);
   running.child.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   const lines = collectLines(running.child);
   const listening = await until(() => {

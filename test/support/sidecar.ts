@@ -1,4 +1,5 @@
 /** The container `sidegate` and its volumes as the injector makes them, for pods that tests write in full. */
+import { DEFAULT_MEMORY_LIMIT, DEFAULT_MEMORY_REQUEST } from '../../src/kubernetes/injector/kubernetes-values.ts';
 import { fill } from '../../src/kubernetes/injector/shape.ts';
 import { CONTAINER_SHAPE, type SidecarValues, VOLUMES_SHAPE } from '../../src/kubernetes/injector/sidecar.ts';
 
@@ -19,9 +20,9 @@ const VALUES: SidecarValues = {
   secrets: [{ secret: 'signing', number: 1 }],
   appProbes: [],
   cpuRequest: '50m',
-  memoryRequest: '64Mi',
+  memoryRequest: DEFAULT_MEMORY_REQUEST,
   cpuLimit: undefined,
-  memoryLimit: '192Mi',
+  memoryLimit: DEFAULT_MEMORY_LIMIT,
   pause: 0,
 };
 

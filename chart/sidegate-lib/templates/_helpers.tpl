@@ -216,7 +216,7 @@ ingress:
   "secrets" $secrets
   "appProbes" $probes
   "cpuRequest" (toString (default "50m" .cpuRequest))
-  "memoryRequest" (toString (default "64Mi" .memoryRequest))
+  "memoryRequest" (toString (default "96Mi" .memoryRequest))
   "memoryLimit" (toString (default "192Mi" .memoryLimit))
   "pause" (ternary 0 $preStop $isNative) -}}
 {{- if .cpuLimit -}}{{- $_ := set $values "cpuLimit" (toString .cpuLimit) -}}{{- end -}}

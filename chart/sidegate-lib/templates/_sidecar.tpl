@@ -138,7 +138,7 @@ volumeMounts:
 {{- include "sidegate.lib.form" (list . "image" "^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}$" "an image reference without blanks" "registry.example/sidegate:1.0.0") -}}
 {{- include "sidegate.lib.form" (list . "imagePullSecrets" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*(?: *, *[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*)*$" "names of lower-case letters, digits, dots and dashes, with commas between them" "registry-login") -}}
 {{- include "sidegate.lib.form" (list . "cpuRequest" "^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$" "cores, as 50m or 0.5" "100m") -}}
-{{- include "sidegate.lib.form" (list . "memoryRequest" "^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$" "memory in Mi, Gi, M or G" "96Mi") -}}
+{{- include "sidegate.lib.form" (list . "memoryRequest" "^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$" "memory in Mi, Gi, M or G" "128Mi") -}}
 {{- include "sidegate.lib.form" (list . "cpuLimit" "^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$" "cores, as 50m or 0.5" "1") -}}
 {{- include "sidegate.lib.form" (list . "memoryLimit" "^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$" "memory in Mi, Gi, M or G" "256Mi") -}}
 {{- include "sidegate.lib.form" (list . "preStop" "^(?:(?:0|[1-9][0-9]{0,3})s|[1-9][0-9]?m)$" "a duration in whole seconds (s) or minutes (m)" "10s") -}}

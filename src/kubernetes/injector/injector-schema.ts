@@ -5,6 +5,8 @@ import {
   ADDED_MOUNT,
   ADDED_VARIABLE,
   CPU,
+  DEFAULT_MEMORY_LIMIT,
+  DEFAULT_MEMORY_REQUEST,
   hasForm,
   IMAGE,
   MEMORY,
@@ -39,13 +41,13 @@ const resources = z
     requests: z
       .strictObject({
         cpu: formed(CPU, '50m').default('50m').describe('Cores that are kept for it.'),
-        memory: formed(MEMORY, '64Mi').default('64Mi').describe('Memory that is kept for it.'),
+        memory: formed(MEMORY, DEFAULT_MEMORY_REQUEST).default(DEFAULT_MEMORY_REQUEST).describe('Memory that is kept for it.'),
       })
       .prefault({}),
     limits: z
       .strictObject({
         cpu: formed(CPU, '1').optional().describe('Most cores. Left out: no limit.'),
-        memory: formed(MEMORY, '192Mi').default('192Mi').describe('Most memory.'),
+        memory: formed(MEMORY, DEFAULT_MEMORY_LIMIT).default(DEFAULT_MEMORY_LIMIT).describe('Most memory.'),
       })
       .prefault({}),
   })

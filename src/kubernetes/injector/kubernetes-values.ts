@@ -59,6 +59,9 @@ export const MEMORY: ValueForm = {
   pattern: '^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$',
   expected: 'memory in Mi, Gi, M or G',
 };
+/** Of a sidecar, as measured (docs/sizing.md); a test compares them with the measurements. */
+export const DEFAULT_MEMORY_REQUEST = '96Mi';
+export const DEFAULT_MEMORY_LIMIT = '192Mi';
 export const SIDECAR_MODE: ValueForm = {
   pattern: '^(?:auto|native|container)$',
   expected: 'auto, native or container',

@@ -3,6 +3,8 @@ import { findNearest } from '../../config/schema/did-you-mean.ts';
 import {
   CONTAINER_NAME,
   CPU,
+  DEFAULT_MEMORY_LIMIT,
+  DEFAULT_MEMORY_REQUEST,
   hasForm,
   IMAGE,
   MEMORY,
@@ -104,9 +106,9 @@ export const SETTINGS = {
     example: '100m',
   }),
   memoryRequest: setting('memory-request', MEMORY, asIs, {
-    fallback: '`sidecar.resources.requests.memory`, else 64Mi',
+    fallback: `\`sidecar.resources.requests.memory\`, else ${DEFAULT_MEMORY_REQUEST}`,
     description: 'Memory that is kept for the sidecar.',
-    example: '96Mi',
+    example: '128Mi',
   }),
   cpuLimit: setting('cpu-limit', CPU, asIs, {
     fallback: '`sidecar.resources.limits.cpu`, else none',
@@ -114,7 +116,7 @@ export const SETTINGS = {
     example: '1',
   }),
   memoryLimit: setting('memory-limit', MEMORY, asIs, {
-    fallback: '`sidecar.resources.limits.memory`, else 192Mi',
+    fallback: `\`sidecar.resources.limits.memory\`, else ${DEFAULT_MEMORY_LIMIT}`,
     description: 'Most memory of the sidecar.',
     example: '256Mi',
   }),

@@ -18,7 +18,7 @@ describe("the injector's config", () => {
       port: 8480,
       adminPort: 8481,
       movedPort: 8482,
-      resources: { requests: { cpu: '50m', memory: '64Mi' }, limits: { memory: '192Mi' } },
+      resources: { requests: { cpu: '50m', memory: '96Mi' }, limits: { memory: '192Mi' } },
       preStop: 5,
     });
     expect(config?.server).toBeUndefined();
@@ -81,7 +81,7 @@ describe("the injector's config", () => {
     ]);
     expect(problemsOf(withResources('{ limits: { memory: 32Mi, cpu: 20m } }'))).toEqual([
       expect.stringMatching(/requests\.cpu: 50m is above sidecar\.resources\.limits\.cpu, which is 20m/),
-      expect.stringMatching(/requests\.memory: 64Mi is above sidecar\.resources\.limits\.memory, which is 32Mi/),
+      expect.stringMatching(/requests\.memory: 96Mi is above sidecar\.resources\.limits\.memory, which is 32Mi/),
     ]);
     expect(problemsOf(withResources('{ requests: { memory: 1Gi, cpu: "2" }, limits: { memory: 1024Mi, cpu: 2000m } }'))).toEqual(
       [],

@@ -1,0 +1,94 @@
+/** What `npm run bench:sizing` measured, and the rules by which the request and the limit follow from it. */
+
+/** Limits of the container that are measured, in MiB. */
+export const LIMITS = [96, 128, 192, 256] as const;
+/** The request is rounded up to a multiple of this, in MiB. */
+const REQUEST_STEP = 32;
+/** A load is served if at least this share of its responses is 2xx. */
+const SERVED_SHARE = 0.9999;
+
+/** `usual`: what the request goes by; `normal`: must be served without shedding; `excessive`: may be shed. */
+export type LoadKind = 'idle' | 'usual' | 'normal' | 'excessive';
+
+/** One load under one limit. Memory in MiB. */
+export interface Measurement {
+  readonly limit: number;
+  readonly load: string;
+  /** Peak resident memory of the process, with the pages of the program. */
+  readonly rss: number;
+  /** Peak of what was charged to the container, without page cache that can be freed at once. */
+  readonly workingSet: number;
+  /** Peak of the sockets' buffers in the kernel. */
+  readonly sockets: number;
+  /** Peak of the heap in use. */
+  readonly heap: number;
+  readonly perSecond: number;
+  /** Responses by status. */
+  readonly statuses: Readonly<Record<string, number>>;
+  /** Requests without a response. */
+  readonly failed: number;
+  /** Milliseconds; only of loads that wait for each response. */
+  readonly p99?: number;
+  /** IDs in memory at the end; only of the loads without Redis. */
+  readonly ids?: number;
+  /** Which limits were hit, and how often (`sidegate_limit_hits_total`). */
+  readonly limitHits: Readonly<Record<string, number>>;
+  readonly oomKills: number;
+}
+
+/** A load, as the page describes it. */
+export interface LoadFacts {
+  readonly name: string;
+  readonly title: string;
+  readonly kind: LoadKind;
+}
+
+/** A whole run. */
+export interface SizingRun {
+  readonly date: string;
+  readonly machine: string;
+  /** Version 1 does not charge the sockets' buffers to the container. */
+  readonly cgroups: 'v1' | 'v2';
+  readonly loads: readonly LoadFacts[];
+  readonly measurements: readonly Measurement[];
+}
+
+/** What follows from a run, in MiB. */
+export interface Recommendation {
+  readonly request: number;
+  readonly limit: number;
+}
+
+/** What counts against a limit, in MiB: both peaks, although they need not be at the same moment. */
+export function toTotal({ cgroups }: SizingRun, { workingSet, sockets }: Measurement): number {
+  return cgroups === 'v1' ? workingSet + sockets : workingSet;
+}
+
+/** The shares of all requests that were answered 2xx and 503; both 0 where there were none. */
+export function toShares({ statuses, failed }: Measurement): { readonly served: number; readonly shed: number } {
+  const count = (isCounted: (status: string) => boolean): number =>
+    Object.entries(statuses).reduce((total, [status, each]) => total + (isCounted(status) ? each : 0), 0);
+  const all = Math.max(1, count(() => true) + failed);
+  return { served: count((status) => status.startsWith('2')) / all, shed: count((status) => status === '503') / all };
+}
+
+/**
+ * The limit is the smallest measured one for which this holds, and for every larger one: no load gets the gate killed, none takes
+ * more than the limit with the sockets' buffers, and each usual and normal one is served. The request is the peak of the usual
+ * loads under any limit, rounded up. Undefined if no limit will do.
+ */
+export function recommend(run: SizingRun): Recommendation | undefined {
+  const { loads, measurements } = run;
+  const toKind = (name: string): LoadKind | undefined => loads.find((load) => load.name === name)?.kind;
+  const isGood = (one: Measurement): boolean => {
+    const kind = toKind(one.load);
+    const mustServe = kind === 'usual' || kind === 'normal';
+    return one.oomKills === 0 && toTotal(run, one) <= one.limit && (!mustServe || toShares(one).served >= SERVED_SHARE);
+  };
+  const largestBad = Math.max(0, ...measurements.filter((one) => !isGood(one)).map(({ limit }) => limit));
+  const limit = LIMITS.find((each) => each > largestBad);
+  const usual = measurements.filter((one) => toKind(one.load) === 'usual');
+  if (limit === undefined || usual.length === 0) return undefined;
+  const peak = Math.max(...usual.map((one) => toTotal(run, one)));
+  return { limit, request: Math.ceil(peak / REQUEST_STEP) * REQUEST_STEP };
+}
