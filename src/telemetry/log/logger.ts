@@ -1,5 +1,5 @@
 /** The log: one JSON line per request and per lifecycle event. The fields that never show a value are listed here. */
-import { type DestinationStream, pino } from 'pino';
+import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino';
 import type { Milliseconds } from '../../core/clock.ts';
 import type { Reason, RefusalCode } from '../../core/refusal.ts';
 import type { RefusalLogLevel } from '../../core/refusal-catalogue.ts';
@@ -8,11 +8,11 @@ import { LogBatches } from './log-batches.ts';
 /** The log line of a request. */
 export interface RequestLine {
   /** The port that received it; omitted for the data port. */
-  readonly port?: 'authz';
+  readonly port?: 'authz' | undefined;
   readonly requestId: string;
   /** OpenTelemetry's names for log fields, so that tools can join logs and traces. */
-  readonly trace_id?: string;
-  readonly span_id?: string;
+  readonly trace_id?: string | undefined;
+  readonly span_id?: string | undefined;
   readonly route: string | undefined;
   readonly method: string;
   readonly status: number;
@@ -20,21 +20,21 @@ export interface RequestLine {
   readonly reason: Reason;
   readonly level: RefusalLogLevel;
   /** The refusal that a route in observe mode did not enforce. */
-  readonly observed?: RefusalCode;
+  readonly observed?: RefusalCode | undefined;
   /** Forwarded while the store was down, without the checks for duplicates and order. */
-  readonly unchecked?: true;
+  readonly unchecked?: true | undefined;
   /** Name of the key that verified it. */
-  readonly key?: string;
+  readonly key?: string | undefined;
   /** Only after verification. */
-  readonly webhookId?: string;
+  readonly webhookId?: string | undefined;
   /** The user whose password was verified. */
-  readonly user?: string;
-  readonly certificate?: string;
+  readonly user?: string | undefined;
+  readonly certificate?: string | undefined;
   readonly client: string;
   readonly durationMs: Milliseconds;
-  readonly upstreamMs?: Milliseconds;
+  readonly upstreamMs?: Milliseconds | undefined;
   readonly bytesIn: number;
-  readonly detail?: string;
+  readonly detail?: string | undefined;
 }
 
 /** The events that this area logs; each area lists its own. */
@@ -78,21 +78,33 @@ const REDACTED = [
   'token',
 ];
 
+/**
+ * Writes the line of a request in pino's format. It has a closed set of fields, none of which can hold a secret, so it needs neither
+ * redaction nor pino's serializers, which would cost 2 µs more for each request.
+ */
+function createRequestLog(log: PinoLogger, base: object, stream: LogDestination): Logger['request'] {
+  const isEnabled = {
+    info: log.isLevelEnabled('info'),
+    warn: log.isLevelEnabled('warn'),
+    error: log.isLevelEnabled('error'),
+  };
+  const shared = JSON.stringify(base).slice(1, -1);
+  return (line) => {
+    if (!isEnabled[line.level]) return;
+    const time = pino.stdTimeFunctions.epochTime().slice(1);
+    stream.write(`{${time},${shared},${JSON.stringify(line).slice(1, -1)},"msg":"request"}\n`);
+  };
+}
+
 /** Creates the log. */
 export function createLogger<Event extends string>(options: LoggerOptions): Logger<Event> {
   const stream = options.destination ?? new LogBatches(1);
-  const base = {
-    level: options.level,
-    base: { service: 'sidegate', version: options.version },
-    formatters: { level: (label: string) => ({ level: label }) },
-  };
-  // A request's line has a closed set of fields, none of which can hold a secret, so it skips redaction.
-  const requests = pino(base, stream);
-  const log = pino({ ...base, redact: { paths: REDACTED.map((name) => `["${name}"]`), censor: '[secret]' } }, stream);
+  const base = { service: 'sidegate', version: options.version };
+  const formatters = { level: (label: string) => ({ level: label }) };
+  const redact = { paths: REDACTED.map((name) => `["${name}"]`), censor: '[secret]' };
+  const log = pino({ level: options.level, base, formatters, redact }, stream);
   return {
-    request({ level, ...line }) {
-      requests[level](line, 'request');
-    },
+    request: createRequestLog(log, base, stream),
     info: (event, fields) => log.info(fields ?? {}, event),
     warn: (event, fields) => log.warn(fields ?? {}, event),
     error: (event, fields) => log.error(fields ?? {}, event),

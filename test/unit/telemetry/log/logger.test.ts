@@ -33,6 +33,29 @@ test('writes one JSON line for a request, with its level as a word', () => {
   ]);
 });
 
+test.each([
+  ['line ends and quotes', 'a\r\n"b"\u2028\u2029\\'],
+  ['control characters', '\u0000\u001b[31m\u007f'],
+  ['half a surrogate pair', '\ud800x\udfff'],
+])('writes %s of a client into one line that parses', (_what, text) => {
+  const written: string[] = [];
+  const log = createLogger({ level: 'info', version: '"1"', destination: { write: (line: string) => void written.push(line) } });
+  log.request({ ...LINE, client: text, webhookId: text, detail: text });
+  expect(written).toHaveLength(1);
+  expect(written[0]?.match(/\n/g)).toHaveLength(1);
+  expect(JSON.parse(written[0] ?? '')).toMatchObject({ version: '"1"', client: text, webhookId: text, detail: text });
+});
+
+test('writes a request like other events: time, service and level once each, and no field that the request does not have', () => {
+  const written: string[] = [];
+  const log = createLogger({ level: 'info', version: '1', destination: { write: (line: string) => void written.push(line) } });
+  log.request({ ...LINE, user: undefined, detail: undefined });
+  for (const field of ['"time":', '"service":', '"level":', '"msg":']) expect(written[0]?.split(field)).toHaveLength(2);
+  const { time, ...rest } = JSON.parse(written[0] ?? '') as Record<string, unknown>;
+  expect(time).toBeTypeOf('number');
+  expect(rest).toEqual({ ...LINE, service: 'sidegate', version: '1', msg: 'request' });
+});
+
 test('keeps quiet below its level', () => {
   const { log, lines } = start('error');
   log.request(LINE);
