@@ -65,9 +65,9 @@ function toValueText(schema: JsonSchema): string {
   if (schema.anyOf !== undefined) return [...new Set(schema.anyOf.map(toValueText))].join(' or ');
   if (schema['type'] === 'array') return `list of ${schema.items === undefined ? 'values' : toValueText(schema.items)}`;
   const words: Readonly<Record<string, string>> = {
-    object: 'mapping',
-    string: 'text',
-    integer: 'whole number',
+    object: 'object',
+    string: 'string',
+    integer: 'integer',
     number: 'number',
     boolean: '`true` or `false`',
   };

@@ -216,17 +216,17 @@ describe('a custom layout with two readings', () => {
     [
       'a URL that may have the separator',
       { signed: ['method', 'url', 'timestamp', 'body'], separator: '.', timestamp },
-      'the url and the timestamp',
+      'url and timestamp',
     ],
-    ['a URL beside the content', { signed: ['url', 'body'] }, 'the url and the body'],
-    ['an id beside the content', { signed: ['id', 'body'], id }, 'the id and the body'],
-    ['an id behind the content', { signed: ['body', 'id'], id }, 'the body and the id'],
-    ['an id beside a time in digits', { signed: ['id', 'timestamp', 'body'], id, timestamp }, 'the id and the timestamp'],
-    ['content before a URL', { signed: ['body', 'url'], separator: '.' }, 'the body and the url'],
-    ['content beside a form', { signed: ['body', 'form'], separator: '.' }, 'the body and the form'],
+    ['a URL beside the content', { signed: ['url', 'body'] }, 'url and body'],
+    ['an id beside the content', { signed: ['id', 'body'], id }, 'id and body'],
+    ['an id behind the content', { signed: ['body', 'id'], id }, 'body and id'],
+    ['an id beside a time in digits', { signed: ['id', 'timestamp', 'body'], id, timestamp }, 'id and timestamp'],
+    ['content before a URL', { signed: ['body', 'url'], separator: '.' }, 'body and url'],
+    ['content beside a form', { signed: ['body', 'form'], separator: '.' }, 'body and form'],
   ])('is an error when the config is loaded: %s', (_, custom, pair) => {
     const problems = toProblems(custom);
-    expect(problems.join('\n')).toContain(`${pair} cannot be told apart in what is signed`);
+    expect(problems.join('\n')).toContain(`the boundary between ${pair} is ambiguous in the signed bytes`);
     expect(problems).toHaveLength(1);
   });
 
@@ -242,6 +242,8 @@ describe('a custom layout with two readings', () => {
   test('is an error for a form under a pathPrefix, where parameters could move into the path', () => {
     const custom = { signed: ['url', 'form'] };
     expect(toProblems(custom)).toEqual([]);
-    expect(toProblems(custom, { pathPrefix: '/hook' }).join('\n')).toContain('a replay can move parameters into the path');
+    expect(toProblems(custom, { pathPrefix: '/hook' }).join('\n')).toContain(
+      'replay a delivery with parameters moved into the path',
+    );
   });
 });

@@ -208,7 +208,7 @@ describe('a sender that signs no timestamp', () => {
       const inRedis = load({ scheme, ...publicUrl }, REDIS);
       expect(inRedis.days).toBe(30);
       expect(inRedis.text).toContain(
-        `${scheme} signs no timestamp: a captured delivery can be replayed once its id is forgotten, after 30 days`,
+        `${scheme} signs no timestamp: a captured delivery can be replayed once its ID is forgotten, after 30 days`,
       );
       const inMemory = load({ scheme, ...publicUrl });
       expect(inMemory.days).toBe(3);

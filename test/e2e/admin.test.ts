@@ -242,8 +242,8 @@ describe('the admin port', () => {
     const begin = (token: unknown): Promise<TestGate> =>
       startGate({ admin: { address: '127.0.0.1:0', token }, routes: [toRoute(app.port)] }, undefined, { weak: 'hunter2' });
     await expect(begin({ secret: { file: 'weak' } })).rejects.toThrow('the token has 7 bytes; it needs at least 16');
-    await expect(begin({ secret: { file: 'none' } })).rejects.toThrow('is not there');
-    await expect(begin({ secret: 'hunter2-hunter2-hunter2' })).rejects.toThrow('a secret never stands in the config itself');
+    await expect(begin({ secret: { file: 'none' } })).rejects.toThrow('does not exist');
+    await expect(begin({ secret: 'hunter2-hunter2-hunter2' })).rejects.toThrow('secrets cannot be written in the config itself');
   });
 });
 

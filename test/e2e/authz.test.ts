@@ -312,9 +312,9 @@ test('is asked by TLS where it has a certificate', async () => {
 
 describe('the config', () => {
   test.each([
-    [{ address: '127.0.0.1:0', trustedCallers: [] }, 'nobody could ask'],
-    [{ address: '127.0.0.1:18080' }, 'another port of the gate has this number'],
-    [{ address: '127.0.0.1:0', trustedCallers: ['app.example'] }, 'is no address range'],
+    [{ address: '127.0.0.1:0', trustedCallers: [] }, 'the list is empty, so every auth request would be rejected'],
+    [{ address: '127.0.0.1:18080' }, 'another listener of the gate uses this port'],
+    [{ address: '127.0.0.1:0', trustedCallers: ['app.example'] }, 'is not an address range'],
     [{ address: '127.0.0.1:0', tls: { certFile: 'none.crt', keyFile: 'none.key' } }, 'cannot be read (ENOENT)'],
   ])('with %j is refused: %s', async (authz, message) => {
     const sections = { authz, routes: ROUTES, admin: { address: '127.0.0.1:18080' } };

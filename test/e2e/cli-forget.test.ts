@@ -83,7 +83,7 @@ describe('sidegate forget', () => {
       [toArgs('x'), 'the config lets the system choose the admin port: name it with --admin'],
       [[...toArgs('x'), '--admin', 'ftp://a'], '--admin ftp://a is no http or https URL'],
       [[...toArgs('x'), ...admin(), '--timeout', '0'], '--timeout 0s is no duration such as 5m'],
-      [['--config', '/nowhere/gate.yaml', '--route', 'a', '--id', 'x'], 'there is no such file'],
+      [['--config', '/nowhere/gate.yaml', '--route', 'a', '--id', 'x'], 'the file does not exist'],
       [['--config', gate.file, '--route', 'a'], "required option '--id <id>'"],
     ];
     for (const [args, problem] of cases)

@@ -180,7 +180,7 @@ describe('sidegate check', () => {
     const missing = run('check', '--config', config);
     expect(missing.status).toBe(1);
     expect(missing.stdout).toContain(
-      `${config}:5:42: error routes.0.webhook.keys.0.secret: ${join(folder, 'gone')} is not there`,
+      `${config}:5:42: error routes.0.webhook.keys.0.secret: ${join(folder, 'gone')} does not exist`,
     );
     writeFileSync(config, text.replace('path: /a', 'pth: /a').replace('http:', 'https:'));
     const problems = JSON.parse(run('check', '--config', config, '--json').stdout) as { path: string }[];

@@ -164,12 +164,12 @@ test('a route that asks for certificates nobody vouches for is told of before th
     ],
   });
   expect(await checkConfig(gate.file, systemClock)).toMatchObject([
-    { path: 'routes.0.clientCertificate.names.0', message: expect.stringContaining('with its kind') },
+    { path: 'routes.0.clientCertificate.names.0', message: expect.stringContaining('with its type') },
   ]);
   gate.writeConfig({
     routes: [{ name: 'staff', match: { path: '/staff' }, upstream: 'http://127.0.0.1:3000', clientCertificate: {} }],
   });
   expect(await checkConfig(gate.file, systemClock)).toMatchObject([
-    { path: 'routes.0.clientCertificate', severity: 'error', hint: 'give listen.tls.clientCaFile' },
+    { path: 'routes.0.clientCertificate', severity: 'error', hint: 'set listen.tls.clientCaFile' },
   ]);
 });

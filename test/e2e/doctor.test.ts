@@ -287,7 +287,7 @@ test.each([
   [['-n', 'a', '-A'], /not both/],
   [['-n', '../x'], /no name of a namespace/],
   [['--context', 'other'], /no context other/],
-  [['--config', '/absent.yaml'], /--config: \/absent\.yaml: error there is no such file/],
+  [['--config', '/absent.yaml'], /--config: \/absent\.yaml: error the file does not exist/],
 ])('is used wrongly with %j', async (args, text) => {
   const { code, stderr } = await doctor(...args);
   expect(code).toBe(2);

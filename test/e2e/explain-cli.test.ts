@@ -101,7 +101,7 @@ describe('by a config', () => {
       verdict: 'signature_mismatch',
       route: 'billing',
       findings: [{ cause: 'other_route_key', text: expect.stringContaining('the key refunds of the route refunds') }],
-      notes: [expect.stringMatching(/the key gone of the route broken: .* is not there/)],
+      notes: [expect.stringMatching(/the key gone of the route broken: .* does not exist/)],
     });
     expect(status).toBe(1);
     expect(stdout).not.toContain(REFUNDS.slice(6));
@@ -165,7 +165,7 @@ test.each([
   [['--scheme', 'githup', '--secret-env', 'CLI_SECRET'], '--scheme githup: unknown scheme. Did you mean github?'],
   [['--scheme', 'unsigned', '--secret-env', 'CLI_SECRET'], 'unsigned has no signature'],
   [['--scheme', 'github', '--secret-env', 'CLI_SECRET', '--route', 'a'], '--route is one of a config'],
-  [['--config', '/nowhere'], 'there is no such file'],
+  [['--config', '/nowhere'], 'the file does not exist'],
   [['--config', 'CONFIG'], 'no route takes the request (route_not_found); name one with --route (billing, refunds'],
   [['--config', 'CONFIG', '--route', 'gihub'], '--route gihub is not one of billing, refunds'],
   [['--config', 'CONFIG', '--route', 'open'], 'the route open has no webhook section'],

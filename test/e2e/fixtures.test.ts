@@ -556,7 +556,7 @@ print(json.dumps([[s.get('tests'), s.get('failures'), [[c.get('name'), len(c), c
           ['wrong <&"\ufffd', 1, 'verdict: expected "duplicate", got "forwarded"'],
         ],
       ],
-      ['1', '1', [['can be played', 1, 'there is no such file']]],
+      ['1', '1', [['can be played', 1, 'the file does not exist']]],
     ]);
     const json = JSON.parse((await run(file, { format: 'json' })).text) as unknown;
     expect(json).toMatchObject({

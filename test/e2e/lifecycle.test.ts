@@ -212,7 +212,7 @@ describe('a start that cannot be', () => {
 
   test('says that the config is not there, and exits 1', () => {
     const { status, stderr } = run('/nowhere/gate.yaml');
-    expect([status, stderr]).toEqual([1, '/nowhere/gate.yaml: error there is no such file\n']);
+    expect([status, stderr]).toEqual([1, '/nowhere/gate.yaml: error the file does not exist\n']);
   });
 });
 

@@ -156,9 +156,9 @@ test('a reload keeps what is known, so that no delivery is lost to it', async ()
 
 describe('a config', () => {
   test.each<[string, Sections, RegExp]>([
-    ['of a scheme with secrets', { scheme: 'github' }, /github does not sign by a key pair/],
-    ['with a URL in clear text', { jwks: [{ name: 'a', url: 'http://keys.example.com/' }] }, /is no https URL/],
-    ['with a password in the URL', { jwks: [{ name: 'a', url: 'https://me@keys.example.com/' }] }, /is no https URL/],
+    ['of a scheme with secrets', { scheme: 'github' }, /github does not sign with a key pair/],
+    ['with a URL in clear text', { jwks: [{ name: 'a', url: 'http://keys.example.com/' }] }, /is not an https URL/],
+    ['with a password in the URL', { jwks: [{ name: 'a', url: 'https://me@keys.example.com/' }] }, /is not an https URL/],
     [
       'with one name twice',
       {

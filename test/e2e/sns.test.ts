@@ -301,7 +301,9 @@ describe('a subscription', () => {
 
 test('a route without topics is an error in the config', async () => {
   const webhook = { scheme: 'aws-sns', keys: [] };
-  await expect(startGate({ routes: [toRoute(app.port, { webhook })] })).rejects.toThrow(/signs for whoever has an account there/);
+  await expect(startGate({ routes: [toRoute(app.port, { webhook })] })).rejects.toThrow(
+    /signs messages of every AWS account with the same keys/,
+  );
   const wrong = { ...webhook, sns: { topics: ['orders'] } };
-  await expect(startGate({ routes: [toRoute(app.port, { webhook: wrong })] })).rejects.toThrow(/is no topic; write its ARN/);
+  await expect(startGate({ routes: [toRoute(app.port, { webhook: wrong })] })).rejects.toThrow(/is not the ARN of a topic/);
 });

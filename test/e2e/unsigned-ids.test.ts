@@ -132,7 +132,7 @@ describe('a sender that signs nothing', () => {
   });
 
   test('is an error in the config where nothing tells its events apart', async () => {
-    await expect(startGate({ routes: [tokenRoute({})] })).rejects.toThrow(/bearer has no id to tell repeats by/);
+    await expect(startGate({ routes: [tokenRoute({})] })).rejects.toThrow(/bearer has no ID that identifies duplicates/);
   });
 });
 

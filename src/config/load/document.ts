@@ -1,4 +1,4 @@
-/** Reads a YAML file that people write: its text, its values, and where in the file each of them stands. */
+/** Parses a YAML file, and locates its values in the file. */
 import { readFile } from 'node:fs/promises';
 import {
   type Document,
@@ -14,40 +14,41 @@ import {
 import type { Finding } from '../schema/issues.ts';
 import type { Problem } from '../schema/problem.ts';
 
-/** A place in the file, 1-based. */
+/** A position in the file, 1-based. */
 export interface Position {
   readonly line: number;
   readonly column: number;
 }
 
-/** What a file says, before any schema has seen it. */
+/** The contents of a file, before a schema is applied. */
 export interface YamlFile {
   readonly value: unknown;
-  /** Where a path stands in the file; the nearest parent where it does not. */
+  /** The position of a path in the file, or of its nearest parent that exists. */
   readonly locate: (path: readonly PropertyKey[]) => Position | undefined;
-  /** A finding with its place. */
+  /** Adds the position to a finding. */
   readonly toProblem: (severity: Problem['severity'], finding: Finding) => Problem;
 }
 
-/** Why there is none. */
+/** The problems that prevented parsing. */
 export interface UnreadFile {
   readonly problems: readonly Problem[];
 }
 
-const LARGEST_FILE = 1_048_576;
+const MAX_FILE_BYTES = 1_048_576;
 
-/** Reads the YAML in `text`; `start` is a hint for who wrote nothing, `mostProblems` what is told at most. */
-export function parseYaml(file: string, text: string, start: string, mostProblems?: number): YamlFile | UnreadFile {
+/** Parses the YAML in `text`. `start` is the hint for an empty file; at most `maxProblems` are reported. */
+export function parseYaml(file: string, text: string, start: string, maxProblems?: number): YamlFile | UnreadFile {
   const lineCounter = new LineCounter();
   const documents = parseAllDocuments(text, { lineCounter, prettyErrors: false, uniqueKeys: true, version: '1.2' });
   const document = Array.isArray(documents) ? documents[0] : undefined;
   if (document === undefined || document.contents === null) return failed(file, 'the file is empty', start);
   const errors = (documents as Document.Parsed[]).flatMap((each) => each.errors);
   if (errors.length > 0)
-    return { problems: errors.slice(0, mostProblems).map((error) => toSyntaxProblem(file, error, lineCounter)) };
-  if (documents.length > 1) return failed(file, 'the file holds several YAML documents', 'put everything into one, without ---');
+    return { problems: errors.slice(0, maxProblems).map((error) => toSyntaxProblem(file, error, lineCounter)) };
+  if (documents.length > 1)
+    return failed(file, 'the file contains several YAML documents', 'put everything into one document, without ---');
   const value = toValue(document);
-  if (value instanceof Error) return failed(file, value.message, 'write the repeated parts out');
+  if (value instanceof Error) return failed(file, value.message, 'write the repeated parts out instead of using aliases');
   const locate = (path: readonly PropertyKey[], isAboutKey = false): Position | undefined =>
     findPosition(document, path, isAboutKey, lineCounter);
   return {
@@ -64,12 +65,12 @@ export function parseYaml(file: string, text: string, start: string, mostProblem
   };
 }
 
-/** The text of `file`, or why it cannot be had. */
+/** Reads the text of `file`, or returns why that is not possible. */
 export async function readText(file: string): Promise<string | Problem> {
   try {
     const bytes = await readFile(file);
-    if (bytes.length > LARGEST_FILE)
-      return toFileProblem(file, `the file has ${bytes.length} bytes; ${LARGEST_FILE} is the most`);
+    if (bytes.length > MAX_FILE_BYTES)
+      return toFileProblem(file, `the file has ${bytes.length} bytes; the maximum is ${MAX_FILE_BYTES}`);
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (thrown) {
     return toFileProblem(file, toReadMessage(thrown));
@@ -79,11 +80,11 @@ export async function readText(file: string): Promise<string | Problem> {
 function toReadMessage(thrown: unknown): string {
   switch ((thrown as NodeJS.ErrnoException).code) {
     case 'ENOENT':
-      return 'there is no such file';
+      return 'the file does not exist';
     case 'EISDIR':
-      return 'this is a directory, not a file';
+      return 'the path is a directory, not a file';
     case 'EACCES':
-      return 'the file may not be read by this user';
+      return 'permission denied';
     case 'ERR_ENCODING_INVALID_ENCODED_DATA':
       return 'the file is not UTF-8 text';
     default:
@@ -101,11 +102,11 @@ function failed(file: string, message: string, hint: string): UnreadFile {
 
 function toSyntaxProblem(file: string, error: YAMLError, lineCounter: LineCounter): Problem {
   const { line, col } = lineCounter.linePos(error.pos[0]);
-  const hint = error.code === 'TAB_AS_INDENT' ? { hint: 'indent with spaces: YAML has no tabs' } : undefined;
+  const hint = error.code === 'TAB_AS_INDENT' ? { hint: 'indent with spaces: YAML does not allow tabs' } : undefined;
   return { severity: 'error', file, line, column: col, path: '', message: error.message, ...hint };
 }
 
-/** The document as plain values; aliases are bounded, so that a few lines cannot blow up to gigabytes. */
+/** The document as plain values. Aliases are bounded, so that a few lines cannot expand to gigabytes. */
 function toValue(document: Document.Parsed): unknown {
   try {
     return document.toJS({ maxAliasCount: 50 });

@@ -1,4 +1,4 @@
-/** Reads a config file: YAML with positions, through the schema and the cross-field rules, to a frozen Config or to all problems at once. */
+/** Loads a config file: parses the YAML, applies the schema and the rules, and returns a frozen Config or all problems at once. */
 import { createHash } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import type * as z from 'zod';
@@ -17,40 +17,40 @@ import { type Overridden, type Overrides, override } from './overrides.ts';
 import { isRemoved, REMOVAL_DEPTHS, removeRejected, watchRemoved, withoutFaulty } from './remainder.ts';
 import { provideUpstreams } from './upstreams.ts';
 
-/** A config that is sound. */
+/** A valid config. */
 export interface LoadedConfig {
   readonly config: Config;
   /** Warnings only. */
   readonly problems: readonly Problem[];
-  /** Where a dotted path stands in the file; the nearest parent where it does not. */
+  /** The position of a dotted path in the file, or of its nearest parent that exists. */
   readonly locate: (path: string) => Position | undefined;
-  /** Changes whenever the file's text does. */
+  /** A digest of the file's text. */
   readonly hash: string;
 }
 
-/** Either the config, or why there is none. */
+/** The config, or the problems that prevent loading it. */
 export type LoadResult = LoadedConfig | Rejected;
 
 /** A config that has errors. */
 interface Rejected {
   readonly config: undefined;
   readonly problems: readonly Problem[];
-  /** The sound parts, so that what they refer to can be checked as well; no gate may run with them. */
+  /** The valid parts, so that the files they refer to can be checked as well. A gate must not run with them. */
   readonly rest?: Pick<LoadedConfig, 'config' | 'locate'>;
 }
 
 const HASH_LENGTH = 16;
 
-/** What is known beside the file. */
+/** Settings from outside the file. */
 export interface LoadOptions {
-  /** Of the command line. */
+  /** Overrides from the command line. */
   readonly overrides?: Overrides | undefined;
-  /** The simulator replaces what the file refers to by these. */
+  /** The simulator uses these instead of the secrets and users that the file refers to. */
   readonly fakeSources?: FakeSources;
-  /** False where nothing will be forwarded: routes need no app. */
+  /** False if nothing will be forwarded, so that routes need no upstream. */
   readonly needsUpstream?: boolean;
-  /** Where anyone may have written the text: no more problems than these are worked out; some of them may be warnings. */
-  readonly mostProblems?: number;
+  /** Bounds the work for text from an untrusted source: at most this many problems are computed, including warnings. */
+  readonly maxProblems?: number;
 }
 
 /** Loads and checks `file`; never throws for anything in it. */
@@ -61,18 +61,18 @@ export async function loadConfig(file: string, clock: Clock, options?: LoadOptio
 
 /** Checks the text of `file`. */
 export function parseConfig(file: string, text: string, clock: Clock, options: LoadOptions = {}): LoadResult {
-  const { overrides = {}, mostProblems } = options;
-  const read = parseYaml(file, text, 'start with routes:', mostProblems);
+  const { overrides = {}, maxProblems } = options;
+  const read = parseYaml(file, text, 'start with routes:', maxProblems);
   if ('problems' in read) return { config: undefined, problems: read.problems };
   const { value, toFlag, problems: flagProblems } = override(read.value, overrides);
   const toProblem = toProblemOf(read.toProblem, toFlag);
   const parsed = ConfigSchema.safeParse(value, { reportInput: true });
   const locate = (path: string): Position | undefined => read.locate(path.split('.'));
   if (!parsed.success) {
-    const findings = toFindings(parsed.error.issues, toJsonSchema(), mostProblems);
+    const findings = toFindings(parsed.error.issues, toJsonSchema(), maxProblems);
     const problems = [...flagProblems, ...findings.map((finding) => toProblem('error', finding))];
-    // Text of strangers gets no more work than is needed to refuse it.
-    const rest = mostProblems === undefined ? checkRest(value, parsed.error.issues, { file, clock, options }) : undefined;
+    // For text from an untrusted source, do no more work than is needed to reject it.
+    const rest = maxProblems === undefined ? checkRest(value, parsed.error.issues, { file, clock, options }) : undefined;
     if (rest === undefined) return { config: undefined, problems };
     const more = rest.ratings.map(({ severity, ...finding }) => toProblem(severity, finding));
     return { config: undefined, problems: [...problems, ...more], rest: { config: rest.config, locate } };
@@ -81,7 +81,7 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
   const rated = toDistinct([...ratings, ...validate(config, clock.now())].map(toOwnPlace));
   const problems = [
     ...flagProblems,
-    ...pickFirst(rated, mostProblems).map(({ severity, ...finding }) => toProblem(severity, finding)),
+    ...truncate(rated, maxProblems).map(({ severity, ...finding }) => toProblem(severity, finding)),
   ];
   if (problems.some(({ severity }) => severity === 'error'))
     return { config: undefined, problems, rest: { config: withoutFaulty(config, toErrorPaths(rated)), locate } };
@@ -89,7 +89,7 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
   return { config, problems, locate, hash };
 }
 
-/** The config that the schema's output stands for: with apps, retentions and absolute paths. */
+/** Completes the schema's output with upstreams, default retentions and absolute paths. */
 function complete(data: z.output<typeof ConfigSchema>, file: string, { fakeSources, needsUpstream }: LoadOptions) {
   const provided = provideUpstreams(data, needsUpstream ?? fakeSources === undefined);
   const { ratings, toOwnPlace } = provided;
@@ -99,28 +99,28 @@ function complete(data: z.output<typeof ConfigSchema>, file: string, { fakeSourc
   return { config, ratings, toOwnPlace };
 }
 
-/** How what is left of a config is checked. */
+/** Options for checking the remainder of a config. */
 interface RestOptions {
   readonly file: string;
   readonly clock: Clock;
   readonly options: LoadOptions;
 }
 
-/** What the rules find in the parts that the schema accepts; a rule that needs a part which it rejects says nothing. */
+/** Runs the rules on the parts that the schema accepts. A rule that reads a rejected part reports nothing. */
 function checkRest(value: unknown, issues: readonly z.core.$ZodIssue[], { file, clock, options }: RestOptions) {
   for (const depth of REMOVAL_DEPTHS) {
     const remainder = removeRejected(value, issues, depth);
     const parsed = remainder === undefined ? undefined : ConfigSchema.safeParse(remainder.value);
     if (remainder === undefined || parsed?.success !== true) continue;
     const { config, ratings: missing, toOwnPlace } = complete(parsed.data, file, options);
-    let hasLooked = false;
+    let hasReadRemoved = false;
     const watched = watchRemoved(config, remainder.removed, () => {
-      hasLooked = true;
+      hasReadRemoved = true;
     });
     const found = toRules(watched, clock.now()).flatMap((rule) => {
-      hasLooked = false;
+      hasReadRemoved = false;
       const ratings = rule();
-      return hasLooked ? [] : ratings;
+      return hasReadRemoved ? [] : ratings;
     });
     const isKept = ({ path }: Rating): boolean => !isRemoved(path, remainder.removed);
     const ratings = toDistinct([...missing, ...found].map(toOwnPlace).filter(isKept));
@@ -135,7 +135,7 @@ function toErrorPaths(ratings: readonly Rating[]): Path[] {
 
 type ToProblem = YamlFile['toProblem'];
 
-/** What a flag said is no trouble of the file. */
+/** A problem with a value from a flag is reported for the flag, not for the file. */
 function toProblemOf(toProblem: ToProblem, toFlag: Overridden['toFlag']): ToProblem {
   return (severity, finding) => {
     const flag = toFlag(finding.path);
@@ -145,15 +145,15 @@ function toProblemOf(toProblem: ToProblem, toFlag: Overridden['toFlag']): ToProb
   };
 }
 
-/** What all routes have from one place is told once. */
+/** Removes duplicates: a top-level setting that applies to all routes is reported once. */
 function toDistinct(ratings: readonly Rating[]): Rating[] {
   return [...new Map(ratings.map((rating) => [JSON.stringify(rating), rating])).values()];
 }
 
-/** Errors before warnings, so that none hides. */
-function pickFirst(ratings: readonly Rating[], most: number | undefined): readonly Rating[] {
-  if (most === undefined || ratings.length <= most) return ratings;
-  return [...ratings].sort((a, b) => Number(b.severity === 'error') - Number(a.severity === 'error')).slice(0, most);
+/** Truncates the list; errors first, so that no error is dropped in favour of a warning. */
+function truncate(ratings: readonly Rating[], max: number | undefined): readonly Rating[] {
+  if (max === undefined || ratings.length <= max) return ratings;
+  return [...ratings].sort((a, b) => Number(b.severity === 'error') - Number(a.severity === 'error')).slice(0, max);
 }
 
 const FILE_KEYS = new Set([
@@ -169,7 +169,7 @@ const FILE_KEYS = new Set([
   'mapDir',
 ]);
 
-/** Relative paths count from the config file, wherever the gate was started. */
+/** Resolves relative paths against the directory of the config file. */
 function resolveFiles<T>(value: T, base: string): T {
   if (Array.isArray(value)) return value.map((item) => resolveFiles(item, base)) as T;
   if (typeof value !== 'object' || value === null) return value;

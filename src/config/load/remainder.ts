@@ -1,12 +1,12 @@
-/** What is left of a config without the parts that are wrong, so that everything else is checked all the same. */
+/** Removes the invalid parts of a config, so that the remainder can still be checked. */
 
 import type { Path } from '../rules/rating.ts';
 import type { Config } from '../schema/config.ts';
 
-/** The file's values without the parts that the schema rejects. */
+/** The file's values, without the parts that the schema rejects. */
 export interface Remainder {
   readonly value: unknown;
-  /** Where something was removed, or replaced by a value that says nothing. */
+  /** Paths of the values that were removed, or replaced by placeholders. */
   readonly removed: readonly Path[];
 }
 
@@ -16,10 +16,10 @@ interface Issue {
 
 type Mutable = Record<PropertyKey, unknown>;
 
-/** Levels of the paths that are removed: a setting within a section, or the whole section where it cannot do without the setting. */
+/** Depths of the paths to remove: a setting within a section, or the whole section if the setting is required. */
 export const REMOVAL_DEPTHS = [2, 1] as const;
 
-/** Removes the setting (`depth` 2) or section (1) of each issue; undefined where nothing to check would be left. */
+/** Removes the setting (`depth` 2) or section (1) of each issue; undefined if nothing would be left to check. */
 export function removeRejected(value: unknown, issues: readonly Issue[], depth: number): Remainder | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const paths = issues.map(({ path }) => path.slice(0, path[0] === 'routes' ? depth + 1 : depth));
@@ -35,7 +35,7 @@ export function removeRejected(value: unknown, issues: readonly Issue[], depth: 
   return { value: copy, removed: paths };
 }
 
-/** Whether a path is in a removed part; the app of a route may stand at the top. */
+/** Whether a path is in a removed part. The upstream of a route can be inherited from the top level. */
 export function isRemoved(path: Path, removed: readonly Path[]): boolean {
   const isOfUpstream = path.at(-1) === 'upstream';
   return removed.some((start) => start.every((step, index) => path[index] === step) || (isOfUpstream && start[0] === 'upstream'));
@@ -47,45 +47,45 @@ function removeAt(from: Mutable, [section, key]: Path): void {
   else delete (inner as Mutable)[key];
 }
 
-/** A route has to keep its place, its name and its match: other problems are told by its number. */
+/** A route keeps its index, a name and a match, because other problems refer to it by index. */
 function withoutKey(route: unknown, index: number, key: PropertyKey | undefined): Mutable {
-  const silent = { name: `removed-${index}`, match: { path: `/removed/${index}` } };
-  if (key === undefined || typeof route !== 'object' || route === null) return { ...silent, allow: 'anyone' };
+  const placeholder = { name: `removed-${index}`, match: { path: `/removed/${index}` } };
+  if (key === undefined || typeof route !== 'object' || route === null) return { ...placeholder, allow: 'anyone' };
   const { [key]: _, ...rest } = route as Mutable;
-  return key === 'name' || key === 'match' ? { ...rest, [key]: silent[key] } : rest;
+  return key === 'name' || key === 'match' ? { ...rest, [key]: placeholder[key] } : rest;
 }
 
-/** The same config, in which a look at anything removed is reported: what a rule finds after such a look may be wrong. */
-export function watchRemoved(config: Config, removed: readonly Path[], onLook: () => void): Config {
+/** A copy of the config that calls `onRead` when a removed value is read: what a rule finds from such a value may be wrong. */
+export function watchRemoved(config: Config, removed: readonly Path[], onRead: () => void): Config {
   const watched = { ...config, routes: config.routes.map((route) => ({ ...route })) } as unknown as Mutable;
   for (const path of removed) {
     const isOfRoute = path[0] === 'routes';
     const parent = (isOfRoute ? (watched['routes'] as Mutable[])[path[1] as number] : watched) as Mutable;
     const [key, setting] = isOfRoute ? path.slice(2) : path;
-    if (key === undefined) for (const each of Object.keys(parent)) watchKey(parent, each, onLook);
-    else if (setting === undefined) watchKey(parent, key, onLook);
+    if (key === undefined) for (const each of Object.keys(parent)) watchKey(parent, each, onRead);
+    else if (setting === undefined) watchKey(parent, key, onRead);
     else {
       const section = { ...(parent[key] as Mutable | undefined) };
-      watchKey(section, setting, onLook);
+      watchKey(section, setting, onRead);
       Object.defineProperty(parent, key, { value: section, enumerable: true, configurable: true });
     }
   }
   return watched as unknown as Config;
 }
 
-function watchKey(of: Mutable, key: PropertyKey, onLook: () => void): void {
+function watchKey(of: Mutable, key: PropertyKey, onRead: () => void): void {
   const value = of[key];
   Object.defineProperty(of, key, {
     enumerable: true,
     configurable: true,
     get() {
-      onLook();
+      onRead();
       return value;
     },
   });
 }
 
-/** Without the sections that rules found errors in, so that the files of all others can be read. */
+/** Removes the sections that rules found errors in, so that the files of the other sections can be read. */
 export function withoutFaulty(config: Config, errors: readonly Path[]): Config {
   const isFaulty = (...start: Path): boolean => errors.some((path) => start.every((step, index) => path[index] === step));
   const routes = config.routes.map((route, index) => ({

@@ -1,4 +1,4 @@
-/** Gives every route its app: its own, or the one that the top of the config names for all. */
+/** Resolves the upstream of every route: its own, or the top-level one. */
 import { error, type Path, type Rating } from '../rules/rating.ts';
 import type { SocketAddress } from '../schema/scalars.ts';
 
@@ -7,31 +7,31 @@ interface WithUpstreams<R> {
   readonly routes: readonly R[];
 }
 
-/** What came of it. */
-export interface Provided<R> {
+/** The routes with their upstreams. */
+export interface ResolvedUpstreams<R> {
   readonly routes: (R & { readonly upstream: SocketAddress })[];
-  /** Routes that have none. */
+  /** Errors for routes without an upstream. */
   readonly ratings: readonly Rating[];
-  /** A finding about a route's upstream, at the place that names it. */
+  /** Moves a finding about an inherited upstream to the top-level key. */
   readonly toOwnPlace: (rating: Rating) => Rating;
 }
 
-/** No app has it, and no rule finds anything wrong with it. */
+/** A placeholder address that no rule objects to. */
 const NOWHERE: SocketAddress = { host: '', port: -1 };
 const TOP: Path = ['upstream'];
 
-/** `isNeeded`: false where nothing will be forwarded, so a route without an app is no error. */
+/** `isNeeded` is false if nothing will be forwarded; a route without an upstream is then not an error. */
 export function provideUpstreams<R extends { readonly upstream?: SocketAddress | undefined }>(
   { upstream: top, routes }: WithUpstreams<R>,
   isNeeded: boolean,
-): Provided<R> {
+): ResolvedUpstreams<R> {
   const provided = routes.map((route) => ({ ...route, upstream: route.upstream ?? top ?? NOWHERE }));
-  const homeless =
+  const missing =
     top !== undefined || !isNeeded ? [] : routes.flatMap((route, index) => (route.upstream === undefined ? [index] : []));
-  const hint = 'give it here, or one upstream at the top for all routes, or --upstream http://127.0.0.1:3000';
+  const hint = 'set it here, or set a top-level upstream for all routes, or pass --upstream http://127.0.0.1:3000';
   return {
     routes: provided,
-    ratings: homeless.map((index) => error(['routes', index, 'upstream'], 'missing: the app of this route', hint)),
+    ratings: missing.map((index) => error(['routes', index, 'upstream'], 'missing: the address of the app', hint)),
     toOwnPlace(rating) {
       const [section, index, key] = rating.path;
       const isOfRoute = section === 'routes' && key === 'upstream' && typeof index === 'number';

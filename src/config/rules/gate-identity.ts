@@ -1,4 +1,4 @@
-/** Which routes ask the same of a request. */
+/** Which routes run equivalent gates. */
 import { methodsOf, type RouteConfig } from '../schema/config.ts';
 
 /** What the router needs to know of a route. */
@@ -8,15 +8,15 @@ export interface Routing {
 }
 
 /**
- * Equal for two routes exactly where whatever passes the gates of one passes those of the other, with the same effect: the same mode, users,
- * certificates and openness. A route with a webhook equals itself only, as each route remembers the ids of its own deliveries.
- * What happens behind the gates does not count: upstream, timeouts and headers.
+ * Equal for two routes if and only if a request that passes the gates of one passes those of the other with the same effect: they have
+ * the same mode, users and certificates, and both or neither allow anyone. A route with a webhook equals only itself, because each
+ * route remembers the IDs of its own deliveries. Settings that apply after the gates do not count: upstream, timeouts and headers.
  */
 export function toGateIdentity({ name, mode, allow, basic, clientCertificate, webhook }: RouteConfig): string {
   return JSON.stringify([mode, allow, basic, clientCertificate, webhook === undefined ? undefined : name]);
 }
 
-/** As the router takes it. */
+/** The route, as the router needs it. */
 export function toRouting(route: RouteConfig): Routing {
   return { match: { ...route.match, methods: methodsOf(route) }, gateIdentity: toGateIdentity(route) };
 }

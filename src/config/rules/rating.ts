@@ -1,19 +1,19 @@
-/** What a rule says of the config: where, what, how much it matters, and how to mend it. */
+/** What a rule reports about the config: where, what, how severe, and how to fix it. */
 import type { Finding } from '../schema/issues.ts';
 import type { Problem } from '../schema/problem.ts';
 
-/** A finding and how much it matters. */
+/** A finding with its severity. */
 export type Rating = Finding & { readonly severity: Problem['severity'] };
 
-/** From the top of the config down. */
+/** Config path, from the top level down. */
 export type Path = readonly PropertyKey[];
 
-/** The gate cannot run so. */
+/** The gate does not start with this config. */
 export function error(path: Path, message: string, hint?: string): Rating {
   return { severity: 'error', path, message, ...(hint === undefined ? undefined : { hint }) };
 }
 
-/** It can, but somebody should know. */
+/** The gate starts, but the operator should know. */
 export function warning(path: Path, message: string, hint?: string): Rating {
   return { severity: 'warning', path, message, ...(hint === undefined ? undefined : { hint }) };
 }

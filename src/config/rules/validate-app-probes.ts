@@ -1,4 +1,4 @@
-/** The rules of app probes: each once, and never a question that comes back to the gate. */
+/** The rules of app probes: no duplicates, and no probe of the gate itself. */
 import { isReachedBy } from '../../core/listen-address.ts';
 import type { Config } from '../schema/config.ts';
 import type { SocketAddress } from '../schema/scalars.ts';
@@ -6,7 +6,7 @@ import { error, type Rating } from './rating.ts';
 
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
 
-/** Where the URL of a probe leads. */
+/** The address that the URL of a probe refers to. */
 export function toProbeAddress(href: string): SocketAddress {
   const { hostname, port, protocol } = new URL(href);
   const host = hostname.startsWith('[') ? hostname.slice(1, -1) : hostname;
@@ -20,11 +20,11 @@ export function checkAppProbes({ admin, listen }: Config): Rating[] {
     const path = ['admin', 'appProbes', index];
     const found: Rating[] = [];
     const id = `${container}/${kind}`;
-    if (seen.has(id)) found.push(error(path, `${id} is named twice`, 'one URL answers for each probe of a container'));
+    if (seen.has(id)) found.push(error(path, `${id} is configured twice`, 'each probe of a container has exactly one URL'));
     seen.add(id);
-    const aim = toProbeAddress(url);
-    if ([listen.address, admin.address].some((address) => isReachedBy(address, aim)))
-      found.push(error([...path, 'url'], 'this is the gate itself', 'name the port the app listens on'));
+    const target = toProbeAddress(url);
+    if ([listen.address, admin.address].some((address) => isReachedBy(address, target)))
+      found.push(error([...path, 'url'], 'this URL points to the gate itself', 'use the port that the app listens on'));
     return found;
   });
 }

@@ -10,20 +10,22 @@ export function checkAuthz({ authz, listen, admin, proxy, routes }: Config): Rat
   const found: Rating[] = [];
   const { port } = authz.address;
   if (port !== 0 && [listen.address.port, admin.address.port, proxy?.address.port].includes(port))
-    found.push(error(['authz', 'address'], 'another port of the gate has this number', 'the endpoint needs a port of its own'));
+    found.push(
+      error(['authz', 'address'], 'another listener of the gate uses this port', 'choose a separate port for the endpoint'),
+    );
   if (authz.tls === undefined && !isLoopbackOnly(authz.address))
     found.push(
       warning(
         ['authz', 'address'],
         'passwords may cross the network in clear text between the proxy and this port',
-        'give authz.tls, or listen on loopback, beside the proxy',
+        'set authz.tls, or listen on loopback next to the proxy',
       ),
     );
-  const message = 'everybody may ask, so anybody can guess passwords as any client';
+  const message = 'this range allows every caller, so anyone can guess passwords and claim any client address';
   found.push(...checkTrustedRanges(authz.trustedCallers, ['authz', 'trustedCallers'], message));
   if (routes.every(({ webhook }) => webhook !== undefined))
     found.push(
-      warning(['authz'], 'every route verifies content, which nobody shows to this endpoint', 'give a route with basic'),
+      warning(['authz'], 'every route verifies request bodies, which this endpoint never receives', 'add a route with basic'),
     );
   return found;
 }

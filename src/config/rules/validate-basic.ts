@@ -1,4 +1,4 @@
-/** The rules of routes with HTTP Basic, and the warnings about choices that weaken them. */
+/** The rules of routes with HTTP Basic, and the warnings about insecure settings. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { type BasicConfig, type Config, type RealmConfig, realmsOf } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
@@ -6,23 +6,23 @@ import { error, type Path, type Rating, warning } from './rating.ts';
 /** Everything wrong or risky in a route's basic section. */
 export function checkBasic(basic: BasicConfig, { listen, authz }: Config, path: Path, now: EpochMilliseconds): Rating[] {
   const found: Rating[] = [];
-  const comesByTls = listen.tls !== undefined || listen.trustedProxies.length > 0 || authz !== undefined;
-  if (basic.requireTls && !comesByTls) {
+  const canUseTls = listen.tls !== undefined || listen.trustedProxies.length > 0 || authz !== undefined;
+  if (basic.requireTls && !canUseTls) {
     found.push(
       error(
         [...path, 'requireTls'],
-        'no request can come by TLS, so each would be refused',
-        'give listen.tls, or name in listen.trustedProxies who ends TLS before the gate, or say requireTls: false',
+        'no request can arrive over TLS, so every request would be rejected',
+        'set listen.tls, or list the proxies that terminate TLS in listen.trustedProxies, or set requireTls: false',
       ),
     );
   }
   if (!basic.requireTls)
-    found.push(warning([...path, 'requireTls'], 'passwords may cross the network in clear text', 'leave requireTls out'));
+    found.push(warning([...path, 'requireTls'], 'passwords may cross the network in clear text', 'remove requireTls'));
   found.push(...checkUsers(basic, path, now));
   return found;
 }
 
-/** A realm is one set of users, whichever sections name it. */
+/** All sections with the same realm must have the same users. */
 export function checkRealms(config: Config): Rating[] {
   const found: Rating[] = [];
   const owners = new Map<string, RealmConfig>();
@@ -35,19 +35,19 @@ export function checkRealms(config: Config): Rating[] {
       found.push(
         error(
           [...path, 'users'],
-          `the realm ${JSON.stringify(realm.realm)} has other users elsewhere`,
-          'a browser sends what it was told for the realm to all of its routes: name the users once, or use two realms',
+          `another section defines different users for the realm ${JSON.stringify(realm.realm)}`,
+          'browsers send the same credentials to all routes of a realm: define the users once, or use two realms',
         ),
       );
     }
   }
   for (const { realm, path } of sections) {
-    if (!owners.has(realm.realm)) found.push(error(path, 'nobody names the users of this realm', 'users: { file: PATH }'));
+    if (!owners.has(realm.realm)) found.push(error(path, 'no section defines the users of this realm', 'users: { file: PATH }'));
   }
   return found;
 }
 
-/** Everything wrong or risky in what of a section is about its users. */
+/** Everything wrong or risky in a section's settings about users. */
 export function checkUsers(
   realm: Omit<BasicConfig, 'requireTls' | 'forwardUser' | 'forwardAuthorization'>,
   path: Path,
@@ -55,9 +55,15 @@ export function checkUsers(
 ): Rating[] {
   const found: Rating[] = [];
   if (realm.limit === 'off')
-    found.push(warning([...path, 'limit'], 'passwords can be guessed as fast as they can be hashed', 'leave limit out'));
+    found.push(
+      warning(
+        [...path, 'limit'],
+        'the rate of password guesses is limited only by hashing',
+        'remove limit to restore the default',
+      ),
+    );
   if (realm.allowPlainTextPasswords)
-    found.push(warning([...path, 'allowPlainTextPasswords'], 'whoever reads the users file has the passwords'));
+    found.push(warning([...path, 'allowPlainTextPasswords'], 'anyone who can read the users file knows the passwords'));
   for (const [index, { notAfter }] of (realm.users ?? []).entries()) {
     if (notAfter !== undefined && notAfter <= now)
       found.push(warning([...path, 'users', index, 'notAfter'], 'these passwords have expired', 'remove the source'));

@@ -1,4 +1,4 @@
-/** Whether a route's handshake can be answered at all, and is judged by something that strangers do not know. */
+/** The rules of handshakes: the gate must be able to respond, and must authenticate the sender by something an attacker does not know. */
 import { HANDSHAKES } from '../../auth/handshakes/catalogue.ts';
 import type { HandshakeConfig, WebhookConfig } from '../schema/config.ts';
 import { error, type Path, type Rating, warning } from './rating.ts';
@@ -9,41 +9,41 @@ export function checkHandshake({ handshake, description, allowQuery }: WebhookCo
   const { type, verifyToken } = handshake;
   const { token, hasMac, hasOrigins, parameter } = HANDSHAKES[type];
   const found = checkUnused(handshake, path);
-  // It signs what strangers ask for: nothing but plain content may be signed so, as that is told from a token.
+  // The handshake signs any token that a caller sends. That is safe only if deliveries sign a plain body, which cannot be mistaken for a token.
   if (type === 'x' && description.signed.some((piece) => piece !== 'body'))
     found.push(
       error(
         [...path, 'type'],
-        'the handshake of X signs any token by the key, so the scheme must sign the content alone',
+        'the handshake of X signs any token with the key, so the scheme must sign the body alone',
         'signed: [body]',
       ),
     );
   if (token === 'needed' && verifyToken === undefined) {
     const url =
-      parameter === undefined ? '' : `, and ?${handshake.parameter}=<it> at the end of the URL that the sender is given`;
-    const hint = `handshake: { verifyToken: { file: PATH } }${url}; or handshake: off where the app answers by another route`;
-    found.push(warning(path, 'nothing tells the sender from strangers, so its handshake is refused', hint));
+      parameter === undefined ? '' : `, and append ?${handshake.parameter}=<token> to the URL that you configure at the sender`;
+    const hint = `handshake: { verifyToken: { file: PATH } }${url}; or handshake: off if the app responds on another route`;
+    found.push(warning(path, 'the sender cannot be authenticated, so its handshake is rejected', hint));
   }
   if (hasOrigins === true && handshake.allowedOrigins.length === 0)
-    found.push(error(path, 'nobody is allowed to send', 'allowedOrigins: [eventgrid.azure.net]'));
+    found.push(error(path, 'no origin is allowed to send events', 'allowedOrigins: [eventgrid.azure.net]'));
   const isHmac = description.signature?.forms.some(({ algorithm }) => algorithm === 'hmac-sha256') === true;
   if (hasMac === true && !isHmac)
-    found.push(error(path, `${type} asks for an HMAC-SHA256 by the route's key, and ${description.name} has none`));
+    found.push(error(path, `${type} requires an HMAC-SHA256 with the route's key, but ${description.name} does not use one`));
   if (parameter !== undefined && verifyToken !== undefined && allowQuery)
     found.push(
-      warning(path, 'with allowQuery, a delivery may have any query, with the token or without', 'leave allowQuery out'),
+      warning(path, 'with allowQuery, deliveries are accepted with any query, even without the token', 'remove allowQuery'),
     );
   return found;
 }
 
-/** What this kind does not look at would promise a check that nobody makes. */
+/** A setting that this type ignores would suggest a check that never happens. */
 function checkUnused({ type, verifyToken, parameter, allowedOrigins, allowedRate }: HandshakeConfig, path: Path): Rating[] {
-  const kind = HANDSHAKES[type];
+  const rules = HANDSHAKES[type];
   const unused = [
-    ...(verifyToken !== undefined && kind.token === undefined ? ['verifyToken'] : []),
-    ...(parameter !== undefined && kind.parameter === undefined ? ['parameter'] : []),
-    ...(allowedOrigins.length > 0 && kind.hasOrigins === undefined ? ['allowedOrigins'] : []),
-    ...(allowedRate !== undefined && kind.hasOrigins === undefined ? ['allowedRate'] : []),
+    ...(verifyToken !== undefined && rules.token === undefined ? ['verifyToken'] : []),
+    ...(parameter !== undefined && rules.parameter === undefined ? ['parameter'] : []),
+    ...(allowedOrigins.length > 0 && rules.hasOrigins === undefined ? ['allowedOrigins'] : []),
+    ...(allowedRate !== undefined && rules.hasOrigins === undefined ? ['allowedRate'] : []),
   ];
-  return unused.map((name) => error([...path, name], `${type} has no use for it`, 'leave it out'));
+  return unused.map((name) => error([...path, name], `the ${type} handshake does not use ${name}`, `remove ${name}`));
 }

@@ -1,76 +1,76 @@
-/** Routes whose paths contain or resemble each other: what keeps the requests of one from passing by the gates of another. */
+/** Routes whose paths contain or resemble each other: how requests for one are kept from bypassing the gates of another. */
 import { type PathDistinction, toPathForms } from '../../core/path-forms.ts';
 import { methodsOf, type RouteConfig } from '../schema/config.ts';
 import { toGateIdentity } from './gate-identity.ts';
 import { type Rating, warning } from './rating.ts';
 
-/** Which requests a route takes, but for their methods. */
-interface Place {
+/** The requests that a route matches, regardless of the method. */
+interface MatchSpace {
   readonly route: RouteConfig;
   readonly index: number;
   readonly host: string | undefined;
   readonly isExact: boolean;
-  /** A prefix has no slash at its end. */
+  /** A prefix is stored without its trailing slash. */
   readonly path: string;
   readonly gates: string;
 }
 
-/** Warnings about routes that no rule of the router can keep apart, and about settings that give the rules up. */
+/** Warnings about routes that the router cannot distinguish, and about settings that disable its protections. */
 export function checkNeighbours(routes: readonly RouteConfig[]): Rating[] {
-  const places = toPlaces(routes);
-  return [...places.flatMap(checkSettings), ...places.flatMap((place) => checkPlace(place, places))];
+  const spaces = toMatchSpaces(routes);
+  return [...spaces.flatMap(checkSettings), ...spaces.flatMap((space) => checkSpace(space, spaces))];
 }
 
-function checkSettings({ route, index }: Place): Rating[] {
+function checkSettings({ route, index }: MatchSpace): Rating[] {
   const { trustAppToDistinguish } = route.match;
   const found: Rating[] = [];
   if (trustAppToDistinguish.length > 0) {
-    const message = `whoever spells the path differently passes by this route's gates, if the app does ignore ${trustAppToDistinguish.join(', ')}`;
+    const message = `a client can bypass this route's gates by spelling the path differently if the app ignores ${trustAppToDistinguish.join(', ')}`;
     found.push(warning(['routes', index, 'match', 'trustAppToDistinguish'], message, 'test it: docs/path-interpretation.md'));
   }
   if (route.forwardMethodOverride) {
-    const message = 'the app may run another method than the one that the route was chosen by';
-    found.push(warning(['routes', index, 'forwardMethodOverride'], message, 'leave forwardMethodOverride out'));
+    const message = 'the app may handle a request as another method than the one that the route matched';
+    found.push(warning(['routes', index, 'forwardMethodOverride'], message, 'remove forwardMethodOverride'));
   }
   return found;
 }
 
-function checkPlace(place: Place, places: readonly Place[]): Rating[] {
+function checkSpace(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] {
   const found: Rating[] = [];
-  for (const other of places) {
-    if (other.gates === place.gates) continue;
+  for (const other of spaces) {
+    if (other.gates === space.gates) continue;
     const { name } = other.route;
-    if (isTakenFor(place, other)) {
-      const message = `requests for this path are rejected (ambiguous_target): apps may take it for the path of route ${name}, whose gates differ`;
-      const hint = 'give both routes the same gates, or spell their paths less alike';
-      found.push(warning(['routes', place.index, 'match'], message, hint));
+    if (isMistakenFor(space, other)) {
+      const message = `requests for this path are rejected (ambiguous_target): apps may interpret it as the path of route ${name}, whose gates differ`;
+      const hint = 'use the same gates on both routes, or choose paths that are less similar';
+      found.push(warning(['routes', space.index, 'match'], message, hint));
     }
-    if (isGuarded(place) && place.host === undefined && other.host !== undefined && contains(other, place)) {
-      const message = `does not apply to Host ${other.host}: there route ${name} takes the path, and its gates differ`;
-      found.push(warning(['routes', place.index, 'match'], message, `give a route with host: ${other.host} for this path, too`));
+    if (isGuarded(space) && space.host === undefined && other.host !== undefined && contains(other, space)) {
+      const message = `does not apply to Host ${other.host}: route ${name} matches the path there, and its gates differ`;
+      found.push(warning(['routes', space.index, 'match'], message, `add a route with host: ${other.host} for this path`));
     }
   }
   return found;
 }
 
-/** For each guarded route inside a wider one with other gates: how they are kept apart. */
+/** Describes, for each guarded route inside a wider one with other gates, how requests for the two are kept apart. */
 export function describeNeighbours(routes: readonly RouteConfig[]): string[] {
-  const places = toPlaces(routes);
-  return places.filter(isGuarded).flatMap((place) => {
-    const wider = places.filter((other) => isWider(other, place)).sort((a, b) => b.path.length - a.path.length)[0];
-    return wider === undefined || wider.gates === place.gates ? [] : [describe(place, wider)];
+  const spaces = toMatchSpaces(routes);
+  return spaces.filter(isGuarded).flatMap((space) => {
+    const wider = spaces.filter((other) => isWider(other, space)).sort((a, b) => b.path.length - a.path.length)[0];
+    return wider === undefined || wider.gates === space.gates ? [] : [describe(space, wider)];
   });
 }
 
-function describe({ route, host, path }: Place, wider: Place): string {
+function describe({ route, host, path }: MatchSpace, wider: MatchSpace): string {
   const { name } = wider.route;
   const kept = route.match.trustAppToDistinguish;
   const parts = [
-    `a path that an app may take for ${path === '' ? '/' : path} is rejected (400 ambiguous_target)${toExceptions(kept)}`,
+    `a path that an app may interpret as ${path === '' ? '/' : path} is rejected (400 ambiguous_target)${toExceptions(kept)}`,
     `methods other than ${methodsOf(route).join(', ')} are rejected (405)`,
     ...(host === undefined || wider.host !== undefined
       ? []
-      : [`with a Host other than ${host}, route ${name} takes the path: the app must tell hosts apart`]),
+      : [`with a Host other than ${host}, route ${name} matches the path: the app must distinguish hosts`]),
   ];
   return `route ${route.name} is inside route ${name}, whose gates differ: ${parts.join('; ')}`;
 }
@@ -79,7 +79,7 @@ function toExceptions(kept: readonly PathDistinction[]): string {
   return kept.length === 0 ? '' : `, unless it differs in ${kept.join(', ')} (trustAppToDistinguish)`;
 }
 
-function toPlaces(routes: readonly RouteConfig[]): Place[] {
+function toMatchSpaces(routes: readonly RouteConfig[]): MatchSpace[] {
   return routes.map((route, index) => {
     const { path: exact, pathPrefix = '', host } = route.match;
     const path = exact ?? (pathPrefix.endsWith('/') ? pathPrefix.slice(0, -1) : pathPrefix);
@@ -87,27 +87,27 @@ function toPlaces(routes: readonly RouteConfig[]): Place[] {
   });
 }
 
-function isGuarded({ route }: Place): boolean {
+function isGuarded({ route }: MatchSpace): boolean {
   return route.allow === undefined;
 }
 
-/** Takes every path of the other, but less specifically. */
-function isWider(wider: Place, { host, isExact, path }: Place): boolean {
+/** Whether `wider` matches every path of the other route, but less specifically. */
+function isWider(wider: MatchSpace, { host, isExact, path }: MatchSpace): boolean {
   if (wider.host !== undefined && wider.host !== host) return false;
   const isSamePath = wider.path === path && wider.isExact === isExact;
   return isSamePath ? wider.host !== host : contains(wider, { path });
 }
 
-function contains(wider: Pick<Place, 'isExact' | 'path'>, { path }: Pick<Place, 'path'>): boolean {
+function contains(wider: Pick<MatchSpace, 'isExact' | 'path'>, { path }: Pick<MatchSpace, 'path'>): boolean {
   if (wider.isExact) return wider.path === path;
   return path.startsWith(wider.path) && (path.length === wider.path.length || path[wider.path.length] === '/');
 }
 
-/** Neither path is inside the other as they stand, yet an app may take one for the other (gateway/pipeline/path-conflicts.ts). */
-function isTakenFor(place: Place, other: Place): boolean {
-  if (place.host !== other.host || contains(other, place)) return false;
+/** Whether an app may interpret the path of `space` as one of `other`, although it is not inside it (gateway/pipeline/path-conflicts.ts). */
+function isMistakenFor(space: MatchSpace, other: MatchSpace): boolean {
+  if (space.host !== other.host || contains(other, space)) return false;
   const kept = new Set(other.route.match.trustAppToDistinguish);
   const keys = [...(toPathForms(other.path, new Set([...kept, 'extension'])) ?? [])];
-  const forms = [...(toPathForms(place.path, kept) ?? [])];
+  const forms = [...(toPathForms(space.path, kept) ?? [])];
   return keys.some((key) => forms.some((form) => contains({ isExact: other.isExact, path: key }, { path: form })));
 }

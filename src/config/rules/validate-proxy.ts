@@ -12,24 +12,28 @@ export function checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseco
   const found = checkUsers(proxy.basic, ['proxy', 'basic'], now);
   const { port } = proxy.address;
   if (port !== 0 && [listen.address.port, admin.address.port].includes(port))
-    found.push(error(['proxy', 'address'], 'another port of the gate has this number', 'the proxy needs a port of its own'));
+    found.push(
+      error(['proxy', 'address'], 'another listener of the gate uses this port', 'choose a separate port for the proxy'),
+    );
   if (proxy.requireTls && proxy.tls === undefined)
     found.push(
       error(
         ['proxy', 'requireTls'],
-        'no client can come by TLS, so each would be refused',
-        'give proxy.tls, or say requireTls: false, for a proxy on loopback',
+        'no client can connect over TLS, so every client would be rejected',
+        'set proxy.tls, or set requireTls: false for a proxy on loopback',
       ),
     );
   if (!proxy.requireTls && !isLoopbackOnly(proxy.address))
-    found.push(warning(['proxy', 'requireTls'], 'passwords may cross the network in clear text', 'leave requireTls out'));
+    found.push(warning(['proxy', 'requireTls'], 'passwords may cross the network in clear text', 'remove requireTls'));
   for (const [index, text] of proxy.allow.entries()) {
     if (parseRule(text) === undefined)
-      found.push(error(['proxy', 'allow', index], `${JSON.stringify(text)} is no destination`, 'host:port or *.host:port'));
+      found.push(
+        error(['proxy', 'allow', index], `${JSON.stringify(text)} is not a destination`, 'write host:port or *.host:port'),
+      );
   }
   if (proxy.allow.length === 0)
-    found.push(warning(['proxy', 'allow'], 'nothing can be reached', 'list destinations as host:port'));
+    found.push(warning(['proxy', 'allow'], 'no destination is allowed', 'list destinations as host:port'));
   if (!proxy.denyPrivate)
-    found.push(warning(['proxy', 'denyPrivate'], 'a name that is allowed may lead to any address of the own network'));
+    found.push(warning(['proxy', 'denyPrivate'], 'an allowed name may resolve to any address in the internal network'));
   return found;
 }

@@ -1,11 +1,11 @@
-/** The rules of lists of addresses whose word is believed. */
+/** The rules of lists of trusted addresses. */
 import { type Path, type Rating, warning } from './rating.ts';
 
-const EVERYBODY = new Set(['0.0.0.0/0', '::/0']);
+const ALL_ADDRESSES = new Set(['0.0.0.0/0', '::/0']);
 
-/** Warns of ranges that take in everybody. */
+/** Warns about ranges that contain every address. */
 export function checkTrustedRanges(ranges: readonly string[], path: Path, message: string): Rating[] {
   return ranges.flatMap((range, index) =>
-    EVERYBODY.has(range) ? [warning([...path, index], message, 'name the ranges your proxies are in')] : [],
+    ALL_ADDRESSES.has(range) ? [warning([...path, index], message, 'list only the ranges of your proxies')] : [],
   );
 }

@@ -1,4 +1,4 @@
-/** Whether a route's scheme can be relied on: what is not signed proves nothing. */
+/** The rules of signature schemes: whether the signature protects everything that the gate relies on. */
 import { ALGORITHMS } from '../../auth/schemes/algorithms.ts';
 import { findPreset } from '../../auth/schemes/catalogue.ts';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
@@ -24,47 +24,62 @@ export function checkScheme(webhook: WebhookConfig, route: RouteConfig, path: Pa
 function checkUrl({ description, publicUrl, scheme }: WebhookConfig, path: Path): Rating[] {
   const signsUrl = description.signed.includes('url');
   if (signsUrl && publicUrl === undefined) {
-    const message = `${scheme} signs the URL, and the gate cannot know by what name the sender called it`;
+    const message = `${scheme} signs the URL, and the gate cannot know which URL the sender used`;
     return [error(path, message, 'publicUrl: https://hooks.example.com')];
   }
   if (!signsUrl && publicUrl !== undefined)
-    return [warning([...path, 'publicUrl'], `${scheme} does not sign the URL`, 'leave publicUrl out')];
+    return [warning([...path, 'publicUrl'], `${scheme} does not sign the URL`, 'remove publicUrl')];
   return [];
 }
 
-/** Without a signature of the sender's own, something else must tell who it is. */
+/** If the signature does not identify the sender, something else must. */
 function checkSender({ description, scheme, sns }: WebhookConfig, route: RouteConfig, path: Path): Rating[] {
   if (description.isSignedInContent === true) {
-    const hint = 'name your topics: sns: { topics: [arn:aws:sns:...] }';
-    return sns === undefined ? [error(path, `${scheme} signs for whoever has an account there`, hint)] : [];
+    const hint = 'list your topics: sns: { topics: [arn:aws:sns:...] }';
+    return sns === undefined ? [error(path, `${scheme} signs messages of every AWS account with the same keys`, hint)] : [];
   }
-  const found = sns === undefined ? [] : [error([...path, 'sns'], `${scheme} has no topics`, 'scheme: aws-sns')];
+  const found =
+    sns === undefined
+      ? []
+      : [error([...path, 'sns'], `sns applies only to the scheme aws-sns, not ${scheme}`, 'scheme: aws-sns')];
   if (description.signature === undefined && route.basic === undefined && route.clientCertificate === undefined)
-    found.push(error([...path, 'scheme'], `with ${scheme} anybody could send`, 'give the route basic or clientCertificate'));
+    found.push(
+      error(
+        [...path, 'scheme'],
+        `${scheme} has no signature, so anyone could send events`,
+        'add basic or clientCertificate to the route',
+      ),
+    );
   return found;
 }
 
-/** Only public keys may lie where everybody can fetch them. */
+/** Only public keys may be published at a URL. */
 function checkRemoteKeys({ jwks, description, scheme }: WebhookConfig, path: Path): Rating[] {
   if (jwks.length === 0) return [];
   const isByKeyPair = description.signature?.forms.some(({ algorithm }) => ALGORITHMS[algorithm].isAsymmetric) === true;
-  const found = isByKeyPair ? [] : [error(path, `${scheme} does not sign by a key pair`, 'give the secret under keys')];
+  const found = isByKeyPair ? [] : [error(path, `${scheme} does not sign with a key pair`, 'configure the secret under keys')];
   for (const [index, { name }] of jwks.entries())
     if (jwks.findIndex((other) => other.name === name) < index)
-      found.push(error([...path, index, 'name'], `two key sets are named ${name}`, 'names tell them apart in logs and metrics'));
+      found.push(
+        error(
+          [...path, index, 'name'],
+          `two key sets are named ${name}`,
+          'use a unique name; logs and metrics identify keys by it',
+        ),
+      );
   return found;
 }
 
 function checkId({ description, dedup, scheme }: WebhookConfig, path: Path): Rating[] {
   const { id, signed } = description;
   if (signed.includes('id') && (id === undefined || !('header' in id)))
-    return [error([...path, 'id'], 'the id is signed as a header has it', 'id: { header: NAME }')];
+    return [error([...path, 'id'], 'the signed ID must come from a header', 'id: { header: NAME }')];
   if (signed.length > 0 || id !== undefined || dedup === 'off') return [];
-  const hint = 'say where it stands, id: { json: $.id } or id: { header: NAME }, or dedup: off';
-  return [error(path, `${scheme} has no id to tell repeats by`, hint)];
+  const hint = 'set id: { json: $.id } or id: { header: NAME }, or dedup: off';
+  return [error(path, `${scheme} has no ID that identifies duplicates`, hint)];
 }
 
-/** A header of another sender: the route would reject all that this sender delivers. */
+/** If the ID header belongs to another sender, the route would reject all deliveries of that sender. */
 function checkIdHeader({ scheme, description }: WebhookConfig, path: Path): Rating[] {
   const { id } = description;
   const base = findPreset(scheme);
@@ -82,53 +97,67 @@ function checkDescription(description: SchemeDescription, path: Path): Rating[] 
   const isContentSigned = signed.includes('body') || signed.includes('form');
   if (isToken !== (signature?.encoding === 'text'))
     found.push(
-      error([...path, 'signature', 'encoding'], 'a token is text, and only a token is', 'encoding: text, with algorithm: token'),
+      error(
+        [...path, 'signature', 'encoding'],
+        'encoding: text and algorithm: token require each other',
+        'encoding: text, with algorithm: token',
+      ),
     );
-  if (isToken && signed.length > 0) found.push(error([...path, 'signed'], 'a token signs nothing', 'signed: []'));
+  if (isToken && signed.length > 0) found.push(error([...path, 'signed'], 'a token does not sign anything', 'signed: []'));
   if (!isToken && !isContentSigned)
-    found.push(error([...path, 'signed'], 'the content is not signed, so anybody could change it', 'signed: [..., body]'));
+    found.push(error([...path, 'signed'], 'the body is not signed, so anyone could change it', 'signed: [..., body]'));
   if (signed.includes('timestamp') && (timestamp === undefined || 'json' in timestamp.from))
     found.push(
       error(
         [...path, 'signed'],
-        'a timestamp is signed that no header holds',
+        'the signed timestamp must come from a header',
         'timestamp: { header: NAME } or { entry: PREFIX }',
       ),
     );
   if (timestamp !== undefined && !('json' in timestamp.from ? isContentSigned : signed.includes('timestamp')))
     found.push(
-      error([...path, 'timestamp'], 'the timestamp is not signed, so a replay could carry a new one', 'leave timestamp out'),
+      error(
+        [...path, 'timestamp'],
+        'the timestamp is not signed, so a replay could carry a new one',
+        'remove timestamp, or sign it',
+      ),
     );
   if (timestamp !== undefined && 'entry' in timestamp.from && signature?.list === undefined)
-    found.push(error([...path, 'signature', 'list'], 'the timestamp is an entry of a header that is no list', 'list: ","'));
+    found.push(
+      error(
+        [...path, 'signature', 'list'],
+        'the timestamp is an entry of a list, but the signature header is not a list',
+        'list: ","',
+      ),
+    );
   return [...found, ...checkKinds(description, [...path, 'signature', 'forms'])];
 }
 
-/** Bytes that can move between two pieces give one signature to two messages: another id, another URL, another body. */
+/** If bytes can move between two signed parts, one signature is valid for two messages with different IDs, URLs or bodies. */
 function checkPieces({ description, scheme }: WebhookConfig, { match }: RouteConfig, path: Path): Rating[] {
   const ambiguity = findAmbiguity(description);
   if (ambiguity === undefined) return [];
   const { before, after } = ambiguity;
-  // Twilio's own form. An exact path leaves only the query to move bytes to and from (docs/presets.md).
+  // Twilio's format. With an exact path, bytes can move only from and to the query (docs/presets.md).
   if (before === 'url' && after === 'form') {
     if (match.path !== undefined) return [];
-    const message = `${scheme} puts nothing between the URL and the parameters of a form, so that under a pathPrefix a replay can move parameters into the path`;
-    return [error(path, message, 'match: { path: … }, the exact path that the sender calls')];
+    const message = `${scheme} has no separator between the URL and the form parameters, so with a pathPrefix an attacker can replay a delivery with parameters moved into the path`;
+    return [error(path, message, 'match: { path: … }, with the exact path that the sender calls')];
   }
-  const message = `the ${before} and the ${after} cannot be told apart in what is signed: bytes can move from one to the other under one signature`;
+  const message = `the boundary between ${before} and ${after} is ambiguous in the signed bytes: an attacker can move bytes from one to the other without changing the signature`;
   return [error([...path, 'custom', 'signed'], message, toPiecesHint(description))];
 }
 
 function toPiecesHint({ signed }: SchemeDescription): string {
   return signed.includes('body')
-    ? 'contentShape: json-object (or json-array, json-object-or-array), if the sender sends nothing else; otherwise this signature cannot be relied on'
-    : 'a separator that none of the pieces can contain; where the sender has none, this signature cannot be relied on';
+    ? 'contentShape: json-object (or json-array, json-object-or-array), if the sender sends nothing else; otherwise the signature is not secure'
+    : 'set a separator that none of the signed parts can contain; if the sender uses none, the signature is not secure';
 }
 
-/** Keys are told by what they are, so one scheme has one algorithm for secrets and one for key pairs at most. */
+/** The kind of a key selects the algorithm, so a scheme has at most one algorithm for secrets and one for key pairs. */
 function checkKinds({ signature }: SchemeDescription, path: Path): Rating[] {
   const algorithms = new Set(signature?.forms.map(({ algorithm }) => algorithm) ?? []);
   const asymmetric = [...algorithms].filter((algorithm) => ALGORITHMS[algorithm].isAsymmetric);
   if (asymmetric.length <= 1 && algorithms.size - asymmetric.length <= 1) return [];
-  return [error(path, 'two algorithms take the same kind of key', 'one for secrets and one for key pairs at most')];
+  return [error(path, 'two algorithms use the same kind of key', 'use at most one algorithm for secrets and one for key pairs')];
 }

@@ -1,4 +1,4 @@
-/** The rules of a webhook route, and the warnings about choices that weaken it. */
+/** The rules of a webhook route, and the warnings about insecure settings. */
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { DedupConfig, KeyConfig, OrderConfig, RouteConfig, WebhookConfig } from '../schema/config.ts';
 import { isUntimed } from '../schema/retention.ts';
@@ -6,7 +6,7 @@ import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkHandshake } from './validate-handshake.ts';
 import { checkScheme } from './validate-scheme.ts';
 
-/** How long senders go on with retries; a few do so longer. */
+/** Most senders retry no longer than this. */
 export const SENDER_RETRY_HORIZON_MS: Milliseconds = 259_200_000;
 
 const DAY_MS: Milliseconds = 86_400_000;
@@ -23,8 +23,8 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
     found.push(
       warning(
         [...path, 'dedup'],
-        'repeats and replays within the tolerance reach the app',
-        'leave dedup out for its safe defaults',
+        'duplicates, and replays within the tolerance, reach the app',
+        'remove dedup to restore the default',
       ),
     );
   } else {
@@ -32,27 +32,27 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
   }
   if (webhook.order !== undefined) found.push(...checkOrder(webhook.order, route, [...path, 'order']));
   const { description } = webhook;
-  const unsigned = 'the signature does not cover it, so whoever holds one genuine delivery can vary it';
+  const unsigned = 'the signature does not cover it, so anyone with a captured delivery can change it';
   if (webhook.allowQuery && !description.signed.includes('url'))
-    found.push(warning([...path, 'allowQuery'], `a query string is let through: ${unsigned}`));
+    found.push(warning([...path, 'allowQuery'], `any query string is accepted: ${unsigned}`));
   if (webhook.allowContentEncoding)
-    found.push(warning([...path, 'allowContentEncoding'], `a Content-Encoding is let through: ${unsigned}`));
+    found.push(warning([...path, 'allowContentEncoding'], `any Content-Encoding is accepted: ${unsigned}`));
   if (webhook.allowDotInId)
     found.push(
       warning(
         [...path, 'allowDotInId'],
-        'with dots in the id, bytes can move between id, timestamp and body under one signature',
+        'with dots in the ID, an attacker can move bytes between ID, timestamp and body without changing the signature',
       ),
     );
   return found;
 }
 
-/** A timestamp is judged by the arrival of the head, in whole seconds, and the id is claimed only when the content is there. */
+/** The timestamp is checked in whole seconds when the head arrives, but the ID is claimed only after the body was read. */
 export function checkRetention({ dedup, tolerance }: WebhookConfig, bodyTimeout: Milliseconds, path: Path): Rating[] {
   if (dedup === 'off') return [];
   const at = [...path, 'dedup', 'retention'];
-  const least = tolerance === undefined ? 0 : tolerance.past + tolerance.future + bodyTimeout + CLOCK_ROUNDING_MS;
-  if (dedup.retention >= least) {
+  const minimum = tolerance === undefined ? 0 : tolerance.past + tolerance.future + bodyTimeout + CLOCK_ROUNDING_MS;
+  if (dedup.retention >= minimum) {
     const isShort = dedup.retention < SENDER_RETRY_HORIZON_MS;
     const message = 'senders may retry for three days; a retry after the retention is handled again';
     return isShort ? [warning(at, message, 'retention: 3d')] : [];
@@ -60,8 +60,8 @@ export function checkRetention({ dedup, tolerance }: WebhookConfig, bodyTimeout:
   return [
     error(
       at,
-      'an id is forgotten while its delivery can still be replayed',
-      `at least ${Math.ceil(least / 1_000)}s: the tolerance of both sides, as a timestamp that far ahead stays good for as long again, and limits.bodyTimeout`,
+      'an ID is forgotten while its delivery can still be replayed',
+      `set at least ${Math.ceil(minimum / 1_000)}s: tolerance.past + tolerance.future (a timestamp in the future stays valid for both) + limits.bodyTimeout`,
     ),
   ];
 }
@@ -73,30 +73,32 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConf
     found.push(
       warning(
         [...path, 'retention'],
-        `${webhook.scheme} signs no timestamp: a captured delivery can be replayed once its id is forgotten, after ${days} days (in memory also after a restart)`,
-        'set retention as long as replays must be recognised, such as 90d, with the store in Redis; setting it hides this warning',
+        `${webhook.scheme} signs no timestamp: a captured delivery can be replayed once its ID is forgotten, after ${days} days (in memory also after a restart)`,
+        'set retention as long as replays must be detected, such as 90d, with the store in Redis; an explicit value silences this warning',
       ),
     );
   }
-  // The claim holds while the event waits for its place, too.
-  const waitsForPlace = webhook.order?.waitAtMost ?? 0;
-  if (dedup.lease <= route.timeout + route.connectTimeout + waitsForPlace) {
+  // The claim is also held while the event waits for its turn.
+  const orderWaitMs = webhook.order?.waitAtMost ?? 0;
+  if (dedup.lease <= route.timeout + route.connectTimeout + orderWaitMs) {
     found.push(
       error(
         [...path, 'lease'],
-        'the lease ends while the app may still be at work, so a retry would overlap it',
-        webhook.order === undefined ? 'above timeout + connectTimeout' : 'above timeout + connectTimeout + order.waitAtMost',
+        'the lease can end while the app still handles the delivery, so a retry would run concurrently',
+        webhook.order === undefined
+          ? 'set it above timeout + connectTimeout'
+          : 'set it above timeout + connectTimeout + order.waitAtMost',
       ),
     );
   }
   if (dedup.inProgress === 'wait' && dedup.waitAtMost >= dedup.lease)
-    found.push(warning([...path, 'waitAtMost'], 'waiting outlasts the lease'));
+    found.push(warning([...path, 'waitAtMost'], 'deliveries wait longer than the lease lasts', 'set it below lease'));
   if (dedup.onStoreError === 'forward')
     found.push(
       warning(
         [...path, 'onStoreError'],
-        'while the store is down, repeats and replays reach the app',
-        'refuse answers 503, and the sender comes again',
+        'while the store is down, duplicates and replays reach the app',
+        'refuse rejects deliveries with 503, and the sender retries',
       ),
     );
   return found;
@@ -109,25 +111,26 @@ function checkOrder(order: OrderConfig, route: RouteConfig, path: Path): Rating[
     found.push(
       error(
         [...path, 'lease'],
-        'the lease ends while the app may still be at work, so another event of the resource would overlap it',
-        'above timeout + connectTimeout',
+        'the lease can end while the app still handles the event, so another event of the resource would run concurrently',
+        'set it above timeout + connectTimeout',
       ),
     );
   }
-  if (waitAtMost >= lease) found.push(warning([...path, 'waitAtMost'], 'waiting outlasts the lease'));
+  if (waitAtMost >= lease)
+    found.push(warning([...path, 'waitAtMost'], 'events wait longer than the lease lasts', 'set it below lease'));
   if (retention <= lease) {
     found.push(
       error(
         [...path, 'retention'],
-        'the newest version is forgotten while an older event may still wait for its place',
-        'above lease; senders may retry for three days',
+        'the newest version can be forgotten while an older event still waits for its turn',
+        'set it above lease; senders may retry for three days',
       ),
     );
   } else if (retention < SENDER_RETRY_HORIZON_MS) {
     found.push(
       warning(
         [...path, 'retention'],
-        'senders may retry for three days; an older event that comes after the retention reaches the app',
+        'senders may retry for three days; an older event that arrives after the retention reaches the app',
         'retention: 3d',
       ),
     );
@@ -137,7 +140,7 @@ function checkOrder(order: OrderConfig, route: RouteConfig, path: Path): Rating[
       warning(
         [...path, 'onStoreError'],
         'while the store is down, older events reach the app after newer ones',
-        'refuse answers 503, and the sender comes again',
+        'refuse rejects events with 503, and the sender retries',
       ),
     );
   return found;
@@ -154,30 +157,36 @@ function checkKeys({ keys, jwks, description }: WebhookConfig, path: Path, now: 
   if (hasSignature && keys.length + jwks.length === 0)
     found.push(error(path, 'a webhook route needs a key', toKeyHint(description)));
   if (!hasSignature && keys.length > 0)
-    found.push(error(path, `${description.name} has no signature that a key could check`, 'leave keys out'));
+    found.push(error(path, `${description.name} has no signature that a key could verify`, 'remove keys'));
   const seen = new Set(jwks.map(({ name }) => name));
-  const isAhead = ({ notBefore }: KeyConfig): boolean => notBefore !== undefined && now < notBefore;
-  const isOver = ({ notAfter }: KeyConfig): boolean => notAfter !== undefined && notAfter <= now;
+  const isPending = ({ notBefore }: KeyConfig): boolean => notBefore !== undefined && now < notBefore;
+  const isExpired = ({ notAfter }: KeyConfig): boolean => notAfter !== undefined && notAfter <= now;
   for (const [index, key] of keys.entries()) {
     if (seen.has(key.name))
-      found.push(error([...path, index, 'name'], `two keys are named ${key.name}`, 'names tell them apart in logs and metrics'));
+      found.push(
+        error(
+          [...path, index, 'name'],
+          `two keys are named ${key.name}`,
+          'use a unique name; logs and metrics identify keys by it',
+        ),
+      );
     seen.add(key.name);
-    if (isOver(key)) found.push(warning([...path, index, 'notAfter'], 'the key has expired', 'remove it'));
+    if (isExpired(key)) found.push(warning([...path, index, 'notAfter'], 'the key has expired', 'remove it'));
     if (key.notBefore !== undefined && key.notAfter !== undefined && key.notAfter <= key.notBefore)
       found.push(
         error(
           [...path, index, 'notBefore'],
-          'the key ends before it begins, so it is never accepted',
-          'notBefore below notAfter',
+          'notAfter is not after notBefore, so the key is never accepted',
+          'set notBefore to an earlier time than notAfter',
         ),
       );
   }
-  if (jwks.length === 0 && keys.some(isAhead) && keys.every((key) => isAhead(key) || isOver(key)))
+  if (jwks.length === 0 && keys.some(isPending) && keys.every((key) => isPending(key) || isExpired(key)))
     found.push(
       warning(
         path,
-        'no key is accepted yet, so each delivery gets 503',
-        'give the key that the sender signs with now, or an earlier notBefore',
+        'no key is valid yet, so every delivery gets 503',
+        'add the key that the sender signs with now, or set an earlier notBefore',
       ),
     );
   return found;

@@ -1,4 +1,4 @@
-/** The rules that hold between several parts of the config, and the warnings about choices that weaken the gate. */
+/** The rules across several parts of the config, and the warnings about insecure settings. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { isOverlapping, isReachedBy } from '../../core/listen-address.ts';
 import { parseTarget } from '../../core/target.ts';
@@ -18,7 +18,7 @@ export function validate(config: Config, now: EpochMilliseconds): Rating[] {
   return toRules(config, now).flatMap((rule) => rule());
 }
 
-/** Each rule by itself, in the order in which they are reported. */
+/** The rules, in the order in which their findings are reported. */
 export function toRules(config: Config, now: EpochMilliseconds): (() => readonly Rating[])[] {
   return [
     () => checkAddresses(config),
@@ -38,11 +38,13 @@ export function toRules(config: Config, now: EpochMilliseconds): (() => readonly
 function checkAddresses({ listen, admin }: Config): Rating[] {
   const found: Rating[] = [];
   if (isOverlapping(listen.address, admin.address)) {
-    found.push(error(['admin', 'address'], 'the admin port is the data port', 'metrics and health need a port of their own'));
+    found.push(
+      error(['admin', 'address'], 'the admin port equals the data port', 'choose a separate port for metrics and health'),
+    );
   }
-  const message = 'everybody is a trusted proxy, so anybody can claim to be any client';
+  const message = 'every client is a trusted proxy, so anyone can claim any client address';
   found.push(...checkTrustedRanges(listen.trustedProxies, ['listen', 'trustedProxies'], message));
-  const impersonation = 'every client is trusted for its own identity headers, so any client can claim to be any user';
+  const impersonation = 'identity headers of every client are trusted, so anyone can claim to be any user';
   found.push(...checkTrustedRanges(listen.trustedIdentityProxies, ['listen', 'trustedIdentityProxies'], impersonation));
   found.push(...checkTrustedRanges(listen.proxyProtocol?.from ?? [], ['listen', 'proxyProtocol', 'from'], message));
   return found;
@@ -50,9 +52,9 @@ function checkAddresses({ listen, admin }: Config): Rating[] {
 
 function checkRevocationLists({ listen, proxy, authz }: Config): Rating[] {
   const sections = Object.entries({ listen, proxy, authz });
-  const alone = sections.filter(([, port]) => port?.tls?.clientCrlFile !== undefined && port.tls.clientCaFile === undefined);
-  const message = 'without client CAs no client is asked for a certificate, so nothing is checked against these lists';
-  return alone.map(([name]) =>
+  const withoutCa = sections.filter(([, port]) => port?.tls?.clientCrlFile !== undefined && port.tls.clientCaFile === undefined);
+  const message = 'without client CAs no client is asked for a certificate, so these lists are never used';
+  return withoutCa.map(([name]) =>
     error([name, 'tls', 'clientCrlFile'], message, `set ${name}.tls.clientCaFile, or remove this key`),
   );
 }
@@ -64,16 +66,22 @@ function checkStore({ store }: Config): Rating[] {
   const ways = [redis.url, redis.urlFile, redis.sentinel, redis.cluster].filter((way) => way !== undefined).length;
   const found: Rating[] = [];
   if (ways !== 1)
-    found.push(error(path, `Redis is named in ${ways} ways`, 'give exactly one of url, urlFile, sentinel and cluster'));
+    found.push(
+      error(
+        path,
+        ways === 0 ? 'no address of Redis is configured' : 'the address of Redis is configured more than once',
+        'set exactly one of url, urlFile, sentinel and cluster',
+      ),
+    );
   if (redis.url !== undefined && !isRedisUrl(redis.url))
-    found.push(error([...path, 'url'], 'this is no redis:// or rediss:// URL', 'for example redis://127.0.0.1:6379'));
+    found.push(error([...path, 'url'], 'not a redis:// or rediss:// URL', 'write for example redis://127.0.0.1:6379'));
   if (redis.url !== undefined && isRedisUrl(redis.url) && new URL(redis.url).password !== '') {
-    found.push(warning([...path, 'url'], 'the config holds a password', 'use urlFile, passwordFile or passwordEnv'));
+    found.push(warning([...path, 'url'], 'the config contains a password', 'use urlFile, passwordFile or passwordEnv'));
   }
   if (redis.passwordFile !== undefined && redis.passwordEnv !== undefined)
-    found.push(error([...path, 'passwordEnv'], 'the password is named twice', 'give passwordFile or passwordEnv'));
+    found.push(error([...path, 'passwordEnv'], 'the password is configured twice', 'set either passwordFile or passwordEnv'));
   if (redis.cluster !== undefined && redis.db !== undefined)
-    found.push(error([...path, 'db'], 'a Cluster has no databases', 'leave db out'));
+    found.push(error([...path, 'db'], 'a Redis Cluster has no numbered databases', 'remove db'));
   return found;
 }
 
@@ -97,74 +105,85 @@ function toRouteRules(route: RouteConfig, path: Path, config: Config, now: Epoch
 function checkUpstream({ upstream }: RouteConfig, path: Path, { listen, admin }: Config): Rating[] {
   const found: Rating[] = [];
   const at = [...path, 'upstream'];
-  const hint = 'name the port the app listens on';
-  if (isReachedBy(listen.address, upstream)) found.push(error(at, 'the app is the gate itself', hint));
+  const hint = 'use the port that the app listens on';
+  if (isReachedBy(listen.address, upstream)) found.push(error(at, 'the upstream points to the gate itself', hint));
   if (isReachedBy(admin.address, upstream))
-    found.push(error(at, 'the app is the admin port, which trusts its own machine', hint));
+    found.push(error(at, 'the upstream points to the admin port, which trusts requests from loopback', hint));
   return found;
 }
 
 function checkClientCertificate({ clientCertificate }: RouteConfig, path: Path, { listen }: Config): Rating[] {
   if (clientCertificate === undefined || listen.tls?.clientCaFile !== undefined) return [];
-  const message = 'nobody vouches for client certificates, so each request would be refused';
-  return [error([...path, 'clientCertificate'], message, 'give listen.tls.clientCaFile')];
+  const message = 'no client CA is configured, so every request would be rejected';
+  return [error([...path, 'clientCertificate'], message, 'set listen.tls.clientCaFile')];
 }
 
 function checkProof({ webhook, basic, clientCertificate, allow, mode }: RouteConfig, path: Path): Rating[] {
   const found: Rating[] = [];
-  const asks = [webhook, basic, clientCertificate].some((section) => section !== undefined);
-  if (!asks && allow === undefined)
+  const hasCheck = [webhook, basic, clientCertificate].some((section) => section !== undefined);
+  if (!hasCheck && allow === undefined)
     found.push(
       error(
         path,
-        'the route asks for nothing',
-        'give webhook, basic or clientCertificate; a route open to everybody says allow: anyone',
+        'the route has no check',
+        'add webhook, basic or clientCertificate; to allow unauthenticated access, set allow: anyone',
       ),
     );
   if (mode === 'observe')
     found.push(
       warning(
         [...path, 'mode'],
-        'everything is let through: the gate only tells what it would have refused',
-        'mode: enforce, once nothing genuine would be refused',
+        'every request is forwarded: the gate only reports what it would have rejected',
+        'set mode: enforce once no valid request would be rejected',
       ),
     );
-  if (asks && allow !== undefined)
-    found.push(error([...path, 'allow'], 'the route asks for proof and is open to anyone', 'remove one of the two'));
+  if (hasCheck && allow !== undefined)
+    found.push(error([...path, 'allow'], 'the route has a check and also allows anyone', 'remove one of the two'));
   return found;
 }
 
 function checkMatch(match: MatchConfig, path: Path): Rating[] {
   const { path: exact, pathPrefix } = match;
-  if (exact !== undefined && pathPrefix !== undefined) return [error(path, 'both path and pathPrefix', 'give one of them')];
+  if (exact !== undefined && pathPrefix !== undefined)
+    return [error(path, 'both path and pathPrefix are set', 'remove one of them')];
   const text = exact ?? pathPrefix;
   if (text === undefined)
-    return [error(path, 'neither path nor pathPrefix', 'path: /hooks/name for one path, pathPrefix: /hooks for all below')];
+    return [
+      error(
+        path,
+        'neither path nor pathPrefix is set',
+        'path: /hooks/name for one path, or pathPrefix: /hooks for all paths below it',
+      ),
+    ];
   const at = [...path, exact === undefined ? 'pathPrefix' : 'path'];
   const found: Rating[] = [];
   const target = parseTarget(text);
   if ('problem' in target)
     found.push(
-      error(at, `no request can have this path: ${target.problem}`, 'a path starts with / and is written as it is sent'),
+      error(
+        at,
+        `no request can have this path: ${target.problem}`,
+        'a path must start with / and be written exactly as in the request',
+      ),
     );
-  else if (target.query !== undefined) found.push(error(at, 'a path has no query'));
+  else if (target.query !== undefined) found.push(error(at, 'a path must not contain a query'));
   else {
-    const closed = target.ambiguities.filter((form) => !match.allowInPath.includes(form));
-    if (closed.length > 0)
+    const rejected = target.ambiguities.filter((form) => !match.allowInPath.includes(form));
+    if (rejected.length > 0)
       found.push(
         error(
           at,
-          `no request can have this path: it has ${closed.join(', ')}`,
-          'list it in allowInPath, or write the path plainly',
+          `no request can have this path: it contains ${rejected.join(', ')}`,
+          'list it in allowInPath, or write the path without it',
         ),
       );
   }
   if (match.allowInPath.length > 0)
-    found.push(warning([...path, 'allowInPath'], 'the app may read such a path differently from the gate'));
+    found.push(warning([...path, 'allowInPath'], 'the app may interpret such a path differently from the gate'));
   return found;
 }
 
-/** Two routes that take the same requests, or have one name. */
+/** Two routes that match the same requests or have the same name. */
 function checkOverlaps(routes: readonly RouteConfig[]): Rating[] {
   const found: Rating[] = [];
   const names = new Set<string>();
@@ -178,7 +197,7 @@ function checkOverlaps(routes: readonly RouteConfig[]): Rating[] {
       const other = taken.get(id);
       if (other !== undefined)
         found.push(
-          error(['routes', index, 'match'], `route ${other} takes the same requests`, 'only the first would ever be used'),
+          error(['routes', index, 'match'], `route ${other} matches the same requests`, 'change the match of one of them'),
         );
       else taken.set(id, name);
     }

@@ -3,13 +3,17 @@ import * as z from 'zod';
 import { addressRange, listenAddress } from './scalars.ts';
 import { listenTls } from './tls-schema.ts';
 
-/** Answers for other proxies whether a request of theirs may pass, by the routes of this gate. */
+/** An endpoint where other proxies ask whether to allow a request; the routes of this gate decide. */
 export const authz = z.strictObject({
-  address: listenAddress().describe('Where other proxies ask: nginx auth_request, Traefik ForwardAuth, Caddy forward_auth.'),
+  address: listenAddress().describe(
+    'Listen address for auth requests of other proxies: nginx auth_request, Traefik ForwardAuth, Caddy forward_auth.',
+  ),
   trustedCallers: z
     .array(addressRange())
-    .min(1, 'nobody could ask')
+    .min(1, 'the list is empty, so every auth request would be rejected')
     .default(['127.0.0.0/8', '::1'])
-    .describe('Who may ask, and is believed about the request in question.'),
-  tls: listenTls.optional().describe('TLS on that port.'),
+    .describe(
+      'Addresses of the proxies that may send auth requests; their headers that describe the original request are trusted. Requests from other addresses are rejected.',
+    ),
+  tls: listenTls.optional().describe('TLS on this port. Default: plain HTTP.'),
 });

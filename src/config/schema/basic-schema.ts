@@ -2,74 +2,82 @@
 import * as z from 'zod';
 import { count, duration, filePath, instant, NAME } from './scalars.ts';
 
-/** What every source of users may say. */
+/** Fields of every user source. */
 const SOURCE_FIELDS = {
   name: z
     .string()
     .regex(NAME, 'a name is 1 to 64 letters, digits, dots, dashes and underscores')
     .optional()
-    .describe('Shown in logs and metrics; left out: the place in the list.'),
-  notAfter: instant().optional().describe('None of its passwords are taken from this instant on.'),
+    .describe('Name of the source in logs and metrics. Default: its position in the list.'),
+  notAfter: instant().optional().describe('All passwords of this source are rejected from this instant on. Default: no expiry.'),
 };
 
 const userSource = z
   .union(
     [
       z.strictObject({
-        file: filePath.describe('htpasswd file: user:hash a line.'),
+        file: filePath.describe('htpasswd file with one user:hash per line.'),
         ...SOURCE_FIELDS,
       }),
       z.strictObject({
-        secretDir: filePath.describe('Mounted Secret of type kubernetes.io/basic-auth: the files username and password.'),
+        secretDir: filePath.describe(
+          'Directory of a mounted Secret of type kubernetes.io/basic-auth, with the files username and password.',
+        ),
         ...SOURCE_FIELDS,
       }),
       z.strictObject({
         mapDir: filePath.describe(
-          'Mounted Secret in the auth-map form of ingress-nginx: a file for each user, holding the hash.',
+          'Directory of a mounted Secret in the auth-map format of ingress-nginx: one file per user, which contains the hash.',
         ),
         ...SOURCE_FIELDS,
       }),
     ],
     { error: 'expected { file: PATH }, { secretDir: DIR } or { mapDir: DIR }' },
   )
-  .describe('Where users come from; watched for changes.');
+  .describe('A source of users; watched for changes.');
 
-/** Who may come in by a password, and how guesses are bounded. */
+/** The users who may log in by password, and the limits against guessing. */
 export const basic = z.strictObject({
   realm: z
     .string()
     .regex(/^[\x20-\x7e]{1,128}$/, 'a realm is 1 to 128 printable ASCII characters')
-    .describe('The protection space, shown by browsers. Routes with the same realm share its users.'),
+    .describe('Protection space, shown by browsers. Routes with the same realm share its users.'),
   users: z
     .union([z.array(userSource).min(1), userSource.transform((source) => [source])], {
       error: 'expected { file: PATH }, { secretDir: DIR } or { mapDir: DIR }, or a list of them',
     })
     .optional()
-    .describe('Who may come in. Left out where another route of the same realm names them.'),
-  requireTls: z.boolean().default(true).describe('Refuse plain HTTP before a password is read (403).'),
+    .describe('Sources of the users who may log in. Required on one route of each realm.'),
+  requireTls: z
+    .boolean()
+    .default(true)
+    .describe('Rejects requests over plain HTTP with 403, before the password is read. Set to false only on a trusted network.'),
   forwardUser: z
     .boolean()
     .default(true)
     .describe(
-      'Tell the app who it is, by Sidegate-User and X-Forwarded-User; percent-encoded where it is not plain visible ASCII.',
+      'Sends the user name to the app in Sidegate-User and X-Forwarded-User; characters outside visible ASCII are percent-encoded.',
     ),
-  forwardAuthorization: z.boolean().default(false).describe('Hand the password on to the app.'),
-  latin1: z.boolean().default(false).describe('Read credentials that are not UTF-8 as Latin-1, for old clients.'),
-  allowPlainTextPasswords: z.boolean().default(false).describe('Take users files that hold passwords as they are.'),
+  forwardAuthorization: z.boolean().default(false).describe('Forwards the Authorization header, with the password, to the app.'),
+  latin1: z
+    .boolean()
+    .default(false)
+    .describe('Decodes credentials that are not valid UTF-8 as Latin-1; needed for some old clients.'),
+  allowPlainTextPasswords: z.boolean().default(false).describe('Accepts plain-text passwords in user sources. Insecure.'),
   limit: z
     .union([
       z.literal('off'),
       z.literal(false).transform(() => 'off' as const),
       z
         .strictObject({
-          failures: count.default(10).describe('Attempts that may fail within `per`.'),
-          per: duration().prefault('1m').describe('The window they are counted in.'),
+          failures: count.default(10).describe('Number of failed attempts within `per` that leads to a ban.'),
+          per: duration().prefault('1m').describe('Time window in which failed attempts are counted.'),
           by: z
             .array(z.enum(['client', 'user']))
             .min(1)
             .default(['client', 'user'])
             .describe(
-              'Whose attempts are counted: those of one client network, those at one user name. The client is checked first.',
+              'What failed attempts are counted by: client network (`client`), user name (`user`) or both. The client is checked first.',
             ),
           ban: duration()
             .prefault('5m')
@@ -80,18 +88,20 @@ export const basic = z.strictObject({
         .prefault({}),
     ])
     .prefault({})
-    .describe('Makes guessing slow; `off` leaves it to others.'),
+    .describe('Limits failed login attempts; `off` disables the limit, for example if another component enforces one.'),
   cache: z
     .strictObject({
       ttl: duration()
         .prefault('5m')
-        .describe('How long a password that fitted is not hashed again for the same client network; 0s: hash each time.'),
+        .describe(
+          'How long a successful password check is cached for the same client network; 0s disables the cache, so every request is hashed.',
+        ),
       maxEntries: z
         .int()
         .min(0)
         .max(1_000_000)
         .default(10_000)
-        .describe('Most users remembered, counted once for each of their client networks.'),
+        .describe('Maximum number of cached checks: one per user and client network.'),
     })
     .prefault({}),
 });

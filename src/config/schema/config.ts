@@ -4,7 +4,7 @@ import { HANDSHAKES } from '../../auth/handshakes/catalogue.ts';
 import type { SocketAddress } from './scalars.ts';
 import type { ConfigSchema } from './schema.ts';
 
-/** T all the way down, read-only. */
+/** T, read-only at every depth. */
 type Frozen<T> = T extends (infer Item)[]
   ? readonly Frozen<Item>[]
   : T extends object
@@ -13,13 +13,13 @@ type Frozen<T> = T extends (infer Item)[]
 
 type Parsed = Frozen<z.output<typeof ConfigSchema>>;
 
-/** A route with its app, wherever it is named. */
+/** A route with its app, from the route itself or from the top level. */
 export type RouteConfig = Parsed['routes'][number] & { readonly upstream: SocketAddress };
 export type Config = Omit<Parsed, 'routes'> & { readonly routes: readonly RouteConfig[] };
 export type MatchConfig = RouteConfig['match'];
 export type WebhookConfig = NonNullable<RouteConfig['webhook']>;
 export type BasicConfig = NonNullable<RouteConfig['basic']>;
-/** What a realm's users are read by. */
+/** The settings that determine a realm's users. */
 export type RealmConfig = Pick<BasicConfig, 'realm' | 'users' | 'allowPlainTextPasswords' | 'cache'>;
 export type UserSourceConfig = NonNullable<BasicConfig['users']>[number];
 export type SnsConfig = NonNullable<WebhookConfig['sns']>;
@@ -37,30 +37,30 @@ export type AdminConfig = Config['admin'];
 export type AuthzConfig = NonNullable<Config['authz']>;
 export type TracingConfig = NonNullable<Config['tracing']>;
 export type ProxyConfig = NonNullable<Config['proxy']>;
-/** Of any port; only the data port says whether it speaks HTTP/2. */
+/** TLS of any port; only the data port has `http2`. */
 export type ListenTlsConfig = NonNullable<ProxyConfig['tls']> & { readonly http2?: boolean };
 
-/** What a source of users is called in logs and metrics. */
+/** The name of a user source in logs and metrics. */
 export function toSourceName({ name }: UserSourceConfig, index: number): string {
   return name ?? String(index + 1);
 }
 
-/** What a webhook's keys are called in logs and metrics. */
+/** The names of a webhook's keys in logs and metrics. */
 export function namesOf({ jwks, keys }: WebhookConfig): string[] {
   return [...jwks, ...keys].map(({ name }) => name);
 }
 
 const WEBHOOK_METHODS = ['POST'];
-/** Not TRACE, which shows a request's credentials to whoever made it (RFC 9110 §9.3.8). */
-const USUAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+/** Without TRACE, whose response repeats the credentials of the request (RFC 9110 §9.3.8). */
+const DEFAULT_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
-/** The methods that a route's requests to the app may have. HEAD asks for what GET would give (RFC 9110 §9.3.2), so apps run the same handler. */
+/** The methods of requests that a route may forward. GET includes HEAD, as apps run the same handler for both (RFC 9110 §9.3.2). */
 export function appMethodsOf({ match, webhook, mode }: RouteConfig): readonly string[] {
-  const methods = match.methods ?? (webhook === undefined || mode === 'observe' ? USUAL_METHODS : WEBHOOK_METHODS);
+  const methods = match.methods ?? (webhook === undefined || mode === 'observe' ? DEFAULT_METHODS : WEBHOOK_METHODS);
   return methods.includes('GET') && !methods.includes('HEAD') ? [...methods, 'HEAD'] : methods;
 }
 
-/** The methods a route takes: those, and the one that its sender's handshake comes by. */
+/** The methods that a route accepts: those that it may forward, and the method of its sender's handshake. */
 export function methodsOf(route: RouteConfig): readonly string[] {
   const { handshake } = route.webhook ?? {};
   const method = handshake === undefined ? undefined : HANDSHAKES[handshake.type].method;
@@ -68,12 +68,12 @@ export function methodsOf(route: RouteConfig): readonly string[] {
   return method === undefined || methods.includes(method) ? methods : [...methods, method];
 }
 
-/** Does the route let each id through once, and so has to remember it? */
+/** Whether the route forwards each ID once, so that it has to remember handled IDs. */
 export function remembersIds({ webhook }: RouteConfig): boolean {
   return webhook !== undefined && webhook.dedup !== 'off';
 }
 
-/** Every section that asks for passwords, with its config path. */
+/** Every section with a realm, with its config path. */
 export function realmsOf({
   routes,
   proxy,

@@ -1,12 +1,12 @@
-/** Finds what somebody who mistyped a name probably meant. */
+/** Suggests the known name that a mistyped name probably stands for. */
 
-/** The nearest of `known`, if it is near enough to be meant. */
+/** The name in `known` with the fewest differences, if there are few enough for a typo. */
 export function findNearest(word: string, known: readonly string[]): string | undefined {
   let best: string | undefined;
   let bestDistance = Math.max(2, Math.floor(word.length / 3)) + 1;
   for (const candidate of known) {
     const distance = countEdits(word.toLowerCase(), candidate.toLowerCase());
-    // Beside a short name, a few edits make anything of anything.
+    // A few edits turn any short name into any other.
     if (distance < bestDistance && distance < Math.max(word.length, candidate.length)) {
       best = candidate;
       bestDistance = distance;
@@ -15,7 +15,7 @@ export function findNearest(word: string, known: readonly string[]): string | un
   return best;
 }
 
-/** Levenshtein's distance, row by row. */
+/** Levenshtein distance, row by row. */
 function countEdits(a: string, b: string): number {
   let previous = Array.from({ length: b.length + 1 }, (_, i) => i);
   for (let i = 1; i <= a.length; i++) {

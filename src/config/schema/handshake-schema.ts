@@ -1,53 +1,61 @@
-/** The schema of a route's handshake; what is left out comes from the scheme. */
+/** The schema of a route's handshake. Defaults come from the scheme. */
 import * as z from 'zod';
 import { HANDSHAKE_NAMES, HANDSHAKES } from '../../auth/handshakes/catalogue.ts';
 import type { HandshakeName, SchemeDescription } from '../../auth/schemes/description.ts';
 import { tokenSource } from './key-schema.ts';
 import { count } from './scalars.ts';
 
-/** DNS names, which do not differ by case (RFC 4343 §3). */
+/** DNS names, which are case-insensitive (RFC 4343 §3). */
 const origin = z
   .string()
-  .regex(/^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/, 'an origin is a name such as eventgrid.azure.net')
+  .regex(/^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/, 'an origin must be a host name such as eventgrid.azure.net')
   .transform((name) => name.toLowerCase());
 
 const written = z.strictObject({
-  type: z.enum(HANDSHAKE_NAMES).optional().describe('Whose handshake it is. Left out: that of the scheme, where it has one.'),
+  type: z.enum(HANDSHAKE_NAMES).optional().describe('Type of handshake. Default: the handshake of the scheme, if it has one.'),
   verifyToken: tokenSource
     .optional()
-    .describe('What the sender was told to prove itself by: `meta` in hub.verify_token, others in `parameter`.'),
+    .describe(
+      'Token that the sender must present in its handshake: `meta` in hub.verify_token, other types in the query parameter `parameter`. Configure the same token at the sender.',
+    ),
   parameter: z
     .string()
-    .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'a parameter is up to 64 letters, digits, dots, dashes and underscores')
+    .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'a parameter name is 1 to 64 letters, digits, dots, dashes and underscores')
     .optional()
-    .describe('The query parameter that holds the token. Left out: `token` for microsoft-graph, `access_token` for cloudevents.'),
-  allowedOrigins: z.array(origin).default([]).describe('For cloudevents: who may send, such as eventgrid.azure.net.'),
-  allowedRate: count.optional().describe('For cloudevents: requests a minute that are welcome. Left out: any.'),
+    .describe('Query parameter that contains the token. Default: `token` for microsoft-graph, `access_token` for cloudevents.'),
+  allowedOrigins: z
+    .array(origin)
+    .default([])
+    .describe('For cloudevents: origins that are allowed to send events, such as eventgrid.azure.net.'),
+  allowedRate: count
+    .optional()
+    .describe('For cloudevents: number of requests per minute that the sender may make. Default: no limit.'),
 });
 
-/** The section. */
+/** The `handshake` section. */
 export const handshake = z
   .union([z.literal('off'), z.literal(false).transform(() => 'off' as const), written], {
-    error: 'expected off, or a mapping with type, verifyToken, parameter, allowedOrigins, allowedRate',
+    error: 'expected off, or an object with type, verifyToken, parameter, allowedOrigins, allowedRate',
   })
   .optional()
   .describe(
-    "How the sender finds out whether this URL is its receiver's own; the gate answers in the app's place. Left out: as the scheme has it; `off` leaves it to the app.",
+    'How the sender verifies that this URL belongs to its receiver; the gate responds instead of the app. Default: the handshake of the scheme; `off` leaves it to the app.',
   );
 
-/** A handshake, resolved. */
+/** A handshake with its type resolved. */
 export type ResolvedHandshake = Omit<z.output<typeof written>, 'type'> & { readonly type: HandshakeName };
 
-/** What the route's handshake is; undefined where there is none. */
+/** Combines the section with the scheme's handshake; undefined if the route has none. */
 export function resolveHandshake(
   section: z.output<typeof handshake>,
   { name, handshake: own, isSignedInContent }: SchemeDescription,
 ): ResolvedHandshake | undefined | { readonly problem: string } {
-  if (section !== undefined && isSignedInContent === true) return { problem: `${name} sees to its own; leave handshake out` };
+  if (section !== undefined && isSignedInContent === true)
+    return { problem: `${name} has a built-in handshake; remove handshake` };
   if (section === 'off') return undefined;
   const type = section?.type ?? own;
   if (type === undefined)
-    return section === undefined ? undefined : { problem: `${name} has no handshake of its own; give its type` };
+    return section === undefined ? undefined : { problem: `${name} has no handshake by default; set handshake.type` };
   if (own !== undefined && type !== own) return { problem: `the handshake of ${name} is ${own}, not ${type}` };
   const { parameter } = HANDSHAKES[type];
   return { allowedOrigins: [], ...(parameter === undefined ? undefined : { parameter }), ...section, type };

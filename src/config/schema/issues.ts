@@ -1,47 +1,47 @@
-/** Puts the schema's findings into words that say what is wrong, where, and how to mend it. */
+/** Turns Zod's issues into findings that say what is wrong, where, and how to fix it. */
 import type * as z from 'zod';
 import { findNearest } from './did-you-mean.ts';
 import { findExample, type JsonSchema, toKnownKeys } from './json-schema.ts';
 
 type Issue = z.core.$ZodIssue;
 
-/** A finding, with the path it is about. */
+/** A finding, with the config path that it concerns. */
 export interface Finding {
   readonly path: readonly PropertyKey[];
   readonly message: string;
   readonly hint?: string;
-  /** The finding is about the key itself, not about its value. */
+  /** The finding concerns the key itself, not its value. */
   readonly isAboutKey?: true;
 }
 
-/** All findings of a failed parse, or the first `most`. */
-export function toFindings(issues: readonly Issue[], schema: JsonSchema, most?: number): Finding[] {
-  const placed = issues.slice(0, most).flatMap((issue) => flatten(issue, []));
-  const findings = placed.slice(0, most).flatMap(({ issue, path }) => describe(toShort(issue, most), path, schema));
-  return findings.slice(0, most);
+/** All findings of a failed parse, or the first `max`. */
+export function toFindings(issues: readonly Issue[], schema: JsonSchema, max?: number): Finding[] {
+  const located = issues.slice(0, max).flatMap((issue) => flatten(issue, []));
+  const findings = located.slice(0, max).flatMap(({ issue, path }) => describe(truncateKeys(issue, max), path, schema));
+  return findings.slice(0, max);
 }
 
-/** One issue tells of all keys that are unknown in a place. */
-function toShort(issue: Issue, most: number | undefined): Issue {
-  return most !== undefined && issue.code === 'unrecognized_keys' ? { ...issue, keys: issue.keys.slice(0, most) } : issue;
+/** One issue lists all unknown keys of an object, so it is bounded separately. */
+function truncateKeys(issue: Issue, max: number | undefined): Issue {
+  return max !== undefined && issue.code === 'unrecognized_keys' ? { ...issue, keys: issue.keys.slice(0, max) } : issue;
 }
 
-interface Placed {
+interface LocatedIssue {
   readonly issue: Issue;
   readonly path: readonly PropertyKey[];
 }
 
-/** Of the forms a value may have, only the one that was meant is worth telling about. */
-function flatten(issue: Issue, base: readonly PropertyKey[]): Placed[] {
+/** Of a union's branches, reports only the one that the value is closest to. */
+function flatten(issue: Issue, base: readonly PropertyKey[]): LocatedIssue[] {
   const path = [...base, ...issue.path];
   if (issue.code !== 'invalid_union') return [{ issue, path }];
-  const meant = issue.errors
+  const closest = issue.errors
     .filter(
       (branch) =>
         !branch.some((inner) => inner.path.length === 0 && (inner.code === 'invalid_type' || inner.code === 'invalid_value')),
     )
     .sort((a, b) => a.length - b.length)[0];
-  return meant === undefined ? [{ issue, path }] : meant.flatMap((inner) => flatten(inner, path));
+  return closest === undefined ? [{ issue, path }] : closest.flatMap((inner) => flatten(inner, path));
 }
 
 function describe(issue: Issue, path: readonly PropertyKey[], schema: JsonSchema): Finding[] {
@@ -62,17 +62,17 @@ function describe(issue: Issue, path: readonly PropertyKey[], schema: JsonSchema
 function describeUnknownKey(name: string, path: readonly PropertyKey[], schema: JsonSchema): Finding {
   const known = toKnownKeys(schema, path);
   const nearest = findNearest(name, known);
-  const hint = nearest === undefined ? `known here: ${[...new Set(known)].join(', ')}` : `did you mean "${nearest}"?`;
+  const hint = nearest === undefined ? `allowed keys: ${[...new Set(known)].join(', ')}` : `did you mean "${nearest}"?`;
   return { path: [...path, name], message: `unknown key "${name}"`, hint, isAboutKey: true };
 }
 
-/** A suggestion comes before the list, which may be longer than the screen. */
+/** The suggestion comes before the list, because the list can be longer than a screen. */
 function describeValue(values: readonly string[], input: unknown, path: readonly PropertyKey[]): Finding {
   const list = values.join(', ');
-  if (input === undefined) return { path, message: `missing; it is one of: ${list}` };
+  if (input === undefined) return { path, message: `missing: expected one of: ${list}` };
   const nearest = findNearest(String(input), values);
   if (nearest === undefined) return { path, message: `"${String(input)}" is not one of: ${list}` };
-  return { path, message: `unknown value "${String(input)}". Did you mean "${nearest}"?`, hint: `known here: ${list}` };
+  return { path, message: `unknown value "${String(input)}". Did you mean "${nearest}"?`, hint: `allowed values: ${list}` };
 }
 
 function describeType(issue: z.core.$ZodIssueInvalidType, path: readonly PropertyKey[], schema: JsonSchema): Finding {
@@ -85,17 +85,17 @@ function describeType(issue: z.core.$ZodIssueInvalidType, path: readonly Propert
 }
 
 function toTypeName(value: unknown): string {
-  if (value === null) return 'nothing';
+  if (value === null) return 'null';
   return Array.isArray(value) ? 'array' : typeof value;
 }
 
 function toWord(type: string): string {
   const words: Readonly<Record<string, string>> = {
-    object: 'a mapping',
+    object: 'an object',
     array: 'a list',
-    string: 'text',
+    string: 'a string',
     number: 'a number',
-    int: 'a whole number',
+    int: 'an integer',
     boolean: 'true or false',
   };
   return words[type] ?? type;

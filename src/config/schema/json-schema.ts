@@ -1,9 +1,9 @@
-/** The config's JSON Schema, for editors; the same schema that the gate reads its config by. */
+/** The config's JSON Schema, for editors; derived from the schema that the gate parses its config with. */
 import { stringify } from 'yaml';
 import * as z from 'zod';
 import { ConfigSchema } from './schema.ts';
 
-/** A JSON Schema node, as far as it is looked into here. */
+/** A JSON Schema node, with the keywords that are used here. */
 export interface JsonSchema {
   readonly properties?: Readonly<Record<string, JsonSchema>>;
   readonly items?: JsonSchema;
@@ -11,7 +11,7 @@ export interface JsonSchema {
   readonly [keyword: string]: unknown;
 }
 
-/** Draft-07, of what is written in the file (before defaults and units are applied). */
+/** Draft-07 schema of the file's contents, before defaults and units are applied. */
 export function toJsonSchema(): JsonSchema {
   const schema = z.toJSONSchema(ConfigSchema, {
     io: 'input',
@@ -22,13 +22,13 @@ export function toJsonSchema(): JsonSchema {
   return { ...(schema as JsonSchema), title: 'sidegate configuration' };
 }
 
-/** Zod leaves examples out where a part of the value is transformed; ours are written as the file has them. */
+/** Zod drops the examples of transformed values. Ours are in the file's notation, so they stay valid. */
 export const keepExamples: NonNullable<z.core.ToJSONSchemaParams['override']> = ({ zodSchema, jsonSchema }) => {
   const examples = z.globalRegistry.get(zodSchema)?.['examples'];
   if (Array.isArray(examples)) jsonSchema.examples = examples;
 };
 
-/** The keys that may stand at a place in the config. */
+/** The keys that are allowed at a path in the config. */
 export function toKnownKeys(schema: JsonSchema, path: readonly PropertyKey[]): string[] {
   const variants = [schema, ...(schema.anyOf ?? [])];
   const [step, ...rest] = path;
@@ -39,7 +39,7 @@ export function toKnownKeys(schema: JsonSchema, path: readonly PropertyKey[]): s
   });
 }
 
-/** What may stand at a place in the config, as YAML in one line; undefined where the schema has no example. */
+/** An example of the value at a path in the config, as one line of YAML; undefined if the schema has none. */
 export function findExample(schema: JsonSchema, path: readonly PropertyKey[]): string | undefined {
   const [step, ...rest] = path;
   const variants = [schema, ...(schema.anyOf ?? [])];

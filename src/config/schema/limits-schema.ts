@@ -1,83 +1,95 @@
-/** The schema of the limits, of all requests and of each client. */
+/** The schema of the limits, overall and per client. */
 import * as z from 'zod';
 import { count, duration, size } from './scalars.ts';
 
-/** What the ports and the apps are protected by. */
+/** The limits that protect the ports and the apps. */
 export const limits = z
   .strictObject({
-    headTimeout: duration().prefault('10s').describe('For the whole request head.'),
-    bodyIdleTimeout: duration().prefault('15s').describe('Longest pause within the content.'),
-    bodyMinRate: size().prefault(500).describe('Lowest pace of the content in bytes a second, judged after bodyIdleTimeout.'),
-    bodyTimeout: duration().prefault('5m').describe('For the whole content.'),
+    headTimeout: duration().prefault('10s').describe('Maximum time to receive a request head.'),
+    bodyIdleTimeout: duration().prefault('15s').describe('Maximum pause while a request body is received.'),
+    bodyMinRate: size()
+      .prefault(500)
+      .describe('Minimum transfer rate of a request body in bytes per second, enforced after bodyIdleTimeout.'),
+    bodyTimeout: duration().prefault('5m').describe('Maximum time to receive a request body.'),
     streamMinRate: size()
       .prefault('10Ki')
       .describe(
-        'Lowest pace in bytes a second, judged after bodyTimeout, of content that is forwarded while it arrives, and of responses.',
+        'Minimum transfer rate in bytes per second of responses and of request bodies that are streamed to the app, enforced after bodyTimeout.',
       ),
     streamTimeout: duration()
       .prefault('1h')
-      .describe('For the whole content of a request that is forwarded while it arrives (routes without webhook).'),
-    sendTimeout: duration().prefault('30s').describe('How long a client may take to read what is buffered of a response.'),
-    keepAliveTimeout: duration().prefault('65s').describe('How long an idle connection is kept.'),
-    maxHeaderBytes: size().prefault('16Ki').describe('Largest request head.'),
-    maxHeaderFields: count.default(100).describe('Most header fields of a request.'),
-    maxTarget: size().prefault('8Ki').describe('Longest request target.'),
+      .describe('Maximum time to receive a request body that is streamed to the app (routes without webhook).'),
+    sendTimeout: duration().prefault('30s').describe('Maximum time for a client to read the buffered part of a response.'),
+    keepAliveTimeout: duration()
+      .prefault('65s')
+      .describe('How long an idle connection is kept open. Set it above the idle timeout of the load balancer.'),
+    maxHeaderBytes: size().prefault('16Ki').describe('Maximum size of a request head.'),
+    maxHeaderFields: count.default(100).describe('Maximum number of header fields in a request.'),
+    maxTarget: size().prefault('8Ki').describe('Maximum length of a request target.'),
     maxConnections: count
       .default(1_024)
-      .describe('Open connections on each port but the admin port; a further one replaces an idle one, or is closed.'),
+      .describe(
+        'Maximum number of open connections on each port except the admin port. A further one replaces an idle one; if there is none, it is closed.',
+      ),
     maxConnectionsPerClient: count
       .default(512)
       .describe(
-        'Open connections of one client on each of those ports; a new one replaces an idle one. A client is an IPv4 address or an IPv6 /64. Does not apply to trustedProxies, trustedCallers and the balancers of proxyProtocol.',
+        'Maximum number of open connections of one client (an IPv4 address or an IPv6 /64) on each of those ports. A further one replaces an idle one of that client. Does not apply to trustedProxies, trustedCallers and the load balancers of proxyProtocol.',
       ),
     maxRequestsPerClient: count
       .default(512)
-      .describe('Requests of one client at once on a port, over all its connections and HTTP/2 streams; further ones are 503.'),
-    maxUpgraded: count.default(512).describe('Upgraded connections (WebSocket) at once; further ones are 503.'),
-    maxUpgradedPerClient: count.default(256).describe('Upgraded connections of one client at once.'),
-    maxInFlight: count.default(256).describe('Requests with the apps at once.'),
+      .describe(
+        'Maximum number of concurrent requests of one client on a port, over all its connections and HTTP/2 streams; further ones get 503.',
+      ),
+    maxUpgraded: count
+      .default(512)
+      .describe('Maximum number of concurrent upgraded connections (WebSocket); further ones get 503.'),
+    maxUpgradedPerClient: count.default(256).describe('Maximum number of concurrent upgraded connections of one client.'),
+    maxInFlight: count.default(256).describe('Maximum number of concurrent requests to the apps; further ones are queued.'),
     maxInFlightPerClient: count
       .optional()
-      .describe('Of these, requests of one client; it gets the same part of the queue. Default: three quarters of maxInFlight.'),
+      .describe(
+        'Maximum number of concurrent requests of one client to the apps. The same share of the queue applies. Default: three quarters of maxInFlight.',
+      ),
     maxInFlightUnverified: count
       .optional()
       .describe(
-        'Of these, requests that no gate verified (allow: anyone, mode: observe); they get the same part of the queue. Default: half of maxInFlight.',
+        'Maximum number of concurrent unverified requests to the apps (allow: anyone, mode: observe). The same share of the queue applies. Default: half of maxInFlight.',
       ),
-    maxQueued: z.int().min(0).max(1_000_000).default(256).describe('Requests that may wait for a place.'),
-    queueTimeout: duration().prefault('5s').describe('How long a request may wait for a place.'),
+    maxQueued: z.int().min(0).max(1_000_000).default(256).describe('Maximum number of queued requests; further ones get 503.'),
+    queueTimeout: duration().prefault('5s').describe('Maximum time in the queue; then the request gets 503.'),
     maxWaiting: z
       .int()
       .min(0)
       .max(1_000_000)
       .default(256)
-      .describe('Requests that may wait for the outcome of another with the same id.'),
+      .describe('Maximum number of deliveries that wait for the outcome of another one with the same ID.'),
     passwordThreads: z
       .int()
       .min(1)
       .max(64)
       .optional()
-      .describe('Threads that check passwords. Left out: one less than there are cores, at least one.'),
+      .describe('Number of threads that check passwords. Default: the number of cores minus one, at least one.'),
     passwordQueue: z
       .int()
       .min(0)
       .max(100_000)
       .default(64)
-      .describe('Passwords that may wait for such a thread; further ones are 429.'),
+      .describe('Maximum number of password checks that wait for a thread; further ones get 429.'),
     passwordMemory: size()
       .optional()
       .describe(
-        'Memory that these threads may use together; fewer run if it is not enough for all, and users whose hash needs more cannot log in. Default: 40 % of the memory limit of the container, or no bound where it has none.',
+        "Total memory of the concurrent password checks. Fewer run at once if their hashes need more; users whose hash alone needs more cannot log in. Default: 40 % of the container's memory limit, or unlimited without one.",
       ),
     maxBufferedBytes: size()
       .optional()
       .describe(
-        "Memory for the bodies of all requests together. If omitted: 64Mi, or a quarter of what the container's memory limit leaves beside the process itself.",
+        "Maximum memory for the bodies of all requests together. Default: 64Mi, or a quarter of the container's memory limit minus the base footprint of the process.",
       ),
     maxLargeBodies: count
       .optional()
       .describe(
-        'Bodies above 64Ki that are read at once; further ones wait. If omitted: one for each mebibyte of maxBufferedBytes, from 4 to 64.',
+        'Maximum number of bodies above 64Ki that are read concurrently; further ones wait. Default: one per mebibyte of maxBufferedBytes, from 4 to 64.',
       ),
     memoryShed: z
       .number()
@@ -85,13 +97,8 @@ export const limits = z
       .max(1)
       .default(0.8)
       .describe(
-        "Share of the container's memory limit from which on bodies above 64Ki are rejected; all requests are from halfway between it and the limit.",
+        "Share of the container's memory limit above which bodies over 64Ki are rejected. Halfway between this threshold and the limit, all requests are rejected.",
       ),
-    heapShed: z
-      .number()
-      .min(0.1)
-      .max(1)
-      .default(0.85)
-      .describe('Share of the heap limit from which on new requests are refused.'),
+    heapShed: z.number().min(0.1).max(1).default(0.85).describe('Share of the heap limit above which new requests are rejected.'),
   })
   .prefault({});

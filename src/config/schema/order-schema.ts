@@ -1,30 +1,36 @@
-/** The schema of the order of events: which may not overtake which. */
+/** The schema of event ordering. */
 import * as z from 'zod';
 import { duration, jsonPath } from './scalars.ts';
 
-/** How a route keeps older events from coming after newer ones. */
+/** How a route prevents that an older event reaches the app after a newer one. */
 export const order = z.strictObject({
-  key: jsonPath().describe('Where the content names its resource, as a path into the JSON: a text or a number.'),
+  key: jsonPath().describe('JSON path of the resource that the event belongs to; its value must be a string or a number.'),
   version: jsonPath().describe(
-    'Where it says how new it is: a number or a text of digits, up to 4,096 of them, or a time (RFC 3339). Events without key or version pass unordered.',
+    "JSON path of the resource's version: a number, a string of up to 4,096 digits, or a time (RFC 3339). Events without key or version are forwarded without ordering.",
   ),
   onStale: z
     .enum(['answer', 'forward'])
     .default('answer')
     .describe(
-      'What an event gets that is older than the newest one handled: 200 without the app, or the app with `Sidegate-Stale: true`.',
+      'What happens to an event that is older than the newest handled one: `answer` responds with 200 without forwarding it; `forward` forwards it with `Sidegate-Stale: true`.',
     ),
   retention: duration()
     .prefault('3d')
-    .describe('How long the newest version of a resource is remembered: as long as an older event may still be retried.'),
+    .describe(
+      'How long the newest version of a resource is remembered. Set it at least as long as the sender retries older events.',
+    ),
   lease: duration()
     .prefault('60s')
-    .describe('How long a resource is kept for one event if the gate dies; must be above timeout + connectTimeout.'),
+    .describe(
+      'How long a resource stays reserved for one event if the gate crashes; must be longer than timeout + connectTimeout.',
+    ),
   waitAtMost: duration()
     .prefault('4s')
-    .describe('How long an event waits while another one of its resource is with the app; then it is 503.'),
+    .describe('How long an event waits while the app handles another one of the same resource; then it gets 503.'),
   onStoreError: z
     .enum(['refuse', 'forward'])
     .default('refuse')
-    .describe('What happens while the store is down: 503, or let events through in whatever order they come.'),
+    .describe(
+      'What happens while the store is down: `refuse` rejects events with 503; `forward` forwards them in order of arrival.',
+    ),
 });

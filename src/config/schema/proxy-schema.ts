@@ -5,26 +5,29 @@ import { duration, listenAddress } from './scalars.ts';
 import { portTls } from './tls-schema.ts';
 import { proxyTrace } from './trace-schema.ts';
 
-/** A forward proxy with passwords (407) and a list of what may be reached. */
+/** A forward proxy that requires passwords (407) and allows only listed destinations. */
 export const proxy = z.strictObject({
-  address: listenAddress().describe('Where clients of the forward proxy come in.'),
-  tls: portTls.optional().describe('TLS on that port: an https proxy.'),
-  requireTls: z.boolean().default(true).describe('Refuse clients that come in clear text before a password is read.'),
+  address: listenAddress().describe('Listen address of the forward proxy.'),
+  tls: portTls.optional().describe('TLS on this port, for clients that support an HTTPS proxy. Default: plain HTTP.'),
+  requireTls: z
+    .boolean()
+    .default(true)
+    .describe('Rejects clients without TLS before the password is read. Set to false only on loopback or a trusted network.'),
   basic: basic
     .omit({ requireTls: true, forwardUser: true, forwardAuthorization: true })
     .meta({ examples: [{ users: [{ file: '/etc/sidegate/users' }] }] })
-    .describe('Who may use it (RFC 7617, by Proxy-Authorization).'),
+    .describe('Users who may use the proxy (RFC 7617, in Proxy-Authorization).'),
   allow: z
     .array(z.string().min(1))
     .default([])
-    .describe('What may be reached, as host:port; *.host:port for all names below. Left out: nothing.'),
+    .describe('Allowed destinations as host:port, or *.host:port for all subdomains. Default: none.'),
   denyPrivate: z
     .boolean()
     .default(true)
-    .describe('Refuse addresses that are not of the public internet, after names are resolved.'),
+    .describe('Rejects destinations whose name resolves to an address outside the public internet (protection against SSRF).'),
   trace: proxyTrace,
-  connectTimeout: duration().prefault('5s').describe('How long connecting to a destination may take.'),
-  timeout: duration().prefault('60s').describe('How long a destination may take to answer a request that is not CONNECT.'),
-  idleTimeout: duration().prefault('5m').describe('Longest silence of a tunnel, and longest gap within an answer.'),
-  maxDuration: duration().prefault('1d').describe('Longest life of a tunnel.'),
+  connectTimeout: duration().prefault('5s').describe('Maximum time to connect to a destination.'),
+  timeout: duration().prefault('60s').describe('Maximum time for a destination to respond to a request other than CONNECT.'),
+  idleTimeout: duration().prefault('5m').describe('Maximum idle time of a tunnel, and maximum pause within a response.'),
+  maxDuration: duration().prefault('1d').describe('Maximum lifetime of a tunnel.'),
 });

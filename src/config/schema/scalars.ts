@@ -1,4 +1,4 @@
-/** How durations, sizes, addresses and the like are written in the config. */
+/** The notation of durations, sizes, addresses and other scalar values in the config. */
 import { isIP, isIPv4 } from 'node:net';
 import * as z from 'zod';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
@@ -6,18 +6,20 @@ import { isIpRange } from '../../core/ip-address.ts';
 import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
 import { HOST_NAME, type ListenAddress, parseListenAddress } from '../../core/listen-address.ts';
 
-/** Names of keys and of sources: they become metric labels and header values. */
+/** Names of keys and user sources, which become metric labels and header values. */
 export const NAME = /^[A-Za-z0-9._-]{1,64}$/;
-/** Of an environment variable. */
-export const envName = z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'an environment variable is letters, digits and _');
+/** The name of an environment variable. */
+export const envName = z
+  .string()
+  .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'the name of an environment variable consists of letters, digits and _');
 export const filePath = z.string().min(1, 'a file path cannot be empty');
-/** How many of something there may be. */
+/** A maximum number of things. */
 export const count = z.int().min(1).max(1_000_000);
 
 /** A size in bytes. */
 export type Bytes = number;
 
-/** Where something is reached; IPv6 hosts are without brackets. */
+/** An address to connect to; IPv6 hosts are without brackets. */
 export interface SocketAddress {
   readonly host: string;
   readonly port: number;
@@ -28,19 +30,19 @@ const DURATION_UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 6
 const SIZE = /^(\d{1,12})(k|M|G|Ki|Mi|Gi)?$/;
 const SIZE_UNITS: Readonly<Record<string, number>> = { '': 1, k: 1e3, M: 1e6, G: 1e9, Ki: 1024, Mi: 1024 ** 2, Gi: 1024 ** 3 };
 const TIMESTAMP = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:Z|[+-]\d{2}:\d{2})$/;
-const HIGHEST_PORT = 65_535;
+const MAX_PORT = 65_535;
 
-/** Turns text into a value, or says what is wrong with it. */
+/** Parses text into a value, or reports what is wrong with it. */
 type Parse<T> = (text: string) => T | { readonly problem: string };
 
 function isProblem(value: unknown): value is { readonly problem: string } {
   return typeof value === 'object' && value !== null && 'problem' in value;
 }
 
-/** A text that is read into something else; `example` is for editors, and for who wrote no text. */
+/** A string that is parsed into a value. Editors and type errors show `example`. */
 export function scalar<T>(parse: Parse<T>, example: string) {
   return z
-    .string({ error: () => `expected text such as ${example}` })
+    .string({ error: () => `expected a string such as ${example}` })
     .meta({ examples: [example] })
     .transform((text, context): T => {
       const value = parse(text);
@@ -57,7 +59,8 @@ export function duration() {
 
 function parseDuration(text: string): Milliseconds | { problem: string } {
   const match = DURATION.exec(text);
-  if (match === null) return { problem: `"${text}" is no duration; write a number and ms, s, m, h or d, for example 15s` };
+  if (match === null)
+    return { problem: `"${text}" is not a duration; write a number with the unit ms, s, m, h or d, for example 15s` };
   return Math.round(Number(match[1]) * (DURATION_UNITS[match[2] ?? ''] ?? 0));
 }
 
@@ -71,7 +74,7 @@ export function size() {
       if (match !== null) return Number(match[1]) * (SIZE_UNITS[match[2] ?? ''] ?? 0);
       context.addIssue({
         code: 'custom',
-        message: `"${value}" is no size; write bytes, or a number and k, M, G, Ki, Mi or Gi, for example 1Mi`,
+        message: `"${value}" is not a size; write a number of bytes, or a number with the unit k, M, G, Ki, Mi or Gi, for example 1Mi`,
       });
       return z.NEVER;
     });
@@ -81,11 +84,13 @@ export function size() {
 export function instant() {
   return scalar<EpochMilliseconds>((text) => {
     const at = TIMESTAMP.test(text) ? Date.parse(text) : Number.NaN;
-    return Number.isNaN(at) ? { problem: `"${text}" is no instant; write it as RFC 3339, for example 2026-12-31T00:00:00Z` } : at;
+    return Number.isNaN(at)
+      ? { problem: `"${text}" is not a date and time; write it as in RFC 3339, for example 2026-12-31T00:00:00Z` }
+      : at;
   }, '2026-12-31T00:00:00Z');
 }
 
-/** Where something stands in JSON. */
+/** A path into a JSON body. */
 export function jsonPath() {
   return scalar<JsonPath>(parseJsonPath, '$.data.id');
 }
@@ -95,11 +100,11 @@ export function listenAddress() {
   return scalar<ListenAddress>(parseListenAddress, '127.0.0.1:8080');
 }
 
-/** `host:port` of something to connect to; port 0 is none. */
+/** `host:port` of a server to connect to, so port 0 is rejected. */
 export function nodeAddress() {
   return scalar<SocketAddress>((text) => {
     const address = parseAddress(text);
-    return 'port' in address && address.port === 0 ? { problem: 'port 0 cannot be connected to' } : address;
+    return 'port' in address && address.port === 0 ? { problem: 'port 0 is not a valid port to connect to' } : address;
   }, '127.0.0.1:6379');
 }
 
@@ -107,10 +112,11 @@ function parseAddress(text: string): SocketAddress | { problem: string } {
   const match = /^(?:\[([^\]]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(text);
   const host = match?.[1] ?? match?.[2] ?? '';
   const port = Number(match?.[3]);
-  if (match === null) return { problem: `"${text}" is no address; write host:port, for example 127.0.0.1:8080 or [::1]:8080` };
-  if (port > HIGHEST_PORT) return { problem: `port ${port} is above ${HIGHEST_PORT}` };
+  if (match === null)
+    return { problem: `"${text}" is not an address; write host:port, for example 127.0.0.1:8080 or [::1]:8080` };
+  if (port > MAX_PORT) return { problem: `port ${port} is above ${MAX_PORT}` };
   const isValid = match[1] === undefined ? isIPv4(host) || HOST_NAME.test(host) : isIP(host) === 6;
-  return isValid ? { host, port } : { problem: `"${host}" is no host name or IP address` };
+  return isValid ? { host, port } : { problem: `"${host}" is not a host name or IP address` };
 }
 
 /** `http://host:port` of the app. */
@@ -118,12 +124,12 @@ export function upstream() {
   return scalar<SocketAddress>(parseUpstream, 'http://127.0.0.1:3000');
 }
 
-/** `localhost:3000` and `127.0.0.1:3000/` are URLs of nothing, but it is clear what they mean. */
+/** `localhost:3000` and `127.0.0.1:3000/` are not valid upstream URLs, but their intent is clear. */
 function suggestUpstream(text: string): string {
   const address = text.replace(/^[a-z]{1,16}:\/\//i, '').replace(/\/$/, '');
   const suggestion = `http://${address.startsWith(':') ? `127.0.0.1${address}` : address}`;
-  const isSound = suggestion !== text && !('problem' in parseUpstream(suggestion));
-  return isSound ? `. Did you mean "${suggestion}"?` : '; write http://host:port, for example http://127.0.0.1:3000';
+  const isValid = suggestion !== text && !('problem' in parseUpstream(suggestion));
+  return isValid ? `. Did you mean "${suggestion}"?` : '; write http://host:port, for example http://127.0.0.1:3000';
 }
 
 function parseUpstream(text: string): SocketAddress | { problem: string } {
@@ -132,26 +138,26 @@ function parseUpstream(text: string): SocketAddress | { problem: string } {
   const url = new URL(text);
   if (url.protocol !== 'http:')
     return {
-      problem: `an upstream is reached by http, not ${url.protocol.slice(0, -1)}: it stands beside the gate, in the same pod`,
+      problem: `an upstream must use http, not ${url.protocol.slice(0, -1)}: it runs next to the gate, in the same pod`,
     };
-  if (url.username !== '' || url.password !== '') return { problem: 'an upstream has no user or password' };
+  if (url.username !== '' || url.password !== '') return { problem: 'an upstream must not contain a user or password' };
   if (url.pathname !== '/' || url.search !== '' || url.hash !== '' || text.endsWith('/')) {
-    return { problem: 'an upstream is an origin only: the path of the request is forwarded as it is' };
+    return { problem: 'an upstream must be an origin without a path: the path of the request is forwarded unchanged' };
   }
   const host = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname;
   const port = url.port === '' ? 80 : Number(url.port);
-  return port === 0 ? { problem: 'port 0 cannot be connected to' } : { host, port };
+  return port === 0 ? { problem: 'port 0 is not a valid port to connect to' } : { host, port };
 }
 
-/** What senders call the gate by: scheme and host, and a path before the request's own. */
+/** The URL that senders use for the gate: scheme and host, and the path prefix that a proxy strips. */
 export function publicUrl() {
   return scalar<string>((text) => {
     const example = 'write for example https://hooks.example.com';
-    if (!URL.canParse(text)) return { problem: `"${text}" is no URL; ${example}` };
+    if (!URL.canParse(text)) return { problem: `"${text}" is not a URL; ${example}` };
     const url = new URL(text);
-    if (!['http:', 'https:'].includes(url.protocol)) return { problem: `"${text}" is no http or https URL; ${example}` };
+    if (!['http:', 'https:'].includes(url.protocol)) return { problem: `"${text}" is not an http or https URL; ${example}` };
     if (url.search !== '' || url.hash !== '' || url.username !== '' || url.password !== '' || text.endsWith('/'))
-      return { problem: `"${text}" has more than scheme, host and path; ${example}, without / at the end` };
+      return { problem: `"${text}" must consist of scheme, host and path only; ${example}, without a trailing slash` };
     return text;
   }, 'https://hooks.example.com');
 }
@@ -160,6 +166,6 @@ export function publicUrl() {
 export function addressRange() {
   return z
     .string()
-    .refine(isIpRange, { error: (issue) => `"${issue.input}" is no address range; write for example 10.0.0.0/8 or 192.0.2.1` })
+    .refine(isIpRange, { error: (issue) => `"${issue.input}" is not an address range; write for example 10.0.0.0/8 or 192.0.2.1` })
     .meta({ examples: ['10.0.0.0/8'] });
 }

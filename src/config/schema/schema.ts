@@ -1,4 +1,4 @@
-/** The config's schema: types, defaults, error texts and the editors' JSON Schema all derive from it. */
+/** The config's schema. Types, defaults, error messages and the JSON Schema for editors derive from it. */
 import * as z from 'zod';
 import { MAX_METHOD } from '../../core/method.ts';
 import { PATH_DISTINCTIONS } from '../../core/path-forms.ts';
@@ -21,30 +21,34 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const ROUTE_NAME = /^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/;
 
 const match = z.strictObject({
-  path: z.string().optional().describe('The exact path.'),
-  pathPrefix: z.string().optional().describe('The path and all below it, by whole segments.'),
+  path: z.string().optional().describe('Matches this exact path.'),
+  pathPrefix: z.string().optional().describe('Matches this path and all paths below it, in whole segments.'),
   host: z
     .string()
-    .regex(/^[A-Za-z0-9.-]{1,253}$/, 'a host is a name without port')
+    .regex(/^[A-Za-z0-9.-]{1,253}$/, 'a host must be a name without a port')
     .transform((host) => host.toLowerCase().replace(/\.$/, ''))
     .optional()
-    .describe('Only for this Host, whatever its port. Where such a route takes a path, routes without a host do not.'),
+    .describe(
+      'Matches only requests with this Host, on any port. It takes precedence over routes without a host that match the same path. Default: any host.',
+    ),
   methods: z
-    .array(z.string().max(MAX_METHOD).regex(TOKEN, 'a method is a token such as POST'))
+    .array(z.string().max(MAX_METHOD).regex(TOKEN, 'a method must be a token such as POST'))
     .min(1)
     .optional()
     .describe(
-      'Methods that are taken; GET includes HEAD. Other methods of the same path and host get 405, whatever a wider route takes. Default: POST for webhooks; else GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.',
+      'Allowed methods; GET includes HEAD. Other methods on the same path and host get 405, even if a less specific route allows them. Default: POST for webhooks; otherwise GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS.',
     ),
   allowInPath: z
     .array(z.enum(AMBIGUOUS_FORMS))
     .default([])
-    .describe('Forms in the path that parsers read differently, let through all the same.'),
+    .describe(
+      'Ambiguous forms that are allowed in the path although parsers interpret them differently. By default such paths are rejected with 400.',
+    ),
   trustAppToDistinguish: z
     .array(z.enum(PATH_DISTINCTIONS))
     .default([])
     .describe(
-      'Differences by which the app surely tells other paths from the paths of this route. A request that would match the route but for such a difference is then left to other routes, instead of being rejected (`ambiguous_target`).',
+      'Spelling differences that the app is known to treat as different paths. A request that differs from the paths of this route only in such a way is matched against other routes instead of being rejected (`ambiguous_target`).',
     ),
 });
 
@@ -55,50 +59,50 @@ const route = z.strictObject({
       ROUTE_NAME,
       'a route name is 1 to 63 lower-case letters, digits, dots, dashes and underscores, with a letter or digit at both ends',
     )
-    .describe('Shown in logs and metrics, in the challenge, and in the Sidegate-Route header.'),
+    .describe('Name of the route in logs, metrics, authentication challenges and the Sidegate-Route header.'),
   match: match.meta({ examples: [{ path: '/hooks/orders' }] }),
   mode: z
     .enum(['enforce', 'observe'])
     .default('enforce')
     .describe(
-      '`observe` judges, counts and logs as always, but lets through what it would refuse, with Sidegate-Observed: for the time of a roll-out.',
+      '`observe` checks, counts and logs requests as usual, but forwards those that it would reject, with Sidegate-Observed. Use it during a rollout.',
     ),
-  upstream: upstream().optional().describe('The app: http://host:port. Left out: the `upstream` at the top.'),
-  timeout: duration().prefault('15s').describe('How long the app may take to answer.'),
-  connectTimeout: duration().prefault('1s').describe('How long connecting to the app may take.'),
+  upstream: upstream().optional().describe('The app, as http://host:port. Default: the top-level `upstream`.'),
+  timeout: duration().prefault('15s').describe('Maximum time for the app to respond; then the request gets 504.'),
+  connectTimeout: duration().prefault('1s').describe('Maximum time to connect to the app.'),
   resend: z
     .enum(['idempotent', 'always'])
     .default('idempotent')
     .describe(
-      'What is sent again when a kept-alive connection to the app turns out dead: only what its method allows, or POST as well.',
+      'Which requests are resent if a kept-alive connection to the app turns out to be closed: only those with an idempotent method, or `always`, which includes POST.',
     ),
   forwardMethodOverride: z
     .boolean()
     .default(false)
     .describe(
-      'Passes X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override to the app, which may then take a POST for another method.',
+      'Forwards X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override to the app, which may then handle a POST as another method.',
     ),
   allowResponseHeaders: z
     .array(
       z
         .string()
-        .regex(TOKEN, 'a header name is a token')
+        .regex(TOKEN, 'a header name must be a token (RFC 9110 §5.6.2)')
         .transform((name) => name.toLowerCase()),
     )
     .default([])
-    .describe('Response headers that are passed although a sender may switch itself off by them.'),
+    .describe('Response headers that are returned to the sender although they could make it disable the endpoint.'),
   idleTimeout: duration()
     .prefault('5m')
-    .describe('Longest gap within an answer that is passed on as it comes, and in an upgraded connection.'),
-  webhook: webhook.optional().describe('Only signed webhooks are let through.'),
-  basic: basic.optional().describe('Only users with a password are let through (RFC 7617).'),
+    .describe('Maximum pause within a streamed response, and maximum idle time of an upgraded connection.'),
+  webhook: webhook.optional().describe('Requires a signed webhook.'),
+  basic: basic.optional().describe('Requires a user name and password (HTTP Basic, RFC 7617).'),
   clientCertificate: clientCertificate
     .optional()
     .describe(
-      'Only clients with a certificate of listen.tls.clientCaFile are let through (mTLS), beside what else the route asks for.',
+      'Requires a client certificate issued by a CA in listen.tls.clientCaFile (mTLS), in addition to the other checks of the route.',
     ),
   trace: routeTrace,
-  allow: z.literal('anyone').optional().describe('Lets everybody through, where a route asks for nothing else.'),
+  allow: z.literal('anyone').optional().describe('Allows unauthenticated access; only valid on routes without any other check.'),
 });
 
 /** The whole config. */
@@ -107,62 +111,68 @@ export const ConfigSchema = z.strictObject({
     .strictObject({
       address: listenAddress()
         .prefault('0.0.0.0:8080')
-        .describe('Where requests come in: host:port, several hosts with commas between, or :port for all addresses.'),
+        .describe('Listen address: host:port, several hosts separated by commas, or :port for all addresses.'),
       trustedProxies: z
         .array(addressRange())
         .default([])
         .describe(
-          'Proxies trusted for the address of the client: X-Forwarded-For, -Proto, -Host and similar. They are not trusted for identity headers.',
+          'Proxies whose X-Forwarded-For, -Proto, -Host and similar headers are trusted for the address of the client. They are not trusted for identity headers.',
         ),
       trustedIdentityProxies: z
         .array(addressRange())
         .default([])
         .describe(
-          'Proxies trusted for the identity of the client: headers such as Remote-User or X-Auth-Request-User pass to the app only from these. Name only proxies that remove such headers from what their own clients send.',
+          'Proxies whose identity headers, such as Remote-User or X-Auth-Request-User, are forwarded to the app; these headers are removed from all other requests. List only proxies that remove them from the requests of their own clients.',
         ),
       hsts: z
         .strictObject({
-          maxAge: duration().prefault('365d').describe('How long browsers ask for this host by https only.'),
-          includeSubDomains: z.boolean().default(false).describe('All hosts below it, too.'),
-          preload: z.boolean().default(false).describe('Agrees to a place in the lists that browsers ship.'),
+          maxAge: duration().prefault('365d').describe('How long browsers use only HTTPS for this host (max-age).'),
+          includeSubDomains: z.boolean().default(false).describe('Includes all subdomains.'),
+          preload: z.boolean().default(false).describe('Allows the host on the preload lists of browsers.'),
         })
         .optional()
-        .describe('Strict-Transport-Security on answers to clients that came by https (RFC 6797). Left out: not said.'),
+        .describe('Strict-Transport-Security header in responses over HTTPS (RFC 6797). Default: header not sent.'),
       proxyProtocol: z
         .strictObject({
           from: z
             .array(addressRange())
             .min(1)
             .meta({ examples: [['10.0.0.0/8']] })
-            .describe('Balancers whose connections begin with its header; nobody else may send one.'),
+            .describe('Load balancers whose connections must start with a PROXY header; it is rejected from all others.'),
         })
         .optional()
-        .describe('PROXY protocol, versions 1 and 2: takes the address of the client from a balancer that speaks TCP only.'),
-      tls: listenTls.optional().describe('TLS on the data port; rotated files are taken up without a restart.'),
+        .describe(
+          'PROXY protocol, versions 1 and 2: reads the client address from a TCP load balancer. Default: no PROXY protocol.',
+        ),
+      tls: listenTls
+        .optional()
+        .describe('TLS on the data port; rotated files are reloaded without a restart. Default: plain HTTP.'),
     })
     .prefault({}),
-  proxy: proxy.optional().describe('A forward proxy on a port of its own. Left out: none.'),
-  authz: authz.optional().describe('A forward-auth endpoint on a port of its own. Left out: none.'),
+  proxy: proxy.optional().describe('A forward proxy with authentication, on a separate port. Default: none.'),
+  authz: authz.optional().describe('A forward-auth endpoint for other proxies, on a separate port. Default: none.'),
   identity: identity
     .optional()
     .describe(
-      'Sign each forwarded request by Sidegate-Identity, so that the app can check that it passed the gate. Left out: not signed.',
+      'Adds a signed token to each forwarded request (Sidegate-Identity), so that the app can verify that the request passed the gate. Default: no token.',
     ),
   admin: z
     .strictObject({
       address: listenAddress()
         .prefault('0.0.0.0:9090')
-        .describe('/metrics, /healthz, /readyz and /identity/jwks.json for all; the journal, keys and ids for whoever may.'),
+        .describe(
+          'Listen address of the admin port. /metrics, /healthz, /readyz and /identity/jwks.json are public; the other endpoints require authorization (see `admin.token`).',
+        ),
       token: adminToken
         .optional()
         .describe(
-          'What callers show (Authorization: Bearer) who ask for more than health. Left out: only callers on this machine may.',
+          'Bearer token required for all endpoints that are not public. Default: those endpoints accept only requests from loopback.',
         ),
       appProbes: z
         .array(appProbe)
         .default([])
         .describe(
-          'What `/app-health/<container>/<kind>` asks the app: for the probes of an app that listens on loopback, where the kubelet cannot reach it.',
+          'Probes that `/app-health/<container>/<kind>` runs for the kubelet, which cannot reach an app that listens on loopback.',
         ),
     })
     .prefault({}),
@@ -172,8 +182,8 @@ export const ConfigSchema = z.strictObject({
     .strictObject({
       grace: duration()
         .prefault('5s')
-        .describe('How long requests are still taken after SIGTERM, while the pod leaves its endpoints.'),
-      drain: duration().prefault('25s').describe('How long requests under way may then take.'),
+        .describe('How long new requests are still accepted after SIGTERM, while the pod is removed from its endpoints.'),
+      drain: duration().prefault('25s').describe('How long requests in flight may then take to finish.'),
     })
     .prefault({}),
   explain: z
@@ -188,8 +198,10 @@ export const ConfigSchema = z.strictObject({
               .min(1)
               .max(10_000)
               .default(10)
-              .describe('Refusals of each route that are looked into each minute.'),
-            maxBody: size().prefault('256Ki').describe('Largest content that is looked into; of larger ones the head is.'),
+              .describe('Maximum number of rejections that are analysed per minute and route.'),
+            maxBody: size()
+              .prefault('256Ki')
+              .describe('Maximum size of a body that is analysed; of larger ones only the head is analysed.'),
             cpuShare: z
               .number()
               .min(0.001)
@@ -201,14 +213,16 @@ export const ConfigSchema = z.strictObject({
               .min(0.001)
               .max(1)
               .default(0.02)
-              .describe('Share of one CPU core that the rejected deliveries of one client (IPv4 address, IPv6 /64) may use.'),
+              .describe('Share of one CPU core that analyses for one client (an IPv4 address or an IPv6 /64) may use.'),
           })
           .prefault({}),
       ],
-      { error: 'expected off, or a mapping with perMinute, maxBody, cpuShare, cpuSharePerClient' },
+      { error: 'expected off, or an object with perMinute, maxBody, cpuShare, cpuSharePerClient' },
     )
     .prefault({})
-    .describe('Find out why signatures are refused, and tell it to the log, the metrics and the journal; `off`: do not.'),
+    .describe(
+      'Analyses why signatures were rejected, and reports the result in the log, metrics and journal; `off` disables it.',
+    ),
   journal: z
     .strictObject({
       size: z
@@ -216,20 +230,22 @@ export const ConfigSchema = z.strictObject({
         .min(0)
         .max(10_000)
         .default(1_000)
-        .describe('How many of the last verdicts /journal on the admin port shows; 0: none.'),
+        .describe('Number of recent decisions that /journal on the admin port shows; 0 disables the journal.'),
     })
     .prefault({}),
   tracing: tracing
     .optional()
-    .describe('Take part in traces (W3C Trace Context). Left out: trusted contexts are passed on, and none are made.'),
+    .describe(
+      'Distributed tracing (W3C Trace Context). Default: trusted trace contexts are forwarded, and no traces are started.',
+    ),
   log: z
     .strictObject({
-      level: z.enum(['debug', 'info', 'warn', 'error']).default('info').describe('From which level on lines are written.'),
+      level: z.enum(['debug', 'info', 'warn', 'error']).default('info').describe('Minimum level of log lines.'),
     })
     .prefault({}),
-  upstream: upstream().optional().describe('The app of the routes that name none of their own: http://host:port.'),
+  upstream: upstream().optional().describe('The app of all routes without an `upstream`, as http://host:port.'),
   routes: z
     .array(route)
-    .min(1, 'a gate without routes lets nothing through')
+    .min(1, 'without routes every request would be rejected; add at least one route')
     .meta({ examples: [[{ name: 'orders', match: { path: '/hooks/orders' }, upstream: 'http://127.0.0.1:3000' }]] }),
 });

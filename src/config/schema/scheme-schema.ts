@@ -1,17 +1,17 @@
-/** The schema of a signature scheme that users describe themselves; the same fields that presets are written in. */
+/** The schema of a custom signature scheme, with the same fields as the presets. */
 import * as z from 'zod';
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import { JSON_ONLY, minutes } from '../../auth/schemes/presets/defaults.ts';
 import { parseJsonListPath, parseJsonPath } from '../../core/json-path.ts';
 
 /** Header fields are tokens (RFC 9110 §5.6.2). */
-const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'a header name is a token');
-const visible = z.string().regex(/^[\x20-\x7e]{0,32}$/, 'up to 32 visible ASCII characters');
+const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'a header name must be a token (RFC 9110 §5.6.2)');
+const visible = z.string().regex(/^[\x20-\x7e]{0,32}$/, 'must be up to 32 visible ASCII characters');
 const ALGORITHMS = ['hmac-sha1', 'hmac-sha256', 'hmac-sha512', 'ed25519', 'ecdsa-p256', 'token'] as const;
 
 const parameterName = z
   .string()
-  .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'a parameter name is letters, digits, dots, dashes and underscores');
+  .regex(/^[A-Za-z0-9_.-]{1,64}$/, 'a parameter name is 1 to 64 letters, digits, dots, dashes and underscores');
 
 const jsonPath = z
   .string()
@@ -21,7 +21,7 @@ const jsonPath = z
     if ('problem' in path) context.addIssue({ code: 'custom', message: path.problem });
   });
 
-/** Of several events in one delivery, all ids together tell a repeat. */
+/** If a delivery contains several events, all their IDs together identify it. */
 const idPath = z
   .string()
   .meta({ examples: ['$.data.id'] })
@@ -31,107 +31,108 @@ const idPath = z
   });
 
 const inHeader = z.strictObject({ header: headerName.describe('Name of the header.') });
-const inContent = z.strictObject({ json: jsonPath.describe('Path in the JSON content.') });
+const inBody = z.strictObject({ json: jsonPath.describe('Path in the JSON body.') });
 
-/** Where a delivery's id stands. */
+/** Where the ID of a delivery is. */
 export const idSource = z.union(
-  [inHeader, z.strictObject({ json: idPath.describe('Path in the JSON content; [*] for each item of a list.') })],
+  [inHeader, z.strictObject({ json: idPath.describe('Path in the JSON body; [*] stands for each item of a list.') })],
   { error: 'expected { header: NAME } or { json: PATH }' },
 );
 
 const unit = z
   .enum(['s', 'ms', 'rfc3339'])
   .default('s')
-  .describe('Unix time in seconds or milliseconds, or an instant in UTC such as 2026-12-31T00:00:00Z.');
+  .describe('Format: Unix time in seconds (`s`) or milliseconds (`ms`), or `rfc3339` in UTC such as 2026-12-31T00:00:00Z.');
 
 const timestamp = z
   .union(
     [
       inHeader.extend({ unit }),
       z.strictObject({ entry: visible.describe('Prefix of the entry in the signature header, such as `t=`.'), unit }),
-      inContent.extend({ unit }),
+      inBody.extend({ unit }),
     ],
     { error: 'expected { header: NAME }, { entry: PREFIX } or { json: PATH }, each with unit: s, ms or rfc3339' },
   )
   .transform(({ unit: written, ...from }) => ({ from, unit: written }));
 
 const form = z.strictObject({
-  prefix: visible.default('').describe('What stands before the signature, such as `v1=`.'),
+  prefix: visible.default('').describe('Prefix of the signature, such as `v1=`.'),
   algorithm: z
     .enum(ALGORITHMS)
     .default('hmac-sha256')
-    .describe('How it is computed; `token`: the header holds the secret itself.'),
+    .describe('Signature algorithm; `token` means that the header contains the secret itself.'),
 });
 
 const signature = z.strictObject({
-  header: headerName.describe('The header with the signature.'),
+  header: headerName.describe('Header that contains the signature.'),
   encoding: z
     .enum(['hex', 'base64', 'base64url', 'text'])
     .default('hex')
-    .describe('How the signature is written; `text` is for tokens only.'),
-  list: z.enum([',', ';', ' ']).optional().describe('What separates several entries in the one header.'),
+    .describe('Encoding of the signature; `text` is for tokens only.'),
+  list: z
+    .enum([',', ';', ' '])
+    .optional()
+    .describe('Separator of the entries in the header. Default: the header contains one entry.'),
   forms: z
     .array(form)
     .min(1)
     .max(4)
     .default([{ prefix: '', algorithm: 'hmac-sha256' }])
-    .describe('Entries of other forms are skipped.'),
+    .describe('Accepted kinds of entries; other entries are ignored.'),
 });
 
 const piece = z.union(
-  [z.enum(['id', 'timestamp', 'body', 'method', 'url', 'form']), z.strictObject({ text: visible.describe('This text itself.') })],
+  [z.enum(['id', 'timestamp', 'body', 'method', 'url', 'form']), z.strictObject({ text: visible.describe('A literal string.') })],
   { error: 'expected id, timestamp, body, method, url, form or { text: … }' },
 );
 
 /** A whole scheme. */
 export const customScheme = z
   .strictObject({
-    signature: signature
-      .meta({ examples: [{ header: 'X-Signature' }] })
-      .describe('Where signatures stand, and how they are written.'),
-    signed: z.array(piece).max(12).default(['body']).describe('What is signed, in order. For tokens: [].'),
-    separator: visible.default('').describe('What stands between two of them.'),
-    timestamp: timestamp.optional().describe('Where the time stands that is signed. Left out: none.'),
+    signature: signature.meta({ examples: [{ header: 'X-Signature' }] }).describe('Where the signature is, and its format.'),
+    signed: z.array(piece).max(12).default(['body']).describe('The parts that are signed, in order; [] for tokens.'),
+    separator: visible.default('').describe('Separator between the signed parts.'),
+    timestamp: timestamp.optional().describe('Where the signed timestamp is. Default: no timestamp.'),
     kind: z
       .array(headerName)
       .min(1)
       .max(4)
       .optional()
       .describe(
-        'Unsigned headers that tell kinds of event apart which may have the same content: each kind is an event of its own.',
+        'Unsigned headers that distinguish kinds of events with possibly identical bodies; each kind counts as a separate event.',
       ),
-    id: idSource.optional().describe('Where the id stands. Left out: the digest of what was signed stands for it.'),
+    id: idSource.optional().describe('Where the ID is. Default: the digest of the signed bytes serves as the ID.'),
     secret: z
       .strictObject({
-        encoding: z.enum(['utf8', 'base64', 'hex']).default('utf8').describe('How the sender writes its secrets.'),
-        prefix: visible.optional().describe('What it puts before them.'),
+        encoding: z.enum(['utf8', 'base64', 'hex']).default('utf8').describe('Encoding of the secrets that the sender issues.'),
+        prefix: visible.optional().describe('Prefix of these secrets.'),
       })
       .prefault({}),
     publicKey: z
       .strictObject({
-        encoding: z.enum(['hex', 'base64']).default('base64').describe('How it is written, where it is not PEM.'),
+        encoding: z.enum(['hex', 'base64']).default('base64').describe('Encoding of the key, if it is not PEM.'),
         format: z.enum(['raw', 'spki']).default('spki').describe('Raw bytes (Ed25519), or SubjectPublicKeyInfo in DER.'),
-        prefix: visible.optional().describe('What the sender puts before it; tells it from a secret, where a scheme has both.'),
-        privatePrefix: visible.optional().describe('What stands before the private half, which only signs.'),
+        prefix: visible.optional().describe('Prefix of public keys; distinguishes them from secrets if a scheme has both.'),
+        privatePrefix: visible.optional().describe('Prefix of private keys, which are used only to sign.'),
       })
       .prefault({})
-      .describe('How public keys are written, for ed25519 and ecdsa-p256.'),
+      .describe('Format of public keys, for ed25519 and ecdsa-p256.'),
     contentShape: z
       .enum(['json-object', 'json-array', 'json-object-or-array'])
       .optional()
-      .describe('What signed content must be; needed where nothing stands between it and what is signed beside it.'),
+      .describe('Required JSON shape of a signed body; needed if nothing separates the body from the other signed parts.'),
     isPortOptional: z
       .literal(true)
       .optional()
-      .describe("The sender may sign the URL with its scheme's own port written out, or without."),
+      .describe('Whether the sender may include the default port of the URL scheme in the signed URL.'),
     contentDigestParameter: parameterName
       .optional()
-      .describe('The query parameter that holds the SHA-256 of the content in hex, in place of the `form` piece.'),
+      .describe('Query parameter with the hex SHA-256 of the body, used instead of the `form` part.'),
     decodedInUrl: z
       .string()
-      .regex(/^[!-/:-@[-`{-~]{1,32}$/, 'up to 32 punctuation marks')
+      .regex(/^[!-/:-@[-`{-~]{1,32}$/, 'must be up to 32 punctuation marks')
       .optional()
-      .describe('Escapes of these characters in the URL are signed decoded.'),
+      .describe('Characters whose percent-encoding in the URL is decoded before signing.'),
   })
   .transform(
     (written): SchemeDescription => ({
@@ -142,7 +143,7 @@ export const customScheme = z
     }),
   );
 
-/** Without the fields that are undefined, at any depth: a description has what the scheme has, and nothing else. */
+/** Removes undefined fields at any depth, so that a description has exactly the fields that the scheme uses. */
 function withoutAbsent<T>(value: T): Present<T> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value as Present<T>;
   const fields = Object.entries(value).filter(([, field]) => field !== undefined);

@@ -1,4 +1,4 @@
-/** The schema of the store: Redis in its several forms, or memory. */
+/** The schema of the store: Redis (standalone, Sentinel or Cluster) or memory. */
 import { getHeapStatistics } from 'node:v8';
 import * as z from 'zod';
 import { duration, envName, filePath, nodeAddress } from './scalars.ts';
@@ -7,66 +7,79 @@ const tls = z
   .union([
     z.literal(true).transform(() => ({})),
     z.strictObject({
-      caFile: filePath.optional().describe('Authorities that Redis is trusted by, PEM.'),
-      certFile: filePath.optional().describe('Our certificate, PEM, where Redis asks for one.'),
-      keyFile: filePath.optional().describe('Its key, PEM.'),
-      serverName: z.string().min(1).optional().describe('The name in the certificate of Redis, where it is not the host.'),
+      caFile: filePath
+        .optional()
+        .describe('PEM file of the CAs that may issue the certificate of Redis. Default: the CAs of the system.'),
+      certFile: filePath.optional().describe('PEM file of the client certificate, if Redis requires one.'),
+      keyFile: filePath.optional().describe("PEM file of the client certificate's private key."),
+      serverName: z.string().min(1).optional().describe('Name expected in the certificate of Redis. Default: the host.'),
     }),
   ])
-  .describe('TLS to Redis; true trusts the authorities of the system.');
+  .describe('TLS to Redis; `true` trusts the CAs of the system. Default: TLS only with a rediss:// URL.');
 
 const redis = z.strictObject({
-  url: z.string().optional().describe('redis://[user:password@]host[:port][/db], or rediss:// for TLS.'),
-  urlFile: filePath.optional().describe('File that holds the URL, for one with a password.'),
+  url: z
+    .string()
+    .optional()
+    .describe(
+      'URL of the server: redis://[user:password@]host[:port][/db], or rediss:// for TLS. Put a password into `urlFile` or `passwordFile` instead.',
+    ),
+  urlFile: filePath.optional().describe('File that contains the URL, for a URL with a password.'),
   sentinel: z
     .strictObject({
-      name: z.string().min(1).describe('Name of the master the sentinels watch.'),
+      name: z.string().min(1).describe('Name of the master that the Sentinels monitor.'),
       nodes: z
         .array(nodeAddress())
         .min(1)
         .meta({ examples: [['10.0.0.7:26379']] })
-        .describe('Addresses of the sentinels.'),
-      username: z.string().min(1).optional().describe('ACL user of the sentinels.'),
-      passwordFile: filePath.optional().describe('File that holds the password of the sentinels.'),
+        .describe('Addresses of the Sentinels.'),
+      username: z.string().min(1).optional().describe('ACL user for the Sentinels.'),
+      passwordFile: filePath.optional().describe('File that contains the password for the Sentinels.'),
     })
     .optional()
-    .describe('A Sentinel group: its master name and the sentinels.'),
+    .describe('Connects through Redis Sentinel.'),
   cluster: z
     .strictObject({
       nodes: z
         .array(nodeAddress())
         .min(1)
         .meta({ examples: [['10.0.0.7:6379']] })
-        .describe('Addresses of some of its nodes.'),
+        .describe('Addresses of some nodes; the others are discovered.'),
     })
     .optional()
-    .describe('Some nodes of a Cluster; the others are found.'),
-  username: z.string().min(1).optional().describe('ACL user.'),
-  passwordFile: filePath.optional().describe('File that holds the password.'),
-  passwordEnv: envName.optional().describe('Environment variable that holds the password.'),
-  db: z.int().min(0).max(1023).optional().describe('Database number; a Cluster has none.'),
+    .describe('Connects to a Redis Cluster.'),
+  username: z.string().min(1).optional().describe('ACL user. Default: the user in the URL, or the default user.'),
+  passwordFile: filePath.optional().describe('File that contains the password.'),
+  passwordEnv: envName.optional().describe('Environment variable that contains the password.'),
+  db: z.int().min(0).max(1023).optional().describe('Database number. Default: the one in the URL, or 0. Not for a Cluster.'),
   tls: tls.optional(),
-  keyPrefix: z.string().max(64).default('sidegate:').describe('Stands before every key.'),
-  connectTimeout: duration().prefault('1s').describe('How long connecting to Redis may take.'),
-  commandTimeout: duration().prefault('1s').describe('How long Redis may take before it counts as down.'),
+  keyPrefix: z
+    .string()
+    .max(64)
+    .default('sidegate:')
+    .describe('Prefix of every key. Change it if several gates that must not share state use one database.'),
+  connectTimeout: duration().prefault('1s').describe('Maximum time to connect to Redis.'),
+  commandTimeout: duration().prefault('1s').describe('Maximum time for Redis to reply; then the store counts as down.'),
 });
 
-/** Bytes of the heap that one ID takes, with its share of the maps: 250 to 300 were measured. */
+/** Heap bytes per ID, including its share of the maps: 250 to 300 were measured. */
 export const BYTES_PER_ID = 320;
 const IDS_HEAP_SHARE = 1 / 3;
 const MIN_DERIVED_IDS = 10_000;
 const MAX_DERIVED_IDS = 250_000;
 
-/** How many IDs a process with a heap of so many bytes holds by default: a third for IDs, as much for resources, the rest for requests. */
+/** Default number of IDs for a heap of this size: a third for IDs, a third for resources, the rest for requests. */
 export function deriveMaxIds(heapBytes: number): number {
   const fitting = Math.floor((heapBytes * IDS_HEAP_SHARE) / BYTES_PER_ID / 1_000) * 1_000;
   return Math.min(Math.max(fitting, MIN_DERIVED_IDS), MAX_DERIVED_IDS);
 }
 
-/** Where handled ids and failed attempts are remembered. */
+/** Where handled IDs, newest versions and failed login attempts are stored. */
 export const store = z
   .strictObject({
-    redis: redis.optional().describe('Shared by all replicas. Left out: in memory, for one process.'),
+    redis: redis
+      .optional()
+      .describe('Redis store, shared by all replicas; required with more than one. Default: in the memory of the process.'),
     memory: z
       .strictObject({
         maxIds: z
@@ -75,7 +88,7 @@ export const store = z
           .max(10_000_000)
           .optional()
           .describe(
-            "Most ids held, and as many resources of `order`; beyond them deliveries are rejected with 503. If omitted: 250000, or what a third of the process's heap holds (docs/sizing.md).",
+            "Maximum number of IDs, and of resources of `order`, in the memory store; if it is full, deliveries are rejected with 503. Default: 250000, or as many as fit in a third of the process's heap (docs/sizing.md).",
           )
           .transform((maxIds) => maxIds ?? deriveMaxIds(getHeapStatistics().heap_size_limit)),
       })

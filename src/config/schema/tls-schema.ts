@@ -1,49 +1,53 @@
-/** The schema of TLS on a port of ours. */
+/** The schema of TLS on the gate's ports. */
 import * as z from 'zod';
 import { filePath } from './scalars.ts';
 
 const certificate = {
-  certFile: filePath.describe('Certificate chain, PEM, our own first.'),
-  keyFile: filePath.describe('Its key, PEM.'),
+  certFile: filePath.describe('PEM file of the certificate chain, with the server certificate first.'),
+  keyFile: filePath.describe('PEM file of the private key.'),
 };
 
-/** Certificates by name, client certificates, versions. */
+/** Server certificates, client certificates and TLS versions. */
 export const portTls = z.strictObject({
   ...certificate,
   more: z
     .array(z.strictObject(certificate))
     .default([])
-    .describe('Further pairs; the name a client asks for (SNI) picks the one that is valid for it, else the first.'),
-  clientCaFile: filePath.optional().describe('Authorities of client certificates, PEM; clients are asked for one.'),
+    .describe(
+      'Further certificates. The one that is valid for the requested server name (SNI) is used; if none is, the first one.',
+    ),
+  clientCaFile: filePath
+    .optional()
+    .describe('PEM file of the CAs that issue client certificates. Default: clients are not asked for a certificate.'),
   clientCrlFile: filePath
     .optional()
     .describe(
-      'Revocation lists (CRLs) of those CAs, PEM: each CA that signs a certificate of a chain needs a list that has not expired, or all its clients are rejected.',
+      'PEM file of the certificate revocation lists (CRLs) of those CAs. Each CA in a client certificate chain needs a list that has not expired; otherwise all its clients are rejected.',
     ),
   clientCertificate: z
     .enum(['require', 'request'])
     .default('require')
-    .describe('Whether clients without a valid certificate are turned away.'),
-  minVersion: z.enum(['1.2', '1.3']).default('1.2').describe('Oldest version of TLS.'),
+    .describe('`require` rejects connections without a valid client certificate; `request` accepts them.'),
+  minVersion: z.enum(['1.2', '1.3']).default('1.2').describe('Minimum TLS version.'),
 });
 
-/** On the data port HTTP/2 is spoken, too. */
+/** Only the data port supports HTTP/2. */
 export const listenTls = portTls.extend({
-  http2: z.boolean().default(true).describe('Offer HTTP/2 beside HTTP/1.1 (ALPN).'),
+  http2: z.boolean().default(true).describe('Offers HTTP/2 in addition to HTTP/1.1 (ALPN).'),
 });
 
-/** What a route asks of a client's certificate. */
+/** A route's requirements on the client certificate. */
 export const clientCertificate = z.strictObject({
   names: z
     .array(
       z
         .string()
-        .regex(/^(?:DNS|URI|email|IP Address|CN):.+$/, 'a name is written with its kind: DNS:, URI:, email:, IP Address: or CN:'),
+        .regex(/^(?:DNS|URI|email|IP Address|CN):.+$/, 'a name must start with its type: DNS:, URI:, email:, IP Address: or CN:'),
     )
     .min(1)
     .optional()
     .describe(
-      'The certificate must hold one of these, such as URI:spiffe://prod/billing or DNS:client.example. Left out: any name.',
+      'Names of which the certificate must contain at least one, such as URI:spiffe://prod/billing or DNS:client.example. Default: any name.',
     ),
-  forward: z.boolean().default(false).describe('Hand the certificate to the app, by Client-Cert (RFC 9440).'),
+  forward: z.boolean().default(false).describe('Forwards the certificate to the app in Client-Cert (RFC 9440).'),
 });

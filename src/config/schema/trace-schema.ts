@@ -1,65 +1,69 @@
-/** The schema of tracing: whose traces are continued, and where the gate's own spans go. */
+/** The schema of tracing: which incoming traces are continued, and where spans are exported to. */
 import * as z from 'zod';
 import { tokenSource } from './key-schema.ts';
 import { count, duration, filePath } from './scalars.ts';
 
 const TRUST_MEANING =
-  "Whose trace (traceparent) is continued: `always` that of everybody who is let through; `verified` nobody's, but the span of a verified caller is linked to; `none` nobody's.";
+  'Which incoming trace contexts (traceparent) are used: `always` continues the trace of every allowed request; `verified` starts a new trace and links to the span of a verified caller; `none` ignores them.';
 const FIELD_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
-function trace(usual: 'verified' | 'always') {
-  return z.strictObject({ trust: z.enum(['none', 'verified', 'always']).default(usual).describe(TRUST_MEANING) }).prefault({});
+function trace(trust: 'verified' | 'always') {
+  return z.strictObject({ trust: z.enum(['none', 'verified', 'always']).default(trust).describe(TRUST_MEANING) }).prefault({});
 }
 
-/** Of a route: its callers are strangers until they are verified, and third parties then. */
+/** For a route: its callers are third parties, even after they are verified. */
 export const routeTrace = trace('verified');
 
-/** Of the forward proxy: its clients have shown a password, and are one's own. */
+/** For the forward proxy: its clients are authenticated and belong to the operator. */
 export const proxyTrace = trace('always');
 
 const otlp = z.strictObject({
   url: z
     .string()
     .refine((text) => URL.canParse(text) && ['http:', 'https:'].includes(new URL(text).protocol), {
-      error: (issue) => `"${issue.input}" is no http or https URL; write for example http://127.0.0.1:4318`,
+      error: (issue) => `"${issue.input}" is not an http or https URL; write for example http://127.0.0.1:4318`,
     })
     .refine((text) => !URL.canParse(text) || (new URL(text).username === '' && new URL(text).password === ''), {
-      error: 'no user or password stands in the URL; use headers',
+      error: 'the URL must not contain a user or password; use headers',
     })
     .meta({ examples: ['http://127.0.0.1:4318'] })
     .optional()
     .describe(
-      'Where spans are sent, as OTLP/HTTP in JSON; without a path, to /v1/traces. Left out: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, or OTEL_EXPORTER_OTLP_ENDPOINT.',
+      'URL of the collector, which must accept OTLP/HTTP with JSON; without a path, spans are sent to /v1/traces. Default: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, then OTEL_EXPORTER_OTLP_ENDPOINT.',
     ),
   headers: z
-    .record(z.string().regex(FIELD_NAME, 'a header name is a token'), tokenSource)
+    .record(z.string().regex(FIELD_NAME, 'a header name must be a token (RFC 9110 §5.6.2)'), tokenSource)
     .optional()
     .describe(
-      'Header fields of each export, for example Authorization, by { env: NAME } or { file: PATH }. Left out: OTEL_EXPORTER_OTLP_TRACES_HEADERS, or OTEL_EXPORTER_OTLP_HEADERS.',
+      'Headers of each export request, for example Authorization; each value is { env: NAME } or { file: PATH }. Default: OTEL_EXPORTER_OTLP_TRACES_HEADERS, then OTEL_EXPORTER_OTLP_HEADERS.',
     ),
-  caFile: filePath.optional().describe('Authorities (PEM) of an https collector. Left out: those of the system.'),
-  timeout: duration().prefault('10s').describe('How long one export may take.'),
-  interval: duration().prefault('5s').describe('How long a span waits at most for others to be sent with.'),
-  maxQueued: count.default(2_048).describe('Spans that may wait; further ones are dropped and counted.'),
+  caFile: filePath
+    .optional()
+    .describe('PEM file of the CAs that may issue the certificate of the collector. Default: the CAs of the system.'),
+  timeout: duration().prefault('10s').describe('Maximum time of one export request.'),
+  interval: duration().prefault('5s').describe('Maximum time that a span waits to be exported in a batch.'),
+  maxQueued: count.default(2_048).describe('Maximum number of queued spans; further ones are dropped and counted.'),
 });
 
-/** Left out: the gate makes no traces of its own. */
+/** Without this section the gate starts no traces. */
 export const tracing = z.strictObject({
   sampleRatio: z
     .number()
     .min(0)
     .max(1)
     .default(1)
-    .describe('Share of the traces begun here that are recorded; a continued one is as its caller has it.'),
+    .describe('Share of new traces that are sampled. A continued trace keeps the decision of its caller.'),
   serviceName: z
     .string()
     .min(1)
     .max(255)
     .optional()
-    .describe('`service.name` of the spans. Left out: OTEL_SERVICE_NAME, or sidegate.'),
+    .describe('`service.name` of the spans. Default: OTEL_SERVICE_NAME, then `sidegate`.'),
   resource: z
     .record(z.string().min(1).max(255), z.string().max(1_000))
     .default({})
-    .describe('Further attributes of all spans, for example deployment.environment.name; beside OTEL_RESOURCE_ATTRIBUTES.'),
-  otlp: otlp.optional().describe('Send spans to a collector. Left out: none are made, but traceparent is.'),
+    .describe(
+      'Resource attributes of all spans, for example deployment.environment.name, in addition to OTEL_RESOURCE_ATTRIBUTES.',
+    ),
+  otlp: otlp.optional().describe('Exports spans to a collector. Default: no spans; only traceparent is forwarded.'),
 });

@@ -1,4 +1,4 @@
-/** The schema of a route's webhook section; what is left out comes from the scheme. */
+/** The schema of a route's webhook section. Defaults come from the scheme. */
 import * as z from 'zod';
 import { toTopicRegion } from '../../auth/schemes/aws-sns.ts';
 import { findPreset, PRESETS } from '../../auth/schemes/catalogue.ts';
@@ -17,27 +17,29 @@ const dedup = z
     retention: duration()
       .optional()
       .describe(
-        'How long a handled id is remembered: at least the tolerance of both sides and limits.bodyTimeout, and as long as the sender may retry. If omitted: 3d; 30d where the sender signs the content but no timestamp and the store is Redis.',
+        'How long a handled ID is remembered. It must be at least tolerance.past + tolerance.future + limits.bodyTimeout, and should cover all retries of the sender. Default: 3d; 30d if the sender signs no timestamp and the store is Redis.',
       ),
     lease: duration()
       .prefault('60s')
-      .describe('How long a claim holds if the gate dies; must be above timeout + connectTimeout.'),
+      .describe('How long the claim of an ID is kept if the gate crashes; must be longer than timeout + connectTimeout.'),
     inProgress: z
       .enum(['wait', 'reject'])
       .default('wait')
-      .describe('What a delivery gets whose id is being handled right now: wait for the outcome, or 503 at once.'),
-    waitAtMost: duration().prefault('4s').describe('How long `wait` waits.'),
+      .describe(
+        'What happens to a delivery whose ID is being handled: `wait` waits for the outcome; `reject` responds with 503 at once.',
+      ),
+    waitAtMost: duration().prefault('4s').describe('Maximum time to wait with `inProgress: wait`; then the delivery gets 503.'),
     onStoreError: z
       .enum(['refuse', 'forward'])
       .default('refuse')
       .describe(
-        'What happens while the store is down: 503, or let deliveries through unchecked for duplicates, with `Sidegate-Unchecked: true` for the app and `unchecked` in log and journal.',
+        'What happens while the store is down: `refuse` rejects deliveries with 503; `forward` forwards them without a check for duplicates, with `Sidegate-Unchecked: true` for the app and `unchecked` in log and journal.',
       ),
     unsignedId: z
       .enum(['check', 'trust'])
       .default('check')
       .describe(
-        'Where the signature does not cover the id (GitHub, Shopify and others): hold what was signed against earlier deliveries as well, so that nobody replays one under a new id; or go by the id alone.',
+        'For senders whose signature does not cover the ID (GitHub, Shopify and others): `check` also compares the signed bytes with earlier deliveries, so that a delivery cannot be replayed with a new ID; `trust` checks the ID alone.',
       ),
     maxKinds: z
       .int()
@@ -45,99 +47,108 @@ const dedup = z
       .max(16)
       .default(2)
       .describe(
-        'Where headers that are not signed tell kinds of event apart (Shopify, WooCommerce, `kind`): under how many kinds the same content may reach the app; a further kind counts as a duplicate.',
+        'For senders whose unsigned headers distinguish kinds of events (Shopify, WooCommerce, `custom.kind`): number of kinds for which the same body is forwarded; further kinds count as duplicates.',
       ),
   })
   .prefault({});
 
-/** Amazon SNS signs with keys of its own, for everybody: what counts is the topic. */
+/** Amazon SNS signs with the same keys for all its customers, so the topic decides whether a message is accepted. */
 const sns = z.strictObject({
   topics: z
     .array(
       z.string().refine((text) => toTopicRegion(text) !== undefined, {
-        error: (issue) => `"${issue.input}" is no topic; write its ARN, for example arn:aws:sns:eu-central-1:123456789012:orders`,
+        error: (issue) =>
+          `"${issue.input}" is not the ARN of a topic; write for example arn:aws:sns:eu-central-1:123456789012:orders`,
       }),
     )
     .min(1)
     .meta({ examples: [['arn:aws:sns:eu-central-1:123456789012:orders']] })
-    .describe('ARNs of the topics whose messages are taken.'),
+    .describe('ARNs of the topics whose messages are accepted.'),
   confirm: z
     .boolean()
     .default(true)
-    .describe('Confirm a subscription to one of the topics, by the URL in its genuine SubscriptionConfirmation.'),
+    .describe('Confirms subscriptions to these topics by calling the URL in a verified SubscriptionConfirmation message.'),
 });
 
 const NAMES = [...PRESETS.map(({ name }) => name), 'custom'];
 
 const written = z.strictObject({
-  scheme: z
-    .enum(NAMES)
-    .default('standard-webhooks')
-    .describe('Who signs: the name of a preset, or `custom` with a scheme of your own.'),
-  custom: customScheme.optional().describe('The scheme, where no preset has it.'),
-  keys: z.array(webhookKey).default([]).describe('Tried in order; for a rotation list the new and the old one.'),
-  sns: sns.optional().describe('For the scheme aws-sns.'),
-  jwks: z.array(remoteKeys).max(8).default([]).describe('Public keys behind URLs, for schemes that sign by key pairs.'),
+  scheme: z.enum(NAMES).default('standard-webhooks').describe('Signature scheme: the name of a preset, or `custom`.'),
+  custom: customScheme.optional().describe('Description of the scheme, for `scheme: custom`.'),
+  keys: z
+    .array(webhookKey)
+    .default([])
+    .describe('Keys that verify deliveries, tried in order. During a rotation, list the new and the old key.'),
+  sns: sns.optional().describe('Settings for `scheme: aws-sns`.'),
+  jwks: z
+    .array(remoteKeys)
+    .max(8)
+    .default([])
+    .describe('Public keys that the sender publishes at URLs, for schemes that sign with key pairs.'),
   publicUrl: publicUrl()
     .optional()
     .describe(
-      'What the sender calls this gate by, for schemes that sign the URL: scheme and host, and the path that a proxy cut off.',
+      'URL under which the sender reaches the gate, for schemes that sign the URL: scheme and host, and the path prefix if a proxy strips one.',
     ),
-  id: idSource.optional().describe('Where the id stands, where it is not where the scheme has it.'),
+  id: idSource.optional().describe('Where the ID of a delivery is. Default: as defined by the scheme.'),
   tolerance: z
     .union(
       [
         duration().transform((both): Tolerance => ({ past: both, future: both })),
         z.strictObject({
-          past: duration().describe('How old it may be.'),
-          future: duration().describe('How far ahead it may be.'),
+          past: duration().describe('Maximum age of the timestamp.'),
+          future: duration().describe('Maximum time by which the timestamp may be ahead.'),
         }),
       ],
       { error: 'expected a duration such as 5m, or { past: 5m, future: 1m }' },
     )
     .optional()
-    .describe('How far the timestamp may lie in the past or the future. Left out: what suits the sender, 5m for most.'),
-  maxBody: size().prefault('1Mi').describe('Largest content.'),
+    .describe(
+      'Maximum difference between the timestamp and the current time, in either direction. Default: as defined by the scheme, usually 5m.',
+    ),
+  maxBody: size().prefault('1Mi').describe('Maximum size of a body; larger ones get 413.'),
   contentTypes: z
-    .array(z.string().regex(MEDIA_TYPE, 'a media type is type/subtype in lower case, without parameters'))
+    .array(z.string().regex(MEDIA_TYPE, 'a media type must be type/subtype in lower case, without parameters'))
     .min(1)
     .optional()
-    .describe('Media types that are taken. Left out: those that the sender sends.'),
+    .describe('Accepted media types; others get 415. Default: those of the scheme.'),
   handshake,
   envelope: z
     .strictObject({
       requireMatchingId: z
         .boolean()
         .default(false)
-        .describe('Require JSON content {type, id, created, data} whose id is the Webhook-Id.'),
+        .describe('Requires a JSON body {type, id, created, data} whose id equals the Webhook-Id header.'),
     })
     .prefault({}),
   dedup: z
     .union([z.literal('off'), z.literal(false).transform(() => 'off' as const), dedup], {
-      error: 'expected off, or a mapping with retention, lease, inProgress, waitAtMost, onStoreError, unsignedId, maxKinds',
+      error: 'expected off, or an object with retention, lease, inProgress, waitAtMost, onStoreError, unsignedId, maxKinds',
     })
     .prefault({})
-    .describe('Let each event through once; `off` forwards repeats.'),
+    .describe('Forwards each event only once; `off` also forwards duplicates.'),
   order: order
     .optional()
     .describe(
-      'Keep events that are older than one handled already from the app, by resource. Left out: events pass as they come.',
+      'Does not forward events that are older than an already handled event of the same resource. Default: events are forwarded in order of arrival.',
     ),
   allowQuery: z
     .boolean()
     .default(false)
-    .describe('Let a query string through that the signature does not cover; where it covers the URL, one may always come.'),
+    .describe('Accepts query strings although the signature does not cover them. Not needed for schemes that sign the URL.'),
   allowContentEncoding: z
     .boolean()
     .default(false)
-    .describe('Let a Content-Encoding through, which the signature does not cover.'),
+    .describe('Accepts the Content-Encoding header although the signature does not cover it.'),
   allowDotInId: z
     .boolean()
     .default(false)
-    .describe('Let a dot stand in the id, which lets bytes move between id, timestamp and body.'),
+    .describe(
+      'Accepts IDs with a dot. Insecure: an attacker can then move bytes between ID, timestamp and body under one signature.',
+    ),
 });
 
-/** The section, with its scheme resolved. */
+/** The `webhook` section, with its scheme resolved. */
 export const webhook = written.transform((values, context) => {
   const { custom, id, tolerance, contentTypes, ...rest } = values;
   const base = findPreset(rest.scheme) ?? custom;
@@ -145,7 +156,8 @@ export const webhook = written.transform((values, context) => {
     context.addIssue({
       code: 'custom',
       path: ['scheme'],
-      message: 'a custom scheme is described under custom:, for example { signature: { header: X-Signature }, signed: [body] }',
+      message:
+        'scheme: custom needs a description under custom:, for example { signature: { header: X-Signature }, signed: [body] }',
     });
     return z.NEVER;
   }
@@ -153,18 +165,18 @@ export const webhook = written.transform((values, context) => {
     context.addIssue({
       code: 'custom',
       path: ['custom'],
-      message: `the scheme is ${rest.scheme}; for this one write scheme: custom`,
+      message: `custom is ignored, because the scheme is ${rest.scheme}; set scheme: custom, or remove custom`,
     });
   const description: SchemeDescription = id === undefined ? base : { ...base, id };
   if (base.timestamp === undefined && tolerance !== undefined)
     context.addIssue({
       code: 'custom',
       path: ['tolerance'],
-      message: `${base.name} signs no time, so nothing can be too old; repeats are found for as long as dedup.retention says`,
+      message: `${base.name} has no signed timestamp, so there is no age to check; remove tolerance. Duplicates are detected for dedup.retention`,
     });
-  const shake = resolveHandshake(rest.handshake, base);
-  if (shake !== undefined && 'problem' in shake) {
-    context.addIssue({ code: 'custom', path: ['handshake'], message: shake.problem });
+  const resolved = resolveHandshake(rest.handshake, base);
+  if (resolved !== undefined && 'problem' in resolved) {
+    context.addIssue({ code: 'custom', path: ['handshake'], message: resolved.problem });
     return z.NEVER;
   }
   return {
@@ -177,7 +189,7 @@ export const webhook = written.transform((values, context) => {
             retention: rest.dedup.retention ?? DEFAULT_RETENTION_MS,
             isRetentionDefault: rest.dedup.retention === undefined,
           },
-    handshake: shake,
+    handshake: resolved,
     description,
     tolerance: base.timestamp === undefined ? undefined : (tolerance ?? base.tolerance),
     contentTypes: contentTypes ?? base.contentTypes,

@@ -1,4 +1,4 @@
-/** Replaces the secrets and users that a config refers to by texts of the simulator's fixtures. */
+/** Replaces the secrets and users that a config refers to with texts from the simulator's fixtures. */
 import { dirname } from 'node:path';
 import { Secret } from '../../core/secret.ts';
 
@@ -15,7 +15,7 @@ interface FakedSource {
 
 const DIRECTORY_KEYS = ['secretDir', 'mapDir'] as const;
 
-/** The config's values, with the texts added wherever one of them is referred to. */
+/** The config's values, with the fake text added to each reference. */
 export function withFakeSources<T>(value: T, fakeSources: FakeSources): T {
   if (Array.isArray(value)) return value.map((item) => withFakeSources(item, fakeSources)) as T;
   if (typeof value !== 'object' || value === null) return value;
@@ -24,7 +24,7 @@ export function withFakeSources<T>(value: T, fakeSources: FakeSources): T {
   return Object.fromEntries(found.size === 0 ? entries : [...entries, ['fakeSources', found]]) as T;
 }
 
-/** The names of variables and the paths of files in `standIns` that nothing in the config refers to. */
+/** The fake variables and files that nothing in the config refers to. */
 export function findUnused(value: unknown, { env, files }: FakeSources): { readonly env: string[]; readonly files: string[] } {
   const used = new Set<string>();
   const visit = (each: unknown): void => {
@@ -53,8 +53,8 @@ export function listFakes(source: object, folder: string): string[] | undefined 
   return fakeSources === undefined ? undefined : [...fakeSources.keys()].map((file) => file.slice(folder.length + 1));
 }
 
-function find(place: object, { env, files }: FakeSources): Map<string, Secret> {
-  const reference = place as Readonly<Record<string, unknown>>;
+function find(value: object, { env, files }: FakeSources): Map<string, Secret> {
+  const reference = value as Readonly<Record<string, unknown>>;
   const found = new Map<string, Secret>();
   const add = (name: string, text: string | undefined): void => {
     if (text !== undefined) found.set(name, new Secret(Buffer.from(text)));

@@ -1,18 +1,18 @@
-/** What OpenTelemetry's environment variables say; they fill what the config leaves out, and switch nothing on. */
+/** Reads OpenTelemetry's environment variables. They provide defaults for the config, and never enable tracing. */
 import { Secret } from '../../core/secret.ts';
 
-/** Of the variables that are set; an empty one is not (OpenTelemetry, environment variable specification). */
+/** The values of the variables. An empty variable counts as unset (OpenTelemetry environment variable specification). */
 export interface OtelEnv {
   readonly isDisabled: boolean;
-  /** Where spans go, and the variable that says it. */
+  /** Where spans are sent, and the variable that contains it. */
   readonly endpoint: { readonly url: URL; readonly variable: string } | undefined;
-  /** Of that endpoint; undefined where none is said. */
+  /** Protocol of that endpoint; undefined if not set. */
   readonly protocol: string | undefined;
   readonly headers: readonly (readonly [name: string, value: Secret])[];
   readonly caFile: string | undefined;
   readonly serviceName: string | undefined;
   readonly resource: Readonly<Record<string, string>>;
-  /** Names of variables that cannot be read as what they should be; their values may be secret. */
+  /** Names of malformed variables; not their values, which may be secret. */
   readonly malformed: readonly string[];
 }
 
@@ -49,7 +49,7 @@ export function readOtelEnv(env: Readonly<Record<string, string | undefined>> = 
   };
 }
 
-/** The variable of traces names the whole URL, the common one only where its path begins. */
+/** The variable for traces contains the whole URL, the general one only the base URL. */
 function readEndpoint(
   first: (...names: readonly string[]) => readonly [string, string] | undefined,
   malformed: string[],

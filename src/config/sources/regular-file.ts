@@ -1,4 +1,4 @@
-/** Reads files that others write: bounded, never blocked by a pipe, and never half of a file that is being replaced. */
+/** Reads files that other programs write: bounded, without blocking on a pipe, and never half of a file that is being replaced. */
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 
@@ -8,13 +8,13 @@ const CHUNK = 64 * 1024;
 export async function readRegularFile(file: string, maxBytes: number): Promise<Buffer> {
   return withFile(file, async (handle) => {
     const before = await handle.stat();
-    if (before.size > maxBytes) throw new Error(`${file} has ${before.size} bytes; at most ${maxBytes} are read`);
+    if (before.size > maxBytes) throw new Error(`${file} has ${before.size} bytes; the maximum is ${maxBytes}`);
     const chunks: Buffer[] = [];
     let length = 0;
     for await (const chunk of readChunks(handle)) {
       chunks.push(chunk);
       length += chunk.length;
-      if (length > maxBytes) throw new Error(`${file} has more than ${maxBytes} bytes; no more are read`);
+      if (length > maxBytes) throw new Error(`${file} has more than ${maxBytes} bytes, which is the maximum`);
     }
     const after = await handle.stat();
     if (after.size !== before.size || after.mtimeMs !== before.mtimeMs) throw new Error(`${file} changed while it was read`);
@@ -22,9 +22,9 @@ export async function readRegularFile(file: string, maxBytes: number): Promise<B
   });
 }
 
-/** Opens a regular file; a pipe or a device is rejected and not waited for. */
+/** Opens a regular file. Rejects pipes and devices without waiting for them. */
 export async function withFile<T>(file: string, use: (handle: FileHandle) => Promise<T>): Promise<T> {
-  // Without O_NONBLOCK, a pipe that nobody writes to would hold a thread for ever.
+  // Without O_NONBLOCK, opening a pipe without a writer would block a thread for ever.
   const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     if (!(await handle.stat()).isFile()) throw new Error(`${file} is not a regular file`);
@@ -34,7 +34,7 @@ export async function withFile<T>(file: string, use: (handle: FileHandle) => Pro
   }
 }
 
-/** The rest of a file, in pieces. */
+/** The rest of a file, in chunks. */
 export async function* readChunks(handle: FileHandle): AsyncGenerator<Buffer> {
   for (;;) {
     const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(CHUNK), 0, CHUNK);

@@ -1,21 +1,21 @@
-/** Reads secrets from files and environment variables; no text of theirs ever gets into a message. */
+/** Reads secrets from files and environment variables. Messages never contain any part of a secret. */
 import { readFile } from 'node:fs/promises';
 import { Secret } from '../../core/secret.ts';
 import type { SecretSource } from '../schema/config.ts';
 import { findFake } from './fake-sources.ts';
 
-/** A secret's text, or why there is none. */
+/** A secret, or why it could not be read. */
 export type SecretRead =
   | { readonly secret: Secret; readonly warnings: readonly string[] }
   | { readonly problem: string; readonly hint: string };
 
-const LARGEST_SECRET = 65_536;
+const MAX_SECRET_BYTES = 65_536;
 const WHITESPACE = new Set([0x20, 0x09, 0x0a, 0x0d]);
 
-/** Reads one secret; whitespace at a file's end is cut, as editors and `echo` put it there. */
+/** Reads one secret. Trailing whitespace is removed, because editors and `echo` add it. */
 export async function readSecret(source: SecretSource): Promise<SecretRead> {
   const fake = findFake(source);
-  if (fake !== undefined) return toSecret(Buffer.from(fake), 'the text that stands in for it');
+  if (fake !== undefined) return toSecret(Buffer.from(fake), 'the fake text in the fixtures');
   return 'env' in source ? readVariable(source.env) : readSecretFile(source.file);
 }
 
@@ -30,13 +30,13 @@ function readVariable(name: string): SecretRead {
 export async function readSecretFile(file: string): Promise<SecretRead> {
   try {
     const bytes = await readFile(file);
-    if (bytes.length > LARGEST_SECRET)
-      return { problem: `${file} has ${bytes.length} bytes`, hint: 'a secret is one short line' };
+    if (bytes.length > MAX_SECRET_BYTES)
+      return { problem: `${file} has ${bytes.length} bytes`, hint: `a secret has at most ${MAX_SECRET_BYTES} bytes` };
     return toSecret(bytes, file);
   } catch (thrown) {
     return {
       problem: `${file} ${toReadProblem(thrown)}`,
-      hint: 'mount the Secret there, readable for the user the gate runs as',
+      hint: 'mount the Secret there, readable by the user that runs the gate',
     };
   }
 }
@@ -44,9 +44,9 @@ export async function readSecretFile(file: string): Promise<SecretRead> {
 function toReadProblem(thrown: unknown): string {
   const code = (thrown as NodeJS.ErrnoException).code ?? 'unknown reason';
   const texts: Readonly<Record<string, string>> = {
-    ENOENT: 'is not there',
+    ENOENT: 'does not exist',
     EISDIR: 'is a directory',
-    EACCES: 'may not be read by this user',
+    EACCES: 'cannot be read: permission denied',
   };
   return texts[code] ?? `cannot be read (${code})`;
 }
@@ -54,9 +54,9 @@ function toReadProblem(thrown: unknown): string {
 function toSecret(bytes: Buffer, where: string): SecretRead {
   let end = bytes.length;
   while (end > 0 && WHITESPACE.has(bytes[end - 1] as number)) end--;
-  if (end === 0) return { problem: `${where} is empty`, hint: 'an empty secret would let in whatever anybody signs' };
+  if (end === 0) return { problem: `${where} is empty`, hint: 'with an empty secret, anyone could sign requests' };
   const warnings = WHITESPACE.has(bytes[0] as number)
-    ? [`the secret in ${where} begins with whitespace, which counts as part of it`]
+    ? [`the secret in ${where} starts with whitespace, which is part of the secret`]
     : [];
   return { secret: new Secret(bytes.subarray(0, end)), warnings };
 }

@@ -1,4 +1,4 @@
-/** Reads the files of TLS: certificates, keys, authorities, revocation lists. */
+/** Reads TLS files: certificates, keys, CAs, revocation lists. */
 import { readFile } from 'node:fs/promises';
 import { Secret } from '../../core/secret.ts';
 import type { ListenTlsConfig } from '../schema/config.ts';
@@ -12,12 +12,12 @@ export interface PairBytes {
 
 /** A file that cannot be read. */
 export interface FileTrouble {
-  /** Below `listen.tls`. */
+  /** Config path, relative to the `tls` section. */
   readonly path: string;
   readonly message: string;
 }
 
-/** What could be read. */
+/** The files that could be read, and the troubles with the others. */
 export interface TlsFiles {
   readonly pairs: readonly PairBytes[];
   readonly clientCa: Buffer | undefined;
@@ -25,7 +25,7 @@ export interface TlsFiles {
   readonly troubles: readonly FileTrouble[];
 }
 
-/** Reads all files that the section names. */
+/** Reads all files of a `tls` section. */
 export async function readTlsFiles(config: ListenTlsConfig): Promise<TlsFiles> {
   const troubles: FileTrouble[] = [];
   const read = async (file: string, path: string): Promise<Buffer | undefined> => {
@@ -48,7 +48,7 @@ export async function readTlsFiles(config: ListenTlsConfig): Promise<TlsFiles> {
   return { pairs, clientCa, clientCrl, troubles };
 }
 
-/** What to watch. */
+/** The files to watch. */
 export function toTlsFiles(config: ListenTlsConfig | undefined): string[] {
   if (config === undefined) return [];
   const pairs = [config, ...config.more].flatMap(({ certFile, keyFile }) => [certFile, keyFile]);

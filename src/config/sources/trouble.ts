@@ -1,9 +1,9 @@
-/** What is wrong with something that the config refers to: a secret, users, certificates. */
+/** A problem with something that the config refers to: a secret, users, certificates. */
 export interface Trouble {
   readonly severity: 'error' | 'warning';
   /** Config path, for example `routes.0.webhook.keys.1.secret`. */
   readonly path: string;
-  /** Never holds a secret, a hash or a password. */
+  /** Never contains a secret, a hash or a password. */
   readonly message: string;
   readonly hint?: string;
 }

@@ -1,23 +1,23 @@
-/** Reads where users come from, as bytes and names only: what they mean is said elsewhere. */
+/** Reads user sources as text; auth/passwords parses it. */
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { UserSourceConfig } from '../schema/config.ts';
 import { findFake, listFakes } from './fake-sources.ts';
 import { readRegularFile } from './regular-file.ts';
 
-/** What a source holds. */
+/** The text of a source. */
 export type UserText =
   | { readonly kind: 'htpasswd'; readonly where: string; readonly text: string }
-  /** One user with a password as it is. */
+  /** One user with a plain-text password. */
   | { readonly kind: 'pair'; readonly where: string; readonly user: string; readonly password: string }
-  /** A hash for each user. */
+  /** One hash per user. */
   | { readonly kind: 'map'; readonly where: string; readonly hashes: ReadonlyMap<string, string> };
 
-/** A source's content, or why there is none. */
+/** The text of a source, or why it could not be read. */
 export type UserTextRead = UserText | { readonly problem: string; readonly hint: string };
 
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
-/** Of a file that holds one name, password or hash. */
+/** Limit of a file with one name, password or hash. */
 const MAX_VALUE_BYTES = 64 * 1024;
 
 /** Reads one source. */
@@ -34,11 +34,11 @@ export async function readUserSource(source: UserSourceConfig): Promise<UserText
   } catch (thrown) {
     const { code, path, message } = thrown as NodeJS.ErrnoException;
     const problem = code === undefined ? message : `${path ?? 'a file'} cannot be read (${code})`;
-    return { problem, hint: 'mount the Secret there, readable for the user the gate runs as' };
+    return { problem, hint: 'mount the Secret there, readable by the user that runs the gate' };
   }
 }
 
-/** What to watch; a directory ends with a slash. */
+/** The paths to watch; a directory ends with a slash. */
 export function toUserFiles(source: UserSourceConfig): string[] {
   if ('file' in source) return [source.file];
   if ('secretDir' in source) return [join(source.secretDir, 'username'), join(source.secretDir, 'password')];
@@ -59,14 +59,14 @@ type Read = (file: string) => Promise<string>;
 
 async function readSecretDir(folder: string, read: Read): Promise<UserTextRead> {
   const [user, password] = await Promise.all([read(join(folder, 'username')), read(join(folder, 'password'))]);
-  // As with other secrets, a line end is the editor's, not part of it.
+  // As with other secrets, trailing line breaks come from the editor.
   return { kind: 'pair', where: folder, user: user.replace(/[\r\n]+$/, ''), password: password.replace(/[\r\n]+$/, '') };
 }
 
 async function readMapDir(folder: string, names: readonly string[], read: Read): Promise<UserTextRead> {
   const hashes = new Map<string, string>();
   for (const name of [...names].sort()) {
-    // The kubelet's own links begin with two dots.
+    // The kubelet's symlinks start with two dots.
     if (!name.startsWith('..')) hashes.set(name, (await read(join(folder, name))).trim());
   }
   return { kind: 'map', where: folder, hashes };

@@ -1,4 +1,4 @@
-/** Tells when watched files have changed, whatever replaced them: an editor, `mv`, or the kubelet's symlink swap. */
+/** Reports changes of watched files, however they were replaced: by an editor, `mv`, or the kubelet's symlink swap. */
 import { createHash, type Hash } from 'node:crypto';
 import { type FSWatcher, watch as watchDirectory } from 'node:fs';
 import { readdir } from 'node:fs/promises';
@@ -7,32 +7,32 @@ import type { CancelTimer, Clock } from '../../core/clock.ts';
 import { guardCallback, onEvent } from '../../core/safe-events.ts';
 import { readChunks, withFile } from './regular-file.ts';
 
-/** A watch that is under way. */
+/** An active watch. */
 export interface Watch {
-  /** Reports these files again at the next check, as if they had changed: reading them failed. A file that is not there has to appear first. */
+  /** Reports these files again at the next check, because reading them failed. A missing file has to appear first. */
   recheck(files: readonly string[]): void;
   close(): void;
 }
 
-/** Who is told. */
+/** Callbacks of a watch. */
 export interface WatchListener {
-  /** The files whose content is another than before; a file that vanished has changed, too. */
+  /** Called with the files whose contents changed, including files that were removed. */
   onChange(changed: readonly string[]): void;
-  /** Events cannot be had for a directory; the poll goes on. */
+  /** Called if a directory cannot be watched for events. Polling continues. */
   onTrouble(message: string): void;
 }
 
-/** Each file with what tells its content from another. */
+/** Each file with a digest of its contents. */
 export type Fingerprints = ReadonlyMap<string, string>;
 
 const DEBOUNCE_MS = 250;
 const POLL_MS = 30_000;
-/** Not there, or not a regular file. */
+/** Missing, or not a regular file. */
 const GONE = 'gone';
 const UNKNOWN = 'unknown';
 const MAX_HASHED_BYTES = 32 * 1024 * 1024;
 
-/** What the files hold now, to be taken before they are read: what changes while they are read is then seen by the watch. */
+/** The fingerprints of the files. Take them before reading the files, so that the watch notices a change during the read. */
 export async function toFingerprints(files: readonly string[]): Promise<Fingerprints> {
   const prints = new Map<string, string>();
   for (const file of files) if (!prints.has(file)) prints.set(file, await toHash(file));
@@ -40,8 +40,9 @@ export async function toFingerprints(files: readonly string[]): Promise<Fingerpr
 }
 
 /**
- * Watches the files of `known`, and tells at once of those that hold something else by now. A path that ends with a slash is a directory, which has changed when any of its files has. Watches the directories, not the files: a
- * watch on a file follows its inode and misses every swap of `..data` after the first. Only a changed hash counts, and a slow poll finds what events missed.
+ * Watches the files of `known`, and reports those that changed since then at once. A path that ends with a slash is a directory,
+ * which changes when any of its files does. Watches the directories, not the files: a watch on a file follows its inode and misses
+ * every swap of `..data` after the first. Only a changed hash counts. A slow poll finds changes that events missed.
  */
 export async function watchFiles(known: Fingerprints, clock: Clock, listener: WatchListener): Promise<Watch> {
   const watch = new FileWatch(known, clock, listener);
@@ -65,8 +66,8 @@ class FileWatch implements Watch {
   }
 
   async start(): Promise<void> {
-    this.#cancelPoll = this.#clock.every(POLL_MS, () => this.#look());
-    await this.#look();
+    this.#cancelPoll = this.#clock.every(POLL_MS, () => this.#check());
+    await this.#check();
   }
 
   close(): void {
@@ -98,7 +99,7 @@ class FileWatch implements Watch {
       this.#watchers.set(directory, watcher);
     } catch (thrown) {
       this.#listener.onTrouble(
-        `${directory} cannot be watched (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'}); it is looked at every ${POLL_MS / 1000} s`,
+        `${directory} cannot be watched (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'}); it is polled every ${POLL_MS / 1000} s`,
       );
     }
   }
@@ -110,15 +111,15 @@ class FileWatch implements Watch {
   }
 
   #onEvent(): void {
-    // A swap is several events, and one look sees them all. Later events do not delay it: another file of the directory may change all the time.
+    // A swap causes several events; one check covers them all. Later events do not delay it: another file in the directory may change all the time.
     this.#cancelDebounce ??= this.#clock.after(DEBOUNCE_MS, () => {
       this.#cancelDebounce = undefined;
-      return this.#look();
+      return this.#check();
     });
   }
 
-  async #look(): Promise<void> {
-    // A directory that was removed and made again has lost its watch. Events first, then the look: a change in between is seen by one or the other.
+  async #check(): Promise<void> {
+    // A directory that was removed and recreated has lost its watch. Watch first, then check, so that a change in between is not missed.
     this.#rewatch();
     const changed: string[] = [];
     for (const file of this.#hashes.keys()) {
@@ -148,7 +149,7 @@ async function toHash(path: string): Promise<string> {
   }
 }
 
-/** Of a file that is too large to be anything that is read, size and time are enough. */
+/** For a file that is too large to be read by the gate, size and modification time are enough. */
 async function addFile(hash: Hash, file: string): Promise<void> {
   hash.update(`${file}\n`);
   await withFile(file, async (handle) => {
@@ -158,7 +159,7 @@ async function addFile(hash: Hash, file: string): Promise<void> {
   });
 }
 
-/** Without the kubelet's own directories, which begin with two dots. */
+/** Excludes the kubelet's directories, which start with two dots. */
 async function listFiles(directory: string): Promise<string[]> {
   const names = await readdir(directory);
   return names

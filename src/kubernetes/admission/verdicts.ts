@@ -18,7 +18,7 @@ export interface Verdict {
 }
 
 const MOST_REMEMBERED = 256;
-const MOST_PROBLEMS = 20;
+const MAX_PROBLEMS = 20;
 const LONGEST_TEXT = 1_000;
 /** What somebody writes by hand takes some milliseconds. */
 const SLOW_MS: Milliseconds = 100;
@@ -47,7 +47,7 @@ export class Verdicts {
     if (start < this.#restsUntil) return undefined;
     // Where it will lie, so that files are found beside it; they are not read here.
     const file = `${CONFIG_FOLDER}/${CONFIG_KEY}`;
-    const { config, problems } = parseConfig(file, gate, this.#clock, { overrides, mostProblems: MOST_PROBLEMS });
+    const { config, problems } = parseConfig(file, gate, this.#clock, { overrides, maxProblems: MAX_PROBLEMS });
     const verdict =
       config === undefined
         ? { warnings: [toWarning(name, problems)], forgetful: undefined }
@@ -77,7 +77,7 @@ function toUnjudged(name: string, length: number): string {
 function toWarning(name: string, problems: readonly Problem[]): string {
   const errors = problems.filter(({ severity }) => severity === 'error');
   const others = errors.length - 1;
-  const more = others < 1 ? '' : ` (and ${problems.length < MOST_PROBLEMS ? '' : 'at least '}${others} more)`;
+  const more = others < 1 ? '' : ` (and ${problems.length < MAX_PROBLEMS ? '' : 'at least '}${others} more)`;
   return `ConfigMap ${name} is no config that the sidecar starts with: ${toBounded(toText(errors[0]))}${more}`;
 }
 

@@ -57,7 +57,7 @@ describe('a config with problems of several kinds', () => {
     const problems = await check({ routes: [asksNothing('a'), route('b', { allow: undefined, webhook: { keys: [GONE] } })] });
     expect(problems).toHaveLength(2);
     expect(problems.join('\n')).toMatch(
-      /routes\.0: the route asks for nothing[^]*routes\.1\.webhook\.keys\.0\.secret: .* is not there/,
+      /routes\.0: the route has no check[^]*routes\.1\.webhook\.keys\.0\.secret: .* does not exist/,
     );
   });
 });

@@ -137,7 +137,7 @@ describe('the name of a scheme', () => {
     ['standard_webhooks', 'standard-webhooks'],
     ['what-sapp', 'whatsapp'],
   ])('is told where it is nearly one: %s', (written, meant) => {
-    expect(toProblem(written)).toMatch(new RegExp(`Did you mean "${meant}"\\?\n  hint: known here: standard-webhooks, `));
+    expect(toProblem(written)).toMatch(new RegExp(`Did you mean "${meant}"\\?\n  hint: allowed values: standard-webhooks, `));
   });
 
   test.each(['facebook', 'vercel', 'twitter', 'mailgun', 'ab'])(
@@ -154,7 +154,7 @@ describe('a custom scheme', () => {
 
   test.each([
     [{ ...base, contentShape: 'json' }, /contentShape: "json" is not one of: json-object, json-array, json-object-or-array/],
-    [{ ...base, contentDigestParameter: 'a b' }, /a parameter name is letters/],
+    [{ ...base, contentDigestParameter: 'a b' }, /a parameter name is 1 to 64 letters/],
     [{ ...base, decodedInUrl: 'abc' }, /punctuation/],
     [{ ...base, isPortOptional: false }, /isPortOptional/],
   ])('says what is wrong with %j', (custom, expected) => {

@@ -31,8 +31,8 @@ describe('a file that is no config', () => {
     ['one with comments only', '# nothing\n', 'the file is empty'],
     ['one that is not UTF-8', Buffer.from([0x61, 0xff]), 'the file is not UTF-8 text'],
     ['several documents', 'a: 1\n---\nb: 2\n', 'several YAML documents'],
-    ['one that is too large', `a: ${'x'.repeat(1_100_000)}`, 'is the most'],
-    ['a list', '- a\n', 'expected a mapping, not a list'],
+    ['one that is too large', `a: ${'x'.repeat(1_100_000)}`, 'the maximum is'],
+    ['a list', '- a\n', 'expected an object, not a list'],
     [
       'a bomb of aliases',
       `a: &a [x,x,x,x,x,x,x,x,x]\n${[...'bcdefgh'].map((name, i) => `${name}: &${name} [${Array(9).fill(`*${'abcdefgh'[i]}`).join(',')}]`).join('\n')}\n`,
@@ -48,8 +48,8 @@ describe('a file that is no config', () => {
   });
 
   test('is refused when it is a directory, or not there', async () => {
-    expect((await loadConfig(folder, clock)).problems[0]?.message).toBe('this is a directory, not a file');
-    expect((await loadConfig(join(folder, 'none'), clock)).problems[0]?.message).toBe('there is no such file');
+    expect((await loadConfig(folder, clock)).problems[0]?.message).toBe('the path is a directory, not a file');
+    expect((await loadConfig(join(folder, 'none'), clock)).problems[0]?.message).toBe('the file does not exist');
   });
 });
 

@@ -44,22 +44,25 @@ describe('what the command line says', () => {
       { upstream: 'localhost:3000' },
       /^--upstream: error upstream: "localhost:3000" is not a URL\. Did you mean "http:\/\/localhost:3000"\?/,
     ],
-    [{ appProbes: ['app/livez'] }, /^--app-probe: error "app\/livez" is no app probe; write CONTAINER\/KIND=URL/],
+    [{ appProbes: ['app/livez'] }, /^--app-probe: error "app\/livez" is not an app probe; write CONTAINER\/KIND=URL/],
     [
       { appProbes: ['app/health=http://127.0.0.1:1/'] },
       /^--app-probe app\/health: error admin.appProbes.0.kind: "health" is not one of/,
     ],
-    [{ appProbes: ['app/livez={"url":'] }, /^--app-probe: error what follows app\/livez= is no JSON/],
+    [{ appProbes: ['app/livez={"url":'] }, /^--app-probe: error the text after app\/livez= is not JSON/],
     [{ appProbes: ['app/livez={"uri":"http://127.0.0.1:1/"}'] }, /unknown key "uri"\n {2}hint: did you mean "url"\?/],
     [{ appProbes: ['app/prestop=http://127.0.0.1:1/stop'] }, /admin.appProbes.0.kind: "prestop" is not one of/],
     [
       { appProbes: ['a/livez=tcp://127.0.0.1:1', 'a/livez=tcp://127.0.0.1:2'] },
-      /^--app-probe a\/livez: error admin.appProbes.1: a\/livez is named twice/,
+      /^--app-probe a\/livez: error admin.appProbes.1: a\/livez is configured twice/,
     ],
-    [{ appProbes: ['a/livez=http://127.0.0.1:8481/'], admin: ':8481' }, /admin.appProbes.0.url: this is the gate itself/],
-    [{ listen: ':3000' }, /^--upstream: error upstream: the app is the gate itself/],
-    [{ admin: ':3000' }, /^--upstream: error upstream: the app is the admin port/],
-    [{ listen: ':7', admin: ':7' }, /^--admin: error admin.address: the admin port is the data port/],
+    [
+      { appProbes: ['a/livez=http://127.0.0.1:8481/'], admin: ':8481' },
+      /admin.appProbes.0.url: this URL points to the gate itself/,
+    ],
+    [{ listen: ':3000' }, /^--upstream: error upstream: the upstream points to the gate itself/],
+    [{ admin: ':3000' }, /^--upstream: error upstream: the upstream points to the admin port/],
+    [{ listen: ':7', admin: ':7' }, /^--admin: error admin.address: the admin port equals the data port/],
   ] as [Overrides, RegExp][])('is told as the flag it is where it is wrong: %j', (overrides, expected) => {
     const found = tell({}, { upstream: 'http://127.0.0.1:3000', ...overrides });
     expect(
@@ -76,8 +79,8 @@ describe('what the command line says', () => {
   });
 
   test('leaves a file that is no mapping to be told of', () => {
-    expect(tell('- a\n', { listen: ':1' }).join()).toMatch(/expected a mapping, not a list/);
-    expect(tell('listen: 7\nroutes: []\n', { listen: ':1' }).join()).toMatch(/listen: expected a mapping/);
+    expect(tell('- a\n', { listen: ':1' }).join()).toMatch(/expected an object, not a list/);
+    expect(tell('listen: 7\nroutes: []\n', { listen: ':1' }).join()).toMatch(/listen: expected an object/);
   });
 });
 
@@ -121,7 +124,7 @@ describe('the upstream at the top', () => {
   test('is told of once, where it stands, when it is wrong for many', () => {
     const routes = [ROUTE, { ...ROUTE, name: 'c', match: { path: '/c' } }];
     expect(tell({ upstream: 'http://127.0.0.1:9090', routes })).toEqual([
-      expect.stringMatching(/^gate.yaml:\d+:11: error upstream: the app is the admin port/),
+      expect.stringMatching(/^gate.yaml:\d+:11: error upstream: the upstream points to the admin port/),
     ]);
   });
 
@@ -129,7 +132,7 @@ describe('the upstream at the top', () => {
     const found = tell({ admin: { address: '127.0.0.1:8080' } });
     expect(found).toHaveLength(2);
     expect(found[0]).toMatch(
-      /error routes.0.upstream: missing: the app of this route\n {2}hint: give it here, or one upstream at the top for all routes, or --upstream/,
+      /error routes.0.upstream: missing: the address of the app\n {2}hint: set it here, or set a top-level upstream for all routes, or pass --upstream/,
     );
   });
 

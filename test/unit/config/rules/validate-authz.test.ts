@@ -33,12 +33,14 @@ test.each([
 });
 
 test('finds that no request can come by TLS where there is no endpoint either', () => {
-  expect(check(undefined)).toEqual(['error routes.0.basic.requireTls: no request can come by TLS, so each would be refused']);
+  expect(check(undefined)).toEqual([
+    'error routes.0.basic.requireTls: no request can arrive over TLS, so every request would be rejected',
+  ]);
 });
 
 test.each([
   [
-    'error authz.address: another port of the gate has this number',
+    'error authz.address: another listener of the gate uses this port',
     { address: '127.0.0.1:9090', trustedCallers: ['127.0.0.1'] },
     [BASIC],
   ],
@@ -48,12 +50,20 @@ test.each([
     [BASIC],
   ],
   [
-    'warning authz.trustedCallers.0: everybody may ask, so anybody can guess passwords as any client',
+    'warning authz.trustedCallers.0: this range allows every caller, so anyone can guess passwords and claim any client address',
     { address: '127.0.0.1:9091', trustedCallers: ['0.0.0.0/0'] },
     [BASIC],
   ],
-  ['warning authz: every route verifies content, which nobody shows to this endpoint', { address: '127.0.0.1:9091' }, [WEBHOOK]],
-  ['error authz.trustedCallers: nobody could ask', { address: '127.0.0.1:9091', trustedCallers: [] }, [BASIC]],
+  [
+    'warning authz: every route verifies request bodies, which this endpoint never receives',
+    { address: '127.0.0.1:9091' },
+    [WEBHOOK],
+  ],
+  [
+    'error authz.trustedCallers: the list is empty, so every auth request would be rejected',
+    { address: '127.0.0.1:9091', trustedCallers: [] },
+    [BASIC],
+  ],
 ])('tells: %s', (problem, authz, routes) => {
   expect(check(authz, routes)).toEqual([problem]);
 });

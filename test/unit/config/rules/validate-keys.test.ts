@@ -26,10 +26,16 @@ test.each([
 });
 
 test.each([
-  [[{}, { notBefore: LAST, notAfter: LATER }], `error ${AT}.1.notBefore: the key ends before it begins, so it is never accepted`],
-  [[{}, { notBefore: LAST, notAfter: LAST }], `error ${AT}.1.notBefore: the key ends before it begins, so it is never accepted`],
-  [[{ notBefore: LATER }, { notBefore: LAST }], `warning ${AT}: no key is accepted yet, so each delivery gets 503`],
-  [[{ notBefore: LATER }, { notAfter: PAST }], `warning ${AT}: no key is accepted yet, so each delivery gets 503`],
+  [
+    [{}, { notBefore: LAST, notAfter: LATER }],
+    `error ${AT}.1.notBefore: notAfter is not after notBefore, so the key is never accepted`,
+  ],
+  [
+    [{}, { notBefore: LAST, notAfter: LAST }],
+    `error ${AT}.1.notBefore: notAfter is not after notBefore, so the key is never accepted`,
+  ],
+  [[{ notBefore: LATER }, { notBefore: LAST }], `warning ${AT}: no key is valid yet, so every delivery gets 503`],
+  [[{ notBefore: LATER }, { notAfter: PAST }], `warning ${AT}: no key is valid yet, so every delivery gets 503`],
   [[{}, { notAfter: PAST }], `warning ${AT}.1.notAfter: the key has expired`],
 ])('finds what is wrong with the dates of keys: %j', (dates, problem) => {
   expect(check(...dates)).toContain(problem);

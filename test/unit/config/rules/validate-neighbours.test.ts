@@ -25,13 +25,15 @@ function toNotes(...routes: readonly string[]): readonly string[] {
 describe('sidegate check warns', () => {
   test('of a route that trusts its app to tell paths apart', () => {
     const [warning] = toWarnings(`match: { path: /a, trustAppToDistinguish: [letterCase, extension] }, ${GUARDED}`);
-    expect(warning).toContain('routes.0.match.trustAppToDistinguish: whoever spells the path differently');
+    expect(warning).toContain(
+      "routes.0.match.trustAppToDistinguish: a client can bypass this route's gates by spelling the path differently",
+    );
     expect(warning).toContain('letterCase, extension');
   });
 
   test('of a route that forwards method overrides', () => {
     expect(toWarnings(`match: { path: /a }, ${ALL}, forwardMethodOverride: true`)).toEqual([
-      'routes.0.forwardMethodOverride: the app may run another method than the one that the route was chosen by',
+      'routes.0.forwardMethodOverride: the app may handle a request as another method than the one that the route matched',
     ]);
   });
 
@@ -56,7 +58,7 @@ describe('sidegate check warns', () => {
   test('of a guarded route that a route with a host goes before', () => {
     const warnings = toWarnings(`match: { pathPrefix: /admin }, ${GUARDED}`, `match: { pathPrefix: /, host: a.example }, ${ALL}`);
     expect(warnings).toEqual([
-      'routes.0.match: does not apply to Host a.example: there route r1 takes the path, and its gates differ',
+      'routes.0.match: does not apply to Host a.example: route r1 matches the path there, and its gates differ',
     ]);
   });
 
@@ -74,13 +76,13 @@ describe('sidegate check warns', () => {
 describe('sidegate check notes', () => {
   test('how a guarded route inside an open one is kept apart from it', () => {
     expect(toNotes(`match: { pathPrefix: /admin, methods: [GET] }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`)).toEqual([
-      'route r0 is inside route r1, whose gates differ: a path that an app may take for /admin is rejected (400 ambiguous_target); methods other than GET, HEAD are rejected (405)',
+      'route r0 is inside route r1, whose gates differ: a path that an app may interpret as /admin is rejected (400 ambiguous_target); methods other than GET, HEAD are rejected (405)',
     ]);
   });
 
   test('that the app must tell hosts apart, where only the Host does', () => {
     expect(toNotes(`match: { pathPrefix: /, host: a.example }, ${GUARDED}`, `match: { pathPrefix: / }, ${ALL}`)[0]).toMatch(
-      /with a Host other than a\.example, route r1 takes the path: the app must tell hosts apart$/,
+      /with a Host other than a\.example, route r1 matches the path: the app must distinguish hosts$/,
     );
   });
 

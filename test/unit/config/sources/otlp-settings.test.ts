@@ -60,13 +60,13 @@ describe('where spans are sent', () => {
   });
 
   test.each([
-    ['nobody says it', {}, 'nothing says where spans are sent'],
+    ['nobody says it', {}, 'no collector is configured'],
     ['it is no URL', { OTEL_EXPORTER_OTLP_ENDPOINT: 'collector' }, 'OTEL_EXPORTER_OTLP_ENDPOINT is malformed'],
     ['it has a password', { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://a:hunter2@e' }, 'OTEL_EXPORTER_OTLP_ENDPOINT is malformed'],
     [
       'it is for grpc',
       { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://e:4317', OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' },
-      'asks for OTLP by grpc',
+      'selects OTLP over gRPC for OTEL_EXPORTER_OTLP_ENDPOINT',
     ],
   ])('is a problem where %s', async (_, env, message) => {
     const { settings, problems } = await read({ otlp: {} }, env);
@@ -115,8 +115,8 @@ describe('headers', () => {
       'OTEL_EXPORTER_OTLP_HEADERS is malformed',
     ],
     ['with a broken escape', { OTEL_EXPORTER_OTLP_HEADERS: 'a=hunter2%' }, 'OTEL_EXPORTER_OTLP_HEADERS is malformed'],
-    ['with a line end in it', { OTEL_EXPORTER_OTLP_HEADERS: 'a=hunter2%0d%0ab' }, 'a: the value cannot stand in a header'],
-    ['whose name is none', { OTEL_EXPORTER_OTLP_HEADERS: 'a b=hunter2' }, '"a b" is no header name'],
+    ['with a line end in it', { OTEL_EXPORTER_OTLP_HEADERS: 'a=hunter2%0d%0ab' }, 'a: the value is not allowed in a header'],
+    ['whose name is none', { OTEL_EXPORTER_OTLP_HEADERS: 'a b=hunter2' }, '"a b" is not a header name'],
   ])('%s are a problem that shows no value', async (_, env, message) => {
     const { settings, problems } = await read({ otlp: { url: 'http://c' } }, env);
     expect(settings).toBeUndefined();

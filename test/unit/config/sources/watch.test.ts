@@ -122,7 +122,7 @@ test('what changed between the reading and the watch is told at once', async () 
 test('a directory that is not there is told of, and found by the poll once it is', async () => {
   const { folder, clock, open, changes, troubles } = await start('later/file');
   await open();
-  expect(troubles).toEqual([expect.stringContaining('cannot be watched (ENOENT); it is looked at every 30 s')]);
+  expect(troubles).toEqual([expect.stringContaining('cannot be watched (ENOENT); it is polled every 30 s')]);
   mkdirSync(join(folder, 'later'));
   writeFileSync(join(folder, 'later', 'file'), '1');
   await until(async () => {

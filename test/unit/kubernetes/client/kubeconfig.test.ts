@@ -113,7 +113,7 @@ describe('which files', () => {
   });
 
   test.each([
-    ['absent', () => find({ file: join(folder, 'absent') }), /absent: error there is no such file/],
+    ['absent', () => find({ file: join(folder, 'absent') }), /absent: error the file does not exist/],
     [
       'none at all',
       () => find({ env: { HOME: folder } }),

@@ -70,7 +70,7 @@ describe("the injector's config", () => {
       'injector.yaml:4:14: error sidecar.adminPort: port 0 is below 1',
     ]);
     expect(problemsOf('sidecar: { image: a, port: 8480.5 }')).toEqual([
-      expect.stringMatching(/sidecar\.port: expected a whole number/),
+      expect.stringMatching(/sidecar\.port: expected an integer/),
     ]);
   });
 
@@ -90,6 +90,6 @@ describe("the injector's config", () => {
 
   test('says so where there is no file', async () => {
     const { problems } = await loadInjectorConfig('/nonexistent/injector.yaml');
-    expect(problems.map(formatProblem)).toEqual(['/nonexistent/injector.yaml: error there is no such file']);
+    expect(problems.map(formatProblem)).toEqual(['/nonexistent/injector.yaml: error the file does not exist']);
   });
 });
