@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { lintPatterns } from '../../scripts/lint-patterns.ts';
-import { parseBrief } from '../../src/auth/handshakes/handshake.ts';
+import { parseSmallJson } from '../../src/auth/handshakes/handshake.ts';
 import { parseParameters } from '../../src/auth/handshakes/parameters.ts';
 import { readBasic } from '../../src/auth/passwords/basic.ts';
 import { parseSnsMessage } from '../../src/auth/schemes/aws-sns.ts';
@@ -112,7 +112,7 @@ const PARSERS: readonly Parser[] = [
     parse: (text) => parseSnsMessage(Buffer.from(JSON.stringify({ Type: 'Notification', Message: text }))),
   },
   { name: 'an Amazon SNS message as it stands', parse: (text) => parseSnsMessage(Buffer.from(text)) },
-  { name: 'a handshake in JSON', parse: (text) => parseBrief(Buffer.from(`{"challenge":${text}`), 'challenge') },
+  { name: 'a handshake in JSON', parse: (text) => parseSmallJson(Buffer.from(`{"challenge":${text}`), 'challenge') },
 ];
 
 const PRESET_PARSERS: readonly Parser[] = PRESETS.map((description) => {

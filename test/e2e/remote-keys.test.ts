@@ -95,8 +95,8 @@ test('a delivery by any of the published keys is let in, under the name of the s
 
 describe('where the keys cannot be had', () => {
   test.each([
-    ['the server fails', 500, 'answered 500'],
-    ['it sends elsewhere', 302, 'answered 302'],
+    ['the server fails', 500, 'responded with 500'],
+    ['it sends elsewhere', 302, 'responded with 302'],
     ['there are none', 200, 'no JWK Set with keys'],
   ])('as %s, the route is 503 and no other way in, and the log says why', async (_title, status, message) => {
     answerWith = status;

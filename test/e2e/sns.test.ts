@@ -287,7 +287,9 @@ describe('a subscription', () => {
     expect(await post(gate, toConfirmation())).toMatchObject({ status: 503, code: 'secret_unavailable' });
     await gate.stop();
     expect(gate.log().at(-1)).toBeDefined();
-    expect(gate.log().find(({ reason }) => reason === 'handshake_unfinished')).toMatchObject({ detail: `${HOST}: answered 503` });
+    expect(gate.log().find(({ reason }) => reason === 'handshake_unfinished')).toMatchObject({
+      detail: `${HOST}: responded with 503`,
+    });
   });
 
   test('is left to people where the route says so, and its end is taken note of', async () => {

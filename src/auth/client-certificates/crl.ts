@@ -1,20 +1,20 @@
-/** Reads certificate revocation lists (RFC 5280 §5): whose they are, and between which times they count. */
+/** Reads certificate revocation lists (RFC 5280 §5): their issuers and validity periods. */
 import type { X509Certificate } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 
-/** One list of a file. */
+/** One list in a file. */
 export interface Crl {
   readonly pem: string;
-  /** The CA's name, DER. */
+  /** The name of the CA, in DER. */
   readonly issuer: Buffer | undefined;
   readonly thisUpdate: EpochMilliseconds | undefined;
-  /** When OpenSSL stops to accept the list, and with it every certificate of its CA. */
+  /** When the list expires. OpenSSL then rejects every certificate of its CA. */
   readonly nextUpdate: EpochMilliseconds | undefined;
 }
 
-/** What is wrong with a file of lists. */
+/** A problem with a file of lists. */
 export interface CrlProblem {
   readonly severity: 'error' | 'warning';
   readonly message: string;
@@ -29,13 +29,13 @@ interface Element {
 
 const LABEL = 'X509 CRL';
 const TAG = { integer: 0x02, utcTime: 0x17, generalizedTime: 0x18, sequence: 0x30 };
-const RENEW = 'publish a new list of that CA; until then each client with a certificate of it is rejected';
-const NOT_PEM = 'the file must hold PEM; openssl crl -inform DER -in list.crl -out list.pem converts DER';
+const RENEW = 'publish a new list of that CA; until then all clients with a certificate of that CA are rejected';
+const NOT_PEM = 'the file must be PEM; to convert DER, run openssl crl -inform DER -in list.crl -out list.pem';
 const TIME = /^(\d{2}|\d{4})(\d{2})(\d{2})(\d{2})(\d{2})(\d{2})Z$/;
-/** RFC 5280 §4.1.2.5.1: from 50 on, the two digits of UTCTime are of the last century. */
+/** RFC 5280 §4.1.2.5.1: two-digit years of UTCTime from 50 on mean 19xx. */
 const FIRST_YEAR_OF_1900 = 50;
 
-/** The lists of a PEM file, each in its own block: OpenSSL reads only the first block of what Node hands to it. */
+/** Splits a PEM file into its lists, because OpenSSL reads only the first block of the text that Node passes to it. */
 export function splitCrls(file: Buffer): string[] {
   return splitPem(file, LABEL);
 }
@@ -47,42 +47,42 @@ export function splitPem(file: Buffer, label: string): string[] {
   const blocks: string[] = [];
   for (let at = text.indexOf(begin); at !== -1; at = text.indexOf(begin, at + begin.length)) {
     const end = text.indexOf(close, at);
-    // Kept, so that OpenSSL rejects it: a list that was cut off must not go missing silently.
+    // A truncated block is kept, so that OpenSSL rejects it: a list must not be ignored silently.
     blocks.push(text.slice(at, end === -1 ? undefined : end + close.length));
     if (end === -1) break;
   }
   return blocks;
 }
 
-/** All lists of a file that `findCrlProblems` has no error for. */
+/** Parses the lists of a file for which `findCrlProblems` reports no error. */
 export function parseCrls(file: Buffer): Crl[] {
   return splitCrls(file).map((pem) => ({ pem, ...readHead(toDer(pem)) }));
 }
 
-/** Why the file cannot be used, or whom it locks out. */
+/** Reports why the file cannot be used, or which clients it causes to be rejected. */
 export function findCrlProblems(file: Buffer, authorities: readonly X509Certificate[], now: EpochMilliseconds): CrlProblem[] {
   const found: CrlProblem[] = [];
   const blocks = splitCrls(file);
   if (blocks.length === 0)
-    return [{ severity: 'error', message: 'the file holds no certificate revocation list', hint: NOT_PEM }];
+    return [{ severity: 'error', message: 'the file contains no certificate revocation list', hint: NOT_PEM }];
   for (const [index, pem] of blocks.entries()) {
     const problem = tryCrl(pem);
     if (problem !== undefined)
-      found.push({ severity: 'error', message: `list ${index + 1} of the file cannot be read (${problem})`, hint: NOT_PEM });
+      found.push({ severity: 'error', message: `list ${index + 1} in the file cannot be parsed (${problem})`, hint: NOT_PEM });
   }
   if (found.length > 0) return found;
   const lists = parseCrls(file);
   for (const [index, { thisUpdate = now, nextUpdate = Number.POSITIVE_INFINITY }] of lists.entries()) {
-    if (nextUpdate <= now) found.push(toWarning(`list ${index + 1} of the file expired on ${toInstant(nextUpdate)}`));
-    if (thisUpdate > now) found.push(toWarning(`list ${index + 1} of the file is not valid before ${toInstant(thisUpdate)}`));
+    if (nextUpdate <= now) found.push(toWarning(`list ${index + 1} in the file expired on ${toInstant(nextUpdate)}`));
+    if (thisUpdate > now) found.push(toWarning(`list ${index + 1} in the file is not valid before ${toInstant(thisUpdate)}`));
   }
   for (const { raw, subject } of authorities)
     if (!lists.some(({ issuer }) => issuer !== undefined && raw.includes(issuer)))
-      found.push(toWarning(`the file holds no list of the CA "${subject.replaceAll('\n', ', ')}"`));
+      found.push(toWarning(`the file contains no list of the CA "${subject.replaceAll('\n', ', ')}"`));
   return found;
 }
 
-/** When the first list of a file expires; undefined where none ever does. */
+/** When the first list of a file expires; undefined if none expires. */
 export function findNextUpdate(file: Buffer): EpochMilliseconds | undefined {
   const times = parseCrls(file).flatMap(({ nextUpdate }) => (nextUpdate === undefined ? [] : [nextUpdate]));
   return times.length === 0 ? undefined : Math.min(...times);
@@ -105,7 +105,7 @@ function toDer(pem: string): Buffer {
   return Buffer.from(pem.replaceAll(/-----[A-Z0-9 ]{1,40}-----/g, ''), 'base64');
 }
 
-/** The fields before the revoked certificates (RFC 5280 §5.1). They serve warnings and a metric only: OpenSSL decides. */
+/** Parses the fields before the revoked certificates (RFC 5280 §5.1). Used only for warnings and a metric; OpenSSL decides. */
 function readHead(der: Buffer): Omit<Crl, 'pem'> {
   const list = readElement(der, 0, TAG.sequence);
   const signed = list && readElement(der, list.start, TAG.sequence);
@@ -136,7 +136,7 @@ function toTime(text: string): EpochMilliseconds | undefined {
   return Date.UTC(century + year, month - 1, day, hour, minute, second);
 }
 
-/** Undefined where another tag is there, or not all of the value (X.690 §8.1). */
+/** Undefined if the tag differs or the value is incomplete (X.690 §8.1). */
 function readElement(der: Buffer, at: number, tag: number): Element | undefined {
   if (at + 2 > der.length || der[at] !== tag) return undefined;
   const first = der[at + 1] as number;

@@ -1,4 +1,4 @@
-/** Every handshake by its name. */
+/** All handshakes, by name. */
 import type { HandshakeName } from '../schemes/description.ts';
 import { createCloudEvents } from './cloudevents.ts';
 import { createDiscord } from './discord.ts';
@@ -10,22 +10,22 @@ import { createTwitch } from './twitch.ts';
 import { createX } from './x.ts';
 import { createZoom } from './zoom.ts';
 
-/** What is known of a kind before a route asks for it. */
+/** One type of handshake, before it is compiled for a route. */
 export interface HandshakeKind {
   create(options: HandshakeOptions): Handshake;
-  /** Which method it comes by, where that is none of deliveries. */
+  /** The method of the handshake request, if deliveries do not use it. */
   readonly method?: 'GET' | 'OPTIONS';
-  /** A token of its own: what it is judged by, or may be. */
+  /** Whether the handshake is authenticated by a token. */
   readonly token?: 'needed' | 'optional';
-  /** The token stands in a query parameter that the config names; this is its name where it does not. */
+  /** Default name of the query parameter that contains the token. */
   readonly parameter?: string;
-  /** Who may ask is a list of names. */
+  /** Authorized by a list of origins. */
   readonly hasOrigins?: true;
-  /** Answered by the route's own HMAC-SHA256 keys. */
+  /** The response is signed with the route's HMAC-SHA256 keys. */
   readonly hasMac?: true;
 }
 
-/** All of them. */
+/** All types. */
 export const HANDSHAKES: Readonly<Record<HandshakeName, HandshakeKind>> = {
   slack: { create: createSlack },
   zoom: { create: createZoom, hasMac: true },
@@ -40,7 +40,7 @@ export const HANDSHAKES: Readonly<Record<HandshakeName, HandshakeKind>> = {
 /** Their names, for the config. */
 export const HANDSHAKE_NAMES = Object.keys(HANDSHAKES) as HandshakeName[];
 
-/** Makes a route's handshake. */
+/** Compiles a route's handshake. */
 export function compileHandshake(options: HandshakeOptions): Handshake {
   return HANDSHAKES[options.type].create(options);
 }

@@ -1,4 +1,4 @@
-/** What a handshake is asked and answers: pure, from a request to an answer of the gate's own, a refusal, or nothing. */
+/** The interface of handshakes: pure functions from a request to a response of the gate, a refusal, or undefined. */
 import { hash } from 'node:crypto';
 import { isEqualInConstantTime } from '../../core/bytes.ts';
 import type { HeaderFields } from '../../core/headers.ts';
@@ -7,111 +7,111 @@ import type { Secret } from '../../core/secret.ts';
 import type { HandshakeName } from '../schemes/description.ts';
 import type { Scheme, VerifyKey } from '../schemes/scheme.ts';
 
-/** How a route takes its sender's handshake. */
+/** A route's settings for its sender's handshake. */
 export interface HandshakeOptions {
   readonly type: HandshakeName;
-  /** A token of the handshake's own is configured. */
+  /** Whether a token for the handshake is configured. */
   readonly hasToken: boolean;
-  /** The query parameter that carries it, where the sender has no name for it. */
+  /** The query parameter that contains the token, if the sender does not define one. */
   readonly parameter: string;
   readonly allowedOrigins: readonly string[];
-  /** Requests a minute; undefined for as many as the sender likes. */
+  /** Requests per minute; undefined: no limit. */
   readonly allowedRate: number | undefined;
-  /** The route lets any query through. */
+  /** Whether the route accepts any query. */
   readonly allowQuery: boolean;
   readonly scheme: Scheme;
 }
 
-/** A request whose content nobody has read. */
+/** A request whose body has not been read. */
 export interface OpenRequest {
   readonly method: string;
   readonly query: string | undefined;
   readonly headers: HeaderFields;
 }
 
-/** What it may be judged by. */
+/** The secrets that can authenticate it. */
 export interface OpenSecrets {
   readonly keys: readonly VerifyKey[];
-  /** Undefined where none is configured, or it cannot be read right now. */
+  /** Undefined if no token is configured, or if it cannot be read right now. */
   readonly token: Secret | undefined;
 }
 
-/** A handshake that comes unsigned; undefined: this request is none. An answer holds for requests without content only. */
+/** An unsigned handshake; undefined if the request is not one. The response applies only to requests without a body. */
 export type OpenHandshake = (request: OpenRequest, secrets: OpenSecrets) => Refusal | undefined;
 
-/** Content whose signature held. */
+/** A body whose signature was verified. */
 export interface SignedMessage {
   readonly headers: HeaderFields;
   readonly body: Buffer;
-  /** What verified it; undefined where another gate knew the sender. */
+  /** The key that verified it; undefined if another gate authenticated the sender. */
   readonly key: VerifyKey | undefined;
 }
 
-/** A handshake that comes signed like any delivery; undefined: this message is none. */
+/** A handshake that is signed like a delivery; undefined if the message is not one. */
 export type SignedHandshake = (message: SignedMessage) => Refusal | undefined;
 
-/** One kind of handshake, compiled. */
+/** A compiled handshake. */
 export interface Handshake {
   readonly open?: OpenHandshake;
   readonly signed?: SignedHandshake;
 }
 
-/** What senders let us echo: nothing that ends a line, and nothing long. */
+/** A challenge that may be echoed: no line breaks, and bounded in length. */
 const CHALLENGE = /^[\x21-\x7e]{1,256}$/;
-/** No answer is ever taken for a page: a stranger may have written what it repeats. */
+/** Browsers must never render a response as a page, because an attacker may have written the echoed text. */
 const NOSNIFF = ['X-Content-Type-Options', 'nosniff'] as const;
-/** Handshakes are short; longer content is an event, and not parsed here. */
-const LONGEST_CONTENT = 16_384;
+/** Handshakes are short; larger bodies are events, and are not parsed here. */
+const MAX_BODY_BYTES = 16_384;
 
-/** The answer to a handshake. */
-export function answer(type: HandshakeName, { headers = [], ...reply }: Reply): Refusal {
+/** A response to a handshake. */
+export function respond(type: HandshakeName, { headers = [], ...reply }: Reply): Refusal {
   return refuse('handshake', 'handshake', { detail: type, reply: { ...reply, headers: [...headers, NOSNIFF] } });
 }
 
-/** What the sender wants to read again. */
-export function answerText(type: HandshakeName, body: string): Refusal {
-  return answer(type, { status: 200, contentType: 'text/plain', body });
+/** A response in plain text. */
+export function respondWithText(type: HandshakeName, body: string): Refusal {
+  return respond(type, { status: 200, contentType: 'text/plain', body });
 }
 
-/** The sender wants an object. */
-export function answerJson(type: HandshakeName, value: object): Refusal {
-  return answer(type, { status: 200, contentType: 'application/json', body: JSON.stringify(value) });
+/** A response in JSON. */
+export function respondWithJson(type: HandshakeName, value: object): Refusal {
+  return respond(type, { status: 200, contentType: 'application/json', body: JSON.stringify(value) });
 }
 
-/** Says why in the log only; no value that was sent. */
+/** Rejects the handshake. Only the log contains `detail`, which must not include values from the request. */
 export function decline(detail: string): Refusal {
   return refuse('handshake_refused', 'handshake_refused', detail);
 }
 
-/** A token of ours is configured but gone: our own trouble, so the sender should come again. */
-export function declineForLack(what: string): Refusal {
-  return refuse('secret_unavailable', 'secret_unavailable', what);
+/** A configured secret cannot be read. The fault is ours, so the sender should retry. */
+export function failForMissingSecret(detail: string): Refusal {
+  return refuse('secret_unavailable', 'secret_unavailable', detail);
 }
 
-/** A challenge that may be echoed. */
+/** Whether the value is a challenge that may be echoed. */
 export function isChallenge(value: unknown): value is string {
   return typeof value === 'string' && CHALLENGE.test(value);
 }
 
-/** By digests: the time tells nothing of the token, its length included. */
+/** Compares digests, so that the time reveals nothing about the token, not even its length. */
 export function isToken(given: string, token: Secret): boolean {
   return isEqualInConstantTime(hash('sha256', given, 'buffer'), hash('sha256', token.expose(), 'buffer'));
 }
 
-/** Why a token does not prove anything; undefined where it is the configured one. */
-export function judgeToken(
+/** Rejects a token that is not the configured one; undefined if it is. */
+export function checkToken(
   given: string | undefined,
   token: Secret | undefined,
   { hasToken }: Pick<HandshakeOptions, 'hasToken'>,
 ): Refusal | undefined {
   if (!hasToken) return decline('no handshake.verifyToken is configured');
-  if (token === undefined) return declineForLack('handshake.verifyToken cannot be read');
-  return given !== undefined && isToken(given, token) ? undefined : decline('the token is not handshake.verifyToken');
+  if (token === undefined) return failForMissingSecret('handshake.verifyToken cannot be read');
+  return given !== undefined && isToken(given, token) ? undefined : decline('the token does not equal handshake.verifyToken');
 }
 
-/** Short content that mentions `word` and is a JSON object; undefined for all else, which is nearly everything. */
-export function parseBrief(body: Buffer, word: string): Readonly<Record<string, unknown>> | undefined {
-  if (body.length > LONGEST_CONTENT || !body.includes(word)) return undefined;
+/** Parses a small JSON object that contains `word`; undefined for any other body, which most are. */
+export function parseSmallJson(body: Buffer, word: string): Readonly<Record<string, unknown>> | undefined {
+  if (body.length > MAX_BODY_BYTES || !body.includes(word)) return undefined;
   try {
     const value: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body));
     return isObject(value) ? value : undefined;
@@ -120,7 +120,7 @@ export function parseBrief(body: Buffer, word: string): Readonly<Record<string, 
   }
 }
 
-/** Neither null nor a list. */
+/** Whether the value is an object, and neither null nor an array. */
 export function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

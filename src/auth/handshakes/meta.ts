@@ -1,6 +1,6 @@
-/** Meta (Facebook, Instagram, WhatsApp): a GET with the verify token that its user typed into the app's settings. */
+/** Meta (Facebook, Instagram, WhatsApp): a GET with the verify token from the app's settings. */
 import type { Refusal } from '../../core/refusal.ts';
-import { answerText, decline, type Handshake, type HandshakeOptions, isChallenge, judgeToken } from './handshake.ts';
+import { checkToken, decline, type Handshake, type HandshakeOptions, isChallenge, respondWithText } from './handshake.ts';
 import { hasOnly, type Parameters, parseParameters } from './parameters.ts';
 
 const PREFIX = 'hub.';
@@ -12,14 +12,17 @@ export function createMeta(options: HandshakeOptions): Handshake {
     open({ method, query }, { token }) {
       if (method !== 'GET' || query?.includes(PREFIX) !== true) return undefined;
       const parameters = parseParameters(query);
-      if (parameters === undefined || !hasOnly(parameters, NAMES)) return decline(`not exactly ${NAMES.join(', ')}, each once`);
+      if (parameters === undefined || !hasOnly(parameters, NAMES))
+        return decline(`the query must consist of ${NAMES.join(', ')}, each once`);
       if (parameters.get('hub.mode') !== 'subscribe') return decline('hub.mode is not subscribe');
-      return judgeToken(parameters.get('hub.verify_token'), token, options) ?? echo(parameters);
+      return checkToken(parameters.get('hub.verify_token'), token, options) ?? echo(parameters);
     },
   };
 }
 
 function echo(parameters: Parameters): Refusal {
   const challenge = parameters.get('hub.challenge');
-  return isChallenge(challenge) ? answerText('meta', challenge) : decline('hub.challenge is not 1 to 256 visible characters');
+  return isChallenge(challenge)
+    ? respondWithText('meta', challenge)
+    : decline('hub.challenge is not 1 to 256 visible characters');
 }

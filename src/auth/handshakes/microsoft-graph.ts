@@ -1,28 +1,28 @@
-/** Microsoft Graph: a POST without content whose validationToken is to be echoed while the subscription is made. */
+/** Microsoft Graph: a POST without a body, whose validationToken must be echoed when the subscription is created. */
 import type { Refusal } from '../../core/refusal.ts';
-import { answerText, decline, type Handshake, type HandshakeOptions, judgeToken } from './handshake.ts';
+import { checkToken, decline, type Handshake, type HandshakeOptions, respondWithText } from './handshake.ts';
 import { hasOnly, type Parameters, parseParameters } from './parameters.ts';
-import { judgeQuery } from './query-token.ts';
+import { checkQuery } from './query-token.ts';
 
-/** Graph's tokens are sentences with spaces. */
+/** Graph's tokens contain spaces. */
 const VALIDATION_TOKEN = /^[\x20-\x7e]{1,1024}$/;
 const NAME = 'validationToken';
 
 /**
- * https://learn.microsoft.com/graph/change-notifications-delivery-webhooks. Nothing in it proves that Graph asks, and whoever is
- * answered may subscribe this endpoint to changes of their own: so the URL that the subscriber gives holds a token.
+ * https://learn.microsoft.com/graph/change-notifications-delivery-webhooks. The request does not prove that it comes from Graph, and
+ * anyone who gets the response can subscribe this endpoint to their own changes. So the URL of the subscription contains a token.
  */
 export function createMicrosoftGraph(options: HandshakeOptions): Handshake {
   const { hasToken, parameter, allowQuery } = options;
-  const judgesDeliveries = hasToken && !allowQuery;
+  const checksDeliveries = hasToken && !allowQuery;
   return {
     open({ method, query }, { token }) {
       if (method !== 'POST' || query?.includes(NAME) !== true)
-        return judgesDeliveries ? judgeQuery(query, { parameter, token }) : undefined;
+        return checksDeliveries ? checkQuery(query, { parameter, token }) : undefined;
       const parameters = parseParameters(query);
       if (parameters === undefined || !hasOnly(parameters, [NAME], [parameter]))
-        return decline(`not exactly ${parameter} and ${NAME}, each once`);
-      return judgeToken(parameters.get(parameter), token, options) ?? echo(parameters);
+        return decline(`the query must consist of ${parameter} and ${NAME}, each once`);
+      return checkToken(parameters.get(parameter), token, options) ?? echo(parameters);
     },
   };
 }
@@ -30,6 +30,6 @@ export function createMicrosoftGraph(options: HandshakeOptions): Handshake {
 function echo(parameters: Parameters): Refusal {
   const token = parameters.get(NAME) ?? '';
   return VALIDATION_TOKEN.test(token)
-    ? answerText('microsoft-graph', token)
+    ? respondWithText('microsoft-graph', token)
     : decline(`${NAME} is not 1 to 1024 printable characters`);
 }

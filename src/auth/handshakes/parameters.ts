@@ -1,17 +1,17 @@
-/** The parameters of a query, read in the one way that all parsers share. */
+/** Parses the parameters of a query, and rejects queries that parsers interpret differently. */
 
 /** By name, decoded. */
 export type Parameters = ReadonlyMap<string, string>;
 
 /** Far more than any handshake has. */
-const MOST = 16;
+const MAX_PARAMETERS = 16;
 
-/** By name, decoded once; undefined where parsers would differ: a repeated name, a broken escape, bytes that are not UTF-8. */
+/** By name, decoded once. Undefined if parsers would differ: a repeated name, an invalid escape, bytes that are not UTF-8. */
 export function parseParameters(query: string | undefined): Parameters | undefined {
   const parameters = new Map<string, string>();
   if (query === undefined || query === '') return parameters;
   const pairs = query.split('&');
-  if (pairs.length > MOST) return undefined;
+  if (pairs.length > MAX_PARAMETERS) return undefined;
   for (const pair of pairs) {
     const at = pair.indexOf('=');
     const name = decode(at === -1 ? pair : pair.slice(0, at));
@@ -22,7 +22,7 @@ export function parseParameters(query: string | undefined): Parameters | undefin
   return parameters;
 }
 
-/** As forms are written (the URL Standard's application/x-www-form-urlencoded): a plus is a space. */
+/** As in forms (the URL Standard's application/x-www-form-urlencoded), a plus is a space. */
 function decode(text: string): string | undefined {
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));
@@ -31,7 +31,7 @@ function decode(text: string): string | undefined {
   }
 }
 
-/** Whether `parameters` are those of `names`, all and no others; `optional` may be missing. */
+/** Whether `parameters` contains all of `names` and nothing else except `optional`. */
 export function hasOnly(parameters: Parameters, names: readonly string[], optional: readonly string[] = []): boolean {
   const known = new Set([...names, ...optional]);
   return names.every((name) => parameters.has(name)) && [...parameters.keys()].every((name) => known.has(name));

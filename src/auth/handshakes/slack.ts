@@ -1,5 +1,5 @@
-/** Slack: a signed url_verification whose challenge is to be echoed. */
-import { answerText, decline, type Handshake, isChallenge, parseBrief } from './handshake.ts';
+/** Slack: a signed url_verification, whose challenge must be echoed. */
+import { decline, type Handshake, isChallenge, parseSmallJson, respondWithText } from './handshake.ts';
 
 const TYPE = 'url_verification';
 
@@ -7,10 +7,12 @@ const TYPE = 'url_verification';
 export function createSlack(): Handshake {
   return {
     signed({ body }) {
-      const content = parseBrief(body, TYPE);
+      const content = parseSmallJson(body, TYPE);
       if (content?.['type'] !== TYPE) return undefined;
       const { challenge } = content as { readonly challenge?: unknown };
-      return isChallenge(challenge) ? answerText('slack', challenge) : decline('challenge is not 1 to 256 visible characters');
+      return isChallenge(challenge)
+        ? respondWithText('slack', challenge)
+        : decline('challenge is not 1 to 256 visible characters');
     },
   };
 }

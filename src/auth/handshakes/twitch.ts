@@ -1,5 +1,5 @@
-/** Twitch EventSub: a signed webhook_callback_verification whose challenge is to be echoed; notifications and revocations are for the app. */
-import { answerText, decline, type Handshake, isChallenge, parseBrief } from './handshake.ts';
+/** Twitch EventSub: a signed webhook_callback_verification, whose challenge must be echoed. Notifications and revocations go to the app. */
+import { decline, type Handshake, isChallenge, parseSmallJson, respondWithText } from './handshake.ts';
 
 const TYPE_FIELD = 'twitch-eventsub-message-type';
 const TYPE = 'webhook_callback_verification';
@@ -8,15 +8,17 @@ const TYPE = 'webhook_callback_verification';
 export function createTwitch(): Handshake {
   return {
     signed({ headers, body }) {
-      const content = parseBrief(body, '"challenge"');
+      const content = parseSmallJson(body, '"challenge"');
       const types = headers.all(TYPE_FIELD);
-      const saysSo = types.includes(TYPE);
-      const isSo = content?.['challenge'] !== undefined && content['event'] === undefined;
-      if (!saysSo && !isSo) return undefined;
-      // The field is not signed: with another one, a captured verification would reach the app as an event.
-      if (!saysSo || !isSo || types.length > 1) return decline('Twitch-Eventsub-Message-Type and the content differ');
+      const hasType = types.includes(TYPE);
+      const hasForm = content?.['challenge'] !== undefined && content['event'] === undefined;
+      if (!hasType && !hasForm) return undefined;
+      // The header is not signed: with another value, a captured verification would reach the app as an event.
+      if (!hasType || !hasForm || types.length > 1) return decline('Twitch-Eventsub-Message-Type does not match the body');
       const { challenge } = content as { readonly challenge?: unknown };
-      return isChallenge(challenge) ? answerText('twitch', challenge) : decline('challenge is not 1 to 256 visible characters');
+      return isChallenge(challenge)
+        ? respondWithText('twitch', challenge)
+        : decline('challenge is not 1 to 256 visible characters');
     },
   };
 }

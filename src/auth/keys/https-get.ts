@@ -1,27 +1,27 @@
-/** Fetches small public documents by https: bounded in size and time, from the very host that was asked for, without redirects. */
+/** Fetches small public documents over HTTPS: bounded in size and time, only from the requested host, without redirects. */
 import type { IncomingHttpHeaders } from 'node:http';
 import { request } from 'node:https';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import { onEvent } from '../../core/safe-events.ts';
 
-/** How far a fetch may go. */
+/** The limits of a fetch. */
 export interface GetOptions {
   readonly maxBytes: number;
   readonly timeout: Milliseconds;
 }
 
-/** A document that was fetched. */
+/** A fetched document. */
 export interface RemoteDocument {
   readonly body: Buffer;
-  /** How long its server lets caches keep it (RFC 9111 §5.2.2.1, less its age); undefined if the server does not say. */
+  /** How long caches may keep it (RFC 9111 §5.2.2.1, minus its age); undefined if the server does not specify it. */
   readonly freshFor: Milliseconds | undefined;
 }
 
 /** Fetches a document; rejects with RemoteFailure and nothing else. */
 export type HttpsGet = (url: URL, options: GetOptions) => Promise<RemoteDocument>;
 
-/** Why there is no document; the text names the host, never the query. */
+/** Why the fetch failed. The message contains the host, never the query. */
 export class RemoteFailure extends Error {
   constructor(message: string) {
     super(message);
@@ -29,7 +29,7 @@ export class RemoteFailure extends Error {
   }
 }
 
-/** Where a host is really found, and by which authorities; for tests. */
+/** Redirects connections to another address, with another CA; for tests. */
 export interface Detour {
   readonly ca: Buffer;
   reach(host: string): { readonly host: string; readonly port: number };
@@ -39,7 +39,7 @@ const OK = 200;
 const MAX_AGE = /^max-age="?(\d{1,9})"?$/;
 const SECONDS = /^\d{1,9}$/;
 
-/** Builds the fetch. */
+/** Creates the fetch function. */
 export function createHttpsGet(clock: Clock, detour?: Detour): HttpsGet {
   return (url, { maxBytes, timeout }) =>
     new Promise((resolve, reject) => {
@@ -58,16 +58,16 @@ export function createHttpsGet(clock: Clock, detour?: Detour): HttpsGet {
         outgoing.destroy();
         reject(new RemoteFailure(`${url.host}: ${message}`));
       };
-      const cancel = clock.after(timeout, () => fail(`no answer within ${timeout / 1000} s`));
+      const cancel = clock.after(timeout, () => fail(`no response within ${timeout / 1000} s`));
       onEvent(outgoing, 'error', (error: NodeJS.ErrnoException) => fail(error.code ?? error.message));
       onEvent(outgoing, 'response', (incoming) => {
-        if (incoming.statusCode !== OK) return fail(`answered ${incoming.statusCode}`);
+        if (incoming.statusCode !== OK) return fail(`responded with ${incoming.statusCode}`);
         const bytes = new GrowingBuffer();
         onEvent(incoming, 'data', (chunk: Buffer) => {
           if (bytes.length + chunk.length > maxBytes) fail(`more than ${maxBytes} bytes`);
           else bytes.append(chunk, maxBytes);
         });
-        onEvent(incoming, 'error', () => fail('the answer broke off'));
+        onEvent(incoming, 'error', () => fail('the response was cut off'));
         onEvent(incoming, 'end', () => {
           cancel();
           resolve({ body: bytes.view(), freshFor: toFreshness(incoming.headers) });
@@ -77,7 +77,7 @@ export function createHttpsGet(clock: Clock, detour?: Detour): HttpsGet {
     });
 }
 
-/** From Cache-Control and Age. A document that must not be kept is fresh for 0 ms. */
+/** The freshness lifetime from Cache-Control and Age; 0 for a document that must not be cached. */
 export function toFreshness(headers: IncomingHttpHeaders): Milliseconds | undefined {
   const directives = (headers['cache-control'] ?? '').split(',').map((directive) => directive.trim().toLowerCase());
   if (directives.includes('no-store') || directives.includes('no-cache')) return 0;

@@ -1,19 +1,19 @@
-/** The keys of one route, replaced as a whole when a secret is rotated; requests under way keep the set they started with. */
+/** The keys of one route, replaced as a whole when a secret is rotated; requests in flight keep the set they started with. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { VerifyKey } from '../schemes/scheme.ts';
 
 /** A route's keys at one moment. */
 export interface KeySet {
-  /** Those that can be used, in the configured order. */
+  /** The usable keys, in the configured order. */
   readonly keys: readonly VerifyKey[];
   /** Names of keys whose secret cannot be read right now. */
   readonly unavailable: readonly string[];
-  /** Of the handshake, where it is configured and can be read right now. */
+  /** The handshake's token, if it is configured and can be read right now. */
   readonly handshakeToken?: Secret | undefined;
 }
 
-/** From when on, and up to when, a key is accepted. */
+/** The validity period of a key. */
 interface KeyDates {
   readonly notBefore?: EpochMilliseconds | undefined;
   readonly notAfter?: EpochMilliseconds | undefined;
@@ -22,7 +22,7 @@ interface KeyDates {
 /** Holds the current KeySet. */
 export class KeyRing {
   #set: KeySet;
-  /** By the configured name; undefined: none are known right now. */
+  /** By the configured name; undefined: no keys are available right now. */
   readonly #remote = new Map<string, readonly VerifyKey[] | undefined>();
   #keys: readonly VerifyKey[] = [];
   #isTimed = false;
@@ -33,45 +33,45 @@ export class KeyRing {
     this.#join();
   }
 
-  /** Takes over a new set; the next request sees it. */
+  /** Replaces the set; the next request uses the new one. */
   replace(set: KeySet): void {
     this.#set = set;
     this.#join();
   }
 
-  /** Takes over the keys that are behind a URL, under one name. */
+  /** Replaces the keys that were fetched from a URL, by the name of the key set. */
   setRemote(name: string, keys: readonly VerifyKey[] | undefined): void {
     this.#remote.set(name, keys);
     this.#join();
   }
 
-  /** Is told of every signature that no key fits; true where newer keys may be on their way. */
+  /** Sets the callback for signatures that no key matches. It returns true if newer keys may be about to arrive. */
   watchMisses(action: () => boolean): void {
     this.#onMiss = action;
   }
 
-  /** No key fits a signature. True: newer keys may be on their way. */
+  /** Reports a signature that no key matches. Returns true if newer keys may be about to arrive. */
   miss(): boolean {
     return this.#onMiss();
   }
 
-  /** The keys that are live at `now`. */
+  /** The keys that are valid at `now`. */
   live(now: EpochMilliseconds): readonly VerifyKey[] {
     if (!this.#isTimed) return this.#keys;
     return this.#keys.filter((key) => isWithinTime(key, now));
   }
 
-  /** The handshake's own token; undefined where there is none, or none right now. */
+  /** The handshake's token; undefined if none is configured, or if it cannot be read right now. */
   get handshakeToken(): Secret | undefined {
     return this.#set.handshakeToken;
   }
 
-  /** All keys, live or not. */
+  /** All configured keys, valid now or not. */
   get all(): readonly VerifyKey[] {
     return this.#set.keys;
   }
 
-  /** Some key's secret is missing, so a mismatch may be our own fault. */
+  /** Whether some key is unavailable, so that a mismatch may be our fault. */
   get isIncomplete(): boolean {
     return this.#set.unavailable.length > 0 || [...this.#remote.values()].includes(undefined);
   }
@@ -87,7 +87,7 @@ export class KeyRing {
   }
 }
 
-/** Whether `now` lies within what the key's dates allow. */
+/** Whether `now` is within the key's validity period. */
 export function isWithinTime({ notBefore, notAfter }: KeyDates, now: EpochMilliseconds): boolean {
   return (notBefore === undefined || notBefore <= now) && (notAfter === undefined || now < notAfter);
 }

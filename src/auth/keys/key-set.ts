@@ -1,32 +1,32 @@
-/** A sender's public keys behind a URL (RFC 7517 §5): fetched ahead, kept while they are fresh enough, asked for early when none fits. */
+/** A sender's public keys at a URL (RFC 7517 §5): refreshed in advance, expired when stale, and fetched early if no key matches. */
 import type { JsonWebKey } from 'node:crypto';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import { type HttpsGet, RemoteFailure } from './https-get.ts';
 
-/** Where the keys are, and how often they are looked at. */
+/** The settings of a key set. */
 export interface KeySetOptions {
   readonly url: URL;
   readonly refresh: Milliseconds;
-  /** The longest that keys count without being fetched anew; shorter where their server gives them a shorter cache lifetime. */
+  /** Maximum lifetime of keys that cannot be fetched again. A shorter cache lifetime from the server takes precedence. */
   readonly keepFor: Milliseconds;
 }
 
-/** Told what became of each fetch. */
+/** Callbacks for the outcome of fetches. */
 export interface KeySetEvents {
-  /** Undefined: those that were there are too old to be relied on. */
+  /** Undefined: the previous keys have expired. */
   onKeys(keys: readonly JsonWebKey[] | undefined): void;
   onTrouble(message: string): void;
 }
 
-const LARGEST_BYTES = 65_536;
-const MOST_KEYS = 20;
+const MAX_BYTES = 65_536;
+const MAX_KEYS = 20;
 const TIMEOUT_MS: Milliseconds = 5_000;
 const FIRST_RETRY_MS: Milliseconds = 5_000;
-/** A signature that no key fits is often a stranger's: asking early must not be his to bring about at will. */
-const LEAST_BETWEEN_MS: Milliseconds = 60_000;
-/** Keys that may not be cached at all still count for so long, or each failed fetch would stop the route. */
+/** Minimum interval of early fetches: attackers can send signatures that no key matches, and must not trigger fetches at will. */
+const MIN_EARLY_INTERVAL_MS: Milliseconds = 60_000;
+/** Minimum lifetime, even for keys that must not be cached; otherwise each failed fetch would make the route unavailable. */
 const MIN_LIFETIME_MS: Milliseconds = 300_000;
 
 /** Keeps one set up to date until it is closed. */
@@ -36,10 +36,10 @@ export class RemoteKeySet {
   readonly #clock: Clock;
   readonly #events: KeySetEvents;
   #timer: CancelTimer | undefined;
-  /** Ends the keys on time, however the fetches go: a sender revokes a key by removing it from the set. */
+  /** Expires the keys even if fetches fail: a sender revokes a key by removing it from the set. */
   #expiry: CancelTimer | undefined;
   #fetchedAt: Milliseconds | undefined;
-  #askedAt: Milliseconds | undefined;
+  #requestedAt: Milliseconds | undefined;
   #failures = 0;
   #isFetching = false;
   #isClosed = false;
@@ -52,15 +52,15 @@ export class RemoteKeySet {
     runDetached(this.#fetch());
   }
 
-  /** None of the keys fits a signature: there may be new ones, and they are asked for. False: those here are new enough to be all. */
+  /** Fetches the keys early, because no key matches a signature. Returns false if the keys are too recent for newer ones to exist. */
   askEarly(): boolean {
     const now = this.#clock.monotonic();
-    if (this.#fetchedAt !== undefined && now - this.#fetchedAt < LEAST_BETWEEN_MS) return false;
-    if (this.#askedAt === undefined || now - this.#askedAt >= LEAST_BETWEEN_MS) runDetached(this.#fetch());
+    if (this.#fetchedAt !== undefined && now - this.#fetchedAt < MIN_EARLY_INTERVAL_MS) return false;
+    if (this.#requestedAt === undefined || now - this.#requestedAt >= MIN_EARLY_INTERVAL_MS) runDetached(this.#fetch());
     return true;
   }
 
-  /** Asks no more. */
+  /** Stops fetching. */
   close(): void {
     this.#isClosed = true;
     this.#timer?.();
@@ -72,9 +72,9 @@ export class RemoteKeySet {
     this.#isFetching = true;
     this.#timer?.();
     const { url } = this.#options;
-    this.#askedAt = this.#clock.monotonic();
+    this.#requestedAt = this.#clock.monotonic();
     try {
-      const { body, freshFor } = await this.#get(url, { maxBytes: LARGEST_BYTES, timeout: TIMEOUT_MS });
+      const { body, freshFor } = await this.#get(url, { maxBytes: MAX_BYTES, timeout: TIMEOUT_MS });
       this.#onFetched(parseKeySet(body, url), freshFor);
     } catch (thrown) {
       this.#onFailed(toErrorText(thrown));
@@ -92,8 +92,8 @@ export class RemoteKeySet {
     this.#expiry?.();
     this.#expiry = this.#clock.after(lifetime, () => this.#onExpired());
     this.#events.onKeys(keys);
-    // Half the lifetime is left for retries.
-    this.#again(Math.min(refresh, lifetime / 2));
+    // Leaves half of the lifetime for retries.
+    this.#schedule(Math.min(refresh, lifetime / 2));
   }
 
   #onExpired(): void {
@@ -104,25 +104,25 @@ export class RemoteKeySet {
   #onFailed(message: string): void {
     if (this.#isClosed) return;
     this.#events.onTrouble(message);
-    this.#again(Math.min(FIRST_RETRY_MS * 2 ** this.#failures, this.#options.refresh));
+    this.#schedule(Math.min(FIRST_RETRY_MS * 2 ** this.#failures, this.#options.refresh));
     this.#failures++;
   }
 
-  #again(delay: Milliseconds): void {
+  #schedule(delay: Milliseconds): void {
     this.#timer = this.#clock.after(delay, () => this.#fetch());
   }
 }
 
-/** A set without a single key is no answer: it would lock the sender out. */
+/** Rejects a set without keys, because it would lock the sender out. */
 function parseKeySet(bytes: Buffer, { host }: URL): readonly JsonWebKey[] {
   let value: unknown;
   try {
     value = JSON.parse(bytes.toString('utf8'));
   } catch {
-    throw new RemoteFailure(`${host}: the answer is no JSON`);
+    throw new RemoteFailure(`${host}: the response is not JSON`);
   }
   const keys = (value as { keys?: unknown } | null)?.keys;
-  if (!Array.isArray(keys) || keys.length === 0) throw new RemoteFailure(`${host}: the answer is no JWK Set with keys`);
-  if (keys.length > MOST_KEYS) throw new RemoteFailure(`${host}: more than ${MOST_KEYS} keys`);
+  if (!Array.isArray(keys) || keys.length === 0) throw new RemoteFailure(`${host}: the response is not a JWK Set with keys`);
+  if (keys.length > MAX_KEYS) throw new RemoteFailure(`${host}: more than ${MAX_KEYS} keys`);
   return keys.filter((key): key is JsonWebKey => typeof key === 'object' && key !== null);
 }

@@ -1,10 +1,10 @@
-/** The password schemes of crypt(3) that no well-kept package covers: sha256-crypt, sha512-crypt and Apache's apr1. */
+/** The password schemes of crypt(3) for which there is no well-maintained package: sha256-crypt, sha512-crypt and Apache's apr1. */
 import { hash } from 'node:crypto';
 
 const ALPHABET = './0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const APR1_ROUNDS = 1_000;
 
-/** The order in which each scheme writes its bytes, three for every four characters, most significant first; the last group is short. */
+/** The order in which each scheme encodes its bytes: three bytes per four characters, most significant first; the last group is shorter. */
 const SHA256_ORDER = [
   0, 10, 20, 21, 1, 11, 12, 22, 2, 3, 13, 23, 24, 4, 14, 15, 25, 5, 6, 16, 26, 27, 7, 17, 18, 28, 8, 9, 19, 29, 31, 30,
 ];
@@ -49,7 +49,7 @@ function toRound(round: number, sum: Buffer, password: Buffer, salt: Buffer): Bu
   return parts;
 }
 
-/** As many bytes as asked for, from the start, again and again. */
+/** Repeats the bytes up to the given length. */
 function repeat(bytes: Buffer, length: number): Buffer {
   return length === 0 ? Buffer.alloc(0) : Buffer.alloc(length, bytes);
 }

@@ -1,7 +1,7 @@
-/** Bounds the memory of password hashing: each thread needs its own, and the hash decides how much more. */
+/** Bounds the memory of password hashing: each thread needs a fixed amount, plus the memory of the hash. */
 import type { Bytes } from './password-hash.ts';
 
-/** The stack, heap and code of one thread: what the process grew by for each, less the memory of its hash (docs/adr/0006). */
+/** The stack, heap and code of one thread: the measured growth of the process per thread, minus the memory of its hash (docs/adr/0006). */
 const THREAD_BYTES: Bytes = 16 * 1024 * 1024;
 /** The rest is for request bodies, connections and the heap. */
 const CONTAINER_SHARE = 0.4;

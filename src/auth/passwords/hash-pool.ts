@@ -1,26 +1,26 @@
-/** Checks passwords off the event loop: on threads of its own, a few more in line, the rest refused. */
+/** Checks passwords off the event loop, on a bounded number of threads with a bounded queue. */
 import { Worker } from 'node:worker_threads';
 import { onEvent, runDetached } from '../../core/safe-events.ts';
 import type { PasswordHash } from './password-hash.ts';
 
-/** What a thread needs of a stored hash. */
+/** The parts of a stored hash that a thread needs. */
 export type CheckedHash = Pick<PasswordHash, 'algorithm' | 'text'>;
 
-/** One password against some stored hashes. */
+/** A password to check against stored hashes. */
 export interface HashJob {
   readonly hashes: readonly CheckedHash[];
-  /** Checked in vain where none of the hashes fits, so that every refusal costs the same. */
+  /** Also checked if no hash matches, so that every rejection takes the same time. */
   readonly decoys: readonly CheckedHash[];
   readonly password: Buffer;
 }
 
-/** Index of the hash that fits, -1 for none; `busy` where the line is full. */
+/** Index of the matching hash, or -1 if none matches; `busy` if the queue is full. */
 export type HashResult = number | 'busy';
 
-/** How much of the machine guesses may take. */
+/** Bounds of the pool. */
 export interface HashPoolLimits {
   readonly threads: number;
-  /** Jobs in line behind those under way. */
+  /** Maximum number of queued jobs. */
   readonly queue: number;
 }
 
@@ -30,18 +30,18 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
-/** A file beside this one, in the sources and in the bundle. */
+/** The worker's file is next to this one, in the sources and in the bundle. */
 const WORKER = new URL(`./password-worker.${import.meta.url.endsWith('.ts') ? 'ts' : 'cjs'}`, import.meta.url);
 
-/** A thread keeps next to nothing, so its heap need not grow. In MiB; a hash is not part of the heap. */
+/** In MiB. A thread keeps almost no data, so its heap can be small; the memory of a hash is not part of the heap. */
 const RESOURCE_LIMITS = { maxYoungGenerationSizeMb: 1, maxOldGenerationSizeMb: 16, stackSizeMb: 1 };
 
-/** A bulkhead: however many guesses come, they hold these threads and no others. */
+/** A bulkhead: password guesses can occupy only these threads. */
 export class HashPool {
   readonly #limits: HashPoolLimits;
   readonly #idle: Worker[] = [];
   readonly #busy = new Map<Worker, Waiting>();
-  readonly #line: Waiting[] = [];
+  readonly #queue: Waiting[] = [];
   #threads: number;
   #isClosed = false;
 
@@ -50,36 +50,36 @@ export class HashPool {
     this.#threads = limits.threads;
   }
 
-  /** Changes how many threads there may be: as many jobs run at once. Threads beyond end when their job is done. */
+  /** Changes the number of threads, which equals the number of concurrent jobs. Surplus threads end after their current job. */
   resize(threads: number): void {
     this.#threads = threads;
     while (this.#idle.length > 0 && this.#idle.length + this.#busy.size > threads) endThread(this.#idle.pop());
     this.#startWaiting();
   }
 
-  /** Rejects where a thread died or the pool is closed: then nothing is known of the password. */
+  /** Rejects if a thread crashed or the pool is closed; the password is then unchecked. */
   check(job: HashJob): Promise<HashResult> {
     if (this.#isClosed) return Promise.reject(new Error('the pool is closed'));
     return new Promise((resolve, reject) => {
       const waiting = { job, resolve, reject };
       const worker = this.#idle.pop() ?? this.#spawn();
       if (worker !== undefined) this.#start(worker, waiting);
-      else if (this.#line.length < this.#limits.queue) this.#line.push(waiting);
+      else if (this.#queue.length < this.#limits.queue) this.#queue.push(waiting);
       else resolve('busy');
     });
   }
 
-  /** Jobs under way and in line. */
+  /** Number of running and queued jobs. */
   get pending(): number {
-    return this.#busy.size + this.#line.length;
+    return this.#busy.size + this.#queue.length;
   }
 
-  /** Ends the threads; jobs that are left reject. */
+  /** Ends the threads; unfinished jobs reject. */
   async close(): Promise<void> {
     this.#isClosed = true;
     const workers = [...this.#idle.splice(0), ...this.#busy.keys()];
     await Promise.all(workers.map((worker) => worker.terminate()));
-    for (const { reject } of this.#line.splice(0)) reject(new Error('the pool is closed'));
+    for (const { reject } of this.#queue.splice(0)) reject(new Error('the pool is closed'));
   }
 
   #spawn(): Worker | undefined {
@@ -101,7 +101,7 @@ export class HashPool {
   #finish(worker: Worker, result: number): void {
     this.#busy.get(worker)?.resolve(result);
     this.#busy.delete(worker);
-    // The memory of a hash stays with its thread, so threads beyond the limit must end.
+    // A thread does not return the memory of its hashes, so threads beyond the limit must end.
     if (this.#idle.length + this.#busy.size < this.#threads) this.#idle.push(worker);
     else endThread(worker);
     this.#startWaiting();
@@ -116,9 +116,9 @@ export class HashPool {
   }
 
   #startWaiting(): void {
-    while (!this.#isClosed && this.#line.length > 0) {
+    while (!this.#isClosed && this.#queue.length > 0) {
       const worker = this.#idle.pop() ?? this.#spawn();
-      const next = worker === undefined ? undefined : this.#line.shift();
+      const next = worker === undefined ? undefined : this.#queue.shift();
       if (worker === undefined || next === undefined) return;
       this.#start(worker, next);
     }

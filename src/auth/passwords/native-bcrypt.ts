@@ -1,15 +1,15 @@
-/** The native bcrypt, the one package that the bundles do not contain. */
+/** The native bcrypt, the only package that is not in the bundles. */
 import { arch, platform } from 'node:process';
 import { SidegateError, toErrorText } from '../../core/errors.ts';
 
-/** Its functions. */
+/** The functions of the package. */
 export type Bcrypt = typeof import('@node-rs/bcrypt');
 
 const HINT =
   `install @node-rs/bcrypt with its optional dependencies, which include the build for ${platform}-${arch}, ` +
   'or use the container image';
 
-/** Loads it. Throws a SidegateError that says how to install it. */
+/** Loads the package. Throws a SidegateError that says how to install it. */
 export async function loadBcrypt(): Promise<Bcrypt> {
   try {
     return await import('@node-rs/bcrypt');

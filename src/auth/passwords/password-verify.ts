@@ -1,15 +1,15 @@
-/** Whether a password fits a stored hash. Loaded by the password threads alone: it brings the native bcrypt along. */
+/** Checks a password against a stored hash. Only the password threads load this module, because it loads the native bcrypt. */
 import { argon2Sync, hash } from 'node:crypto';
 import { verifySync as verifyBcrypt } from '@node-rs/bcrypt';
 import { isEqualInConstantTime, parseBase64 } from '../../core/bytes.ts';
 import { apr1, type ShaCryptId, shaCrypt } from './crypt.ts';
-import { APR1, ARGON2ID, BCRYPT_LONGEST, DEFAULT_ROUNDS, type PasswordHash, SHA_CRYPT } from './password-hash.ts';
+import { APR1, ARGON2ID, DEFAULT_ROUNDS, MAX_BCRYPT_BYTES, type PasswordHash, SHA_CRYPT } from './password-hash.ts';
 
-/** Does the password fit? Takes as long as its kind asks for, so it belongs off the event loop. */
+/** Whether the password matches the hash. Slow by design, so it must not run on the event loop. */
 export function verifyPassword({ algorithm, text }: Pick<PasswordHash, 'algorithm' | 'text'>, password: Buffer): boolean {
   switch (algorithm) {
     case 'bcrypt':
-      return password.length <= BCRYPT_LONGEST && !password.includes(0) && verifyBcrypt(password, text);
+      return password.length <= MAX_BCRYPT_BYTES && !password.includes(0) && verifyBcrypt(password, text);
     case 'argon2id':
       return verifyArgon2(text, password);
     case 'sha256-crypt':

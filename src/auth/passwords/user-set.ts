@@ -1,4 +1,4 @@
-/** The users of a realm at one moment, with what a refusal has to cost. */
+/** The users of a realm at one moment, and the cost of a rejection. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { CheckedHash } from './hash-pool.ts';
 import type { Bytes, PasswordHash } from './password-hash.ts';
@@ -6,34 +6,33 @@ import type { UserEntry } from './users.ts';
 
 /** The entries of one source. */
 export interface UserSource {
-  /** Shown in logs and metrics. */
+  /** Name in logs and metrics. */
   readonly name: string;
-  /** From then on none of its passwords are taken. */
+  /** All its passwords are rejected from then on. */
   readonly notAfter: EpochMilliseconds | undefined;
   readonly entries: readonly UserEntry[];
 }
 
-/** One password that a user may have. */
+/** A password of a user. */
 export interface LivePassword {
   readonly hash: PasswordHash;
   readonly source: string;
   readonly notAfter: EpochMilliseconds | undefined;
 }
 
-/** How often a kind of hash is checked for the user who has most of it, and a hash of it to check in vain. */
+/** The maximum number of hashes of a kind that one user has, and a hash of that kind to use as a decoy. */
 interface Share {
   readonly count: number;
   readonly sample: CheckedHash;
 }
 
 /**
- * Finds a user's passwords. A refusal costs the same whoever it is for: what a user's own hashes do not cost is spent on
- * decoys, up to the most that any user costs, kind by kind. So an unknown user cannot be told from a known one, nor an old
- * hash from a new one.
+ * Finds a user's passwords. A rejection takes the same time for every user name: decoys make up the difference between a user's
+ * hashes and the maximum of any user, for each kind. So the time does not reveal whether a user exists or which kind of hash it has.
  */
 export class UserSet {
   readonly #passwords = new Map<string, LivePassword[]>();
-  readonly #most = new Map<string, Share>();
+  readonly #max = new Map<string, Share>();
   #largestHash: Bytes = 0;
 
   constructor(sources: readonly UserSource[]) {
@@ -47,31 +46,31 @@ export class UserSet {
     }
     for (const passwords of this.#passwords.values()) {
       for (const [kind, share] of countKinds(passwords)) {
-        if (share.count > (this.#most.get(kind)?.count ?? 0)) this.#most.set(kind, share);
+        if (share.count > (this.#max.get(kind)?.count ?? 0)) this.#max.set(kind, share);
       }
     }
   }
 
-  /** How many users there are. */
+  /** Number of users. */
   get size(): number {
     return this.#passwords.size;
   }
 
-  /** The most memory that checking any of the hashes takes. */
+  /** Maximum memory for checking one of the hashes. */
   get largestHash(): Bytes {
     return this.#largestHash;
   }
 
-  /** The passwords that are good at `now`; none for an unknown user. */
+  /** The passwords that are valid at `now`; none for an unknown user. */
   find(user: string, now: EpochMilliseconds): readonly LivePassword[] {
     const passwords = this.#passwords.get(user) ?? [];
     return passwords.filter(({ notAfter }) => notAfter === undefined || now < notAfter);
   }
 
-  /** What is to be checked in vain beside a user's own hashes. */
+  /** The decoys to check in addition to a user's hashes. */
   toDecoys(passwords: readonly LivePassword[]): readonly CheckedHash[] {
     const own = countKinds(passwords);
-    return [...this.#most].flatMap(([kind, { count, sample }]) =>
+    return [...this.#max].flatMap(([kind, { count, sample }]) =>
       Array.from({ length: count - (own.get(kind)?.count ?? 0) }, () => sample),
     );
   }

@@ -1,39 +1,39 @@
-/** A set of users and their stored hashes, as files bring them. */
+/** Parses users and their stored hashes from files. */
 import { type HashOptions, type PasswordHash, parsePasswordHash } from './password-hash.ts';
 
 /** One password of a user. */
 export interface UserEntry {
   readonly user: string;
   readonly hash: PasswordHash;
-  /** 1-based, in the file it came from. */
+  /** 1-based line in the file. */
   readonly line: number;
 }
 
-/** What is wrong with a line; never holds the hash. */
+/** A problem with a line; never contains the hash. */
 export interface UsersProblem {
   readonly line: number;
   readonly problem: string;
   readonly hint: string;
 }
 
-/** What a file gave. Lines without a problem are used; a user on a line with one is not, whatever other lines say. */
+/** The result of parsing a file. Lines without a problem are used, except those of users who also have a line with a problem. */
 export interface UsersRead {
   readonly entries: readonly UserEntry[];
-  /** The first of them. */
+  /** The first problems. */
   readonly problems: readonly UsersProblem[];
   readonly problemCount: number;
-  /** Users on lines with a problem: nobody knows which password was meant. */
+  /** Users with a problem on one of their lines: it is unknown which password was intended. */
   readonly rejected: ReadonlySet<string>;
 }
 
-/** Two live passwords let a user change from one to the other. */
+/** Two valid passwords allow a user to change from one to the other. */
 const MAX_PASSWORDS = 2;
-/** A file of another kind has a problem on each of its lines. */
+/** In a file of another format every line has a problem. */
 const MAX_PROBLEMS = 20;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern must match control characters
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
-/** Reads htpasswd's format: `user:hash` a line, `#` for comments. A user may stand on two lines while a password is changed. */
+/** Parses the htpasswd format: one `user:hash` per line, `#` for comments. A user may be on two lines during a password change. */
 export function parseHtpasswd(text: string, options: HashOptions): UsersRead {
   const entries: UserEntry[] = [];
   const problems: UsersProblem[] = [];
@@ -55,7 +55,7 @@ export function parseHtpasswd(text: string, options: HashOptions): UsersRead {
   return { entries: usable, problems, problemCount, rejected };
 }
 
-/** The lines that are not empty and not comments, with their numbers; one at a time, as a file may have millions. */
+/** Yields the lines that are neither empty nor comments, with their numbers; lazily, because a file may have millions. */
 function* toLines(text: string): Generator<{ readonly content: string; readonly line: number }> {
   let line = 0;
   for (let start = 0; start < text.length; ) {
@@ -75,11 +75,11 @@ type LineRead = { readonly user: string } & (
 
 function parseLine(content: string, options: HashOptions, passwords: Map<string, number>): LineRead {
   const colon = content.indexOf(':');
-  // Without a colon, all of it may be a name.
+  // Without a colon, the whole line may be a user name.
   if (colon === -1) return { user: content.trim().normalize('NFC'), problem: 'the line has no colon', hint: 'write user:hash' };
   const user = content.slice(0, colon).normalize('NFC');
-  if (CONTROL.test(user)) return { user, problem: 'the user has a control character', hint: 'no client can send one' };
-  // Some tools add fields behind the hash, as in /etc/passwd.
+  if (CONTROL.test(user)) return { user, problem: 'the user name contains a control character', hint: 'clients cannot send one' };
+  // Some tools add fields after the hash, as in /etc/passwd.
   const hash = parsePasswordHash(content.slice(colon + 1).trimEnd(), options);
   if ('problem' in hash) return { user, ...hash };
   const count = (passwords.get(user) ?? 0) + 1;

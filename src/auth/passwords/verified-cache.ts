@@ -1,20 +1,20 @@
-/** Remembers which client networks proved which passwords, so that a browser's hundred requests cost one hash. */
+/** Caches which client networks sent which valid passwords, so that a browser's hundred requests cost one hash. */
 import { hash, randomBytes } from 'node:crypto';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { BasicCredentials } from './basic.ts';
 
 /** Bounds of the cache. */
 export interface VerifiedCacheOptions {
-  /** How long a password is not hashed again; 0: it is hashed each time. */
+  /** How long a password is not hashed again; 0: it is hashed for each request. */
   readonly ttl: Milliseconds;
-  /** Users, counted once for each of their networks. */
+  /** Maximum number of entries: one per user and network. */
   readonly maxEntries: number;
 }
 
-/** A password that a client network proved. */
+/** A valid password that a client network sent. */
 export interface Proof {
   readonly digest: string;
-  /** The stored hash that it fitted: after a change of the hash, nothing is proved. */
+  /** The stored hash that it matched. After the hash is changed, the proof is void. */
   readonly stored: string;
   /** Until then no hash is needed. */
   readonly freshUntil: Milliseconds;
@@ -32,41 +32,41 @@ interface Entry {
 /** Of SHA-256, in bytes. */
 const BLOCK = 64;
 const DIGEST = 32;
-/** Since the last request: whoever is logged in keeps access while others get the user name or the network banned. */
+/** Since the last request. A logged-in user keeps access while an attacker causes a ban of the user name or the network. */
 const KNOWN_MS: Milliseconds = 60 * 60_000;
 /** A user has at most two passwords at once. */
 const MAX_PROOFS = 2;
 /**
- * Wrong passwords for one user from one banned network. More, and the network's proofs of that user end: a client cannot be told
- * from its neighbour behind a NAT, and could try passwords against the neighbour's proof as fast as responses come.
+ * Wrong passwords for one user from one banned network. After that many, the network's proofs for the user are dropped: clients
+ * behind one NAT cannot be distinguished, so an attacker could try passwords against a neighbour's proof at full speed.
  */
 const MAX_MISSES = 100;
 
 /**
- * Positive results only, bounded, and no passwords: digests are HMACs under a random key of this process. When the cache is full, an
- * entry of the network with more entries makes room, so that one client cannot evict the entries of all others.
+ * Caches only positive results, bounded, and stores no passwords: digests are HMACs with a random key of this process. When the cache
+ * is full, it evicts an entry of the network with more entries, so that one client cannot evict the entries of all others.
  */
 export class VerifiedCache {
   #options: VerifiedCacheOptions;
   readonly #clock: Clock;
-  /** RFC 2104's key, xored with its two pads. */
+  /** The HMAC key of RFC 2104, XORed with its two pads. */
   readonly #inner: string;
   readonly #outer = Buffer.alloc(BLOCK + DIGEST);
-  /** In the order of use. */
+  /** Least recently used first. */
   readonly #entries = new Map<string, Entry>();
-  /** The keys of each network's entries, in the order of their making. */
+  /** The keys of each network's entries, oldest first. */
   readonly #networks = new Map<string, Set<string>>();
 
   constructor(options: VerifiedCacheOptions, clock: Clock) {
     this.#options = options;
     this.#clock = clock;
-    // A whole block of seven-bit bytes: 448 bits, and the inner pad can stand before the fields in one string.
+    // A whole block of seven-bit bytes: 448 bits, and the inner pad and the fields can be one string.
     const key = randomBytes(BLOCK).map((byte) => byte & 0x7f);
     this.#inner = Buffer.from(key.map((byte) => byte ^ 0x36)).toString('latin1');
     this.#outer.set(key.map((byte) => byte ^ 0x5c));
   }
 
-  /** Applies new bounds; a smaller cache drops the entries that were used longest ago. */
+  /** Applies new bounds; a smaller cache drops the least recently used entries. */
   configure(options: VerifiedCacheOptions): void {
     this.#options = options;
     for (const [key, { network }] of this.#entries) {
@@ -76,8 +76,8 @@ export class VerifiedCache {
   }
 
   /**
-   * HMAC-SHA-256 of the fields. Every one is preceded by its length, so that no character moves from one to the next. By two plain
-   * hashes, as createHmac costs twice as much, and garbage, at every request.
+   * HMAC-SHA-256 of the fields. Each is preceded by its length, so that no character can move from one to the next. Uses two plain
+   * hashes, because createHmac takes twice as long and allocates more, for every request.
    */
   toDigest({ user, password }: BasicCredentials, network: string): string {
     const fields = `${network.length}:${network}${user.length}:${user}${password.length}:${password.toString('latin1')}`;
@@ -130,7 +130,7 @@ export class VerifiedCache {
     return this.#entries.size;
   }
 
-  /** The network that adds pays, if it has more entries than the network of the entry that was used longest ago. */
+  /** Evicts an entry of the adding network if it has more entries than the network of the least recently used entry. */
   #evict(network: string): void {
     const own = this.#networks.get(network);
     const [oldest] = this.#entries;
@@ -148,7 +148,7 @@ export class VerifiedCache {
   }
 }
 
-/** Neither has a control character. */
+/** Unambiguous, because neither part contains a control character. */
 function toKey(network: string, user: string): string {
   return `${network}\n${user}`;
 }

@@ -1,4 +1,4 @@
-/** Decides whether a user and a password belong together: from the cache, or by a hash off the event loop. */
+/** Verifies user names and passwords: from the cache, or by hashing off the event loop. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import type { BasicCredentials } from './basic.ts';
 import type { HashPool } from './hash-pool.ts';
@@ -6,24 +6,24 @@ import type { Bytes } from './password-hash.ts';
 import type { LivePassword, UserSet } from './user-set.ts';
 import { VerifiedCache, type VerifiedCacheOptions } from './verified-cache.ts';
 
-/** Where the answer came from; for the hit ratio. */
+/** How the result was found; for the hit ratio. */
 export type CacheOutcome = 'hit' | 'miss' | 'joined';
 
-/** Nothing was checked: too many are being checked already, or the attempts are used up for so long. */
+/** The password was not checked: the queue is full, or the client or user is banned for `left`. */
 export type NotChecked = { readonly notChecked: 'busy' } | { readonly notChecked: 'banned'; readonly left: Milliseconds };
 
-/** The password that fits, or `undefined` where none does. */
+/** The matching password, or undefined if none matches. */
 export type VerifyResult = LivePassword | undefined | NotChecked;
 
-/** An attempt that was counted before it is made, or the ban that forbids it. */
+/** An attempt that was counted before the password is checked, or the ban that forbids it. */
 export type Attempt =
-  | { readonly kind: 'taken' /** Uncounts it, because it did not fail. */; refund(): Promise<void> }
+  | { readonly kind: 'taken' /** Reverts the count, because the attempt did not fail. */; refund(): Promise<void> }
   | { readonly kind: 'banned'; readonly left: Milliseconds };
 
 /** Counts an attempt of the client and the user. */
 export type TakeAttempt = () => Promise<Attempt>;
 
-/** What a verifier stands on. */
+/** The dependencies of a verifier. */
 export interface VerifierParts {
   readonly pool: HashPool;
   readonly clock: Clock;
@@ -31,7 +31,7 @@ export interface VerifierParts {
   readonly onCache: (outcome: CacheOutcome) => void;
 }
 
-/** Something that lasts, such as a tunnel, and ends with the password that opened it. */
+/** A long-lived connection, such as a tunnel, that ends when the password that opened it is revoked. */
 interface Session {
   readonly user: string;
   readonly stored: string;
@@ -39,9 +39,9 @@ interface Session {
   cancelExpiry: CancelTimer;
 }
 
-/** The longest time that a timer of Node.js takes. */
-const LONGEST_TIMER_MS: Milliseconds = 2 ** 31 - 1;
-/** For passwords that any network proved: a new network needs an attempt, but no second hash. */
+/** The longest delay of a timer in Node.js. */
+const MAX_TIMER_MS: Milliseconds = 2 ** 31 - 1;
+/** For passwords that any network sent: a new network needs an attempt, but no second hash. */
 const ANY_NETWORK = '';
 
 /** Verifies the credentials of one realm. */
@@ -49,9 +49,9 @@ export class Verifier {
   readonly #parts: VerifierParts;
   readonly #cache: VerifiedCache;
   readonly #shared: VerifiedCache;
-  /** Attempts under way, by network and credentials: a browser that opens ten connections at once makes one. */
+  /** Attempts in progress, by network and credentials: a browser that opens ten connections at once makes one attempt. */
   readonly #flights = new Map<string, Promise<VerifyResult>>();
-  /** Hashes under way, by credentials alone: many clients that share one user cost one hash at once. */
+  /** Hashes in progress, by credentials alone: many clients that share one user cost one hash at a time. */
   readonly #hashes = new Map<string, Promise<VerifyResult>>();
   readonly #sessions = new Set<Session>();
   #users: UserSet;
@@ -63,20 +63,20 @@ export class Verifier {
     this.#shared = new VerifiedCache(parts.cache, parts.clock);
   }
 
-  /** False while the realm's users cannot be read: then nothing can be said of anybody. */
+  /** False while the realm's users cannot be read; no password can then be checked. */
   get isAvailable(): boolean {
     return this.#users.size > 0;
   }
 
-  /** The most memory that checking a password takes. */
+  /** Maximum memory for checking a password. */
   get largestHash(): Bytes {
     return this.#users.largestHash;
   }
 
-  /** Applies a new set of users. Removed users and changed passwords are unknown to the next request, and their sessions end now. */
+  /** Applies a new set of users. Removed users and changed passwords are rejected from the next request on; their sessions end now. */
   replace(users: UserSet): void {
     this.#users = users;
-    // A check that began with the old set must not answer requests that come after it.
+    // A check that started with the old set must not decide requests that arrive later.
     this.#flights.clear();
     this.#hashes.clear();
     for (const session of this.#sessions) this.#endIfRevoked(session);
@@ -88,7 +88,7 @@ export class Verifier {
     this.#shared.configure(cache);
   }
 
-  /** The password that this network proved a short time ago: no hash, no attempt, whatever is banned. */
+  /** The password that this network sent recently: no hash and no attempt are needed, and bans do not apply. */
   recall(credentials: BasicCredentials, network: string): LivePassword | undefined {
     const proof = this.#cache.find(network, credentials.user, this.#cache.toDigest(credentials, network));
     if (proof === undefined || !this.#cache.isFresh(proof)) return undefined;
@@ -97,13 +97,13 @@ export class Verifier {
     return known;
   }
 
-  /** Checks the credentials. Requests of one network that send the same at the same time make one attempt. Rejects where nothing can be said. */
+  /** Checks the credentials. Concurrent requests of one network with the same credentials share one attempt. Rejects if the check fails. */
   verify(credentials: BasicCredentials, network: string, take: TakeAttempt): Promise<VerifyResult> {
     const digest = this.#cache.toDigest(credentials, network);
     return this.#join(this.#flights, digest, () => this.#attempt(credentials, network, digest, take));
   }
 
-  /** Calls `end` once, as soon as the user is removed or the password is no longer valid; now, if that is so. The result stops it. */
+  /** Calls `end` once, when the user is removed or the password becomes invalid, or now if it already is. The result unsubscribes. */
   onRevoked(user: string, { hash, notAfter }: LivePassword, end: () => void): () => void {
     const session: Session = { user, stored: hash.text, end, cancelExpiry: () => undefined };
     this.#sessions.add(session);
@@ -115,7 +115,7 @@ export class Verifier {
   async #attempt(credentials: BasicCredentials, network: string, digest: string, take: TakeAttempt): Promise<VerifyResult> {
     const { user } = credentials;
     const proof = this.#cache.find(network, user, digest);
-    // Proved before: no guess, so neither a ban nor a counter applies, or others could lock out the user.
+    // Proved before, so this is not a guess. Bans and counters do not apply; otherwise an attacker could lock out the user.
     const known = proof === undefined ? undefined : this.#findLive(user, proof.stored);
     if (known !== undefined) return this.#remember(network, digest, user, await this.#hash(credentials));
     const attempt = await take();
@@ -123,7 +123,7 @@ export class Verifier {
       this.#cache.countMiss(network, user);
       return { notChecked: 'banned', left: attempt.left };
     }
-    // After the attempt is counted: before, a client could try any number of passwords against what others proved.
+    // After the attempt is counted: before it, a client could try any number of passwords against the proofs of others.
     const result = this.#recallShared(credentials) ?? (await this.#hash(credentials));
     if (result !== undefined) await attempt.refund();
     return this.#remember(network, digest, user, result);
@@ -156,22 +156,22 @@ export class Verifier {
     if (result === 'busy') return { notChecked: 'busy' };
     const stored = passwords[result]?.hash.text;
     // The user may have been removed while the hash was checked.
-    const fit = stored === undefined ? undefined : this.#findLive(user, stored);
-    if (fit !== undefined) this.#shared.add(ANY_NETWORK, user, digest, fit.hash.text);
-    return fit;
+    const match = stored === undefined ? undefined : this.#findLive(user, stored);
+    if (match !== undefined) this.#shared.add(ANY_NETWORK, user, digest, match.hash.text);
+    return match;
   }
 
-  #join(under: Map<string, Promise<VerifyResult>>, key: string, begin: () => Promise<VerifyResult>): Promise<VerifyResult> {
-    const underWay = under.get(key);
-    if (underWay !== undefined) {
+  #join(running: Map<string, Promise<VerifyResult>>, key: string, begin: () => Promise<VerifyResult>): Promise<VerifyResult> {
+    const joined = running.get(key);
+    if (joined !== undefined) {
       this.#parts.onCache('joined');
-      return underWay;
+      return joined;
     }
     const result: Promise<VerifyResult> = begin().finally(() => {
-      // A new set of users clears the map, and another may be under way by now.
-      if (under.get(key) === result) under.delete(key);
+      // A new set of users clears the map, so another check may be in progress by now.
+      if (running.get(key) === result) running.delete(key);
     });
-    under.set(key, result);
+    running.set(key, result);
     return result;
   }
 
@@ -181,7 +181,7 @@ export class Verifier {
 
   #watchExpiry(session: Session, notAfter: number | undefined): void {
     if (notAfter === undefined) return;
-    const left = Math.min(Math.max(notAfter - this.#parts.clock.now(), 0), LONGEST_TIMER_MS);
+    const left = Math.min(Math.max(notAfter - this.#parts.clock.now(), 0), MAX_TIMER_MS);
     session.cancelExpiry = this.#parts.clock.after(left, () => {
       if (!this.#endIfRevoked(session)) this.#watchExpiry(session, notAfter);
     });

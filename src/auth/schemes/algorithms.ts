@@ -1,23 +1,23 @@
-/** The algorithms that signatures are made by: one table for checking and making them. */
+/** The signature algorithms, each with verification and signing. */
 import { createHmac, hash, type KeyObject, sign as signBytes, verify as verifyBytes } from 'node:crypto';
 import { isEqualInConstantTime } from '../../core/bytes.ts';
 import type { Algorithm } from './description.ts';
 
-/** What is signed, piece by piece; text is latin1, as header fields are. */
+/** The signed bytes in pieces; strings are latin1, as header fields are. */
 export type Chunks = readonly (string | Buffer)[];
 
-/** How one algorithm works. */
+/** One algorithm. */
 export interface AlgorithmEntry {
   readonly isAsymmetric: boolean;
-  /** Of a signature in bytes. */
-  readonly lengths: readonly [least: number, most: number];
-  /** A check of one signature; what it needs is computed once, however many there are. */
+  /** Length of a signature in bytes. */
+  readonly lengths: readonly [min: number, max: number];
+  /** Returns a check for signatures. The expected value is computed once for any number of signatures. */
   checker(key: KeyObject, chunks: Chunks): (signature: Buffer) => boolean;
   sign(key: KeyObject, chunks: Chunks): Buffer;
 }
 
-/** Longer tokens are no tokens. */
-const LONGEST_TOKEN = 4_096;
+/** Longer tokens are rejected. */
+const MAX_TOKEN_BYTES = 4_096;
 
 function hmac(digest: string, length: number): AlgorithmEntry {
   const compute = (key: KeyObject, chunks: Chunks): Buffer => {
@@ -53,16 +53,16 @@ function publicKey(digest: string | null, lengths: readonly [number, number]): A
 
 const token: AlgorithmEntry = {
   isAsymmetric: false,
-  lengths: [1, LONGEST_TOKEN],
+  lengths: [1, MAX_TOKEN_BYTES],
   checker(key) {
-    // By digests: the time tells nothing of the secret's length either.
+    // Compares digests, so that the time does not reveal the length of the secret either.
     const expected = hash('sha256', key.export(), 'buffer');
     return (signature) => isEqualInConstantTime(hash('sha256', signature, 'buffer'), expected);
   },
   sign: (key) => key.export(),
 };
 
-/** Every algorithm; ECDSA signatures are DER (RFC 3279 §2.2.3). */
+/** All algorithms; ECDSA signatures are DER (RFC 3279 §2.2.3). */
 export const ALGORITHMS: Readonly<Record<Algorithm, AlgorithmEntry>> = {
   'hmac-sha1': hmac('sha1', 20),
   'hmac-sha256': hmac('sha256', 32),
@@ -72,7 +72,7 @@ export const ALGORITHMS: Readonly<Record<Algorithm, AlgorithmEntry>> = {
   token,
 };
 
-/** The chunks as one. */
+/** Concatenates the chunks. */
 export function toBytes(chunks: Chunks): Buffer {
   return Buffer.concat(chunks.map((chunk) => (typeof chunk === 'string' ? Buffer.from(chunk, 'latin1') : chunk)));
 }

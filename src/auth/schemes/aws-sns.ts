@@ -1,21 +1,21 @@
-/** Amazon SNS, which signs in the content itself: what a message says, what of it is signed, and which URLs of it may be followed. */
+/** Amazon SNS, which signs inside the body: parses messages, builds the signed string, and decides which URLs may be followed. */
 import { type KeyObject, verify } from 'node:crypto';
 import { parseBase64 } from '../../core/bytes.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 
-/** A message, as far as it was read; nothing of it is verified. */
+/** A parsed message; nothing in it is verified. */
 export interface SnsMessage {
   readonly type: 'Notification' | 'SubscriptionConfirmation' | 'UnsubscribeConfirmation';
   readonly id: string;
   readonly topic: string;
   readonly timestamp: EpochMilliseconds;
   readonly certificateUrl: URL;
-  /** Where a subscription is confirmed. */
+  /** The URL that confirms a subscription. */
   readonly subscribeUrl: URL | undefined;
   readonly digest: 'sha1' | 'sha256';
   readonly signature: Buffer;
-  /** What was signed: each field's name and value, a line each. */
+  /** The signed string: the name and the value of each field, one per line. */
   readonly signed: Buffer;
 }
 
@@ -24,7 +24,7 @@ const SIGNED_FIELDS: Readonly<Record<SnsMessage['type'], readonly string[]>> = {
   SubscriptionConfirmation: ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type'],
   UnsubscribeConfirmation: ['Message', 'MessageId', 'SubscribeURL', 'Timestamp', 'Token', 'TopicArn', 'Type'],
 };
-/** Every field that SNS writes; the signature covers some of them. Unknown ones pass, as apps do not know them either. */
+/** All fields that SNS writes; the signature covers some of them. Unknown fields are allowed, because apps do not know them either. */
 const KNOWN_FIELDS = [
   ...new Set(Object.values(SIGNED_FIELDS).flat()),
   'Signature',
@@ -34,47 +34,47 @@ const KNOWN_FIELDS = [
   'MessageAttributes',
 ];
 const SPELLINGS: ReadonlyMap<string, string> = new Map(KNOWN_FIELDS.map((name) => [foldCase(name), name]));
-/** An app follows or trusts these, so they must not stand where the signature does not cover them. */
+/** Apps follow or trust these fields, so they are rejected in messages whose signature does not cover them. */
 const ONLY_WHERE_SIGNED = ['Subject', 'SubscribeURL', 'Token'];
-/** Left out by the sender where there is none. */
+/** The sender omits this field if it is empty. */
 const OPTIONAL_FIELD = 'Subject';
 const DIGESTS: Readonly<Record<string, SnsMessage['digest']>> = { '1': 'sha1', '2': 'sha256' };
 
 const TOPIC = /^arn:aws(?:-[a-z]+)*:sns:([a-z0-9-]{3,32}):[0-9]{12}:[A-Za-z0-9_.-]{1,256}$/;
 const CERTIFICATE_PATH = /^\/[A-Za-z0-9_.-]{1,128}\.pem$/;
-/** As SNS has it for those who publish: no control characters, and not long. */
+/** SNS enforces this for publishers: short, and without control characters. */
 const SUBJECT = /^\P{Cc}{0,100}$/u;
 const LINE_END = /[\r\n]/;
 const ID = /^[\x21-\x7e]{1,256}$/;
 
-/** The region in a topic's name, or undefined where it is none. */
+/** The region in the ARN of a topic; undefined if the text is not an ARN of a topic. */
 export function toTopicRegion(topic: string): string | undefined {
   return TOPIC.exec(topic)?.[1];
 }
 
-/** Reads a message, or says what is wrong with it. */
+/** Parses a message, or reports what is wrong with it. */
 export function parseSnsMessage(body: Buffer): SnsMessage | { readonly problem: string } {
   const fields = parseFields(body);
-  if (fields === undefined) return { problem: 'the content is no SNS message in JSON (raw message delivery is not signed)' };
+  if (fields === undefined) return { problem: 'the body is not an SNS message in JSON (raw message delivery is not signed)' };
   const text = (name: string): string => fields.get(name) ?? '';
   const type = text('Type') as SnsMessage['type'];
-  if (!Object.hasOwn(SIGNED_FIELDS, type)) return { problem: 'Type is not one of SNS' };
+  if (!Object.hasOwn(SIGNED_FIELDS, type)) return { problem: 'Type is unknown' };
   const missing = SIGNED_FIELDS[type].find((name) => name !== OPTIONAL_FIELD && !fields.has(name));
   if (missing !== undefined) return { problem: `${missing} is missing` };
   const unclear = SIGNED_FIELDS[type].find((name) => !isUnmistakable(name, fields.get(name)));
-  if (unclear !== undefined) return { problem: `${unclear} is nothing that SNS would sign` };
+  if (unclear !== undefined) return { problem: `${unclear} contains text that SNS would not sign` };
   const unsigned = ONLY_WHERE_SIGNED.find((name) => fields.has(name) && !SIGNED_FIELDS[type].includes(name));
   if (unsigned !== undefined) return { problem: `${unsigned} is not signed in a ${type}` };
   const region = toTopicRegion(text('TopicArn'));
-  if (region === undefined) return { problem: 'TopicArn names no topic' };
+  if (region === undefined) return { problem: 'TopicArn is not the ARN of a topic' };
   const timestamp = TIMESTAMP_FORMATS.rfc3339.parse(text('Timestamp'));
   if (timestamp === undefined || !ID.test(text('MessageId'))) return { problem: 'Timestamp or MessageId is malformed' };
   const certificateUrl = toPinnedUrl(text('SigningCertURL'), region);
   if (certificateUrl === undefined || !CERTIFICATE_PATH.test(certificateUrl.pathname) || certificateUrl.search !== '')
-    return { problem: "SigningCertURL is not of SNS in the topic's region" };
-  // Not signed: an app that ends its subscription by it must not be sent elsewhere.
+    return { problem: "SigningCertURL does not point to SNS in the topic's region" };
+  // Not signed: an app that follows it to unsubscribe must not be sent to another host.
   if (fields.has('UnsubscribeURL') && toPinnedUrl(text('UnsubscribeURL'), region) === undefined)
-    return { problem: "UnsubscribeURL is not of SNS in the topic's region" };
+    return { problem: "UnsubscribeURL does not point to SNS in the topic's region" };
   const digest = DIGESTS[text('SignatureVersion')];
   const signature = parseBase64(text('Signature'));
   if (digest === undefined || signature === undefined || signature.length === 0)
@@ -94,14 +94,14 @@ export function parseSnsMessage(body: Buffer): SnsMessage | { readonly problem: 
   };
 }
 
-/** The certificate's key signed the message. */
+/** Whether the certificate's key signed the message. */
 export function isSignedByCertificate({ digest, signed, signature }: SnsMessage, key: KeyObject): boolean {
   return key.asymmetricKeyType === 'rsa' && verify(digest, signed, key, signature);
 }
 
 /**
- * Only the content of the message may have lines: fields are signed a line each, so that a message whose other fields had lines too
- * would have the same signed bytes as one with other fields. Half a surrogate pair would be signed as any other half.
+ * Only `Message` may contain line breaks. The signed string has one line per field, so with line breaks in other fields, messages
+ * with different fields could share a signed string. All lone surrogates would be encoded as the same bytes.
  */
 function isUnmistakable(name: string, text: string | undefined): boolean {
   if (text === undefined) return true;
@@ -110,13 +110,13 @@ function isUnmistakable(name: string, text: string | undefined): boolean {
   return name === 'Message' || !LINE_END.test(text);
 }
 
-/** Text fields only; strict UTF-8, as other bytes would be signed as something else. */
+/** Returns the string fields. Strict UTF-8, because invalid bytes would be replaced, and so signed as other bytes. */
 function parseFields(body: Buffer): Map<string, string> | undefined {
   try {
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body);
     const value: unknown = JSON.parse(text);
     if (typeof value !== 'object' || value === null || Array.isArray(value) || hasAmbiguousName(text)) return undefined;
-    // Anything but text there would be taken for a subject or a URL by the app, and for none by the signature.
+    // The app could use another type of value as a subject or a URL, although the signature does not cover it.
     if (KNOWN_FIELDS.some((name) => isOddlyTyped(name, value))) return undefined;
     return new Map(Object.entries(value).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
   } catch {
@@ -130,7 +130,7 @@ function isOddlyTyped(name: string, value: object): boolean {
   return typeof field !== 'string' && (name !== OPTIONAL_FIELD || field !== null);
 }
 
-/** Anybody can name a URL: only SNS's own host in the topic's region is ever asked. */
+/** An attacker can put any URL into a message, so only the host of SNS in the topic's region is accepted. */
 function toPinnedUrl(text: string, region: string): URL | undefined {
   if (!URL.canParse(text)) return undefined;
   const url = new URL(text);
@@ -145,12 +145,12 @@ function toSubscribeUrl(text: string, region: string, topic: string): URL | unde
   return isConfirmation ? url : undefined;
 }
 
-/** A string of JSON, or what opens, closes or divides. */
+/** A JSON string or structural character. */
 const TOKEN = /"(?:[^"\\]|\\.)*"|[{}[\]:]/g;
 
 /**
- * Whether a name stands twice in the outermost object, or twice but for its case, or is a known one in another case: parsers take the
- * first, the last, or either, and some know no case, so that the app would read a field that nobody verified. `text` is sound JSON.
+ * Whether a name in the outermost object is repeated, differs from another only in case, or is a known name in another case. Parsers
+ * use the first or the last value, and some ignore case, so the app could read a field that was not verified. `text` must be valid JSON.
  */
 function hasAmbiguousName(text: string): boolean {
   const names = new Set<string>();
@@ -170,7 +170,7 @@ function hasAmbiguousName(text: string): boolean {
   return false;
 }
 
-/** At least what Unicode's simple case folding makes equal, as Go's JSON decoder does: ſ is s, and the Kelvin sign is k. */
+/** Makes equal at least what Unicode's simple case folding does, as in Go's JSON decoder: ſ is s, and the Kelvin sign is k. */
 function foldCase(name: string): string {
   return name.toUpperCase().toLowerCase();
 }

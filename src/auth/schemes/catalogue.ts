@@ -1,4 +1,4 @@
-/** Every preset by the name it has in the config. */
+/** All presets, by their names in the config. */
 import type { SchemeDescription } from './description.ts';
 import { awsSns } from './presets/aws-sns.ts';
 import {
@@ -21,7 +21,7 @@ import { polar, standardWebhooks, svix } from './presets/standard-webhooks.ts';
 import { elevenlabs, paddle, sanity, slack, stripe, twitch, webflow, workos, zoom } from './presets/time-and-content.ts';
 import { apiKey, bearer, gitlab, unsigned } from './presets/unsigned.ts';
 
-/** The presets there are; the config admits no other name but `custom`. None is here that no vector and no library of its sender confirms. */
+/** All presets; the config accepts no other name except `custom`. Each is verified against its sender's test vectors or library. */
 export const PRESETS: readonly SchemeDescription[] = [
   standardWebhooks,
   svix,
@@ -59,7 +59,7 @@ export const PRESETS: readonly SchemeDescription[] = [
   unsigned,
 ];
 
-/** The preset of a name. */
+/** Finds a preset by its name. */
 export function findPreset(name: string): SchemeDescription | undefined {
   return PRESETS.find((preset) => preset.name === name);
 }

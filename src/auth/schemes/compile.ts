@@ -1,11 +1,11 @@
-/** Makes a scheme run: everything that its description decides is decided here, once, when the config is loaded. */
+/** Compiles a scheme's description when the config is loaded, so that requests make no decisions about it. */
 import { SidegateError } from '../../core/errors.ts';
 import type { SignedHead } from '../../core/event.ts';
 import type { Secret } from '../../core/secret.ts';
 import { ALGORITHMS, type AlgorithmEntry, type Chunks } from './algorithms.ts';
 import { compileContentTokens } from './content-token.ts';
 import type { SchemeDescription, SecretEncoding, SignatureEncoding } from './description.ts';
-import { MOST_PARAMETERS, toFormText } from './form.ts';
+import { MAX_PARAMETERS, toFormText } from './form.ts';
 import { compileHead, toHeaderNames } from './head.ts';
 import { compileIdentity } from './identity.ts';
 import { Material, readJwk, readMaterial } from './keys.ts';
@@ -14,8 +14,8 @@ import type { KeyParsed, KeyProblem, Message, Scheme, SignRequest, VerifyKey } f
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 import { compileUrlForms } from './url.ts';
 
-/** Shorter secrets can be guessed, whatever the scheme. */
-const LEAST_SECRET_BYTES = 16;
+/** Shorter secrets can be guessed with any scheme. */
+const MIN_SECRET_BYTES = 16;
 
 /** Compiles a description. */
 export function compileScheme(description: SchemeDescription): Scheme {
@@ -49,7 +49,7 @@ export function compileScheme(description: SchemeDescription): Scheme {
   };
 }
 
-/** No early end: how long it takes must not tell which key or signature matched. */
+/** Never returns early: the time must not reveal which key or signature matched. */
 function findKey(head: SignedHead, chunks: Chunks | undefined, keys: readonly VerifyKey[]): VerifyKey | undefined {
   if (chunks === undefined) return undefined;
   let match: VerifyKey | undefined;
@@ -88,9 +88,9 @@ function findWeakness(description: SchemeDescription, secret: Secret, length: nu
   if (length === undefined) return undefined;
   const { usualStart = '' } = description.secret;
   if (!secret.expose().toString('latin1').startsWith(usualStart))
-    return `the secret does not begin with ${usualStart}: this key should be ${description.from?.key ?? 'one that does'}`;
-  const least = description.leastSecretBytes ?? LEAST_SECRET_BYTES;
-  return length < least ? `the secret has ${length} bytes; ${least} are the least that should be` : undefined;
+    return `the secret does not start with ${usualStart}: this key should be ${description.from?.key ?? 'one that does'}`;
+  const min = description.leastSecretBytes ?? MIN_SECRET_BYTES;
+  return length < min ? `the secret has ${length} bytes; it should have at least ${min}` : undefined;
 }
 
 const ENCODERS: Readonly<Record<SignatureEncoding, (bytes: Buffer) => string>> = {
@@ -109,7 +109,11 @@ function sign(
   const { signature, id, timestamp } = description;
   if (signature === undefined) return [];
   if (signature.content !== undefined)
-    throw new SidegateError('user', 'secret_cannot_sign', `the secret stands in the content: put it at ${signature.content}`);
+    throw new SidegateError(
+      'user',
+      'secret_cannot_sign',
+      `this scheme has no signature header: put the secret into the body at ${signature.content}`,
+    );
   const material = readMaterial(secret, { description, encoding, purpose: 'sign' });
   if (!(material instanceof Material))
     throw new SidegateError('user', 'secret_cannot_sign', `${material.problem}: ${material.hint}`);
@@ -122,8 +126,8 @@ function sign(
       'user',
       'secret_cannot_sign',
       toFormText(message.body) === undefined
-        ? `the form has more than ${MOST_PARAMETERS} parameters, which no gate takes: send fewer`
-        : 'the URL holds the digest of another content: leave the parameter out',
+        ? `the form has more than ${MAX_PARAMETERS} parameters, which the gate rejects: send fewer`
+        : 'the URL contains the digest of another body: remove the parameter',
     );
   const bytes = ALGORITHMS[material.algorithm].sign(material.key, chunks);
   const form = signature.forms.find(({ algorithm }) => algorithm === material.algorithm);

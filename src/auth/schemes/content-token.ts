@@ -1,29 +1,29 @@
-/** Tokens that stand in the content: senders that sign nothing, but repeat in each item what they were told. */
+/** Tokens in the body, for senders that do not sign, but repeat a configured secret in each item. */
 import { parseJsonListPath, readJsonList } from '../../core/json-path.ts';
 import { ALGORITHMS } from './algorithms.ts';
 import type { Material } from './keys.ts';
 import type { VerifyKey } from './scheme.ts';
 
-/** The key that the first token is; undefined unless every token is one of `keys`. */
+/** The key that equals the first token; undefined unless every token equals one of `keys`. */
 export type VerifyContent = (body: Buffer, keys: readonly VerifyKey[]) => VerifyKey | undefined;
 
-/** Far more than one delivery has; who sends it is not known yet. */
-const MOST_TOKENS = 1_000;
+/** Far more than any delivery has. Bounds the work for a sender that is not verified yet. */
+const MAX_TOKENS = 1_000;
 
-/** Compiles it; undefined where the scheme has no such tokens. */
+/** Compiles the check; undefined if the scheme has no tokens in the body. */
 export function compileContentTokens(content: string | undefined): VerifyContent | undefined {
   if (content === undefined) return undefined;
   const path = parseJsonListPath(content);
-  if (path === undefined) throw new Error(`${content} is no path with [*]`);
+  if (path === undefined) throw new Error(`${content} is not a path with [*]`);
   return (body, keys) => {
     const tokens = readJsonList(path, parse(body));
-    if (tokens === undefined || tokens.length > MOST_TOKENS) return undefined;
+    if (tokens === undefined || tokens.length > MAX_TOKENS) return undefined;
     const checkers = keys.map(({ material }) => ALGORITHMS.token.checker((material as Material).key, []));
-    // All of them: one item with the right token must not carry in others without.
+    // Checks all tokens: one item with the right token must not make the others valid.
     let first: number | undefined;
     for (const token of tokens) {
       const match = typeof token === 'string' ? findMatch(Buffer.from(token), checkers) : -1;
-      // At the first that is none: which item it was tells nothing of a key.
+      // Stopping at the first mismatch is safe: the position of an item reveals nothing about a key.
       if (match === -1) return undefined;
       first ??= match;
     }
@@ -31,7 +31,7 @@ export function compileContentTokens(content: string | undefined): VerifyContent
   };
 }
 
-/** No early end: how long it takes must not tell which key matched. */
+/** Never returns early: the time must not reveal which key matched. */
 function findMatch(token: Buffer, checkers: readonly ((token: Buffer) => boolean)[]): number {
   let match = -1;
   for (const [index, check] of checkers.entries()) if (check(token) && match === -1) match = index;

@@ -1,84 +1,85 @@
-/** What a signature scheme is, as plain data: presets and the config's `custom` are written in it, and compile.ts makes it run. */
+/** A signature scheme as plain data. Presets and the config's `custom` have this form; compile.ts compiles it. */
 import type { Milliseconds } from '../../core/clock.ts';
 
-/** How a signature is computed; `token` is none: the header carries the secret itself. */
+/** How a signature is computed. With `token` there is no signature: the header contains the secret itself. */
 export type Algorithm = 'hmac-sha1' | 'hmac-sha256' | 'hmac-sha512' | 'ed25519' | 'ecdsa-p256' | 'token';
 
-/** How a secret's text becomes key bytes, where no prefix says it. */
+/** How a secret's text is decoded into key bytes. */
 export type SecretEncoding = 'utf8' | 'base64' | 'hex';
 
-/** How signature bytes are written; `text` only for tokens. */
+/** Encoding of a signature; `text` is for tokens only. */
 export type SignatureEncoding = 'hex' | 'base64' | 'base64url' | 'text';
 
-/** A part of what is signed; `form`: the parameters of form content, sorted, name and value without anything between. */
+/** A signed part. `form` stands for the parameters of a form body, sorted, with names and values concatenated. */
 export type Piece = 'id' | 'timestamp' | 'body' | 'method' | 'url' | 'form' | { readonly text: string };
 
-/** Where a value stands; `entry`: in the signature header's list, behind this prefix. */
+/** Where a value is. `entry` stands for the entry of the signature header's list with this prefix. */
 export type Source = { readonly header: string } | { readonly entry: string } | { readonly json: string };
 
-/** One form of signature that the header may carry. */
+/** One kind of signature that the header may contain. */
 export interface SignatureForm {
-  /** What stands before the encoded bytes; never optional. */
+  /** Required prefix of the encoded bytes. */
   readonly prefix: string;
   readonly algorithm: Algorithm;
 }
 
-/** How a sender finds out, before or between deliveries, whether the endpoint is its receiver's own. */
+/** How a sender verifies, before or between deliveries, that the endpoint belongs to its receiver. */
 export type HandshakeName = 'slack' | 'zoom' | 'meta' | 'x' | 'twitch' | 'discord' | 'microsoft-graph' | 'cloudevents';
 
-/** Where signatures stand and how they are written. */
+/** Where signatures are, and their format. */
 export interface SignatureDescription {
-  /** Empty where `content` says where the token stands. */
+  /** Empty if the token is in the body (`content`). */
   readonly header: string;
-  /** For tokens in JSON content: their path, with `[*]` for each item of a list; every one of them must be the secret. */
+  /** Path of the tokens in a JSON body, with `[*]` for each item of a list; each token must equal the secret. */
   readonly content?: string;
   readonly encoding: SignatureEncoding;
-  /** Separates entries, where one header carries several. */
+  /** Separator of the entries, if the header can contain several. */
   readonly list?: ',' | ';' | ' ';
-  /** Entries of another form are skipped. */
+  /** Entries of other forms are ignored. */
   readonly forms: readonly SignatureForm[];
 }
 
-/** How the sender writes its time. */
+/** The sender's timestamp. */
 export interface TimestampDescription {
   readonly from: Source;
-  /** `rfc3339`: in UTC, with any fraction. */
+  /** `rfc3339` is in UTC, with or without a fraction. */
   readonly unit: 's' | 'ms' | 'rfc3339';
 }
 
-/** How a secret's text is read where the config names no encoding. */
+/** The sender's secrets. */
 export interface SecretDescription {
+  /** Used if the config sets no encoding. */
   readonly encoding: SecretEncoding;
-  /** What the sender's secrets begin with and is part of the key; a secret without it is probably another one, and gets a warning. */
+  /** Usual start of the secrets, which is part of the key. A secret without it is probably the wrong one and gets a warning. */
   readonly usualStart?: string;
-  /** Cut off before decoding; with `encoding` named in the config it may be left out. */
+  /** Prefix that is removed before decoding; optional if the config sets `encoding`. */
   readonly prefix?: string;
 }
 
-/** How a public key's text is read; PEM always is. */
+/** The sender's public keys. PEM is always accepted as well. */
 export interface PublicKeyDescription {
   readonly encoding: 'hex' | 'base64';
   /** The key's raw bytes (Ed25519), or SubjectPublicKeyInfo in DER (RFC 5280 §4.1). */
   readonly format: 'raw' | 'spki';
-  /** Tells it from a secret, where a scheme has both. */
+  /** Distinguishes a public key from a secret if a scheme has both. */
   readonly prefix?: string;
-  /** The prefix of the private half, which only signs. */
+  /** Prefix of private keys, which only sign. */
   readonly privatePrefix?: string;
 }
 
-/** What verified content must be. */
+/** Required shape of a verified body. */
 export type ContentShape = 'json-object' | 'json-array' | 'json-object-or-array';
 
-/** Who signs like this, for the docs and for the errors that a key of the wrong form gets. */
+/** The sender, for the docs and for errors about its keys. */
 export interface SenderDescription {
   readonly title: string;
-  /** The page of its own documentation that describes the signature. */
+  /** URL of the sender's documentation of the signature. */
   readonly docs: string;
-  /** What the key is, and where the sender shows it. */
+  /** What the key is, and where to find it at the sender. */
   readonly key: string;
 }
 
-/** How far a timestamp may lie off. */
+/** Maximum difference between a timestamp and the current time. */
 export interface Tolerance {
   readonly past: Milliseconds;
   readonly future: Milliseconds;
@@ -86,43 +87,43 @@ export interface Tolerance {
 
 /** A signature scheme. */
 export interface SchemeDescription {
-  /** As written in the config. */
+  /** The name in the config. */
   readonly name: string;
   readonly from?: SenderDescription;
-  /** Left out: nothing is signed, and another gate of the route must know the sender. */
+  /** Absent if nothing is signed; another gate of the route must then authenticate the sender. */
   readonly signature?: SignatureDescription;
-  /** The content carries its own signature, and a gate of its own checks it. */
+  /** The body contains its signature, and a separate gate checks it. */
   readonly isSignedInContent?: true;
   /** In order; empty for tokens. */
   readonly signed: readonly Piece[];
-  /** Stands between two pieces. */
+  /** Separator between two pieces. */
   readonly separator: string;
   readonly timestamp?: TimestampDescription;
-  /** Left out: the digest of what was signed identifies an event. `[*]` in a JSON path: the ids of all items together. */
+  /** Default: the digest of the signed bytes identifies the event. With `[*]` in a JSON path, all items' IDs together do. */
   readonly id?: Source;
-  /** The headers, unsigned, that tell kinds of event apart which may have the same content: each kind is an event of its own. */
+  /** Unsigned headers that distinguish kinds of events with possibly identical bodies; each kind counts as a separate event. */
   readonly kind?: readonly string[];
   readonly secret: SecretDescription;
   readonly publicKey?: PublicKeyDescription;
-  /** The config's `tolerance`, where it is left out. */
+  /** Default of `tolerance` in the config. */
   readonly tolerance: Tolerance;
-  /** The config's `contentTypes`, where they are left out. */
+  /** Default of `contentTypes` in the config. */
   readonly contentTypes: readonly string[];
-  /** The public URL may be signed with its default port written out, or without. */
+  /** The signed URL may include the default port. */
   readonly isPortOptional?: true;
-  /** The query parameter that holds the content's SHA-256 in hex, in place of the `form` piece. */
+  /** Query parameter with the hex SHA-256 of the body, which replaces the `form` piece. */
   readonly contentDigestParameter?: string;
-  /** Escapes of these characters in the URL are signed decoded. */
+  /** Characters whose percent-encoding in the URL is decoded before signing. */
   readonly decodedInUrl?: string;
   /**
-   * Anything else is refused, though it be signed: what the sender signs beside events is none (X signs any token by its CRC), and
-   * where nothing stands between the content and its neighbour, no byte of one can be passed off as the other's.
+   * Other bodies are rejected even if they are signed. The sender may also sign things that are not events (X signs any token in its
+   * CRC), and without a separator the shape is what keeps bytes from moving between the body and the signed part next to it.
    */
   readonly contentShape?: ContentShape;
-  /** Fields of another family with the same meaning, which must not say anything else: our name → theirs. */
+  /** Alternative names of these headers (name → alternative). If both are present, their values must be equal. */
   readonly twins?: Readonly<Record<string, string>>;
-  /** Answered at the gate unless the config says otherwise. */
+  /** Default of `handshake` in the config. */
   readonly handshake?: HandshakeName;
-  /** The spec's least length of a secret in bytes; shorter ones get a warning. */
+  /** Minimum length of a secret in bytes according to the sender; shorter ones get a warning. */
   readonly leastSecretBytes?: number;
 }

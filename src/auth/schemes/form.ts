@@ -1,14 +1,14 @@
-/** The parameters of form content as Twilio signs them: sorted by name, each name followed by its value. */
+/** The parameters of a form body as Twilio signs them: sorted by name, each name followed by its value. */
 
-/** Far more than any webhook has; who sends more is not known yet, and names are sorted. */
-export const MOST_PARAMETERS = 1_000;
+/** Far more than any webhook has. Bounds the work (names are sorted) for a sender that is not verified yet. */
+export const MAX_PARAMETERS = 1_000;
 const AMPERSAND = 0x26;
 const ESCAPE = /%([0-9a-f]{2})/gi;
 
 /**
- * A name that comes several times is followed by each of its different values, sorted. Everything stays bytes (latin1 text
- * here): decoders put the same sign in place of all bytes that are not UTF-8, and so would many bodies share one signature.
- * Undefined for more than MOST_PARAMETERS, before any is decoded.
+ * A repeated name is followed by each of its distinct values, sorted. Everything is handled as bytes (latin1 strings here): a UTF-8
+ * decoder replaces all invalid bytes with the same character, so many bodies would share one signature.
+ * Returns undefined for more than MAX_PARAMETERS, before decoding any.
  */
 export function toFormText(body: Buffer): Buffer | undefined {
   if (hasTooMany(body)) return undefined;
@@ -31,11 +31,11 @@ export function toFormText(body: Buffer): Buffer | undefined {
 function hasTooMany(body: Buffer): boolean {
   let pairs = 1;
   for (let at = body.indexOf(AMPERSAND); at !== -1; at = body.indexOf(AMPERSAND, at + 1))
-    if (++pairs > MOST_PARAMETERS) return true;
+    if (++pairs > MAX_PARAMETERS) return true;
   return false;
 }
 
-/** One name or value (the URL Standard's application/x-www-form-urlencoded): a broken escape stands for itself. */
+/** Decodes a name or value (the URL Standard's application/x-www-form-urlencoded); an invalid escape is kept as it is. */
 function decode(text: string): string {
   return text.replaceAll('+', ' ').replace(ESCAPE, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)));
 }

@@ -1,4 +1,4 @@
-/** Reads what the signature headers say, strictly, before anything is verified. */
+/** Parses the signature headers strictly, before anything is verified. */
 import { parseBase64, parseBase64Url, parseHex } from '../../core/bytes.ts';
 import type { ParsedSignature, SignedHead } from '../../core/event.ts';
 import type { HeaderFields } from '../../core/headers.ts';
@@ -10,13 +10,13 @@ import { compilePieceRules, type PieceRules } from './layout.ts';
 import type { HeadOptions } from './scheme.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 
-/** Reads a head, or refuses: `missing_signature` or `malformed_signature`. */
+/** Parses the signature headers, or returns the refusal `missing_signature` or `malformed_signature`. */
 export type ReadHead = (headers: HeaderFields, options: HeadOptions) => SignedHead | Refusal;
 
-/** Ids as they may stand in a header that is signed. */
+/** The form of an ID in a header. */
 export const VALID_ID = /^[\x21-\x7e]{1,256}$/;
-/** What is looked at is bounded, whatever a stranger sends. */
-const MOST_ENTRIES = 10;
+/** Bounds the work for an unverified sender. */
+const MAX_ENTRIES = 10;
 
 const DECODERS: Readonly<Record<SignatureEncoding, (text: string) => Buffer | undefined>> = {
   hex: parseHex,
@@ -36,7 +36,7 @@ interface Names {
   readonly timestamp: string | undefined;
 }
 
-/** The header names of a scheme that must not be repeated. */
+/** The headers of a scheme, which must not be repeated. */
 export function toHeaderNames(description: SchemeDescription): string[] {
   const { id, timestamp, signature } = toNames(description);
   const { kind = [] } = description;
@@ -51,7 +51,7 @@ function toNames({ signature, id, timestamp }: SchemeDescription): Names {
   };
 }
 
-/** Compiles the reader of a scheme's head. */
+/** Compiles the parser of a scheme's headers. */
 export function compileHead(description: SchemeDescription): ReadHead {
   const names = toNames(description);
   const findRepeated = compileFieldCheck(description);
@@ -68,7 +68,7 @@ export function compileHead(description: SchemeDescription): ReadHead {
     const list = toField(headers, names.signature);
     if (list === '') return refuse('missing_signature', 'missing_signature');
     const entries = toEntries(list, description.signature?.list);
-    if (entries === undefined) return malformed(`more than ${MOST_ENTRIES} signatures`);
+    if (entries === undefined) return malformed(`more than ${MAX_ENTRIES} signatures`);
     const time = readTime(toField(headers, names.timestamp), entries);
     if (time instanceof Refusal) return time;
     const signatures = readSignatures(entries);
@@ -80,11 +80,11 @@ export function compileHead(description: SchemeDescription): ReadHead {
 
 function withKind(head: SignedHead, kind: string | undefined): SignedHead | Refusal {
   return kind === undefined
-    ? malformed('the kind of event has other characters than A-Z a-z 0-9 / . _ : - and spaces')
+    ? malformed('the kind of event contains characters other than A-Z a-z 0-9 / . _ : - and spaces')
     : { ...head, kind };
 }
 
-/** Undefined where the scheme has no such header; empty where the request has none. */
+/** Undefined if the scheme has no such header; empty if the request has none. */
 function toField(headers: HeaderFields, name: string | undefined): string | undefined {
   return name === undefined ? undefined : (headers.get(name) ?? '');
 }
@@ -94,20 +94,20 @@ function compileFieldCheck(description: SchemeDescription): (headers: HeaderFiel
   const names = toHeaderNames(description).map((name) => ({ name, twin: twins.get(name) }));
   return (headers) => {
     for (const { name, twin } of names) {
-      // First or last wins, or both are joined: parsers differ, so a repeated security header is refused.
+      // Parsers use the first value, the last, or join them, so a repeated security header is rejected.
       if (headers.count(name) > 1) return malformed(`${name} is repeated`);
-      if (twin !== undefined && isContradicted(headers, name, twin)) return malformed(`${twin} says something else`);
+      if (twin !== undefined && isContradicted(headers, name, twin)) return malformed(`${twin} differs from ${name}`);
     }
     return undefined;
   };
 }
 
-/** An app behind us may read the twin, which nobody verified: another id there would be another event. */
+/** The app may read the alternative header, which is not verified: a different ID there would be a different event. */
 function isContradicted(headers: HeaderFields, name: string, twin: string): boolean {
   return headers.get(twin) !== undefined && headers.all(twin).some((value) => value !== headers.get(name));
 }
 
-/** A signed id is needed; one that is not is only a hint, whose absence leaves the digest. */
+/** A signed ID is required. An unsigned ID is optional; without it the digest identifies the event. */
 function compileId(
   { signed, id: source }: SchemeDescription,
   rules: PieceRules,
@@ -117,10 +117,10 @@ function compileId(
     if (id === undefined || id === '') {
       return isSigned && source !== undefined ? refuse('missing_signature', 'missing_signature') : undefined;
     }
-    if (!VALID_ID.test(id)) return malformed('the id is not 1 to 256 visible ASCII characters');
-    // `a.1` + `.2.body` and `a` + `.1.2.body` are the same signed bytes.
+    if (!VALID_ID.test(id)) return malformed('the ID is not 1 to 256 visible ASCII characters');
+    // The ID `a.1` before `.2.body` and the ID `a` before `.1.2.body` give the same signed bytes.
     const found = rules.findIdProblem(id, options.allowDotInId);
-    return found === undefined ? id : malformed(`the id has a ${found === '.' ? 'dot' : found}`);
+    return found === undefined ? id : malformed(`the ID contains a ${found === '.' ? 'dot' : found}`);
   };
 }
 
@@ -128,7 +128,7 @@ type Time = Pick<SignedHead, 'timestampText' | 'timestamp'>;
 
 const NO_TIME: Time = { timestampText: undefined, timestamp: undefined };
 
-/** From its own header or an entry of the signature's; in the content it is looked for only when that is verified. */
+/** Reads the time from its header or from an entry of the signature header. A time in the body is read after verification (identity.ts). */
 function compileTime(
   { timestamp: time }: SchemeDescription,
   { timeDigits }: PieceRules,
@@ -138,7 +138,8 @@ function compileTime(
   const read = (text: string): Time | Refusal => {
     const timestamp = format.parse(text);
     if (timestamp === undefined) return malformed(`the timestamp is not ${format.form}`);
-    if (timeDigits !== undefined && text.length !== timeDigits) return malformed(`the timestamp has not ${timeDigits} digits`);
+    if (timeDigits !== undefined && text.length !== timeDigits)
+      return malformed(`the timestamp does not have ${timeDigits} digits`);
     return { timestampText: text, timestamp };
   };
   if ('header' in time.from)
@@ -147,7 +148,7 @@ function compileTime(
   return (_, entries) => {
     const found = entries.filter((entry) => entry.startsWith(prefix));
     const [first] = found;
-    if (first === undefined) return malformed(`there is no ${prefix}`);
+    if (first === undefined) return malformed(`${prefix} is missing`);
     return found.length > 1 ? malformed(`${prefix} is repeated`) : read(first.slice(prefix.length));
   };
 }
@@ -156,12 +157,12 @@ function toEntries(header: string | undefined, list: SignatureDescription['list'
   if (header === undefined) return [];
   if (list === undefined) return [header];
   const entries = header.split(list);
-  if (entries.length > MOST_ENTRIES) return undefined;
-  // Lists of the field's own syntax may have spaces around their commas (RFC 9110 §5.6.1).
+  if (entries.length > MAX_ENTRIES) return undefined;
+  // Spaces around the separators of a list are allowed (RFC 9110 §5.6.1).
   return list === ' ' ? entries : entries.map((entry) => entry.trim());
 }
 
-/** Other forms and malformed entries are skipped: one sender's odd entry must not hide a valid one beside it. */
+/** Entries of other forms and malformed entries are ignored: an unexpected entry must not invalidate a valid one next to it. */
 function compileSignatures(
   signature: SignatureDescription | undefined,
 ): (entries: readonly string[]) => ParsedSignature[] | Refusal {
@@ -189,11 +190,11 @@ function compileForm(
   fold: (text: string) => string,
 ): (entry: string) => ParsedSignature | undefined {
   const decode = DECODERS[encoding];
-  const [least, most] = ALGORITHMS[algorithm].lengths;
+  const [min, max] = ALGORITHMS[algorithm].lengths;
   const start = fold(prefix);
   return (entry) => {
     if (fold(entry.slice(0, prefix.length)) !== start) return undefined;
     const bytes = decode(entry.slice(prefix.length));
-    return bytes !== undefined && bytes.length >= least && bytes.length <= most ? { algorithm, bytes } : undefined;
+    return bytes !== undefined && bytes.length >= min && bytes.length <= max ? { algorithm, bytes } : undefined;
   };
 }

@@ -1,4 +1,4 @@
-/** Which event a verified message is: its id, whether that was signed, and its time where the content holds it. */
+/** The identity of a verified message: its ID, whether the ID is signed, and the timestamp if it is in the body. */
 import { hash } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { type EventIdentity, type SignedHead, toDigestId } from '../../core/event.ts';
@@ -9,10 +9,10 @@ import { VALID_ID } from './head.ts';
 import type { Identified, Message } from './scheme.ts';
 import { TIMESTAMP_FORMATS } from './timestamp.ts';
 
-/** Identifies a message; `signed` gives what its signature covers. */
+/** Identifies a message; `signed` returns the signed bytes. */
 export type Identify = (head: SignedHead, message: Message, signed: () => Chunks) => Identified;
 
-/** 132 bits: more than a birthday of all ids there ever are. */
+/** 132 bits: enough that no two IDs ever collide. */
 const DIGEST_LENGTH = 22;
 
 const isArray = (value: unknown): boolean => Array.isArray(value);
@@ -24,7 +24,7 @@ const SHAPES: Readonly<Record<ContentShape, { readonly title: string; fits(conte
   'json-object-or-array': { title: 'a JSON object or array', fits: (value) => isObject(value) || isArray(value) },
 };
 
-/** Compiles it; throws for a path that config or preset should not have let pass. */
+/** Compiles the function. Throws for an invalid path, which the config's validation should have rejected. */
 export function compileIdentity(description: SchemeDescription): Identify {
   const { signed, contentShape } = description;
   const shape = contentShape === undefined ? undefined : SHAPES[contentShape];
@@ -34,17 +34,17 @@ export function compileIdentity(description: SchemeDescription): Identify {
   const readsContent = readId !== undefined || readTime !== undefined || shape !== undefined;
   return (head, message, toSigned) => {
     const content = readsContent ? parseContent(message.body) : undefined;
-    if (shape?.fits(content) === false) return { problem: `the content is not ${shape.title}` };
+    if (shape?.fits(content) === false) return { problem: `the body is not ${shape.title}` };
     const timestamp = readTime === undefined ? head.timestamp : readTime(content);
     if (typeof timestamp === 'object') return timestamp;
     const id = readId === undefined ? head.id : readId(content);
-    // A token says nothing of the rest of the message, so there is nothing that a digest could bind.
+    // A token does not cover the rest of the message, so there are no signed bytes to compute a digest of.
     if (signed.length === 0 || (id !== undefined && isIdSigned)) return { id, timestamp };
     return { ...identifyByContent(toSigned(), id, head.kind), timestamp };
   };
 }
 
-/** Reads the id where the content holds it. */
+/** Compiles the function that reads the ID from the body; undefined if it is not there. */
 function compileId(source: Source | undefined): ((content: unknown) => string | undefined) | undefined {
   if (source === undefined || !('json' in source)) return undefined;
   const list = parseJsonListPath(source.json);
@@ -53,13 +53,13 @@ function compileId(source: Source | undefined): ((content: unknown) => string | 
   return path === undefined ? undefined : (content) => toId(readJsonPath(path, content));
 }
 
-/** Of several events in one delivery: one known event among new ones must not make them all known. */
+/** For several events in one delivery: one known event among new ones must not make the delivery a duplicate. */
 function toCommonId(ids: readonly (string | undefined)[]): string | undefined {
   if (ids.length <= 1 || ids.includes(undefined)) return ids.length === 1 ? ids[0] : undefined;
   return toDigestId(toDigest([ids.join('\n')]));
 }
 
-/** Reads the time where the content holds it. */
+/** Compiles the function that reads the timestamp from the body; undefined if it is not there. */
 function compileTime({
   timestamp: time,
 }: SchemeDescription): ((content: unknown) => EpochMilliseconds | { problem: string }) | undefined {
@@ -68,7 +68,7 @@ function compileTime({
   const path = toPath(time.from) as JsonPath;
   const format = TIMESTAMP_FORMATS[time.unit];
   return (content) =>
-    format.parse(toText(readJsonPath(path, content)) ?? '') ?? { problem: `${json} in the content is not ${format.form}` };
+    format.parse(toText(readJsonPath(path, content)) ?? '') ?? { problem: `${json} in the body is not ${format.form}` };
 }
 
 function toPath(source: Source | undefined): JsonPath | undefined {
@@ -78,7 +78,7 @@ function toPath(source: Source | undefined): JsonPath | undefined {
   return path;
 }
 
-/** Undefined where it is no JSON: then nothing stands anywhere in it. */
+/** Undefined if the body is not JSON; then no path matches. */
 function parseContent(body: Buffer): unknown {
   try {
     return JSON.parse(body.toString('utf8'));
@@ -87,18 +87,18 @@ function parseContent(body: Buffer): unknown {
   }
 }
 
-/** One that no log line or key can trip over. */
+/** Accepts only IDs that are safe in log lines and store keys. */
 function toId(value: unknown): string | undefined {
   const text = toText(value);
   return text !== undefined && VALID_ID.test(text) ? text : undefined;
 }
 
 function toText(value: unknown): string | undefined {
-  // Beyond 2^53 JavaScript reads different numbers as the same, and two events would be one.
+  // Above 2^53 JavaScript parses different numbers as equal, so two events would have the same ID.
   return typeof value === 'string' || Number.isSafeInteger(value) ? String(value) : undefined;
 }
 
-/** By what was signed, as the id is not or there is none; with an unsigned kind each kind is an event of its own. */
+/** Identifies the event by the signed bytes, because its ID is absent or not signed. Each unsigned kind is a separate event. */
 function identifyByContent(signed: Chunks, id: string | undefined, kind: string | undefined): Omit<EventIdentity, 'timestamp'> {
   const contentDigest = toDigest(signed);
   if (kind === undefined) return { id: id ?? toDigestId(contentDigest), digest: contentDigest };

@@ -1,4 +1,4 @@
-/** Turns the text of secrets and keys into key objects, by what a scheme says of them. */
+/** Parses the text of secrets and keys into key objects, as the scheme describes them. */
 import { createPrivateKey, createPublicKey, createSecretKey, type JsonWebKey, KeyObject } from 'node:crypto';
 import { parseBase64, parseHex } from '../../core/bytes.ts';
 import type { Secret } from '../../core/secret.ts';
@@ -6,13 +6,13 @@ import { ALGORITHMS } from './algorithms.ts';
 import type { Algorithm, PublicKeyDescription, SchemeDescription, SecretEncoding } from './description.ts';
 import type { KeyProblem, VerifyKey } from './scheme.ts';
 
-/** A secret's text as it was given, and the encoding that was named for it. */
+/** A secret's original text, and its configured encoding. */
 export interface KeySource {
   readonly secret: Secret;
   readonly encoding: SecretEncoding | undefined;
 }
 
-/** Prepared key material; private, so that no print or serialisation shows it. */
+/** Prepared key material in private fields, so that printing or serialising does not reveal it. */
 export class Material {
   readonly algorithm: Algorithm;
   readonly #key: KeyObject;
@@ -28,37 +28,37 @@ export class Material {
     return this.#key;
   }
 
-  /** What it was made from, so that a refused signature can be tried against the other readings of the same text; undefined for what was no text. */
+  /** The original text, so that a rejected signature can be tried with its other possible encodings; undefined for JWKs. */
   get source(): KeySource | undefined {
     return this.#source;
   }
 }
 
-/** What a key was made from; undefined for keys that no scheme made. */
+/** The original text of a key; undefined for keys that were not parsed from text. */
 export function toKeySource({ material }: VerifyKey): KeySource | undefined {
   return material instanceof Material ? material.source : undefined;
 }
 
 const ED25519_KEY_LENGTH = 32;
-/** What stands before the 32 raw bytes in the DER forms (RFC 8410 §4 and §7). */
+/** The bytes before the 32 raw bytes in DER (RFC 8410 §4 and §7). */
 const SPKI_HEAD = Buffer.from('302a300506032b6570032100', 'hex');
 const PKCS8_HEAD = Buffer.from('302e020100300506032b657004220420', 'hex');
 const PEM = /^-----BEGIN ([A-Z ]+)-----/;
 
-/** What a key must be for its algorithm. */
+/** The key type that an algorithm requires. */
 const ASYMMETRIC: Readonly<Record<string, { readonly type: string; readonly curve?: string; readonly title: string }>> = {
   ed25519: { type: 'ed25519', title: 'an Ed25519' },
   'ecdsa-p256': { type: 'ec', curve: 'prime256v1', title: 'an ECDSA P-256' },
 };
 
-/** What signs; `isVerify`: what verifies. */
+/** The scheme and the purpose that a key is parsed for. */
 export interface KeyUse {
   readonly description: SchemeDescription;
   readonly encoding: SecretEncoding | undefined;
   readonly purpose: 'verify' | 'sign';
 }
 
-/** Reads one secret or key. */
+/** Parses one secret or key. */
 export function readMaterial(secret: Secret, use: KeyUse): Material | KeyProblem {
   const read = toMaterial(secret, use);
   const { from } = use.description;
@@ -79,12 +79,12 @@ function toMaterial(secret: Secret, { description, encoding, purpose }: KeyUse):
     const key = purpose === 'verify' ? readPublicKey(text, publicKey, asymmetric) : readPrivateKey(text, publicKey, asymmetric);
     return key instanceof KeyObject ? new Material(asymmetric, key, source) : key;
   }
-  if (symmetric === undefined) return problem('this scheme has no keys', 'leave keys out');
+  if (symmetric === undefined) return problem('this scheme has no keys', 'remove keys');
   const bytes = toSecretBytes(secret, description, encoding);
   return Buffer.isBuffer(bytes) ? new Material(symmetric, createSecretKey(bytes), source) : bytes;
 }
 
-/** A public key as a JWK (RFC 7517 §4, RFC 8037 §2); undefined for one that is not for signatures by the scheme's algorithm. */
+/** Parses a public key from a JWK (RFC 7517 §4, RFC 8037 §2); undefined for a JWK that is not a signature key of the scheme's algorithm. */
 export function readJwk(jwk: JsonWebKey & { readonly use?: unknown }, description: SchemeDescription): Material | undefined {
   const [, algorithm] = toAlgorithms(description);
   if (algorithm === undefined || (jwk.use !== undefined && jwk.use !== 'sig') || jwk['d'] !== undefined) return undefined;
@@ -109,7 +109,7 @@ function problem(text: string, hint: string): KeyProblem {
   return { problem: text, hint };
 }
 
-/** A named encoding counts before the prefix: some senders use the whole `whsec_…` text as it stands. */
+/** A configured encoding takes precedence over the prefix: some senders use the whole `whsec_…` text as the key. */
 function isPublicText(
   text: string,
   encoding: SecretEncoding | undefined,
@@ -123,10 +123,7 @@ function readPublicKey(text: string, form: PublicKeyDescription, algorithm: Algo
   const { prefix = '', privatePrefix } = form;
   if ((privatePrefix !== undefined && text.startsWith(privatePrefix)) || /^-----BEGIN [A-Z ]*PRIVATE KEY/.test(text)) {
     const what = PEM.test(text) ? 'this' : `a ${privatePrefix} secret`;
-    return problem(
-      `${what} is the private half of a key pair`,
-      `verification needs the public half${prefix === '' ? '' : `, ${prefix}…`}`,
-    );
+    return problem(`${what} is a private key`, `verification needs the public key${prefix === '' ? '' : `, ${prefix}…`}`);
   }
   try {
     const key = PEM.test(text) ? createPublicKey(text) : toPublicKey(text, form);
@@ -139,13 +136,14 @@ function readPublicKey(text: string, form: PublicKeyDescription, algorithm: Algo
 function toWrongForm({ prefix = '', encoding, format }: PublicKeyDescription, algorithm: Algorithm): KeyProblem {
   const what = format === 'raw' ? '32 bytes' : `${ASYMMETRIC[algorithm]?.title} key in DER`;
   const where = prefix === '' ? 'the key' : `the text after ${prefix}`;
-  return problem(`${where} is not ${encoding} of ${what}`, 'paste the public key whole, as the sender shows it, or in PEM');
+  return problem(`${where} is not ${encoding} of ${what}`, 'copy the whole public key, as the sender shows it, or in PEM');
 }
 
 function toPublicKey(text: string, { prefix = '', encoding, format }: PublicKeyDescription): KeyObject {
   const digits = text.startsWith(prefix) ? text.slice(prefix.length) : '';
   const raw = encoding === 'hex' ? parseHex(digits) : parseBase64(digits);
-  if (raw === undefined || (format === 'raw' && raw.length !== ED25519_KEY_LENGTH)) throw new Error('not such a key');
+  if (raw === undefined || (format === 'raw' && raw.length !== ED25519_KEY_LENGTH))
+    throw new Error('not a public key of this scheme');
   return createPublicKey({ key: format === 'raw' ? Buffer.concat([SPKI_HEAD, raw]) : raw, format: 'der', type: 'spki' });
 }
 
@@ -154,7 +152,7 @@ function isOfKind(key: KeyObject, algorithm: Algorithm): boolean {
   return key.asymmetricKeyType === wanted?.type && key.asymmetricKeyDetails?.namedCurve === wanted?.curve;
 }
 
-/** PEM, or, where the scheme has a form of its own, a seed of 32 bytes, or the 64 that some tools write: seed and public key. */
+/** Accepts PEM. If the scheme has a prefix for private keys, also a seed of 32 bytes, or the 64 bytes of seed and public key. */
 function readPrivateKey(
   text: string,
   { prefix, privatePrefix }: PublicKeyDescription,
@@ -165,18 +163,15 @@ function readPrivateKey(
       const key = createPrivateKey(text);
       if (isOfKind(key, algorithm)) return key;
     } catch {
-      // Said below.
+      // Reported below.
     }
-    return problem(
-      `this is not ${ASYMMETRIC[algorithm]?.title} private key in PEM`,
-      'sign with the private half of the key pair',
-    );
+    return problem(`this is not ${ASYMMETRIC[algorithm]?.title} private key in PEM`, 'sign with the private key of the key pair');
   }
-  if (privatePrefix === undefined) return problem('a public key only verifies', 'sign with the private half, in PEM');
-  if (!text.startsWith(privatePrefix)) return problem(`a ${prefix} key only verifies`, `sign with its ${privatePrefix} half`);
+  if (privatePrefix === undefined) return problem('a public key cannot sign', 'sign with the private key, in PEM');
+  if (!text.startsWith(privatePrefix)) return problem(`a ${prefix} key cannot sign`, `sign with its ${privatePrefix} key`);
   const raw = parseBase64(text.slice(privatePrefix.length));
   if (raw?.length !== ED25519_KEY_LENGTH && raw?.length !== 2 * ED25519_KEY_LENGTH)
-    return problem(`the text after ${privatePrefix} is not base64 of 32 or 64 bytes`, 'paste the private key whole');
+    return problem(`the text after ${privatePrefix} is not base64 of 32 or 64 bytes`, 'copy the whole private key');
   const der = Buffer.concat([PKCS8_HEAD, raw.subarray(0, ED25519_KEY_LENGTH)]);
   return createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
 }
@@ -187,19 +182,22 @@ function toSecretBytes(
   { secret: form }: SchemeDescription,
   named: SecretEncoding | undefined,
 ): Buffer | KeyProblem {
-  const nothing = problem('the secret is empty', 'an empty key would accept what anybody signs');
-  if (secret.length === 0) return nothing;
+  const empty = problem('the secret is empty', 'with an empty secret, anyone could sign requests');
+  if (secret.length === 0) return empty;
   const encoding = named ?? form.encoding;
   if (encoding === 'utf8') return secret.expose();
   const { prefix = '' } = form;
   const text = secret.expose().toString('latin1');
   if (named === undefined && !text.startsWith(prefix))
-    return problem(`the secret has no ${prefix} prefix`, 'say how it is written: encoding: utf8, base64 or hex');
+    return problem(`the secret has no ${prefix} prefix`, 'set its encoding: utf8, base64 or hex');
   const digits = text.startsWith(prefix) ? text.slice(prefix.length) : text;
   const bytes = encoding === 'hex' ? parseHex(digits) : parseBase64(digits);
   if (bytes === undefined) {
     const shown = encoding === 'hex' ? 'hex' : 'canonical base64';
-    return problem(`the secret is not ${shown}`, 'paste it whole, as the sender shows it; or set encoding: utf8, base64 or hex');
+    return problem(
+      `the secret is not ${shown}`,
+      'copy the whole secret, as the sender shows it; or set encoding: utf8, base64 or hex',
+    );
   }
-  return bytes.length === 0 ? nothing : bytes;
+  return bytes.length === 0 ? empty : bytes;
 }

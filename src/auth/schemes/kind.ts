@@ -1,18 +1,18 @@
-/** Kinds of event that a sender names in headers it does not sign: their spellings are made one, or each would be a new event. */
+/** Kinds of events in unsigned headers. Their spellings are normalized, because otherwise each spelling would count as a new event. */
 import type { HeaderFields } from '../../core/headers.ts';
 
-/** What the names of kinds consist of; anything else (NBSP, full-width letters, other alphabets) could be folded by an app in its own way. */
+/** Allowed characters of a kind. Apps could fold others (NBSP, full-width letters, other alphabets) in ways that differ from ours. */
 const KIND = /^[A-Za-z0-9 /._:-]{1,128}$/;
-/** Senders' libraries treat these alike: Shopify's makes ORDERS_CREATE of `orders/create` and `orders.create`. */
+/** Senders' libraries treat these as equal: Shopify's turns `orders/create` and `orders.create` into ORDERS_CREATE. */
 const SEPARATORS = /[ /._:-]+/g;
 const OUTER_SEPARATORS = /^_|_$/g;
-/** No kind contains it, so that two headers cannot share their text. */
+/** No kind contains this separator, so the values of two headers cannot run into each other. */
 const BETWEEN = '\n';
 
-/** Reads the kind of a delivery from its headers, folded; undefined where a header holds no name of a kind. */
+/** Reads the normalized kind of a delivery from its headers; undefined if a header contains other characters. */
 export type ReadKind = (headers: HeaderFields) => string | undefined;
 
-/** Compiles the reader for these headers; a missing one is a kind of its own. */
+/** Compiles the function for these headers. A missing header is a separate kind. */
 export function compileKind(names: readonly string[]): ReadKind {
   const lowered = names.map((name) => name.toLowerCase());
   return (headers) => {
@@ -21,7 +21,7 @@ export function compileKind(names: readonly string[]): ReadKind {
   };
 }
 
-/** One spelling for all that mean the same. */
+/** Normalizes the spelling. */
 function foldKind(value: string): string {
   return value.toLowerCase().replace(SEPARATORS, '_').replace(OUTER_SEPARATORS, '');
 }

@@ -1,32 +1,32 @@
-/** Whether the pieces of a signed string can be told apart: two different messages must never share one signed string. */
+/** Proves that the boundaries between signed pieces are unambiguous: two different messages must never share one signed string. */
 import type { Piece, SchemeDescription } from './description.ts';
 
 type Variable = Exclude<Piece, { readonly text: string }>;
 
-/** What varies in a signed string, and the fixed text around it. */
+/** The variable pieces of a signed string, and the fixed text around them. */
 interface Layout {
   readonly pieces: readonly Variable[];
-  /** `gaps[i]` stands before `pieces[i]`; the last one ends the string. */
+  /** `gaps[i]` is the text before `pieces[i]`; the last one ends the string. */
   readonly gaps: readonly string[];
 }
 
-/** Two pieces between which bytes can move under one signature. */
+/** Two pieces between which bytes can move without changing the signed string. */
 export interface Ambiguity {
   readonly before: Variable;
   readonly after: Variable;
 }
 
-/** What an id and a time must look like, so that their neighbours in the signed string cannot take bytes from them. */
+/** The rules for IDs and timestamps that keep their boundaries in the signed string unambiguous. */
 export interface PieceRules {
-  /** Why the id could be confused with what stands beside it; undefined where it could not. */
+  /** The text in the ID that makes its boundary ambiguous; undefined if there is none. */
   findIdProblem(id: string, allowSeparator: boolean): string | undefined;
-  /** The exact number of digits of a time, where nothing else ends it; undefined where something does. */
+  /** The required number of digits of a timestamp, if nothing else marks its end. */
   readonly timeDigits: number | undefined;
 }
 
 /** Seconds from 2001 to 2286, and milliseconds in the same years. */
 const FIXED_DIGITS = { s: 10, ms: 13, rfc3339: undefined } as const;
-/** Every RFC 3339 time has its first colon behind `YYYY-MM-DDThh`. */
+/** In an RFC 3339 time, the first colon always follows `YYYY-MM-DDThh`. */
 const TIME_MARK = ':';
 
 function toLayout({ signed, separator }: SchemeDescription): Layout {
@@ -47,11 +47,11 @@ function toLayout({ signed, separator }: SchemeDescription): Layout {
 }
 
 /**
- * The first two pieces that cannot be told apart; undefined where the signed string has one reading only. Pieces are peeled off from the
- * left while their end is known, and from the right while their start is; what is left must be one piece at most.
+ * The first two pieces with an ambiguous boundary; undefined if the signed string has only one interpretation. Removes pieces from the
+ * left while their end is known, and from the right while their start is known; at most one piece may remain.
  *
- * For JSON content the proof is that no JSON object or array is a proper prefix or suffix of another: its last bracket closes its first
- * one, and from within a string every quote would open where it closes.
+ * For JSON bodies the proof is that no JSON object or array is a proper prefix or suffix of another: its last bracket closes its first
+ * one, and starting inside a string would swap the roles of opening and closing quotes.
  */
 export function findAmbiguity(description: SchemeDescription): Ambiguity | undefined {
   const layout = toLayout(description);
@@ -68,7 +68,7 @@ function hasKnownEnd(description: SchemeDescription, { pieces, gaps }: Layout, a
   const [gap = '', next] = [gaps[at + 1], pieces[at + 1]];
   const isJson = description.contentShape !== undefined;
   switch (pieces[at]) {
-    // Methods are few and none begins another; a time has a fixed shape, or an end that is no digit (PieceRules).
+    // No method is a prefix of another; a timestamp has a fixed form, or is followed by a character that is not a digit (PieceRules).
     case 'method':
     case 'timestamp':
       return true;
@@ -77,7 +77,7 @@ function hasKnownEnd(description: SchemeDescription, { pieces, gaps }: Layout, a
     case 'url':
       return endsUrl(description, gap) || (next === 'body' && isJson);
     case 'body':
-      // White space behind JSON content would be a part of it (RFC 8259 §2).
+      // White space after a JSON value belongs to it (RFC 8259 §2).
       return isJson && !/^\s/.test(gap) && next !== 'form';
     default:
       return false;
@@ -100,7 +100,7 @@ function hasKnownStart(description: SchemeDescription, { pieces, gaps }: Layout,
   }
 }
 
-/** Whether a character stands there that no URL has: the gate rejects targets with spaces and fragments. */
+/** Whether the gap contains a character that no URL contains: the gate rejects targets with spaces and fragments. */
 function endsUrl({ decodedInUrl = '' }: SchemeDescription, gap: string): boolean {
   return gap.includes(' ') || (gap.includes('#') && !decodedInUrl.includes('#'));
 }
@@ -109,7 +109,7 @@ function isSelfMarked({ timestamp }: SchemeDescription, piece: Variable | undefi
   return piece === 'timestamp' && timestamp?.unit === 'rfc3339';
 }
 
-/** Compiles what `findAmbiguity` relies on. */
+/** Compiles the rules that `findAmbiguity` relies on. */
 export function compilePieceRules(description: SchemeDescription): PieceRules {
   const places = toPlaces(description);
   const ids = places.filter(({ piece }) => piece === 'id');
@@ -117,7 +117,7 @@ export function compilePieceRules(description: SchemeDescription): PieceRules {
   const ends = ids.flatMap(({ after = '' }) => (after === '' ? [] : [after]));
   const starts = ids.flatMap(({ before = '' }) => (before === '' ? [] : [before]));
   const isTimeFixed = places.some(({ piece, before = '-', after = '-' }) => piece === 'timestamp' && touchesDigit(before, after));
-  // Beyond `includes`: `a-` and `--` give the bytes of `a` and `--` before `-`.
+  // `includes` is not enough: the ID `a-` before `--` gives the same bytes as the ID `a` before `--` and `-`.
   const findEnd = (id: string): string | undefined => ends.find((end) => (id + end).indexOf(end) !== id.length);
   const findStart = (id: string): string | undefined => starts.find((start) => (start + id).lastIndexOf(start) !== 0);
   return {
@@ -129,7 +129,7 @@ export function compilePieceRules(description: SchemeDescription): PieceRules {
   };
 }
 
-/** A piece and the fixed text on either side of it; undefined at the ends of the string. */
+/** A piece and the fixed text on both sides; undefined at the ends of the string. */
 interface Place {
   readonly piece: Variable;
   readonly before: string | undefined;

@@ -1,4 +1,4 @@
-/** Puts together what was signed, from the pieces that a scheme names. */
+/** Assembles the signed bytes from the pieces that a scheme lists. */
 import type { SignedHead } from '../../core/event.ts';
 import type { Chunks } from './algorithms.ts';
 import type { Piece, SchemeDescription } from './description.ts';
@@ -6,13 +6,13 @@ import { toFormText } from './form.ts';
 import type { Message } from './scheme.ts';
 import { toContentDigest } from './url.ts';
 
-/** What of a head may be signed. */
+/** The parts of a head that can be signed. */
 type SignedParts = Pick<SignedHead, 'id' | 'timestampText'>;
 
-/** The pieces of one message, by one of the ways that the sender may have written its URL. Undefined: nothing can have signed it. */
+/** Assembles the pieces of a message for one form of its URL. Undefined if no signature can be valid for the message. */
 export type Assemble = (head: SignedParts, message: Message) => (url: string) => Chunks | undefined;
 
-/** A message whose form is read when it is asked for, and once, however many URLs are tried. */
+/** A message whose form is parsed lazily, and only once for any number of URLs. */
 interface Content extends Message {
   readonly toForm: () => Buffer | undefined;
 }
@@ -61,7 +61,7 @@ function toAssemble(signed: readonly Piece[], separator: string): AssembleConten
   };
 }
 
-/** Text is gathered: each update of a MAC is a call into native code. */
+/** Joins adjacent strings, because each update of a MAC is a call into native code. */
 function gather(values: readonly (string | Buffer)[], separator: string): Chunks {
   const chunks: (string | Buffer)[] = [];
   let text = '';

@@ -1,4 +1,4 @@
-/** What every compiled signature scheme gives: how its headers are read, checked and written. Pure: no time, no files, no network. */
+/** The interface of compiled signature schemes: parse headers, verify, sign. Pure: no clock, no files, no network. */
 import type { JsonWebKey } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { EventIdentity, SignedHead } from '../../core/event.ts';
@@ -7,78 +7,78 @@ import type { Refusal } from '../../core/refusal.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { SchemeDescription, SecretEncoding } from './description.ts';
 
-/** A verification key, prepared once at load: deriving it for each request would cost more than the HMAC. */
+/** A verification key, prepared once at load, because preparing it for each request would cost more than the HMAC. */
 export interface VerifyKey {
   /** The configured name. */
   readonly name: string;
-  /** Scheme-private prepared material; never enumerable data. */
+  /** Prepared material, private to the scheme; never enumerable data. */
   readonly material: unknown;
-  /** Usable from this instant on; left out: at once. */
+  /** Usable from this instant on; undefined: immediately. */
   readonly notBefore?: EpochMilliseconds | undefined;
-  /** Usable before this instant; undefined for ever. */
+  /** Usable before this instant; undefined: no expiry. */
   readonly notAfter: EpochMilliseconds | undefined;
 }
 
-/** Why a secret's text is no key; safe to show. */
+/** Why a secret's text is not a valid key; contains no secret. */
 export interface KeyProblem {
   readonly problem: string;
   readonly hint: string;
 }
 
-/** A key, with a warning where its secret is weaker than it should be. */
+/** A key, with a warning if its secret is weak. */
 export interface KeyParsed {
   readonly key: VerifyKey;
   readonly warning?: string;
 }
 
-/** A route's ways to be laxer than the scheme asks. */
+/** Options of a route that relax the scheme's rules. */
 export interface HeadOptions {
-  /** Accept the separator in the id, which lets bytes move between id, timestamp and body. */
+  /** Accepts the separator in the ID, which allows bytes to move between ID, timestamp and body. */
   readonly allowDotInId: boolean;
 }
 
-/** What a signature may cover beside its own headers. */
+/** The parts of a request that a signature can cover besides the signature headers. */
 export interface Message {
   readonly method: string;
-  /** As the sender wrote it, from the scheme on; empty where the scheme does not sign it. */
+  /** The absolute URL, as the sender wrote it; empty if the signature does not cover it. */
   readonly url: string;
   readonly body: Buffer;
 }
 
-/** What is to be signed. */
+/** A request to sign. */
 export interface SignRequest extends Partial<Message> {
   readonly id: string;
   readonly timestamp: EpochMilliseconds;
   readonly body: Buffer;
 }
 
-/** Which event a verified message is, or why that cannot be told. */
+/** The identity of a verified message, or why it cannot be determined. */
 export type Identified = EventIdentity | { readonly problem: string };
 
 /** A signature scheme. */
 export interface Scheme {
   readonly description: SchemeDescription;
-  /** As written in the config. */
+  /** The name in the config. */
   readonly name: string;
-  /** Lower-cased names of the headers that carry the signature; each may come once only. */
+  /** Lower-cased names of the signature headers; none may be repeated. */
   readonly headerNames: readonly string[];
-  /** The URL is signed, so the route must know its public one. */
+  /** The URL is signed, so the route must know its public URL. */
   readonly signsUrl: boolean;
-  /** Prepares a key for verification from a secret's text. */
+  /** Parses a secret's text into a verification key. */
   parseKey(
     name: string,
     secret: Secret,
     encoding: SecretEncoding | undefined,
     notAfter?: EpochMilliseconds,
   ): KeyParsed | KeyProblem;
-  /** The same from a public key as a JWK (RFC 7517 §4); undefined for one that the scheme's signatures are not made by. */
+  /** Parses a public key from a JWK (RFC 7517 §4); undefined for a key that the scheme does not use. */
   parseJwk(name: string, jwk: JsonWebKey): VerifyKey | undefined;
-  /** Reads the signature headers, or refuses: `missing_signature` or `malformed_signature`. */
+  /** Parses the signature headers, or returns the refusal `missing_signature` or `malformed_signature`. */
   readHead(headers: HeaderFields, options: HeadOptions): SignedHead | Refusal;
-  /** The first of `keys`, in order, that signed `head` and `message`; every key and signature is tried, whatever matched before. */
+  /** The first of `keys` that signed `head` and `message`. Every key and signature is tried, even after a match. */
   verify(head: SignedHead, message: Message, keys: readonly VerifyKey[]): VerifyKey | undefined;
-  /** Which event it is. Only for what was verified: it may parse the content. */
+  /** Determines the event's identity. Only for verified messages, because it may parse the body. */
   identify(head: SignedHead, message: Message): Identified;
-  /** The headers, name and value, that sign the request; throws SidegateError('user') for a secret that cannot sign. */
+  /** The signature headers (name and value) of the request. Throws SidegateError('user') for a secret that cannot sign. */
   sign(request: SignRequest, secret: Secret, encoding: SecretEncoding | undefined): readonly (readonly [string, string])[];
 }

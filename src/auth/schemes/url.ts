@@ -1,4 +1,4 @@
-/** The ways in which senders write the URL that they sign. */
+/** The forms of a URL that senders may sign. */
 import { hash } from 'node:crypto';
 import { isEqualInConstantTime, parseHex } from '../../core/bytes.ts';
 import type { SchemeDescription } from './description.ts';
@@ -7,7 +7,7 @@ import type { Message } from './scheme.ts';
 const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'https:': '443', 'http:': '80' };
 const ORIGIN = /^(https?:)\/\/([^/:?#]+|\[[^\]]+\])(:[0-9]+)?(?=[/?#]|$)/i;
 
-/** Compiles the forms to try of a URL; most senders have one. */
+/** Compiles the function that lists the forms of a URL to try; most senders use one form. */
 export function compileUrlForms({ isPortOptional, decodedInUrl }: SchemeDescription): (url: string) => readonly string[] {
   if (decodedInUrl !== undefined) {
     const escapes = new RegExp([...decodedInUrl].map((c) => `%${c.charCodeAt(0).toString(16).padStart(2, '0')}`).join('|'), 'gi');
@@ -16,7 +16,7 @@ export function compileUrlForms({ isPortOptional, decodedInUrl }: SchemeDescript
   return isPortOptional === true ? toPortForms : (url) => [url];
 }
 
-/** With the port as it stands, and the other way round: Twilio writes it or leaves it out, by what the number's settings say. */
+/** The URL with and without the default port: Twilio includes it or not, depending on the settings of the phone number. */
 function toPortForms(url: string): string[] {
   const [origin, scheme = '', host = '', port] = ORIGIN.exec(url) ?? [];
   if (origin === undefined) return [url];
@@ -27,14 +27,14 @@ function toPortForms(url: string): string[] {
 const DIGEST_LENGTH = 64;
 
 /**
- * Whether the query's digest is the content's; undefined where the query does not end with one. Elsewhere it says nothing: text of
- * a form, which anybody may have written, can be passed off as a part of the query, but never as its end.
+ * Whether the digest in the query is the digest of the body; undefined if the query does not end with a digest. A digest elsewhere in
+ * the query is ignored: an attacker could move text of a form, which anyone may have written, into the query, but never to its end.
  */
 export function toContentDigest({ url, body }: Message, parameter: string): boolean | undefined {
   const digits = url.slice(-DIGEST_LENGTH);
   const before = url.slice(0, -DIGEST_LENGTH);
   if (!before.endsWith(`?${parameter}=`) && !before.endsWith(`&${parameter}=`)) return undefined;
-  // Twice there, who reads the URL behind us may go by the other.
+  // If the parameter is repeated, the app may use the other value.
   const digest = before.indexOf(`${parameter}=`) === before.lastIndexOf(`${parameter}=`) ? parseHex(digits) : undefined;
   return digest !== undefined && isEqualInConstantTime(digest, hash('sha256', body, 'buffer'));
 }

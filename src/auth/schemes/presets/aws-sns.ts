@@ -1,14 +1,14 @@
-/** Amazon SNS: https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html; what it signs is in auth/schemes/aws-sns.ts. */
+/** Amazon SNS: https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html. The signature is checked in auth/schemes/aws-sns.ts. */
 import type { SchemeDescription } from '../description.ts';
 import { minutes } from './defaults.ts';
 
-/** A retry carries the first attempt's time, and comes within the hour. */
+/** A retry has the timestamp of the first attempt, and arrives within an hour. */
 export const awsSns: SchemeDescription = {
   name: 'aws-sns',
   from: {
     title: 'Amazon SNS',
     docs: 'https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html',
-    key: 'none: the certificate that the message names, from an Amazon host',
+    key: 'none: messages name a certificate on an Amazon host',
   },
   isSignedInContent: true,
   signed: [],

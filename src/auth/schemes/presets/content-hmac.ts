@@ -1,4 +1,4 @@
-/** Senders that sign the raw content alone: no time and no id, so what was signed tells a repeat. */
+/** Senders that sign only the raw body, without a timestamp or an ID, so that the signed bytes identify duplicates. */
 import type { SchemeDescription } from '../description.ts';
 import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM, minutes } from './defaults.ts';
 
@@ -17,7 +17,7 @@ const HUB_SIGNATURE = {
   forms: [{ prefix: 'sha256=', algorithm: 'hmac-sha256' }],
 } as const;
 
-/** An HMAC-SHA256 in base64 that fills its header. */
+/** A header that contains only an HMAC-SHA256 in base64. */
 function base64In(header: string): NonNullable<SchemeDescription['signature']> {
   return { header, encoding: 'base64', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] };
 }
@@ -29,7 +29,7 @@ export const github: SchemeDescription = {
   from: {
     title: 'GitHub',
     docs: 'https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries',
-    key: 'the secret that was typed in when the webhook was made',
+    key: 'the secret that was entered when the webhook was created',
   },
   signature: HUB_SIGNATURE,
   id: { header: 'X-GitHub-Delivery' },
@@ -43,21 +43,21 @@ export const shopify: SchemeDescription = {
   from: {
     title: 'Shopify (webhooks)',
     docs: 'https://shopify.dev/docs/apps/build/webhooks/verify-deliveries',
-    key: "the app's client secret, as it stands; after a rotation Shopify may sign with the old one for an hour",
+    key: "the app's client secret, as is; after a rotation Shopify may sign with the old one for an hour",
   },
   signature: base64In('X-Shopify-Hmac-Sha256'),
   kind: ['X-Shopify-Topic'],
   id: { header: 'X-Shopify-Webhook-Id' },
 };
 
-/** Shopify, events: the same under headers without `X-` (https://shopify.dev/docs/apps/build/events/verify-deliveries). */
+/** Shopify, events: as for webhooks, with headers without `X-` (https://shopify.dev/docs/apps/build/events/verify-deliveries). */
 export const shopifyEvents: SchemeDescription = {
   ...COMMON,
   name: 'shopify-events',
   from: {
     title: 'Shopify (events)',
     docs: 'https://shopify.dev/docs/apps/build/events/verify-deliveries',
-    key: "the app's client secret, as it stands",
+    key: "the app's client secret, as is",
   },
   signature: base64In('Shopify-Hmac-Sha256'),
   kind: ['Shopify-Topic', 'Shopify-Action'],
@@ -71,7 +71,7 @@ export const pagerduty: SchemeDescription = {
   from: {
     title: 'PagerDuty (v3)',
     docs: 'https://developer.pagerduty.com/docs/verifying-signatures',
-    key: "the subscription's secret, which is shown once, when it is made",
+    key: "the subscription's secret, which is shown once, when it is created",
   },
   signature: {
     header: 'X-PagerDuty-Signature',
@@ -84,8 +84,8 @@ export const pagerduty: SchemeDescription = {
 };
 
 /**
- * Linear: https://linear.app/developers/webhooks. Retries come after a minute, an hour and six hours, and nothing says that they are
- * stamped anew; a replay within that time is found by what was signed.
+ * Linear: https://linear.app/developers/webhooks. Retries follow after a minute, an hour and six hours, and it is not documented that
+ * they get a new timestamp. A replay within that time is detected by the signed bytes.
  */
 export const linear: SchemeDescription = {
   ...COMMON,
@@ -105,7 +105,7 @@ const META = {
   ...COMMON,
   signature: HUB_SIGNATURE,
 } as const;
-const META_SECRET = "the app's secret (App settings, Basic), as it stands; not the verify token";
+const META_SECRET = "the app's secret (App settings, Basic), as is; not the verify token";
 
 /** Meta (Messenger, Instagram, Pages): https://developers.facebook.com/docs/graph-api/webhooks/getting-started. */
 export const meta: SchemeDescription = {
@@ -119,7 +119,7 @@ export const meta: SchemeDescription = {
   },
 };
 
-/** WhatsApp, which signs as Meta does: https://developers.facebook.com/docs/whatsapp/cloud-api/guides/set-up-webhooks. */
+/** WhatsApp, which signs like Meta: https://developers.facebook.com/docs/whatsapp/cloud-api/guides/set-up-webhooks. */
 export const whatsapp: SchemeDescription = {
   ...META,
   name: 'whatsapp',
@@ -138,16 +138,16 @@ export const line: SchemeDescription = {
   from: {
     title: 'LINE (Messaging API)',
     docs: 'https://developers.line.biz/en/docs/messaging-api/verify-webhook-signature',
-    key: "the channel secret on the channel's page, as it stands; not the channel access token",
+    key: "the channel secret on the channel's page, as is; not the channel access token",
   },
   signature: base64In('X-Line-Signature'),
-  // A redelivery says in its content that it is one, so what was signed is no identity.
+  // The body of a redelivery is marked as such, so the signed bytes do not identify the event.
   id: { json: '$.events[*].webhookEventId' },
 };
 
 /**
  * Adyen's webhooks for platforms, banking and issuing: https://docs.adyen.com/development-resources/webhooks/secure-webhooks/verify-hmac-signatures.
- * Those for payments carry a signature of some of their fields in the content, and are not of this scheme.
+ * Webhooks for payments contain a signature of some fields in their body, and do not use this scheme.
  */
 export const adyenPlatforms: SchemeDescription = {
   ...COMMON,
@@ -162,8 +162,8 @@ export const adyenPlatforms: SchemeDescription = {
 };
 
 /**
- * WooCommerce: https://woocommerce.com/document/webhooks. Its delivery id is no identity: it changes with each attempt, and two
- * deliveries in one second share it.
+ * WooCommerce: https://woocommerce.com/document/webhooks. Its delivery ID does not identify an event: it changes with each attempt,
+ * and two deliveries in one second share it.
  */
 export const woocommerce: SchemeDescription = {
   ...COMMON,
@@ -171,13 +171,13 @@ export const woocommerce: SchemeDescription = {
   from: {
     title: 'WooCommerce',
     docs: 'https://woocommerce.com/document/webhooks',
-    key: "the webhook's secret, as it was typed in",
+    key: "the webhook's secret, as it was entered",
   },
   signature: base64In('X-WC-Webhook-Signature'),
   kind: ['X-WC-Webhook-Topic'],
 };
 
-/** X: https://docs.x.com/x-api/webhooks/quickstart. Whoever asks by CRC gets the HMAC of a token, so only JSON objects are events. */
+/** X: https://docs.x.com/x-api/webhooks/quickstart. Anyone can get the HMAC of a token through the CRC, so only JSON objects are events. */
 export const x: SchemeDescription = {
   ...COMMON,
   name: 'x',

@@ -1,14 +1,14 @@
-/** What most presets have in common. */
+/** Common defaults of presets. */
 import type { Tolerance } from '../description.ts';
 
 const MINUTE_MS = 60_000;
 
-/** To either side. */
+/** A tolerance in minutes, the same in both directions by default. */
 export function minutes(past: number, future = past): Tolerance {
   return { past: past * MINUTE_MS, future: future * MINUTE_MS };
 }
 
-/** The tolerance that Standard Webhooks suggests. */
+/** The tolerance that Standard Webhooks recommends. */
 export const FIVE_MINUTES: Tolerance = minutes(5);
 
 export const JSON_ONLY: readonly string[] = ['application/json'];

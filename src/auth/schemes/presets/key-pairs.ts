@@ -1,8 +1,8 @@
-/** Senders that sign with a private key, whose public half the route is given. */
+/** Senders that sign with a private key; the route has the public key. */
 import type { SchemeDescription } from '../description.ts';
 import { FIVE_MINUTES, JSON_ONLY, minutes } from './defaults.ts';
 
-/** Nothing stands between time and content, so the time must have exactly 10 digits (layout.ts). */
+/** There is no separator between timestamp and body, so the timestamp must have exactly 10 digits (layout.ts). */
 const COMMON = {
   signed: ['timestamp', 'body'],
   separator: '',
@@ -29,7 +29,7 @@ export const discord: SchemeDescription = {
 
 /**
  * Twilio SendGrid, Event Webhook: https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/getting-started-event-webhook-security-features.
- * It names no tolerance, tries for a day, and nothing says that retries are stamped anew.
+ * It documents no tolerance, retries for a day, and does not document that retries get a new timestamp.
  */
 export const sendgrid: SchemeDescription = {
   ...COMMON,
@@ -37,7 +37,7 @@ export const sendgrid: SchemeDescription = {
   from: {
     title: 'SendGrid (Event Webhook)',
     docs: 'https://www.twilio.com/docs/sendgrid/for-developers/tracking-events/getting-started-event-webhook-security-features',
-    key: 'the verification key (Mail Settings, Event Webhook), base64 as it stands; not an API key',
+    key: 'the verification key (Mail Settings, Event Webhook), in base64, as is; not an API key',
   },
   signature: {
     header: 'X-Twilio-Email-Event-Webhook-Signature',

@@ -1,4 +1,4 @@
-/** Microsoft Graph: each notification repeats the clientState that its subscription was made with. */
+/** Microsoft Graph: each notification contains the clientState of its subscription. */
 import type { SchemeDescription } from '../description.ts';
 import { FIVE_MINUTES, JSON_ONLY } from './defaults.ts';
 
@@ -8,7 +8,7 @@ export const microsoftGraph: SchemeDescription = {
   from: {
     title: 'Microsoft Graph',
     docs: 'https://learn.microsoft.com/graph/change-notifications-delivery-webhooks',
-    key: 'the clientState that the subscription is made with',
+    key: 'the clientState that the subscription is created with',
   },
   signature: {
     header: '',

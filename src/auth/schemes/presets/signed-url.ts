@@ -1,4 +1,4 @@
-/** Senders that sign the URL they call, so that the route must know its public one. */
+/** Senders that sign the URL that they call, so that the route must know its public URL. */
 import type { SchemeDescription } from '../description.ts';
 import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM } from './defaults.ts';
 
@@ -10,7 +10,7 @@ const COMMON = {
 } as const;
 
 /**
- * Twilio: https://www.twilio.com/docs/usage/webhooks/webhooks-security. A form is signed by its parameters, other content by its
+ * Twilio: https://www.twilio.com/docs/usage/webhooks/webhooks-security. For forms the parameters are signed, for other bodies their
  * digest in the query.
  */
 export const twilio: SchemeDescription = {
@@ -29,14 +29,14 @@ export const twilio: SchemeDescription = {
   contentDigestParameter: 'bodySHA256',
 };
 
-/** Square: https://developer.squareup.com/docs/webhooks/step3validate. The URL is the one that the subscription names. */
+/** Square: https://developer.squareup.com/docs/webhooks/step3validate. The signed URL is the one in the subscription. */
 export const square: SchemeDescription = {
   ...COMMON,
   name: 'square',
   from: {
     title: 'Square',
     docs: 'https://developer.squareup.com/docs/webhooks/step3validate',
-    key: "the subscription's signature key, as it stands; not an access token",
+    key: "the subscription's signature key, as is; not an access token",
   },
   signature: {
     header: 'X-Square-HmacSha256-Signature',
@@ -55,7 +55,7 @@ export const hubspot: SchemeDescription = {
   from: {
     title: 'HubSpot (v3)',
     docs: 'https://developers.hubspot.com/docs/apps/developer-platform/build-apps/authentication/request-validation',
-    key: "the app's client secret, as it stands",
+    key: "the app's client secret, as is",
   },
   signature: { header: 'X-HubSpot-Signature-v3', encoding: 'base64', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] },
   signed: ['method', 'url', 'body', 'timestamp'],

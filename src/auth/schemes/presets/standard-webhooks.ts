@@ -1,4 +1,4 @@
-/** Standard Webhooks (standardwebhooks.com, specification v1), and Svix, which signs alike under names of its own. */
+/** Standard Webhooks (standardwebhooks.com, specification v1), and Svix, which uses the same scheme with other header names. */
 import type { SchemeDescription } from '../description.ts';
 import { FIVE_MINUTES, JSON_ONLY } from './defaults.ts';
 
@@ -21,14 +21,14 @@ const SIGNATURE = {
   ],
 } as const;
 
-/** The specification's own names. */
+/** The header names of the specification. */
 export const standardWebhooks: SchemeDescription = {
   ...COMMON,
   name: 'standard-webhooks',
   from: {
     title: 'Standard Webhooks',
     docs: 'https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md',
-    key: 'the secret, whsec_… in base64, or the public key, whpk_…',
+    key: 'the secret, whsec_… and base64, or the public key, whpk_…',
   },
   signature: { ...SIGNATURE, header: 'Webhook-Signature' },
   timestamp: { from: { header: 'Webhook-Timestamp' }, unit: 's' },
@@ -36,14 +36,14 @@ export const standardWebhooks: SchemeDescription = {
   twins: { 'Webhook-Id': 'Svix-Id', 'Webhook-Timestamp': 'Svix-Timestamp', 'Webhook-Signature': 'Svix-Signature' },
 };
 
-/** Svix's own names, where the sender did not rename them. */
+/** Svix's default header names; senders can configure others. */
 export const svix: SchemeDescription = {
   ...COMMON,
   name: 'svix',
   from: {
     title: 'Svix',
     docs: 'https://docs.svix.com/receiving/verifying-payloads/how-manual',
-    key: "the endpoint's signing secret, whsec_… in base64, or the public key, whpk_…",
+    key: "the endpoint's signing secret, whsec_… and base64, or the public key, whpk_…",
   },
   signature: { ...SIGNATURE, header: 'Svix-Signature' },
   timestamp: { from: { header: 'Svix-Timestamp' }, unit: 's' },
@@ -52,15 +52,15 @@ export const svix: SchemeDescription = {
 };
 
 /**
- * Polar: https://polar.sh/docs/integrate/webhooks/delivery. Standard Webhooks but for the key, which is the secret's own text; where
- * Polar has moved on to decode what follows `whsec_`, the key's `encoding: base64` does too.
+ * Polar: https://polar.sh/docs/integrate/webhooks/delivery. As Standard Webhooks, except that the key is the secret's text itself. For
+ * newer endpoints, where Polar decodes the text after `whsec_`, set `encoding: base64` on the key.
  */
 export const polar: SchemeDescription = {
   name: 'polar',
   from: {
     title: 'Polar',
     docs: 'https://polar.sh/docs/integrate/webhooks/delivery',
-    key: "the endpoint's secret, as it stands; for signatures of the newer kind give it once more with encoding: base64",
+    key: "the endpoint's secret, as is; for signatures of the newer kind add it a second time with encoding: base64",
   },
   signature: {
     header: 'Webhook-Signature',

@@ -1,4 +1,4 @@
-/** Senders that sign their time and the content by HMAC-SHA256, and say the time beside the signature or in a header of its own. */
+/** Senders that sign a timestamp and the body with HMAC-SHA256; the timestamp is next to the signature or in a separate header. */
 import type { SchemeDescription } from '../description.ts';
 import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM, minutes } from './defaults.ts';
 
@@ -9,17 +9,17 @@ const COMMON = {
   contentTypes: JSON_ONLY,
 } as const;
 
-/** Time and signature are entries of one header. */
+/** The timestamp and the signature are entries of one header. */
 const ENTRIES = { ...COMMON, signed: ['timestamp', 'body'] } as const;
 
-/** Stripe: https://docs.stripe.com/webhooks/signature. Other schemes (`v0=`) are for its tests, and never count. */
+/** Stripe: https://docs.stripe.com/webhooks/signature. Other entries (`v0=`) are for Stripe's tests and are ignored. */
 export const stripe: SchemeDescription = {
   ...ENTRIES,
   name: 'stripe',
   from: {
     title: 'Stripe',
     docs: 'https://docs.stripe.com/webhooks/signature',
-    key: "the endpoint's signing secret, whsec_…, as it stands; not an API key",
+    key: "the endpoint's signing secret, whsec_…, as is; not an API key",
   },
   signature: { header: 'Stripe-Signature', encoding: 'hex', list: ',', forms: [{ prefix: 'v1=', algorithm: 'hmac-sha256' }] },
   timestamp: { from: { entry: 't=' }, unit: 's' },
@@ -34,21 +34,21 @@ export const workos: SchemeDescription = {
   from: {
     title: 'WorkOS',
     docs: 'https://workos.com/docs/events/data-syncing/webhooks',
-    key: "the endpoint's signing secret, as it stands",
+    key: "the endpoint's signing secret, as is",
   },
   signature: { header: 'WorkOS-Signature', encoding: 'hex', list: ',', forms: [{ prefix: 'v1=', algorithm: 'hmac-sha256' }] },
   timestamp: { from: { entry: 't=' }, unit: 'ms' },
   id: { json: '$.id' },
 };
 
-/** Sanity: https://www.sanity.io/docs/content-lake/webhooks. Its toolkit looks at no time; a retry comes within half an hour. */
+/** Sanity: https://www.sanity.io/docs/content-lake/webhooks. Its toolkit does not check the timestamp; retries arrive within half an hour. */
 export const sanity: SchemeDescription = {
   ...ENTRIES,
   name: 'sanity',
   from: {
     title: 'Sanity',
     docs: 'https://www.sanity.io/docs/content-lake/webhooks',
-    key: "the webhook's secret, as it was typed in",
+    key: "the webhook's secret, as it was entered",
   },
   signature: {
     header: 'Sanity-Webhook-Signature',
@@ -61,14 +61,14 @@ export const sanity: SchemeDescription = {
   tolerance: minutes(60, 5),
 };
 
-/** ElevenLabs: https://elevenlabs.io/docs/eleven-agents/workflows/post-call-webhooks, which also says half an hour. */
+/** ElevenLabs: https://elevenlabs.io/docs/eleven-agents/workflows/post-call-webhooks, which recommends a tolerance of half an hour. */
 export const elevenlabs: SchemeDescription = {
   ...ENTRIES,
   name: 'elevenlabs',
   from: {
     title: 'ElevenLabs',
     docs: 'https://elevenlabs.io/docs/eleven-agents/workflows/post-call-webhooks',
-    key: 'the secret that is shown once, when the webhook is made',
+    key: 'the secret that is shown once, when the webhook is created',
   },
   signature: {
     header: 'ElevenLabs-Signature',
@@ -80,14 +80,14 @@ export const elevenlabs: SchemeDescription = {
   tolerance: minutes(30, 5),
 };
 
-/** Paddle Billing: https://developer.paddle.com/webhooks/signature-verification. During a rotation there are several `h1=`. */
+/** Paddle Billing: https://developer.paddle.com/webhooks/signature-verification. During a rotation there are several `h1=` entries. */
 export const paddle: SchemeDescription = {
   ...ENTRIES,
   name: 'paddle',
   from: {
     title: 'Paddle (Billing)',
     docs: 'https://developer.paddle.com/webhooks/signature-verification',
-    key: "the notification destination's secret key, as it stands; not an API key",
+    key: "the notification destination's secret key, as is; not an API key",
   },
   signature: { header: 'Paddle-Signature', encoding: 'hex', list: ';', forms: [{ prefix: 'h1=', algorithm: 'hmac-sha256' }] },
   separator: ':',
@@ -95,7 +95,7 @@ export const paddle: SchemeDescription = {
   id: { json: '$.event_id' },
 };
 
-/** Slack: https://docs.slack.dev/authentication/verifying-requests-from-slack. Commands and buttons send forms, without an id. */
+/** Slack: https://docs.slack.dev/authentication/verifying-requests-from-slack. Commands and buttons send forms without an ID. */
 export const slack: SchemeDescription = {
   ...COMMON,
   name: 'slack',
@@ -114,8 +114,8 @@ export const slack: SchemeDescription = {
 };
 
 /**
- * Zoom: https://developers.zoom.us/docs/api/webhooks. It names no tolerance and its SDK has none; retries come for 85 minutes, and
- * nothing says that they are stamped anew.
+ * Zoom: https://developers.zoom.us/docs/api/webhooks. It documents no tolerance, and its SDK checks none. Retries continue for 85
+ * minutes, and it is not documented that they get a new timestamp.
  */
 export const zoom: SchemeDescription = {
   ...COMMON,
@@ -133,14 +133,14 @@ export const zoom: SchemeDescription = {
   tolerance: minutes(120, 5),
 };
 
-/** Webflow: https://developers.webflow.com/data/docs/working-with-webhooks. Webhooks made in the dashboard are not signed. */
+/** Webflow: https://developers.webflow.com/data/docs/working-with-webhooks. Webhooks created in the dashboard are not signed. */
 export const webflow: SchemeDescription = {
   ...COMMON,
   name: 'webflow',
   from: {
     title: 'Webflow',
     docs: 'https://developers.webflow.com/data/docs/working-with-webhooks',
-    key: "the OAuth app's client secret, or the secret of a webhook that was made by the API",
+    key: "the OAuth app's client secret, or the secret of a webhook that was created through the API",
   },
   signature: { header: 'X-Webflow-Signature', encoding: 'hex', forms: [{ prefix: '', algorithm: 'hmac-sha256' }] },
   signed: ['timestamp', 'body'],
@@ -149,8 +149,9 @@ export const webflow: SchemeDescription = {
 };
 
 /**
- * Twitch EventSub: https://dev.twitch.tv/docs/eventsub/handling-webhook-events. Nothing stands between the pieces. An id must not contain
- * a colon, so the first colon of the signed string stands 13 characters after the start of the time, and the time ends with its Z (layout.ts).
+ * Twitch EventSub: https://dev.twitch.tv/docs/eventsub/handling-webhook-events. There is no separator between the signed parts. An ID
+ * must not contain a colon, so the first colon of the signed string is 13 characters after the start of the timestamp, which ends with
+ * its Z (layout.ts).
  */
 export const twitch: SchemeDescription = {
   ...COMMON,
@@ -159,7 +160,7 @@ export const twitch: SchemeDescription = {
   from: {
     title: 'Twitch (EventSub)',
     docs: 'https://dev.twitch.tv/docs/eventsub/handling-webhook-events',
-    key: 'the secret of 10 to 100 characters that was given with the subscription',
+    key: 'the secret of 10 to 100 characters that the subscription was created with',
   },
   signature: {
     header: 'Twitch-Eventsub-Message-Signature',

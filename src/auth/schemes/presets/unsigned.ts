@@ -1,4 +1,4 @@
-/** Senders that sign nothing: those that send a token, and those that another gate of the route knows. */
+/** Senders that do not sign: those that send a token, and those that another gate of the route authenticates. */
 import type { SchemeDescription } from '../description.ts';
 import { FIVE_MINUTES, JSON_ONLY, JSON_OR_FORM } from './defaults.ts';
 
@@ -25,8 +25,8 @@ export const apiKey: SchemeDescription = {
 };
 
 /**
- * GitLab's secret token: https://docs.gitlab.com/user/project/integrations/webhooks. Webhooks with a signing token are signed as
- * Standard Webhooks has it.
+ * GitLab's secret token: https://docs.gitlab.com/user/project/integrations/webhooks. Webhooks with a signing token use Standard
+ * Webhooks instead.
  */
 export const gitlab: SchemeDescription = {
   ...TOKEN,
@@ -34,12 +34,12 @@ export const gitlab: SchemeDescription = {
   from: {
     title: 'GitLab (secret token)',
     docs: 'https://docs.gitlab.com/user/project/integrations/webhooks',
-    key: 'the secret token that was typed in when the webhook was made; with a signing token use scheme: standard-webhooks',
+    key: 'the secret token that was entered when the webhook was created; with a signing token use scheme: standard-webhooks',
   },
   signature: { header: 'X-Gitlab-Token', encoding: 'text', forms: [{ prefix: '', algorithm: 'token' }] },
   id: { header: 'Idempotency-Key' },
   contentTypes: JSON_ONLY,
 };
 
-/** The route's `basic` or `clientCertificate` knows the sender; here only content, ids and repeats are seen to. */
+/** The route's `basic` or `clientCertificate` authenticates the sender; this scheme only covers the body, IDs and duplicates. */
 export const unsigned: SchemeDescription = { ...TOKEN, name: 'unsigned' };

@@ -30,8 +30,8 @@ describe('Meta', () => {
     });
   });
 
-  const WRONG = 'handshake_refused: the token is not handshake.verifyToken';
-  const SHAPE = 'handshake_refused: not exactly hub.mode, hub.verify_token, hub.challenge, each once';
+  const WRONG = 'handshake_refused: the token does not equal handshake.verifyToken';
+  const SHAPE = 'handshake_refused: the query must consist of hub.mode, hub.verify_token, hub.challenge, each once';
   const CHALLENGE = 'handshake_refused: hub.challenge is not 1 to 256 visible characters';
   test.each<[string, Case, string]>([
     ['a wrong token', { query: toQuery({ 'hub.verify_token': `${TOKEN}x` }) }, WRONG],
@@ -90,26 +90,22 @@ describe('X', () => {
   });
 
   test.each<[string, Case, string]>([
-    ['a signature by another key', { query, headers: signed(query, 'another key altogether') }, 'signed by none of the keys'],
-    ['a signature of another query', { query, headers: signed('crc_token=a') }, 'signed by none of the keys'],
-    ['a malformed signature', { query, headers: ['X-Signature', 'sha256=?'] }, 'signed by none of the keys'],
-    ['a repeated signature', { query, headers: [...signed(query), ...signed(query)] }, 'signed by none of the keys'],
-    [
-      'a token that is JSON',
-      { query: 'crc_token=%7B%22id%22%3A1%7D' },
-      'crc_token is not 1 to 256 letters, digits and signs of base64',
-    ],
+    ['a signature by another key', { query, headers: signed(query, 'another key altogether') }, 'no key matches the signature'],
+    ['a signature of another query', { query, headers: signed('crc_token=a') }, 'no key matches the signature'],
+    ['a malformed signature', { query, headers: ['X-Signature', 'sha256=?'] }, 'no key matches the signature'],
+    ['a repeated signature', { query, headers: [...signed(query), ...signed(query)] }, 'no key matches the signature'],
+    ['a token that is JSON', { query: 'crc_token=%7B%22id%22%3A1%7D' }, 'crc_token is not 1 to 256 base64 characters'],
     [
       'a token that is a query to be signed',
       { query: 'crc_token=crc_token%3Da%26nonce%3Db' },
-      'crc_token is not 1 to 256 letters, digits and signs of base64',
+      'crc_token is not 1 to 256 base64 characters',
     ],
-    ['a token with a space', { query: 'crc_token=a+b' }, 'crc_token is not 1 to 256 letters, digits and signs of base64'],
-    ['an empty token', { query: 'crc_token=' }, 'crc_token is not 1 to 256 letters, digits and signs of base64'],
-    ['a huge token', { query: `crc_token=${'a'.repeat(257)}` }, 'crc_token is not 1 to 256 letters, digits and signs of base64'],
-    ['a repeated token', { query: 'crc_token=a&crc_token=b' }, 'not exactly crc_token and nonce, each once'],
-    ['a parameter more', { query: 'crc_token=a&a=1' }, 'not exactly crc_token and nonce, each once'],
-    ['a crc_token in another name', { query: 'my_crc_token=a' }, 'not exactly crc_token and nonce, each once'],
+    ['a token with a space', { query: 'crc_token=a+b' }, 'crc_token is not 1 to 256 base64 characters'],
+    ['an empty token', { query: 'crc_token=' }, 'crc_token is not 1 to 256 base64 characters'],
+    ['a huge token', { query: `crc_token=${'a'.repeat(257)}` }, 'crc_token is not 1 to 256 base64 characters'],
+    ['a repeated token', { query: 'crc_token=a&crc_token=b' }, 'the query must consist of crc_token and nonce, each once'],
+    ['a parameter more', { query: 'crc_token=a&a=1' }, 'the query must consist of crc_token and nonce, each once'],
+    ['a crc_token in another name', { query: 'my_crc_token=a' }, 'the query must consist of crc_token and nonce, each once'],
   ])('is refused with %s', (_title, given, detail) => {
     expect(toText(ask('x', given))).toBe(`handshake_refused: ${detail}`);
   });
@@ -139,11 +135,15 @@ describe('Microsoft Graph', () => {
   });
 
   test.each<[string, Case, string]>([
-    ['a wrong token', { query: query.replace(ENCODED, 'x') }, 'the token is not handshake.verifyToken'],
-    ['no token', { query: 'validationToken=a' }, 'the token is not handshake.verifyToken'],
+    ['a wrong token', { query: query.replace(ENCODED, 'x') }, 'the token does not equal handshake.verifyToken'],
+    ['no token', { query: 'validationToken=a' }, 'the token does not equal handshake.verifyToken'],
     ['no configured token', { query: 'validationToken=a', hasToken: false }, 'no handshake.verifyToken is configured'],
-    ['a parameter more', { query: `${query}&a=1` }, 'not exactly token and validationToken, each once'],
-    ['a repeated token', { query: `${query}&token=${ENCODED}` }, 'not exactly token and validationToken, each once'],
+    ['a parameter more', { query: `${query}&a=1` }, 'the query must consist of token and validationToken, each once'],
+    [
+      'a repeated token',
+      { query: `${query}&token=${ENCODED}` },
+      'the query must consist of token and validationToken, each once',
+    ],
     ['nothing to echo', { query: `token=${ENCODED}&validationToken=` }, 'validationToken is not 1 to 1024 printable characters'],
     ['a line end', { query: `token=${ENCODED}&validationToken=a%0Ab` }, 'validationToken is not 1 to 1024 printable characters'],
     [
@@ -163,7 +163,7 @@ describe('Microsoft Graph', () => {
     expect(post({})).toBeUndefined();
     expect(post({ query: `token=${ENCODED}` })).toBeUndefined();
     for (const wrong of ['', 'token=x', `token=${ENCODED}&a=1`, 'a=1', `token=${ENCODED}&token=${ENCODED}`])
-      expect(post({ query: wrong })).toBe('malformed_request: not the token in token alone');
+      expect(post({ query: wrong })).toBe('malformed_request: the query is not the token in token alone');
     expect(post({ query: 'a=1', allowQuery: true })).toBeUndefined();
     expect(post({ query: 'a=1', hasToken: false })).toBeUndefined();
     expect(toText(ask('microsoft-graph', { method: 'PUT', query: 'a=1' }))).toMatch(/^malformed_request/);
@@ -182,7 +182,7 @@ describe.each(['microsoft-graph', 'cloudevents'] as const)('a delivery of %s whi
 
   test('is refused where no token could make its query right', () => {
     for (const query of ['', 'token', 'token=', 'a=1', `token=${ENCODED}&a=1`, `token=${ENCODED}&token=${ENCODED}`, 'token=%ff'])
-      expect(post(query)).toBe('malformed_request: not the token in token alone');
+      expect(post(query)).toBe('malformed_request: the query is not the token in token alone');
   });
 });
 
@@ -214,7 +214,7 @@ describe('CloudEvents', () => {
     expect(ask('cloudevents', options({ hasToken: true, query: `access_token=${ENCODED}` }))?.code).toBe('handshake');
   });
 
-  const NEITHER = 'handshake_refused: the token is neither in Authorization nor alone in access_token';
+  const NEITHER = 'handshake_refused: the token is neither in Authorization nor the only query parameter (access_token)';
   test.each<[string, Case, string]>([
     [
       'another origin',
@@ -226,9 +226,9 @@ describe('CloudEvents', () => {
     [
       'an odd rate',
       { headers: [...ORIGIN, 'WebHook-Request-Rate', '0'] },
-      'handshake_refused: WebHook-Request-Rate is no positive number',
+      'handshake_refused: WebHook-Request-Rate is not a positive number',
     ],
-    ['a query', { query: 'a=1' }, 'handshake_refused: a query, and no handshake.verifyToken is configured'],
+    ['a query', { query: 'a=1' }, 'handshake_refused: the request has a query, but no handshake.verifyToken is configured'],
     ['no token', { hasToken: true }, NEITHER],
     ['a wrong token', { hasToken: true, query: 'access_token=x' }, NEITHER],
     ['a token and more', { hasToken: true, query: `access_token=${ENCODED}&a=1` }, NEITHER],

@@ -60,7 +60,7 @@ test('fetches a certificate that was good anew, though strangers have used up wh
   await tell(GENUINE);
   await clock.advance(DAY);
   await flood();
-  expect(await tell(new URL(`${HOST}/one-more.pem`))).toMatch(/asked too often$/);
+  expect(await tell(new URL(`${HOST}/one-more.pem`))).toMatch(/too many fetches$/);
   expect(await tell(GENUINE)).toBe('good');
   expect(asked.filter((path) => path === GENUINE.pathname)).toHaveLength(2);
 });
@@ -104,5 +104,5 @@ test('follows what it is told to though no certificate may be asked for, and not
   const url = new URL(`${HOST}/?Action=ConfirmSubscription`);
   there.add(url.href);
   for (let i = 0; i < 10; i++) await certificates.follow(url);
-  await expect(certificates.follow(url)).rejects.toThrow(/asked too often$/);
+  await expect(certificates.follow(url)).rejects.toThrow(/too many fetches$/);
 });

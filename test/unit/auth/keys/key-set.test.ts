@@ -61,10 +61,10 @@ test('keeps the keys it has while they cannot be fetched, tries again more and m
 });
 
 test.each([
-  ['no JSON', '<html>', 'the answer is no JSON'],
-  ['no key set', '[]', 'the answer is no JWK Set with keys'],
-  ['null', 'null', 'the answer is no JWK Set with keys'],
-  ['a set without keys', { keys: [] }, 'the answer is no JWK Set with keys'],
+  ['no JSON', '<html>', 'the response is not JSON'],
+  ['no key set', '[]', 'the response is not a JWK Set with keys'],
+  ['null', 'null', 'the response is not a JWK Set with keys'],
+  ['a set without keys', { keys: [] }, 'the response is not a JWK Set with keys'],
   ['too many keys', { keys: Array(21).fill(KEY) }, 'more than 20 keys'],
 ])('takes %s as a failure, which leaves the keys as they are', async (_title, wrong, message) => {
   const { keys, troubles, advance, answer } = start();

@@ -56,7 +56,7 @@ describe('bcrypt', () => {
       const hash = parse(made.replace('$2y$', `$${version}$`));
       expect(verifyPassword(hash, Buffer.from('open sesame'))).toBe(true);
     }
-    expect(reject(made.replace('$2y$', '$2x$')).problem).toContain('not complete, or of a form');
+    expect(reject(made.replace('$2y$', '$2x$')).problem).toContain('incomplete or has an unsupported format');
   });
 
   test('does not let a password be what its first 72 bytes are', () => {
@@ -90,7 +90,7 @@ test('argon2id as the reference tools write it', () => {
 describe('a password in plain text', () => {
   test('is not taken', () => {
     expect(reject('hunter2')).toEqual({
-      problem: 'this is no hash; a password in plain text is not taken',
+      problem: 'not a hash; plain-text passwords are not accepted',
       hint: expect.stringContaining('sidegate hash-password') as string,
     });
   });
@@ -115,7 +115,7 @@ describe('what would hold a thread for too long is not taken', () => {
     ['argon2id by passes', '$argon2id$v=19$m=1024,t=900,p=1$c29tZXNhbHQxNmJ5dGVz$c29tZXNhbHQxNmJ5dGVzYWFh'],
     ['sha512-crypt', `$6$rounds=999999999$salt$${'a'.repeat(86)}`],
   ])('%s', (_, text) => {
-    expect(reject(text).problem).toContain('is not taken');
+    expect(reject(text).problem).toContain('is not accepted');
   });
 });
 

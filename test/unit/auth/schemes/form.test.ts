@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { findPreset } from '../../../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
-import { MOST_PARAMETERS, toFormText } from '../../../../src/auth/schemes/form.ts';
+import { MAX_PARAMETERS, toFormText } from '../../../../src/auth/schemes/form.ts';
 import { Secret } from '../../../../src/core/secret.ts';
 
 const SECRET = '12345678901234567890123456789012';
@@ -34,16 +34,16 @@ function toSigned(body: Buffer): string {
 
 describe('the parameters of a form', () => {
   test('are verified up to 1,000, and not beyond', () => {
-    const most = toForm(MOST_PARAMETERS);
-    const more = toForm(MOST_PARAMETERS + 1);
-    expect([MOST_PARAMETERS, verify(most, toSigned(most)), verify(more, toSigned(more))]).toEqual([1_000, 'k', undefined]);
+    const most = toForm(MAX_PARAMETERS);
+    const more = toForm(MAX_PARAMETERS + 1);
+    expect([MAX_PARAMETERS, verify(most, toSigned(most)), verify(more, toSigned(more))]).toEqual([1_000, 'k', undefined]);
   });
 
   test('are not even made into text where there are more', () => {
     const body = toForm(150_000);
     const read = vi.spyOn(body, 'toString');
     expect([toFormText(body), read.mock.calls.length]).toEqual([undefined, 0]);
-    expect(toFormText(Buffer.from('&'.repeat(MOST_PARAMETERS)))).toBeUndefined();
+    expect(toFormText(Buffer.from('&'.repeat(MAX_PARAMETERS)))).toBeUndefined();
   });
 
   test('are read once, whether the first URL matches, the second or none', () => {
@@ -66,7 +66,7 @@ describe('the parameters of a form', () => {
   });
 
   test('are not signed where no gate would take them, and the error says so', () => {
-    const request = { id: '', timestamp: 0, url: URL, body: toForm(MOST_PARAMETERS + 1) };
+    const request = { id: '', timestamp: 0, url: URL, body: toForm(MAX_PARAMETERS + 1) };
     expect(() => scheme.sign(request, new Secret(Buffer.from(SECRET)), undefined)).toThrow(
       'the form has more than 1000 parameters',
     );

@@ -90,7 +90,7 @@ describe('the clientState of a notification', () => {
   test('is all that is asked of the head', () => {
     expect(scheme.headerNames).toEqual([]);
     expect(() => scheme.sign({ id: '', timestamp: 0, body: Buffer.from('') }, new Secret(Buffer.from(NEW)), undefined)).toThrow(
-      'put it at $.value[*].clientState',
+      'put the secret into the body at $.value[*].clientState',
     );
   });
 

@@ -64,7 +64,7 @@ describe('X', () => {
 
   test('signs whatever token a stranger asks for, so that only a JSON object is an event', () => {
     for (const token of ['9b4507b3-9040-4669-9ca3-6b94edb50553', '"a"', '[{"for_user_id":"1"}]', '12', 'null', '{'])
-      expect(judgeParts('x', { body: Buffer.from(token), signature: sign(token) })).toBe('the content is not a JSON object');
+      expect(judgeParts('x', { body: Buffer.from(token), signature: sign(token) })).toBe('the body is not a JSON object');
     expect(judgeParts('x', { signature: sign('{}') })).toBe('ok');
   });
 });
@@ -97,7 +97,7 @@ describe('Linear and Zoom', () => {
     for (const time of ['"x"', '1e3000', '{}', '1.5', '-1']) {
       const body = Buffer.from(`{"webhookTimestamp":${time}}`);
       expect(judgeParts('linear', { body, signature: hmac('sha256', 'hex', body) })).toBe(
-        '$.webhookTimestamp in the content is not 1 to 15 digits without zeros before them',
+        '$.webhookTimestamp in the body is not 1 to 15 digits without leading zeros',
       );
     }
   });
@@ -221,16 +221,16 @@ describe('a key of the wrong kind', () => {
       'MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs',
       /not hex of 32 bytes.*Discord.*64 hex digits; not the bot's token/,
     ],
-    ['discord', 'ab'.repeat(31), /^the key is not hex of 32 bytes; paste the public key whole/],
-    ['standard-webhooks', 'whpk_AAAA', /^the text after whpk_ is not base64 of 32 bytes; paste the public key whole/],
+    ['discord', 'ab'.repeat(31), /^the key is not hex of 32 bytes; copy the whole public key/],
+    ['standard-webhooks', 'whpk_AAAA', /^the text after whpk_ is not base64 of 32 bytes; copy the whole public key/],
     ['sendgrid', 'SG.ngeVfQFYQlKU0ufo8x5d1A.TwL2iGABf9DHoTf09kqeF8tAmbihYzrnopKc', /SendGrid.*not an API key/],
     ['sendgrid', spki(generateKeyPairSync('ed25519')), /not base64 of an ECDSA P-256 key in DER/],
     ['sendgrid', spki(generateKeyPairSync('ec', { namedCurve: 'secp384r1' })), /not base64 of an ECDSA P-256 key in DER/],
-    ['stripe', 'sk_live_51H8abcdefghijklmnop', /does not begin with whsec_.*signing secret.*not an API key/],
+    ['stripe', 'sk_live_51H8abcdefghijklmnop', /does not start with whsec_.*signing secret.*not an API key/],
     ['adyen-platforms', 'not hex at all, surely', /not hex.*Adyen.*64 hex digits/],
     ['svix', 'abcdefabcdefabcdefabcdef', /no whsec_ prefix.*Svix/],
     ['github', '', /empty.*GitHub/],
-    ['twitch', 'short', /5 bytes; 10 are the least/],
+    ['twitch', 'short', /5 bytes; it should have at least 10/],
   ])('is told what the right one is: %s', (preset, secret, expected) => {
     expect(parse(preset, secret)).toMatch(expected);
   });

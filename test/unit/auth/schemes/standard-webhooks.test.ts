@@ -287,7 +287,7 @@ describe('a key', () => {
     ['not base64', 'whsec_a b', undefined, 'not canonical base64'],
     ['unpadded', 'whsec_YWI', undefined, 'not canonical base64'],
     ['not hex', 'xyz', 'hex', 'not hex'],
-    ['private where public belongs', 'whsk_abc', undefined, 'private half'],
+    ['private where public belongs', 'whsk_abc', undefined, 'private key'],
     ['a public key of the wrong length', 'whpk_YWJj', undefined, '32 bytes'],
   ] as const)('is refused with a reason that does not quote it: %s', (_title, text, encoding, reason) => {
     const parsed = scheme.parseKey('k', new Secret(Buffer.from(text)), encoding);
@@ -319,7 +319,7 @@ describe('a key', () => {
   test('that cannot sign says so', () => {
     expect(() =>
       scheme.sign({ id: 'a', timestamp: 0, body: Buffer.alloc(0) }, new Secret(Buffer.from('whpk_abc')), undefined),
-    ).toThrow(/only verifies/);
+    ).toThrow(/cannot sign/);
     expect(() =>
       scheme.sign({ id: 'a', timestamp: 0, body: Buffer.alloc(0) }, new Secret(Buffer.from('whsk_abc')), undefined),
     ).toThrow(/32 or 64/);

@@ -421,7 +421,7 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   [
     'headers_malformed',
     'an id with a dot',
-    'the id has a dot',
+    'the ID contains a dot',
     { headers: { ...standard(), 'Webhook-Id': 'a.b' }, body: undefined },
   ],
   ['clock_skew', 'ahead', 'is 600 s in the future', { headers: standard(BODY, KEY, String(NOW / 1_000 + 600)) }],
