@@ -149,14 +149,14 @@ test('shows the worst first, each with what to do, and exits 1', async () => {
 
 STATE        NAMESPACE  WORKLOAD        PODS  TAKEOVER  SIDECAR
 unprotected  shop       pod/free        0/1   -         -
-  error    no-sidecar: 1 of 1 pod (free) has no sidecar, though the label sidegate.dev/inject asks for it
-           → see that the injector is ready, then delete and create pod/free anew
+  error    no-sidecar: 1 of 1 pod (free) has no sidecar, although the label sidegate.dev/inject requests it
+           → make sure that the injector is ready, then delete and recreate pod/free
 bypassed     shop       pod/other       1/1   service   native 1.0.0
-  error    service-to-app: Service other, port 80, leads to port 8080, the app's own, past the sidecar
+  error    service-to-app: Service other, port 80, targets port 8080, the app's own, and bypasses the sidecar
            → set its targetPort to sidegate
 protected    shop       deployment/web  1/1   service   native 1.0.0
 
-1 unprotected, 1 bypassed, 1 protected; 1 does not ask for the sidecar. 2 errors, 0 warnings, 0 notes.
+1 unprotected, 1 bypassed, 1 protected; 1 does not request the sidecar. 2 errors, 0 warnings, 0 notes.
 `);
 });
 
@@ -165,7 +165,7 @@ test('gives tools JSON whose form stays', async () => {
   const { code, json } = await doctor('-o', 'json');
   expect(code).toBe(0);
   expect(json).toEqual({
-    format: 1,
+    format: 2,
     context: 'test',
     namespace: 'shop',
     states: { unprotected: 0, bypassed: 0, unknown: 0, idle: 0, protected: 1, unasked: 0 },
@@ -185,8 +185,8 @@ test('gives tools JSON whose form stays', async () => {
           {
             code: 'no-network-policy',
             severity: 'warning',
-            message: expect.stringContaining('every pod in the cluster reaches the app at port 8080'),
-            mend: 'admit only 8480 and 8481, by number, in a NetworkPolicy',
+            message: expect.stringContaining('every pod in the cluster can connect to the app on port 8080'),
+            fix: 'allow only 8480 and 8481, by number, in a NetworkPolicy',
           },
         ],
       },
@@ -199,7 +199,7 @@ test('looks into all namespaces, or another one', async () => {
   expect((await doctor('-A', '-o', 'json')).json).toMatchObject({ namespace: null, states: { protected: 1 } });
   expect(server.asked.map(({ url }) => url)).toContain('/api/v1/pods?limit=500');
   const { code, stderr } = await doctor('-n', 'elsewhere');
-  expect([code, stderr]).toEqual([2, 'sidegate: there is no namespace elsewhere\n']);
+  expect([code, stderr]).toEqual([2, 'sidegate: the namespace elsewhere does not exist\n']);
 });
 
 test('asks for the metadata of Secrets alone, and only for those that pods name', async () => {
@@ -250,14 +250,16 @@ test('asks running sidecars what they serve, through the API server', async () =
   const metrics = `/api/v1/namespaces/${NAMESPACE}/pods/web-1-a:8481/proxy/metrics`;
   objects[metrics] = '# TYPE sidegate_config_info gauge\nsidegate_config_info{hash="0123456789abcdef"} 1\n';
   const { stdout } = await doctor('--live', '-o', 'json');
-  expect(stdout).toMatch(/web-1-a serves the config 0123456789abcdef, and the ConfigMap web-gate holds [0-9a-f]{16}"/);
-  const [, hash] = /holds ([0-9a-f]{16})/.exec(stdout) ?? [];
+  expect(stdout).toMatch(/web-1-a uses the config 0123456789abcdef, but the ConfigMap web-gate contains [0-9a-f]{16}"/);
+  const [, hash] = /contains ([0-9a-f]{16})/.exec(stdout) ?? [];
   objects[metrics] = `sidegate_config_info{hash="${hash}"} 1\n`;
   expect((await doctor('--live', '-o', 'json')).json.findings).toEqual({ error: 0, warning: 0, note: 0 });
   objects[metrics] = 'up 1\n';
-  expect((await doctor('--live')).stdout).toContain('what web-1-a serves: port 8481 tells no sidegate_config_info');
+  expect((await doctor('--live')).stdout).toContain(
+    'cannot tell which config web-1-a uses: port 8481 serves no sidegate_config_info metric',
+  );
   objects[metrics] = 403;
-  expect((await doctor('--live')).stdout).toContain('what web-1-a serves: you may not get pods/proxy');
+  expect((await doctor('--live')).stdout).toContain('cannot tell which config web-1-a uses: you may not get pods/proxy');
 });
 
 test('tells what it may not read, and judges the rest', async () => {
@@ -265,10 +267,10 @@ test('tells what it may not read, and judges the rest', async () => {
     if (/networkpolicies|\/apis\/admission|web-gate|web-secret|\/sidegate\//.test(path)) objects[path] = 403;
   const { code, stdout } = await doctor();
   expect(code).toBe(0);
-  expect(stdout).toContain("who may connect to the app's port: you may not list networkpolicies in shop");
-  expect(stdout).toContain('whether the webhook is set up: you may not list mutatingwebhookconfigurations');
-  expect(stdout).toContain('the ConfigMap web-gate was not judged: you may not get it');
-  expect(stdout).toContain('which sidecars are stale: you may not list mutatingwebhookconfigurations');
+  expect(stdout).toContain("which pods can connect to the app's port: you may not list networkpolicies in shop");
+  expect(stdout).toContain('whether the webhook is configured: you may not list mutatingwebhookconfigurations');
+  expect(stdout).toContain('the ConfigMap web-gate was not checked: you may not get it');
+  expect(stdout).toContain('cannot tell which sidecars are stale: you may not list mutatingwebhookconfigurations');
   expect(stdout).toMatch(/1 unknown\. 0 errors, 0 warnings, \d+ notes\./);
 });
 
@@ -276,7 +278,7 @@ test('gives no verdict where pods may not be listed, or nobody answers', async (
   objects[`/api/v1/namespaces/${NAMESPACE}/pods`] = 403;
   const { code, stdout } = await doctor();
   expect(code).toBe(1);
-  expect(stdout).toContain('pods-not-known: which pods are protected: you may not list pods in shop');
+  expect(stdout).toContain('pods-not-known: cannot tell which pods are protected: you may not list pods in shop');
   objects['/version'] = 401;
   expect(await doctor()).toMatchObject({ code: 2, stderr: 'sidegate: GET /version: /version is forbidden\n' });
 });

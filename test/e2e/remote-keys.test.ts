@@ -97,7 +97,7 @@ describe('where the keys cannot be had', () => {
   test.each([
     ['the server fails', 500, 'responded with 500'],
     ['it sends elsewhere', 302, 'responded with 302'],
-    ['there are none', 200, 'no JWK Set with keys'],
+    ['there are none', 200, 'not a JWK Set with keys'],
   ])('as %s, the route is 503 and no other way in, and the log says why', async (_title, status, message) => {
     answerWith = status;
     const gate = await start();

@@ -156,7 +156,7 @@ export function makeFacts(over: Over = {}): Facts {
           'shop/web-gate',
           {
             ...{ state: 'sound', hash: 'abc', routes: 1, open: [], observing: [] },
-            ...{ isShared: true, remembered: ['ids that were delivered'], secrets: ['web-secret'] },
+            ...{ isShared: true, remembered: ['handled IDs'], secrets: ['web-secret'] },
           },
         ],
       ]),

@@ -1,4 +1,4 @@
-/** Facts in, report out: every workload with its state and findings, and what is to say of the cluster. */
+/** Derives the report from the facts: every workload with its state and findings, and the findings about the cluster. */
 import { CONTROLLER_KINDS, type Facts, type Found, itemsOf } from './facts.ts';
 import { type Finding, type FindingCode, type FindingSeverity, finding, sortFindings, toRank } from './finding.ts';
 import { judgeAdmission } from './judge-admission.ts';
@@ -13,8 +13,9 @@ import { findSidecar, isConcerned, isOnAppPort, isReady } from './sidecar.ts';
 import { findWorkloads, nameOf, type Workload } from './workloads.ts';
 
 /**
- * `unprotected`: pods that should have the sidecar have none; `bypassed`: they have it, and something leads past it; `idle`: it has
- * no pods at present; `unasked`: nobody asked for the sidecar; `unknown`: something that `protected` depends on is not known.
+ * `unprotected`: pods that should have the sidecar do not have it; `bypassed`: they have it, but something bypasses it; `idle`: the
+ * workload has no pods at present; `unasked`: it does not request the sidecar; `unknown`: something that `protected` depends on could
+ * not be determined.
  */
 export const STATES = ['unprotected', 'bypassed', 'unknown', 'idle', 'protected', 'unasked'] as const;
 export type State = (typeof STATES)[number];
@@ -26,7 +27,7 @@ export interface WorkloadReport {
   readonly name: string;
   readonly state: State;
   readonly pods: { readonly total: number; readonly protected: number; readonly ready: number };
-  /** Of its pods' status annotations; several during a rollout, none where people wrote the sidecar themselves. */
+  /** From the status annotations of its pods; several during a rollout, none if the sidecar was written by hand. */
   readonly takeovers: readonly string[];
   readonly forms: readonly string[];
   readonly versions: readonly string[];
@@ -35,7 +36,7 @@ export interface WorkloadReport {
 
 /** The whole diagnosis. */
 export interface Report {
-  /** The worst first. */
+  /** The most severe first. */
   readonly workloads: readonly WorkloadReport[];
   readonly cluster: readonly Finding[];
   readonly states: Readonly<Record<State, number>>;
@@ -55,7 +56,7 @@ const BYPASSES: ReadonlySet<FindingCode> = new Set([
 ]);
 const DOUBTS: ReadonlySet<FindingCode> = new Set(['ports-not-known', 'config-not-taken', 'image-not-known']);
 
-/** Judges all; pure. */
+/** Diagnoses the cluster; pure. */
 export function diagnose(facts: Facts): Report {
   const found = findWorkloads(facts);
   const workloads = found.map((workload) => toReport(workload, facts)).sort(compare);
@@ -116,7 +117,7 @@ function toState(workload: Workload, facts: Facts, findings: readonly Finding[])
   return pods.every((pod) => isGate(pod, facts)) ? 'protected' : 'unprotected';
 }
 
-/** Whether something is not known without which nobody can say that all requests are verified. */
+/** Whether something is unknown that is required to say that all requests are verified. */
 function isDoubtful(workload: Workload, facts: Facts, findings: readonly Finding[]): boolean {
   const { services, ownEndpointSlices } = facts;
   return (
@@ -124,12 +125,12 @@ function isDoubtful(workload: Workload, facts: Facts, findings: readonly Finding
     'unknown' in ownEndpointSlices ||
     findings.some(({ code }) => DOUBTS.has(code)) ||
     !areConfigsKnown(workload, facts) ||
-    // While the sidecar is not there, the app may have taken the port that Services lead to.
+    // While the sidecar is not ready, the app may be listening on the port that Services target.
     workload.pods.some((pod) => isOnAppPort(pod) && isReady(pod) !== true)
   );
 }
 
-/** By the gravest finding, then by state, then by name. */
+/** By the most severe finding, then by state, then by name. */
 function compare(a: WorkloadReport, b: WorkloadReport): number {
   return (
     toRank(a.findings[0]?.severity) - toRank(b.findings[0]?.severity) ||
@@ -138,7 +139,7 @@ function compare(a: WorkloadReport, b: WorkloadReport): number {
   );
 }
 
-/** What is left unjudged for want of each list. */
+/** What could not be checked because a list is unknown. */
 function judgeUnknown(facts: Facts): Finding[] {
   const {
     services,
@@ -153,33 +154,43 @@ function judgeUnknown(facts: Facts): Finding[] {
     current,
   } = facts;
   const lists: readonly (readonly [Found<unknown>, string])[] = [
-    [namespaces, 'which namespaces demand the sidecar'],
-    ...CONTROLLER_KINDS.map((kind) => [facts.controllers[kind], `what the next pods of each ${kind} will be`] as const),
-    [services, 'which Services lead past the sidecar'],
-    [ownEndpointSlices, 'which EndpointSlices lead past the sidecar'],
-    [ingresses, 'which Ingresses reach such Services'],
-    [networkPolicies, "who may connect to the app's port"],
-    [webhooks, 'whether the webhook is set up'],
-    [facts.mutatingPolicies, 'whether a policy puts the sidecar into pods'],
+    [namespaces, 'which namespaces require the sidecar'],
+    ...CONTROLLER_KINDS.map(
+      (kind) => [facts.controllers[kind], `whether new pods of each ${kind} will have the sidecar`] as const,
+    ),
+    [services, 'which Services bypass the sidecar'],
+    [ownEndpointSlices, 'which EndpointSlices bypass the sidecar'],
+    [ingresses, 'which Ingresses route to such Services'],
+    [networkPolicies, "which pods can connect to the app's port"],
+    [webhooks, 'whether the webhook is configured'],
+    [facts.mutatingPolicies, 'whether a policy injects the sidecar'],
     [facts.mutatingBindings, 'whether that policy is bound'],
     [policies, 'whether policies deny pods without the sidecar'],
     [bindings, 'whether policies are bound'],
     [injectors, 'whether the injector is ready'],
   ];
   const unknown = lists.flatMap(([list, what]) =>
-    'unknown' in list ? [finding('not-known', `${what}: ${list.unknown}`, 'have somebody look who may')] : [],
+    'unknown' in list
+      ? [
+          finding(
+            'not-known',
+            `cannot tell ${what}: ${list.unknown}`,
+            'run sidegate doctor with an account that has this permission',
+          ),
+        ]
+      : [],
   );
   const stale =
     current.unknown === undefined
       ? []
-      : [finding('not-known', `which sidecars are stale: ${current.unknown}`, 'give --config injector.yaml')];
+      : [finding('not-known', `cannot tell which sidecars are stale: ${current.unknown}`, 'pass --config injector.yaml')];
   const pods =
     'unknown' in facts.pods
       ? [
           finding(
             'pods-not-known',
-            `which pods are protected: ${facts.pods.unknown}`,
-            'give a namespace that you may look into (-n), or have somebody look who may',
+            `cannot tell which pods are protected: ${facts.pods.unknown}`,
+            'pass a namespace in which you may list pods (-n), or run sidegate doctor with an account that has this permission',
           ),
         ]
       : [];

@@ -1,15 +1,15 @@
-/** Finds the config's hash in a running sidecar's metrics, which whoever owns the pod may have written. */
+/** Finds the config's hash in a running sidecar's metrics. The text is untrusted: the owner of the pod can serve anything. */
 
 const NAME = 'sidegate_config_info{';
-const LONGEST_LINE = 1024;
+const MAX_LINE_LENGTH = 1024;
 const CONFIG_INFO = /^[^}\n]*\bhash="([0-9a-f]{1,64})"[^}\n]*\} 1(?:\.0+)?$/;
 
-/** Undefined where no line has it. Time is linear in the text's length. */
+/** Undefined if no line contains it. Takes linear time. */
 export function readConfigHash(text: string): string | undefined {
   for (let start = 0; start < text.length; ) {
     const found = text.indexOf('\n', start);
     const end = found === -1 ? text.length : found;
-    if (end - start <= LONGEST_LINE && text.startsWith(NAME, start)) {
+    if (end - start <= MAX_LINE_LENGTH && text.startsWith(NAME, start)) {
       const [, hash] = CONFIG_INFO.exec(text.slice(start + NAME.length, end)) ?? [];
       if (hash !== undefined) return hash;
     }

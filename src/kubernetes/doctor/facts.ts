@@ -1,4 +1,4 @@
-/** All that a diagnosis is made of: what a cluster was found to hold, and what could not be learnt. */
+/** The input of a diagnosis: the objects of a cluster, and what could not be read. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import type { SidecarRules } from '../injector/sidecar-rules.ts';
 import type {
@@ -13,10 +13,10 @@ import type {
   WebhookConfiguration,
 } from './objects.ts';
 
-/** A list, or why it could not be had: "may not list pods". */
+/** A list, or why it could not be read, such as "you may not list pods". */
 export type Found<T> = { readonly items: readonly T[] } | { readonly unknown: string };
 
-/** What became of an object that a pod names. */
+/** Whether an object that a pod refers to exists. */
 export type Presence = 'there' | 'missing' | { readonly unknown: string };
 
 /** A ConfigMap with a gate's config. */
@@ -24,50 +24,50 @@ export type GateConfig =
   | { readonly state: 'missing' }
   | { readonly state: 'unknown'; readonly reason: string }
   | { readonly state: 'without-key'; readonly keys: readonly string[] }
-  /** Sentences with places. */
+  /** Messages with line numbers. */
   | { readonly state: 'broken'; readonly problems: readonly string[] }
   | {
       readonly state: 'sound';
       readonly hash: string;
       readonly routes: number;
-      /** The names of those with `allow: anyone`. */
+      /** Names of the routes with `allow: anyone`. */
       readonly open: readonly string[];
-      /** The names of those with `mode: observe`. */
+      /** Names of the routes with `mode: observe`. */
       readonly observing: readonly string[];
-      /** Whatever it remembers is shared by all replicas. */
+      /** Whether replicas share their state. */
       readonly isShared: boolean;
-      /** What each replica remembers for itself where it is not: "ids that were delivered". */
+      /** State that each replica keeps for itself if they do not share it, such as "handled IDs". */
       readonly remembered: readonly string[];
-      /** The Secrets whose folders it reads. */
+      /** The Secrets whose directories it reads. */
       readonly secrets: readonly string[];
     };
 
-/** What sidecars are made as at present. */
+/** How new sidecars are made at present. */
 export interface Current {
   readonly version: string | undefined;
   readonly hash: string | undefined;
-  /** What a container `sidegate` may be; undefined where nothing that could be read says. */
+  /** What the container `sidegate` may contain; undefined if it could not be determined. */
   readonly rules: SidecarRules | undefined;
-  /** Why the version or the hash is not known. */
+  /** Why the version or the hash is unknown. */
   readonly unknown: string | undefined;
 }
 
-/** What a running sidecar says of itself. */
+/** What a running sidecar reports about itself. */
 export type Live = { readonly hash: string } | { readonly unknown: string };
 
-/** By `namespace/name`. */
+/** Values by `namespace/name`. */
 export type ByName<T> = ReadonlyMap<string, T>;
 
 /** The cluster at one moment. */
 export interface Facts {
   readonly now: EpochMilliseconds;
-  /** Of the API server; undefined where it would not say. */
+  /** Version of the API server; undefined if it could not be read. */
   readonly version: { readonly major: number; readonly minor: number } | undefined;
   readonly namespaces: Found<Named>;
   readonly pods: Found<Pod>;
   readonly controllers: Readonly<Record<ControllerKind, Found<Controller>>>;
   readonly services: Found<Service>;
-  /** Those that no Service's selector makes. */
+  /** EndpointSlices that are not derived from the selector of a Service. */
   readonly ownEndpointSlices: Found<EndpointSlice>;
   readonly ingresses: Found<Ingress>;
   readonly networkPolicies: Found<NetworkPolicy>;
@@ -76,25 +76,25 @@ export interface Facts {
   readonly bindings: Found<PolicyBinding>;
   readonly mutatingPolicies: Found<Named>;
   readonly mutatingBindings: Found<PolicyBinding>;
-  /** The injector's own Deployment. */
+  /** The injector's Deployment. */
   readonly injectors: Found<Named & { readonly status?: { readonly readyReplicas?: number } }>;
   readonly current: Current;
   readonly configs: ByName<GateConfig>;
   readonly secrets: ByName<Presence>;
-  /** Empty where nobody asked. */
+  /** Empty unless requested. */
   readonly live: ByName<Live>;
 }
 
-/** Kinds that make pods, as their objects have them. */
+/** Kinds of objects that create pods. */
 export const CONTROLLER_KINDS = ['Deployment', 'ReplicaSet', 'StatefulSet', 'DaemonSet', 'Job', 'CronJob'] as const;
 export type ControllerKind = (typeof CONTROLLER_KINDS)[number];
 
-/** The items, none where they are not known. */
+/** The items; none if they are unknown. */
 export function itemsOf<T>(found: Found<T>): readonly T[] {
   return 'items' in found ? found.items : [];
 }
 
-/** What `configs`, `secrets` and `live` go by. */
+/** The key of an object in `configs`, `secrets` and `live`. */
 export function keyOf(namespace: string, name: string): string {
   return `${namespace}/${name}`;
 }

@@ -1,6 +1,6 @@
-/** Everything that the doctor can find: THE list of codes, how grave each is, and what it means. */
+/** The catalogue of findings: all codes, their severities and meanings. */
 
-/** `error`: something reaches an app unverified, or will, or a pod cannot start; `warning`: it is weaker than it could be; `note`: worth knowing. */
+/** `error`: requests reach an app unverified, or will, or a pod cannot start; `warning`: protection is weaker than it could be; `note`: for information. */
 export type FindingSeverity = 'error' | 'warning' | 'note';
 
 interface Row {
@@ -13,176 +13,180 @@ export const FINDINGS = {
   'no-sidecar': {
     severity: 'error',
     meaning:
-      'Pods run without the sidecar, though they, their template or others of the workload ask for it, or their namespace demands it.',
+      'Pods run without the sidecar, although they, their template or other pods of the workload request it, or their namespace requires it.',
   },
   'sidecar-ends': {
     severity: 'error',
     meaning:
-      'The sidecar is an init container without `restartPolicy: Always`, or a container of a pod with another `restartPolicy`: it ends before the app does.',
+      'The sidecar is an init container without `restartPolicy: Always`, or a container in a pod with another `restartPolicy`: it can end before the app.',
   },
   'sidecar-differs': {
     severity: 'error',
     meaning:
-      'A container has the name `sidegate` and is not the sidecar: its image, command, arguments, environment, mounts, ports, probes, hooks or security context are not those that the injector makes.',
+      'A container is named `sidegate` but is not the sidecar: its image, command, arguments, environment, mounts, ports, probes, hooks or security context differ from what the injector creates.',
   },
   'processes-shared': {
     severity: 'error',
     meaning:
-      'Other containers reach the process of the sidecar, by `shareProcessNamespace`, `hostPID` or an ephemeral container that targets it.',
+      'Other containers can access the process of the sidecar, through `shareProcessNamespace`, `hostPID` or an ephemeral container that targets it.',
   },
   'service-shared': {
     severity: 'error',
-    meaning: 'A Service leads to pods with the sidecar and to pods without: a share of its requests is not verified.',
+    meaning: 'A Service selects pods with the sidecar and pods without it: some of its requests are not verified.',
   },
   'host-network': {
     severity: 'error',
-    meaning: 'The pod is on the network of its node, where the app is reached past the sidecar.',
+    meaning: 'The pod uses the network of its node, where clients can bypass the sidecar.',
   },
   'label-lost': {
     severity: 'error',
-    meaning: 'Pods have the sidecar, but the template no longer asks for it: the next rollout has none.',
+    meaning: 'Pods have the sidecar, but the template no longer requests it: the next rollout will not have it.',
   },
   'label-misplaced': {
     severity: 'error',
-    meaning: 'The label is on the workload itself and not on its pod template, where it would count.',
+    meaning: 'The label is on the workload itself instead of its pod template, so it has no effect.',
   },
-  'label-value': { severity: 'error', meaning: 'The label is neither `"true"` nor `"false"`, so nobody puts the sidecar there.' },
+  'label-value': { severity: 'error', meaning: 'The label is neither `"true"` nor `"false"`, so the sidecar is not injected.' },
   'namespace-left-out': {
     severity: 'error',
-    meaning: 'Pods ask for the sidecar in a namespace that the webhook is not asked about.',
+    meaning: 'Pods request the sidecar in a namespace that the webhook does not cover.',
   },
-  'service-to-app': { severity: 'error', meaning: "A Service leads to the app's own port, past the sidecar." },
+  'service-to-app': { severity: 'error', meaning: "A Service targets the app's own port and bypasses the sidecar." },
   'headless-to-app': {
     severity: 'error',
     meaning:
-      "A headless Service names the app's own port: whoever resolves it connects to the pod there, whatever its targetPort says.",
+      "A headless Service uses the app's own port: clients that resolve it connect to the pod on that port, regardless of its targetPort.",
   },
-  'endpoints-to-app': { severity: 'error', meaning: "An EndpointSlice that somebody wrote leads to the app's own port." },
-  'host-port': { severity: 'error', meaning: "A hostPort leads from the node to the app's own port." },
+  'endpoints-to-app': { severity: 'error', meaning: "A manually created EndpointSlice targets the app's own port." },
+  'host-port': { severity: 'error', meaning: "A hostPort exposes the app's own port on the node." },
   'config-missing': {
     severity: 'error',
-    meaning: 'The ConfigMap is not there, or has no key `gate.yaml`: new pods do not start.',
+    meaning: 'The ConfigMap does not exist, or has no key `gate.yaml`: new pods do not start.',
   },
-  'config-broken': { severity: 'error', meaning: 'The gate would not start with this config.' },
-  'secret-missing': { severity: 'error', meaning: 'A Secret is not there: new pods do not start.' },
+  'config-broken': { severity: 'error', meaning: 'The config is invalid, so the gate does not start with it.' },
+  'secret-missing': { severity: 'error', meaning: 'A Secret does not exist: new pods do not start.' },
   'secret-not-mounted': {
     severity: 'error',
-    meaning: 'The config reads a Secret that the pod does not mount: its routes answer 503.',
+    meaning: 'The config reads a Secret that the pod does not mount: the routes that use it respond with 503.',
   },
   'webhook-missing': {
     severity: 'error',
-    meaning: 'Pods ask for the sidecar, but no webhook and no mutating policy would put it there.',
+    meaning: 'Pods request the sidecar, but there is neither a webhook nor a mutating policy that injects it.',
   },
   'webhook-without-ca': { severity: 'error', meaning: 'The webhook has no caBundle, so the API server cannot call it.' },
-  'ca-ended': { severity: 'error', meaning: "The authority in the webhook's caBundle has ended." },
+  'ca-ended': { severity: 'error', meaning: "The CA certificate in the webhook's caBundle has expired." },
   'fails-open': {
     severity: 'error',
-    meaning: 'While the injector does not answer, pods are made without the sidecar, and no policy denies them.',
+    meaning: 'While the injector does not respond, pods are created without the sidecar, and no policy denies them.',
   },
   'config-open': {
     severity: 'error',
-    meaning: 'No route of the config refuses anything: each has `allow: anyone` or `mode: observe`.',
+    meaning: 'No route of the config rejects anything: each has `allow: anyone` or `mode: observe`.',
   },
-  'policy-unbound': { severity: 'error', meaning: 'A policy is there, but no binding makes it deny anything.' },
-  'enforce-without-policy': { severity: 'error', meaning: 'A namespace demands the sidecar, and no policy enforces it.' },
+  'policy-unbound': { severity: 'error', meaning: 'A policy exists, but no binding makes it deny anything.' },
+  'enforce-without-policy': { severity: 'error', meaning: 'A namespace requires the sidecar, but no policy enforces it.' },
   'injector-down': { severity: 'error', meaning: 'No replica of the injector is ready.' },
-  'pods-not-known': { severity: 'error', meaning: 'Pods could not be listed, so nothing can be said of any workload.' },
+  'pods-not-known': { severity: 'error', meaning: 'Pods could not be listed, so no workload could be checked.' },
   'no-network-policy': {
     severity: 'warning',
-    meaning: "Every pod in the cluster can reach the app's own port by the pod's address.",
+    meaning: "Every pod in the cluster can connect to the app's own port at the pod's address.",
   },
   'network-policy-wide': {
     severity: 'warning',
-    meaning: "A NetworkPolicy admits everybody to the app's own port, or to another one that no sidecar guards.",
+    meaning:
+      "A NetworkPolicy allows everyone to connect to the app's own port, or to another port that the sidecar does not guard.",
   },
   'network-policy-name': {
     severity: 'warning',
     meaning:
-      'A NetworkPolicy names a port of the sidecar instead of its number, which some networks do not resolve for native sidecars.',
+      'A NetworkPolicy uses the name of a port of the sidecar instead of its number; some network plug-ins do not resolve names for native sidecars.',
   },
-  'network-policy-shuts': { severity: 'warning', meaning: "No NetworkPolicy admits anybody to the sidecar's port." },
+  'network-policy-shuts': { severity: 'warning', meaning: "No NetworkPolicy allows connections to the sidecar's port." },
   'service-to-nothing': {
     severity: 'warning',
     meaning:
-      'A Service names a port that pods do not have, or that this version of Kubernetes does not find in native sidecars: it has no endpoints.',
+      'A Service uses a port name that the pods do not declare, or that this version of Kubernetes does not resolve in native sidecars: it has no endpoints.',
   },
   'sidecar-not-ready': { severity: 'warning', meaning: 'The sidecar is not ready, so its pod gets no traffic.' },
   'port-beside': {
     severity: 'warning',
     meaning:
-      'A Service, an EndpointSlice or a hostPort leads to a port of the pod that no sidecar guards, whichever container has it.',
+      'A Service, an EndpointSlice or a hostPort targets a port of the pod that the sidecar does not guard, in any container.',
   },
   'ports-not-known': {
     severity: 'warning',
     meaning:
-      "The sidecar's arguments do not tell with `--listen` and `--upstream` which port is its own and which the app's, so nobody knows what leads past it.",
+      "The sidecar's arguments do not contain its port (`--listen`) and the app's port (`--upstream`), so bypasses cannot be detected.",
   },
-  'pods-missing': { severity: 'warning', meaning: 'There should be pods, and there are none; a policy may have denied them.' },
-  'version-stale': { severity: 'warning', meaning: 'Sidecars are of another version than the injector.' },
+  'pods-missing': { severity: 'warning', meaning: 'The workload should have pods but has none; a policy may have denied them.' },
+  'version-stale': { severity: 'warning', meaning: 'Sidecars have another version than the injector.' },
   'image-stale': {
     severity: 'warning',
     meaning:
-      'The image of a sidecar is none that the chart allows. If it is of an allowed repository with another tag or digest, as after an upgrade, that is all that is wrong with it.',
+      'The image of a sidecar is not one that the chart allows. An allowed repository with another tag or digest, as after an upgrade, leads to this finding only.',
   },
   'settings-stale': {
     severity: 'warning',
     meaning:
-      "Sidecars were made with other defaults than the injector's present ones. Those of the library chart have their own.",
+      'Sidecars were created with other defaults than the current ones of the injector. Sidecars of the library chart are not compared.',
   },
-  'config-not-taken': { severity: 'warning', meaning: 'A running sidecar serves another config than the ConfigMap holds.' },
-  'config-differs': { severity: 'warning', meaning: 'Replicas serve different configs.' },
+  'config-not-taken': { severity: 'warning', meaning: 'A running sidecar uses another config than the one in the ConfigMap.' },
+  'config-differs': { severity: 'warning', meaning: 'Replicas use different configs.' },
   'memory-not-shared': {
     severity: 'warning',
     meaning:
-      'Several replicas without Redis: each remembers for itself, so a delivery that was sent before is new to the others.',
+      'Several replicas run without Redis: each keeps its own state, so a delivery that one replica handled is new to the others.',
   },
   'config-observes': {
     severity: 'warning',
-    meaning: 'Some routes of the config let through what they would refuse, with `mode: observe`.',
+    meaning: 'Some routes of the config have `mode: observe` and forward requests that they would otherwise reject.',
   },
-  'ca-ends-soon': { severity: 'warning', meaning: "The authority in the webhook's caBundle ends within two weeks." },
-  'policy-missing': { severity: 'warning', meaning: 'No policy denies pods whose sidecar another webhook took away again.' },
-  'network-policy-admits': { severity: 'note', meaning: "A NetworkPolicy admits some to the app's own port, past the sidecar." },
+  'ca-ends-soon': { severity: 'warning', meaning: "The CA certificate in the webhook's caBundle expires within two weeks." },
+  'policy-missing': { severity: 'warning', meaning: 'No policy denies pods from which another webhook removed the sidecar.' },
+  'network-policy-admits': {
+    severity: 'note',
+    meaning: "A NetworkPolicy allows some clients to bypass the sidecar on the app's own port.",
+  },
   'image-not-known': {
     severity: 'note',
-    meaning: 'Nothing that could be read says which images sidecars may have, so nobody knows which program runs in them.',
+    meaning: 'The list of allowed sidecar images could not be read, so the program in them could not be checked.',
   },
-  'not-known': { severity: 'note', meaning: 'Something could not be read, so what depends on it was not judged.' },
+  'not-known': { severity: 'note', meaning: 'Something could not be read, so what depends on it was not checked.' },
 } as const satisfies Readonly<Record<string, Row>>;
 
 export type FindingCode = keyof typeof FINDINGS;
 
-/** One thing found. */
+/** One finding. */
 export interface Finding {
   readonly code: FindingCode;
   readonly severity: FindingSeverity;
-  /** What is so, with the names of objects. */
+  /** What was found, with the names of the objects. */
   readonly message: string;
-  /** What to do about it. */
-  readonly mend: string;
+  /** How to fix it. */
+  readonly fix: string;
 }
 
-/** A finding of a code, as grave as its code. */
-export function finding(code: FindingCode, message: string, mend: string): Finding {
-  return { code, severity: FINDINGS[code].severity, message, mend };
+/** Creates a finding with the severity of its code. */
+export function finding(code: FindingCode, message: string, fix: string): Finding {
+  return { code, severity: FINDINGS[code].severity, message, fix };
 }
 
 const ORDER: readonly FindingSeverity[] = ['error', 'warning', 'note'];
 
-/** 0 is the gravest. */
+/** 0 is the most severe. */
 export function toRank(severity: FindingSeverity | undefined): number {
   return severity === undefined ? ORDER.length : ORDER.indexOf(severity);
 }
 
-/** The gravest first, each once. */
+/** The most severe first, without duplicates. */
 export function sortFindings(findings: readonly Finding[]): readonly Finding[] {
   const distinct = new Map(findings.map((each) => [`${each.code}\n${each.message}`, each]));
   return [...distinct.values()].sort((a, b) => toRank(a.severity) - toRank(b.severity));
 }
 
 /** `a`, `a and b`, `a, b and 3 more`. */
-export function listNames(names: readonly string[], most = 3): string {
-  const shown = names.slice(0, most);
+export function listNames(names: readonly string[], max = 3): string {
+  const shown = names.slice(0, max);
   const rest = names.length - shown.length;
   if (rest > 0) return `${shown.join(', ')} and ${rest} more`;
   return shown.length < 2 ? shown.join('') : `${shown.slice(0, -1).join(', ')} and ${shown.at(-1)}`;

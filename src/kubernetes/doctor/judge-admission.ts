@@ -1,4 +1,4 @@
-/** Whether pods are given the sidecar, and denied without it: webhook, policies, injector. */
+/** Checks whether the sidecar is injected into pods, and pods without it are denied: webhook, policies, injector. */
 import { X509Certificate } from 'node:crypto';
 import { toInstant } from '../../core/clock.ts';
 import { ENFORCE_LABEL } from '../injector/names.ts';
@@ -11,10 +11,10 @@ import type { Workload } from './workloads.ts';
 
 type Webhook = NonNullable<WebhookConfiguration['webhooks']>[number];
 
-const FORTNIGHT = 14 * 86_400_000;
+const TWO_WEEKS_MS = 14 * 86_400_000;
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
-/** All findings of the kind: they are the cluster's, not one workload's. */
+/** All findings about admission; they concern the cluster, not a single workload. */
 export function judgeAdmission(workloads: readonly Workload[], facts: Facts): Finding[] {
   const webhooks = itemsOf(facts.webhooks)
     .flatMap((each) => each.webhooks ?? [])
@@ -40,7 +40,7 @@ function judgePresence(workloads: readonly Workload[], webhooks: readonly Webhoo
   return [
     finding(
       'webhook-missing',
-      `${listNames(asking.map(({ namespace, name }) => `${namespace}/${name}`))} ask for the sidecar, but there is neither a webhook ${WEBHOOK} nor a mutating policy of sidegate`,
+      `${listNames(asking.map(({ namespace, name }) => `${namespace}/${name}`))} request the sidecar, but there is neither a webhook ${WEBHOOK} nor a mutating policy of sidegate`,
       'install the chart: helm install sidegate chart/sidegate',
     ),
   ];
@@ -51,13 +51,16 @@ function judgeAuthority({ clientConfig }: Webhook, { now }: Facts): Finding[] {
   const ends = [...text.matchAll(CERTIFICATE)].flatMap(([pem]) => toEnd(pem));
   if (ends.length === 0) {
     const what = text === '' ? 'has no caBundle' : 'has a caBundle without a certificate';
-    const mend = "the injector or cert-manager writes it: look at the injector's log, or at cert-manager's cainjector";
-    return [finding('webhook-without-ca', `the webhook ${WEBHOOK} ${what}: the API server cannot call it`, mend)];
+    const fix =
+      'the rotation controller or cert-manager writes it: check the log of the rotation controller, or of the cainjector of cert-manager';
+    return [finding('webhook-without-ca', `the webhook ${WEBHOOK} ${what}: the API server cannot call it`, fix)];
   }
   const last = Math.max(...ends);
-  const mend = "look at the injector's log, or at cert-manager: it should have been exchanged by now";
-  if (last <= now) return [finding('ca-ended', `the authority of the webhook ended at ${toInstant(last)}`, mend)];
-  return last - now < FORTNIGHT ? [finding('ca-ends-soon', `the authority of the webhook ends at ${toInstant(last)}`, mend)] : [];
+  const fix = 'check the log of the rotation controller, or cert-manager: the CA should have been renewed by now';
+  if (last <= now) return [finding('ca-ended', `the CA certificate of the webhook expired at ${toInstant(last)}`, fix)];
+  return last - now < TWO_WEEKS_MS
+    ? [finding('ca-ends-soon', `the CA certificate of the webhook expires at ${toInstant(last)}`, fix)]
+    : [];
 }
 
 function toEnd(pem: string): number[] {
@@ -68,7 +71,7 @@ function toEnd(pem: string): number[] {
   }
 }
 
-/** A policy by the end of its name, as the chart names them, that has a binding which denies. */
+/** Whether the chart's policy with this ending of its name has a binding that denies. */
 function isDenying(ending: string, facts: Facts): boolean {
   const denying = itemsOf(facts.bindings).filter(({ spec }) => spec.validationActions?.includes('Deny'));
   return itemsOf(facts.policies).some(
@@ -78,13 +81,13 @@ function isDenying(ending: string, facts: Facts): boolean {
 
 function judgeFailure({ failurePolicy = 'Fail' }: Webhook, facts: Facts): Finding[] {
   if ('unknown' in facts.policies || 'unknown' in facts.bindings || isDenying('-protected', facts)) return [];
-  const mend = 'set admission.protect: true in the values of the chart (Kubernetes 1.30 and newer)';
+  const fix = 'set admission.protect: true in the values of the chart (Kubernetes 1.30 and newer)';
   if (failurePolicy === 'Ignore') {
     const message =
-      'while the injector does not answer, pods are made without the sidecar: failurePolicy is Ignore, and no policy denies them';
-    return [finding('fails-open', message, `${mend}, or admission.failurePolicy: Fail`)];
+      'while the injector does not respond, pods are created without the sidecar: failurePolicy is Ignore, and no policy denies them';
+    return [finding('fails-open', message, `${fix}, or admission.failurePolicy: Fail`)];
   }
-  return [finding('policy-missing', 'no policy denies a pod whose sidecar another webhook has taken away again', mend)];
+  return [finding('policy-missing', 'no policy denies a pod from which another webhook removed the sidecar', fix)];
 }
 
 function judgePolicies({ policies, bindings }: Facts): Finding[] {
@@ -94,21 +97,21 @@ function judgePolicies({ policies, bindings }: Facts): Finding[] {
     if (own.some(({ spec }) => spec.validationActions?.includes('Deny'))) return [];
     const message =
       own.length === 0
-        ? `the policy ${name} has no binding, so it is not asked`
-        : `the policy ${name} only tells (${own.flatMap(({ spec }) => spec.validationActions ?? []).join(', ')}) and denies nothing`;
+        ? `the policy ${name} has no binding, so it has no effect`
+        : `the policy ${name} only reports (${own.flatMap(({ spec }) => spec.validationActions ?? []).join(', ')}) and denies nothing`;
     return [finding('policy-unbound', message, 'bind it with validationActions: [Deny], as the chart does')];
   });
 }
 
 function judgeEnforcement(facts: Facts): Finding[] {
   if ('unknown' in facts.policies || 'unknown' in facts.bindings) return [];
-  const demanding = itemsOf(facts.namespaces).filter(({ metadata }) => metadata.labels?.[ENFORCE_LABEL] === 'true');
-  if (demanding.length === 0 || isDenying('-enforced', facts)) return [];
-  const names = listNames(demanding.map(({ metadata }) => metadata.name));
+  const enforced = itemsOf(facts.namespaces).filter(({ metadata }) => metadata.labels?.[ENFORCE_LABEL] === 'true');
+  if (enforced.length === 0 || isDenying('-enforced', facts)) return [];
+  const names = listNames(enforced.map(({ metadata }) => metadata.name));
   return [
     finding(
       'enforce-without-policy',
-      `the label ${ENFORCE_LABEL} of ${names} has no effect: no policy denies pods without the sidecar there`,
+      `the label ${ENFORCE_LABEL} of ${names} has no effect: no policy denies pods without the sidecar`,
       'set admission.enforce: true in the values of the chart',
     ),
   ];

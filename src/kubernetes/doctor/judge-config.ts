@@ -1,4 +1,4 @@
-/** What pods are configured by: whether it is there, whether the gate takes it, and whether what runs is what is written. */
+/** Checks the config of pods: whether it exists, whether it is valid, and whether the running sidecars use it. */
 import { CONFIG_VOLUME, DOMAIN, SECRET_VOLUME } from '../injector/names.ts';
 import { type Facts, type GateConfig, keyOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
@@ -6,25 +6,25 @@ import type { PodTemplate } from './objects.ts';
 import { isConcerned, isProtected } from './sidecar.ts';
 import { restartOf, type Workload } from './workloads.ts';
 
-/** The ConfigMap of a pod's or template's gate: what it mounts, or asks to have mounted. */
+/** The ConfigMap that a pod or template mounts, or requests in its annotation. */
 export function configNameOf({ metadata, spec }: PodTemplate): string | undefined {
   const volume = spec.volumes?.find(({ name }) => name === CONFIG_VOLUME);
   return volume?.configMap?.name ?? metadata?.annotations?.[`${DOMAIN}/config`];
 }
 
-/** Its Secrets. */
+/** The Secrets that a pod or template mounts, or requests in its annotation. */
 export function secretNamesOf({ metadata, spec }: PodTemplate): readonly string[] {
   const mounted = (spec.volumes ?? []).filter(({ name }) => name.startsWith(SECRET_VOLUME));
   const asked = (metadata?.annotations?.[`${DOMAIN}/secrets`] ?? '').split(',').map((name) => name.trim());
   return [...new Set([...mounted.flatMap(({ secret }) => secret?.secretName ?? []), ...asked.filter((name) => name !== '')])];
 }
 
-/** Its pods and its template, as far as they have to do with the gate. */
+/** The workload's pods and template, if they have or request the sidecar. */
 export function concernedOf({ template, pods }: Workload): readonly PodTemplate[] {
   return [...pods, ...(template === undefined ? [] : [template])].filter(isConcerned);
 }
 
-/** All findings of the kind. */
+/** All findings about the config. */
 export function judgeConfig(workload: Workload, facts: Facts): Finding[] {
   const concerned = concernedOf(workload);
   const names = new Set(concerned.flatMap((each) => configNameOf(each) ?? []));
@@ -40,11 +40,11 @@ export function judgeConfig(workload: Workload, facts: Facts): Finding[] {
 function judgeNameless({ pods }: Workload): Finding[] {
   const nameless = pods.filter((pod) => isProtected(pod) && configNameOf(pod) === undefined);
   if (nameless.length === 0) return [];
-  const message = `which config the sidecar of ${listNames(nameless.map(({ metadata }) => metadata.name))} has: there is no volume ${CONFIG_VOLUME} of a ConfigMap`;
-  return [finding('not-known', message, `name the volume with its ConfigMap ${CONFIG_VOLUME}`)];
+  const message = `cannot tell which config the sidecar of ${listNames(nameless.map(({ metadata }) => metadata.name))} uses: there is no volume ${CONFIG_VOLUME} of a ConfigMap`;
+  return [finding('not-known', message, `name the volume of its ConfigMap ${CONFIG_VOLUME}`)];
 }
 
-/** Whether it is known what each of the pods' gates asks for. */
+/** Whether the config of every pod could be read and is valid. */
 export function areConfigsKnown({ namespace, pods }: Workload, facts: Facts): boolean {
   return pods.every((pod) => facts.configs.get(keyOf(namespace, configNameOf(pod) ?? ''))?.state === 'sound');
 }
@@ -57,7 +57,7 @@ function judgeOne(name: string, workload: Workload, facts: Facts): Finding[] {
       return [
         finding(
           'config-missing',
-          `there is no ConfigMap ${name}, so new pods do not start`,
+          `the ConfigMap ${name} does not exist, so new pods do not start`,
           `kubectl -n ${namespace} create configmap ${name} --from-file=gate.yaml`,
         ),
       ];
@@ -73,13 +73,17 @@ function judgeOne(name: string, workload: Workload, facts: Facts): Finding[] {
       return [
         finding(
           'config-broken',
-          `the gate does not take the ConfigMap ${name}: ${listNames(config.problems)}`,
+          `the config in the ConfigMap ${name} is invalid: ${listNames(config.problems)}`,
           'sidegate check --config gate.yaml',
         ),
       ];
     case 'unknown':
       return [
-        finding('not-known', `the ConfigMap ${name} was not judged: ${config.reason}`, 'have somebody look who may get it'),
+        finding(
+          'not-known',
+          `the ConfigMap ${name} was not checked: ${config.reason}`,
+          'run sidegate doctor with an account that may get it',
+        ),
       ];
     case 'sound':
       return [...judgeRoutes(name, config), ...judgeMounts(name, config, workload), ...judgeMemory(name, config, workload)];
@@ -90,15 +94,15 @@ function judgeOne(name: string, workload: Workload, facts: Facts): Finding[] {
 
 type Sound = Extract<GateConfig, { readonly state: 'sound' }>;
 
-/** What lets through whatever comes. */
+/** Finds configs and routes that do not reject anything. */
 function judgeRoutes(name: string, { routes, open, observing }: Sound): Finding[] {
   if (routes > 0 && new Set([...open, ...observing]).size === routes) {
-    const message = `no route of the ConfigMap ${name} refuses anything (${listNames([...new Set([...open, ...observing])])})`;
-    return [finding('config-open', message, 'have routes verify what comes, and take allow: anyone and mode: observe away')];
+    const message = `no route in the ConfigMap ${name} rejects anything (${listNames([...new Set([...open, ...observing])])})`;
+    return [finding('config-open', message, 'configure checks on the routes, and remove allow: anyone and mode: observe')];
   }
   if (observing.length === 0) return [];
-  const message = `${listNames(observing)} of the ConfigMap ${name} ${observing.length === 1 ? 'lets' : 'let'} through what should be refused`;
-  return [finding('config-observes', message, 'take mode: observe away once the log shows no wrong refusals')];
+  const message = `${observing.length === 1 ? 'route' : 'routes'} ${listNames(observing)} in the ConfigMap ${name} ${observing.length === 1 ? 'forwards' : 'forward'} requests that should be rejected`;
+  return [finding('config-observes', message, 'remove mode: observe once the log shows that no valid request would be rejected')];
 }
 
 function judgeMounts(name: string, { secrets }: Sound, workload: Workload): Finding[] {
@@ -109,7 +113,7 @@ function judgeMounts(name: string, { secrets }: Sound, workload: Workload): Find
   return [
     finding(
       'secret-not-mounted',
-      `the ConfigMap ${name} reads the ${noun} ${listNames(missing)}, which ${verb} not mounted: its routes answer 503`,
+      `the ConfigMap ${name} reads the ${noun} ${listNames(missing)}, which ${verb} not mounted: the routes that use it respond with 503`,
       `add to the annotation ${DOMAIN}/secrets in the pod template: ${missing.join(', ')}`,
     ),
   ];
@@ -121,7 +125,7 @@ function judgeMemory(name: string, { isShared, remembered }: Sound, { pods, want
   return [
     finding(
       'memory-not-shared',
-      `${replicas} replicas without Redis: each remembers ${listNames(remembered)} for itself, so what one has seen is new to the others`,
+      `${replicas} replicas without Redis: each keeps ${listNames(remembered)} for itself, so what one replica has seen is new to the others`,
       `set store.redis in the ConfigMap ${name}`,
     ),
   ];
@@ -133,16 +137,22 @@ function judgeSecret(name: string, { namespace }: Workload, facts: Facts): Findi
     return [
       finding(
         'secret-missing',
-        `there is no Secret ${name}, so new pods do not start`,
-        `create it in the namespace ${namespace}, or take it out of ${DOMAIN}/secrets`,
+        `the Secret ${name} does not exist, so new pods do not start`,
+        `create it in the namespace ${namespace}, or remove it from ${DOMAIN}/secrets`,
       ),
     ];
   }
   if (presence === undefined || presence === 'there') return [];
-  return [finding('not-known', `whether the Secret ${name} is there: ${presence.unknown}`, 'have somebody look who may get it')];
+  return [
+    finding(
+      'not-known',
+      `cannot tell whether the Secret ${name} exists: ${presence.unknown}`,
+      'run sidegate doctor with an account that may get it',
+    ),
+  ];
 }
 
-/** A kubelet takes up to two minutes to bring a changed ConfigMap to its pods. */
+/** A kubelet takes up to two minutes to update a changed ConfigMap in its pods. */
 function judgeLive(workload: Workload, facts: Facts): Finding[] {
   const { namespace, pods } = workload;
   const found: Finding[] = [];
@@ -152,7 +162,11 @@ function judgeLive(workload: Workload, facts: Facts): Finding[] {
     if (live === undefined) continue;
     if ('unknown' in live) {
       found.push(
-        finding('not-known', `what ${pod.metadata.name} serves: ${live.unknown}`, 'have somebody look who may get pods/proxy'),
+        finding(
+          'not-known',
+          `cannot tell which config ${pod.metadata.name} uses: ${live.unknown}`,
+          'run sidegate doctor with an account that may get pods/proxy',
+        ),
       );
       continue;
     }
@@ -162,8 +176,8 @@ function judgeLive(workload: Workload, facts: Facts): Finding[] {
       found.push(
         finding(
           'config-not-taken',
-          `${pod.metadata.name} serves the config ${live.hash}, and the ConfigMap ${configNameOf(pod)} holds ${config.hash}`,
-          `wait two minutes; if it stays, its log says why: kubectl -n ${namespace} logs ${pod.metadata.name} -c sidegate`,
+          `${pod.metadata.name} uses the config ${live.hash}, but the ConfigMap ${configNameOf(pod)} contains ${config.hash}`,
+          `wait two minutes; if it persists, check the log for the reason: kubectl -n ${namespace} logs ${pod.metadata.name} -c sidegate`,
         ),
       );
     }
@@ -173,7 +187,7 @@ function judgeLive(workload: Workload, facts: Facts): Finding[] {
     found.push(
       finding(
         'config-differs',
-        `replicas serve different configs: ${listNames(groups)}`,
+        `replicas use different configs: ${listNames(groups)}`,
         `wait two minutes, then ${restartOf(workload)}`,
       ),
     );

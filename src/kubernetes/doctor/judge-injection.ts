@@ -1,4 +1,4 @@
-/** Whether a workload's pods have the sidecar, and whether its next ones will. */
+/** Checks whether a workload's pods have the sidecar, and whether new ones will. */
 import { ENFORCE_LABEL, INJECT_LABEL } from '../injector/names.ts';
 import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
@@ -10,24 +10,24 @@ import { nameOf, restartOf, type Workload } from './workloads.ts';
 /** The name of the webhook in its configuration. */
 export const WEBHOOK = 'inject.sidegate.dev';
 
-/** Whether the namespace admits only pods with the sidecar. */
+/** Whether the namespace requires the sidecar in all pods. */
 export function isEnforced(namespace: string, facts: Facts): boolean {
   const found = itemsOf(facts.namespaces).find(({ metadata }) => metadata.name === namespace);
   return found?.metadata.labels?.[ENFORCE_LABEL] === 'true';
 }
 
-/** Whether anything of it asks for the sidecar: Services send to all of its pods alike, so one that asks speaks for all. */
+/** Whether a pod or the template requests the sidecar. One is enough, because Services send requests to all pods of a workload. */
 export function isAsked({ pods, template }: Workload): boolean {
   return [...pods, ...(template === undefined ? [] : [template])].some(isConcerned);
 }
 
-/** Pods that should have the sidecar, and have none that stays. */
+/** Pods that should have the sidecar but have none, or one that ends. */
 export function findNaked(workload: Workload, facts: Facts): readonly Pod[] {
   if (!isEnforced(workload.namespace, facts) && !isAsked(workload)) return [];
   return workload.pods.filter((pod) => !isProtected(pod));
 }
 
-/** All findings of the kind. */
+/** All findings about injection. */
 export function judgeInjection(workload: Workload, facts: Facts): Finding[] {
   return [
     ...judgeNaked(workload, facts),
@@ -48,37 +48,41 @@ function judgeNaked(workload: Workload, facts: Facts): Finding[] {
     found.push(
       finding(
         'sidecar-ends',
-        `${tell(ending, workload)} an init container sidegate without restartPolicy: Always, which ends before the app starts`,
-        `another webhook may have dropped the field: update it, or set the annotation sidegate.dev/sidecar: container; then ${restartOf(workload)}`,
+        `${describe(ending, workload)} an init container sidegate without restartPolicy: Always, which ends before the app starts`,
+        `another webhook may have removed the field: update that webhook, or set the annotation sidegate.dev/sidecar: container; then ${restartOf(workload)}`,
       ),
     );
   }
   if (without.length > 0) {
     found.push(
-      finding('no-sidecar', `${tell(without, workload)} no sidecar, ${toWhy(workload, without)}`, toMend(workload, without)),
+      finding(
+        'no-sidecar',
+        `${describe(without, workload)} no sidecar, ${toReason(workload, without)}`,
+        toFix(workload, without),
+      ),
     );
   }
   return found;
 }
 
-function toWhy(workload: Workload, without: readonly Pod[]): string {
+function toReason(workload: Workload, without: readonly Pod[]): string {
   const { template } = workload;
-  if (without.some((pod) => askOf(pod) === 'true')) return `though the label ${INJECT_LABEL} asks for it`;
-  if (template !== undefined && isConcerned(template)) return `though the template of ${nameOf(workload)} has or asks for it`;
-  if (isAsked(workload)) return `though other pods of ${nameOf(workload)} have or ask for it`;
+  if (without.some((pod) => askOf(pod) === 'true')) return `although the label ${INJECT_LABEL} requests it`;
+  if (template !== undefined && isConcerned(template)) return `although the template of ${nameOf(workload)} has or requests it`;
+  if (isAsked(workload)) return `although other pods of ${nameOf(workload)} have or request it`;
   return `in a namespace that is labelled ${ENFORCE_LABEL}`;
 }
 
-function toMend(workload: Workload, without: readonly Pod[]): string {
+function toFix(workload: Workload, without: readonly Pod[]): string {
   const { template } = workload;
   const asks = template === undefined ? without.every((pod) => askOf(pod) === 'true') : askOf(template) === 'true';
   if (template !== undefined && isProtected(template)) return restartOf(workload);
-  if (asks) return `see that the injector is ready, then ${restartOf(workload)}`;
+  if (asks) return `make sure that the injector is ready, then ${restartOf(workload)}`;
   return `set the label ${INJECT_LABEL}: "true" and the annotation sidegate.dev/config in the pod template`;
 }
 
 /** `2 of 3 pods have (web-a, web-b)`. */
-function tell(some: readonly Pod[], { pods }: Workload): string {
+function describe(some: readonly Pod[], { pods }: Workload): string {
   const names = listNames(some.map(({ metadata }) => metadata.name));
   return `${some.length} of ${pods.length} ${pods.length === 1 ? 'pod' : 'pods'} (${names}) ${some.length === 1 ? 'has' : 'have'}`;
 }
@@ -90,7 +94,7 @@ function judgeTemplate(workload: Workload): Finding[] {
   return [
     finding(
       'label-lost',
-      `pods have the sidecar, but the template of ${nameOf(workload)} ${askOf(template) === undefined ? 'has no' : 'has another value of the'} label ${INJECT_LABEL}: its next pods will have none`,
+      `pods have the sidecar, but the template of ${nameOf(workload)} ${askOf(template) === undefined ? 'has no' : 'has another value of the'} label ${INJECT_LABEL}: new pods will not have it`,
       `set the label ${INJECT_LABEL}: "true" in spec.template.metadata.labels`,
     ),
   ];
@@ -104,7 +108,7 @@ function judgeLabels(workload: Workload): Finding[] {
     .map((value) =>
       finding(
         'label-value',
-        `the label ${INJECT_LABEL} is "${value}", which asks for nothing`,
+        `the label ${INJECT_LABEL} is "${value}", which has no effect`,
         'write "true", in lower case and in quotes',
       ),
     );
@@ -113,7 +117,7 @@ function judgeLabels(workload: Workload): Finding[] {
     found.push(
       finding(
         'label-misplaced',
-        `the label ${INJECT_LABEL} is in metadata.labels of ${nameOf(workload)}, where it does not count`,
+        `the label ${INJECT_LABEL} is in metadata.labels of ${nameOf(workload)}, where it has no effect`,
         'move it to spec.template.metadata.labels, and the annotations to spec.template.metadata.annotations',
       ),
     );
@@ -121,7 +125,7 @@ function judgeLabels(workload: Workload): Finding[] {
   return found;
 }
 
-/** The webhook's own selector says of which namespaces it is asked. */
+/** The webhook's namespaceSelector determines for which namespaces it is called. */
 function judgeNamespace({ namespace, template, pods }: Workload, facts: Facts): Finding[] {
   const asks = [template, ...pods].some((each) => each !== undefined && askOf(each) === 'true');
   const labels = itemsOf(facts.namespaces).find(({ metadata }) => metadata.name === namespace)?.metadata.labels;
@@ -133,7 +137,7 @@ function judgeNamespace({ namespace, template, pods }: Workload, facts: Facts): 
   return [
     finding(
       'namespace-left-out',
-      `pods ask for the sidecar, but the webhook's namespaceSelector leaves the namespace ${namespace} out`,
+      `pods request the sidecar, but the webhook's namespaceSelector excludes the namespace ${namespace}`,
       `deploy in another namespace, or change the chart's admission.namespaceSelector and excludedNamespaces`,
     ),
   ];
@@ -148,7 +152,7 @@ function judgePods(workload: Workload): Finding[] {
     found.push(
       finding(
         'sidecar-not-ready',
-        `the sidecar of ${listNames(unready.map(({ metadata }) => metadata.name))} is not ready${unready.some(isOnAppPort) ? "; it should stand on the app's own port, where the app itself may stand now, open to everybody" : ''}`,
+        `the sidecar of ${listNames(unready.map(({ metadata }) => metadata.name))} is not ready${unready.some(isOnAppPort) ? "; it should listen on the app's own port, where the app itself may be listening now, open to everyone" : ''}`,
         `kubectl -n ${workload.namespace} logs ${first?.metadata.name} -c sidegate`,
       ),
     );
@@ -158,8 +162,8 @@ function judgePods(workload: Workload): Finding[] {
     found.push(
       finding(
         'ports-not-known',
-        `the arguments of the container sidegate of ${listNames(unread.map(({ metadata }) => metadata.name))} do not name both --listen and --upstream with a port`,
-        'give both as arguments, not in the config or by a variable: --listen :8480 --upstream http://127.0.0.1:8080',
+        `the arguments of the container sidegate of ${listNames(unread.map(({ metadata }) => metadata.name))} do not contain both --listen and --upstream with a port`,
+        'pass both as arguments, not in the config or through a variable: --listen :8480 --upstream http://127.0.0.1:8080',
       ),
     );
   }
@@ -168,8 +172,8 @@ function judgePods(workload: Workload): Finding[] {
     found.push(
       finding(
         'host-network',
-        `${listNames(hosted.map(({ metadata }) => metadata.name))} ${hosted.length === 1 ? 'is' : 'are'} on the network of the node`,
-        'take hostNetwork away: on the node, the app is reached past the sidecar',
+        `${listNames(hosted.map(({ metadata }) => metadata.name))} ${hosted.length === 1 ? 'uses' : 'use'} the network of the node`,
+        'remove hostNetwork: on the network of the node, clients can bypass the sidecar',
       ),
     );
   }
@@ -182,7 +186,7 @@ function judgeMissing({ pods, wanted = 0, template, trouble, ...rest }: Workload
   return [
     finding(
       'pods-missing',
-      `${nameOf(rest)} should have ${count} and has none${trouble === undefined ? '' : `: ${trouble}`}`,
+      `${nameOf(rest)} should have ${count} but has none${trouble === undefined ? '' : `: ${trouble}`}`,
       `kubectl -n ${rest.namespace} get events`,
     ),
   ];

@@ -1,4 +1,4 @@
-/** Who else in the cluster may connect to the app's port: what NetworkPolicies admit. */
+/** Checks which other pods in the cluster can connect to the app's port: what NetworkPolicies allow. */
 import type { Facts } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import type { NetworkPolicy, Pod, PolicyPeer, PolicyPort, PolicyRule } from './objects.ts';
@@ -14,7 +14,7 @@ interface Subject {
   readonly data: number | undefined;
 }
 
-/** All findings of the kind; the same one of several pods comes several times. */
+/** All findings about NetworkPolicies; several pods can lead to the same finding. */
 export function judgeNetwork({ namespace, pods }: Workload, facts: Facts): Finding[] {
   if ('unknown' in facts.networkPolicies) return [];
   const here = facts.networkPolicies.items.filter(({ metadata }) => metadata.namespace === namespace);
@@ -26,45 +26,49 @@ export function judgeNetwork({ namespace, pods }: Workload, facts: Facts): Findi
   });
 }
 
-/** Ingress where nothing is said (networking.k8s.io/v1 NetworkPolicySpec.policyTypes). */
+/** Ingress is the default (networking.k8s.io/v1 NetworkPolicySpec.policyTypes). */
 function isForIngress({ policyTypes = ['Ingress'] }: NetworkPolicy['spec']): boolean {
   return policyTypes.includes('Ingress');
 }
 
 function judgePod(subject: Subject, policies: readonly NetworkPolicy[]): Finding[] {
   const { sidecar, app, data } = subject;
-  const mend = `admit only ${listNames([data, sidecar.ports.admin].flatMap((port) => port ?? []).map(String))}, by number, in a NetworkPolicy`;
+  const fix = `allow only ${listNames([data, sidecar.ports.admin].flatMap((port) => port ?? []).map(String))}, by number, in a NetworkPolicy`;
   if (policies.length === 0) {
     if (isOnLoopback(sidecar)) return [];
-    const message = `no NetworkPolicy selects these pods, so every pod in the cluster reaches the app at port ${app} unless it listens on loopback`;
-    return [finding('no-network-policy', message, mend)];
+    const message = `no NetworkPolicy selects these pods, so every pod in the cluster can connect to the app on port ${app}, unless the app listens on loopback`;
+    return [finding('no-network-policy', message, fix)];
   }
   return [
-    ...(isOnLoopback(sidecar) ? [] : policies.flatMap((policy) => judgeAppPort(policy, subject, mend))),
+    ...(isOnLoopback(sidecar) ? [] : policies.flatMap((policy) => judgeAppPort(policy, subject, fix))),
     ...policies.flatMap((policy) => judgeOtherPorts(policy, subject)),
     ...policies.flatMap((policy) => judgeNames(policy, subject)),
     ...judgeShut(policies, subject),
   ];
 }
 
-function judgeAppPort({ metadata, spec }: NetworkPolicy, { pod, app }: Subject, mend: string): Finding[] {
+function judgeAppPort({ metadata, spec }: NetworkPolicy, { pod, app }: Subject, fix: string): Finding[] {
   const admitting = (spec.ingress ?? []).filter((rule) => admitsPort(rule, app, pod));
   if (admitting.some(isFromAnywhere)) {
     return [
-      finding('network-policy-wide', `NetworkPolicy ${metadata.name} admits everybody to port ${app}, the app's own`, mend),
+      finding(
+        'network-policy-wide',
+        `NetworkPolicy ${metadata.name} allows everyone to connect to port ${app}, the app's own`,
+        fix,
+      ),
     ];
   }
   if (admitting.length === 0) return [];
   return [
     finding(
       'network-policy-admits',
-      `NetworkPolicy ${metadata.name} admits some to port ${app}, the app's own, past the sidecar`,
-      `see that it means to; otherwise ${mend}`,
+      `NetworkPolicy ${metadata.name} allows some clients to bypass the sidecar on port ${app}, the app's own`,
+      `check that this is intended; otherwise ${fix}`,
     ),
   ];
 }
 
-/** Which container is the app's is the word of an annotation: a port of another one that everybody reaches may be the app's as well. */
+/** Only an annotation says which container is the app, so a port of another container that everyone can reach may also be the app's. */
 function judgeOtherPorts({ metadata, spec }: NetworkPolicy, { pod, app, data, sidecar }: Subject): Finding[] {
   const own = [app, data, sidecar.ports.admin];
   const others = pod.spec.containers.flatMap(({ name, ports = [] }) =>
@@ -75,12 +79,12 @@ function judgeOtherPorts({ metadata, spec }: NetworkPolicy, { pod, app, data, si
   return others.flatMap(({ name, containerPort }) => {
     const isWide = (spec.ingress ?? []).some((rule) => admitsPort(rule, containerPort, pod) && isFromAnywhere(rule));
     if (!isWide) return [];
-    const message = `NetworkPolicy ${metadata.name} admits everybody to port ${containerPort} of the container ${name}, which no sidecar guards`;
-    return [finding('network-policy-wide', message, 'admit only those who need it, by from')];
+    const message = `NetworkPolicy ${metadata.name} allows everyone to connect to port ${containerPort} of the container ${name}, which the sidecar does not guard`;
+    return [finding('network-policy-wide', message, 'allow only the clients that need it, with from')];
   });
 }
 
-/** Named ports of native sidecars are not found by every network (projectcalico/calico#8881). */
+/** Some network plug-ins do not resolve named ports of native sidecars (projectcalico/calico#8881). */
 function judgeNames({ metadata, spec }: NetworkPolicy, { sidecar }: Subject): Finding[] {
   if (sidecar.form !== 'native') return [];
   const own = new Map((sidecar.container.ports ?? []).map(({ name, containerPort }) => [name, containerPort]));
@@ -93,7 +97,7 @@ function judgeNames({ metadata, spec }: NetworkPolicy, { sidecar }: Subject): Fi
     return [
       finding(
         'network-policy-name',
-        `NetworkPolicy ${metadata.name} names the sidecar's port ${name}`,
+        `NetworkPolicy ${metadata.name} refers to the sidecar's port by its name ${name}`,
         `write ${number} instead`,
       ),
     ];
@@ -105,17 +109,17 @@ function judgeShut(policies: readonly NetworkPolicy[], { pod, data }: Subject): 
   const isOpen = policies.some(({ spec }) => (spec.ingress ?? []).some((rule) => admitsPort(rule, data, pod)));
   if (isOpen) return [];
   const names = listNames(policies.map(({ metadata }) => metadata.name));
-  const [verb, noun] = policies.length === 1 ? ['admits', 'NetworkPolicy'] : ['admit', 'NetworkPolicies'];
+  const [verb, noun] = policies.length === 1 ? ['does', 'NetworkPolicy'] : ['do', 'NetworkPolicies'];
   return [
     finding(
       'network-policy-shuts',
-      `${noun} ${names} ${verb} nobody to port ${data}, the sidecar's`,
-      `admit whoever calls to ${data}`,
+      `${noun} ${names} ${verb} not allow any connection to port ${data}, the sidecar's`,
+      `allow the clients to connect to port ${data}`,
     ),
   ];
 }
 
-/** No ports are all ports. */
+/** A rule without ports applies to all ports. */
 function admitsPort({ ports = [] }: PolicyRule, port: number, { spec }: Pod): boolean {
   return ports.length === 0 || ports.some((each) => isPort(each, port, spec));
 }
@@ -127,12 +131,12 @@ function isPort({ port, endPort, protocol = 'TCP' }: PolicyPort, wanted: number,
   return from !== undefined && wanted >= from && wanted <= (endPort ?? from);
 }
 
-/** No peers are all peers. */
+/** A rule without peers applies to all peers. */
 function isFromAnywhere({ from = [] }: PolicyRule): boolean {
   return from.length === 0 || from.some(isAnywhere);
 }
 
-/** All pods of all namespaces, or all addresses of a family. */
+/** Whether the peer matches all pods of all namespaces, or all addresses of a family. */
 function isAnywhere({ podSelector, namespaceSelector, ipBlock }: PolicyPeer): boolean {
   if (ipBlock !== undefined) return /\/0$/.test(ipBlock.cidr) && (ipBlock.except ?? []).length === 0;
   return (

@@ -1,4 +1,4 @@
-/** Ways to the app's own port that somebody has laid: Services, EndpointSlices, host ports. */
+/** Finds bypasses to the app's own port: Services, EndpointSlices, host ports. */
 import { isIPv6 } from 'node:net';
 import { normalizeIp } from '../../core/ip-address.ts';
 import { type Facts, itemsOf } from './facts.ts';
@@ -9,10 +9,10 @@ import { fits } from './selector.ts';
 import { findSidecar, isProtected, type Sidecar } from './sidecar.ts';
 import type { Workload } from './workloads.ts';
 
-/** From this minor version on, the endpoints controller finds named ports of native sidecars. */
+/** From this minor version on, the endpoints controller resolves named ports of native sidecars. */
 const NAMES_FOUND_FROM = 33;
 
-/** The part of the facts that these findings are made of; manifests alone have it, too. */
+/** The part of the facts that these findings depend on; it can also be derived from manifests alone. */
 export type ServiceFacts = Pick<Facts, 'version' | 'services' | 'ingresses' | 'ownEndpointSlices'>;
 
 interface Case {
@@ -23,7 +23,7 @@ interface Case {
   readonly facts: ServiceFacts;
 }
 
-/** All findings of the kind; the same one of several pods comes several times. */
+/** All findings about bypasses; several pods can lead to the same finding. */
 export function judgeServices({ namespace, pods }: Pick<Workload, 'namespace' | 'pods'>, facts: ServiceFacts): Finding[] {
   const here = itemsOf(facts.services).filter(({ metadata }) => metadata.namespace === namespace);
   return pods.filter(isProtected).flatMap((pod) => {
@@ -37,7 +37,7 @@ export function judgeServices({ namespace, pods }: Pick<Workload, 'namespace' | 
   });
 }
 
-/** A Service without a selector selects nothing; its endpoints are written by somebody. */
+/** A Service without a selector selects nothing; its endpoints are created manually. */
 export function selects(selector: Service['spec']['selector'] = {}, { metadata }: Pod): boolean {
   return Object.keys(selector).length > 0 && fits({ matchLabels: selector }, metadata.labels);
 }
@@ -50,37 +50,37 @@ function judgePort(each: Case): Finding[] {
     return [
       finding(
         'service-to-app',
-        `${tell(each)} leads to port ${number}, the app's own, past the sidecar`,
+        `${describe(each)} targets port ${number}, the app's own, and bypasses the sidecar`,
         `set its targetPort to ${toTargetPort(each)}`,
       ),
     ];
   }
-  if (target === 'beside') return [judgeBeside(`${tell(each)} leads`, number)];
+  if (target === 'beside') return [judgeBeside(`${describe(each)} targets`, number)];
   const direct = service.spec.clusterIP === 'None' ? classify(pod.spec, port.port) : 'other';
   if (direct === 'app') {
     return [
       finding(
         'headless-to-app',
-        `${tell(each)} is headless: who resolves it connects to port ${port.port} of the pod, the app's own, whatever its targetPort says`,
-        `set its port to ${sidecar.ports.data ?? 'the one of the sidecar'}, or give it a cluster IP`,
+        `${describe(each)} is headless: clients that resolve it connect to port ${port.port} of the pod, the app's own, regardless of its targetPort`,
+        `set its port to ${sidecar.ports.data ?? "the sidecar's port"}, or give it a cluster IP`,
       ),
     ];
   }
-  // A port that nobody declares is as a rule nobody's here, as the targetPort says where the pod is meant to be asked.
+  // An undeclared port usually has no listener: the targetPort says which port is meant.
   if (direct === 'beside' && pod.spec.containers.some((container) => declares(container, port.port)))
-    return [judgeBeside(`${tell(each)} is headless and leads`, port.port)];
+    return [judgeBeside(`${describe(each)} is headless and exposes`, port.port)];
   return target === 'nothing' || isUnfound(each) ? [judgeNothing(each)] : [];
 }
 
 function judgeBeside(what: string, port: number | undefined): Finding {
   return finding(
     'port-beside',
-    `${what} to port ${port} of the pod, which no sidecar guards`,
-    'see that nothing is asked there that the sidecar should verify; otherwise have it lead to the sidecar, or take it away',
+    `${what} port ${port} of the pod, which the sidecar does not guard`,
+    'check that no request to this port needs verification; otherwise target the sidecar instead, or remove it',
   );
 }
 
-/** Before 1.33, a name that only a native sidecar declares is no port (kubernetes/kubernetes#127958). */
+/** Before 1.33, names that only a native sidecar declares are not resolved (kubernetes/kubernetes#127958). */
 function isUnfound({ facts: { version }, pod, sidecar, port }: Case): boolean {
   if (typeof port.targetPort !== 'string' || version === undefined || sidecar.form !== 'native') return false;
   const inApp = findNamedPort({ containers: pod.spec.containers }, port.targetPort);
@@ -90,16 +90,16 @@ function isUnfound({ facts: { version }, pod, sidecar, port }: Case): boolean {
 function judgeNothing(each: Case): Finding {
   const { facts, port } = each;
   const why = isUnfound(each)
-    ? `a name that Kubernetes ${facts.version?.major}.${facts.version?.minor} does not find in native sidecars`
+    ? `a name that Kubernetes ${facts.version?.major}.${facts.version?.minor} does not resolve in native sidecars`
     : 'a name that no container of the pod declares';
   return finding(
     'service-to-nothing',
-    `${tell(each)} has the targetPort ${port.targetPort}, ${why}: it has no endpoints`,
+    `${describe(each)} has the targetPort ${port.targetPort}, ${why}: it has no endpoints`,
     `set its targetPort to ${toTargetPort(each)}`,
   );
 }
 
-/** By name where the cluster finds it, as then a pod without the sidecar gets nothing; else by number. */
+/** The name if the cluster resolves it, because then a pod without the sidecar gets no requests; otherwise the number. */
 function toTargetPort({ facts: { version }, sidecar }: Case): string {
   const { container, ports, form } = sidecar;
   const name = container.ports?.find(({ containerPort }) => containerPort === ports.data)?.name;
@@ -108,7 +108,7 @@ function toTargetPort({ facts: { version }, sidecar }: Case): string {
 }
 
 /** `Service web (NodePort 30080, Ingress shop.example), port 80`. */
-function tell({ service, port, facts }: Case): string {
+function describe({ service, port, facts }: Case): string {
   const { type = 'ClusterIP', clusterIP } = service.spec;
   const nodePort = port.nodePort === undefined ? undefined : `nodePort ${port.nodePort}`;
   const kind = clusterIP === 'None' ? 'headless' : type === 'ClusterIP' ? undefined : type;
@@ -142,13 +142,13 @@ function judgeSlices(pod: Pod, facts: ServiceFacts): Finding[] {
     return (ports ?? []).flatMap(({ port, protocol = 'TCP' }) => {
       const target = protocol === 'TCP' ? classify(pod.spec, port) : 'other';
       const place = isIPv6(address) ? `[${address}]:${port}` : `${address}:${port}`;
-      if (target === 'beside') return [judgeBeside(`EndpointSlice ${metadata.name} leads to ${place}, and so`, port)];
+      if (target === 'beside') return [judgeBeside(`EndpointSlice ${metadata.name} targets ${place},`, port)];
       if (target !== 'app') return [];
       return [
         finding(
           'endpoints-to-app',
-          `EndpointSlice ${metadata.name} leads to ${place}, the app's own port, past the sidecar`,
-          `set its port to ${findSidecar(pod)?.ports.data ?? "the sidecar's"}, or have a Service select the pods`,
+          `EndpointSlice ${metadata.name} targets ${place}, the app's own port, and bypasses the sidecar`,
+          `set its port to ${findSidecar(pod)?.ports.data ?? "the sidecar's port"}, or use a Service that selects the pods`,
         ),
       ];
     });
@@ -159,13 +159,13 @@ function judgeHostPorts(pod: Pod): Finding[] {
   return pod.spec.containers.flatMap(({ name, ports = [] }) =>
     ports.flatMap(({ hostPort = 0, containerPort, protocol = 'TCP' }) => {
       const target = hostPort === 0 || protocol !== 'TCP' ? 'other' : classify(pod.spec, containerPort);
-      if (target === 'beside') return [judgeBeside(`hostPort ${hostPort} of the container ${name} leads`, containerPort)];
+      if (target === 'beside') return [judgeBeside(`hostPort ${hostPort} of the container ${name} exposes`, containerPort)];
       if (target !== 'app') return [];
       return [
         finding(
           'host-port',
-          `hostPort ${hostPort} of the container ${name} leads to port ${containerPort}, the app's own, past the sidecar`,
-          'take the hostPort away, or use the takeover same-port or env',
+          `hostPort ${hostPort} of the container ${name} exposes port ${containerPort}, the app's own, and bypasses the sidecar`,
+          'remove the hostPort, or use the takeover same-port or env',
         ),
       ];
     }),

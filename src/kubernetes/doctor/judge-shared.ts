@@ -1,4 +1,4 @@
-/** Pods without the sidecar behind a Service that also selects pods with it: a share of its requests reaches them unverified. */
+/** Finds Services that select pods with the sidecar and pods without it, so that some of their requests are not verified. */
 import { type Facts, itemsOf } from './facts.ts';
 import { type Finding, finding, listNames } from './finding.ts';
 import { selects } from './judge-services.ts';
@@ -7,7 +7,7 @@ import type { Pod, Service } from './objects.ts';
 import { resolveTarget } from './ports.ts';
 import { isLiving, type Workload } from './workloads.ts';
 
-/** All findings of the kind. Pods of the workload itself are judged as its own. */
+/** All findings about shared Services. Pods of the workload itself have findings of their own. */
 export function judgeShared({ namespace, pods }: Workload, facts: Facts): Finding[] {
   const gates = pods.filter((pod) => isGate(pod, facts));
   if (gates.length === 0) return [];
@@ -25,14 +25,14 @@ export function judgeShared({ namespace, pods }: Workload, facts: Facts): Findin
     return [
       finding(
         'service-shared',
-        `Service ${service.metadata.name} also leads to ${names}, which ${reached.length === 1 ? 'has' : 'have'} no sidecar: a share of its requests is not verified`,
-        `give ${reached.length === 1 ? 'it' : 'them'} the sidecar, or change the selector of the Service or the labels of the pods; the label sidegate.dev/enforce: "true" of the namespace denies such pods`,
+        `Service ${service.metadata.name} also selects ${names}, which ${reached.length === 1 ? 'has' : 'have'} no sidecar: some of its requests are not verified`,
+        `inject the sidecar into ${reached.length === 1 ? 'it' : 'them'}, or change the selector of the Service or the labels of the pods; the label sidegate.dev/enforce: "true" on the namespace denies such pods`,
       ),
     ];
   });
 }
 
-/** A port by a name that the pod does not declare leads nowhere in it; a headless Service names the pod in any case. */
+/** A port name that the pod does not declare resolves to nothing; a headless Service resolves to the pod in any case. */
 function isReached({ spec }: Service, pod: Pod): boolean {
   return spec.clusterIP === 'None' || (spec.ports ?? []).some((port) => resolveTarget(pod.spec, port) !== undefined);
 }

@@ -1,4 +1,4 @@
-/** Whether the container `sidegate` of each pod is the sidecar: compared with what the injector makes, as labels and names prove nothing. */
+/** Checks whether the container `sidegate` of each pod is what the injector creates, because labels and names prove nothing. */
 import { findDifferences, findPodFaults, type PodFault } from '../injector/sidecar-check.ts';
 import { isAllowedImage, repositoryOf } from '../injector/sidecar-rules.ts';
 import type { Facts } from './facts.ts';
@@ -7,24 +7,24 @@ import type { Pod } from './objects.ts';
 import { findSidecar, isProtected } from './sidecar.ts';
 import { restartOf, type Workload } from './workloads.ts';
 
-/** Whether the pod has the sidecar: one that stays, and that is as the injector makes it. */
+/** Whether the pod has a sidecar that keeps running and is as the injector creates it. */
 export function isGate(pod: Pod, facts: Facts): boolean {
   return (
     isProtected(pod) && differencesOf(pod, facts).length === 0 && !findPodFaults({ ...pod }).some(({ kind }) => kind === 'end')
   );
 }
 
-/** Pods with a container of that name that is something else. */
+/** Pods with a container of that name that is not the sidecar. */
 export function findForged({ pods }: Workload, facts: Facts): readonly Pod[] {
   return pods.filter((pod) => differencesOf(pod, facts).length > 0);
 }
 
-/** All findings of the kind. */
+/** All findings about the sidecar container. */
 export function judgeSidecar(workload: Workload, facts: Facts): Finding[] {
   return [...judgeForged(workload, facts), ...judgeFaults(workload), ...judgeImages(workload, facts)];
 }
 
-/** Without `restartPolicy`, which has a finding of its own. Another tag of an allowed repository is stale, not forged. */
+/** Excludes `restartPolicy`, which has a separate finding. Another tag of an allowed repository is stale, not forged. */
 function differencesOf(pod: Pod, { current: { rules } }: Facts): readonly string[] {
   const allowedImages = rules?.allowedImages?.flatMap((image) => [image, repositoryOf(image)]);
   const differences = findDifferences({ ...pod }, { allowedEnv: [], allowedMounts: [], ...rules, allowedImages }) ?? [];
@@ -36,7 +36,7 @@ function judgeForged(workload: Workload, facts: Facts): Finding[] {
     finding(
       'sidecar-differs',
       `the container sidegate of ${pod.metadata.name} is not the one that sidegate injects; it differs in ${listNames(differencesOf(pod, facts), 8)}`,
-      `see who changed it (the pod template, a patch of the pod, another webhook), then ${restartOf(workload)}`,
+      `find out what changed it (the pod template, a patch of the pod, another webhook), then ${restartOf(workload)}`,
     ),
   );
 }
@@ -58,8 +58,8 @@ function judgeFaults(workload: Workload): Finding[] {
       : [
           finding(
             'processes-shared',
-            `other containers reach the process of the sidecar of ${shared.names} (${shared.texts}): they can read its secrets, or end it and take its port`,
-            `take that away, then ${restartOf(workload)}`,
+            `other containers can access the process of the sidecar of ${shared.names} (${shared.texts}): they can read its secrets, or end it and use its port`,
+            `remove that, then ${restartOf(workload)}`,
           ),
         ]),
     ...(ending === undefined
@@ -67,14 +67,14 @@ function judgeFaults(workload: Workload): Finding[] {
       : [
           finding(
             'sidecar-ends',
-            `the sidecar of ${ending.names} stays away once it has ended (${ending.texts}), and the app is open on its own port`,
+            `the sidecar of ${ending.names} is not restarted after it ends (${ending.texts}), and the app is then open on its own port`,
             'use a native sidecar (sidegate.dev/sidecar: native), or restartPolicy: Always',
           ),
         ]),
   ];
 }
 
-/** What the chart allows is on its policies and in the injector's config. */
+/** The allowed images are recorded on the chart's policies and in the injector's config. */
 function judgeImages(workload: Workload, { current }: Facts): Finding[] {
   const images = workload.pods.flatMap((pod) => findSidecar(pod)?.container.image ?? []);
   if (images.length === 0) return [];
@@ -82,14 +82,14 @@ function judgeImages(workload: Workload, { current }: Facts): Finding[] {
   if (rules !== undefined) {
     const stale = [...new Set(images.filter((image) => !isAllowedImage(image, rules.allowedImages)))];
     if (stale.length === 0) return [];
-    const message = `the images ${listNames(stale)} are none of those that the chart allows (${listNames(rules.allowedImages ?? [])}): new pods with them are denied`;
+    const message = `the images ${listNames(stale)} are not among those that the chart allows (${listNames(rules.allowedImages ?? [])}): new pods with them are denied`;
     return [finding('image-stale', message, `${restartOf(workload)}, or add them to admission.allowedImages`)];
   }
   return [
     finding(
       'image-not-known',
-      'which images sidecars may have: neither the policies of the chart nor the config of the injector could be read',
-      'give --config injector.yaml, or have somebody look who may list validatingadmissionpolicies',
+      'cannot tell which images are allowed in sidecars: neither the policies of the chart nor the config of the injector could be read',
+      'pass --config injector.yaml, or run sidegate doctor with an account that may list validatingadmissionpolicies',
     ),
   ];
 }

@@ -1,6 +1,6 @@
-/** The fields of a cluster's objects that the doctor looks at, as the API server sends them. */
+/** The fields of Kubernetes objects that the doctor uses, as the API server sends them. */
 
-/** Of every object. */
+/** Metadata of an object. */
 export interface Metadata {
   readonly name: string;
   readonly namespace?: string;
@@ -11,7 +11,7 @@ export interface Metadata {
   readonly deletionTimestamp?: string;
 }
 
-/** Who made an object. */
+/** The owner of an object. */
 export interface OwnerReference {
   readonly kind: string;
   readonly name: string;
@@ -42,7 +42,7 @@ export interface Container {
   readonly ports?: readonly ContainerPort[];
 }
 
-/** A volume, where it comes from an object of the namespace. */
+/** A volume; only its ConfigMap or Secret is used. */
 export interface Volume {
   readonly name: string;
   readonly configMap?: { readonly name?: string; readonly optional?: boolean };
@@ -56,7 +56,7 @@ export interface PodSpec {
   readonly hostNetwork?: boolean;
 }
 
-/** A pod, or as much of one as a template has. */
+/** A pod, or a template of pods. */
 export interface PodTemplate {
   readonly metadata?: Partial<Metadata>;
   readonly spec: PodSpec;
@@ -81,7 +81,7 @@ export interface Pod extends Named {
   };
 }
 
-/** Deployment, ReplicaSet, StatefulSet, DaemonSet, Job; CronJob has its template deeper. */
+/** Deployment, ReplicaSet, StatefulSet, DaemonSet, Job; in a CronJob the template is in `jobTemplate`. */
 export interface Controller extends Named {
   readonly spec: {
     readonly replicas?: number;

@@ -1,14 +1,14 @@
-/** Where a Service's port leads in a pod, as the endpoints controller finds it. */
+/** Resolves a Service's port in a pod, as the endpoints controller does. */
 import type { Container, PodSpec, ServicePort } from './objects.ts';
 import { findSidecar } from './sidecar.ts';
 
 /**
- * Whose port it is; `beside`: another one of the pod. Which container declares it proves nothing: annotations say which of them is the app.
- * `nothing` where the pod declares no port of that name.
+ * What listens on a port. `beside`: another port of the pod; it does not matter which container declares it, because only annotations
+ * say which container is the app. `nothing`: the pod declares no port of that name.
  */
 export type Target = 'app' | 'beside' | 'sidecar' | 'other' | 'nothing';
 
-/** The number a name stands for: app containers first, then native sidecars, as findPort of the endpoints controller does. */
+/** Resolves a port name: app containers first, then native sidecars, like findPort of the endpoints controller. */
 export function findNamedPort(spec: PodSpec, name: string, protocol = 'TCP'): number | undefined {
   const sidecars = (spec.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
   for (const { ports = [] } of [...spec.containers, ...sidecars]) {
@@ -18,14 +18,14 @@ export function findNamedPort(spec: PodSpec, name: string, protocol = 'TCP'): nu
   return undefined;
 }
 
-/** The number in the pod that a Service's port leads to. */
+/** The port of the pod that a Service's port targets. */
 export function resolveTarget(spec: PodSpec, { port, targetPort, protocol = 'TCP' }: ServicePort): number | undefined {
   if (protocol !== 'TCP') return undefined;
   if (typeof targetPort === 'string') return findNamedPort(spec, targetPort, protocol);
   return targetPort ?? port;
 }
 
-/** Whose port of the pod this is. */
+/** What listens on this port of the pod. */
 export function classify(spec: PodSpec, port: number | undefined): Target {
   if (port === undefined) return 'nothing';
   const sidecar = findSidecar({ spec });
@@ -38,7 +38,7 @@ export function classify(spec: PodSpec, port: number | undefined): Target {
   return 'beside';
 }
 
-/** Whether a container declares a port of TCP. */
+/** Whether a container declares a TCP port. */
 export function declares({ ports = [] }: Container, port: number): boolean {
   return ports.some(({ containerPort, protocol = 'TCP' }) => containerPort === port && protocol === 'TCP');
 }

@@ -1,4 +1,4 @@
-/** Reads a cluster for the doctor: lists, and the few objects that pods name; what may not be read is told, and nothing is written. */
+/** Reads a cluster for the doctor: lists, and the objects that pods refer to. What may not be read is reported; nothing is written. */
 
 import type { Clock } from '../../core/clock.ts';
 import type { KubeClient, Query } from '../client/client.ts';
@@ -19,13 +19,13 @@ import type {
 import { readCurrent, serviceOf } from './read-current.ts';
 import { readConfigs, readLive, readSecrets } from './read-named.ts';
 
-/** What is asked for. */
+/** What to read. */
 export interface DoctorScope {
-  /** Undefined: all of them. */
+  /** Undefined: all namespaces. */
   readonly namespace: string | undefined;
-  /** Whether running sidecars are asked what they serve. */
+  /** Whether to query running sidecars for their config. */
   readonly isLive: boolean;
-  /** The injector's config where its own ConfigMap is not to count, and the version that goes with it. */
+  /** An injector config to use instead of the one in the injector's ConfigMap, with its version. */
   readonly given: { readonly config: InjectorConfig; readonly version: string } | undefined;
 }
 
@@ -40,12 +40,12 @@ const CONTROLLERS: Readonly<Record<ControllerKind, readonly [group: string, plur
 const ADMISSION = 'admissionregistration.k8s.io/v1';
 const OURS = { labelSelector: 'app.kubernetes.io/part-of=sidegate' };
 const INJECTOR = { labelSelector: 'app.kubernetes.io/part-of=sidegate,app.kubernetes.io/component=injector' };
-/** What the endpoints controller makes follows from Services, which are judged themselves. */
+/** Slices of the endpoints controller are derived from Services, which are checked themselves. */
 const OWN_SLICES = { labelSelector: 'endpointslice.kubernetes.io/managed-by!=endpointslice-controller.k8s.io' };
 const FORBIDDEN = 403;
 const NOT_FOUND = 404;
 
-/** Rejects with KubeError where the API server cannot be talked to at all. */
+/** Rejects with KubeError if the API server cannot be reached at all. */
 export async function readFacts(client: KubeClient, scope: DoctorScope, clock: Clock): Promise<Facts> {
   const version = await readVersion(client);
   const reader = new Reader(client, scope.namespace);
@@ -78,7 +78,7 @@ export async function readFacts(client: KubeClient, scope: DoctorScope, clock: C
   return { ...known, configs, secrets, live: scope.isLive ? await readLive(client, known) : new Map() };
 }
 
-/** Lists that tell why they cannot be had. */
+/** Reads lists, or why they cannot be read. */
 class Reader {
   readonly #client: KubeClient;
   readonly #namespace: string | undefined;
@@ -105,7 +105,7 @@ class Reader {
     return this.#list(`${toRoot(group)}/${plural}`, query, plural);
   }
 
-  /** What an older cluster does not know, it has none of. */
+  /** An older cluster that does not know a kind of object has none of them. */
   async #list<T>(path: string, query: Query | undefined, what: string): Promise<Found<T>> {
     try {
       return { items: await this.#client.list<T>(path, query) };
@@ -121,7 +121,7 @@ function toRoot(group: string): string {
   return group === 'v1' ? '/api/v1' : `/apis/${group}`;
 }
 
-/** The first question: who gets no answer to it gets none at all. */
+/** The first request: if it fails, the others would fail too. */
 async function readVersion(client: KubeClient): Promise<Facts['version']> {
   try {
     const { major, minor } = await client.request<{ major: string; minor: string }>('GET', '/version');
@@ -143,14 +143,14 @@ async function readControllers(reader: Reader): Promise<Facts['controllers']> {
   return Object.fromEntries(lists) as Facts['controllers'];
 }
 
-/** One of them can be read by those who may not list all. */
+/** A single namespace can be read without the permission to list all of them. */
 async function readNamespaces(client: KubeClient, reader: Reader, namespace: string | undefined): Promise<Found<Named>> {
   if (namespace === undefined) return reader.cluster<Named>('v1', 'namespaces');
   try {
     return { items: [await client.request<Named>('GET', `/api/v1/namespaces/${namespace}`)] };
   } catch (thrown) {
     if (!(thrown instanceof KubeError)) throw thrown;
-    if (thrown.status === NOT_FOUND) throw new KubeError(NOT_FOUND, 'NotFound', `there is no namespace ${namespace}`);
+    if (thrown.status === NOT_FOUND) throw new KubeError(NOT_FOUND, 'NotFound', `the namespace ${namespace} does not exist`);
     return { unknown: thrown.status === FORBIDDEN ? `you may not get the namespace ${namespace}` : thrown.message };
   }
 }

@@ -1,4 +1,4 @@
-/** Reads what sidecars are made as at present: the injector's config, and what the chart's policies allow. */
+/** Reads how sidecars are created at present: the injector's config, and what the chart's policies allow. */
 
 import type { KubeClient } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
@@ -15,7 +15,7 @@ const FORBIDDEN = 403;
 const INJECTOR_KEY = 'injector.yaml';
 const VERSION_LABEL = 'app.kubernetes.io/version';
 
-/** What of the cluster tells it. */
+/** The objects that it is read from. */
 export interface Installed {
   readonly webhooks: Found<WebhookConfiguration>;
   readonly policies: Found<Named>;
@@ -25,7 +25,7 @@ interface Given {
   readonly version: string;
 }
 
-/** By the config that is given, else by what is installed. */
+/** Uses the given config, or else what is installed in the cluster. */
 export async function readCurrent(client: KubeClient, installed: Installed, given: Given | undefined): Promise<Current> {
   if (given !== undefined) {
     const { sidecar } = given.config;
@@ -36,7 +36,7 @@ export async function readCurrent(client: KubeClient, installed: Installed, give
   return { ...current, rules };
 }
 
-/** The Service of the injector, as its webhook has it. */
+/** The Service of the injector, from its webhook configuration. */
 export function serviceOf(
   webhooks: Found<WebhookConfiguration>,
 ): { readonly namespace: string; readonly name: string } | undefined {
@@ -46,7 +46,7 @@ export function serviceOf(
 
 type InstalledDefaults = Omit<Current, 'rules'> & { readonly defaults?: SidecarDefaults };
 
-/** The injector's ConfigMap has the name of its Service; its version is on everything that the chart made. */
+/** The injector's ConfigMap has the name of its Service; its version is a label on all objects of the chart. */
 async function readInstalled(client: KubeClient, webhooks: Found<WebhookConfiguration>): Promise<InstalledDefaults> {
   if ('unknown' in webhooks) return { version: undefined, hash: undefined, unknown: webhooks.unknown };
   const owner = webhooks.items.find((each) => each.webhooks?.some(({ name }) => name === WEBHOOK));
@@ -61,11 +61,11 @@ async function readInstalled(client: KubeClient, webhooks: Found<WebhookConfigur
     );
     const { config } = parseInjectorConfig(INJECTOR_KEY, data[INJECTOR_KEY] ?? '');
     if (config === undefined)
-      return { version, hash: undefined, unknown: `the ConfigMap ${namespace}/${name} holds no sound ${INJECTOR_KEY}` };
+      return { version, hash: undefined, unknown: `the ConfigMap ${namespace}/${name} has no valid ${INJECTOR_KEY}` };
     return {
       version,
       hash: toDefaultsHash(config.sidecar),
-      unknown: version === undefined ? 'the webhook bears no version' : undefined,
+      unknown: version === undefined ? 'the webhook configuration has no version label' : undefined,
       defaults: config.sidecar,
     };
   } catch (thrown) {
@@ -75,12 +75,12 @@ async function readInstalled(client: KubeClient, webhooks: Found<WebhookConfigur
   }
 }
 
-/** Where the config names no images, those of the default image's repository are its own. */
+/** If the config does not list allowed images, those of the default image's repository are allowed. */
 function toRules({ image, allowedImages = [repositoryOf(image)], allowedEnv, allowedMounts }: SidecarDefaults): SidecarRules {
   return { allowedImages, allowedEnv, allowedMounts };
 }
 
-/** What the chart noted on its policies. Whoever can change them can change what they deny as well. */
+/** The rules that the chart records on its policies. They can be trusted: anyone who can change them can also change what the policies deny. */
 function readPolicyRules(policies: Found<Named>): SidecarRules | undefined {
   const noted = itemsOf(policies).flatMap(({ metadata }) => parseRules(metadata.annotations?.[RULES_ANNOTATION]));
   if (noted.length === 0) return undefined;

@@ -1,4 +1,4 @@
-/** Reads what pods name: ConfigMaps with the gate's own loader, Secrets by their names alone, and what running sidecars say of themselves. */
+/** Reads what pods refer to: ConfigMaps with the gate's config loader, Secrets by name only, and the metrics of running sidecars. */
 
 import { parseConfig } from '../../config/load/load.ts';
 import { type Config, remembersIds } from '../../config/schema/config.ts';
@@ -13,13 +13,13 @@ import type { Pod, PodTemplate } from './objects.ts';
 import { findSidecar } from './sidecar.ts';
 import { findWorkloads } from './workloads.ts';
 
-const AT_ONCE = 8;
+const CONCURRENCY = 8;
 const FORBIDDEN = 403;
 const NOT_FOUND = 404;
-const LIVE_TIMEOUT = 5_000;
-const LARGEST_EXPOSITION = 8_388_608;
+const LIVE_TIMEOUT_MS = 5_000;
+const MAX_EXPOSITION_BYTES = 8_388_608;
 
-/** Every ConfigMap that a pod's gate is configured by. */
+/** Every ConfigMap with the config of a pod's gate. */
 export async function readConfigs(client: KubeClient, facts: Facts, clock: Clock): Promise<ByName<GateConfig>> {
   return readEach(
     namesIn(facts, (each) => [configNameOf(each) ?? ''].filter((name) => name !== '')),
@@ -39,7 +39,7 @@ export async function readConfigs(client: KubeClient, facts: Facts, clock: Clock
   );
 }
 
-/** Whether each Secret that a pod names is there. Its metadata is all that is asked for. */
+/** Whether each Secret that a pod refers to exists. Only its metadata is requested. */
 export async function readSecrets(client: KubeClient, facts: Facts): Promise<ByName<Presence>> {
   return readEach(namesIn(facts, secretNamesOf), async (namespace, name) => {
     try {
@@ -53,7 +53,7 @@ export async function readSecrets(client: KubeClient, facts: Facts): Promise<ByN
   });
 }
 
-/** What each running sidecar serves, asked through the API server, so that no port of the cluster need be reached. */
+/** The config of each running sidecar, read through the API server, so that no port in the cluster has to be reachable. */
 export async function readLive(client: KubeClient, facts: Facts): Promise<ByName<Live>> {
   const pods = itemsOf(facts.pods).filter((pod) => pod.status?.phase === 'Running' && findSidecar(pod) !== undefined);
   const byKey = new Map(pods.map((pod) => [keyOf(pod.metadata.namespace ?? '', pod.metadata.name), pod]));
@@ -62,20 +62,20 @@ export async function readLive(client: KubeClient, facts: Facts): Promise<ByName
 
 async function readOneLive(client: KubeClient, pod: Pod | undefined): Promise<Live> {
   const port = pod === undefined ? undefined : findSidecar(pod)?.ports.admin;
-  if (pod === undefined || port === undefined) return { unknown: 'its arguments name no --admin port' };
+  if (pod === undefined || port === undefined) return { unknown: 'its arguments contain no --admin port' };
   const { namespace, name } = pod.metadata;
   try {
     const path = `/api/v1/namespaces/${namespace}/pods/${name}:${port}/proxy/metrics`;
-    const text = await client.text(path, { timeout: LIVE_TIMEOUT, maxBytes: LARGEST_EXPOSITION });
+    const text = await client.text(path, { timeout: LIVE_TIMEOUT_MS, maxBytes: MAX_EXPOSITION_BYTES });
     const hash = readConfigHash(text);
-    return hash === undefined ? { unknown: `port ${port} tells no sidegate_config_info` } : { hash };
+    return hash === undefined ? { unknown: `port ${port} serves no sidegate_config_info metric` } : { hash };
   } catch (thrown) {
     if (!(thrown instanceof KubeError)) throw thrown;
     return { unknown: thrown.status === FORBIDDEN ? 'you may not get pods/proxy' : thrown.message };
   }
 }
 
-/** The names that pods and templates have, with their namespaces. */
+/** The names that pods and templates refer to, with their namespaces. */
 function namesIn(facts: Facts, namesOf: (each: PodTemplate) => readonly string[]): readonly string[] {
   const keys = findWorkloads(facts).flatMap((workload) =>
     concernedOf(workload).flatMap((each) => namesOf(each).map((name) => keyOf(workload.namespace, name))),
@@ -92,15 +92,15 @@ async function readEach<T>(keys: readonly string[], read: (namespace: string, na
       found.set(key, await read(namespace, name));
     }
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  await Promise.all(Array.from({ length: CONCURRENCY }, work));
   return found;
 }
 
-/** By the loader of the gate itself, at the place where the sidecar has the file. */
+/** Uses the gate's config loader, with the path of the file in the sidecar. */
 function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): GateConfig {
   const text = data[CONFIG_KEY];
   if (text === undefined) return { state: 'without-key', keys: Object.keys(data) };
-  // Its app is named by the sidecar's own arguments.
+  // The upstream is in the sidecar's arguments.
   const loaded = parseConfig(`${CONFIG_FOLDER}/${CONFIG_KEY}`, text, clock, { needsUpstream: false });
   if (loaded.config === undefined) {
     const errors = loaded.problems.filter(({ severity }) => severity === 'error');
@@ -122,17 +122,17 @@ function toGateConfig(data: Readonly<Record<string, string>>, clock: Clock): Gat
   };
 }
 
-/** What is in memory where there is no Redis. */
+/** The state that is in memory without Redis. */
 function toRemembered({ routes, proxy }: Config): string[] {
   const realms = [...routes.flatMap(({ basic }) => basic ?? []), ...(proxy === undefined ? [] : [proxy.basic])];
   return [
-    ...(routes.some(remembersIds) ? ['ids that were delivered'] : []),
+    ...(routes.some(remembersIds) ? ['handled IDs'] : []),
     ...(routes.some(({ webhook }) => webhook?.order !== undefined) ? ['the newest version of each resource'] : []),
-    ...(realms.some(({ limit }) => limit !== 'off') ? ['wrong passwords'] : []),
+    ...(realms.some(({ limit }) => limit !== 'off') ? ['failed login attempts'] : []),
   ];
 }
 
-/** The Secrets whose folders the config reads. */
+/** The Secrets whose directories the config reads. */
 function toSecrets(config: Config): string[] {
   const folder = `${SECRETS_FOLDER}/`;
   const files = toTexts(config).filter((text) => text.startsWith(folder));

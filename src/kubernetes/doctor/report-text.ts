@@ -1,16 +1,16 @@
-/** The report as people read it: one table, the worst first, what is wrong under each row. */
+/** The report for people: one table, most severe first, with the findings under each row. */
 import type { Report, State, WorkloadReport } from './diagnose.ts';
 import type { Finding, FindingSeverity } from './finding.ts';
 import { nameOf } from './workloads.ts';
 
-/** What the report is about. */
+/** What the report covers. */
 export interface Subject {
   readonly context: string;
-  /** Undefined: all of them. */
+  /** Undefined: all namespaces. */
   readonly namespace: string | undefined;
 }
 
-/** Of ECMA-48: red, yellow, faint, green. */
+/** Codes of ECMA-48: red, yellow, faint, green. */
 const COLOURS: Readonly<Record<State | FindingSeverity, number>> = {
   unprotected: 31,
   bypassed: 31,
@@ -64,23 +64,23 @@ function toCells({ state, namespace, kind, name, pods, takeovers, forms, version
   ].map(toPlain);
 }
 
-function toLines({ severity, code, message, mend }: Finding, paint: (word: FindingSeverity, text: string) => string): string[] {
-  return [`  ${paint(severity, severity.padEnd(7))}  ${code}: ${toPlain(message)}`, `           → ${toPlain(mend)}`];
+function toLines({ severity, code, message, fix }: Finding, paint: (word: FindingSeverity, text: string) => string): string[] {
+  return [`  ${paint(severity, severity.padEnd(7))}  ${code}: ${toPlain(message)}`, `           → ${toPlain(fix)}`];
 }
 
-/** What objects say comes from whoever made them, and must neither steer the terminal nor reorder what stands in it. */
+/** Text from objects is untrusted: it must neither control the terminal nor change the order of the text. */
 function toPlain(text: string): string {
   return text.replace(/[\t\r\n]+/g, ' ').replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '');
 }
 
-/** How many of which, in one line. */
+/** The numbers of states and findings, in one line. */
 function toSummary({ states, findings }: Report): string {
   const { unasked, ...asked } = states;
   const words = (Object.entries(asked) as [State, number][])
     .filter(([, number]) => number > 0)
     .map(([state, number]) => `${number} ${state}`);
-  const others = unasked === 0 ? '' : `; ${unasked} ${unasked === 1 ? 'does' : 'do'} not ask for the sidecar`;
-  const workloads = words.length === 0 ? 'no workload asks for the sidecar' : words.join(', ');
+  const others = unasked === 0 ? '' : `; ${unasked} ${unasked === 1 ? 'does' : 'do'} not request the sidecar`;
+  const workloads = words.length === 0 ? 'no workload requests the sidecar' : words.join(', ');
   const troubles = [count(findings.error, 'error'), count(findings.warning, 'warning'), count(findings.note, 'note')];
   return `${workloads}${words.length === 0 ? '' : others}. ${troubles.join(', ')}.`;
 }

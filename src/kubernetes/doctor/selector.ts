@@ -1,9 +1,9 @@
-/** Whether labels fit a selector, by the rules of apimachinery. */
+/** Matches labels against a selector, by the rules of apimachinery. */
 import type { Selector } from './objects.ts';
 
 type Labels = Readonly<Record<string, string>>;
 
-/** An empty selector fits everything. */
+/** An empty selector matches everything. */
 export function fits(selector: Selector, labels: Labels = {}): boolean {
   const { matchLabels = {}, matchExpressions = [] } = selector;
   return (
@@ -12,7 +12,7 @@ export function fits(selector: Selector, labels: Labels = {}): boolean {
   );
 }
 
-/** Everything fits: it selects nothing in particular. */
+/** Whether the selector matches everything. */
 export function isEverything({ matchLabels = {}, matchExpressions = [] }: Selector): boolean {
   return Object.keys(matchLabels).length === 0 && matchExpressions.length === 0;
 }
@@ -32,7 +32,7 @@ function fitsExpression(
     case 'DoesNotExist':
       return value === undefined;
     default:
-      // An operator of a later version: better one finding too many than one too few.
+      // An operator of a later version: a superfluous finding is better than a missing one.
       return true;
   }
 }

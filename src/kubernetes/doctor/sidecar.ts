@@ -1,4 +1,4 @@
-/** Finds the sidecar in a pod or template, and by its own command line which port is the app's and which is its own. */
+/** Finds the sidecar in a pod or template, and reads its port and the app's port from its arguments. */
 import { CONTAINER, INJECT_LABEL, INJECTED_LABEL } from '../injector/names.ts';
 import { type InjectionStatus, readStatus } from '../injector/status.ts';
 import type { Container, ContainerStatus, Pod, PodTemplate } from './objects.ts';
@@ -6,10 +6,10 @@ import type { Container, ContainerStatus, Pod, PodTemplate } from './objects.ts'
 /** A container `sidegate`. */
 export interface Sidecar {
   readonly form: 'native' | 'container';
-  /** False for an init container that ends: nothing stands before the app then. */
+  /** False for an init container that ends, which leaves the app unprotected. */
   readonly stays: boolean;
   readonly container: Container;
-  /** What the injector noted; undefined where people put it there themselves. */
+  /** The status that the injector recorded; undefined if the sidecar was added by hand. */
   readonly status: InjectionStatus | undefined;
   readonly ports: SidecarPorts;
 }
@@ -37,17 +37,17 @@ export function findSidecar(pod: PodTemplate): Sidecar | undefined {
   };
 }
 
-/** Whether every request to this pod's Services can be made to pass a sidecar. */
+/** Whether the pod has a sidecar that keeps running. */
 export function isProtected(pod: PodTemplate): boolean {
   return findSidecar(pod)?.stays === true;
 }
 
-/** The app listens where no other pod reaches it: two may share a port only if one of them is on loopback, and that is not the sidecar. */
+/** Whether the app listens on loopback: app and sidecar can use the same port only if one of them is on loopback, and the sidecar is not. */
 export function isOnLoopback({ ports }: Sidecar): boolean {
   return ports.app !== undefined && ports.app === ports.data;
 }
 
-/** Whether the sidecar stands where the app would: an app that does not know of it takes that port, and the sidecar gets none. */
+/** Whether the sidecar uses the port that the app would use by default: an app that was not reconfigured takes that port first. */
 export function isOnAppPort(pod: PodTemplate): boolean {
   const sidecar = findSidecar(pod);
   if (sidecar === undefined) return false;
@@ -61,13 +61,13 @@ export function isOnAppPort(pod: PodTemplate): boolean {
   );
 }
 
-/** Whether its arguments tell what it listens on and where the app is. */
+/** Whether its arguments contain its own port and the app's. */
 export function arePortsKnown(pod: PodTemplate): boolean {
   const { data, app } = findSidecar(pod)?.ports ?? {};
   return data !== undefined && app !== undefined;
 }
 
-/** Whether the sidecar is ready; undefined where the kubelet has not said. */
+/** Whether the sidecar is ready; undefined if the kubelet has not reported it yet. */
 export function isReady(pod: Pod): boolean | undefined {
   const statuses: readonly ContainerStatus[] = [
     ...(pod.status?.initContainerStatuses ?? []),
@@ -76,12 +76,12 @@ export function isReady(pod: Pod): boolean | undefined {
   return statuses.find(({ name }) => name === CONTAINER)?.ready;
 }
 
-/** What the label that asks for the sidecar says. */
+/** The value of the label that requests the sidecar. */
 export function askOf(pod: { readonly metadata?: PodTemplate['metadata'] }): string | undefined {
   return pod.metadata?.labels?.[INJECT_LABEL];
 }
 
-/** Whether the pod asks for the sidecar, or once had it put there. */
+/** Whether the pod requests the sidecar, has it, or had it injected. */
 export function isConcerned(pod: PodTemplate): boolean {
   return askOf(pod) === 'true' || pod.metadata?.labels?.[INJECTED_LABEL] === 'true' || findSidecar(pod) !== undefined;
 }
@@ -100,7 +100,7 @@ function optionOf(args: readonly string[], name: string): string | undefined {
   return index === -1 ? args.find((arg) => arg.startsWith(`${name}=`))?.slice(name.length + 1) : args[index + 1];
 }
 
-/** `:8480`, `$(SIDEGATE_POD_IPS):8480`, `http://127.0.0.1:8080/`: what follows the last colon. */
+/** `:8480`, `$(SIDEGATE_POD_IPS):8480`, `http://127.0.0.1:8080/`: the text after the last colon. */
 function toPort(text: string | undefined): number | undefined {
   const [, port] = /:([0-9]{1,5})\/*$/.exec(text ?? '') ?? [];
   return port === undefined ? undefined : Number(port);

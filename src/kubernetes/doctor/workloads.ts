@@ -1,21 +1,21 @@
-/** Puts pods under what made them: a pod of a ReplicaSet of a Deployment is the Deployment's. */
+/** Groups pods by the workload that created them: a pod of a Deployment's ReplicaSet belongs to the Deployment. */
 import { CONTROLLER_KINDS, type ControllerKind, type Facts, itemsOf } from './facts.ts';
 import type { Controller, Named, OwnerReference, Pod, PodTemplate } from './objects.ts';
 
-/** What people deploy: a controller at the top of its chain, or a pod of its own. */
+/** A workload: the topmost controller of its pods, or a pod without a controller. */
 export interface Workload {
   readonly namespace: string;
   readonly kind: string;
   readonly name: string;
-  /** What its next pods will be made of; undefined for a bare pod, and where it could not be read. */
+  /** The template of new pods; undefined for a bare pod, or if it could not be read. */
   readonly template: PodTemplate | undefined;
-  /** Its own labels and annotations, which count for nothing, but where people sometimes write ours. */
+  /** Metadata of the workload itself. Our labels and annotations have no effect there, but people sometimes put them there by mistake. */
   readonly metadata: Named['metadata'] | undefined;
-  /** Those that live: neither ended nor about to end. */
+  /** Pods that have neither ended nor are being deleted. */
   readonly pods: readonly Pod[];
-  /** How many pods there should be; undefined where nothing says. */
+  /** Desired number of pods; undefined if not specified. */
   readonly wanted: number | undefined;
-  /** Why pods could not be made, in the API server's words. */
+  /** Why pods could not be created, as reported by the API server. */
   readonly trouble: string | undefined;
 }
 
@@ -35,7 +35,7 @@ interface Draft extends Chain {
   readonly pods: Pod[];
 }
 
-/** All workloads, with pods or without, in no particular order. */
+/** All workloads, with or without pods, in no particular order. */
 export function findWorkloads(facts: Facts): readonly Workload[] {
   const byUid = new Map<string, Known>();
   const all = CONTROLLER_KINDS.flatMap((kind) => itemsOf(facts.controllers[kind]).map((object) => ({ kind, object })));
@@ -56,25 +56,25 @@ export function findWorkloads(facts: Facts): readonly Workload[] {
   for (const pod of itemsOf(facts.pods).filter(isLiving)) {
     draftOf(pod.metadata.namespace ?? '', climb(pod, byUid, byName)).pods.push(pod);
   }
-  // A Job without pods has ended, or is what its CronJob will make.
+  // A Job without pods has ended.
   const living = [...drafts.values()].filter(({ kind, pods }) => kind !== 'Job' || pods.length > 0);
   return living.map((draft) => toWorkload(draft, facts));
 }
 
-/** `deployment/web`, as kubectl takes it. */
+/** `deployment/web`, in the notation of kubectl. */
 export function nameOf({ kind, name }: Pick<Workload, 'kind' | 'name'>): string {
   return `${kind.toLowerCase()}/${name}`;
 }
 
-/** How its pods are made anew. */
+/** How to recreate its pods. */
 export function restartOf({ kind, name, namespace }: Workload): string {
   if (['Deployment', 'StatefulSet', 'DaemonSet'].includes(kind))
     return `kubectl -n ${namespace} rollout restart ${nameOf({ kind, name })}`;
-  if (kind === 'CronJob') return 'the next run of the CronJob has it';
-  return `delete and create ${nameOf({ kind, name })} anew`;
+  if (kind === 'CronJob') return 'wait for the next run of the CronJob';
+  return `delete and recreate ${nameOf({ kind, name })}`;
 }
 
-/** Mirror pods show what a kubelet runs by itself: nothing in the cluster has a say in them. */
+/** Mirror pods represent static pods of a kubelet, which nothing in the cluster controls. */
 export function isLiving({ metadata, status }: Pod): boolean {
   if (metadata.annotations?.['kubernetes.io/config.mirror'] !== undefined) return false;
   return metadata.deletionTimestamp === undefined && status?.phase !== 'Succeeded' && status?.phase !== 'Failed';
@@ -84,7 +84,7 @@ function ownerOf({ metadata }: Named): OwnerReference | undefined {
   return metadata.ownerReferences?.find(({ controller }) => controller === true);
 }
 
-/** Up the owners, as far as they could be read; the first that could not be is the workload then, by the name that its child knows. */
+/** Follows the owners as far as they could be read. The first one that could not be read is the workload, with the name in its child's reference. */
 function climb(pod: Pod, byUid: ReadonlyMap<string, Known>, byName: ReadonlyMap<string, Controller>): Chain {
   let chain: Chain = { kind: 'Pod', name: pod.metadata.name, controller: undefined };
   let owner = ownerOf(pod);

@@ -9,7 +9,7 @@ import { findWorkloads } from './workloads.ts';
 /** Without host ports and ports beside the app's: the injector itself warns about these. */
 const CODES: ReadonlySet<FindingCode> = new Set(['service-to-app', 'headless-to-app', 'service-to-nothing']);
 
-/** Sentences, each once: what bypasses which sidecar, and how to fix it. `values`: the documents after the injection. */
+/** Messages without duplicates: what bypasses which sidecar, and how to fix it. `values`: the documents after the injection. */
 export function findBypasses(
   values: readonly unknown[],
   { namespace: fallback, kube }: { readonly namespace: string; readonly kube: KubeVersion },
@@ -27,12 +27,12 @@ export function findBypasses(
   const found = workloads.flatMap(({ kind, name, namespace = fallback, pod }) =>
     judgeServices({ namespace, pods: [toPod(pod, namespace)] }, facts)
       .filter(({ code }) => CODES.has(code))
-      .map(({ message, mend }) => `${kind}/${name}: warning: ${message}; ${mend}`),
+      .map(({ message, fix }) => `${kind}/${name}: warning: ${message}; ${fix}`),
   );
   return [...new Set(found)];
 }
 
-/** Those in a List, too. */
+/** The objects, including those in Lists. */
 function toObjects(value: unknown): Raw[] {
   if (!isRaw(value)) return [];
   const items = (textAt(value, 'kind') ?? '').endsWith('List') ? listAt(value, 'items') : [];

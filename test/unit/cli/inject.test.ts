@@ -170,11 +170,11 @@ describe('a Service in the same input', () => {
     expect(code).toBe(0);
     return stderr.split('\n').filter((line) => line.startsWith('Deployment/web: warning: '));
   };
-  const BYPASS = /Service web.*, port 80, leads to port 8080, the app's own, past the sidecar; set its targetPort to /;
+  const BYPASS = /Service web.*, port 80, targets port 8080, the app's own, and bypasses the sidecar; set its targetPort to /;
 
   test.each<[string, object, RegExp]>([
     ["a targetPort that is the app's own", { ports: [{ port: 80, targetPort: 8080 }] }, BYPASS],
-    ['no targetPort, but that port', { ports: [{ port: 8080 }] }, /Service web, port 8080, leads to port 8080/],
+    ['no targetPort, but that port', { ports: [{ port: 8080 }] }, /Service web, port 8080, targets port 8080/],
     ['a headless one on that port', { clusterIP: 'None', ports: [{ port: 8080, targetPort: 'sidegate' }] }, /is headless/],
     ['a name that no container declares', { ports: [{ port: 80, targetPort: 'htp' }] }, /has the targetPort htp/],
     [

@@ -30,8 +30,8 @@ function examine(over: Over = {}) {
   const codes = findings.map(({ code }) => code);
   for (const code of codes) seen.add(code);
   const messageOf = (code: string): string => findings.find((each) => each.code === code)?.message ?? '';
-  const mendOf = (code: string): string => findings.find((each) => each.code === code)?.mend ?? '';
-  return { ...report, codes, messageOf, mendOf, web: report.workloads.find(({ name }) => name === 'web') as WorkloadReport };
+  const fixOf = (code: string): string => findings.find((each) => each.code === code)?.fix ?? '';
+  return { ...report, codes, messageOf, fixOf, web: report.workloads.find(({ name }) => name === 'web') as WorkloadReport };
 }
 
 const template = makeTemplate();
@@ -45,7 +45,7 @@ const sound = (over: Json = {}): Json =>
       'shop/web-gate',
       {
         ...{ state: 'sound', hash: 'abc', routes: 1, open: [], observing: [] },
-        ...{ isShared: true, remembered: ['ids that were delivered'], secrets: [], ...over },
+        ...{ isShared: true, remembered: ['handled IDs'], secrets: [], ...over },
       },
     ],
   ]);
@@ -132,7 +132,7 @@ describe('a workload', () => {
     const denied = { conditions: [{ type: 'ReplicaFailure', status: 'True', message: 'denied the request: no sidecar' }] };
     const { codes, web, messageOf } = examine({ ...makeDeployment(template, { setStatus: denied }), pods: [] });
     expect([codes, web.state]).toEqual([['pods-missing'], 'idle']);
-    expect(messageOf('pods-missing')).toBe('deployment/web should have 1 pod and has none: denied the request: no sidecar');
+    expect(messageOf('pods-missing')).toBe('deployment/web should have 1 pod but has none: denied the request: no sidecar');
   });
 
   test('comes before another that has less to find', () => {
@@ -149,14 +149,14 @@ describe('a workload', () => {
 
 describe('the sidecar', () => {
   test('is missing in some pods', () => {
-    const { web, messageOf, mendOf } = examine({
+    const { web, messageOf, fixOf } = examine({
       pods: [makePod('a', template, OWNER), makeBare('b', template, OWNER), makeBare('c', template, OWNER)],
     });
     expect(web).toMatchObject({ state: 'unprotected', pods: { total: 3, protected: 1 } });
     expect(messageOf('no-sidecar')).toBe(
-      '2 of 3 pods (b and c) have no sidecar, though the label sidegate.dev/inject asks for it',
+      '2 of 3 pods (b and c) have no sidecar, although the label sidegate.dev/inject requests it',
     );
-    expect(mendOf('no-sidecar')).toBe('see that the injector is ready, then kubectl -n shop rollout restart deployment/web');
+    expect(fixOf('no-sidecar')).toBe('make sure that the injector is ready, then kubectl -n shop rollout restart deployment/web');
   });
 
   const plain = { ...template, metadata: { labels: { app: 'web' } } };
@@ -203,10 +203,10 @@ describe('the sidecar', () => {
   test('is missing where the namespace demands it of all', () => {
     const plain = { ...template, metadata: { labels: { app: 'x' } } };
     const namespaces = [{ metadata: { name: NAMESPACE, labels: { 'sidegate.dev/enforce': 'true' } } }];
-    const { codes, messageOf, mendOf } = examine({ ...makeDeployment(plain), pods: [makeBare('a', plain, OWNER)], namespaces });
+    const { codes, messageOf, fixOf } = examine({ ...makeDeployment(plain), pods: [makeBare('a', plain, OWNER)], namespaces });
     expect(codes).toEqual(['no-sidecar']);
     expect(messageOf('no-sidecar')).toBe('1 of 1 pod (a) has no sidecar, in a namespace that is labelled sidegate.dev/enforce');
-    expect(mendOf('no-sidecar')).toMatch(/^set the label/);
+    expect(fixOf('no-sidecar')).toMatch(/^set the label/);
   });
 
   test('ends before the app where it is an init container that does not restart', () => {
@@ -253,7 +253,7 @@ describe('the sidecar', () => {
   test('is not asked for by another word, nor by a label in the wrong place', () => {
     const yes = makeTemplate({ labels: { 'sidegate.dev/inject': 'True' } });
     expect(examine({ ...makeDeployment(yes), pods: [makeBare('a', yes, OWNER)] }).messageOf('label-value')).toBe(
-      'the label sidegate.dev/inject is "True", which asks for nothing',
+      'the label sidegate.dev/inject is "True", which has no effect',
     );
     const plain = { ...template, metadata: { labels: { app: 'web' } } };
     const misplaced = { ...makeDeployment(plain, { metadata: { labels: LABEL } }), pods: [makeBare('a', plain, OWNER)] };
@@ -276,12 +276,12 @@ describe('a Service', () => {
     ['past a renamed port', 'rename', { targetPort: 8080 }, 'set its targetPort to http'],
     ["by the app's new name", 'rename', { targetPort: 'http-app' }, 'set its targetPort to http'],
     ['to where the app was moved', 'env', { targetPort: 8482 }, 'set its targetPort to sidegate'],
-  ])('leads to the app %s', (_, takeover, port, mend) => {
-    const { codes, mendOf, web } = examine(
+  ])('leads to the app %s', (_, takeover, port, fix) => {
+    const { codes, fixOf, web } = examine(
       of(with_(takeover), { services: [makeService({ ports: [{ port: 80, ...port }] })], networkPolicies: { unknown: 'x' } }),
     );
     expect(codes).toContain('service-to-app');
-    expect([mendOf('service-to-app'), web.state]).toEqual([mend, 'bypassed']);
+    expect([fixOf('service-to-app'), web.state]).toEqual([fix, 'bypassed']);
   });
 
   test.each([
@@ -308,7 +308,7 @@ describe('a Service', () => {
     };
     const services = [makeService({ type: 'NodePort', ports: [{ port: 80, targetPort: 8080, nodePort: 30080 }] })];
     expect(examine({ services, ingresses: [ingress] }).messageOf('service-to-app')).toBe(
-      "Service web (NodePort, nodePort 30080, behind Ingress front for shop.example), port 80, leads to port 8080, the app's own, past the sidecar",
+      "Service web (NodePort, nodePort 30080, behind Ingress front for shop.example), port 80, targets port 8080, the app's own, and bypasses the sidecar",
     );
     const fallback = { metadata: { name: 'all', namespace: NAMESPACE }, spec: { defaultBackend: { service: { name: 'web' } } } };
     expect(examine({ services, ingresses: [fallback] }).messageOf('service-to-app')).toContain('behind Ingress all)');
@@ -341,7 +341,7 @@ describe('a Service', () => {
       /targetPort sidgate, a name that no container of the pod declares: it has no endpoints/,
     );
     const old = examine({ version: { major: 1, minor: 32 } });
-    expect([old.codes, old.mendOf('service-to-nothing')]).toEqual([['service-to-nothing'], 'set its targetPort to 8480']);
+    expect([old.codes, old.fixOf('service-to-nothing')]).toEqual([['service-to-nothing'], 'set its targetPort to 8480']);
     expect(
       examine(
         of(with_('service', { annotations: { 'sidegate.dev/sidecar': 'container' } }), { version: { major: 1, minor: 32 } }),
@@ -357,7 +357,7 @@ describe('a Service', () => {
       ports: [{ port }],
     });
     expect(examine({ ownEndpointSlices: [slice(8080)] }).messageOf('endpoints-to-app')).toMatch(
-      /^EndpointSlice by-hand leads to 10\.1\.0\.1:8080/,
+      /^EndpointSlice by-hand targets 10\.1\.0\.1:8080/,
     );
     expect(
       examine({
@@ -386,8 +386,8 @@ describe('a NetworkPolicy', () => {
   const data = { ports: [{ port: 8480 }] };
 
   test('is missing, unless the app is on loopback', () => {
-    expect(judge().messageOf('no-network-policy')).toMatch(/every pod in the cluster reaches the app at port 8080/);
-    expect(judge().mendOf('no-network-policy')).toBe('admit only 8480 and 8481, by number, in a NetworkPolicy');
+    expect(judge().messageOf('no-network-policy')).toMatch(/every pod in the cluster can connect to the app on port 8080/);
+    expect(judge().fixOf('no-network-policy')).toBe('allow only 8480 and 8481, by number, in a NetworkPolicy');
     expect(examine(of(with_('same-port'), { networkPolicies: [], services: [] })).codes).toEqual([]);
     for (const other of [{ podSelector: { matchLabels: { app: 'other' } } }, { policyTypes: ['Egress'] }])
       expect(judge(makeNetworkPolicy([data], other)).codes).toEqual(['no-network-policy']);
@@ -447,7 +447,7 @@ describe('a NetworkPolicy', () => {
 
   test('names a port of a native sidecar, which some networks do not find', () => {
     const named = makeNetworkPolicy([{ ports: [{ port: 'sidegate' }] }]);
-    expect(judge(named).mendOf('network-policy-name')).toBe('write 8480 instead');
+    expect(judge(named).fixOf('network-policy-name')).toBe('write 8480 instead');
     expect(
       examine(of(with_('service', { annotations: { 'sidegate.dev/sidecar': 'container' } }), { networkPolicies: [named] })).codes,
     ).toEqual([]);
@@ -455,7 +455,7 @@ describe('a NetworkPolicy', () => {
 
   test('shuts everybody out of the sidecar', () => {
     expect(judge(makeNetworkPolicy([])).messageOf('network-policy-shuts')).toBe(
-      "NetworkPolicy web admits nobody to port 8480, the sidecar's",
+      "NetworkPolicy web does not allow any connection to port 8480, the sidecar's",
     );
     expect(judge(makeNetworkPolicy([]), makeNetworkPolicy([data])).codes).toEqual([]);
   });
@@ -465,15 +465,15 @@ describe('the config', () => {
   const configs = (config: Json) => examine({ configs: new Map([['shop/web-gate', config]]) });
 
   test.each([
-    [{ state: 'missing' }, 'config-missing', /no ConfigMap web-gate/],
+    [{ state: 'missing' }, 'config-missing', /ConfigMap web-gate does not exist/],
     [{ state: 'without-key', keys: ['config.yaml'] }, 'config-missing', /has no key gate\.yaml; it has config\.yaml/],
     [{ state: 'without-key', keys: [] }, 'config-missing', /has no key gate\.yaml$/],
     [
       { state: 'broken', problems: ['line 3: routes: missing'] },
       'config-broken',
-      /does not take the ConfigMap web-gate: line 3: routes: missing/,
+      /the config in the ConfigMap web-gate is invalid: line 3: routes: missing/,
     ],
-    [{ state: 'unknown', reason: 'you may not get it' }, 'not-known', /web-gate was not judged: you may not get it/],
+    [{ state: 'unknown', reason: 'you may not get it' }, 'not-known', /web-gate was not checked: you may not get it/],
   ])('is judged as %j', (config, code, message) => {
     const { codes, messageOf } = configs(config);
     expect(codes).toEqual([code]);
@@ -481,16 +481,16 @@ describe('the config', () => {
   });
 
   test('reads a Secret that is not mounted', () => {
-    const { codes, messageOf, mendOf } = examine({ configs: sound({ secrets: ['web-secret', 'other'] }) });
+    const { codes, messageOf, fixOf } = examine({ configs: sound({ secrets: ['web-secret', 'other'] }) });
     expect(codes).toEqual(['secret-not-mounted']);
     expect(messageOf('secret-not-mounted')).toMatch(/reads the Secret other, which is not mounted/);
-    expect(mendOf('secret-not-mounted')).toMatch(/sidegate\.dev\/secrets in the pod template: other$/);
+    expect(fixOf('secret-not-mounted')).toMatch(/sidegate\.dev\/secrets in the pod template: other$/);
   });
 
   test('names Secrets that are not there, or nobody knows', () => {
     expect(examine({ secrets: new Map([['shop/web-secret', 'missing']]) }).codes).toEqual(['secret-missing']);
     expect(examine({ secrets: new Map([['shop/web-secret', { unknown: 'you may not get it' }]]) }).messageOf('not-known')).toBe(
-      'whether the Secret web-secret is there: you may not get it',
+      'cannot tell whether the Secret web-secret exists: you may not get it',
     );
   });
 
@@ -501,7 +501,7 @@ describe('the config', () => {
     const { codes, messageOf } = examine({ configs: alone, pods });
     expect(codes).toEqual(['memory-not-shared']);
     expect(messageOf('memory-not-shared')).toBe(
-      '2 replicas without Redis: each remembers ids that were delivered for itself, so what one has seen is new to the others',
+      '2 replicas without Redis: each keeps handled IDs for itself, so what one replica has seen is new to the others',
     );
     expect(examine({ configs: alone, ...makeDeployment(template, { spec: { replicas: 3 } }) }).codes).toEqual([
       'memory-not-shared',
@@ -522,16 +522,18 @@ describe('the config', () => {
       });
     expect(live({ hash: 'abc' }, { hash: 'abc' }).codes).toEqual([]);
     expect(live({ hash: 'abc' }, { hash: 'old' }).codes).toEqual(['config-not-taken', 'config-differs']);
-    expect(live({ hash: 'abc' }, { unknown: 'no answer' }).messageOf('not-known')).toBe('what b serves: no answer');
+    expect(live({ hash: 'abc' }, { unknown: 'no answer' }).messageOf('not-known')).toBe(
+      'cannot tell which config b uses: no answer',
+    );
   });
 });
 
 describe('staleness', () => {
   test('is another version or other defaults than the injector has now', () => {
-    const { codes, messageOf, mendOf } = examine({ current: { ...CURRENT, version: '1.1.0', hash: 'other' } });
+    const { codes, messageOf, fixOf } = examine({ current: { ...CURRENT, version: '1.1.0', hash: 'other' } });
     expect(codes).toEqual(['version-stale', 'settings-stale']);
-    expect(messageOf('version-stale')).toBe('the sidecars of web-1-a are of 1.0.0; the injector is 1.1.0');
-    expect(mendOf('settings-stale')).toBe('kubectl -n shop rollout restart deployment/web');
+    expect(messageOf('version-stale')).toBe('the sidecars of web-1-a have version 1.0.0; the injector has 1.1.0');
+    expect(fixOf('settings-stale')).toBe('kubectl -n shop rollout restart deployment/web');
   });
 
   test('is of no defaults where the library chart made the sidecar, and is mended in the chart', () => {
@@ -539,10 +541,10 @@ describe('staleness', () => {
     const its = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
     pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({ ...its, hash: 'library' });
     expect(examine({ pods: [pod] }).codes).toEqual([]);
-    const { codes, mendOf } = examine({ pods: [pod], current: { ...CURRENT, version: '1.1.0', hash: 'other' } });
+    const { codes, fixOf } = examine({ pods: [pod], current: { ...CURRENT, version: '1.1.0', hash: 'other' } });
     expect(codes).toEqual(['version-stale']);
-    expect(mendOf('version-stale')).toBe(
-      'upgrade the dependency sidegate-lib of the chart that makes deployment/web to 1.1.0, and the release with it',
+    expect(fixOf('version-stale')).toBe(
+      'upgrade the dependency sidegate-lib of the chart of deployment/web to 1.1.0, then upgrade the release',
     );
   });
 
@@ -556,7 +558,7 @@ describe('staleness', () => {
 
 describe('admission', () => {
   test('lacks the webhook, which matters only where somebody asks', () => {
-    expect(examine({ webhooks: [], injectors: [] }).messageOf('webhook-missing')).toMatch(/^shop\/web ask for the sidecar/);
+    expect(examine({ webhooks: [], injectors: [] }).messageOf('webhook-missing')).toMatch(/^shop\/web request the sidecar/);
     expect(examine({ webhooks: [], injectors: [], pods: [], Deployment: [], ReplicaSet: [] }).codes).toEqual([]);
     const policy = {
       mutatingPolicies: [{ metadata: { name: 'sidegate-inject' } }],
@@ -599,11 +601,11 @@ describe('admission', () => {
       })),
     });
     expect(examine(bindings(['sidegate-protected', 'Deny'])).messageOf('policy-unbound')).toBe(
-      'the policy sidegate-enforced has no binding, so it is not asked',
+      'the policy sidegate-enforced has no binding, so it has no effect',
     );
     const telling = examine(bindings(['sidegate-protected', 'Warn'], ['sidegate-enforced', 'Deny']));
     expect(telling.codes).toEqual(['fails-open', 'policy-unbound']);
-    expect(telling.messageOf('policy-unbound')).toBe('the policy sidegate-protected only tells (Warn) and denies nothing');
+    expect(telling.messageOf('policy-unbound')).toBe('the policy sidegate-protected only reports (Warn) and denies nothing');
   });
 
   test('does not enforce what a namespace demands', () => {
@@ -888,10 +890,10 @@ describe('no workload is called protected', () => {
 
   test('says what to do where the ports are not known, and what may stand where the sidecar is not ready', () => {
     expect(examine(changed('service', withoutOption('--upstream'))).messageOf('ports-not-known')).toBe(
-      'the arguments of the container sidegate of a do not name both --listen and --upstream with a port',
+      'the arguments of the container sidegate of a do not contain both --listen and --upstream with a port',
     );
     expect(examine(changed('same-port', unready)).messageOf('sidecar-not-ready')).toBe(
-      "the sidecar of a is not ready; it should stand on the app's own port, where the app itself may stand now, open to everybody",
+      "the sidecar of a is not ready; it should listen on the app's own port, where the app itself may be listening now, open to everyone",
     );
   });
 });

@@ -110,7 +110,7 @@ describe('a Service', () => {
     const services = [makeService({ ports: [{ port: 80, targetPort }] })];
     const { state, web } = examine({ ...makeDeployment(decoy), pods: [makePod('a', decoy, OWNER)], services });
     expect(state).toBe('bypassed');
-    expect(web?.findings.find(({ code }) => code === 'port-beside')?.message).toContain('to port 8080 of the pod');
+    expect(web?.findings.find(({ code }) => code === 'port-beside')?.message).toContain('targets port 8080 of the pod');
   });
 
   test('is not the only way to the app behind a decoy: a NetworkPolicy that admits everybody to it is reported', () => {
@@ -142,7 +142,7 @@ describe('a Service', () => {
     const { state, web } = examine(beside(pod, service));
     expect(state).toBe('bypassed');
     expect(web?.findings.find(({ code }) => code === 'service-shared')?.message).toBe(
-      'Service web also leads to canary, which has no sidecar: a share of its requests is not verified',
+      'Service web also selects canary, which has no sidecar: some of its requests are not verified',
     );
   });
 

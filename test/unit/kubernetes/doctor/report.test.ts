@@ -27,7 +27,7 @@ describe('what objects say', () => {
   test('reaches a terminal without what it would obey', () => {
     const text = toText(hostileReport(), SUBJECT, false);
     expect(text.split('\n').filter((line) => /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(line))).toEqual([]);
-    expect(text).toContain('does not take the ConfigMap web-gate: a]0;x31mbc protected d\n');
+    expect(text).toContain('the config in the ConfigMap web-gate is invalid: a]0;x31mbc protected d\n');
   });
 
   test('reaches tools as it is, escaped', () => {
