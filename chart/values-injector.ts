@@ -29,16 +29,16 @@ const clientAuth = z.strictObject({
   allowedNames: z
     .array(z.string().min(1))
     .default([])
-    .describe('Common names (CN) of the certificate, one of which it must have.'),
+    .describe("Allowed common names (CN) of the API server's client certificate."),
 });
 
 const count = (most: number): z.ZodNumber => z.number().int().min(1).max(most);
 
 const perClient = z.strictObject({
-  maxConnections: count(1_024).default(512).describe('Connections; there are 1,024 in all.'),
+  maxConnections: count(1_024).default(512).describe('Maximum number of connections, of 1,024 in total.'),
   connectionsPerSecond: count(10_000).default(200).describe('New connections a second.'),
   requestsPerSecond: count(100_000).default(500).describe('Requests a second.'),
-  maxUploads: count(1_024).default(64).describe('Requests whose body has not arrived in full.'),
+  maxUploads: count(1_024).default(64).describe('Maximum number of requests whose body has not been received completely.'),
 });
 
 /** The Deployment `injector`. */

@@ -221,7 +221,7 @@ describe('a pod that is created by way of the API server', () => {
     const namespace = await toApps(await install(USUAL, 1));
     const answer = await create(namespace);
     expect(isInjected(answer)).toBe(true);
-    expect(answer.warnings).toEqual([expect.stringMatching(/^sidegate: native sidecar on port 8480 before app/)]);
+    expect(answer.warnings).toEqual([expect.stringMatching(/^sidegate: native sidecar on port 8480 in front of app/)]);
     const plain = await create(namespace, { metadata: {} });
     expect([plain.status, plain.body.spec.initContainers]).toEqual([201, undefined]);
   });

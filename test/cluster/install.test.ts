@@ -44,7 +44,7 @@ test('puts the sidecar first into a pod of a namespace that enforces PodSecurity
   expect(body.spec.initContainers[0]).toMatchObject({ name: 'sidegate', restartPolicy: 'Always' });
   expect(body.metadata.labels['sidegate.dev/injected']).toBe('true');
   expect(JSON.parse(body.metadata.annotations['sidegate.dev/status'])).toMatchObject({ takeover: 'service', sidecar: 'native' });
-  expect(warnings.join('\n')).toContain('sidegate: native sidecar on port 8480 before app on port 8080');
+  expect(warnings.join('\n')).toContain('sidegate: native sidecar on port 8480 in front of app on port 8080');
 });
 
 test('leaves a pod without the label as it is', async () => {

@@ -165,7 +165,7 @@ ingress:
 {{- $takeover := include "sidegate.lib.takeover" . -}}
 {{- $takesPort := has $takeover (list "same-port" "env") -}}
 {{- if and $takesPort (eq (default "auto" .sidecar) "container") -}}
-{{- fail (printf "\n\nsidegate: takeover %s needs a native sidecar, as an app may take the port before a plain container does: leave sidecar out, or use takeover service or rename." $takeover) -}}
+{{- fail (printf "\n\nsidegate: takeover %s requires a native sidecar, because the app could take the port before a plain container does: leave sidecar out, or use takeover service or rename." $takeover) -}}
 {{- end -}}
 {{- $appPort := int .appPort -}}
 {{- if and $takesPort .port (ne (int .port) $appPort) -}}

@@ -129,14 +129,14 @@ volumeMounts:
 {{- end -}}
 {{- end -}}
 {{- include "sidegate.lib.form" (list . "config" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*$" "a name of lower-case letters, digits, dots and dashes" "web-gate") -}}
-{{- include "sidegate.lib.form" (list . "secrets" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*(?: *, *[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*)*$" "names of lower-case letters, digits, dots and dashes, with commas between them" "stripe-webhook, web-users") -}}
+{{- include "sidegate.lib.form" (list . "secrets" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*(?: *, *[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*)*$" "names of lower-case letters, digits, dots and dashes, separated by commas" "stripe-webhook, web-users") -}}
 {{- include "sidegate.lib.form" (list . "takeover" "^(?:service|rename|(?:same-port|env)(?::[A-Za-z_][A-Za-z0-9_]{0,127})?)$" "service, rename, same-port, same-port:VARIABLE, env or env:VARIABLE" "same-port:HOST") -}}
 {{- include "sidegate.lib.form" (list . "appPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "3000") -}}
 {{- include "sidegate.lib.form" (list . "port" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8480") -}}
 {{- include "sidegate.lib.form" (list . "adminPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8481") -}}
 {{- include "sidegate.lib.form" (list . "sidecar" "^(?:native|container)$" "native or container" "container") -}}
 {{- include "sidegate.lib.form" (list . "image" "^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}$" "an image reference without blanks" "registry.example/sidegate:1.0.0") -}}
-{{- include "sidegate.lib.form" (list . "imagePullSecrets" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*(?: *, *[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*)*$" "names of lower-case letters, digits, dots and dashes, with commas between them" "registry-login") -}}
+{{- include "sidegate.lib.form" (list . "imagePullSecrets" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*(?: *, *[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*)*$" "names of lower-case letters, digits, dots and dashes, separated by commas" "registry-login") -}}
 {{- include "sidegate.lib.form" (list . "cpuRequest" "^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$" "cores, as 50m or 0.5" "100m") -}}
 {{- include "sidegate.lib.form" (list . "memoryRequest" "^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$" "memory in Mi, Gi, M or G" "128Mi") -}}
 {{- include "sidegate.lib.form" (list . "cpuLimit" "^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$" "cores, as 50m or 0.5" "1") -}}

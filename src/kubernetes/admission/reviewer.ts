@@ -5,7 +5,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { SidecarDefaults } from '../injector/injector-config.ts';
 import { DENY_REASONS, type InjectContext, type Injection, type KubeVersion, SKIP_REASONS } from '../injector/outcome.ts';
 import { objectAt, textAt } from '../injector/raw.ts';
-import { answerReview, type ReviewedRequest } from '../injector/review.ts';
+import { type ReviewedRequest, respondToReview } from '../injector/review.ts';
 import { SETTINGS } from '../injector/settings.ts';
 import { parseBounded } from './bounded-json.ts';
 import type { InjectorMetrics } from './injector-metrics.ts';
@@ -115,7 +115,7 @@ interface Answered {
  */
 function answer(content: Buffer, toContext: (namespace: string) => InjectContext): Answered {
   const review = parseBounded(content);
-  const { response, injection, request } = answerReview(review, toContext);
+  const { response, injection, request } = respondToReview(review, toContext);
   if (injection.outcome !== 'injected') return { response, injection, request, advised: undefined };
   const { patch: _, ...told } = injection;
   const advised = { request, configMap: toConfigMap(review), overrides: toSidecarOverrides(injection) };

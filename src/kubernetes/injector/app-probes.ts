@@ -1,4 +1,4 @@
-/** Has the sidecar ask an app on the loopback what the kubelet would ask it, as the kubelet comes from outside. */
+/** Redirects probes of an app on loopback to the sidecar, because the kubelet connects from outside the pod. */
 import { lastingContainersOf } from './app.ts';
 import type { Findings } from './findings.ts';
 import { type Handler, HOOK_PLACES, handlersOf, PROBE_PLACES } from './handlers.ts';
@@ -6,19 +6,19 @@ import type { Patch } from './patch.ts';
 import type { Work } from './plan.ts';
 import { has, listAt, textAt } from './raw.ts';
 
-/** Where the sidecar's admin port answers for containers of the pod. */
+/** Path prefix on the sidecar's admin port for probes of the pod's containers. */
 export const APP_HEALTH = '/app-health';
 
-/** Points probes to the sidecar, and denies hooks; the result are its `--app-probe` values, kind by kind. */
+/** Redirects probes to the sidecar, and denies hooks. Returns the `--app-probe` values, ordered by kind. */
 export function rewriteProbes(work: Work): readonly string[] {
   const { pod, plan, patch } = work;
-  // The app may have gone to the loopback with all its ports, and one that stays everywhere is on the loopback, too.
+  // The app may have moved to loopback with all its ports; a port that still listens on all addresses is reachable on loopback, too.
   const handlers = lastingContainersOf(pod)
     .flatMap(handlersOf)
     .filter(({ container, port }) => container.path.join() === plan.app.path.join() || port === plan.app.port);
   const ofKinds = (places: readonly (readonly [Handler['kind'], unknown])[]): Handler[] =>
     places.flatMap(([kind]) => handlers.filter((handler) => handler.kind === kind));
-  for (const hook of ofKinds(HOOK_PLACES)) judgeHook(hook, work);
+  for (const hook of ofKinds(HOOK_PLACES)) checkHook(hook, work);
   return ofKinds(PROBE_PLACES).flatMap((handler) => {
     const { container } = handler;
     const target = toTarget(handler, work);
@@ -28,20 +28,20 @@ export function rewriteProbes(work: Work): readonly string[] {
   });
 }
 
-/** Asked by the sidecar, it could be set off by whoever reaches the admin port, and with the header fields of the pod's author. */
-function judgeHook({ container, kind, port }: Handler, { plan, findings }: Work): void {
+/** Hooks are not redirected: anyone who can reach the admin port could trigger them, with the headers in the pod's spec. */
+function checkHook({ container, kind, port }: Handler, { plan, findings }: Work): void {
   const place = `the container ${container.name} (${kind})`;
   if (port === undefined) denyUndeclared(place, findings);
   else if (port === plan.app.port)
     findings.deny(
       'probe_unreachable',
-      `${place} is asked on ${port}, which takeover same-port moves to the loopback, where the kubelet does not come: use exec or sleep, or another takeover`,
+      `${place} uses port ${port}, which takeover same-port moves to loopback, where the kubelet cannot connect: use exec or sleep, or another takeover`,
     );
-  else findings.warn(`${place} is asked on ${port}: that port must stay open on the pod's own address`);
+  else findings.warn(`${place} uses port ${port}: that port must stay open on the pod's address`);
 }
 
 function denyUndeclared(place: string, findings: Findings): void {
-  findings.deny('probe_unreachable', `${place} is asked on a port that it does not declare: write the port's number`);
+  findings.deny('probe_unreachable', `${place} uses the name of a port that it does not declare: write the port's number`);
 }
 
 function toTarget(handler: Handler, { plan, findings }: Work): string | undefined {
@@ -55,9 +55,9 @@ function toTarget(handler: Handler, { plan, findings }: Work): string | undefine
     if (port === plan.app.port)
       findings.deny(
         'probe_unreachable',
-        `${place} is asked by gRPC on ${port}, which takeover same-port moves to the loopback: use an httpGet or exec probe, or another takeover`,
+        `${place} uses gRPC on port ${port}, which takeover same-port moves to loopback: use an httpGet or exec probe, or another takeover`,
       );
-    else findings.warn(`${place} is asked by gRPC on ${port}: that port must stay open on the pod's own address`);
+    else findings.warn(`${place} uses gRPC on port ${port}: that port must stay open on the pod's address`);
     return undefined;
   }
   if (action === 'tcpSocket') return `tcp://127.0.0.1:${port}`;
@@ -65,7 +65,7 @@ function toTarget(handler: Handler, { plan, findings }: Work): string | undefine
   if (isTls && port === plan.app.port) {
     findings.deny(
       'probe_unreachable',
-      `${place} is asked by HTTPS on ${port}, and the sidecar reaches the app by http: let the app speak http, or use another takeover`,
+      `${place} uses HTTPS on port ${port}, but the sidecar connects to the app over HTTP: serve HTTP in the app, or use another takeover`,
     );
     return undefined;
   }
@@ -78,20 +78,20 @@ function toTarget(handler: Handler, { plan, findings }: Work): string | undefine
   return headers.length === 0 ? url : JSON.stringify({ url, headers });
 }
 
-/** The kubelet puts variables into arguments, and makes one `$` of each two, wherever they stand. */
+/** The kubelet expands variables in arguments, and replaces every `$$` with `$`. */
 function escapeArgument(text: string): string {
   return text.replaceAll('$', '$$$$');
 }
 
 function redirect({ action, path, request, container, kind }: Handler, adminPort: number, patch: Patch): void {
-  const answered = `${APP_HEALTH}/${container.name}/${kind}`;
+  const healthPath = `${APP_HEALTH}/${container.name}/${kind}`;
   if (action === 'tcpSocket') {
     patch.remove([...path, action]);
-    patch.set(path, {}, 'httpGet', { path: answered, port: adminPort });
+    patch.set(path, {}, 'httpGet', { path: healthPath, port: adminPort });
     return;
   }
   const at = [...path, action];
-  patch.set(at, request, 'path', answered);
+  patch.set(at, request, 'path', healthPath);
   patch.set(at, request, 'port', adminPort);
   if (has(request, 'scheme') && textAt(request, 'scheme') !== 'HTTP') patch.set(at, request, 'scheme', 'HTTP');
 }

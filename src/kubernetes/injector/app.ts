@@ -1,12 +1,12 @@
-/** Finds the app in a pod: which container it is in, and on which port it listens. */
+/** Finds the app in a pod: its container and its port. */
 import { DEFAULT_CONTAINER_ANNOTATION, DOMAIN } from './names.ts';
 import type { Path } from './patch.ts';
 import { isRaw, listAt, numberAt, objectAt, type Raw, textAt } from './raw.ts';
 import type { PodSettings } from './settings.ts';
 
-const HIGHEST_PORT = 65_535;
+const MAX_PORT = 65_535;
 
-/** A container, and where it stands. */
+/** A container, and its path in the pod. */
 export interface Placed {
   readonly container: Raw;
   readonly name: string;
@@ -17,7 +17,7 @@ export interface Placed {
 export interface DeclaredPort {
   readonly number: number;
   readonly name: string | undefined;
-  /** In the container's list. */
+  /** Index in the container's list. */
   readonly index: number;
   readonly hostPort: number | undefined;
 }
@@ -25,7 +25,7 @@ export interface DeclaredPort {
 /** The app. */
 export interface App extends Placed {
   readonly port: number;
-  /** Absent where the container does not declare it. */
+  /** Undefined if the container does not declare the port. */
   readonly declared: DeclaredPort | undefined;
 }
 
@@ -36,28 +36,28 @@ export function containersOf(pod: Raw, list: 'containers' | 'initContainers'): P
   );
 }
 
-/** Containers that run beside the app: all but the init containers that end. */
+/** Containers that run next to the app: all except init containers that end. */
 export function lastingContainersOf(pod: Raw): Placed[] {
   const sidecars = containersOf(pod, 'initContainers').filter(({ container }) => isRestarting(container));
   return [...sidecars, ...containersOf(pod, 'containers')];
 }
 
-/** A native sidecar. */
+/** Whether the container is a native sidecar. */
 export function isRestarting(container: Raw): boolean {
   return textAt(container, 'restartPolicy') === 'Always';
 }
 
-/** The TCP ports that it declares. */
+/** The TCP ports that a container declares. */
 export function tcpPortsOf(container: Raw): DeclaredPort[] {
   return listAt(container, 'ports').flatMap((port, index) => {
     const number = numberAt(port, 'containerPort');
-    if (number === undefined || number < 1 || number > HIGHEST_PORT) return [];
+    if (number === undefined || number < 1 || number > MAX_PORT) return [];
     if ((textAt(port, 'protocol') ?? 'TCP') !== 'TCP') return [];
     return [{ number, name: textAt(port, 'name'), index, hostPort: numberAt(port, 'hostPort') }];
   });
 }
 
-/** The app, or a sentence that says why it is unclear which it is. */
+/** The app, or why it cannot be determined. */
 export function findApp(pod: Raw, settings: PodSettings): App | { readonly problem: string } {
   const placed = findContainer(pod, settings);
   if ('problem' in placed) return placed;
@@ -69,25 +69,29 @@ export function findApp(pod: Raw, settings: PodSettings): App | { readonly probl
   if (declared !== undefined && another === undefined) return { ...placed, port: declared.number, declared };
   const place = `the container ${placed.name}`;
   if (appPort !== undefined)
-    return { problem: `${place} declares no TCP port named ${appPort}, as ${DOMAIN}/app-port has it${tell(ports)}` };
+    return {
+      problem: `${place} declares no TCP port named ${appPort}, which is the value of ${DOMAIN}/app-port${formatPorts(ports)}`,
+    };
   if (declared === undefined)
-    return { problem: `${place} declares no TCP port: say on which the app listens by the annotation ${DOMAIN}/app-port` };
-  return { problem: `${place} declares several TCP ports${tell(ports)}: say which is the app's by ${DOMAIN}/app-port` };
+    return { problem: `${place} declares no TCP port: set the app's port in the annotation ${DOMAIN}/app-port` };
+  return {
+    problem: `${place} declares several TCP ports${formatPorts(ports)}: set the app's port in the annotation ${DOMAIN}/app-port`,
+  };
 }
 
-/** A warning, where the container declares ports, and the one that the annotation names is none of them. */
+/** A warning if the container declares ports, but not the one in the annotation. */
 export function warnOfUndeclaredPort({ container, name, port, declared }: App): string | undefined {
   const ports = tcpPortsOf(container);
   if (declared !== undefined || ports.length === 0) return undefined;
-  return `${DOMAIN}/app-port is ${port}, which the container ${name} does not declare${tell(ports)}: if nothing listens there, no request reaches the app`;
+  return `${DOMAIN}/app-port is ${port}, which the container ${name} does not declare${formatPorts(ports)}: if the app does not listen there, no request reaches it`;
 }
 
-/** A warning, where other containers declare ports: which container is the app's is the author's word, and a Service may lead to any. */
+/** A warning if other containers declare ports: the pod's author chooses which container is the app, and a Service can target any of them. */
 export function warnOfOtherPorts(pod: Raw, app: App): string | undefined {
   const others = lastingContainersOf(pod).filter(({ path }) => path.join() !== app.path.join());
   const ports = others.flatMap(({ name, container }) => tcpPortsOf(container).map(({ number }) => `${number} of ${name}`));
   if (ports.length === 0) return undefined;
-  return `other containers declare ports that the sidecar does not guard (${ports.slice(0, 4).join(', ')}): a Service that leads there bypasses it`;
+  return `other containers declare ports that the sidecar does not guard (${ports.slice(0, 4).join(', ')}): a Service that targets them bypasses it`;
 }
 
 function findContainer(pod: Raw, { appContainer, appPort }: PodSettings): Placed | { readonly problem: string } {
@@ -98,20 +102,20 @@ function findContainer(pod: Raw, { appContainer, appPort }: PodSettings): Placed
     return named ?? { problem: `${DOMAIN}/app-container is ${appContainer}, but the pod has the containers ${names}` };
   }
   const annotations = objectAt(objectAt(pod, 'metadata'), 'annotations');
-  const usual = textAt(annotations, DEFAULT_CONTAINER_ANNOTATION);
+  const main = textAt(annotations, DEFAULT_CONTAINER_ANNOTATION);
   const candidates = [
     containers,
-    containers.filter(({ name }) => name === usual),
+    containers.filter(({ name }) => name === main),
     containers.filter(({ container }) => tcpPortsOf(container).some(({ name }) => name === appPort && name !== undefined)),
     containers.filter(({ container }) => tcpPortsOf(container).length > 0),
   ];
   const only = candidates.find(({ length }) => length === 1)?.[0];
   return (
-    only ?? { problem: `the pod has the containers ${names}: say which is the app by the annotation ${DOMAIN}/app-container` }
+    only ?? { problem: `the pod has the containers ${names}: set the app's container in the annotation ${DOMAIN}/app-container` }
   );
 }
 
-function tell(ports: readonly DeclaredPort[]): string {
+function formatPorts(ports: readonly DeclaredPort[]): string {
   if (ports.length === 0) return '';
   return ` (it has ${ports.map(({ number, name }) => (name === undefined ? number : `${name}: ${number}`)).join(', ')})`;
 }

@@ -1,9 +1,9 @@
-/** Adds to a shape the defaults that the API server writes into what it stores, so that a stored pod can be compared with it. */
+/** Adds the defaults of the API server to a shape, so that a stored pod can be compared with it. */
 import { each, isEach, isHole, isList, isText, isWhen, type Shape, type ShapeMap, when } from './shape.ts';
 
-/** Of k8s.io/api/core/v1: SetDefaults_Probe. */
+/** SetDefaults_Probe of k8s.io/api/core/v1. */
 const PROBE = { timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3 } as const;
-/** By the key under which the object stands: SetDefaults_HTTPGetAction, SetDefaults_ObjectFieldSelector and probes. */
+/** Defaults by the key of the object: SetDefaults_HTTPGetAction, SetDefaults_ObjectFieldSelector and probes. */
 const DEFAULTS: Readonly<Record<string, ShapeMap>> = {
   startupProbe: PROBE,
   readinessProbe: PROBE,
@@ -12,7 +12,7 @@ const DEFAULTS: Readonly<Record<string, ShapeMap>> = {
   fieldRef: { apiVersion: 'v1' },
 };
 
-/** The same shape with defaults; fields that the shape has stay. */
+/** The shape with defaults; fields that the shape already has are kept. */
 export function toDefaulted(shape: Shape, key = ''): Shape {
   if (typeof shape !== 'object' || isHole(shape) || isText(shape)) return shape;
   if (isWhen(shape)) return when(shape.$when, toDefaulted(shape.then, key));

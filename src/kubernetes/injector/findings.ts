@@ -1,7 +1,7 @@
-/** What is found out about a pod on the way: reasons to deny it, and what its owner should know. */
+/** The findings of an injection: reasons to deny the pod, and warnings for its owner. */
 import type { DenyReason } from './outcome.ts';
 
-/** Collects them all, so that nobody has to mend one after the other. */
+/** Collects all findings, so that they can be fixed at once. */
 export class Findings {
   readonly #denials: { readonly reason: DenyReason; readonly message: string }[] = [];
   readonly #warnings: string[] = [];
@@ -18,7 +18,7 @@ export class Findings {
     return this.#warnings;
   }
 
-  /** The first one's reason, and what all of them say. */
+  /** The reason of the first denial, and the messages of all. */
   get denial(): { readonly reason: DenyReason; readonly message: string } | undefined {
     const [first] = this.#denials;
     if (first === undefined) return undefined;

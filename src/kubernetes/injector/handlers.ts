@@ -1,48 +1,48 @@
-/** What the kubelet asks of containers by network: probes and lifecycle hooks, with where they stand. */
+/** Probes and lifecycle hooks that the kubelet runs over the network, with their paths in the pod. */
 import { type Placed, tcpPortsOf } from './app.ts';
 import type { Path } from './patch.ts';
 import { has, isRaw, objectAt, type Raw, textAt } from './raw.ts';
 
-/** A probe, by the last step of the path under which the sidecar asks in the kubelet's stead. */
+/** A probe, named by the last segment of its URL path on the sidecar. */
 type ProbeKind = 'livez' | 'readyz' | 'startupz';
-/** A hook, by what Kubernetes calls it: nobody but the kubelet may set one off. */
+/** A lifecycle hook, by its name in Kubernetes; only the kubelet may trigger it. */
 type HookKind = 'postStart' | 'preStop';
-/** How it asks. */
+/** The type of request. */
 export type Action = 'httpGet' | 'tcpSocket' | 'grpc';
 
 /** One probe or hook. */
 export interface Handler {
   readonly kind: ProbeKind | HookKind;
   readonly action: Action;
-  /** Of the probe or hook. */
+  /** Path of the probe or hook in the pod. */
   readonly path: Path;
-  /** What stands under the action's name. */
+  /** The object under the action's name. */
   readonly request: Raw;
   readonly container: Placed;
-  /** Undefined where it is a name that the container does not declare. */
+  /** Undefined if it is a name that the container does not declare. */
   readonly port: number | undefined;
-  /** As it is written. */
+  /** The port as written in the pod. */
   readonly writtenPort: unknown;
 }
 
-/** Where each probe stands in a container. */
+/** The path of each probe in a container. */
 export const PROBE_PLACES: readonly (readonly [ProbeKind, readonly string[]])[] = [
   ['livez', ['livenessProbe']],
   ['readyz', ['readinessProbe']],
   ['startupz', ['startupProbe']],
 ];
-/** And each hook. */
+/** The path of each hook. */
 export const HOOK_PLACES: readonly (readonly [HookKind, readonly string[]])[] = [
   ['postStart', ['lifecycle', 'postStart']],
   ['preStop', ['lifecycle', 'preStop']],
 ];
 const ACTIONS: readonly Action[] = ['httpGet', 'tcpSocket', 'grpc'];
 
-/** Those of a container that reach the pod by network; one with a host of its own is not about the pod. */
+/** The container's probes and hooks that connect to the pod; one with an explicit host does not. */
 export function handlersOf(container: Placed): Handler[] {
   return [...PROBE_PLACES, ...HOOK_PLACES].flatMap(([kind, steps]) => {
     const handler = steps.reduce<Raw>((from, step) => objectAt(from, step), container.container);
-    // More than one is refused by the API server.
+    // The API server rejects more than one action.
     const action = ACTIONS.find((known) => isRaw(handler[known]));
     if (action === undefined) return [];
     const request = objectAt(handler, action);
@@ -53,7 +53,7 @@ export function handlersOf(container: Placed): Handler[] {
   });
 }
 
-/** As the kubelet does: a name among the container's own ports, or a number, even one that is text. */
+/** Like the kubelet: a name among the container's ports, or a number, which may be a string. */
 function resolvePort(container: Raw, written: unknown): number | undefined {
   if (typeof written === 'number') return written;
   if (typeof written !== 'string') return undefined;

@@ -1,4 +1,4 @@
-/** The injector's one way: a pod as raw JSON in, the smallest patch that puts the sidecar before its app out. */
+/** The entry point of the injector: takes a pod as raw JSON, and returns the smallest patch that adds the sidecar. */
 import { containersOf, findApp, warnOfOtherPorts, warnOfUndeclaredPort } from './app.ts';
 import { Findings } from './findings.ts';
 import { CONTAINER, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
@@ -16,11 +16,11 @@ import { findDifferences, findPodFaults } from './sidecar-check.ts';
 import { type InjectionStatus, readStatus, toDefaultsHash } from './status.ts';
 import { takeOver } from './takeover.ts';
 
-/** Judges `pod`; never throws, whatever it is. Its own output again is skipped. */
+/** Injects the sidecar into `pod`. Never throws, for any value. A pod that already has the sidecar is skipped. */
 export function injectPod(pod: unknown, context: InjectContext): Injection {
   const findings = new Findings();
   if (!isRaw(pod) || containersOf(pod, 'containers').length === 0)
-    return { outcome: 'denied', reason: 'malformed', message: 'this is no pod: it has no spec.containers' };
+    return { outcome: 'denied', reason: 'malformed', message: 'not a pod: it has no spec.containers' };
   return findLabel(pod) ?? findEarlier(pod, context) ?? inject(pod, context, findings) ?? toDenied(findings);
 }
 
@@ -28,23 +28,23 @@ function findLabel(pod: Raw): Injection | undefined {
   const value = objectAt(objectAt(pod, 'metadata'), 'labels')[INJECT_LABEL];
   if (value === 'true') return undefined;
   if (value === undefined || value === 'false')
-    return { outcome: 'skipped', reason: 'not_labelled', message: `it has no label ${INJECT_LABEL}: "true"` };
-  const message = `the label ${INJECT_LABEL} is ${JSON.stringify(value)}: write "true" (in quotes), or take it away`;
+    return { outcome: 'skipped', reason: 'not_labelled', message: `the pod has no label ${INJECT_LABEL}: "true"` };
+  const message = `the label ${INJECT_LABEL} is ${JSON.stringify(value)}: write "true" (in quotes), or remove the label`;
   return { outcome: 'denied', reason: 'invalid_setting', message };
 }
 
-/** A pod that bears the marks of an injected one has what the injector makes, or is denied: anyone can copy the marks. */
+/** A pod with the label and annotation of an injected pod must contain what the injector creates, or it is denied: anyone can copy them. */
 function findEarlier(pod: Raw, { defaults }: InjectContext): Injection | undefined {
   if (readStatus(pod) === undefined) return undefined;
   const differences = findDifferences(pod, defaults);
   if (differences === undefined) return undefined;
   const faults = [...findPodFaults(pod).map(({ text }) => text), ...differences];
-  if (faults.length === 0) return { outcome: 'skipped', reason: 'already_injected', message: 'it has the sidecar already' };
-  // Webhooks that were built for older APIs drop fields that they do not know, and this one would leave the pod hanging in its start.
+  if (faults.length === 0) return { outcome: 'skipped', reason: 'already_injected', message: 'the pod already has the sidecar' };
+  // Webhooks that were built for older APIs drop unknown fields; without this one the pod would never finish starting.
   const isLost = faults.length === 1 && differences[0] === 'restartPolicy';
   const message = isLost
-    ? 'the injected sidecar lost its restartPolicy: Always, probably to another admission webhook: update that one'
-    : `the pod has a container ${CONTAINER} that is not the one that sidegate injects (${faults.join(', ')}): take it away and let the injector add it, or name it otherwise`;
+    ? 'the injected sidecar has no restartPolicy: Always, probably because another admission webhook removed it: update that webhook'
+    : `the pod has a container ${CONTAINER} that is not the one that sidegate injects (${faults.join(', ')}): remove it and let the injector add it, or rename it`;
   return { outcome: 'denied', reason: 'sidecar_damaged', message };
 }
 
@@ -83,7 +83,7 @@ function inject(pod: Raw, context: InjectContext, findings: Findings): Injection
 }
 
 function toDenied(findings: Findings): Injection {
-  const { reason, message } = findings.denial ?? { reason: 'malformed', message: 'this pod cannot be read' };
+  const { reason, message } = findings.denial ?? { reason: 'malformed', message: 'the pod cannot be parsed' };
   return { outcome: 'denied', reason, message };
 }
 
@@ -139,5 +139,5 @@ function mark(pod: Raw, plan: Plan, { version, defaults }: InjectContext, patch:
 
 function toSummary({ app, takeover, isNative, port, appPort }: Plan): string {
   const kind = isNative ? 'native sidecar' : 'sidecar container';
-  return `${kind} on port ${port} before ${app.name} on port ${appPort} (takeover ${takeover.mode})`;
+  return `${kind} on port ${port} in front of ${app.name} on port ${appPort} (takeover ${takeover.mode})`;
 }

@@ -1,4 +1,4 @@
-/** Reads the injector's config: YAML with positions, to a typed, frozen value or to all problems at once. */
+/** Loads the injector's config: parses the YAML, and returns a typed, frozen value or all problems at once. */
 import * as z from 'zod';
 import { parseYaml, readText } from '../../config/load/document.ts';
 import { toFindings } from '../../config/schema/issues.ts';
@@ -8,19 +8,19 @@ import { InjectorConfigSchema } from './injector-schema.ts';
 import { toAmount } from './kubernetes-values.ts';
 
 type Parsed = z.output<typeof InjectorConfigSchema>;
-/** What sidecars are like where a pod's annotations do not say otherwise. */
+/** Settings of sidecars that a pod's annotations can override. */
 export type SidecarDefaults = Readonly<Parsed['sidecar']>;
-/** How the injector is reached. @public */
+/** Settings of the injector's server. @public */
 export type InjectServerConfig = Readonly<NonNullable<Parsed['server']>>;
 /** The whole config. */
 export type InjectorConfig = Readonly<Parsed>;
 
-/** Either the config, or why there is none. */
+/** The config, or the problems that prevent loading it. */
 export type InjectorConfigRead =
   | { readonly config: InjectorConfig; readonly problems: readonly [] }
   | { readonly config: undefined; readonly problems: readonly Problem[] };
 
-/** Draft-07, for editors. */
+/** The draft-07 schema, for editors. */
 export function toInjectorJsonSchema(): JsonSchema {
   const schema = z.toJSONSchema(InjectorConfigSchema, { io: 'input', target: 'draft-07', unrepresentable: 'any' });
   return { ...(schema as JsonSchema), title: 'sidegate injector configuration' };
@@ -46,7 +46,7 @@ export function parseInjectorConfig(file: string, text: string): InjectorConfigR
   return { config: undefined, problems: findings.map((finding) => read.toProblem('error', finding)) };
 }
 
-/** The defaults for `image`, where no file says otherwise. */
+/** The defaults for `image`, without a config file. */
 export function toSidecarDefaults(image: string): SidecarDefaults {
   return InjectorConfigSchema.parse({ sidecar: { image } }).sidecar;
 }
@@ -56,19 +56,19 @@ function findClashes({ port, adminPort, movedPort }: SidecarDefaults) {
   if (port === adminPort)
     findings.push({
       path: ['sidecar', 'adminPort'],
-      message: `${adminPort} is sidecar.port already`,
+      message: `${adminPort} equals sidecar.port`,
       hint: 'choose another port',
     });
   if (movedPort === port || movedPort === adminPort)
     findings.push({
       path: ['sidecar', 'movedPort'],
-      message: `${movedPort} is a port of the sidecar`,
+      message: `${movedPort} is already a port of the sidecar`,
       hint: 'choose another port',
     });
   return findings;
 }
 
-/** The injector would deny every pod that says nothing of its own. */
+/** With these, the injector would deny every pod without annotations of its own. */
 function findTooSmallLimits({ resources: { requests, limits } }: SidecarDefaults) {
   const findings = [];
   for (const kind of ['cpu', 'memory'] as const) {

@@ -1,4 +1,4 @@
-/** The schema of the injector's own config: what sidecars are like where a pod does not say otherwise, and how the injector is reached. */
+/** The schema of the injector's config: the defaults of sidecars, and the injector's server. */
 import * as z from 'zod';
 import { injectServer, rotation } from './injector-server-schema.ts';
 import {
@@ -23,80 +23,82 @@ import {
 
 const formed = (form: ValueForm, example: string) =>
   z
-    .string({ error: () => `expected text such as ${example}` })
+    .string({ error: () => `expected a string such as ${example}` })
     .refine((text) => hasForm(form, text), {
-      error: ({ input }) => `"${String(input)}" is not right: expected ${form.expected}, for example ${example}`,
+      error: ({ input }) => `"${String(input)}" is invalid: expected ${form.expected}, for example ${example}`,
     })
     .meta({ examples: [example] });
-const HIGHEST_PORT = 65_535;
+const MAX_PORT = 65_535;
 const port = () =>
   z
     .int()
     .min(1, { error: ({ input }) => `port ${String(input)} is below 1` })
-    .max(HIGHEST_PORT, { error: ({ input }) => `port ${String(input)} is above ${HIGHEST_PORT}` });
+    .max(MAX_PORT, { error: ({ input }) => `port ${String(input)} is above ${MAX_PORT}` });
 const objectName = () => formed(OBJECT_NAME, 'sidegate-injector');
 
 const resources = z
   .strictObject({
     requests: z
       .strictObject({
-        cpu: formed(CPU, '50m').default('50m').describe('Cores that are kept for it.'),
-        memory: formed(MEMORY, DEFAULT_MEMORY_REQUEST).default(DEFAULT_MEMORY_REQUEST).describe('Memory that is kept for it.'),
+        cpu: formed(CPU, '50m').default('50m').describe('CPU request of the sidecar.'),
+        memory: formed(MEMORY, DEFAULT_MEMORY_REQUEST).default(DEFAULT_MEMORY_REQUEST).describe('Memory request of the sidecar.'),
       })
       .prefault({}),
     limits: z
       .strictObject({
-        cpu: formed(CPU, '1').optional().describe('Most cores. Left out: no limit.'),
-        memory: formed(MEMORY, DEFAULT_MEMORY_LIMIT).default(DEFAULT_MEMORY_LIMIT).describe('Most memory.'),
+        cpu: formed(CPU, '1').optional().describe('CPU limit of the sidecar. Default: no limit.'),
+        memory: formed(MEMORY, DEFAULT_MEMORY_LIMIT).default(DEFAULT_MEMORY_LIMIT).describe('Memory limit of the sidecar.'),
       })
       .prefault({}),
   })
   .prefault({});
 
 const sidecar = z.strictObject({
-  image: formed(IMAGE, 'registry.example/sidegate:1.0.0').describe('The image of the sidecar.'),
-  imagePullPolicy: z.enum(['Always', 'IfNotPresent', 'Never']).default('IfNotPresent').describe('When nodes pull it.'),
-  imagePullSecrets: z.array(objectName()).default([]).describe('Secrets that the image is pulled with; added to the pod.'),
+  image: formed(IMAGE, 'registry.example/sidegate:1.0.0').describe('Image of the sidecar.'),
+  imagePullPolicy: z.enum(['Always', 'IfNotPresent', 'Never']).default('IfNotPresent').describe('When nodes pull the image.'),
+  imagePullSecrets: z.array(objectName()).default([]).describe('Secrets for pulling the image; added to the pod.'),
   allowedImages: z
     .array(z.string().min(1))
     .optional()
     .describe(
-      'Images that sidecars may have: each an image with its tag or digest, or a repository, of which any tag and digest is allowed. `*` allows any image, as leaving it out does.',
+      'Images that sidecars may use. Each entry is an image with its tag or digest, or a repository, which allows all its tags and digests. `*` allows any image. Default: any image.',
     ),
   allowedEnv: z
     .array(
       formed(ADDED_VARIABLE, 'AWS_ROLE_ARN').refine((name) => !new RegExp(PROGRAM_VARIABLES).test(name), {
-        error: ({ input }) => `${String(input)} changes the program of the sidecar: take it out of the list`,
+        error: ({ input }) => `${String(input)} changes the program of the sidecar: remove it from the list`,
       }),
     )
     .default([])
-    .describe('Names of environment variables that other webhooks may add to sidecars.'),
+    .describe('Environment variables that other webhooks may add to sidecars.'),
   allowedMounts: z
     .array(
       formed(ADDED_MOUNT, '/vault/secrets').refine((path) => !new RegExp(PROGRAM_FOLDERS).test(path), {
-        error: ({ input }) => `${String(input)} is a folder of the program of the sidecar: take it out of the list`,
+        error: ({ input }) => `${String(input)} is a directory of the program of the sidecar: remove it from the list`,
       }),
     )
     .default([])
-    .describe('Paths that other webhooks may mount into sidecars. Those below `/var/run/secrets/` always may be.'),
+    .describe('Paths that other webhooks may mount into sidecars. Paths below `/var/run/secrets/` are always allowed.'),
   takeover: formed(TAKEOVER, 'service')
     .prefault('service')
     .transform(toTakeover)
-    .describe('How the sidecar gets between a Service and the app.'),
+    .describe('How the sidecar intercepts requests to the app.'),
   mode: z
     .enum(['auto', 'native', 'container'] satisfies SidecarMode[])
     .default('auto')
     .describe(
-      '`native`: an init container that restarts; `container`: one beside the app; `auto`: native where the cluster knows it.',
+      '`native`: a native sidecar (an init container with restartPolicy Always); `container`: a plain container; `auto`: native if the cluster supports it.',
     ),
-  port: port().default(8480).describe("The sidecar's data port."),
-  adminPort: port().default(8481).describe('Its port for health and metrics.'),
-  movedPort: port().default(8482).describe('Where an app listens that was moved by its port variable.'),
+  port: port().default(8480).describe('Data port of the sidecar.'),
+  adminPort: port().default(8481).describe('Admin port of the sidecar, for health and metrics.'),
+  movedPort: port().default(8482).describe('Port that the app listens on with takeover `env`.'),
   resources,
   preStop: formed(WHOLE_SECONDS, '5s')
     .prefault('5s')
     .transform(toWholeSeconds)
-    .describe('How long apps go on serving after their pod began to leave its endpoints; `0s`: not at all.'),
+    .describe(
+      'How long apps keep running after their pod starts to be removed from its endpoints (preStop); `0s` disables the delay.',
+    ),
 });
 
 /** The whole file. */

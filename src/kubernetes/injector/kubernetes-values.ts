@@ -1,13 +1,13 @@
-/** How values of Kubernetes are written: in the injector's config and in a pod's annotations alike, so each form stands here once. */
+/** Formats of Kubernetes values, shared by the injector's config and the pods' annotations. */
 
-/** A form: its pattern (RE2 knows it, too, so that admission policies can check it) and what is said where a text has another. */
+/** A format: its pattern, which also works in RE2, so that admission policies can check it, and its description for errors. */
 export interface ValueForm {
   /** Anchored; the whole text. */
   readonly pattern: string;
   /** After "expected", for example "a port from 1 to 65535". */
   readonly expected: string;
   readonly maxLength?: number;
-  /** The words that may stand, where there are few. */
+  /** The allowed words, if there are few. */
   readonly words?: readonly string[];
 }
 
@@ -16,26 +16,26 @@ const SUBDOMAIN = `${LABEL}(?:\\.${LABEL})*`;
 const PORT = '(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])';
 const PORT_NAME = '[a-z0-9-]{0,14}[a-z][a-z0-9-]{0,14}';
 const VARIABLE = '[A-Za-z_][A-Za-z0-9_]{0,127}';
-const LONGEST_NAME = 253;
+const MAX_NAME_LENGTH = 253;
 
-/** Of an object such as a ConfigMap (RFC 1123 subdomain). */
+/** The name of an object such as a ConfigMap (RFC 1123 subdomain). */
 export const OBJECT_NAME: ValueForm = {
   pattern: `^${SUBDOMAIN}$`,
   expected: 'a name of lower-case letters, digits, dots and dashes',
-  maxLength: LONGEST_NAME,
+  maxLength: MAX_NAME_LENGTH,
 };
-/** Several of them. */
+/** Several names of objects. */
 export const OBJECT_NAMES: ValueForm = {
   pattern: `^${SUBDOMAIN}(?: *, *${SUBDOMAIN})*$`,
-  expected: 'names of lower-case letters, digits, dots and dashes, with commas between them',
+  expected: 'names of lower-case letters, digits, dots and dashes, separated by commas',
 };
-/** Of a container (RFC 1123 label). */
+/** The name of a container (RFC 1123 label). */
 export const CONTAINER_NAME: ValueForm = {
   pattern: `^${LABEL}$`,
   expected: 'a container name: at most 63 lower-case letters, digits and dashes',
 };
 export const PORT_NUMBER: ValueForm = { pattern: `^${PORT}$`, expected: 'a port from 1 to 65535' };
-/** Container ports go by either (RFC 6335 §5.1). */
+/** A container port, by number or name (RFC 6335 §5.1). */
 export const PORT_NUMBER_OR_NAME: ValueForm = {
   pattern: `^(?:${PORT}|${PORT_NAME})$`,
   expected: 'a port from 1 to 65535, or the name of a port of the container',
@@ -44,7 +44,7 @@ export const IMAGE: ValueForm = {
   pattern: '^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}$',
   expected: 'an image reference without blanks',
 };
-/** Whole seconds are all that a preStop knows. */
+/** Durations in whole seconds, because preStop supports no others. */
 export const WHOLE_SECONDS: ValueForm = {
   pattern: '^(?:(?:0|[1-9][0-9]{0,3})s|[1-9][0-9]?m)$',
   expected: 'a duration in whole seconds (s) or minutes (m)',
@@ -54,7 +54,7 @@ export const CPU: ValueForm = {
   pattern: '^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$',
   expected: 'cores, as 50m or 0.5',
 };
-/** Memory with its unit: bytes without one are a forgotten unit, and 100m is a tenth of a byte. */
+/** Memory with a unit: a number of bytes is probably a forgotten unit, and 100m is a tenth of a byte. */
 export const MEMORY: ValueForm = {
   pattern: '^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$',
   expected: 'memory in Mi, Gi, M or G',
@@ -73,30 +73,30 @@ export const TAKEOVER: ValueForm = {
   words: ['service', 'rename', 'same-port', 'env'],
 };
 
-/** Names of environment variables that change the program or what it trusts begin like this: no setting allows them in a sidecar. */
+/** Environment variables with these prefixes change the program or what it trusts; no setting allows them in a sidecar. */
 export const PROGRAM_VARIABLES = '^(?:NODE_|LD_|SSL_|OPENSSL_|GLIBC_|UV_|ICU_|SIDEGATE_)';
-/** Of an environment variable that another webhook may add to a sidecar. */
+/** The name of an environment variable that another webhook may add to a sidecar. */
 export const ADDED_VARIABLE: ValueForm = {
   pattern: '^[A-Z_][A-Z0-9_]{0,127}$',
   expected: 'the name of an environment variable, in capitals, that does not change the program: not NODE_…, LD_…, SSL_…',
 };
 
-/** Folders with the program, its libraries, its config or the kernel's files, where no setting allows a mount in a sidecar. */
+/** Directories with the program, its libraries, its config or the kernel's files; no setting allows a mount there in a sidecar. */
 export const PROGRAM_FOLDERS = '^/(?:opt|usr|lib[0-9a-z]*|s?bin|etc|proc|sys|dev|node_modules)(?:/|$)';
-/** Of a folder that another webhook may mount into a sidecar. No part begins with a dot, so none leads up. */
+/** A directory that another webhook may mount into a sidecar. No segment starts with a dot, so `..` is excluded. */
 export const ADDED_MOUNT: ValueForm = {
   pattern: '^(?:/[A-Za-z0-9_-][A-Za-z0-9._-]{0,62}){1,16}$',
-  expected: 'an absolute path outside of the folders of the program: not /opt, /usr, /lib, /bin, /etc, /proc, /sys or /dev',
+  expected: 'an absolute path outside the directories of the program: not /opt, /usr, /lib, /bin, /etc, /proc, /sys or /dev',
 };
 
-/** How the sidecar gets between a Service and the app. */
+/** How the sidecar intercepts requests to the app. */
 export type Takeover = 'service' | 'rename' | 'same-port' | 'env';
-/** The mode, and the app's variable that is set for it. */
+/** The mode, and the environment variable of the app that it sets. */
 export interface TakeoverSetting {
   readonly mode: Takeover;
   readonly variable?: string;
 }
-/** `native`: an init container that restarts; `auto`: that, where the cluster knows it. */
+/** `native`: an init container with restartPolicy Always; `auto`: native if the cluster supports it. */
 export type SidecarMode = 'auto' | 'native' | 'container';
 
 /** Whether `text` has the form. */
@@ -104,27 +104,27 @@ export function hasForm({ pattern, maxLength }: ValueForm, text: string): boolea
   return text.length <= (maxLength ?? Number.POSITIVE_INFINITY) && new RegExp(pattern, 'u').test(text);
 }
 
-/** Of text that has the form. */
+/** Parses text that has the format TAKEOVER. */
 export function toTakeover(text: string): TakeoverSetting {
   const [mode = '', variable] = text.split(':');
   if (mode === 'env') return { mode, variable: variable ?? 'PORT' };
   return variable === undefined ? { mode: mode as Takeover } : { mode: mode as Takeover, variable };
 }
 
-/** Seconds, of text that has the form. */
+/** Parses text that has the format WHOLE_SECONDS. */
 export function toWholeSeconds(text: string): number {
   const number = Number.parseInt(text, 10);
   return text.endsWith('m') ? number * 60 : number;
 }
 
-/** Names with commas between them, each once. */
+/** Parses names separated by commas, without duplicates. */
 export function toNames(text: string): readonly string[] {
   return [...new Set(text.split(',').map((name) => name.trim()))];
 }
 
 const UNITS: Readonly<Record<string, number>> = { m: 1e-3, '': 1, M: 1e6, G: 1e9, Mi: 1024 ** 2, Gi: 1024 ** 3 };
 
-/** Cores or bytes, of text that has the form. */
+/** Cores or bytes; parses text that has the format CPU or MEMORY. */
 export function toAmount(text: string): number {
   const [, number = '', unit = ''] = /^([0-9.]+)([A-Za-z]*)$/.exec(text) ?? [];
   return Number(number) * (UNITS[unit] ?? Number.NaN);

@@ -1,30 +1,30 @@
-/** What an injection comes to, and the closed lists of reasons that metrics and Events carry. */
+/** Outcomes of an injection, and the closed lists of reasons in metrics and Events. */
 import type { SidecarDefaults } from './injector-config.ts';
 import type { Takeover } from './kubernetes-values.ts';
 import type { PatchOperation } from './patch.ts';
 
-/** Of the oldest of API server and kubelets. */
+/** The version of the oldest among API server and kubelets. */
 export interface KubeVersion {
   readonly major: number;
   readonly minor: number;
 }
 
-/** What an injection depends on beside the pod. */
+/** What an injection depends on besides the pod. */
 export interface InjectContext {
   readonly defaults: SidecarDefaults;
-  /** Sidegate's own. */
+  /** Version of sidegate. */
   readonly version: string;
   readonly kube: KubeVersion;
   readonly namespace: string;
-  /** A Job's template, which has no owner yet. */
+  /** Whether the pod is a Job's template, which has no owner reference yet. */
   readonly isJob?: boolean;
 }
 
-/** Why a pod was left as it is. */
+/** Why a pod was not changed. */
 export const SKIP_REASONS = ['not_labelled', 'already_injected', 'not_a_pod_creation'] as const;
 export type SkipReason = (typeof SKIP_REASONS)[number];
 
-/** Why a pod may not be created. */
+/** Why a pod was denied. */
 export const DENY_REASONS = [
   'malformed',
   'invalid_setting',
@@ -42,7 +42,7 @@ export const DENY_REASONS = [
 ] as const;
 export type DenyReason = (typeof DENY_REASONS)[number];
 
-/** The pod gets the sidecar, stays as it is, or must not be. */
+/** The pod gets the sidecar, stays unchanged, or is denied. */
 export type Injection =
   | {
       readonly outcome: 'injected';

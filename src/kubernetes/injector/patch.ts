@@ -1,12 +1,12 @@
-/** A JSON Patch (RFC 6902) as it grows: only what changes is named, so that fields that nobody here knows survive. */
+/** Builds a JSON Patch (RFC 6902). It contains only changes, so that unknown fields of the pod are preserved. */
 import { has } from './raw.ts';
 
-/** One operation (RFC 6902 §4), of those that are used. */
+/** One operation (RFC 6902 §4); only these kinds are used. */
 export type PatchOperation =
   | { readonly op: 'add' | 'replace'; readonly path: string; readonly value: unknown }
   | { readonly op: 'remove'; readonly path: string };
 
-/** Where something stands. */
+/** The path of a value. */
 export type Path = readonly (string | number)[];
 
 /** A JSON Pointer (RFC 6901 §3): `~` and `/` in names are escaped. */
@@ -14,7 +14,7 @@ export function toPointer(path: Path): string {
   return path.map((step) => `/${String(step).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
 
-/** Collects operations; paths of lists hold in the order of the calls. */
+/** Collects operations. Indices in paths refer to the state after the preceding operations. */
 export class Patch {
   readonly #operations: PatchOperation[] = [];
 
@@ -22,24 +22,24 @@ export class Patch {
     return this.#operations;
   }
 
-  /** Sets the member `key` of `parent`, which stands at `path`. */
+  /** Sets the member `key` of `parent`, which is at `path`. */
   set(path: Path, parent: unknown, key: string, value: unknown): void {
     this.#operations.push({ op: has(parent, key) ? 'replace' : 'add', path: toPointer([...path, key]), value });
   }
 
-  /** Takes away what stands at `path`. */
+  /** Removes the value at `path`. */
   remove(path: Path): void {
     this.#operations.push({ op: 'remove', path: toPointer(path) });
   }
 
-  /** Appends to the list at `path`, or makes it. */
+  /** Appends to the list at `path`, or creates it. */
   append(path: Path, isThere: boolean, items: readonly unknown[]): void {
     if (items.length === 0) return;
     if (isThere) for (const value of items) this.#operations.push({ op: 'add', path: toPointer([...path, '-']), value });
     else this.#operations.push({ op: 'add', path: toPointer(path), value: items });
   }
 
-  /** Puts an item first in the list at `path`, or makes the list. */
+  /** Inserts an item at the start of the list at `path`, or creates the list. */
   prepend(path: Path, isThere: boolean, value: unknown): void {
     if (isThere) this.#operations.push({ op: 'add', path: toPointer([...path, 0]), value });
     else this.#operations.push({ op: 'add', path: toPointer(path), value: [value] });

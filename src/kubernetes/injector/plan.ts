@@ -1,4 +1,4 @@
-/** Settles what a pod's sidecar will be like: the annotations where they say something, else the injector's defaults. */
+/** Plans a pod's sidecar from the pod's annotations and the injector's defaults. */
 
 import type { App } from './app.ts';
 import type { Findings } from './findings.ts';
@@ -11,7 +11,7 @@ import { listAt, objectAt, type Raw, textAt } from './raw.ts';
 import type { PodSettings } from './settings.ts';
 import { isAllowedImage } from './sidecar-rules.ts';
 
-/** All that is decided. */
+/** The planned sidecar. */
 export interface Plan {
   readonly app: App;
   readonly takeover: TakeoverSetting;
@@ -20,7 +20,7 @@ export interface Plan {
   readonly port: number;
   readonly portName: string;
   readonly adminPort: number;
-  /** Where the sidecar reaches the app. */
+  /** The port on which the sidecar connects to the app. */
   readonly appPort: number;
   readonly preStopSeconds: number;
   readonly image: string;
@@ -34,13 +34,13 @@ export interface Plan {
   readonly memoryLimit: string;
 }
 
-/** Native sidecars are on by default from here on (KEP-753). */
+/** Native sidecars are enabled by default from this minor version on (KEP-753). */
 const NATIVE_SINCE = 29;
-/** From here on Services see the named ports of native sidecars (kubernetes/kubernetes#128850). */
+/** From this minor version on, Services resolve named ports of native sidecars (kubernetes/kubernetes#128850). */
 const NATIVE_NAMED_PORTS_SINCE = 33;
-const LOWEST_FREE_PORT = 1024;
+const FIRST_UNPRIVILEGED_PORT = 1024;
 
-/** What a plan is made of. */
+/** The input of a plan. */
 export interface PlanInput {
   readonly pod: Raw;
   readonly settings: PodSettings;
@@ -48,7 +48,7 @@ export interface PlanInput {
   readonly findings: Findings;
 }
 
-/** What a plan is carried out on. */
+/** A plan in progress: the pod, the patch and the findings. */
 export interface Work {
   readonly pod: Raw;
   readonly plan: Plan;
@@ -56,7 +56,7 @@ export interface Work {
   readonly findings: Findings;
 }
 
-/** What will be done to the pod. */
+/** Plans the sidecar. */
 export function toPlan(app: App, input: PlanInput): Plan {
   const { settings, context, findings } = input;
   const { defaults } = context;
@@ -80,21 +80,23 @@ export function toPlan(app: App, input: PlanInput): Plan {
   checkResources(plan, findings);
   checkImage(plan.image, input);
   for (const low of [plan.port, plan.adminPort])
-    if (low < LOWEST_FREE_PORT)
-      findings.warn(`the sidecar listens on ${low}: nodes must let containers without root do so (ip_unprivileged_port_start)`);
+    if (low < FIRST_UNPRIVILEGED_PORT)
+      findings.warn(
+        `the sidecar listens on port ${low}: nodes must allow this for containers without root (ip_unprivileged_port_start)`,
+      );
   return plan;
 }
 
-/** The admission policy would deny the pod, too, but could not name the annotation. */
+/** The admission policy would also deny the pod, but its message could not name the annotation. */
 function checkImage(image: string, { context: { defaults }, findings }: PlanInput): void {
   if (isAllowedImage(image, defaults.allowedImages)) return;
   findings.deny(
     'invalid_setting',
-    `the sidecar's image ${image} is none of those that are allowed (${defaults.allowedImages?.join(', ')}): take the annotation ${DOMAIN}/image away, or have the cluster's administrator add the repository to the chart's admission.allowedImages`,
+    `the sidecar's image ${image} is not allowed (allowed: ${defaults.allowedImages?.join(', ')}): remove the annotation ${DOMAIN}/image, or ask the cluster's administrator to add the repository to admission.allowedImages of the chart`,
   );
 }
 
-/** Whether the sidecar takes the very port that the app had. */
+/** Whether the sidecar listens on the port that the app used. */
 export function takesAppPort({ mode }: TakeoverSetting): boolean {
   return mode === 'same-port' || mode === 'env';
 }
@@ -104,7 +106,7 @@ function decidePort(app: App, takeover: TakeoverSetting, { settings, context, fi
   if (settings.port !== undefined && settings.port !== app.port)
     findings.deny(
       'invalid_setting',
-      `${DOMAIN}/port is ${settings.port}, but with takeover ${takeover.mode} the sidecar takes the app's port ${app.port}: leave ${DOMAIN}/port out`,
+      `${DOMAIN}/port is ${settings.port}, but with takeover ${takeover.mode} the sidecar uses the app's port ${app.port}: remove ${DOMAIN}/port`,
     );
   return app.port;
 }
@@ -118,7 +120,7 @@ function toResources(settings: PodSettings, { resources: { requests, limits } }:
   };
 }
 
-/** The API server would refuse it, too, but in words about a container that the pod's owner never wrote. */
+/** The API server would also reject it, but its message would refer to a container that the pod's owner did not write. */
 function checkResources(plan: Plan, findings: Findings): void {
   const pairs = [
     ['cpu', plan.cpuRequest, plan.cpuLimit],
@@ -140,12 +142,12 @@ function decideNative(takeover: TakeoverSetting, { pod, settings, context, findi
   if (wanted === 'native' && !isAtLeast(kube, NATIVE_SINCE))
     findings.deny(
       'version_too_old',
-      `native sidecars need Kubernetes 1.29, and this is ${kube.major}.${kube.minor}: set ${DOMAIN}/sidecar: container`,
+      `native sidecars require Kubernetes 1.29, but the cluster has ${kube.major}.${kube.minor}: set ${DOMAIN}/sidecar: container`,
     );
   if (wanted === 'native' && mode === 'rename' && !seesNamedPorts)
     findings.deny(
       'version_too_old',
-      `takeover rename needs Kubernetes 1.33 with a native sidecar: set ${DOMAIN}/sidecar: container, or another ${DOMAIN}/takeover`,
+      `takeover rename with a native sidecar requires Kubernetes 1.33: set ${DOMAIN}/sidecar: container, or another ${DOMAIN}/takeover`,
     );
   const since = mode === 'rename' ? NATIVE_NAMED_PORTS_SINCE : NATIVE_SINCE;
   const isNative = wanted === 'native' || (wanted === 'auto' && isAtLeast(kube, since));
@@ -154,20 +156,24 @@ function decideNative(takeover: TakeoverSetting, { pod, settings, context, findi
     if (takesAppPort(takeover)) denyRace(mode, wanted, findings);
   } else if (mode === 'service' && !seesNamedPorts)
     findings.warn(
-      'below Kubernetes 1.33 no Service sees the port name sidegate of a native sidecar: write targetPort as a number',
+      'before Kubernetes 1.33, Services do not resolve the port name sidegate of a native sidecar: write targetPort as a number',
     );
   return isNative;
 }
 
-/** An app that does not honour its variable would take the port first, and stand open for good. */
+/** An app that ignores its variable could take the port before the sidecar, and would then stay unprotected. */
 function denyRace(mode: string, wanted: string, findings: Findings): void {
-  const because = `takeover ${mode} needs a native sidecar, as an app may take the port before a plain container does`;
+  const because = `takeover ${mode} requires a native sidecar, because the app could take the port before a plain container does`;
   if (wanted === 'container')
     findings.deny('invalid_setting', `${because}: set ${DOMAIN}/sidecar: native, or ${DOMAIN}/takeover: service or rename`);
-  else findings.deny('version_too_old', `${because}, and so Kubernetes 1.29: set ${DOMAIN}/takeover: service or rename`);
+  else
+    findings.deny(
+      'version_too_old',
+      `${because}, and native sidecars require Kubernetes 1.29: set ${DOMAIN}/takeover: service or rename`,
+    );
 }
 
-/** A container beside the app would run on after the app's work is done (istio/istio#11659). */
+/** A plain container would keep running after the app has finished (istio/istio#11659). */
 function checkEnd(pod: Raw, isJob: boolean, findings: Findings): void {
   const owners = listAt(objectAt(pod, 'metadata'), 'ownerReferences');
   const ofJob = isJob || owners.some((owner) => textAt(owner, 'kind') === 'Job');
@@ -175,11 +181,11 @@ function checkEnd(pod: Raw, isJob: boolean, findings: Findings): void {
   if (ofJob)
     findings.deny(
       'job_never_completes',
-      `the pod of a Job never completes beside a sidecar that is a plain container: it needs Kubernetes 1.29 and ${DOMAIN}/sidecar: native`,
+      `the pod of a Job never completes with a sidecar that is a plain container: use ${DOMAIN}/sidecar: native, which requires Kubernetes 1.29`,
     );
   else if (restarts !== 'Always')
     findings.deny(
       'sidecar_ends',
-      `restartPolicy is ${restarts.slice(0, 20)}: once a sidecar that is a plain container ends, it stays away, and the app is open on its own port; use ${DOMAIN}/sidecar: native (Kubernetes 1.29), or restartPolicy: Always`,
+      `restartPolicy is ${restarts.slice(0, 20)}: a sidecar that is a plain container is not restarted after it ends, and the app is then open on its own port; use ${DOMAIN}/sidecar: native (Kubernetes 1.29), or restartPolicy: Always`,
     );
 }

@@ -1,4 +1,4 @@
-/** Pods that cannot be protected, or that hold what the sidecar would need. */
+/** Denies pods that cannot be protected, or that already use names or ports of the sidecar. */
 import { type App, lastingContainersOf, tcpPortsOf } from './app.ts';
 import type { Findings } from './findings.ts';
 import { ADMIN_PORT, CONFIG_VOLUME, CONTAINER, DOMAIN, NO_TOKEN_VOLUME, SECRET_VOLUME } from './names.ts';
@@ -6,34 +6,34 @@ import { type Plan, takesAppPort } from './plan.ts';
 import { listAt, objectAt, type Raw, textAt } from './raw.ts';
 import { SHARING } from './sidecar-check.ts';
 
-/** What no setting can mend. */
+/** Checks for problems that no setting can fix. */
 export function checkPod(pod: Raw, findings: Findings): void {
   const spec = objectAt(pod, 'spec');
   if (spec['hostNetwork'] === true)
     findings.deny(
       'host_network',
-      'the pod uses hostNetwork: the app would be reached on the node past the sidecar; take hostNetwork away',
+      'the pod uses hostNetwork: clients could bypass the sidecar on the network of the node; remove hostNetwork',
     );
   for (const key of SHARING)
     if (spec[key] === true)
       findings.deny(
         'shared_processes',
-        `the pod has ${key}: true, so other containers could read the secrets of the sidecar in its memory, or end it and take its port; take ${key} away`,
+        `the pod has ${key}: true, so other containers could read the secrets in the sidecar's memory, or end it and use its port; remove ${key}`,
       );
   const system = textAt(objectAt(spec, 'os'), 'name') ?? textAt(objectAt(spec, 'nodeSelector'), 'kubernetes.io/os');
   if (system === 'windows')
-    findings.deny('windows', 'the pod is for Windows, and the sidecar runs on Linux only: put a Linux gate before it');
+    findings.deny('windows', 'the pod is for Windows, but the sidecar runs only on Linux: run a gate on Linux in front of it');
   for (const list of ['containers', 'initContainers', 'ephemeralContainers'])
     if (listAt(spec, list).some((container) => textAt(container, 'name') === CONTAINER))
-      findings.deny('name_taken', `the pod has a container named ${CONTAINER} that is not the injected one: name it otherwise`);
+      findings.deny('name_taken', `the pod has a container named ${CONTAINER} that is not the injected one: rename it`);
   for (const volume of listAt(spec, 'volumes')) {
     const name = textAt(volume, 'name') ?? '';
     if (name === CONFIG_VOLUME || name === NO_TOKEN_VOLUME || name.startsWith(SECRET_VOLUME))
-      findings.deny('name_taken', `the pod has a volume named ${name}, which the sidecar needs: name it otherwise`);
+      findings.deny('name_taken', `the pod has a volume named ${name}, which is reserved for the sidecar: rename it`);
   }
 }
 
-/** Ports of the sidecar that somebody else in the pod has. */
+/** Checks for ports of the sidecar that other containers of the pod use. */
 export function checkPorts(pod: Raw, plan: Plan, findings: Findings): void {
   const { app, takeover, port, adminPort, appPort } = plan;
   const takes = takesAppPort(takeover);
@@ -45,7 +45,10 @@ export function checkPorts(pod: Raw, plan: Plan, findings: Findings): void {
   if (!takes && port === app.port)
     findings.deny('port_taken', `the app listens on ${port}, the sidecar's data port: set ${DOMAIN}/port to another`);
   if (isMoved && appPort === app.port)
-    findings.deny('port_taken', `the app listens on ${appPort} already, where takeover env would move it: use another takeover`);
+    findings.deny(
+      'port_taken',
+      `the app already listens on ${appPort}, the port that takeover env would move it to: use another takeover`,
+    );
   const settings = new Map([
     ...(isMoved ? ([[appPort, 'takeover']] as const) : []),
     [port, takes ? 'app-port' : 'port'],
@@ -56,7 +59,7 @@ export function checkPorts(pod: Raw, plan: Plan, findings: Findings): void {
     if (setting !== undefined && !(isApp && number === app.port))
       findings.deny(
         'port_taken',
-        `the container ${container} has port ${number}, which the sidecar needs: change it, or ${DOMAIN}/${setting}`,
+        `the container ${container} uses port ${number}, which the sidecar needs: change it, or ${DOMAIN}/${setting}`,
       );
   }
 }
@@ -67,7 +70,7 @@ function portsOf(pod: Raw, app: App) {
   );
 }
 
-/** A Service finds a name in the app's containers before it looks at native sidecars, so it must not stand there. */
+/** A Service resolves port names in the app's containers before native sidecars, so the sidecar's names must not be used there. */
 export function checkPortNames(pod: Raw, plan: Plan, findings: Findings): void {
   const { app, portName, takeover } = plan;
   for (const { name, index, container, isApp } of portsOf(pod, app)) {
@@ -75,7 +78,7 @@ export function checkPortNames(pod: Raw, plan: Plan, findings: Findings): void {
     if (!isRenamed && (name === portName || name === ADMIN_PORT))
       findings.deny(
         'name_taken',
-        `the container ${container} has a port named ${name}, which is the sidecar's: name it otherwise`,
+        `the container ${container} has a port named ${name}, which is reserved for the sidecar: rename it`,
       );
   }
 }

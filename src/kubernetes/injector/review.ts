@@ -1,21 +1,21 @@
-/** Answers an AdmissionReview (admission.k8s.io/v1): the patch, or a status that says why not. */
+/** Responds to an AdmissionReview (admission.k8s.io/v1) with the patch, or with a status that gives the reason for a denial. */
 import { injectPod } from './inject.ts';
 import { DOMAIN } from './names.ts';
 import type { DenyReason, InjectContext, Injection } from './outcome.ts';
 import { listAt, objectAt, type Raw, textAt } from './raw.ts';
 
-/** What was asked, for Events, logs and metrics. */
+/** The reviewed request, for Events, logs and metrics. */
 export interface ReviewedRequest {
   readonly uid: string;
   readonly namespace: string;
-  /** A pod of a controller has only the beginning of its name yet. */
+  /** For a pod of a controller, only the prefix of its name is known. */
   readonly name: string;
   readonly isDryRun: boolean;
   /** The controller that creates the pod. */
   readonly owner: OwnerReference | undefined;
 }
 
-/** Of metadata.ownerReferences. */
+/** An item of metadata.ownerReferences. */
 export interface OwnerReference {
   readonly apiVersion: string;
   readonly kind: string;
@@ -23,29 +23,29 @@ export interface OwnerReference {
   readonly uid: string;
 }
 
-/** The answer, and what it says. */
-export interface ReviewAnswer {
+/** The response to a review, with the outcome that it contains. */
+export interface AdmissionResponse {
   readonly response: object;
   readonly injection: Injection;
   readonly request: ReviewedRequest;
 }
 
-/** Longer warnings may be cut by the API server, and too many are dropped (4096 bytes in all). */
-const LONGEST_WARNING = 256;
-const MOST_WARNINGS = 8;
-/** Each name of a Secret becomes a volume and a mount: some kilobytes of annotation are enough for every pod, and megabytes are forged. */
-const LONGEST_SETTINGS = 8_192;
-/** People read it in one line of kubectl. */
-const LONGEST_MESSAGE = 2_048;
-/** What the author of the pod wrote wrong is a bad request; the rest is a pod that may not be. */
+/** The API server may truncate longer warnings, and drops warnings beyond 4096 bytes in total. */
+const MAX_WARNING_LENGTH = 256;
+const MAX_WARNINGS = 8;
+/** Each name of a Secret becomes a volume and a mount. A few kilobytes of annotations are enough for any pod; megabytes are an attack. */
+const MAX_SETTINGS_LENGTH = 8_192;
+/** kubectl shows it in one line. */
+const MAX_MESSAGE_LENGTH = 2_048;
+/** Mistakes of the pod's author are bad requests; all other denials are forbidden pods. */
 const BAD_REQUESTS: ReadonlySet<DenyReason> = new Set(['malformed', 'invalid_setting']);
 
-/** Judges what the API server asks; never throws, whatever it is. */
-export function answerReview(review: unknown, toContext: (namespace: string) => InjectContext): ReviewAnswer {
+/** Responds to a review from the API server. Never throws, for any value. */
+export function respondToReview(review: unknown, toContext: (namespace: string) => InjectContext): AdmissionResponse {
   const asked = objectAt(review, 'request');
   const pod = objectAt(asked, 'object');
   const request = toRequest(asked, pod);
-  const injection = judge(review, asked, pod, () => toContext(request.namespace));
+  const injection = decide(review, asked, pod, () => toContext(request.namespace));
   const response = { uid: request.uid, ...toResponse(injection) };
   return { response: { apiVersion: 'admission.k8s.io/v1', kind: 'AdmissionReview', response }, injection, request };
 }
@@ -72,28 +72,28 @@ function toOwner(owner: unknown): { readonly reference: OwnerReference; readonly
   };
 }
 
-function judge(review: unknown, asked: Raw, pod: Raw, toContext: () => InjectContext): Injection {
+function decide(review: unknown, asked: Raw, pod: Raw, toContext: () => InjectContext): Injection {
   const version = textAt(review, 'apiVersion');
   if (textAt(review, 'kind') !== 'AdmissionReview' || version !== 'admission.k8s.io/v1' || textAt(asked, 'uid') === undefined)
     return {
       outcome: 'denied',
       reason: 'malformed',
-      message: 'this is no AdmissionReview of admission.k8s.io/v1 with a request',
+      message: 'not an AdmissionReview of admission.k8s.io/v1 with a request',
     };
   const { group, version: kindVersion, kind } = objectAt(asked, 'kind');
   const isPod = (group ?? '') === '' && kindVersion === 'v1' && kind === 'Pod';
   if (!isPod || textAt(asked, 'operation') !== 'CREATE' || (textAt(asked, 'subResource') ?? '') !== '')
-    return { outcome: 'skipped', reason: 'not_a_pod_creation', message: 'only pods that are created are looked at' };
+    return { outcome: 'skipped', reason: 'not_a_pod_creation', message: 'only the creation of pods is handled' };
   const length = countSettings(pod);
-  if (length > LONGEST_SETTINGS)
+  if (length > MAX_SETTINGS_LENGTH)
     return {
       outcome: 'denied',
       reason: 'invalid_setting',
-      message: `the annotations ${DOMAIN}/… have ${length} characters in all; ${LONGEST_SETTINGS} are the most`,
+      message: `the annotations ${DOMAIN}/… have ${length} characters in total; the maximum is ${MAX_SETTINGS_LENGTH}`,
     };
   const injection = injectPod(pod, toContext());
-  if (injection.outcome !== 'denied' || injection.message.length <= LONGEST_MESSAGE) return injection;
-  return { ...injection, message: shorten(injection.message, LONGEST_MESSAGE) };
+  if (injection.outcome !== 'denied' || injection.message.length <= MAX_MESSAGE_LENGTH) return injection;
+  return { ...injection, message: shorten(injection.message, MAX_MESSAGE_LENGTH) };
 }
 
 function countSettings(pod: Raw): number {
@@ -121,12 +121,12 @@ function toResponse(injection: Injection): object {
 
 function toWarnings({ warnings, summary }: Extract<Injection, { outcome: 'injected' }>): object {
   const all = [`sidegate: ${summary}`, ...warnings.map((warning) => `sidegate: ${warning}`)];
-  return { warnings: all.slice(0, MOST_WARNINGS).map((warning) => shorten(warning, LONGEST_WARNING)) };
+  return { warnings: all.slice(0, MAX_WARNINGS).map((warning) => shorten(warning, MAX_WARNING_LENGTH)) };
 }
 
-/** By code points: half a character would not be UTF-8. */
-function shorten(text: string, longest: number): string {
-  // Of the text as it may be, no more than can be kept is taken apart.
-  const characters = [...text.slice(0, 2 * (longest + 1)).replace(/[\p{Cc}\p{Cf}]/gu, ' ')];
-  return characters.length <= longest ? characters.join('') : `${characters.slice(0, longest - 1).join('')}…`;
+/** Truncates by code points, because half a surrogate pair is not valid UTF-8. */
+function shorten(text: string, maxLength: number): string {
+  // Bounds the work: the text is untrusted, and only its start can be kept.
+  const characters = [...text.slice(0, 2 * (maxLength + 1)).replace(/[\p{Cc}\p{Cf}]/gu, ' ')];
+  return characters.length <= maxLength ? characters.join('') : `${characters.slice(0, maxLength - 1).join('')}…`;
 }

@@ -1,14 +1,14 @@
-/** Shapes: Kubernetes objects with named holes. The sidecar is written once as such, and filled with values, CEL or Helm expressions. */
+/** Shapes: Kubernetes objects with placeholders. The sidecar is defined once as a shape, and filled with values, CEL or Helm expressions. */
 
-/** Where a value goes. */
+/** A placeholder for a value. */
 export interface Hole<Name extends string = string> {
   readonly $value: Name;
 }
-/** Text with values in it. */
+/** Text that contains placeholders. */
 export interface Text<Name extends string = string> {
   readonly $text: readonly (string | Hole<Name>)[];
 }
-/** There only where the condition holds; as a list's item it stands for none or one. */
+/** Present only if the condition holds; as an item of a list it stands for zero or one items. */
 export interface When<Name extends string = string> {
   readonly $when: Name;
   readonly then: Shape;
@@ -18,14 +18,14 @@ export interface Each<Name extends string = string> {
   readonly $each: Name;
   readonly of: Shape;
 }
-/** An object with holes. */
+/** A value with placeholders. */
 export type Shape = string | number | boolean | Hole | Text | When | Each | readonly Shape[] | ShapeMap;
-/** A mapping with holes. */
+/** An object with placeholders. */
 export interface ShapeMap {
   readonly [key: string]: Shape;
 }
 
-/** What the holes of a shape are filled with. */
+/** The values for a shape's placeholders. */
 export interface Values {
   readonly [name: string]: string | number | boolean | undefined | readonly Values[];
 }
@@ -41,7 +41,7 @@ export const isWhen = (shape: Shape): shape is When => typeof shape === 'object'
 export const isEach = (shape: Shape): shape is Each => typeof shape === 'object' && '$each' in shape;
 export const isList = (shape: Shape): shape is readonly Shape[] => Array.isArray(shape);
 
-/** The shape with literal values; a list's entries shadow what is outside. */
+/** Fills the shape with values; the values of a list's entries shadow outer ones. */
 export function fill(shape: Shape, values: Values): unknown {
   if (typeof shape !== 'object') return shape;
   if (isHole(shape)) return values[shape.$value];
@@ -52,7 +52,7 @@ export function fill(shape: Shape, values: Values): unknown {
   );
 }
 
-/** None, one or several. */
+/** Fills an item of a list, which can result in zero, one or several items. */
 function fillItem(shape: Shape, values: Values): unknown[] {
   if (isWhen(shape)) return isSet(values[shape.$when]) ? fillItem(shape.then, values) : [];
   if (!isEach(shape)) return [fill(shape, values)];
@@ -64,14 +64,14 @@ function isSet(found: Values[string]): boolean {
   return found !== undefined && found !== false;
 }
 
-/** Where a value stands alone in a shape: at the end of a text, if at all in one. */
+/** The place of a value in a shape, alone or at the end of a text. */
 export interface HolePlace {
   readonly path: readonly (string | number)[];
-  /** What the text begins with. */
+  /** The text before the value. */
   readonly prefix: string;
 }
 
-/** The first place of a value that can be found without knowing what is filled in: not in or after repeated and conditional items. */
+/** The first place of a value whose path does not depend on the values: not in or after repeated and conditional items. */
 export function findHole(shape: Shape, name: string, path: HolePlace['path'] = []): HolePlace | undefined {
   if (typeof shape !== 'object' || isEach(shape)) return undefined;
   if (isHole(shape)) return shape.$value === name ? { path, prefix: '' } : undefined;
@@ -89,7 +89,7 @@ export function findHole(shape: Shape, name: string, path: HolePlace['path'] = [
   return undefined;
 }
 
-/** The items whose places in the list do not depend on values. */
+/** The items whose indices in the list do not depend on values. */
 function fixedItems(list: readonly Shape[]): readonly Shape[] {
   const end = list.findIndex((item) => typeof item === 'object' && (isWhen(item) || isEach(item)));
   return end === -1 ? list : list.slice(0, end);

@@ -1,4 +1,4 @@
-/** Compares the container `sidegate` of a pod with the one that this version injects: marks are no proof, since anyone can copy them. */
+/** Compares the container `sidegate` of a pod with the one that this version injects: labels and annotations prove nothing, because anyone can copy them. */
 import { isDeepStrictEqual } from 'node:util';
 import { toDefaulted } from './defaulted.ts';
 import { PORT_NUMBER } from './kubernetes-values.ts';
@@ -20,22 +20,22 @@ import {
 
 const DEFAULTED_SHAPE = toDefaulted(CONTAINER_SHAPE);
 const APP_PROBE = '--app-probe=';
-const LONGEST_SHOWN = 80;
-/** Of one kind. */
-const MOST_NAMED = 8;
-/** Items of a list; annotations of 8,192 characters name fewer Secrets. More are not compared, so that no list holds up the injector. */
-const MOST_ITEMS = 4_096;
-/** Fields of a pod by which containers reach each other's processes. hostIPC is none: the gate has no shared memory and no message queue. */
+const MAX_SHOWN_LENGTH = 80;
+/** Maximum number of reported differences of one kind. */
+const MAX_REPORTED = 8;
+/** Maximum length of a compared list, which bounds the work; annotations of 8,192 characters name fewer Secrets. */
+const MAX_ITEMS = 4_096;
+/** Fields of a pod that let containers access each other's processes. Not hostIPC: the gate has no shared memory and no message queue. */
 export const SHARING = ['hostPID', 'shareProcessNamespace'] as const;
 
 /** The container `sidegate` of a pod. */
 export interface NamedSidecar {
   readonly container: Raw;
-  /** Among the init containers. */
+  /** Whether it is an init container. */
   readonly isInit: boolean;
 }
 
-/** The container by its name, whatever it is; init containers come first. */
+/** The container with that name, whatever it contains; init containers come first. */
 export function findNamed(pod: Raw): NamedSidecar | undefined {
   const spec = objectAt(pod, 'spec');
   const isNamed = (container: unknown): container is Raw => isRaw(container) && textAt(container, 'name') === CONTAINER;
@@ -46,8 +46,8 @@ export function findNamed(pod: Raw): NamedSidecar | undefined {
 }
 
 /**
- * Names everything about the pod's container `sidegate` that is not as this version injects it: `command`, `env NODE_OPTIONS`.
- * Empty where it is the sidecar; undefined where there is none.
+ * Lists all differences between the pod's container `sidegate` and the injected one, such as `command` or `env NODE_OPTIONS`.
+ * Empty if there are none; undefined if the pod has no such container.
  */
 export function findDifferences(pod: Raw, rules: SidecarRules): readonly string[] | undefined {
   const named = findNamed(pod);
@@ -60,21 +60,21 @@ export function findDifferences(pod: Raw, rules: SidecarRules): readonly string[
     ...(isAllowedImage(image, rules.allowedImages) ? [] : [`image ${show(image)}`]),
     ...Object.keys(container)
       .filter((key) => !ALLOWED_FIELDS.includes(key) && !isEmpty(container[key]))
-      .slice(0, MOST_NAMED),
+      .slice(0, MAX_REPORTED),
     ...COMPARED.flatMap((key) => compareField(key, container, expected, rules)),
     ...(['', TERMINATION_PATH].includes(textAt(container, 'terminationMessagePath') ?? '') ? [] : ['terminationMessagePath']),
     ...findVolumes(pod),
   ].map(show);
 }
 
-/** Something about the pod around its sidecar. */
+/** A problem with the pod around its sidecar. */
 export interface PodFault {
-  /** `network`: the app is reached elsewhere; `processes`: others reach the gate's process; `end`: the gate ends before the app. */
+  /** `network`: clients can bypass the sidecar; `processes`: other containers can access its process; `end`: it can end before the app. */
   readonly kind: 'network' | 'processes' | 'end';
   readonly text: string;
 }
 
-/** What is wrong with the pod around its sidecar, however sound that is. */
+/** Problems with the pod around its sidecar, even if the sidecar itself is valid. */
 export function findPodFaults(pod: Raw): readonly PodFault[] {
   const spec = objectAt(pod, 'spec');
   const named = findNamed(pod);
@@ -92,14 +92,14 @@ export function findPodFaults(pod: Raw): readonly PodFault[] {
   ];
 }
 
-/** What the holes of the shape must have been filled with, read where each stands alone; a wrong one differs somewhere else. */
+/** Reads the values of the shape's placeholders from the container, each at a place where it is alone; a forged value differs at another place. */
 function bindValues(container: Raw, isInit: boolean): SidecarValues {
   const args = listAt(container, 'args').filter((arg) => typeof arg === 'string');
   const [data, admin] = listAt(container, 'ports');
   const upstream = args.find((arg) => arg.startsWith(UPSTREAM_PREFIX))?.slice(UPSTREAM_PREFIX.length) ?? '';
   const isOnPodAddresses = args.some((arg) => arg.startsWith(`${POD_IPS}:`));
   const mounts = listAt(container, 'volumeMounts')
-    .slice(0, MOST_ITEMS)
+    .slice(0, MAX_ITEMS)
     .filter((mount) => textAt(mount, 'name')?.startsWith(SECRET_VOLUME));
   return {
     image: '',
@@ -143,7 +143,7 @@ function compareField(key: string, container: Raw, expected: readonly Raw[], rul
   }
 }
 
-/** Compares a list without its items that are free; names the items that the sidecar does not have. */
+/** Compares a list without its allowed extra items; returns the items that the sidecar does not have. */
 function compareList(
   key: string,
   label: string,
@@ -151,23 +151,23 @@ function compareList(
   expected: readonly Raw[],
   isFree: (item: unknown) => boolean,
 ): string[] {
-  if (listAt(container, key).length > MOST_ITEMS) return [key];
+  if (listAt(container, key).length > MAX_ITEMS) return [key];
   const without = (from: unknown): unknown[] => listAt(from, key).filter((item) => !isFree(item));
   const own = without(container);
   if (expected.some((each) => isDeepStrictEqual(own, without(each)))) return [];
   const known = new Set(expected.flatMap(without).map(toText));
-  const strange = own.filter((item) => !known.has(toText(item))).slice(0, MOST_NAMED);
+  const strange = own.filter((item) => !known.has(toText(item))).slice(0, MAX_REPORTED);
   return strange.length === 0 ? [key] : strange.map((item) => `${key} ${textAt(item, label) ?? ''}`);
 }
 
-/** The same for equal values, in whatever order their fields stand. */
+/** Serializes a value independently of the order of its fields. */
 function toText(item: unknown): string {
   return JSON.stringify(item, (_key, value: unknown) =>
     isRaw(value) ? Object.fromEntries(Object.entries(value).sort()) : value,
   );
 }
 
-/** A path with `..` leads out of the folder that it begins with. */
+/** A path with `..` can leave the directory that it starts with. */
 function isFreeMount(mount: unknown, { allowedMounts }: SidecarRules): boolean {
   const path = textAt(mount, 'mountPath') ?? '';
   return allowedMounts.includes(path) || (path.startsWith(CREDENTIALS_FOLDER) && !path.includes('..'));
@@ -189,11 +189,11 @@ function findVolumes(pod: Raw): string[] {
     const own = VOLUME_SOURCES.find((each) => (each.isPrefix ? name.startsWith(each.name) : name === each.name));
     return own === undefined || (isRaw(volume) && isRaw(volume[own.source])) ? [] : [`volume ${name}`];
   });
-  return strange.slice(0, MOST_NAMED);
+  return strange.slice(0, MAX_REPORTED);
 }
 
-/** What anyone may have written, fit for a sentence. */
+/** Sanitizes untrusted text for a message. */
 function show(text: string): string {
   const clean = text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, ' ');
-  return clean.length > LONGEST_SHOWN ? `${clean.slice(0, LONGEST_SHOWN)}…` : clean;
+  return clean.length > MAX_SHOWN_LENGTH ? `${clean.slice(0, MAX_SHOWN_LENGTH)}…` : clean;
 }

@@ -1,9 +1,9 @@
-/** What a container `sidegate` may be: THE tables that the injector, the doctor and the chart's admission policies share. */
+/** What the container `sidegate` may contain: tables that the injector, the doctor and the chart's admission policies share. */
 import { CONFIG_VOLUME, SECRET_VOLUME } from './names.ts';
 import { findHole, type HolePlace, type ShapeMap } from './shape.ts';
 import { CONTAINER_SHAPE } from './sidecar.ts';
 
-/** What a cluster allows beside what every sidecar has. */
+/** What a cluster allows in addition to what every sidecar contains. */
 export interface SidecarRules {
   /** Images or repositories; undefined or `*`: any. */
   readonly allowedImages?: readonly string[] | undefined;
@@ -16,29 +16,29 @@ export interface SidecarRules {
 /** In `allowedImages`: any image. */
 export const ANY_IMAGE = '*';
 
-/** Fields that do not change which program runs, nor what it serves. LimitRanges, autoscalers and AlwaysPullImages write them. */
+/** Fields that neither change which program runs nor what it serves. LimitRanges, autoscalers and AlwaysPullImages write them. */
 const FREE: readonly string[] = ['name', 'image', 'imagePullPolicy', 'resources', 'terminationMessagePolicy'];
-/** Fields that the shape does not have and a container may: the API server writes them. */
+/** Fields that the API server adds to a container. */
 const EXTRA: readonly string[] = ['terminationMessagePath', 'resizePolicy'];
-/** The default. The kubelet mounts a file at this path, so another one could cover a file of the program. */
+/** The default path. The kubelet mounts a file there, so another path could hide a file of the program. */
 export const TERMINATION_PATH = '/dev/termination-log';
 /**
- * Mounts below this folder are free: service account tokens and those of cloud identities. The program reads nothing there.
- * A path with `..` is never free, as the container runtime resolves it.
+ * Mounts below this directory are allowed: service account tokens and tokens of cloud identities. The program reads nothing there.
+ * A path with `..` is never allowed, because the container runtime resolves it.
  */
 export const CREDENTIALS_FOLDER = '/var/run/secrets/';
 
-/** Where a sidecar shows how long its end waits. */
+/** Where the shutdown delay is in a sidecar. */
 export const PAUSE_PLACE: HolePlace = findHole(CONTAINER_SHAPE, 'pause') ?? { path: [], prefix: '' };
 /** Seconds. */
 export const PAUSE_PATTERN = '^[0-9]{1,4}$';
 
 const SHAPED = Object.keys(CONTAINER_SHAPE as ShapeMap);
-/** Fields that must be what the injector makes. */
+/** Fields that must be as the injector creates them. */
 export const COMPARED: readonly string[] = SHAPED.filter((key) => !FREE.includes(key));
-/** All fields that a container `sidegate` may have: what is not named here is denied, also fields of later Kubernetes versions. */
+/** All fields that a container `sidegate` may have. All others are denied, including fields of later Kubernetes versions. */
 export const ALLOWED_FIELDS: readonly string[] = [...SHAPED, ...EXTRA];
-/** Where the volumes of the sidecar come from: a volume that the app can write to would let it change the gate's config. */
+/** Required sources of the sidecar's volumes: with a volume that the app can write to, the app could change the gate's config. */
 export const VOLUME_SOURCES: readonly { readonly name: string; readonly isPrefix: boolean; readonly source: string }[] = [
   { name: CONFIG_VOLUME, isPrefix: false, source: 'configMap' },
   { name: SECRET_VOLUME, isPrefix: true, source: 'secret' },
@@ -48,11 +48,11 @@ export const VOLUME_SOURCES: readonly { readonly name: string; readonly isPrefix
 export function repositoryOf(image: string): string {
   const [named = ''] = image.split('@', 1);
   const colon = named.lastIndexOf(':');
-  // A colon before a slash is that of a registry's port.
+  // A colon before a slash belongs to the registry's port.
   return colon > named.lastIndexOf('/') ? named.slice(0, colon) : named;
 }
 
-/** Whether an image is one of `allowed`, or of a repository among them. What follows a repository is a tag or a digest, never more of a path. */
+/** Whether an image is in `allowed`, or belongs to a repository in it. Only a tag or a digest may follow a repository, not a longer path. */
 export function isAllowedImage(image: string, allowed: SidecarRules['allowedImages']): boolean {
   if (allowed === undefined || allowed.includes(ANY_IMAGE)) return true;
   return allowed.some((from) => {

@@ -1,4 +1,4 @@
-/** The sidecar's container and volumes: THE one shape of them, whoever fills it (webhook, command line, admission policy, library chart). */
+/** The sidecar's container and volumes: the only shape, shared by webhook, command line, admission policy and library chart. */
 import {
   ADMIN_PORT,
   CONFIG_FOLDER,
@@ -12,12 +12,12 @@ import {
 } from './names.ts';
 import { each, type Shape, text, type Values, value, when } from './shape.ts';
 
-/** What is filled in. */
+/** The values of the shape's placeholders. */
 export interface SidecarValues extends Values {
   readonly image: string;
   readonly imagePullPolicy: string;
   readonly isNative: boolean;
-  /** Listens on the pod's own addresses only, as the app has the loopback. */
+  /** Listens only on the pod's addresses, because the app listens on loopback. */
   readonly isOnPodAddresses: boolean;
   readonly isOnAllAddresses: boolean;
   readonly port: number;
@@ -26,27 +26,27 @@ export interface SidecarValues extends Values {
   readonly appPort: number;
   readonly config: string;
   readonly secrets: readonly { readonly secret: string; readonly number: number }[];
-  /** `CONTAINER/KIND=URL` each. */
+  /** Each is `CONTAINER/KIND=URL`. */
   readonly appProbes: readonly { readonly appProbe: string }[];
   readonly cpuRequest: string;
   readonly memoryRequest: string;
   readonly cpuLimit: string | undefined;
   readonly memoryLimit: string;
-  /** Seconds that its SIGTERM waits; 0 for a native one, which outlives the app. */
+  /** Delay of its shutdown in seconds; 0 for a native sidecar, which ends after the app. */
   readonly pause: number;
 }
 
-/** Off 1337, which Istio takes for its own. */
+/** Not 1337, which Istio reserves. */
 const USER = 65_532;
-/** The variable with the pod's addresses, as arguments name it. */
+/** The variable with the pod's addresses, as used in arguments. */
 export const POD_IPS = '$(SIDEGATE_POD_IPS)';
-/** Before the app's port. */
+/** The upstream without the app's port. */
 export const UPSTREAM_PREFIX = 'http://127.0.0.1:';
 
 /**
- * Calls `/prestop` from inside the container, where it arrives over loopback: the address that the kubelet itself calls from depends on
- * the network plug-in and may be shared with clients, and a secret header cannot be made without randomness (policy, library chart).
- * `$0` is the admin port, `$1` the pause. Bash is part of the image and opens the connection by itself: no second Node in the memory limit.
+ * Calls `/prestop` from inside the container, over loopback. The kubelet's own address depends on the network plug-in and may be shared
+ * with clients, and a secret header would need randomness, which the policy and the library chart do not have. `$0` is the admin port,
+ * `$1` the delay. Bash is part of the image and opens the connection itself: a second Node process would not fit in the memory limit.
  */
 const PRESTOP_SCRIPT =
   "exec 3<>/dev/tcp/127.0.0.1/$0 && printf 'GET /prestop?pause=%s HTTP/1.0\\r\\n\\r\\n' $1 >&3 && read -r line <&3 && [[ $line == *' 200 '* ]]";
@@ -78,7 +78,7 @@ export const CONTAINER_SHAPE: Shape = {
   startupProbe: { httpGet: { path: '/readyz', port: value('adminPort') }, periodSeconds: 1, failureThreshold: 30 },
   readinessProbe: { httpGet: { path: '/readyz', port: value('adminPort') }, periodSeconds: 5 },
   livenessProbe: { httpGet: { path: '/healthz', port: value('adminPort') }, periodSeconds: 10, failureThreshold: 3 },
-  // A sidecar's hook runs as soon as the pod begins to end, its SIGTERM comes after the app is gone (KEP-753).
+  // A native sidecar's hook runs when the pod starts to terminate; its SIGTERM is sent after the app has ended (KEP-753).
   lifecycle: {
     preStop: { exec: { command: ['/bin/bash', '-c', PRESTOP_SCRIPT, text(value('adminPort')), text(value('pause'))] } },
   },
@@ -98,7 +98,7 @@ export const CONTAINER_SHAPE: Shape = {
   terminationMessagePolicy: 'FallbackToLogsOnError',
   volumeMounts: [
     { name: CONFIG_VOLUME, mountPath: CONFIG_FOLDER, readOnly: true },
-    // The sidecar never calls the API server: with a mount of its own here it does not get the token of the app's ServiceAccount.
+    // The sidecar never calls the API server: this mount keeps the token of the app's ServiceAccount out of it.
     { name: NO_TOKEN_VOLUME, mountPath: TOKEN_FOLDER, readOnly: true },
     each('secrets', {
       name: text(SECRET_VOLUME, value('number')),
@@ -108,7 +108,7 @@ export const CONTAINER_SHAPE: Shape = {
   ],
 };
 
-/** Whole directories: files under them follow their ConfigMap and Secrets, as single mounted files never would. */
+/** Mounts whole directories, because single mounted files would not be updated with their ConfigMap or Secret. */
 export const VOLUMES_SHAPE: Shape = [
   { name: CONFIG_VOLUME, configMap: { name: value('config') } },
   { name: NO_TOKEN_VOLUME, emptyDir: { sizeLimit: '1Mi' } },

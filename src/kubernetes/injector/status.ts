@@ -1,4 +1,4 @@
-/** What the injector leaves on a pod about its work, and how that is read again. */
+/** Writes and reads the status annotation of an injected pod. */
 import { createHash } from 'node:crypto';
 import type { SidecarDefaults } from './injector-config.ts';
 import type { Takeover } from './kubernetes-values.ts';
@@ -7,31 +7,31 @@ import { objectAt, textAt } from './raw.ts';
 
 /** The annotation's JSON. */
 export interface InjectionStatus {
-  /** Of sidegate. */
+  /** Version of sidegate. */
   readonly version: string;
   readonly takeover: Takeover;
   readonly sidecar: 'native' | 'container';
-  /** Of the defaults that the sidecar was made with; the rest stands in the pod's own annotations. */
+  /** Hash of the defaults that the sidecar was created with; other settings are in the pod's annotations. */
   readonly hash: string;
 }
 
 const HASH_LENGTH = 12;
-/** Of the status' fields: whoever may make pods may write any text there, and it is shown to people. */
+/** Formats of the status fields: anyone who can create pods can write any text there, and it is displayed. */
 const FORMS: Readonly<Record<keyof InjectionStatus, RegExp>> = {
   version: /^[0-9A-Za-z][0-9A-Za-z.+-]{0,63}$/,
   takeover: /^(?:service|rename|same-port|env)$/,
   sidecar: /^(?:native|container)$/,
   hash: /^[0-9a-z]{1,64}$/,
 };
-/** In place of the hash where the library chart made the sidecar, which knows no defaults of an injector. */
+/** Used instead of the hash by the library chart, which does not know the defaults of an injector. */
 export const LIBRARY_HASH = 'library';
 
-/** Changes whenever a default does. */
+/** A hash of the defaults. */
 export function toDefaultsHash(defaults: SidecarDefaults): string {
   return createHash('sha256').update(toHashedText(defaults)).digest('hex').slice(0, HASH_LENGTH);
 }
 
-/** One line for each default, in an order that never changes: templates that hash it must come to the same. */
+/** One line per default, in a fixed order, so that chart templates can compute the same hash. */
 function toHashedText({ resources, takeover, ...rest }: SidecarDefaults): string {
   return [
     rest.image,
@@ -50,13 +50,13 @@ function toHashedText({ resources, takeover, ...rest }: SidecarDefaults): string
   ].join('\n');
 }
 
-/** The status of a pod, if it bears a sound one. */
+/** The status of a pod, if it has a valid one. */
 export function readStatus(pod: unknown): InjectionStatus | undefined {
   const metadata = objectAt(pod, 'metadata');
   if (textAt(objectAt(metadata, 'labels'), INJECTED_LABEL) !== 'true') return undefined;
   const status = parse(textAt(objectAt(metadata, 'annotations'), STATUS_ANNOTATION) ?? '');
-  const isSound = Object.entries(FORMS).every(([key, form]) => form.test(textAt(status, key) ?? ''));
-  return isSound ? (status as unknown as InjectionStatus) : undefined;
+  const isValid = Object.entries(FORMS).every(([key, form]) => form.test(textAt(status, key) ?? ''));
+  return isValid ? (status as unknown as InjectionStatus) : undefined;
 }
 
 function parse(text: string): unknown {

@@ -1,4 +1,4 @@
-/** How the sidecar gets between a Service and the app: what changes in the app's containers, by mode. */
+/** Changes the app's containers so that the sidecar intercepts its requests, by mode. */
 
 import { trimEnd } from '../../core/trim.ts';
 import { lastingContainersOf } from './app.ts';
@@ -9,7 +9,7 @@ import { DOMAIN } from './names.ts';
 import type { Work } from './plan.ts';
 import { has, listAt, type Raw, textAt } from './raw.ts';
 
-const LONGEST_PORT_NAME = 15;
+const MAX_PORT_NAME_LENGTH = 15;
 const DASH = new Set('-');
 const LOOPBACK = '127.0.0.1';
 
@@ -20,7 +20,7 @@ const MODES: Readonly<Record<Takeover, (work: Work) => readonly string[]>> = {
   env: moveToPort,
 };
 
-/** Changes the app's containers; the result are the sidecar's `--app-probe` values. */
+/** Changes the app's containers, and returns the sidecar's `--app-probe` values. */
 export function takeOver(work: Work): readonly string[] {
   return MODES[work.plan.takeover.mode](work);
 }
@@ -28,7 +28,7 @@ export function takeOver(work: Work): readonly string[] {
 function warnOfHostPort({ plan: { app }, findings }: Work): readonly string[] {
   const hostPort = app.declared?.hostPort;
   if (hostPort !== undefined && hostPort !== 0)
-    findings.warn(`hostPort ${hostPort} leads to the app past the sidecar: take it away, or use takeover same-port or env`);
+    findings.warn(`hostPort ${hostPort} bypasses the sidecar: remove it, or use takeover same-port or env`);
   return [];
 }
 
@@ -38,7 +38,7 @@ function renamePort(work: Work): readonly string[] {
   if (declared?.name === undefined) {
     findings.deny(
       'app_unclear',
-      `takeover rename needs a named port: give port ${plan.app.port} of the container ${name} the name that the Service has as its targetPort`,
+      `takeover rename requires a named port: name port ${plan.app.port} of the container ${name} like the targetPort of the Service`,
     );
     return [];
   }
@@ -50,12 +50,12 @@ function renamePort(work: Work): readonly string[] {
   return [];
 }
 
-/** `http` → `http-app`, within what a port's name may be (RFC 6335 §5.1). */
+/** `http` → `http-app`, within the maximum length of a port name (RFC 6335 §5.1). */
 function toFreeName(name: string, container: Raw): string {
   const taken = listAt(container, 'ports').map((port) => textAt(port, 'name'));
   for (let number = 1; ; number++) {
     const ending = number === 1 ? '-app' : `-app${number}`;
-    const free = trimEnd(name.slice(0, LONGEST_PORT_NAME - ending.length), DASH) + ending;
+    const free = trimEnd(name.slice(0, MAX_PORT_NAME_LENGTH - ending.length), DASH) + ending;
     if (!taken.includes(free)) return free;
   }
 }
@@ -75,7 +75,7 @@ function moveToPort(work: Work): readonly string[] {
   return [];
 }
 
-/** Where a variable stands twice, the last one counts. */
+/** If a variable is set twice, the last value counts. */
 function setVariable({ plan: { app }, patch, findings }: Work, name: string, value: string): void {
   const env = listAt(app.container, 'env');
   const index = env.findLastIndex((entry) => textAt(entry, 'name') === name);
@@ -85,7 +85,7 @@ function setVariable({ plan: { app }, patch, findings }: Work, name: string, val
   else if (has(found, 'valueFrom'))
     findings.deny(
       'invalid_setting',
-      `the variable ${name} of the container ${app.name} comes by valueFrom, and ${DOMAIN}/takeover would set it: take it away from the app`,
+      `the variable ${name} of the container ${app.name} uses valueFrom, but ${DOMAIN}/takeover has to set it: remove the variable from the container`,
     );
   else if (textAt(found, 'value') !== value) patch.set([...path, index], found, 'value', value);
 }

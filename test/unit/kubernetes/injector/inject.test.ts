@@ -100,18 +100,18 @@ describe('the sidecar', () => {
   });
 
   test.each([
-    [28, {}, 'native sidecars need Kubernetes 1.29, and this is 1.28'],
-    [32, { 'sidegate.dev/takeover': 'rename' }, 'takeover rename needs Kubernetes 1.33 with a native sidecar'],
+    [28, {}, 'native sidecars require Kubernetes 1.29, but the cluster has 1.28'],
+    [32, { 'sidegate.dev/takeover': 'rename' }, 'takeover rename with a native sidecar requires Kubernetes 1.33'],
   ])('is denied on Kubernetes 1.%i where native is asked for with %j', (minor, annotations, message) => {
     const asked = { 'sidegate.dev/sidecar': 'native', ...annotations };
     expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
   });
 
   test.each([
-    ['same-port', 'container', 34, 'takeover same-port needs a native sidecar'],
-    ['env:PORT', 'container', 34, 'takeover env needs a native sidecar'],
-    ['same-port:HOST', 'auto', 28, 'and so Kubernetes 1.29'],
-    ['env', 'auto', 28, 'and so Kubernetes 1.29'],
+    ['same-port', 'container', 34, 'takeover same-port requires a native sidecar'],
+    ['env:PORT', 'container', 34, 'takeover env requires a native sidecar'],
+    ['same-port:HOST', 'auto', 28, 'native sidecars require Kubernetes 1.29'],
+    ['env', 'auto', 28, 'native sidecars require Kubernetes 1.29'],
   ])(
     'is denied with takeover %s where it comes out as a plain container: %s on Kubernetes 1.%i',
     (takeover, sidecar, minor, message) => {
@@ -132,8 +132,8 @@ describe('the sidecar', () => {
     const containers = [{ ...WEB, ports: [{ containerPort: 80 }], livenessProbe: { grpc: { port: 9090 } } }];
     const { warnings } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers });
     expect(warnings).toEqual([
-      'the sidecar listens on 80: nodes must let containers without root do so (ip_unprivileged_port_start)',
-      'the container web (livez) is asked by gRPC on 9090: that port must stay open on the pod’s own address'.replace('’', "'"),
+      'the sidecar listens on port 80: nodes must allow this for containers without root (ip_unprivileged_port_start)',
+      'the container web (livez) uses gRPC on port 9090: that port must stay open on the pod’s address'.replace('’', "'"),
     ]);
   });
 
@@ -150,17 +150,17 @@ describe('a hook that is asked by network', () => {
   const samePort = { 'sidegate.dev/takeover': 'same-port' };
 
   test.each([
-    ['of the app', [{ ...WEB, lifecycle: stop('http') }], 'the container web (preStop) is asked on 8080'],
+    ['of the app', [{ ...WEB, lifecycle: stop('http') }], 'the container web (preStop) uses port 8080'],
     [
       'at the start',
       [{ ...WEB, lifecycle: { postStart: { tcpSocket: { port: 8080 } } } }],
-      'the container web (postStart) is asked on 8080',
+      'the container web (postStart) uses port 8080',
     ],
-    ['of another container', [WEB, { name: 'b', lifecycle: stop(8080) }], 'the container b (preStop) is asked on 8080'],
+    ['of another container', [WEB, { name: 'b', lifecycle: stop(8080) }], 'the container b (preStop) uses port 8080'],
     [
       'on a port that is not declared',
       [{ ...WEB, lifecycle: stop('stop') }],
-      'the container web (preStop) is asked on a port that it does not declare',
+      'the container web (preStop) uses the name of a port that it does not declare',
     ],
   ])('is denied where same-port takes its port away: %s', (_which, containers, message) => {
     expect(() => inject(samePort, { containers })).toThrow(message);
@@ -170,7 +170,7 @@ describe('a hook that is asked by network', () => {
     const { sidecar, warnings, paths } = inject(samePort, { containers: [{ ...WEB, lifecycle: stop(9100) }] });
     expect(sidecar.args.join(' ')).not.toContain('--app-probe');
     expect(paths.filter((path) => path.includes('preStop'))).toEqual([]);
-    expect(warnings).toContain("the container web (preStop) is asked on 9100: that port must stay open on the pod's own address");
+    expect(warnings).toContain("the container web (preStop) uses port 9100: that port must stay open on the pod's address");
   });
 });
 
@@ -187,7 +187,7 @@ describe('the app', () => {
     ],
     ['the one that is named', { 'sidegate.dev/app-container': 'web' }, [{ ...a, ports: [{ containerPort: 1 }] }, WEB]],
   ])('is %s', (_which, annotations, containers) => {
-    expect(inject(annotations, { containers }).summary).toContain('before web on port 8080');
+    expect(inject(annotations, { containers }).summary).toContain('in front of web on port 8080');
   });
 
   test.each([
@@ -195,7 +195,7 @@ describe('the app', () => {
     [
       { 'sidegate.dev/app-port': 'grpc' },
       [WEB],
-      'the container web declares no TCP port named grpc, as sidegate.dev/app-port has it (it has http: 8080)',
+      'the container web declares no TCP port named grpc, which is the value of sidegate.dev/app-port (it has http: 8080)',
     ],
   ])('is unclear with %j', (annotations, containers, message) => {
     expect(() => inject(annotations, { containers })).toThrow(message);

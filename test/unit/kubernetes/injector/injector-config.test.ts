@@ -27,7 +27,7 @@ describe("the injector's config", () => {
   test.each([
     ['allowedEnv', 'NODE_OPTIONS', 'changes the program of the sidecar'],
     ['allowedEnv', 'lower', 'expected the name of an environment variable'],
-    ['allowedMounts', '/opt/sidegate', 'is a folder of the program'],
+    ['allowedMounts', '/opt/sidegate', 'is a directory of the program'],
     ['allowedMounts', '/vault/../opt', 'expected an absolute path'],
   ])('allows no webhook to change the program of sidecars: %s %s', (key, value, message) => {
     const { problems } = parseInjectorConfig('injector.yaml', `sidecar: { image: a, ${key}: ["${value}"] }`);
@@ -50,17 +50,17 @@ describe("the injector's config", () => {
 
   test('tells mistakes with their places and how to mend them', () => {
     expect(problemsOf('sidecar:\n  image: a b\n  takover: service\n')).toEqual([
-      'injector.yaml:2:10: error sidecar.image: "a b" is not right: expected an image reference without blanks, for example registry.example/sidegate:1.0.0',
+      'injector.yaml:2:10: error sidecar.image: "a b" is invalid: expected an image reference without blanks, for example registry.example/sidegate:1.0.0',
       'injector.yaml:3:3: error sidecar.takover: unknown key "takover"\n  hint: did you mean "takeover"?',
     ]);
     expect(problemsOf('sidecar:\n  image: a\n  resources: { limits: { memory: 100m } }\n')).toEqual([
-      'injector.yaml:3:34: error sidecar.resources.limits.memory: "100m" is not right: expected memory in Mi, Gi, M or G, for example 192Mi',
+      'injector.yaml:3:34: error sidecar.resources.limits.memory: "100m" is invalid: expected memory in Mi, Gi, M or G, for example 192Mi',
     ]);
     expect(problemsOf('sidecar:\n  image: a\n  port: 9\n  adminPort: 9\n')).toEqual([
-      'injector.yaml:4:14: error sidecar.adminPort: 9 is sidecar.port already\n  hint: choose another port',
+      'injector.yaml:4:14: error sidecar.adminPort: 9 equals sidecar.port\n  hint: choose another port',
     ]);
     expect(problemsOf('sidecar:\n  image: a\n  movedPort: 8480\n')).toEqual([
-      'injector.yaml:3:14: error sidecar.movedPort: 8480 is a port of the sidecar\n  hint: choose another port',
+      'injector.yaml:3:14: error sidecar.movedPort: 8480 is already a port of the sidecar\n  hint: choose another port',
     ]);
   });
 

@@ -5,7 +5,7 @@ import { injectPod } from '../../../../src/kubernetes/injector/inject.ts';
 import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-config.ts';
 import type { InjectContext } from '../../../../src/kubernetes/injector/outcome.ts';
 import type { PatchOperation } from '../../../../src/kubernetes/injector/patch.ts';
-import { answerReview } from '../../../../src/kubernetes/injector/review.ts';
+import { respondToReview } from '../../../../src/kubernetes/injector/review.ts';
 import { SETTINGS } from '../../../../src/kubernetes/injector/settings.ts';
 
 const toContext = (minor: number): InjectContext => ({
@@ -159,8 +159,8 @@ describe('whatever pod comes', () => {
           kind: 'AdmissionReview',
           request: { uid: 'u', kind: { group: '', version: 'v1', kind: 'Pod' }, operation: 'CREATE', object: value },
         };
-        expect(() => answerReview(review, () => toContext(34))).not.toThrow();
-        expect(() => answerReview(value, () => toContext(34))).not.toThrow();
+        expect(() => respondToReview(review, () => toContext(34))).not.toThrow();
+        expect(() => respondToReview(value, () => toContext(34))).not.toThrow();
       }),
       { numRuns: 500 },
     );

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { toSidecarDefaults } from '../../../../src/kubernetes/injector/injector-config.ts';
 import type { InjectContext } from '../../../../src/kubernetes/injector/outcome.ts';
-import { answerReview } from '../../../../src/kubernetes/injector/review.ts';
+import { respondToReview } from '../../../../src/kubernetes/injector/review.ts';
 
 const toContext = (namespace: string): InjectContext => ({
   defaults: toSidecarDefaults('sidegate:1.0.0'),
@@ -34,7 +34,7 @@ const review = (object: unknown, more: object = {}): object => ({
     ...more,
   },
 });
-const answer = (asked: unknown) => answerReview(asked, toContext).response as { response: Record<string, unknown> };
+const answer = (asked: unknown) => respondToReview(asked, toContext).response as { response: Record<string, unknown> };
 
 describe('an admission review', () => {
   test('is denied where its settings would make thousands of volumes', () => {
@@ -42,7 +42,7 @@ describe('an admission review', () => {
     const annotations = { ...POD.metadata.annotations, 'sidegate.dev/secrets': secrets };
     const { response } = answer(review({ ...POD, metadata: { ...POD.metadata, annotations } }));
     expect(response['status']).toMatchObject({
-      message: expect.stringMatching(/^the annotations sidegate\.dev\/… have \d+ characters in all; 8192 are the most$/),
+      message: expect.stringMatching(/^the annotations sidegate\.dev\/… have \d+ characters in total; the maximum is 8192$/),
     });
   });
 
@@ -57,11 +57,13 @@ describe('an admission review', () => {
     expect(response).toMatchObject({ uid: 'u1', allowed: true, patchType: 'JSONPatch' });
     const patch = JSON.parse(Buffer.from(String(response['patch']), 'base64').toString()) as { path: string }[];
     expect(patch.map(({ path }) => path)).toContain('/spec/initContainers');
-    expect(response['warnings']).toEqual(['sidegate: native sidecar on port 8480 before web on port 8080 (takeover service)']);
+    expect(response['warnings']).toEqual([
+      'sidegate: native sidecar on port 8480 in front of web on port 8080 (takeover service)',
+    ]);
   });
 
   test('tells whom it is about: the controller, the namespace, and whether it is for real', () => {
-    const { request } = answerReview(review(POD, { dryRun: true }), toContext);
+    const { request } = respondToReview(review(POD, { dryRun: true }), toContext);
     expect(request).toEqual({
       uid: 'u1',
       namespace: 'shop',

@@ -104,7 +104,7 @@ describe('a container with the name of the sidecar and the marks of an injected 
     delete sidecarOf(pod).restartPolicy;
     const injection = injectPod(pod, CONTEXT) as { message: string };
     expect(injection.message).toMatch(
-      /^the injected sidecar lost its restartPolicy: Always, probably to another admission webhook/,
+      /^the injected sidecar has no restartPolicy: Always, probably because another admission webhook removed it/,
     );
   });
 
@@ -179,7 +179,7 @@ describe('a new pod', () => {
   test.each(['hostPID', 'shareProcessNamespace'])('is denied with %s, and told why', (key) => {
     const injection = injectPod(make({ [key]: true }), CONTEXT);
     expect(injection).toMatchObject({ outcome: 'denied', reason: 'shared_processes' });
-    expect((injection as { message: string }).message).toContain('could read the secrets of the sidecar');
+    expect((injection as { message: string }).message).toContain('could read the secrets in the sidecar');
   });
 
   test('is denied where its plain container would end for good', () => {
