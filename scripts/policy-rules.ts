@@ -61,12 +61,12 @@ function toSettingRules(): PolicyRule[] {
     {
       holds: "variables.mode != 'container'",
       message: celText(
-        `${DOMAIN}/sidecar is container, and the API server's own policy makes native sidecars only: leave it out, or ${BY_WEBHOOK}`,
+        `${DOMAIN}/sidecar is container, and the API server's own policy makes native sidecars only: remove it, or ${BY_WEBHOOK}`,
       ),
     },
     {
       holds: `!('${DOMAIN}/port' in variables.annotations) || !variables.isSamePort || variables.dataPortText == string(variables.appPort)`,
-      message: `'${DOMAIN}/port is ' + variables.dataPortText + ', but with takeover same-port the sidecar takes the port ' + string(variables.appPort) + ' of the app: leave ${DOMAIN}/port out'`,
+      message: `'${DOMAIN}/port is ' + variables.dataPortText + ', but with takeover same-port the sidecar uses the port ' + string(variables.appPort) + ' of the app: remove ${DOMAIN}/port'`,
     },
     ...toResourceRules(),
   ];
@@ -87,12 +87,14 @@ function toPodRules(): PolicyRule[] {
   return [
     {
       holds: '!object.spec.?hostNetwork.orValue(false)',
-      message: celText('the pod uses hostNetwork: the app would be reached on the node past the sidecar; take hostNetwork away'),
+      message: celText(
+        'the pod uses hostNetwork: clients could bypass the sidecar on the network of the node; remove hostNetwork',
+      ),
     },
     {
       holds: SHARING.map((key) => `!object.spec.?${key}.orValue(false)`).join(' && '),
       message: celText(
-        'the pod has hostPID or shareProcessNamespace: true, so other containers could read the secrets of the sidecar in its memory, or end it and take its port; take the field away',
+        'the pod has hostPID or shareProcessNamespace: true, so other containers could read the secrets in the memory of the sidecar, or end it and use its port; remove the field',
       ),
     },
     {
@@ -102,12 +104,12 @@ function toPodRules(): PolicyRule[] {
     },
     {
       holds: `!variables.containers.exists(c, c.name == '${CONTAINER}') && !variables.initContainers.exists(c, c.name == '${CONTAINER}')`,
-      message: celText(`the pod has a container named ${CONTAINER} that is not the injected one: name it otherwise`),
+      message: celText(`the pod has a container named ${CONTAINER} that is not the injected one: rename it`),
     },
     {
       holds: `!${volume}`,
       message: celText(
-        `the pod has a volume named ${CONFIG_VOLUME}, ${NO_TOKEN_VOLUME} or ${SECRET_VOLUME}…, which the sidecar needs: name it otherwise`,
+        `the pod has a volume named ${CONFIG_VOLUME}, ${NO_TOKEN_VOLUME} or ${SECRET_VOLUME}…, which is reserved for the sidecar: rename it`,
       ),
     },
     {
@@ -116,11 +118,11 @@ function toPodRules(): PolicyRule[] {
     },
     {
       holds: 'size(variables.apps) == 1',
-      message: `'the pod has the containers ' + variables.containers.map(c, c.name).join(', ') + ': say which is the app by the annotation ${DOMAIN}/app-container'`,
+      message: `'the pod has the containers ' + variables.containers.map(c, c.name).join(', ') + ': set the container of the app in the annotation ${DOMAIN}/app-container'`,
     },
     {
       holds: 'size(variables.appPorts) == 1',
-      message: `'the container ' + variables.app.name + ' declares no TCP port, or several: say which is the port of the app by the annotation ${DOMAIN}/app-port'`,
+      message: `'the container ' + variables.app.name + ' declares no TCP port, or several: set the port of the app in the annotation ${DOMAIN}/app-port'`,
     },
   ];
 }
@@ -139,11 +141,11 @@ function toPortRules(): PolicyRule[] {
     },
     {
       holds: `!(${own('variables.port')} || ${own('variables.adminPort')})`,
-      message: `'a container of the pod has port ' + string(variables.port) + ' or ' + string(variables.adminPort) + ', which the sidecar needs: change it, or ${DOMAIN}/port and ${DOMAIN}/admin-port'`,
+      message: `'a container of the pod uses port ' + string(variables.port) + ' or ' + string(variables.adminPort) + ', which the sidecar needs: change it, or ${DOMAIN}/port and ${DOMAIN}/admin-port'`,
     },
     {
       holds: `!${lastingPorts(`p.?name.orValue('') in ['${DATA_PORT}', '${ADMIN_PORT}']`)}`,
-      message: celText(`the pod has a port named ${DATA_PORT} or ${ADMIN_PORT}, which is the sidecar's: name it otherwise`),
+      message: celText(`the pod has a port named ${DATA_PORT} or ${ADMIN_PORT}, which is reserved for the sidecar: rename it`),
     },
   ];
 }
@@ -154,29 +156,29 @@ function toProbeRules(): PolicyRule[] {
   return [
     {
       holds: '!variables.hooks.exists(h, h.port == -1)',
-      message: celText("a hook is asked on a port that its container does not declare: write the port's number"),
+      message: celText("a hook uses the name of a port that its container does not declare: write the port's number"),
     },
     {
       holds: '!variables.hooks.exists(h, h.port == variables.appPort)',
       message: celText(
-        'a postStart or preStop hook is asked on the port that takeover same-port moves to the loopback, where the kubelet does not come: use exec or sleep, or another takeover',
+        'a postStart or preStop hook uses the port that takeover same-port moves to loopback, where the kubelet cannot connect: use exec or sleep, or another takeover',
       ),
     },
-    rule('h.port == -1', "a probe is asked on a port that its container does not declare: write the port's number"),
+    rule('h.port == -1', "a probe uses the name of a port that its container does not declare: write the port's number"),
     rule(
       "h.action == 'grpc' && h.port == variables.appPort",
-      'a probe is asked by gRPC on the port that takeover same-port moves to the loopback: use an httpGet or exec probe, or another takeover',
+      'a probe uses gRPC on the port that takeover same-port moves to loopback: use an httpGet or exec probe, or another takeover',
     ),
     rule(
       'h.isTls && h.port == variables.appPort',
-      'a probe is asked by HTTPS, and the sidecar reaches the app by http: let the app speak http, or use another takeover',
+      'a probe uses HTTPS, but the sidecar connects to the app over HTTP: serve HTTP in the app, or use another takeover',
     ),
     rule('h.hasHeaders', `a probe has httpHeaders, which the API server's own policy cannot pass on: ${BY_WEBHOOK}`),
     rule("!h.path.matches('^[!-~]*$')", `a probe has a path that is not ASCII: ${BY_WEBHOOK}`),
     {
       holds:
         "!variables.isSamePort || variables.variable == '' || !variables.env.exists(e, e.name == variables.variable && has(e.valueFrom))",
-      message: `'the variable ' + variables.variable + ' of the app comes by valueFrom, and ${DOMAIN}/takeover would set it: take it away from the app'`,
+      message: `'the variable ' + variables.variable + ' of the app uses valueFrom, but ${DOMAIN}/takeover has to set it: remove the variable from the container'`,
     },
   ];
 }

@@ -241,7 +241,9 @@ describe('with client certificates', () => {
     expect([toLookups(), toEvents()]).toEqual([[], []]);
     expect(await injector.metric('sidegate_injector_events_total{outcome="unverified"}')).toBeGreaterThan(2);
     const { text } = (await review('127.0.0.1', toCaller(callers, API_SERVER))) ?? {};
-    expect(warningsOf(text)).toContain('sidegate: there is no ConfigMap does-this-exist: the pod waits for it');
+    expect(warningsOf(text)).toContain(
+      'sidegate: the ConfigMap does-this-exist does not exist: the pod does not start before it is created',
+    );
     await until(() => toEvents().length > 0);
   });
 

@@ -256,7 +256,9 @@ describe('a pod that is created by way of the API server', () => {
     const toMetadata = (name: string): Kube => ({ ...METADATA, annotations: { 'sidegate.dev/config': name } });
     const missing = await create(namespace, { metadata: toMetadata('nowhere') });
     expect(isInjected(missing)).toBe(true);
-    expect(missing.warnings).toContain('sidegate: there is no ConfigMap nowhere: the pod waits for it');
+    expect(missing.warnings).toContain(
+      'sidegate: the ConfigMap nowhere does not exist: the pod does not start before it is created',
+    );
     const wrong = {
       apiVersion: 'v1',
       kind: 'ConfigMap',
@@ -266,7 +268,7 @@ describe('a pod that is created by way of the API server', () => {
     await cluster.create(wrong, { namespace });
     const { warnings } = await create(namespace, { metadata: toMetadata('wrong') });
     expect(warnings[1]).toMatch(
-      /^sidegate: ConfigMap wrong is no config that the sidecar starts with: line 5, routes\.0\.wehbook: unknown key/,
+      /^sidegate: the sidecar does not start with the config in ConfigMap wrong: line 5, routes\.0\.wehbook: unknown key/,
     );
   });
 

@@ -208,13 +208,13 @@ describe('the API server’s own policy', () => {
       }),
       'hostNetwork',
     ],
-    ['a shared process namespace', toPod({ spec: { shareProcessNamespace: true } }), 'could read the secrets of the sidecar'],
-    ['the processes of the node', toPod({ spec: { hostPID: true } }), 'could read the secrets of the sidecar'],
+    ['a shared process namespace', toPod({ spec: { shareProcessNamespace: true } }), 'could read the secrets in'],
+    ['the processes of the node', toPod({ spec: { hostPID: true } }), 'could read the secrets in'],
     ['a container of the name', toPod({ spec: { containers: [WEB, { name: 'sidegate', image: 'a' }] } }), 'not the injected one'],
     [
       'a volume of the name',
       toPod({ spec: { volumes: [{ name: 'sidegate-config', emptyDir: {} }] } }),
-      'which the sidecar needs',
+      'which is reserved for the sidecar',
     ],
     [
       'a taken port',
@@ -224,7 +224,11 @@ describe('the API server’s own policy', () => {
       }),
       'which the sidecar needs',
     ],
-    ['a taken port name', toPod({ container: { ports: [{ containerPort: 8080, name: 'sidegate' }] } }), 'which is the sidecar'],
+    [
+      'a taken port name',
+      toPod({ container: { ports: [{ containerPort: 8080, name: 'sidegate' }] } }),
+      'which is reserved for the sidecar',
+    ],
     [
       'two apps',
       toPod({
@@ -235,13 +239,13 @@ describe('the API server’s own policy', () => {
           ],
         },
       }),
-      'say which is the app',
+      'in the annotation sidegate.dev/app-container',
     ],
     ['no port', toPod({ container: { ports: [] } }), 'declares no TCP port'],
     [
       'a hook on the port',
       toPod({ annotations: sameP, container: { lifecycle: { preStop: get('/admin/shutdown', 'http') } } }),
-      'hook is asked on the port that takeover same-port moves',
+      'hook uses the port that takeover same-port moves',
     ],
     [
       'a hook at the start of another container',
@@ -249,9 +253,9 @@ describe('the API server’s own policy', () => {
         annotations: sameP,
         spec: { containers: [WEB, { name: 'b', image: 'b:1', lifecycle: { postStart: { tcpSocket: { port: 8080 } } } }] },
       }),
-      'hook is asked on the port that takeover same-port moves',
+      'hook uses the port that takeover same-port moves',
     ],
-    ['a gRPC probe', toPod({ annotations: sameP, container: { livenessProbe: { grpc: { port: 8080 } } } }), 'by gRPC'],
+    ['a gRPC probe', toPod({ annotations: sameP, container: { livenessProbe: { grpc: { port: 8080 } } } }), 'uses gRPC'],
     [
       'header fields of a probe',
       toPod({ annotations: sameP, container: { livenessProbe: get('/', 8080, { httpHeaders: [{ name: 'A', value: 'b' }] }) } }),

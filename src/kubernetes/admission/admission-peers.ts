@@ -1,4 +1,4 @@
-/** Shares the webhook port between client networks, so that one pod cannot keep the API server out: not by many connections, nor by slow ones. */
+/** Shares the webhook port between client networks, so that one pod cannot block the API server with many or slow connections. */
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { toClientNetwork } from '../../core/client-network.ts';
@@ -8,22 +8,22 @@ import { TokenBucket } from '../../core/token-bucket.ts';
 import { divert } from '../../gateway/server/strict-server.ts';
 import type { ConnectionLimit } from './injector-metrics.ts';
 
-/** What one client network may use at once, unless its certificate was verified. */
+/** Limits of one client network without a verified certificate. */
 export interface PeerLimits {
-  /** Of the server's connections. */
+  /** Maximum share of the server's connections. */
   readonly maxConnections: number;
   readonly connectionsPerSecond: number;
   readonly requestsPerSecond: number;
-  /** Requests whose body has not arrived in full. */
+  /** Maximum number of requests whose body has not been received completely. */
   readonly maxUploads: number;
   /** Bytes of request bodies, by their Content-Length, from the head of a request to its response. */
   readonly maxBytes: number;
 }
 
-/** Everything that it needs. */
+/** The dependencies. */
 export interface PeerParts {
   readonly limits: PeerLimits;
-  /** Of the whole server. */
+  /** Maximum number of connections of the server. */
   readonly maxConnections: number;
   readonly clock: Clock;
   readonly onClosed: (limit: ConnectionLimit) => void;
@@ -33,34 +33,34 @@ interface Connection {
   readonly socket: Socket;
   readonly network: Network;
   /**
-   * The body has arrived and the response is not written yet. Anything else can be cut off: a handshake, a head or a body on its way,
-   * a response that is not read, an idle connection.
+   * The body was received and the response is not written yet. In any other state the connection may be closed: during a handshake, while
+   * a head or a body is received, while a response is not read, or when idle.
    */
   isReviewing: boolean;
   isVerified: boolean;
 }
 
 interface Network {
-  /** In the order of their last use. */
+  /** Least recently used first. */
   readonly connections: Set<Connection>;
   readonly connects: TokenBucket;
   readonly requests: TokenBucket;
-  /** How many of the connections showed a certificate. */
+  /** Number of connections with a verified certificate. */
   verified: number;
   uploads: number;
   bytes: number;
 }
 
-/** Budgets are kept for a while after the last connection; with more networks than this, the oldest start anew. */
+/** Budgets are kept after the last connection was closed; with more networks than this, the oldest unused budgets are dropped. */
 const MAX_NETWORKS = 4_096;
-/** Seconds of its rate that a network may use at once. */
+/** Size of a burst, in seconds of the rate. */
 const BURST_S = 2;
 
-/** A request on its way, within the budgets of its network. */
+/** A request in progress, within the budgets of its network. */
 export interface AdmittedRequest {
-  /** The body has arrived. */
+  /** Call when the body was received. */
   startReview(): void;
-  /** The response is written. To be called once, whatever became of the request. */
+  /** Call once when the response is written, whatever the outcome. */
   end(): void;
 }
 
@@ -70,7 +70,7 @@ export class AdmissionPeers {
   readonly #networks = new Map<string, Network>();
   readonly #connections = new Map<string, Connection>();
 
-  /** To be built before `server` listens. */
+  /** Must be created before `server` listens. */
   constructor(server: TlsServer, parts: PeerParts) {
     this.#parts = parts;
     // A destroyed connection counts as open for Node until the next turn of the loop.
@@ -81,8 +81,8 @@ export class AdmissionPeers {
   }
 
   /**
-   * Undefined if the network of this request has used up its budget. A verified caller has none: the API server must not be slowed down
-   * by what others do from its address.
+   * Undefined if the network of this request has exhausted its budget. Verified callers have no budget: clients that share the API
+   * server's address must not slow it down.
    */
   admit(socket: Socket, bytes: number, isVerified: boolean): AdmittedRequest | undefined {
     const connection = this.#connections.get(toKey(socket));
@@ -136,13 +136,13 @@ export class AdmissionPeers {
     return true;
   }
 
-  /** Undefined if the network may open one more connection, after another was closed for it where that is needed. */
+  /** Undefined if the network may open one more connection; closes another one first if necessary. */
   #makeRoom(network: Network): ConnectionLimit | undefined {
     const { limits, maxConnections } = this.#parts;
     if (!network.connects.take()) return 'rate';
     if (network.connections.size >= limits.maxConnections) return this.#closeOne(network, 'client') ? undefined : 'client';
     if (this.#connections.size < maxConnections) return undefined;
-    // The network that holds the most gives one up: then none can displace one that holds fewer.
+    // Closes a connection of the network with the most: so no network can displace one with fewer.
     return this.#closeOne(this.#findLargest(network), 'total') ? undefined : 'total';
   }
 
@@ -161,7 +161,7 @@ export class AdmissionPeers {
     return true;
   }
 
-  /** By connections without a certificate, as long as any network has one. */
+  /** Compares connections without a verified certificate first. */
   #findLargest(newcomer: Network): Network {
     const toSize = ({ connections, verified }: Network): number =>
       (connections.size - verified) * MAX_NETWORKS + connections.size;
@@ -215,7 +215,7 @@ function touch(connection: Connection): void {
   if (connections.delete(connection)) connections.add(connection);
 }
 
-/** Under TLS the request has another socket, of the same addresses. */
+/** With TLS the request has another socket object, with the same addresses. */
 function toKey({ localAddress, remoteAddress, remotePort }: Socket): string {
   return `${localAddress} ${remoteAddress} ${remotePort}`;
 }

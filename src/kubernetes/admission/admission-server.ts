@@ -1,4 +1,4 @@
-/** The port that the API server calls: https, one path, AdmissionReviews in JSON, bounded in size and time. */
+/** The webhook port, which the API server calls: HTTPS, one path, AdmissionReviews in JSON, bounded in size and time. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { TLSSocket } from 'node:tls';
@@ -17,16 +17,16 @@ import type { CallerNames } from './caller-names.ts';
 import type { ConnectionLimit, TurnedAwayLabel } from './injector-metrics.ts';
 import type { ReviewReply } from './reviewer.ts';
 
-/** What the server stands on. */
+/** The dependencies of the server. */
 export interface AdmissionServerParts {
   readonly address: ListenAddress;
   readonly tls: TlsContexts;
   readonly clock: Clock;
   readonly memory: ListenMemory;
-  /** Answers the content of one request; `isVerified`: it is the API server that asks. */
+  /** Handles the body of one request; `isVerified`: the caller is the API server. */
   readonly review: (content: Buffer, isVerified: boolean) => Promise<ReviewReply>;
   readonly callers: CallerNames;
-  /** Nobody else is answered. */
+  /** Whether callers other than the API server are rejected. */
   readonly requiresVerified: boolean;
   readonly perClient: Omit<PeerLimits, 'maxBytes'>;
   readonly onConnectionClosed: (limit: ConnectionLimit) => void;
@@ -36,20 +36,22 @@ export interface AdmissionServerParts {
 }
 
 const PATH = '/inject';
-/** The API server takes objects of 3 MiB at most, and wraps this one into a review. */
-const LARGEST_REVIEW = 4 * 1024 * 1024;
+/** The API server accepts objects of up to 3 MiB, and wraps the pod into a review. */
+const MAX_REVIEW_BYTES = 4 * 1024 * 1024;
 /**
- * Where strangers ask, these bound what all of it takes, within the chart's 256 MiB, of which the heap may have half (128 MiB):
- * contents, outside of the heap: 16 MiB, 1,600 reviews of common pods; the one review that is parsed at a time: 8 MiB of text and
- * at most 20 MB of values (the worst 131,072 that were found made 17 MB); the answers that wait for warnings, 300 ms at most: what
- * the contents have, in base64 and with 20 MB for the one patch that is made at a time.
- * In a smaller container they are smaller (gateway/server/memory.ts).
+ * Bounds the total memory of untrusted callers within the chart's limit of 256 MiB, of which the heap may use half (128 MiB):
+ * - bodies, outside the heap: 16 MiB, which is 1,600 reviews of common pods
+ * - the review that is being parsed, one at a time: 8 MiB of text and at most 20 MB of values (the worst case found for 131,072
+ *   values is 17 MB)
+ * - responses that wait for warnings, for at most 300 ms: the size of the bodies, in base64, and 20 MB for the patch that is being
+ *   created, one at a time
+ * In a smaller container these bounds are smaller (gateway/server/memory.ts).
  */
-export const MOST_CONTENT = 16 * 1024 * 1024;
-/** For one client network: two of the largest reviews. */
-const MOST_CONTENT_OF_CLIENT = 2 * LARGEST_REVIEW;
-const MOST_CONNECTIONS = 1_024;
-/** What reviews are read under. */
+export const MAX_BODY_BYTES = 16 * 1024 * 1024;
+/** For one client network: two reviews of the maximum size. */
+const MAX_CLIENT_BODY_BYTES = 2 * MAX_REVIEW_BYTES;
+const MAX_CONNECTIONS = 1_024;
+/** The limits for receiving reviews. */
 export const ADMISSION_LIMITS = {
   maxHeaderBytes: 16_384,
   headTimeout: 10_000,
@@ -59,9 +61,9 @@ export const ADMISSION_LIMITS = {
   memoryShed: 0.8,
   streamMinRate: 500,
   streamTimeout: 15_000,
-  // The API server lets go of an idle connection after 90 s: were we first, a review could be on its way just then, and would be lost.
+  // The API server closes an idle connection after 90 s. If we closed it first, a review that is sent at that moment would be lost.
   keepAliveTimeout: 180_000,
-  maxConnections: MOST_CONNECTIONS,
+  maxConnections: MAX_CONNECTIONS,
 };
 const CONTENT_TYPE = /^application\/json *(?:;|$)/i;
 const REASONS: Partial<Readonly<Record<Reason, readonly [TurnedAwayLabel, number]>>> = {
@@ -76,10 +78,10 @@ export class AdmissionServer {
   readonly #server: TlsServer;
   readonly #listener: Listener;
   readonly #peers: AdmissionPeers;
-  /** Of each connection, the generation in which it was opened. */
+  /** The generation in which each connection was opened. */
   readonly #generations = new WeakMap<object, number>();
   #generation = 0;
-  #underWay = 0;
+  #inFlight = 0;
   #isClosing = false;
   #onIdle: () => void = () => undefined;
 
@@ -87,8 +89,8 @@ export class AdmissionServer {
     this.#parts = parts;
     this.#server = createStrictServer(ADMISSION_LIMITS, parts.tls, {}) as TlsServer;
     this.#peers = new AdmissionPeers(this.#server, {
-      limits: { ...parts.perClient, maxBytes: MOST_CONTENT_OF_CLIENT },
-      maxConnections: MOST_CONNECTIONS,
+      limits: { ...parts.perClient, maxBytes: MAX_CLIENT_BODY_BYTES },
+      maxConnections: MAX_CONNECTIONS,
       clock: parts.clock,
       onClosed: parts.onConnectionClosed,
     });
@@ -101,37 +103,37 @@ export class AdmissionServer {
     onEvent(this.#server, 'tlsClientError', (error) => parts.onHandshakeFailed(error.message));
   }
 
-  /** Starts to listen; rejects with the system's error. */
+  /** Starts listening; rejects with the system's error. */
   listen(): Promise<Listening> {
     return this.#listener.open();
   }
 
-  /** New connections get what the contexts hold now; those that are open keep theirs. */
+  /** Applies the current TLS contexts to new connections; open connections keep theirs. */
   refreshTls(): void {
     this.#server.setSecureContext(this.#parts.tls.toServerOptions());
   }
 
-  /** Has every connection that is open now end: idle ones at once, the others with their next response. */
+  /** Closes all open connections: idle ones at once, the others after their next response. */
   endConnections(): void {
     this.#generation++;
     this.#server.closeIdleConnections();
   }
 
-  /** Still serves, but has every connection end with its next answer. */
+  /** Keeps serving, but closes every connection after its next response. */
   startClosing(): void {
     this.#isClosing = true;
   }
 
-  /** Takes no new connections; resolves once all answers are out. */
+  /** Stops accepting connections; resolves when all responses have been written. */
   idle(): Promise<void> {
     this.#listener.close();
     return new Promise((resolve) => {
-      if (this.#underWay === 0) resolve();
+      if (this.#inFlight === 0) resolve();
       else this.#onIdle = resolve;
     });
   }
 
-  /** Destroys whatever is left. */
+  /** Destroys the remaining connections. */
   destroy(): void {
     this.#listener.close();
     this.#server.closeAllConnections();
@@ -141,8 +143,8 @@ export class AdmissionServer {
     this.#change(1);
     onceEvent(response, 'close', () => this.#change(-1));
     endAfterUpgradeWish(request, response);
-    const reply = await this.#answer(request, response);
-    // What is left unread would be taken for the next request.
+    const reply = await this.#handle(request, response);
+    // Unread bytes of the body would be interpreted as the next request.
     const isOld = this.#generations.get(request.socket) !== this.#generation;
     if (this.#isClosing || isOld || !request.complete) response.shouldKeepAlive = false;
     response.writeHead(reply.status, {
@@ -153,22 +155,22 @@ export class AdmissionServer {
     response.end(reply.text);
   }
 
-  async #answer(request: IncomingMessage, response: ServerResponse): Promise<ReviewReply> {
-    // First of all: also the content of a request that is rejected arrives, in pieces as small as its client likes.
+  async #handle(request: IncomingMessage, response: ServerResponse): Promise<ReviewReply> {
+    // Must be first: the body of a rejected request is also received, in chunks as small as the client chooses.
     const origin = new RequestOrigin(request, response, false);
     const problem = findHeadProblem(request);
     if (problem !== undefined) return this.#reject(...problem);
     if (this.#parts.memory.guard.isFull) return this.#reject('overloaded', 503, 'the injector is out of memory');
     const isVerified = this.#parts.callers.isVerified(request.socket as TLSSocket);
     if (this.#parts.requiresVerified && !isVerified)
-      return this.#reject('caller_unknown', 403, 'the client certificate has none of server.clientAuth.allowedNames');
+      return this.#reject('caller_unknown', 403, 'no client certificate with a name in server.clientAuth.allowedNames');
     const admitted = this.#peers.admit(request.socket, toLength(request), isVerified);
-    if (admitted === undefined) return this.#reject('client_limit', 429, 'this client sends too much: see server.perClient');
+    if (admitted === undefined) return this.#reject('client_limit', 429, 'this client exceeds a limit of server.perClient');
     try {
       return await this.#review(origin, admitted, isVerified);
     } catch {
-      // Whatever it is, the API server then goes by the webhook's failurePolicy.
-      return this.#reject('internal', 500, 'the injector failed to answer this');
+      // For any error, the API server then applies the webhook's failurePolicy.
+      return this.#reject('internal', 500, 'internal error of the injector');
     } finally {
       admitted.end();
     }
@@ -178,10 +180,10 @@ export class AdmissionServer {
     const body = new IncomingBody(origin, this.#parts.memory.bodies);
     body.client = origin.stream.socket.remoteAddress ?? '';
     try {
-      const content = await body.read(LARGEST_REVIEW);
+      const content = await body.read(MAX_REVIEW_BYTES);
       if (!Buffer.isBuffer(content)) {
         const [reason, status] = REASONS[content.reason] ?? (['body_aborted', 400] as const);
-        return this.#reject(reason, status, 'the content could not be read whole');
+        return this.#reject(reason, status, 'the body could not be read completely');
       }
       admitted.startReview();
       return await this.#parts.review(content, isVerified);
@@ -196,24 +198,24 @@ export class AdmissionServer {
   }
 
   #change(delta: 1 | -1): void {
-    this.#underWay += delta;
+    this.#inFlight += delta;
     this.#parts.onInFlight(delta);
-    if (this.#underWay === 0) this.#onIdle();
+    if (this.#inFlight === 0) this.#onIdle();
   }
 }
 
 function findHeadProblem({ url = '', method, headers }: IncomingMessage): [TurnedAwayLabel, number, string] | undefined {
   // The API server adds its timeout as a query.
-  if (url.split('?')[0] !== PATH) return ['path', 404, `try ${PATH}`];
-  if (method !== 'POST') return ['method', 405, 'only POST'];
+  if (url.split('?')[0] !== PATH) return ['path', 404, `not found: the path is ${PATH}`];
+  if (method !== 'POST') return ['method', 405, 'only POST is allowed'];
   const { 'content-type': contentType = '', 'content-encoding': coding = 'identity' } = headers;
   if (!CONTENT_TYPE.test(contentType) || coding !== 'identity')
-    return ['content_type', 415, 'the content must be application/json, not encoded'];
-  // API servers always send it. Without it, what a client may send could not be counted before it is there.
-  if (headers['content-length'] === undefined) return ['length_required', 411, 'send Content-Length'];
+    return ['content_type', 415, 'the body must be application/json without Content-Encoding'];
+  // API servers always send it. It is required to count the body against the client's budget before it is received.
+  if (headers['content-length'] === undefined) return ['length_required', 411, 'Content-Length is required'];
   return undefined;
 }
 
 function toLength({ headers }: IncomingMessage): number {
-  return Math.min(Number(headers['content-length']), LARGEST_REVIEW);
+  return Math.min(Number(headers['content-length']), MAX_REVIEW_BYTES);
 }

@@ -1,27 +1,27 @@
-/** What is worth a warning although the pod may be: a config that the sidecar will not start with, variables that it does not have, replicas that forget what the others handled. */
+/** Warnings about pods that are allowed: an invalid config, environment variables that the sidecar does not have, replicas without shared state. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { OwnerReference } from '../injector/review.ts';
 import type { Lookups } from './lookups.ts';
 import type { AdvisedPod } from './reviewer.ts';
 import { Verdicts } from './verdicts.ts';
 
-/** What it stands on. */
+/** The dependencies. */
 export interface AdviceParts {
   readonly lookups: Lookups;
   readonly clock: Clock;
   readonly onLate: () => void;
 }
 
-/** Nobody waits longer for a warning. */
-const AT_MOST_MS: Milliseconds = 300;
+/** Maximum time that a response waits for warnings. */
+const MAX_WAIT_MS: Milliseconds = 300;
 const REPLICATED: Readonly<Record<string, string>> = { ReplicaSet: 'replicasets', StatefulSet: 'statefulsets' };
 
-/** Builds it; what it gives never rejects. */
+/** Creates the function that computes the warnings; it never rejects. */
 export function createAdvice({ lookups, clock, onLate }: AdviceParts): (pod: AdvisedPod) => Promise<readonly string[]> {
   const verdicts = new Verdicts(clock);
   return (pod) =>
     new Promise((resolve) => {
-      const cancel = clock.after(AT_MOST_MS, () => {
+      const cancel = clock.after(MAX_WAIT_MS, () => {
         onLate();
         resolve([]);
       });
@@ -41,14 +41,14 @@ async function advise({ request, configMap, overrides }: AdvisedPod, lookups: Lo
     findReplicas(lookups, namespace, owner),
   ]);
   if (found === 'unknown') return [];
-  if (found === 'absent') return [`there is no ConfigMap ${configMap}: the pod waits for it`];
+  if (found === 'absent') return [`the ConfigMap ${configMap} does not exist: the pod does not start before it is created`];
   const verdict = verdicts.judge(configMap, found.object, overrides);
   if (verdict === undefined) return [];
-  const { warnings, forgetful } = verdict;
-  if (forgetful === undefined || owner === undefined || replicas < 2) return [...warnings];
+  const { warnings, unsharedRoute } = verdict;
+  if (unsharedRoute === undefined || owner === undefined || replicas < 2) return [...warnings];
   return [
     ...warnings,
-    `${owner.kind} ${owner.name} has ${replicas} replicas, and its gate no store.redis: each remembers alone what it handled, so a repeated delivery of route ${forgetful} reaches the app again by another replica`,
+    `${owner.kind} ${owner.name} has ${replicas} replicas, but its gate has no store.redis: each replica keeps its own state, so a repeated delivery of route ${unsharedRoute} reaches the app again through another replica`,
   ];
 }
 

@@ -1,4 +1,4 @@
-/** Where the injector's certificate comes from: the Secret that the rotation controller writes, or a directory that others keep. */
+/** Sources of the injector's certificate: the Secret that the rotation controller writes, or a directory that other tools maintain. */
 import type { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import { toFingerprints, type Watch, watchFiles } from '../../config/sources/watch.ts';
@@ -12,33 +12,33 @@ import { readPairData, type ServerPair } from '../certificates/server-pair.ts';
 import type { KubeClient } from '../client/client.ts';
 import type { AdmissionLogger } from './log-events.ts';
 
-/** A certificate that can be served. */
+/** A usable certificate. */
 export interface LoadedCertificate {
   readonly pair: ServerPair;
-  /** The server's own first. */
+  /** The server certificate first. */
   readonly chain: readonly X509Certificate[];
-  /** The CA that signed it, if the source knows. */
+  /** The CA that signed it, if known. */
   readonly issuer: X509Certificate | undefined;
   readonly warnings: readonly string[];
 }
 
-/** Hears of each certificate, and of each reading that gave none. */
+/** Callbacks for each attempt to load the certificate. */
 export interface CertificateListener {
   onLoaded(loaded: LoadedCertificate): void;
-  /** It is what it was. */
+  /** The certificate has not changed. */
   onUnchanged(): void;
-  /** What was served stays served. */
+  /** The current certificate stays in use. */
   onProblem(problem: string): void;
 }
 
-/** A place that certificates come from. */
+/** A source of certificates. */
 export interface CertificateSource {
-  /** Reads once, and from then on by itself whenever something changes. */
+  /** Loads the certificate once, and then whenever it changes. */
   start(listener: CertificateListener): Promise<void>;
   close(): void;
 }
 
-/** The Secret. */
+/** The Secret to read. */
 export interface SecretSourceConfig {
   readonly namespace: string;
   readonly name: string;
@@ -47,7 +47,7 @@ export interface SecretSourceConfig {
 
 const FIRST_INTERVAL_MS: Milliseconds = 1_000;
 
-/** Asks the API server for the Secret at an interval: a mounted one would reach the pod up to a minute late. */
+/** Reads the Secret from the API server at an interval, because a mounted Secret is updated up to a minute late. */
 export class SecretSource implements CertificateSource {
   readonly #secret: ClusterSecret;
   readonly #clock: Clock;
@@ -67,7 +67,7 @@ export class SecretSource implements CertificateSource {
       const { data } = await this.#secret.read();
       const issued = readPairData(data ?? {});
       if (issued === undefined)
-        listener.onProblem(`${this.#secret.title} holds no certificate yet: sidegate rotate-certificates writes it`);
+        listener.onProblem(`${this.#secret.title} contains no certificate yet: sidegate rotate-certificates writes it`);
       else if (issued.certificate.fingerprint256 === this.#served) listener.onUnchanged();
       else {
         this.#served = issued.certificate.fingerprint256;
@@ -85,13 +85,13 @@ export class SecretSource implements CertificateSource {
     this.#cancel();
   }
 
-  /** Until there is one, the pod is not ready: then once a second. */
+  /** At least once per second until there is a certificate, because the pod is not ready before. */
   #toDelay(): Milliseconds {
     return this.#served === undefined ? Math.min(this.#checkInterval, FIRST_INTERVAL_MS) : this.#checkInterval;
   }
 }
 
-/** Reads `tls.crt` and `tls.key` of a directory, as Secrets of type kubernetes.io/tls are mounted: cert-manager's, or yours. */
+/** Reads `tls.crt` and `tls.key` from a directory, such as a mounted Secret of type kubernetes.io/tls from cert-manager. */
 export class DirectorySource implements CertificateSource {
   readonly #files: { readonly certFile: string; readonly keyFile: string };
   readonly #clock: Clock;
@@ -128,7 +128,7 @@ export class DirectorySource implements CertificateSource {
     const problem = read?.troubles.find(({ severity }) => severity === 'error');
     const chain = pair === undefined ? [] : readCertificates(pair.cert.toString('latin1'));
     if (pair === undefined || problem !== undefined || chain.length === 0)
-      listener.onProblem(problem?.message ?? `${this.#files.certFile} holds no certificate`);
+      listener.onProblem(problem?.message ?? `${this.#files.certFile} contains no certificate`);
     else listener.onLoaded({ pair, chain, issuer: undefined, warnings: read?.troubles.map(({ message }) => message) ?? [] });
   }
 }

@@ -1,4 +1,4 @@
-/** How old the cluster is: the older of its API server and its oldest kubelet, looked up now and then. */
+/** The version of the cluster: the older of its API server and its oldest kubelet, refreshed at intervals. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { KubeClient } from '../client/client.ts';
@@ -6,7 +6,7 @@ import { KubeError } from '../client/error.ts';
 import type { KubeVersion } from '../injector/outcome.ts';
 import type { AdmissionLogger } from './log-events.ts';
 
-/** What it stands on. */
+/** The dependencies. */
 export interface ClusterVersionParts {
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
@@ -22,15 +22,15 @@ const REFRESH_MS: Milliseconds = 600_000;
 const RETRY_MS: Milliseconds = 5_000;
 const PAGE_SIZE = 100;
 const VERSION = /^v?(\d{1,3})\.(\d{1,4})/;
-/** Virtual kubelets run no containers of their own, and show what version they like. */
+/** Virtual kubelets run no containers themselves, and report arbitrary versions. */
 const REAL_NODES = 'type!=virtual-kubelet';
 
-/** Knows it. */
+/** Keeps the version of the cluster. */
 export class ClusterVersion {
   readonly #parts: ClusterVersionParts;
   #oldest: KubeVersion | undefined;
   #problem: string | undefined;
-  #told = '';
+  #logged = '';
   #cancel: CancelTimer = () => undefined;
   #isClosed = false;
 
@@ -38,9 +38,9 @@ export class ClusterVersion {
     this.#parts = parts;
   }
 
-  /** Looks once, and from then on by itself. */
+  /** Reads the version once, and then at intervals. */
   async start(): Promise<void> {
-    await this.#look();
+    await this.#refresh();
   }
 
   close(): void {
@@ -48,40 +48,40 @@ export class ClusterVersion {
     this.#cancel();
   }
 
-  /** Not before `notReadyBecause` is undefined: an answer must not rest on a guess. */
+  /** Throws until `notReadyBecause` is undefined: a response must not depend on a guess. */
   get oldest(): KubeVersion {
-    if (this.#oldest === undefined) throw new Error('the version of the cluster is not known yet');
+    if (this.#oldest === undefined) throw new Error('the version of the cluster is unknown');
     return this.#oldest;
   }
 
   notReadyBecause(): string | undefined {
-    return this.#oldest === undefined ? (this.#problem ?? 'the version of the cluster is not known yet') : undefined;
+    return this.#oldest === undefined ? (this.#problem ?? 'the version of the cluster is unknown') : undefined;
   }
 
-  async #look(): Promise<void> {
+  async #refresh(): Promise<void> {
     const { clock, logger } = this.#parts;
     try {
       const server = await this.#readServer();
       const kubelet = await this.#readKubelets();
       this.#oldest = kubelet === undefined ? server : older(server, kubelet);
-      this.#tell({ apiServer: toText(server), oldestKubelet: kubelet === undefined ? 'unknown' : toText(kubelet) });
+      this.#log({ apiServer: toText(server), oldestKubelet: kubelet === undefined ? 'unknown' : toText(kubelet) });
     } catch (thrown) {
-      // What was known stays: clusters do not grow younger.
+      // Keeps the known version, because clusters are rarely downgraded.
       this.#problem = `the version of the cluster cannot be read: ${toErrorText(thrown)}`;
       logger.warn('cluster_version_unknown', { problem: toErrorText(thrown) });
     }
-    if (!this.#isClosed) this.#cancel = clock.after(this.#oldest === undefined ? RETRY_MS : REFRESH_MS, () => this.#look());
+    if (!this.#isClosed) this.#cancel = clock.after(this.#oldest === undefined ? RETRY_MS : REFRESH_MS, () => this.#refresh());
   }
 
   async #readServer(): Promise<KubeVersion> {
     const { major, minor } = await this.#parts.kube.request<{ major?: string; minor?: string }>('GET', '/version');
-    // Distributions write 34+.
+    // Some distributions report 34+.
     const version = parse(`${major}.${minor}`);
     if (version === undefined) throw new Error(`/version gives ${major}.${minor}`);
     return version;
   }
 
-  /** Undefined where nodes may not be listed, or there are none yet. */
+  /** Undefined if listing nodes is not allowed, or if there are none yet. */
   async #readKubelets(): Promise<KubeVersion | undefined> {
     try {
       let oldest: KubeVersion | undefined;
@@ -93,7 +93,7 @@ export class ClusterVersion {
     }
   }
 
-  /** By pages, of which nothing is kept: nodes are large objects. */
+  /** Reads page by page and keeps nothing else, because nodes are large objects. */
   async *#listKubelets(): AsyncGenerator<KubeVersion> {
     let token: string | undefined;
     do {
@@ -107,10 +107,10 @@ export class ClusterVersion {
     } while (token !== undefined);
   }
 
-  #tell(facts: { readonly apiServer: string; readonly oldestKubelet: string }): void {
+  #log(facts: { readonly apiServer: string; readonly oldestKubelet: string }): void {
     const text = JSON.stringify(facts);
-    if (text !== this.#told) this.#parts.logger.info('cluster_version', facts);
-    this.#told = text;
+    if (text !== this.#logged) this.#parts.logger.info('cluster_version', facts);
+    this.#logged = text;
   }
 }
 

@@ -1,4 +1,4 @@
-/** Leaves Events on whoever creates the pods, where people look: bounded in their rate, beside the way of the admission, and none is worth a failure. */
+/** Creates Events on the owners of pods. Their rate is bounded; admission neither waits for them nor fails because of them. */
 import { randomBytes } from 'node:crypto';
 import { type Clock, type Milliseconds, toInstant } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -12,36 +12,36 @@ import type { AdmissionLogger } from './log-events.ts';
 import type { News } from './reviewer.ts';
 import { shorten } from './warnings.ts';
 
-/** What it stands on. */
+/** The dependencies. */
 export interface EventsParts {
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
   readonly logger: AdmissionLogger;
-  /** The injector's pod. */
+  /** Name of the injector's pod. */
   readonly instance: string;
   readonly onOutcome: (outcome: EventOutcome) => void;
 }
 
-/** A thousand pods of one owner are one Event. */
+/** Events are deduplicated for this long, so that a thousand pods of one owner cause one Event. */
 const REPEATED_WITHIN_MS: Milliseconds = 600_000;
-const MOST_REMEMBERED = 2_000;
+const MAX_REMEMBERED = 2_000;
 const BURST = 25;
 const PER_SECOND = 1;
-const MOST_UNDER_WAY = 8;
-/** RBAC is not given back every second. */
+const MAX_IN_FLIGHT = 8;
+/** How long no Event is sent after one was forbidden. */
 const FORBIDDEN_FOR_MS: Milliseconds = 600_000;
 const TIMEOUT_MS: Milliseconds = 5_000;
-/** Of events.k8s.io/v1: 1 kB. */
-const LONGEST_NOTE = 900;
-const LONGEST_NAME = 200;
+/** events.k8s.io/v1 allows 1 kB. */
+const MAX_NOTE_LENGTH = 900;
+const MAX_NAME_LENGTH = 200;
 const UNNAMED = '…';
 
-/** Sends them. */
+/** Sends Events. */
 export class Events {
   readonly #parts: EventsParts;
-  readonly #told = new Map<string, Milliseconds>();
+  readonly #sent = new Map<string, Milliseconds>();
   readonly #budget: TokenBucket;
-  #underWay = 0;
+  #inFlight = 0;
   #forbiddenUntil: Milliseconds = 0;
 
   constructor(parts: EventsParts) {
@@ -50,49 +50,49 @@ export class Events {
   }
 
   /** Returns at once, and never throws. */
-  tell(news: News): void {
-    const outcome = this.#judge(news);
+  send(news: News): void {
+    const outcome = this.#findSkipReason(news);
     if (outcome !== undefined) this.#parts.onOutcome(outcome);
     else runDetached(this.#send(news));
   }
 
-  /** Why it is not sent. */
-  #judge({ request, reason, note }: News): EventOutcome | undefined {
+  /** Why the Event is not sent, or undefined. */
+  #findSkipReason({ request, reason, note }: News): EventOutcome | undefined {
     const now = this.#parts.clock.monotonic();
     if (toRegarding(request) === undefined) return 'dropped';
     if (now < this.#forbiddenUntil) return 'forbidden';
     const key = [request.namespace, request.owner?.uid ?? request.name, reason, note].join('\n');
-    const told = this.#told.get(key);
-    if (told !== undefined && now - told < REPEATED_WITHIN_MS) return 'repeated';
-    if (this.#underWay >= MOST_UNDER_WAY || !this.#budget.take()) return 'dropped';
+    const sentAt = this.#sent.get(key);
+    if (sentAt !== undefined && now - sentAt < REPEATED_WITHIN_MS) return 'repeated';
+    if (this.#inFlight >= MAX_IN_FLIGHT || !this.#budget.take()) return 'dropped';
     this.#remember(key, now);
     return undefined;
   }
 
   #remember(key: string, now: Milliseconds): void {
-    this.#told.delete(key);
-    this.#told.set(key, now);
-    const oldest = this.#told.size > MOST_REMEMBERED ? this.#told.keys().next().value : undefined;
-    if (oldest !== undefined) this.#told.delete(oldest);
+    this.#sent.delete(key);
+    this.#sent.set(key, now);
+    const oldest = this.#sent.size > MAX_REMEMBERED ? this.#sent.keys().next().value : undefined;
+    if (oldest !== undefined) this.#sent.delete(oldest);
   }
 
   async #send(news: News): Promise<void> {
     const { kube, clock, logger, instance, onOutcome } = this.#parts;
     const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(news.request.namespace)}/events`;
-    this.#underWay++;
+    this.#inFlight++;
     try {
       await kube.request('POST', path, { body: toEvent(news, instance, toInstant(clock.now())), timeout: TIMEOUT_MS });
       onOutcome('sent');
     } catch (thrown) {
       const isForbidden = thrown instanceof KubeError && thrown.status === 403 && thrown.reason === 'Forbidden';
-      // A namespace that is being deleted is forbidden, too, and tells nothing of our rights.
+      // Creating objects in a namespace that is being deleted is also forbidden, but says nothing about our permissions.
       if (isForbidden && !thrown.message.includes('being terminated')) {
         this.#forbiddenUntil = clock.monotonic() + FORBIDDEN_FOR_MS;
         onOutcome('forbidden');
       } else onOutcome('failed');
       logger.warn('event_failed', { namespace: news.request.namespace, problem: shorten(toErrorText(thrown)) });
     } finally {
-      this.#underWay--;
+      this.#inFlight--;
     }
   }
 }
@@ -103,10 +103,10 @@ function toEvent({ request, type, reason, note }: News, instance: string, now: s
     apiVersion: 'events.k8s.io/v1',
     kind: 'Event',
     metadata: {
-      name: `${(regarding?.name ?? '').slice(0, LONGEST_NAME)}.${randomBytes(8).toString('hex')}`,
+      name: `${(regarding?.name ?? '').slice(0, MAX_NAME_LENGTH)}.${randomBytes(8).toString('hex')}`,
       namespace: request.namespace,
     },
-    // Microseconds are asked for.
+    // The API requires microseconds.
     eventTime: now.replace('Z', '000Z'),
     reportingController: 'sidegate.dev/injector',
     reportingInstance: instance,
@@ -114,7 +114,7 @@ function toEvent({ request, type, reason, note }: News, instance: string, now: s
     reason,
     type,
     regarding: { ...regarding, namespace: request.namespace },
-    note: shorten(note, LONGEST_NOTE),
+    note: shorten(note, MAX_NOTE_LENGTH),
   };
 }
 
@@ -125,7 +125,7 @@ interface Regarding {
   readonly uid?: string;
 }
 
-/** The pod's owner; else the pod, where it has its name already. */
+/** The pod's owner; otherwise the pod, if its name is complete. */
 function toRegarding({ owner, name }: ReviewedRequest): Regarding | undefined {
   if (owner !== undefined) return owner;
   return name.endsWith(UNNAMED) ? undefined : { apiVersion: 'v1', kind: 'Pod', name };

@@ -1,4 +1,4 @@
-/** Every metric of the admission server, in one list (docs/injector.md). */
+/** All metrics of the admission server (docs/injector.md). */
 import { Gauge, Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { ESCAPE_SCOPES, type EscapeScope } from '../../telemetry/log/escaped-error-metrics.ts';
@@ -7,7 +7,7 @@ import { type ExpositionFormat, toExposition } from '../../telemetry/metrics/ope
 import { collectProcessMetrics } from '../../telemetry/metrics/process-metrics.ts';
 import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
 
-/** What a review was not answered for; the API server then goes by its failurePolicy. */
+/** Why a request got no review response; the API server then applies its failurePolicy. */
 export const TURNED_AWAY = [
   'path',
   'method',
@@ -25,28 +25,28 @@ export const TURNED_AWAY = [
 ] as const;
 export type TurnedAwayLabel = (typeof TURNED_AWAY)[number];
 
-/** Why a connection to the webhook port was closed before its time. */
+/** Why a connection to the webhook port was closed early. */
 export const CONNECTION_LIMITS = ['rate', 'client', 'total'] as const;
 export type ConnectionLimit = (typeof CONNECTION_LIMITS)[number];
 
-/** What happens to the certificate that is served. The CA's own steps are in the rotation controller's log. */
+/** Changes of the served certificate. The CA's rotation is in the rotation controller's log. */
 export const CERTIFICATE_STEPS = ['server_loaded'] as const;
 export type CertificateStep = (typeof CERTIFICATE_STEPS)[number];
 
-/** What became of an Event. */
+/** The outcome of an Event. */
 export const EVENT_OUTCOMES = ['sent', 'repeated', 'dropped', 'failed', 'forbidden', 'unverified'] as const;
 export type EventOutcome = (typeof EVENT_OUTCOMES)[number];
 
-/** What became of looking something up for a warning. */
+/** The outcome of a look-up for a warning. */
 export const LOOKUP_OUTCOMES = ['found', 'absent', 'forbidden', 'failed', 'late'] as const;
 export type LookupOutcome = (typeof LOOKUP_OUTCOMES)[number];
 
-/** How an attempt ended. */
+/** The outcome of an attempt. */
 type Success = 'success' | 'failure';
 
 /** The admission server's metrics. */
 export interface InjectorMetrics {
-  /** `result` and `reason` come from closed sets; durations are of answered reviews. */
+  /** `result` and `reason` are from closed sets; durations cover completed reviews. */
   admission(result: string, reason: string, duration: Milliseconds): void;
   turnedAway(reason: TurnedAwayLabel): void;
   inFlight(delta: 1 | -1): void;
@@ -54,31 +54,31 @@ export interface InjectorMetrics {
   escapedError(scope: EscapeScope): void;
   connectionClosed(limit: ConnectionLimit): void;
   certificate(step: CertificateStep): void;
-  /** A look at Secret, webhook configuration and own certificate is over. */
+  /** A check of the Secret, the webhook configuration and the certificate has finished. */
   certificateCheck(result: Success, at: EpochMilliseconds): void;
-  /** The certificate that is served now: alerts go by how much of its life is left. */
+  /** The validity of the served certificate; alerts use the remaining share of it. */
   serverLasts(from: EpochMilliseconds, to: EpochMilliseconds): void;
   authorityEnds(at: EpochMilliseconds): void;
   event(outcome: EventOutcome): void;
   lookup(outcome: LookupOutcome): void;
-  /** Whether /readyz says so, read when scraped. */
+  /** Sets the function that returns readiness when metrics are scraped. */
   watchReady(read: () => boolean): void;
-  /** What a scrape gets: Prometheus' text format, or OpenMetrics. */
+  /** The metrics in Prometheus' text format, or OpenMetrics. */
   exposition(format?: ExpositionFormat): Promise<{ contentType: string; text: string }>;
 }
 
-/** How they are made. */
+/** Options of the metrics. */
 export interface InjectorMetricsOptions extends BuildOptions {
-  /** Also process_* and nodejs_*. */
+  /** Whether to include process_* and nodejs_*. */
   readonly processMetrics: boolean;
-  /** All results with their reasons, shown as 0 from the start. */
+  /** All results with their reasons, initialised to 0. */
   readonly admissions: readonly (readonly [result: string, reason: string])[];
 }
 
 const BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const SUCCESS: readonly Success[] = ['success', 'failure'];
 
-/** Builds them in a registry of their own. */
+/** Creates the metrics in a separate registry. */
 export function createInjectorMetrics(options: InjectorMetricsOptions): InjectorMetrics {
   const registry = new Registry();
   const registers = [registry];
@@ -86,7 +86,7 @@ export function createInjectorMetrics(options: InjectorMetricsOptions): Injector
   const gauges = createGauges(registers);
   const duration = new HistogramFamily({
     name: 'sidegate_injector_admission_duration_seconds',
-    help: 'From the head of a review to its answer.',
+    help: 'Time from the head of a review to its response.',
     buckets: BUCKETS,
     registers,
   }).series();
@@ -127,15 +127,23 @@ function createCounters(registers: readonly Registry[]) {
   const counter = (name: string, help: string, ...labelNames: string[]): CounterFamily =>
     new CounterFamily({ name: `sidegate_injector_${name}`, help, labelNames, registers });
   return {
-    admissions: counter('admissions_total', 'Reviews answered, by what was done and why.', 'result', 'reason'),
-    turnedAway: counter('requests_turned_away_total', 'Requests that got no review as an answer.', 'reason'),
-    handshakes: counter('tls_handshakes_failed_total', 'Connections that ended in their TLS handshake.'),
-    escapedErrors: counter('escaped_errors_total', 'Exceptions that nothing handled, by their scope.', 'scope'),
-    closed: counter('connections_closed_total', 'Connections closed by a limit of their client network, or of all.', 'limit'),
-    certificates: counter('certificate_rotations_total', 'Certificates that were taken up.', 'step'),
-    checks: counter('certificate_checks_total', 'Looks at the certificate and at what the API server trusts.', 'result'),
-    events: counter('events_total', 'Events on the owners of pods, by what became of them.', 'outcome'),
-    lookups: counter('lookups_total', 'What was looked up for warnings, by what became of it.', 'outcome'),
+    admissions: counter('admissions_total', 'Completed reviews, by result and reason.', 'result', 'reason'),
+    turnedAway: counter('requests_turned_away_total', 'Requests that were rejected without a review, by reason.', 'reason'),
+    handshakes: counter('tls_handshakes_failed_total', 'Connections whose TLS handshake failed.'),
+    escapedErrors: counter('escaped_errors_total', 'Unhandled exceptions, by scope.', 'scope'),
+    closed: counter(
+      'connections_closed_total',
+      'Connections closed because of a limit, of their client network or in total.',
+      'limit',
+    ),
+    certificates: counter('certificate_rotations_total', 'Certificates that were loaded.', 'step'),
+    checks: counter(
+      'certificate_checks_total',
+      'Checks of the certificate and of the CAs that the API server trusts, by result.',
+      'result',
+    ),
+    events: counter('events_total', 'Events on the owners of pods, by outcome.', 'outcome'),
+    lookups: counter('lookups_total', 'Look-ups for warnings, by outcome.', 'outcome'),
   };
 }
 
@@ -143,15 +151,15 @@ function createGauges(registers: readonly Registry[]) {
   const gauge = (name: string, help: string): GaugeFamily =>
     new GaugeFamily({ name: `sidegate_injector_${name}`, help, registers });
   return {
-    inFlight: gauge('admissions_in_flight', 'Reviews that are being answered.'),
-    serverStart: gauge('certificate_not_before_timestamp_seconds', 'When the certificate that is served began.'),
-    serverEnd: gauge('certificate_not_after_timestamp_seconds', 'When the certificate that is served ends.'),
-    authorityEnd: gauge('authority_not_after_timestamp_seconds', 'When the authority that signs ends.'),
-    checkedAt: gauge('certificate_last_check_success_timestamp_seconds', 'When the last look at the certificate succeeded.'),
+    inFlight: gauge('admissions_in_flight', 'Reviews in progress.'),
+    serverStart: gauge('certificate_not_before_timestamp_seconds', 'Start of the validity of the served certificate.'),
+    serverEnd: gauge('certificate_not_after_timestamp_seconds', 'End of the validity of the served certificate.'),
+    authorityEnd: gauge('authority_not_after_timestamp_seconds', 'End of the validity of the CA that signs.'),
+    checkedAt: gauge('certificate_last_check_success_timestamp_seconds', 'Time of the last successful check of the certificate.'),
   };
 }
 
-/** Shown as 0 at once: an alert on a series that appears with its first failure cannot fire on it. */
+/** Initialises all series to 0: an alert cannot fire on a series that only appears with its first failure. */
 function initialise(counters: ReturnType<typeof createCounters>, admissions: InjectorMetricsOptions['admissions']): void {
   for (const [result, reason] of admissions) counters.admissions.series(result, reason);
   for (const reason of TURNED_AWAY) counters.turnedAway.series(reason);
@@ -167,7 +175,7 @@ function initialise(counters: ReturnType<typeof createCounters>, admissions: Inj
 function watchReady(registers: Registry[], read: () => boolean): void {
   new Gauge({
     name: 'sidegate_injector_ready',
-    help: '1 while /readyz says so.',
+    help: '1 while /readyz responds with 200.',
     registers,
     collect() {
       this.set(read() ? 1 : 0);

@@ -1,4 +1,4 @@
-/** Puts the admission server together, starts it, and stops it without losing a review. */
+/** Composes and starts the admission server, and stops it without losing a review. */
 import { AdminAccess } from '../../admin/access.ts';
 import { createProbedEndpoints } from '../../admin/api/health.ts';
 import { AdminRouter } from '../../admin/router.ts';
@@ -15,7 +15,7 @@ import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts'
 import { createStopgap, type ServerPair } from '../certificates/server-pair.ts';
 import type { KubeClient } from '../client/client.ts';
 import type { InjectorConfig, InjectServerConfig } from '../injector/injector-config.ts';
-import { ADMISSION_LIMITS, AdmissionServer, MOST_CONTENT } from './admission-server.ts';
+import { ADMISSION_LIMITS, AdmissionServer, MAX_BODY_BYTES } from './admission-server.ts';
 import { createAdvice } from './advice.ts';
 import { CallerNames } from './caller-names.ts';
 import { DirectorySource, SecretSource } from './certificate-sources.ts';
@@ -28,7 +28,7 @@ import { Lookups } from './lookups.ts';
 import { ADMISSIONS, createReviewer } from './reviewer.ts';
 import { ServedCertificate } from './served-certificate.ts';
 
-/** What an injector is given by whoever starts it. */
+/** The dependencies and settings of an injector. */
 export interface InjectorContext {
   readonly config: InjectorConfig;
   readonly server: InjectServerConfig;
@@ -38,13 +38,13 @@ export interface InjectorContext {
   readonly clock: Clock;
   readonly logger: AdmissionLogger;
   readonly version: string;
-  /** The commit that it was built from; left out: not known. */
+  /** The commit that it was built from, if known. */
   readonly revision?: string;
-  /** The name of its pod. */
+  /** Name of its pod. */
   readonly instance: string;
 }
 
-/** Where a running injector listens. */
+/** The addresses of a running injector. */
 export interface InjectorAddresses {
   readonly data: Listening;
   readonly admin: Listening;
@@ -52,7 +52,7 @@ export interface InjectorAddresses {
 
 const FLUSH_EVERY_MS: Milliseconds = 50;
 const STOPGAP_LIFE_MS: Milliseconds = 3_600_000;
-const HANDSHAKES_TOLD_EVERY_MS: Milliseconds = 60_000;
+const HANDSHAKE_LOG_INTERVAL_MS: Milliseconds = 60_000;
 
 /** A running injector. */
 export class Injector {
@@ -70,7 +70,7 @@ export class Injector {
   #pair: ServerPair;
   #clientCa: Buffer | undefined;
   #caWatch: Watch | undefined;
-  #handshakeToldAt: Milliseconds | undefined;
+  #handshakeLoggedAt: Milliseconds | undefined;
   #isStopping = false;
 
   constructor(context: InjectorContext) {
@@ -83,7 +83,7 @@ export class Injector {
     this.#clientCa = context.clientCa;
     this.#contexts = new TlsContexts(this.#toSettings(this.#pair));
     const derived = toMemoryBudget({}, readContainerMemory());
-    const budget = { ...derived, maxBufferedBytes: Math.min(MOST_CONTENT, derived.maxBufferedBytes) };
+    const budget = { ...derived, maxBufferedBytes: Math.min(MAX_BODY_BYTES, derived.maxBufferedBytes) };
     this.#memory = buildMemory(ADMISSION_LIMITS, budget, clock, () => undefined);
     this.#server = this.#buildServer();
     const { certificate } = server;
@@ -104,7 +104,7 @@ export class Injector {
     this.#stopFlushing = clock.every(FLUSH_EVERY_MS, () => logger.flush());
   }
 
-  /** Listens; what the cluster has to say comes later, and is told by readiness. Rejects with the system's error. */
+  /** Starts listening. Data from the cluster is loaded later; readiness waits for it. Rejects with the system's error. */
   async start(): Promise<InjectorAddresses> {
     const data = await this.#server.listen();
     const admin = await this.#admin.listen();
@@ -114,13 +114,13 @@ export class Injector {
     return { data, admin };
   }
 
-  /** Why it should get no reviews now. */
+  /** Why it is not ready for reviews. */
   notReadyBecause(): string | undefined {
     if (this.#isStopping) return 'it is stopping';
     return this.#certificate.notReadyBecause() ?? this.#clusterVersion.notReadyBecause();
   }
 
-  /** Goes on for a while, as endpoints are removed after readiness falls and not at once, then finishes. True when every review got its answer. */
+  /** Keeps serving for a grace period while endpoints are removed, then drains. True if every review got its response. */
   async stop(): Promise<boolean> {
     const { server, kube, clock } = this.#context;
     this.#isStopping = true;
@@ -155,8 +155,8 @@ export class Injector {
       excludedNamespaces: server.excludedNamespaces,
       advise: createAdvice({ lookups, clock, onLate: () => metrics.lookup('late') }),
       tell: (news, isVerified) => {
-        // Where the API server can prove itself, nobody else writes into the cluster by way of us.
-        if (isVerified || server.clientAuth === undefined) events.tell(news);
+        // If the API server is authenticated, no other caller may cause writes to the cluster.
+        if (isVerified || server.clientAuth === undefined) events.send(news);
         else metrics.event('unverified');
       },
     });
@@ -192,7 +192,7 @@ export class Injector {
     });
   }
 
-  /** A broken file leaves the CAs before it in use: without any, either everybody would be heard, or not even the API server. */
+  /** If the file is invalid, the previous CAs stay in use: without CAs, either every caller or none would be accepted. */
   async #reloadClientCa(file: string): Promise<void> {
     const { logger } = this.#context;
     const read = await readClientCa(file);
@@ -213,13 +213,13 @@ export class Injector {
     return { pairs, clientCa: this.#clientCa, clientCrl: undefined, clientCertificate, minVersion: '1.2', http2: false };
   }
 
-  /** An API server that does not trust us says so here; scanners would fill the log. */
+  /** Logs failed handshakes, which show that the API server does not trust the certificate; rate-limited, because scanners cause them, too. */
   #onHandshakeFailed(problem: string): void {
     const { clock, logger } = this.#context;
     this.#metrics.handshakeFailed();
     const now = clock.monotonic();
-    if (this.#handshakeToldAt !== undefined && now - this.#handshakeToldAt < HANDSHAKES_TOLD_EVERY_MS) return;
-    this.#handshakeToldAt = now;
+    if (this.#handshakeLoggedAt !== undefined && now - this.#handshakeLoggedAt < HANDSHAKE_LOG_INTERVAL_MS) return;
+    this.#handshakeLoggedAt = now;
     logger.warn('tls_handshake_failed', { problem });
   }
 }

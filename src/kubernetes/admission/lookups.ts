@@ -1,4 +1,4 @@
-/** Reads from the cluster what warnings rest on: remembered for moments, bounded in number, and never more than a help. */
+/** Reads objects for warnings from the cluster: cached briefly, bounded in number, best effort. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { KubeClient } from '../client/client.ts';
 import { KubeError } from '../client/error.ts';
@@ -6,28 +6,28 @@ import { CONFIG_KEY } from '../injector/names.ts';
 import { objectAt, textAt } from '../injector/raw.ts';
 import type { LookupOutcome } from './injector-metrics.ts';
 
-/** What it stands on. */
+/** The dependencies. */
 export interface LookupsParts {
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
   readonly onOutcome: (outcome: LookupOutcome) => void;
 }
 
-/** What was found; `unknown` where it could not be looked at, which is nobody's fault. */
+/** The result of a look-up; `unknown` if the object could not be read. */
 export type Found = { readonly object: Kept } | 'absent' | 'unknown';
 
-/** What is remembered of an object, and no more: anyone may fill a ConfigMap with a MiB. */
+/** The cached parts of an object. Nothing else is cached, because anyone can fill a ConfigMap with 1 MiB. */
 export interface Kept {
-  /** Changes with every change; undefined where the answer does not say. */
+  /** Changes with every version of the object; undefined if unknown. */
   readonly edition: string | undefined;
   readonly replicas: number | undefined;
-  /** The gate's config, if it is not too long; how long it is tells `gateLength`. */
+  /** The gate's config, unless it is too long. */
   readonly gate: string | undefined;
   readonly gateLength: number;
 }
 
-/** Characters of a config that are looked at. */
-export const LONGEST_GATE = 32_768;
+/** Maximum length of a config that is checked, in characters. */
+export const MAX_GATE_LENGTH = 32_768;
 
 interface Remembered {
   readonly at: Milliseconds;
@@ -35,18 +35,18 @@ interface Remembered {
 }
 
 const REMEMBERED_MS: Milliseconds = 5_000;
-const MOST_REMEMBERED = 256;
-const MOST_UNDER_WAY = 16;
+const MAX_REMEMBERED = 256;
+const MAX_IN_FLIGHT = 16;
 const TIMEOUT_MS: Milliseconds = 2_000;
-/** A ConfigMap has 1 MiB at most; what becomes longer by being written as JSON is not looked at. */
+/** A ConfigMap has at most 1 MiB; one that is much larger as JSON is not read. */
 const MAX_BYTES = 1_536 * 1024;
 const NAME = /^[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?$/;
 
-/** Looks things up. */
+/** Looks up objects. */
 export class Lookups {
   readonly #parts: LookupsParts;
   readonly #remembered = new Map<string, Remembered>();
-  #underWay = 0;
+  #inFlight = 0;
 
   constructor(parts: LookupsParts) {
     this.#parts = parts;
@@ -54,24 +54,24 @@ export class Lookups {
 
   /** `resource`: for example `/api/v1` and `configmaps`. Never rejects. */
   find(group: string, namespace: string, resource: string, name: string): Promise<Found> {
-    // Names come from whoever sent the review: none may lead elsewhere.
+    // The names are untrusted input, and must not change the request path.
     if (!NAME.test(namespace) || !NAME.test(name)) return Promise.resolve('unknown');
     const path = `${group}/namespaces/${namespace}/${resource}/${name}`;
     const now = this.#parts.clock.monotonic();
     const known = this.#remembered.get(path);
     if (known !== undefined && now - known.at < REMEMBERED_MS) return known.found;
-    if (this.#underWay >= MOST_UNDER_WAY) return Promise.resolve('unknown');
-    const found = this.#ask(path);
+    if (this.#inFlight >= MAX_IN_FLIGHT) return Promise.resolve('unknown');
+    const found = this.#read(path);
     this.#remembered.delete(path);
     this.#remembered.set(path, { at: now, found });
-    const oldest = this.#remembered.size > MOST_REMEMBERED ? this.#remembered.keys().next().value : undefined;
+    const oldest = this.#remembered.size > MAX_REMEMBERED ? this.#remembered.keys().next().value : undefined;
     if (oldest !== undefined) this.#remembered.delete(oldest);
     return found;
   }
 
-  async #ask(path: string): Promise<Found> {
+  async #read(path: string): Promise<Found> {
     const { kube, onOutcome } = this.#parts;
-    this.#underWay++;
+    this.#inFlight++;
     try {
       const object = await kube.request<object>('GET', path, { timeout: TIMEOUT_MS, maxBytes: MAX_BYTES });
       onOutcome('found');
@@ -81,7 +81,7 @@ export class Lookups {
       onOutcome(status === 404 ? 'absent' : status === 403 ? 'forbidden' : 'failed');
       return status === 404 ? 'absent' : 'unknown';
     } finally {
-      this.#underWay--;
+      this.#inFlight--;
     }
   }
 }
@@ -94,7 +94,7 @@ function toKept(object: object): Kept {
   return {
     edition: isKnown ? `${uid}/${resourceVersion}` : undefined,
     replicas: typeof replicas === 'number' ? replicas : undefined,
-    gate: gate !== undefined && gate.length <= LONGEST_GATE ? gate : undefined,
+    gate: gate !== undefined && gate.length <= MAX_GATE_LENGTH ? gate : undefined,
     gateLength: gate?.length ?? 0,
   };
 }

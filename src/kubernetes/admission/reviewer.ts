@@ -1,4 +1,4 @@
-/** Answers one review after another, and tells of each: log, metric, Event. */
+/** Handles reviews, and reports each one: log, metric, Event. */
 
 import type { Overrides } from '../../config/load/overrides.ts';
 import type { Clock } from '../../core/clock.ts';
@@ -13,23 +13,23 @@ import type { AdmissionLogger } from './log-events.ts';
 import { toSidecarOverrides } from './sidecar-flags.ts';
 import { addWarnings, shorten } from './warnings.ts';
 
-/** What is answered to a review. */
+/** The HTTP response to a review. */
 export interface ReviewReply {
   readonly status: number;
-  /** JSON where the status is 200, else a line of text. */
+  /** JSON if the status is 200, otherwise a line of text. */
   readonly text: string;
 }
 
-/** A pod that gets the sidecar, as far as warnings go. */
+/** The parts of an injected pod that warnings depend on. */
 export interface AdvisedPod {
   readonly request: ReviewedRequest;
   /** The ConfigMap of its gate. */
   readonly configMap: string | undefined;
-  /** What its gate is told beside that. */
+  /** Overrides in the arguments of its gate. */
   readonly overrides: Overrides;
 }
 
-/** Something that somebody should hear of. */
+/** The content of an Event. */
 export interface News {
   readonly request: ReviewedRequest;
   readonly type: 'Normal' | 'Warning';
@@ -37,21 +37,21 @@ export interface News {
   readonly note: string;
 }
 
-/** What the reviewer stands on. */
+/** The dependencies of the reviewer. */
 export interface ReviewerParts {
   readonly clock: Clock;
   readonly logger: AdmissionLogger;
   readonly metrics: InjectorMetrics;
   readonly defaults: SidecarDefaults;
-  /** Sidegate's own. */
+  /** Version of sidegate. */
   readonly version: string;
-  /** Of the oldest part of the cluster, as it is known by now. */
+  /** The version of the oldest part of the cluster. */
   readonly kube: () => KubeVersion;
-  /** Namespaces that the API server never asks about. */
+  /** Namespaces for which the API server never calls the injector. */
   readonly excludedNamespaces: readonly string[];
-  /** What else is worth a warning; never rejects, never takes long. Only for verified callers: it tells what the cluster holds. */
+  /** Computes further warnings; never rejects and is bounded in time. Only for verified callers, because it reveals the contents of the cluster. */
   readonly advise: (pod: AdvisedPod) => Promise<readonly string[]>;
-  /** Returns at once. */
+  /** Sends an Event; returns at once. */
   readonly tell: (news: News, isVerified: boolean) => void;
 }
 
@@ -60,29 +60,32 @@ const TAKEOVERS = ['service', 'rename', 'same-port', 'env'] as const satisfies r
   { outcome: 'injected' }
 >['takeover'][];
 
-/** All results that a review can have, with their reasons; of an injection it is the takeover. */
+/** All results of a review, with their reasons; for an injection the reason is the takeover. */
 export const ADMISSIONS: readonly (readonly [result: string, reason: string])[] = [
   ...TAKEOVERS.map((takeover) => ['injected', takeover] as const),
   ...SKIP_REASONS.map((reason) => ['skipped', reason] as const),
   ...DENY_REASONS.map((reason) => ['denied', reason] as const),
 ];
-const NO_REVIEW: ReviewReply = { status: 400, text: 'the content is no AdmissionReview of admission.k8s.io/v1 with a request\n' };
+const NO_REVIEW: ReviewReply = {
+  status: 400,
+  text: 'the body is not an AdmissionReview of admission.k8s.io/v1 with a request\n',
+};
 
-const EXCLUDED: ReviewReply = { status: 403, text: 'the API server does not ask about this namespace\n' };
+const EXCLUDED: ReviewReply = { status: 403, text: 'the API server never calls the injector for this namespace\n' };
 
-/** Builds it; rejects only where it is at fault itself. `isVerified`: the caller proved that it is the API server. */
+/** Creates the reviewer. It rejects only for internal errors. `isVerified`: the caller is authenticated as the API server. */
 export function createReviewer(parts: ReviewerParts): (content: Buffer, isVerified: boolean) => Promise<ReviewReply> {
   const { clock, metrics, defaults, version, kube, advise } = parts;
   const excluded = new Set(parts.excludedNamespaces);
   return async (content, isVerified) => {
     const start = clock.monotonic();
-    const { response, injection, request, advised } = answer(content, (namespace) => ({
+    const { response, injection, request, advised } = review(content, (namespace) => ({
       defaults,
       version,
       kube: kube(),
       namespace,
     }));
-    // Without the request's own uid the API server would not take the answer for one.
+    // The API server requires the request's uid in the response.
     if (request.uid === '') {
       metrics.turnedAway('not_a_review');
       return NO_REVIEW;
@@ -99,27 +102,27 @@ export function createReviewer(parts: ReviewerParts): (content: Buffer, isVerifi
   };
 }
 
-/** What is said of an injection, without the patch: parts of the pod hang on it. */
-type Told = Injection | Omit<Extract<Injection, { outcome: 'injected' }>, 'patch'>;
+/** An injection without its patch, which would keep parts of the pod in memory. */
+type ReportedInjection = Injection | Omit<Extract<Injection, { outcome: 'injected' }>, 'patch'>;
 
-interface Answered {
+interface Reviewed {
   readonly response: object;
-  readonly injection: Told;
+  readonly injection: ReportedInjection;
   readonly request: ReviewedRequest;
   readonly advised: AdvisedPod | undefined;
 }
 
 /**
- * All that needs the review, in one go: once this returns nobody holds what was parsed. As nothing is waited for in here, one review
- * is parsed at a time, however many are under way.
+ * Does everything that needs the parsed review, so that it can be freed afterwards. The function is synchronous, so one review is parsed
+ * at a time, regardless of how many are in flight.
  */
-function answer(content: Buffer, toContext: (namespace: string) => InjectContext): Answered {
-  const review = parseBounded(content);
-  const { response, injection, request } = respondToReview(review, toContext);
+function review(content: Buffer, toContext: (namespace: string) => InjectContext): Reviewed {
+  const parsed = parseBounded(content);
+  const { response, injection, request } = respondToReview(parsed, toContext);
   if (injection.outcome !== 'injected') return { response, injection, request, advised: undefined };
-  const { patch: _, ...told } = injection;
-  const advised = { request, configMap: toConfigMap(review), overrides: toSidecarOverrides(injection) };
-  return { response, injection: told, request, advised };
+  const { patch: _, ...reported } = injection;
+  const advised = { request, configMap: toConfigMap(parsed), overrides: toSidecarOverrides(injection) };
+  return { response, injection: reported, request, advised };
 }
 
 function toConfigMap(review: unknown): string | undefined {
@@ -127,16 +130,16 @@ function toConfigMap(review: unknown): string | undefined {
   return textAt(objectAt(metadata, 'annotations'), `sidegate.dev/${SETTINGS.config.name}`);
 }
 
-function toReason(injection: Told): string {
+function toReason(injection: ReportedInjection): string {
   return injection.outcome === 'injected' ? injection.takeover : injection.reason;
 }
 
-function log({ logger }: ReviewerParts, request: ReviewedRequest, injection: Told, advice: readonly string[]): void {
+function log({ logger }: ReviewerParts, request: ReviewedRequest, injection: ReportedInjection, advice: readonly string[]): void {
   const { uid, namespace, name, isDryRun, owner } = request;
   const facts = {
     uid,
     namespace,
-    // A review may name what it likes; the log stays readable.
+    // Names in a review are untrusted; truncated, so that the log stays readable.
     pod: shorten(name),
     owner: owner === undefined ? undefined : shorten(`${owner.kind}/${owner.name}`),
     dryRun: isDryRun,
@@ -149,7 +152,7 @@ function log({ logger }: ReviewerParts, request: ReviewedRequest, injection: Tol
   else logger.info('pod_skipped', facts);
 }
 
-function toNews(request: ReviewedRequest, injection: Told, advice: readonly string[]): News[] {
+function toNews(request: ReviewedRequest, injection: ReportedInjection, advice: readonly string[]): News[] {
   if (injection.outcome === 'skipped') return [];
   if (injection.outcome === 'denied') return [{ request, type: 'Warning', reason: 'SidegateDenied', note: injection.message }];
   const warnings = [...injection.warnings, ...advice];

@@ -1,4 +1,4 @@
-/** The certificate that the injector serves: taken from its source whenever it changes, and compared with what the API server trusts. */
+/** The certificate that the injector serves: reloaded from its source when it changes, and compared with what the API server trusts. */
 import type { X509Certificate } from 'node:crypto';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
@@ -11,24 +11,24 @@ import type { CertificateSource, LoadedCertificate } from './certificate-sources
 import type { InjectorMetrics } from './injector-metrics.ts';
 import type { AdmissionLogger } from './log-events.ts';
 
-/** Everything that it needs. */
+/** The dependencies. */
 export interface ServedCertificateParts {
   readonly source: CertificateSource;
-  /** The webhook configuration whose caBundle must lead to it; undefined: not looked at. */
+  /** The webhook configuration whose caBundle must trust the certificate; undefined: not checked. */
   readonly webhook: string | undefined;
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
   readonly logger: AdmissionLogger;
   readonly metrics: InjectorMetrics;
-  /** Takes the certificate for all connections from now on. */
+  /** Uses the certificate for all new connections. */
   readonly serve: (pair: ServerPair) => void;
 }
 
-const LOOK_EVERY_MS: Milliseconds = 10_000;
-/** While the caBundle does not lead to the certificate: another process is about to write one of them. */
-const LOOK_AGAIN_MS: Milliseconds = 1_000;
+const CHECK_INTERVAL_MS: Milliseconds = 10_000;
+/** While the caBundle does not trust the certificate, because another process is about to write one of them. */
+const RECHECK_INTERVAL_MS: Milliseconds = 1_000;
 
-/** Loads it, and says whether it is of use. */
+/** Loads the certificate, and reports whether the API server accepts it. */
 export class ServedCertificate {
   readonly #parts: ServedCertificateParts;
   readonly #bundle: WebhookBundle | undefined;
@@ -44,14 +44,14 @@ export class ServedCertificate {
     this.#bundle = parts.webhook === undefined ? undefined : new WebhookBundle(parts.kube, parts.webhook);
   }
 
-  /** Loads it once, and from then on by itself. */
+  /** Loads the certificate once, and then whenever it changes. */
   async start(): Promise<void> {
     await this.#parts.source.start({
       onLoaded: (loaded) => runDetached(this.#adopt(loaded)),
       onUnchanged: () => this.#confirm(),
       onProblem: (problem) => this.#note(problem),
     });
-    await this.#look();
+    await this.#checkBundle();
   }
 
   close(): void {
@@ -60,19 +60,19 @@ export class ServedCertificate {
     this.#cancel();
   }
 
-  /** Undefined while there is a certificate, and the API server, as it was last seen, accepts it. */
+  /** Undefined if there is a certificate that the API server accepts, according to the last check. */
   notReadyBecause(): string | undefined {
     const now = this.#parts.clock.now();
     if (this.#chain.length === 0) return this.#problem ?? 'there is no certificate yet';
     if (this.#bundle === undefined) return findChainProblem(this.#chain, this.#chain, undefined, now);
-    if (this.#live === undefined) return this.#bundleProblem ?? 'the webhook configuration has not been looked at yet';
+    if (this.#live === undefined) return this.#bundleProblem ?? 'the webhook configuration has not been read yet';
     const problem = findChainProblem(this.#chain, this.#live.trusted, this.#live.serverName, now);
     return problem === undefined || this.#problem === undefined ? problem : `${problem}; ${this.#problem}`;
   }
 
-  /** Looks at the caBundle first: what it held a while ago may not lead to the new certificate, and the pod would leave its endpoints. */
+  /** Reads the caBundle first: with an outdated one the new certificate could appear untrusted, and the pod would become unready. */
   async #adopt(loaded: LoadedCertificate): Promise<void> {
-    if (this.#chain.length > 0) await this.#look();
+    if (this.#chain.length > 0) await this.#checkBundle();
     this.#take(loaded);
   }
 
@@ -105,7 +105,7 @@ export class ServedCertificate {
     this.#problem = problem;
   }
 
-  async #look(): Promise<void> {
+  async #checkBundle(): Promise<void> {
     this.#cancel();
     if (this.#bundle === undefined || this.#isClosed) return;
     const { clock, logger } = this.#parts;
@@ -117,8 +117,8 @@ export class ServedCertificate {
       if (problem !== this.#bundleProblem) logger.warn('certificate_check_failed', { problem });
       this.#bundleProblem = problem;
     }
-    const delay = this.notReadyBecause() === undefined ? LOOK_EVERY_MS : LOOK_AGAIN_MS;
+    const delay = this.notReadyBecause() === undefined ? CHECK_INTERVAL_MS : RECHECK_INTERVAL_MS;
     this.#cancel();
-    if (!this.#isClosed) this.#cancel = clock.after(delay, () => this.#look());
+    if (!this.#isClosed) this.#cancel = clock.after(delay, () => this.#checkBundle());
   }
 }

@@ -1,11 +1,11 @@
-/** What the injected sidecar will be told on its command line, as far as its config is judged by it. */
+/** The arguments of the injected sidecar that affect its config. */
 import { parseArgs } from 'node:util';
 import type { Overrides } from '../../config/load/overrides.ts';
 import { CONTAINER } from '../injector/names.ts';
 import type { Injection } from '../injector/outcome.ts';
 import { isRaw, listAt, textAt } from '../injector/raw.ts';
 
-/** Kubernetes fills it in once the pod has its addresses; any address that is no loopback does here (RFC 5737). */
+/** A placeholder for the pod's addresses, which are not known yet; any address except loopback works here (RFC 5737). */
 const POD_ADDRESSES = '192.0.2.1';
 const OPTIONS = {
   config: { type: 'string' },
@@ -15,7 +15,7 @@ const OPTIONS = {
   'app-probe': { type: 'string', multiple: true },
 } as const;
 
-/** Of the container in the patch; none where there is no such container, or it has other flags. */
+/** The overrides of the container in the patch; none if there is no such container, or if it has other flags. */
 export function toSidecarOverrides({ patch }: Extract<Injection, { outcome: 'injected' }>): Overrides {
   const added = patch.flatMap((operation) => ('value' in operation ? [operation.value].flat() : []));
   const container = added.find((value) => isRaw(value) && textAt(value, 'name') === CONTAINER);
@@ -28,7 +28,7 @@ export function toSidecarOverrides({ patch }: Extract<Injection, { outcome: 'inj
   }
 }
 
-/** As Kubernetes does: `$$` is a dollar sign, `$(NAME)` the variable. */
+/** Expands like Kubernetes: `$$` is a dollar sign, `$(NAME)` the variable. */
 function expand(arg: string): string {
   return arg.replace(/\$\$|\$\([^$)]*\)/g, (found) => (found === '$$' ? '$' : POD_ADDRESSES));
 }

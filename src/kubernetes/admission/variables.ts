@@ -1,4 +1,4 @@
-/** Tells of environment variables that a config refers to: the sidecar that the injector adds has none of them. */
+/** Warns about environment variables in a config, because the injected sidecar does not have them. */
 import { DOMAIN, SECRETS_FOLDER } from '../injector/names.ts';
 
 interface Reference {
@@ -6,11 +6,11 @@ interface Reference {
   readonly variable: string;
 }
 
-/** Which keys name a variable, and what stands in their place in a pod. */
+/** Keys that refer to a variable, and the keys to use instead in a pod. */
 const IN_A_POD: Readonly<Record<string, string>> = { env: 'file', passwordEnv: 'passwordFile' };
 const FOLDER = `..${SECRETS_FOLDER.slice(SECRETS_FOLDER.lastIndexOf('/'))}`;
 
-/** A warning, where the config in the ConfigMap `name` refers to variables. */
+/** A warning if the config in the ConfigMap `name` refers to variables. */
 export function warnOfVariables(config: unknown, name: string): readonly string[] {
   const [first, ...others] = findReferences(config, []);
   if (first === undefined) return [];
@@ -18,7 +18,7 @@ export function warnOfVariables(config: unknown, name: string): readonly string[
   const instead = IN_A_POD[path.slice(path.lastIndexOf('.') + 1)];
   const more = others.length > 0 ? ` (and ${others.length} more)` : '';
   return [
-    `ConfigMap ${name}: ${path} is ${variable}${more}, and the sidecar has no such variable: write ${instead}: ${FOLDER}/NAME/KEY, and the Secret's NAME in ${DOMAIN}/secrets`,
+    `ConfigMap ${name}: ${path} is ${variable}${more}, but the sidecar has no such variable: write ${instead}: ${FOLDER}/NAME/KEY instead, and add the Secret's NAME to ${DOMAIN}/secrets`,
   ];
 }
 

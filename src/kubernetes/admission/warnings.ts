@@ -1,22 +1,22 @@
-/** Adds warnings to an answer, within what the API server passes on. */
+/** Adds warnings to a response, within the limits of the API server. */
 import { objectAt } from '../injector/raw.ts';
 
-/** The API server cuts longer ones where it has many (4096 bytes in all). */
-const LONGEST_WARNING = 256;
-const MOST_WARNINGS = 12;
+/** The API server truncates longer warnings if there are many (4096 bytes in total). */
+const MAX_WARNING_LENGTH = 256;
+const MAX_WARNINGS = 12;
 
-/** The AdmissionReview `answer` with them. */
-export function addWarnings(answer: object, warnings: readonly string[]): object {
-  if (warnings.length === 0) return answer;
-  const response = objectAt(answer, 'response');
+/** Adds the warnings to an AdmissionReview. */
+export function addWarnings(review: object, warnings: readonly string[]): object {
+  if (warnings.length === 0) return review;
+  const response = objectAt(review, 'response');
   const earlier = Array.isArray(response['warnings']) ? response['warnings'] : [];
   const all = [...earlier, ...warnings.map((warning) => shorten(`sidegate: ${warning}`))];
-  return { ...answer, response: { ...response, warnings: all.slice(0, MOST_WARNINGS) } };
+  return { ...review, response: { ...response, warnings: all.slice(0, MAX_WARNINGS) } };
 }
 
-/** One line of bounded length, by code points: half a character would not be UTF-8. */
-export function shorten(text: string, longest = LONGEST_WARNING): string {
-  // Of the text as it may be, no more than can be kept is taken apart.
-  const characters = [...text.slice(0, 2 * (longest + 1)).replace(/[\p{Cc}\p{Cf}]/gu, ' ')];
-  return characters.length <= longest ? characters.join('') : `${characters.slice(0, longest - 1).join('')}…`;
+/** Truncates to one line, by code points, because half a surrogate pair is not valid UTF-8. */
+export function shorten(text: string, maxLength = MAX_WARNING_LENGTH): string {
+  // Bounds the work: the text is untrusted, and only its start can be kept.
+  const characters = [...text.slice(0, 2 * (maxLength + 1)).replace(/[\p{Cc}\p{Cf}]/gu, ' ')];
+  return characters.length <= maxLength ? characters.join('') : `${characters.slice(0, maxLength - 1).join('')}…`;
 }

@@ -50,18 +50,18 @@ describe('advice', () => {
     ['nothing on what is right', { ...toConfigMap(GATE()), ...toReplicas(1) }, []],
     ['nothing on what may not be read', {}, []],
     ['nothing on what fails', { configmaps: () => refuse(500, 'InternalError') }, []],
-    ['a ConfigMap that is missing', { configmaps: () => refuse(404, 'NotFound') }, [/^there is no ConfigMap gate/]],
+    ['a ConfigMap that is missing', { configmaps: () => refuse(404, 'NotFound') }, [/^the ConfigMap gate/]],
     ['a ConfigMap without the key', { configmaps: async () => ({ data: { other: '' } }) }, [/^ConfigMap gate has no gate\.yaml/]],
     ['that an empty config is none', toConfigMap(''), [/the file is empty$/]],
     [
       'no more on what is too long to be judged',
       toConfigMap(GATE(`#${'x'.repeat(32_768)}`)),
-      [/has 32\d{3} characters, and more/],
+      [/has 32\d{3} characters; configs with more/],
     ],
     ['few of very many mistakes', toConfigMap(`routes: [${'{a: b},'.repeat(2_000)}]`), [/missing: .* \(and at least 19 more\)$/]],
     ['few of very many unknown keys', toConfigMap(GATE(toKeys(2_000))), [/unknown key "k0" \(and at least 19 more\)$/]],
     ['few of very many mistakes in YAML', toConfigMap('}'.repeat(2_000)), [/\(and at least 19 more\)$/]],
-    ['a config with mistakes', toConfigMap(GATE('lisen: {}')), [/starts with: line 1, lisen: unknown key "lisen"/]],
+    ['a config with mistakes', toConfigMap(GATE('lisen: {}')), [/the config in ConfigMap gate: line 1, lisen: unknown key "lisen"/]],
     [
       'variables that the sidecar does not have',
       toConfigMap(
@@ -71,13 +71,13 @@ describe('advice', () => {
         ),
       ),
       [
-        /^ConfigMap gate: \S+ is (?:ORDERS|PASSWORD) \(and 1 more\), and the sidecar has no such variable: write (?:file|passwordFile): \.\.\/secrets\/NAME\/KEY/,
+        /^ConfigMap gate: \S+ is (?:ORDERS|PASSWORD) \(and 1 more\), but the sidecar has no such variable: write (?:file|passwordFile): \.\.\/secrets\/NAME\/KEY/,
       ],
     ],
     [
       'one variable by its place',
       toConfigMap(GATE().replace('file: ../secrets/orders/key', 'env: ORDERS')),
-      [/^ConfigMap gate: routes\.0\.webhook\.keys\.0\.secret\.env is ORDERS, and.*: write file: .* in sidegate\.dev\/secrets$/],
+      [/^ConfigMap gate: routes\.0\.webhook\.keys\.0\.secret\.env is ORDERS, but.*: write file: .* to sidegate\.dev\/secrets$/],
     ],
     [
       'replicas that share nothing',

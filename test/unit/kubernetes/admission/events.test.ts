@@ -31,7 +31,7 @@ function start(answer: () => Promise<unknown> = () => Promise.resolve({})) {
 describe('an Event', () => {
   test('is on the owner, with the time to the microsecond', async () => {
     const { events, outcomes, sent } = start();
-    events.tell(toNews());
+    events.send(toNews());
     await settle();
     expect(outcomes).toEqual(['sent']);
     expect(sent[0]?.path).toBe('/apis/events.k8s.io/v1/namespaces/shop/events');
@@ -40,8 +40,8 @@ describe('an Event', () => {
 
   test('is on the pod where it has no owner but its name, and nowhere where it has neither', async () => {
     const { events, outcomes, sent } = start();
-    events.tell(toNews({ owner: undefined, name: 'web' }));
-    events.tell(toNews({ owner: undefined }));
+    events.send(toNews({ owner: undefined, name: 'web' }));
+    events.send(toNews({ owner: undefined }));
     await settle();
     expect(outcomes).toEqual(['dropped', 'sent']);
     expect(sent[0]?.body['regarding']).toEqual({ apiVersion: 'v1', kind: 'Pod', name: 'web', namespace: 'shop' });
@@ -49,11 +49,11 @@ describe('an Event', () => {
 
   test('is told once in ten minutes', async () => {
     const { clock, events, outcomes } = start();
-    for (let i = 0; i < 3; i++) events.tell(toNews());
+    for (let i = 0; i < 3; i++) events.send(toNews());
     await settle();
     expect(outcomes).toEqual(['repeated', 'repeated', 'sent']);
     await clock.advance(600_000);
-    events.tell(toNews());
+    events.send(toNews());
     await settle();
     expect(outcomes.at(-1)).toBe('sent');
   });
@@ -63,7 +63,7 @@ describe('an Event', () => {
     let id = 0;
     const tellMany = async (): Promise<void> => {
       for (let i = 0; i < 5; i++) {
-        for (let j = 0; j < 6; j++) events.tell(toNews({}, `note ${id++}`));
+        for (let j = 0; j < 6; j++) events.send(toNews({}, `note ${id++}`));
         await settle();
       }
     };
@@ -76,25 +76,25 @@ describe('an Event', () => {
 
   test('that may not be made is not tried again for ten minutes, and harms nobody', async () => {
     const { clock, events, outcomes, sent } = start(() => Promise.reject(new KubeError(403, 'Forbidden', 'no')));
-    events.tell(toNews());
+    events.send(toNews());
     await settle();
-    events.tell(toNews({}, 'other'));
+    events.send(toNews({}, 'other'));
     expect([outcomes, sent.length]).toEqual([['forbidden', 'forbidden'], 1]);
     await clock.advance(600_000);
-    events.tell(toNews({}, 'another'));
+    events.send(toNews({}, 'another'));
     expect(sent).toHaveLength(2);
   });
 
   test('that fails is counted', async () => {
     const { events, outcomes } = start(() => Promise.reject(new KubeError(0, 'Timeout', 'late')));
-    events.tell(toNews());
+    events.send(toNews());
     await settle();
     expect(outcomes).toEqual(['failed']);
   });
 
   test('has a note of bounded length, on one line', async () => {
     const { events, sent } = start();
-    events.tell(toNews({}, `a\nb${'ü'.repeat(5_000)}`));
+    events.send(toNews({}, `a\nb${'ü'.repeat(5_000)}`));
     await settle();
     const note = String(sent[0]?.body['note']);
     expect([note.startsWith('a b'), [...note].length]).toEqual([true, 900]);
