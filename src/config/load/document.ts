@@ -35,6 +35,8 @@ export interface UnreadFile {
 }
 
 const MAX_FILE_BYTES = 1_048_576;
+/** The message of a problem with a file that does not exist, for callers that skip such files. */
+export const FILE_NOT_FOUND = 'the file does not exist';
 
 /** Parses the YAML in `text`. `start` is the hint for an empty file; at most `maxProblems` are reported. */
 export function parseYaml(file: string, text: string, start: string, maxProblems?: number): YamlFile | UnreadFile {
@@ -80,7 +82,7 @@ export async function readText(file: string): Promise<string | Problem> {
 function toReadMessage(thrown: unknown): string {
   switch ((thrown as NodeJS.ErrnoException).code) {
     case 'ENOENT':
-      return 'the file does not exist';
+      return FILE_NOT_FOUND;
     case 'EISDIR':
       return 'the path is a directory, not a file';
     case 'EACCES':

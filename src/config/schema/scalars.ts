@@ -166,6 +166,8 @@ export function publicUrl() {
 export function addressRange() {
   return z
     .string()
-    .refine(isIpRange, { error: (issue) => `"${issue.input}" is not an address range; write for example 10.0.0.0/8 or 192.0.2.1` })
+    .refine(isIpRange, {
+      error: (issue) => `"${issue.input}" is not an address range; write for example 10.0.0.0/8 or 192.0.2.1`,
+    })
     .meta({ examples: ['10.0.0.0/8'] });
 }

@@ -1,6 +1,6 @@
 /** Reads kubeconfig files the way kubectl does: which files, how they are merged, and which context is meant. */
 import { dirname, join, resolve } from 'node:path';
-import { parseYaml, readText } from '../../config/load/document.ts';
+import { FILE_NOT_FOUND, parseYaml, readText } from '../../config/load/document.ts';
 import { findNearest } from '../../config/schema/did-you-mean.ts';
 import { formatProblem } from '../../config/schema/problem.ts';
 import { type ClusterEntry, readInCluster } from './in-cluster.ts';
@@ -64,7 +64,7 @@ async function merge(files: readonly string[], mustExist: boolean): Promise<Merg
     if (typeof text === 'string') {
       addFile(merged, file, text);
       isAny = true;
-    } else if (mustExist || text.message !== 'there is no such file') throw kubeconfigError(formatProblem(text));
+    } else if (mustExist || text.message !== FILE_NOT_FOUND) throw kubeconfigError(formatProblem(text));
   }
   return isAny ? merged : undefined;
 }

@@ -61,7 +61,11 @@ describe('advice', () => {
     ['few of very many mistakes', toConfigMap(`routes: [${'{a: b},'.repeat(2_000)}]`), [/missing: .* \(and at least 19 more\)$/]],
     ['few of very many unknown keys', toConfigMap(GATE(toKeys(2_000))), [/unknown key "k0" \(and at least 19 more\)$/]],
     ['few of very many mistakes in YAML', toConfigMap('}'.repeat(2_000)), [/\(and at least 19 more\)$/]],
-    ['a config with mistakes', toConfigMap(GATE('lisen: {}')), [/the config in ConfigMap gate: line 1, lisen: unknown key "lisen"/]],
+    [
+      'a config with mistakes',
+      toConfigMap(GATE('lisen: {}')),
+      [/the config in ConfigMap gate: line 1, lisen: unknown key "lisen"/],
+    ],
     [
       'variables that the sidecar does not have',
       toConfigMap(
