@@ -1,6 +1,7 @@
 /** Writes docs/probe.md from the checks themselves, so that the page cannot say anything else than the report. */
-import { CHECKS } from '../src/diagnostics/probe/battery.ts';
+
 import { type Check, GROUPS, type Group } from '../src/diagnostics/probe/check.ts';
+import { CHECKS } from '../src/diagnostics/probe/run-checks.ts';
 
 const INTRO = `# Probe an endpoint for weaknesses
 
@@ -21,7 +22,7 @@ also in the body if the sample has one there.
 **What can be probed.** Loopback and private addresses. The command resolves the name once, checks every address, and connects to nothing else. Any other host must be named by \`--yes-i-own-this HOST\`. It sends at most 60 requests, 8 of them
 in parallel.
 
-**What cannot be seen from outside** is whether an event was handled once, because a 2xx for a repeat looks the same either way. Such checks end with \`look\` and list the IDs to look for. With \`--count COMMAND\` the probe finds out: after all
+**What cannot be seen from outside** is whether an event was handled once, because a 2xx for a repeat looks the same either way. Such checks end with \`see\` and list the IDs to look for. With \`--count COMMAND\` the probe finds out: after all
 responses it runs the command with \`sh\`, with the ID in \`$EVENT_ID\`, and the command prints how often that event was handled:
 
 \`\`\`
@@ -34,7 +35,7 @@ sidegate probe http://127.0.0.1:3000/hooks --secret-env BILLING_SECRET \\
 A failure is \`critical\` if forged events are accepted or no events arrive, \`major\` if events are lost, handled twice or replayed, and \`minor\` if it takes more to cause harm.
 `;
 
-const HEAD = '| check | severity | sent | expected | what a failure costs |\n| --- | --- | --- | --- | --- |\n';
+const HEAD = '| check | severity | sent | expected | impact of a failure |\n| --- | --- | --- | --- | --- |\n';
 
 /** The page as it should be. */
 export function renderProbePage(): string {
@@ -48,6 +49,6 @@ function toRows(group: Group): string {
     .join('');
 }
 
-function toRow({ id, severity, sent, expected, cost }: Check): string {
-  return `| \`${id}\` | ${severity} | ${sent} | ${expected} | ${cost} |\n`;
+function toRow({ id, severity, sent, expected, impact }: Check): string {
+  return `| \`${id}\` | ${severity} | ${sent} | ${expected} | ${impact} |\n`;
 }

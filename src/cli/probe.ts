@@ -6,14 +6,14 @@ import type { Scheme } from '../auth/schemes/scheme.ts';
 import { systemClock } from '../core/clock.ts';
 import { usageError } from '../core/errors.ts';
 import { onceEvent, onEvent } from '../core/safe-events.ts';
-import { type SigningKey, toAnatomy } from '../diagnostics/probe/anatomy.ts';
-import { CHECKS, MOST_PARALLEL, runBattery } from '../diagnostics/probe/battery.ts';
-import type { CountHandled } from '../diagnostics/probe/bench.ts';
 import { SEVERITIES } from '../diagnostics/probe/check.ts';
+import type { CountHandled } from '../diagnostics/probe/check-context.ts';
 import { createClient, type Fields } from '../diagnostics/probe/client.ts';
-import { hasFailed, type Report, toJson } from '../diagnostics/probe/report.ts';
-import { toSummary, toText } from '../diagnostics/probe/report-human.ts';
+import { inspectScheme, type SigningKey } from '../diagnostics/probe/probed-scheme.ts';
+import { hasFailed, type ProbeReport, toJson } from '../diagnostics/probe/report.ts';
 import { toJunit } from '../diagnostics/probe/report-junit.ts';
+import { toSummary, toText } from '../diagnostics/probe/report-text.ts';
+import { CHECKS, MAX_PARALLEL, runChecks } from '../diagnostics/probe/run-checks.ts';
 import { createSample } from '../diagnostics/probe/sample.ts';
 import { findTarget, type Target } from '../diagnostics/probe/target.ts';
 import { systemResolve } from '../gateway/egress-proxy/dial.ts';
@@ -68,8 +68,8 @@ export async function probeEndpoint(url: string | undefined, options: ProbeOptio
     options.body === undefined ? undefined : await readGiven(options.body, '--body'),
   );
   const send = createClient(target, { timeoutMs, clock: systemClock, ca, isCertificateChecked: options.insecure !== true });
-  const result = await runBattery({
-    anatomy: toAnatomy(scheme, key, options.publicUrl ?? target.url.href),
+  const result = await runChecks({
+    scheme: inspectScheme(scheme, key, options.publicUrl ?? target.url.href),
     sample,
     key,
     clock: systemClock,
@@ -129,7 +129,7 @@ function toFields({ header = [], headerEnv = [] }: ProbeOptions, scheme: Scheme,
 }
 
 function toParallel(text: string): number {
-  if (!/^[1-9]$/.test(text) || Number(text) > MOST_PARALLEL) throw usageError(`--parallel ${text} is not 1 to ${MOST_PARALLEL}`);
+  if (!/^[1-9]$/.test(text) || Number(text) > MAX_PARALLEL) throw usageError(`--parallel ${text} is not 1 to ${MAX_PARALLEL}`);
   return Number(text);
 }
 
@@ -170,12 +170,12 @@ function toCounter(command: string, io: Io): CountHandled {
     });
 }
 
-function render(report: Report, format: Format, isColoured: boolean): string {
+function render(report: ProbeReport, format: Format, isColoured: boolean): string {
   if (format === 'json') return toJson(report);
   return format === 'junit' ? toJunit(report) : toText(report, isColoured);
 }
 
-async function write(report: Report, text: string, { file, io }: { file: string | undefined; io: Io }): Promise<void> {
+async function write(report: ProbeReport, text: string, { file, io }: { file: string | undefined; io: Io }): Promise<void> {
   if (file === undefined) {
     io.stdout(text);
     return;

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CHECKS } from '../../src/diagnostics/probe/battery.ts';
+import { CHECKS } from '../../src/diagnostics/probe/run-checks.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { type Consumer, startConsumer } from '../support/consumer.ts';
 import { SECRET } from '../support/deliveries.ts';
@@ -41,7 +41,7 @@ describe('sidegate probe', () => {
   test('exits 0 where all checks hold, and shows them in order', async () => {
     const { code, stdout, stderr } = await probe(sound.url);
     expect([code, stderr]).toEqual([0, '']);
-    const shown = [...stdout.matchAll(/^ {2}(?:holds|look|-) +(\S+)/gm)].map(([, id]) => id);
+    const shown = [...stdout.matchAll(/^ {2}(?:passed|see|-) +(\S+)/gm)].map(([, id]) => id);
     expect(shown).toEqual(CHECKS.map(({ id }) => id));
     expect(stdout).not.toContain('\u001b');
     expect(stdout).not.toContain(SECRET.slice(6));
@@ -51,7 +51,7 @@ describe('sidegate probe', () => {
     const { code, stdout } = await probe(careless.url, '--only', 'many-signatures');
     expect(code).toBe(1);
     expect(stdout).toMatch(
-      /FAILS {3}many-signatures {2}minor\n {10}sent: .*\n {10}expected: a refusal\n {10}came: +204\n {10}costs: +\S/,
+      /FAILED {2}many-signatures {2}minor\n {10}sent: .*\n {10}expected: rejected\n {10}actual: +204\n {10}impact: +\S/,
     );
     expect((await probe(careless.url, '--only', 'many-signatures', '--fail-on', 'major')).code).toBe(0);
   });
@@ -59,7 +59,7 @@ describe('sidegate probe', () => {
   test('asks the command how often an event was handled', async () => {
     const { code, stdout } = await probe(sound.url, '--only', 'duplicate,retry', '--count', 'test -n "$EVENT_ID" && echo 2');
     expect(code).toBe(1);
-    expect(stdout.match(/came: +204 to both; handled 2 times/g)).toHaveLength(2);
+    expect(stdout.match(/actual: +204 to both; handled 2 times/g)).toHaveLength(2);
     expect((await probe(sound.url, '--only', 'duplicate', '--count', 'echo 1')).code).toBe(0);
     expect(await probe(sound.url, '--only', 'duplicate', '--count', 'echo many')).toMatchObject({
       code: 2,
@@ -70,7 +70,7 @@ describe('sidegate probe', () => {
   test('writes the report to a file, and its sum to standard output', async () => {
     const file = join(folder, 'report.json');
     const { stdout } = await probe(sound.url, '--only', 'stale', '--format', 'json', '--output', file);
-    expect(stdout).toBe(`2 hold, 0 fail; written to ${file}\n`);
+    expect(stdout).toBe(`2 passed, 0 failed; written to ${file}\n`);
     expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({
       scheme: 'standard-webhooks',
       address: '127.0.0.1',
@@ -99,13 +99,13 @@ describe('sidegate probe', () => {
 
   test.each([
     [[], 'which endpoint?'],
-    [['http://8.8.8.8/'], '8.8.8.8 is neither loopback nor private'],
+    [['http://8.8.8.8/'], '8.8.8.8 is neither a loopback nor a private address'],
     [['https://8.8.8.8/', '--yes-i-own-this', '8.8.8.8', '--insecure'], '--insecure is for private targets only'],
     [['http://127.0.0.1:1/'], 'no answer from 127.0.0.1:1 (127.0.0.1): ECONNREFUSED'],
     [['http://127.0.0.1/', '--only', 'everything'], '--only everything: there is no such check'],
     [['http://127.0.0.1/', '--scheme', 'githab'], '--scheme githab: unknown scheme. Did you mean github?'],
-    [['http://127.0.0.1/', '--scheme', 'unsigned'], 'unsigned signs nothing'],
-    [['http://127.0.0.1/', '--scheme', 'aws-sns'], 'aws-sns is signed by a key that only its sender has'],
+    [['http://127.0.0.1/', '--scheme', 'unsigned'], 'unsigned has no signature'],
+    [['http://127.0.0.1/', '--scheme', 'aws-sns'], 'aws-sns signs with a key that only the sender has'],
     [['http://127.0.0.1/', '--format', 'yaml'], '--format yaml is not one of text, json, junit'],
     [['http://127.0.0.1/', '--timeout', 'soon'], '--timeout soon is no duration'],
     [['http://127.0.0.1/', '--parallel', '9'], '--parallel 9 is not 1 to 5'],

@@ -1,14 +1,14 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterEach, describe, expect, test } from 'vitest';
 import { customScheme } from '../../src/config/schema/scheme-schema.ts';
-import { CHECKS } from '../../src/diagnostics/probe/battery.ts';
-import type { Report } from '../../src/diagnostics/probe/report.ts';
+import type { ProbeReport } from '../../src/diagnostics/probe/report.ts';
+import { CHECKS } from '../../src/diagnostics/probe/run-checks.ts';
 import { startApp } from '../support/app.ts';
 import { type Consumer, type Habits, SOUND, startConsumer } from '../support/consumer.ts';
 import { SECRET } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
 import { type Sections, startGate, toRoute } from '../support/gate.ts';
-import { findVerdict, type ProbeSettings, probe } from '../support/probe.ts';
+import { findOutcome, type ProbeSettings, probe } from '../support/probe.ts';
 
 const started: { close(): Promise<unknown> }[] = [];
 afterEach(async () => {
@@ -21,7 +21,7 @@ async function consume(habits: Partial<Habits> = {}, now?: () => number): Promis
   return consumer;
 }
 
-async function probeConsumer(habits: Partial<Habits>, settings: ProbeSettings = {}): Promise<Report> {
+async function probeConsumer(habits: Partial<Habits>, settings: ProbeSettings = {}): Promise<ProbeReport> {
   const consumer = await consume(habits);
   return probe(consumer.url, { count: async (id) => consumer.handled.get(id) ?? 0, ...settings });
 }
@@ -85,7 +85,7 @@ const CUSTOM: Readonly<Record<string, { custom: Sections; sign?: string; verify?
 };
 
 describe('a gate holds every check', () => {
-  async function probeGate(webhook: Sections, settings: ProbeSettings & { readonly verify?: string }): Promise<Report> {
+  async function probeGate(webhook: Sections, settings: ProbeSettings & { readonly verify?: string }): Promise<ProbeReport> {
     const app = await startApp();
     const secret = settings.verify ?? settings.secret ?? '';
     const gate = await startGate({ routes: [toRoute(app.port, { webhook })] }, undefined, { secret });
@@ -93,8 +93,8 @@ describe('a gate holds every check', () => {
     const count = async (id: string): Promise<number> =>
       app.received.filter(({ headers, body }) => body.includes(id) || Object.values(headers).includes(id)).length;
     const report = await probe(`http://127.0.0.1:${gate.port}/hooks/billing`, { ...settings, count });
-    const broken = report.checks.filter(({ verdict }) => verdict !== 'holds' && verdict !== 'not_applicable');
-    expect(broken.map(({ id, verdict, came }) => `${id} ${verdict}: ${came}`)).toEqual([]);
+    const broken = report.checks.filter(({ outcome }) => outcome !== 'passed' && outcome !== 'not_applicable');
+    expect(broken.map(({ id, outcome, actual }) => `${id} ${outcome}: ${actual}`)).toEqual([]);
     expect(report.requests).toBeLessThanOrEqual(60);
     return report;
   }
@@ -106,14 +106,14 @@ describe('a gate holds every check', () => {
   ])('of %s, and its app handles each event once', async (scheme, secret) => {
     const report = await probeGate({ scheme }, { scheme, secret });
     const signsAll = scheme !== 'github';
-    expect(findVerdict(report, 'not_applicable').includes('tampered-id')).toBe(!signsAll);
-    if (signsAll) expect(findVerdict(report, 'not_applicable')).toEqual(['new-id']);
+    expect(findOutcome(report, 'not_applicable').includes('tampered-id')).toBe(!signsAll);
+    if (signsAll) expect(findOutcome(report, 'not_applicable')).toEqual(['new-id']);
   });
 
   test.each(['bearer', 'api-key'])('of %s, which signs nothing and tells no event from another', async (scheme) => {
     const report = await probeGate({ scheme, dedup: 'off' }, { scheme, secret: 'a-token-of-some-length' });
-    expect(findVerdict(report, 'holds')).toEqual(expect.arrayContaining(['wrong-key', 'missing-headers', 'cut-signature']));
-    expect(findVerdict(report, 'not_applicable')).toEqual(expect.arrayContaining(['tampered-body', 'stale', 'duplicate']));
+    expect(findOutcome(report, 'passed')).toEqual(expect.arrayContaining(['wrong-key', 'missing-headers', 'cut-signature']));
+    expect(findOutcome(report, 'not_applicable')).toEqual(expect.arrayContaining(['tampered-body', 'stale', 'duplicate']));
   });
 
   test.each(Object.keys(CUSTOM))('of a scheme with %s', async (oddity) => {
@@ -127,7 +127,7 @@ describe('a gate holds every check', () => {
         ...(webhook !== undefined && { publicUrl: `${webhook['publicUrl']}/hooks/billing` }),
       },
     );
-    const held = findVerdict(report, 'holds');
+    const held = findOutcome(report, 'passed');
     expect(held).toEqual(expect.arrayContaining(['tampered-body', 'wrong-key', 'missing-headers', 'duplicate']));
     expect(held.includes('stale')).toBe(custom['timestamp'] !== undefined);
     expect(held.includes('new-id')).toBe(oddity.includes('not signed'));
@@ -137,23 +137,23 @@ describe('a gate holds every check', () => {
     const seed = ed25519.privateKey.export({ type: 'pkcs8', format: 'der' }).subarray(-32);
     const verify = `whpk_${spki(ed25519).subarray(-32).toString('base64')}`;
     const report = await probeGate({}, { secret: `whsk_${seed.toString('base64')}`, verify });
-    expect(findVerdict(report, 'not_applicable')).toEqual(['empty-key', 'new-id']);
+    expect(findOutcome(report, 'not_applicable')).toEqual(['empty-key', 'new-id']);
   });
 });
 
 describe('a consumer', () => {
   test('that does everything right holds every check', async () => {
     const report = await probeConsumer({});
-    expect(report.checks.filter(({ verdict }) => verdict === 'fails')).toEqual([]);
-    expect(findVerdict(report, 'holds')).toHaveLength(CHECKS.length - 1);
+    expect(report.checks.filter(({ outcome }) => outcome === 'failed')).toEqual([]);
+    expect(findOutcome(report, 'passed')).toHaveLength(CHECKS.length - 1);
   });
 
-  test('is told what only the app can see, where nobody counts', async () => {
+  test('gets `see` for what only the app knows, without --count', async () => {
     const report = await probe((await consume({ remembers: 'never' })).url);
-    expect(findVerdict(report, 'fails')).toEqual([]);
-    expect(findVerdict(report, 'look')).toEqual(['duplicate', 'retry', 'concurrent-duplicates']);
-    for (const { advice } of report.checks.filter(({ verdict }) => verdict === 'look'))
-      expect(advice).toMatch(/^look in your app: probe_[0-9a-f]{24} must have been handled once/);
+    expect(findOutcome(report, 'failed')).toEqual([]);
+    expect(findOutcome(report, 'see')).toEqual(['duplicate', 'retry', 'concurrent-duplicates']);
+    for (const { advice } of report.checks.filter(({ outcome }) => outcome === 'see'))
+      expect(advice).toMatch(/^see in your app whether probe_[0-9a-f]{24} was handled exactly once/);
   });
 
   const everyForgery = CHECKS.filter(({ group, id }) => group === 'forged' || (group === 'time' && id !== 'skewed'));
@@ -271,7 +271,7 @@ describe('a consumer', () => {
   ];
   test.each(flaws)('that %s fails exactly there', async (_flaw, habits, fails) => {
     const report = await probeConsumer(habits);
-    expect(findVerdict(report, 'fails')).toEqual(fails);
+    expect(findOutcome(report, 'failed')).toEqual(fails);
   });
 
   test.each([
@@ -284,22 +284,22 @@ describe('a consumer', () => {
     };
     const { url } = await consume({ accept }, () => Math.floor(clock.now() / 1000));
     const report = await probe(url, { clock, only: fails });
-    expect(findVerdict(report, 'fails')).toEqual(fails);
-    expect(report.checks.at(-1)?.advice).toMatch(/^no longer waiting by then: Sentry, Slack and Zoom/);
+    expect(findOutcome(report, 'failed')).toEqual(fails);
+    expect(report.checks.at(-1)?.advice).toMatch(/^too late for: Sentry, Slack and Zoom/);
   });
 
   test('that redirects fails there, and nothing else is tried', async () => {
     const { url } = await consume({ accept: (response) => response.writeHead(308, { Location: '/hooks/' }).end() });
     const report = await probe(url);
-    expect(findVerdict(report, 'fails')).toEqual(['valid', 'redirect']);
+    expect(findOutcome(report, 'failed')).toEqual(['valid', 'redirect']);
     expect(report.requests).toBe(1);
-    expect(findVerdict(report, 'skipped')).toContain('wrong-key');
+    expect(findOutcome(report, 'skipped')).toContain('wrong-key');
   });
 
   test('that refuses everything proves nothing by it', async () => {
     const report = await probeConsumer({ isRecent: () => false });
-    expect(findVerdict(report, 'fails')).toEqual(['valid']);
-    expect(findVerdict(report, 'skipped')).toContain('tampered-body');
+    expect(findOutcome(report, 'failed')).toEqual(['valid']);
+    expect(findOutcome(report, 'skipped')).toContain('tampered-body');
   });
 
   test('that a malformed request spoils fails the check which comes last', async () => {
@@ -310,7 +310,7 @@ describe('a consumer', () => {
       return list.split(' ');
     };
     const report = await probeConsumer({ toEntries }, { only: ['many-signatures', 'survives'] });
-    expect(findVerdict(report, 'fails')).toEqual(['survives']);
+    expect(findOutcome(report, 'failed')).toEqual(['survives']);
   });
 
   test('that limits its requests is told so', async () => {
@@ -319,7 +319,7 @@ describe('a consumer', () => {
       { accept: (response) => response.writeHead(++count > 1 ? 429 : 200).end() },
       { only: ['chunked'] },
     );
-    expect(report.checks.map(({ verdict }) => verdict)).toEqual(['holds', 'fails']);
+    expect(report.checks.map(({ outcome }) => outcome)).toEqual(['passed', 'failed']);
     expect(report.checks[1]?.advice).toContain('--parallel 1');
   });
 });
@@ -350,7 +350,7 @@ describe('the battery', () => {
     const bodies: Buffer[] = [];
     const template = Buffer.from('{ "id": "evt_1", "kind": "sample" }');
     const report = await probeConsumer({ toContent: ({ body }) => bodies[bodies.push(body) - 1] as Buffer }, { template });
-    expect(findVerdict(report, 'fails')).toEqual([]);
+    expect(findOutcome(report, 'failed')).toEqual([]);
     const ids = bodies.flatMap((body) => (/"id" ?: ?"(?:\\u0070|p)robe_[0-9a-f]{24}"/.test(body.toString()) ? [body] : []));
     expect(ids.length).toBeGreaterThan(20);
     expect(bodies.every((body) => !body.includes('evt_1'))).toBe(true);

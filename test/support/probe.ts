@@ -1,16 +1,16 @@
-/** Runs the battery against a URL, in this process. */
+/** Probes a URL, in this process. */
 
 import { findPreset } from '../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { type SigningKey, toAnatomy } from '../../src/diagnostics/probe/anatomy.ts';
-import { runBattery } from '../../src/diagnostics/probe/battery.ts';
-import type { CountHandled } from '../../src/diagnostics/probe/bench.ts';
-import type { Verdict } from '../../src/diagnostics/probe/check.ts';
+import type { Outcome } from '../../src/diagnostics/probe/check.ts';
+import type { CountHandled } from '../../src/diagnostics/probe/check-context.ts';
 import { createClient, type Fields, type SendRequest } from '../../src/diagnostics/probe/client.ts';
-import type { Report } from '../../src/diagnostics/probe/report.ts';
+import { inspectScheme, type SigningKey } from '../../src/diagnostics/probe/probed-scheme.ts';
+import type { ProbeReport } from '../../src/diagnostics/probe/report.ts';
+import { runChecks } from '../../src/diagnostics/probe/run-checks.ts';
 import { createSample } from '../../src/diagnostics/probe/sample.ts';
 import { findTarget } from '../../src/diagnostics/probe/target.ts';
 import { SECRET } from './deliveries.ts';
@@ -31,16 +31,16 @@ export interface ProbeSettings {
   readonly watch?: (send: SendRequest) => SendRequest;
 }
 
-/** Probes; throws where nobody answers. */
-export async function probe(url: string, settings: ProbeSettings = {}): Promise<Report> {
+/** Probes; throws if the endpoint cannot be reached. */
+export async function probe(url: string, settings: ProbeSettings = {}): Promise<ProbeReport> {
   const { clock = systemClock, watch = (send) => send } = settings;
   const { scheme = 'standard-webhooks' } = settings;
   const preset = typeof scheme === 'string' ? findPreset(scheme) : scheme;
   const target = await findTarget(url, { ownedHost: undefined, resolve: async () => [] });
   if (preset === undefined || 'problem' in target) throw new Error('nothing to probe');
   const key: SigningKey = { secret: new Secret(Buffer.from(settings.secret ?? SECRET)), encoding: undefined };
-  const report = await runBattery({
-    anatomy: toAnatomy(compileScheme(preset), key, settings.publicUrl ?? url),
+  const report = await runChecks({
+    scheme: inspectScheme(compileScheme(preset), key, settings.publicUrl ?? url),
     sample: createSample(preset, settings.template),
     key,
     clock,
@@ -56,7 +56,7 @@ export async function probe(url: string, settings: ProbeSettings = {}): Promise<
   return report;
 }
 
-/** The ids of the checks with a verdict, in the report's order. */
-export function findVerdict({ checks }: Report, verdict: Verdict): string[] {
-  return checks.filter((check) => check.verdict === verdict).map(({ id }) => id);
+/** The IDs of the checks with an outcome, in the report's order. */
+export function findOutcome({ checks }: ProbeReport, outcome: Outcome): string[] {
+  return checks.filter((check) => check.outcome === outcome).map(({ id }) => id);
 }

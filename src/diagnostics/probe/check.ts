@@ -1,108 +1,117 @@
-/** What a check is, and the two judgements that most of them come to. */
-import { getField } from './anatomy.ts';
-import { type Bench, type Delivery, type Expectation, isAccepted } from './bench.ts';
-import type { Reply } from './client.ts';
+/** The definition of a check, and the two expectations that most checks have. */
 
-/** `critical`: forged events get in. `major`: events are lost, or handled twice. `minor`: a weakness that takes more to hurt. */
+import { type CheckContext, type Delivery, type ExpectedDecision, isAccepted } from './check-context.ts';
+import type { ProbeReply } from './client.ts';
+import { getField } from './probed-scheme.ts';
+
+/** `critical`: forged events are accepted. `major`: events are lost, or handled twice. `minor`: a weakness that is harder to exploit. */
 export const SEVERITIES = ['critical', 'major', 'minor'] as const;
 
 /** How bad a failure is. */
 export type Severity = (typeof SEVERITIES)[number];
 
-/** `look`: nothing is wrong from outside, and only the app can tell the rest. */
-export type Verdict = 'holds' | 'fails' | 'look' | 'not_applicable' | 'skipped';
+/** `see`: the responses are correct, but only the app knows the rest, so a person must see for themselves. */
+export type Outcome = 'passed' | 'failed' | 'see' | 'not_applicable' | 'skipped';
 
 /** What a check found. */
-export interface Finding {
-  readonly verdict: Verdict;
-  /** What came back, or why nothing was sent. */
-  readonly came: string;
-  /** What to do next, where that can be told. */
+export interface CheckFinding {
+  readonly outcome: Outcome;
+  /** The replies, or why nothing was sent. */
+  readonly actual: string;
+  /** What to do next, if known. */
   readonly advice?: string;
-  /** Judges again once everything was sent, as an app may handle events after it answered. */
-  readonly later?: () => Promise<Finding>;
+  /** Decides after everything was sent, because an app may handle events after it responded. */
+  readonly later?: () => Promise<CheckFinding>;
 }
 
-/** Headings of the report. */
+/** The sections of the report and their headings. */
 export const GROUPS = {
-  genuine: 'Genuine deliveries get in',
-  forged: 'Forged deliveries stay out',
-  time: 'Time',
-  once: 'Each event once',
-  answers: 'Answers',
+  valid: 'Valid deliveries are accepted',
+  forged: 'Forged deliveries are rejected',
+  time: 'Timestamps',
+  once: 'Each event is handled once',
+  responses: 'Responses',
 } as const;
 
-/** A heading's key. */
+/** A section of the report. */
 export type Group = keyof typeof GROUPS;
 
-/** One check. The texts are the report's and the documentation's. */
+/** One check. The report and the documentation show its texts. */
 export interface Check {
   readonly id: string;
   readonly group: Group;
   readonly severity: Severity;
   readonly sent: string;
   readonly expected: string;
-  /** What its failure leads to in practice. */
-  readonly cost: string;
-  /** It judges what the others saw, so it comes after them. */
+  /** What a failure means in practice. */
+  readonly impact: string;
+  /** It evaluates the replies to the other checks, so it runs after them. */
   readonly isLast?: true;
-  run(bench: Bench): Promise<Finding>;
+  run(context: CheckContext): Promise<CheckFinding>;
 }
 
-/** The scheme or the sample has nothing that could be tried. */
-export function notApplicable(why: string): Finding {
-  return { verdict: 'not_applicable', came: why };
+/** The check does not apply to the scheme or the sample. */
+export function notApplicable(why: string): CheckFinding {
+  return { outcome: 'not_applicable', actual: why };
 }
 
-/** An entry of the signature header by a key that nobody has. */
-export function toForeignEntry({ anatomy }: Bench, delivery: Delivery): string {
-  const { prefix, encoded } = anatomy.split(getField(anatomy.sign(delivery, anatomy.foreignKey), anatomy.signatureName));
+/** A signature with another key, as an entry of the signature header. */
+export function toForeignEntry({ scheme }: CheckContext, delivery: Delivery): string {
+  const { prefix, encoded } = scheme.split(getField(scheme.sign(delivery, scheme.foreignKey), scheme.signatureName));
   return `${prefix}${encoded}`;
 }
 
-/** A delivery and its answer. */
+/** A delivery and its reply. */
 export interface Sent {
   readonly delivery: Delivery;
-  readonly reply: Reply;
+  readonly reply: ProbeReply;
 }
 
-/** Sends them one after the other. */
-export async function sendAll(bench: Bench, deliveries: readonly Delivery[], expects: Expectation): Promise<Sent[]> {
+/** Sends deliveries one after the other. */
+export async function sendAll(
+  context: CheckContext,
+  deliveries: readonly Delivery[],
+  expects: ExpectedDecision,
+): Promise<Sent[]> {
   const sent: Sent[] = [];
-  for (const delivery of deliveries) sent.push({ delivery, reply: await bench.send(delivery, expects) });
+  for (const delivery of deliveries) sent.push({ delivery, reply: await context.send(delivery, expects) });
   return sent;
 }
 
-/** Holds where all are answered 2xx. */
-export async function expectAccepted(bench: Bench, ...deliveries: readonly Delivery[]): Promise<Finding> {
-  const sent = await sendAll(bench, deliveries, 'in');
-  return { verdict: sent.every(({ reply }) => isAccepted(reply)) ? 'holds' : 'fails', came: describe(sent), ...advise(sent) };
+/** Passes if all replies are 2xx. */
+export async function expectAccepted(context: CheckContext, ...deliveries: readonly Delivery[]): Promise<CheckFinding> {
+  const sent = await sendAll(context, deliveries, 'accept');
+  return {
+    outcome: sent.every(({ reply }) => isAccepted(reply)) ? 'passed' : 'failed',
+    actual: describeReplies(sent),
+    ...advise(sent),
+  };
 }
 
-/** Holds where all are answered, and none 2xx. */
-export async function expectRefused(bench: Bench, ...deliveries: readonly Delivery[]): Promise<Finding> {
-  const sent = await sendAll(bench, deliveries, 'out');
-  const isRefused = sent.every(({ reply }) => 'status' in reply && !isAccepted(reply) && reply.status !== 429);
-  return { verdict: isRefused ? 'holds' : 'fails', came: describe(sent), ...advise(sent) };
+/** Passes if there are responses to all, and none is 2xx. */
+export async function expectRejected(context: CheckContext, ...deliveries: readonly Delivery[]): Promise<CheckFinding> {
+  const sent = await sendAll(context, deliveries, 'reject');
+  const isRejected = sent.every(({ reply }) => 'status' in reply && !isAccepted(reply) && reply.status !== 429);
+  return { outcome: isRejected ? 'passed' : 'failed', actual: describeReplies(sent), ...advise(sent) };
 }
 
-/** A status, or why there is none. */
-export function toOutcome(reply: Reply): string {
+/** The status, or why there is none. */
+export function describeReply(reply: ProbeReply): string {
   return 'status' in reply ? String(reply.status) : reply.failure;
 }
 
-/** The answers in one line; alike ones are not repeated. */
-export function describe(sent: readonly Sent[]): string {
-  const outcomes = new Set(sent.map(({ reply }) => toOutcome(reply)));
-  const [first = 'nothing'] = outcomes;
-  if (outcomes.size <= 1) return sent.length === 1 ? first : `${first} to ${sent.length === 2 ? 'both' : `all ${sent.length}`}`;
-  return sent.map(({ delivery, reply }) => `${toOutcome(reply)} to ${delivery.label}`).join('; ');
+/** The replies in one line, without repetitions. */
+export function describeReplies(sent: readonly Sent[]): string {
+  const texts = new Set(sent.map(({ reply }) => describeReply(reply)));
+  const [first = 'nothing'] = texts;
+  if (texts.size <= 1) return sent.length === 1 ? first : `${first} to ${sent.length === 2 ? 'both' : `all ${sent.length}`}`;
+  return sent.map(({ delivery, reply }) => `${describeReply(reply)} to ${delivery.label}`).join('; ');
 }
 
-/** A limit of requests hides what would have been judged. */
+/** A rate limit hides the actual decision. */
 function advise(sent: readonly Sent[]): { advice?: string } {
   const isLimited = sent.some(({ reply }) => 'status' in reply && reply.status === 429);
   return isLimited
-    ? { advice: 'the endpoint limits its requests (429): lift the limit for the probe, or give --parallel 1' }
+    ? { advice: 'the endpoint rate-limits requests (429): raise the limit for the probe, or use --parallel 1' }
     : {};
 }

@@ -1,4 +1,4 @@
-/** Sends one request to the target's pinned addresses, on a connection of its own, and tells all that came. */
+/** Sends one request to the target's pinned addresses, on a new connection, and returns the whole response. */
 import { Agent as HttpAgent, type IncomingMessage, request as openHttp, type RequestOptions } from 'node:http';
 import { Agent as HttpsAgent, request as openHttps } from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
@@ -6,35 +6,35 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { guardCallback, onceEvent, onEvent } from '../../core/safe-events.ts';
 import type { Target } from './target.ts';
 
-/** Header fields in the order and spelling in which they are sent. */
+/** Header fields, sent in this order and spelling. */
 export type Fields = readonly (readonly [string, string])[];
 
-/** What is sent. */
+/** A request. */
 export interface Outgoing {
   readonly fields: Fields;
   readonly body: Buffer;
   readonly isChunked: boolean;
 }
 
-/** What came back. */
-export type Reply = Answer | Silence;
+/** The result of a request. */
+export type ProbeReply = ProbeResponse | NoResponse;
 
-/** An answer. */
-export interface Answer {
+/** A response. */
+export interface ProbeResponse {
   readonly status: number;
   readonly headers: IncomingMessage['headers'];
-  /** Who answered. */
+  /** The address that sent it. */
   readonly address: string;
-  /** The beginning of the content; may hold secrets, so it is searched and never shown. */
+  /** The beginning of the body. It may contain secrets, so it is searched but never shown. */
   readonly text: string;
-  /** From the first byte sent to the last byte read. */
+  /** From the start of the request to the end of the response. */
   readonly durationMs: Milliseconds;
 }
 
-/** No answer, and why. */
-export interface Silence {
+/** There was no response. */
+export interface NoResponse {
   readonly failure: string;
-  /** False where nobody could be talked to at all. */
+  /** False if no connection could be established. */
   readonly isConnected: boolean;
 }
 
@@ -48,12 +48,12 @@ export interface ClientOptions {
 }
 
 /** Sends one request; never rejects. */
-export type SendRequest = (outgoing: Outgoing) => Promise<Reply>;
+export type SendRequest = (outgoing: Outgoing) => Promise<ProbeReply>;
 
-const MOST_READ = 65_536;
+const MAX_READ_BYTES = 65_536;
 const CHUNKS = 3;
 
-/** Prepares to send to one target. */
+/** Creates a client for one target. */
 export function createClient(target: Target, options: ClientOptions): SendRequest {
   const isTls = target.url.protocol === 'https:';
   const open = isTls ? openHttps : openHttp;
@@ -63,7 +63,7 @@ export function createClient(target: Target, options: ClientOptions): SendReques
     port: target.url.port === '' ? (isTls ? 443 : 80) : Number(target.url.port),
     path: `${target.url.pathname}${target.url.search}`,
     method: 'POST',
-    // One's own agent: the process-wide one may be told by the environment to use a proxy, which would resolve the name anew.
+    // A separate agent: the global one may use a proxy from the environment, which would resolve the name again.
     agent: isTls ? new HttpsAgent({ maxCachedSessions: 0 }) : new HttpAgent(),
     lookup: pinTo(target.addresses),
     ...(isTls
@@ -76,12 +76,12 @@ export function createClient(target: Target, options: ClientOptions): SendReques
       let isConnected = false;
       const request = open({ ...shared, headers: toHeaders(target.url.host, outgoing) });
       const cancel = options.clock.after(options.timeoutMs, () =>
-        finish(silence(`no answer within ${options.timeoutMs / 1000} s`)),
+        finish(toNoResponse(`no response within ${options.timeoutMs / 1000} s`)),
       );
-      const silence = (failure: string): Silence => ({ failure, isConnected });
-      const finish = (reply: Reply): void => {
+      const toNoResponse = (failure: string): NoResponse => ({ failure, isConnected });
+      const finish = (reply: ProbeReply): void => {
         cancel();
-        // Resolving twice does nothing: an answer that came before the connection broke stays the answer.
+        // Only the first call counts: a response stays the reply even if the connection is lost afterwards.
         resolve(reply);
         request.destroy();
       };
@@ -90,7 +90,7 @@ export function createClient(target: Target, options: ClientOptions): SendReques
           isConnected = true;
         }),
       );
-      onEvent(request, 'error', (error: NodeJS.ErrnoException) => finish(silence(error.code ?? 'the connection broke')));
+      onEvent(request, 'error', (error: NodeJS.ErrnoException) => finish(toNoResponse(error.code ?? 'the connection was lost')));
       onceEvent(request, 'response', async (incoming) => {
         const address = incoming.socket.remoteAddress ?? '';
         const text = await readText(incoming);
@@ -101,18 +101,18 @@ export function createClient(target: Target, options: ClientOptions): SendReques
     });
 }
 
-/** The name is resolved once, before: a second answer of the resolver could lead elsewhere. */
+/** Pins the addresses that were checked: a second DNS lookup could return others (DNS rebinding). */
 function pinTo(addresses: readonly string[]): LookupFunction {
   const all = addresses.map((address) => ({ address, family: isIP(address) }));
   const [{ address, family } = { address: '', family: 4 }] = all;
   return guardCallback((_host, options, done) => {
-    // `localhost` has two addresses, and apps often listen on one of them only: node:net tries them in turn.
+    // `localhost` has two addresses, and apps often listen on only one: node:net tries them in turn.
     if (options.all === true) done(null, all);
     else done(null, address, family);
   });
 }
 
-/** As a flat list, for node:http to keep order, case and repetition; Host and framing are ours to say then. */
+/** A flat list makes node:http keep order, case and repetition; it then adds neither Host nor framing. */
 function toHeaders(host: string, { fields, body, isChunked }: Outgoing): string[] {
   const isHostGiven = fields.some(([name]) => name.toLowerCase() === 'host');
   const framing = isChunked ? ['Transfer-Encoding', 'chunked'] : ['Content-Length', String(body.length)];
@@ -125,16 +125,16 @@ function write(request: NodeJS.WritableStream, { body, isChunked }: Outgoing): v
   request.end();
 }
 
-/** Enough to search; an answer that breaks off counts as far as it came, as senders go by the status. */
+/** Reads enough to search. If the response is cut off, the part received counts, because senders only need the status. */
 function readText(incoming: IncomingMessage): Promise<string> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
     let length = 0;
-    const finish = (): void => resolve(Buffer.concat(chunks).toString('latin1', 0, MOST_READ));
+    const finish = (): void => resolve(Buffer.concat(chunks).toString('latin1', 0, MAX_READ_BYTES));
     onEvent(incoming, 'data', (chunk: Buffer) => {
       chunks.push(chunk);
       length += chunk.length;
-      if (length >= MOST_READ) finish();
+      if (length >= MAX_READ_BYTES) finish();
     });
     onceEvent(incoming, 'end', finish);
     onceEvent(incoming, 'error', finish);

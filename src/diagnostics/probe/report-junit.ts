@@ -1,12 +1,12 @@
-/** The report as JUnit XML, which CI servers show. */
+/** The report as JUnit XML for CI servers. */
 import { toInstant } from '../../core/clock.ts';
 import { escapeXml, toXmlAttributes } from '../../core/xml.ts';
-import { type CheckResult, countVerdicts, type Report } from './report.ts';
+import { type CheckResult, countOutcomes, type ProbeReport } from './report.ts';
 
-/** One suite, one case a check; what could not be judged counts as skipped. */
-export function toJunit(report: Report): string {
-  const { fails, look, not_applicable: none, skipped } = countVerdicts(report);
-  const counts = { tests: report.checks.length, failures: fails, errors: 0, skipped: look + none + skipped };
+/** One suite with one case per check; checks without a decision count as skipped. */
+export function toJunit(report: ProbeReport): string {
+  const { failed, see, not_applicable: none, skipped } = countOutcomes(report);
+  const counts = { tests: report.checks.length, failures: failed, errors: 0, skipped: see + none + skipped };
   const time = toSeconds(report.durationMs);
   const suite = { name: `sidegate probe ${report.target}`, ...counts, time, timestamp: toInstant(report.startedAt) };
   const cases = report.checks.map(toCase).join('');
@@ -15,15 +15,15 @@ export function toJunit(report: Report): string {
 
 function toCase(check: CheckResult): string {
   const head = toXmlAttributes({ classname: `probe.${check.group}`, name: check.id, time: toSeconds(check.durationMs) });
-  return `    <testcase${head}>${toOutcome(check)}</testcase>\n`;
+  return `    <testcase${head}>${toResult(check)}</testcase>\n`;
 }
 
-function toOutcome({ verdict, severity, sent, expected, came, cost, advice }: CheckResult): string {
-  if (verdict === 'holds') return `<system-out>${escapeXml(came)}</system-out>`;
+function toResult({ outcome, severity, sent, expected, actual, impact, advice }: CheckResult): string {
+  if (outcome === 'passed') return `<system-out>${escapeXml(actual)}</system-out>`;
   const note = advice === undefined ? '' : `\n${advice}`;
-  if (verdict !== 'fails') return `<skipped${toXmlAttributes({ message: `${came}${note}` })}/>`;
-  const text = `sent: ${sent}\nexpected: ${expected}\ncame: ${came}\ncosts: ${cost}${note}`;
-  return `<failure${toXmlAttributes({ message: `expected ${expected}, came ${came}`, type: severity })}>${escapeXml(text)}</failure>`;
+  if (outcome !== 'failed') return `<skipped${toXmlAttributes({ message: `${actual}${note}` })}/>`;
+  const text = `sent: ${sent}\nexpected: ${expected}\nactual: ${actual}\nimpact: ${impact}${note}`;
+  return `<failure${toXmlAttributes({ message: `expected ${expected}, actual ${actual}`, type: severity })}>${escapeXml(text)}</failure>`;
 }
 
 function toSeconds(durationMs: number): string {

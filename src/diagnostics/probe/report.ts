@@ -1,17 +1,17 @@
-/** What a probe found, as data and as JSON. */
+/** The report of a probe, as data and as JSON. */
 import { type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
-import { type Check, type Finding, SEVERITIES, type Severity, type Verdict } from './check.ts';
+import { type Check, type CheckFinding, type Outcome, SEVERITIES, type Severity } from './check.ts';
 
-/** One check and what it found. */
-export interface CheckResult extends Omit<Check, 'run' | 'isLast'>, Finding {
+/** A check and what it found. */
+export interface CheckResult extends Omit<Check, 'run' | 'isLast'>, CheckFinding {
   readonly durationMs: Milliseconds;
 }
 
-/** Of a whole probe. */
-export interface Report {
-  /** The URL as it was given. */
+/** The result of all checks. */
+export interface ProbeReport {
+  /** The URL as given. */
   readonly target: string;
-  /** Where the first answer came from; empty where none came. */
+  /** The address that sent the first response; empty if there was none. */
   readonly address: string;
   readonly scheme: string;
   readonly startedAt: EpochMilliseconds;
@@ -20,26 +20,28 @@ export interface Report {
   readonly checks: readonly CheckResult[];
 }
 
-/** How many checks came to each verdict. */
-export function countVerdicts({ checks }: Report): Readonly<Record<Verdict, number>> {
-  const counts: Record<Verdict, number> = { holds: 0, fails: 0, look: 0, not_applicable: 0, skipped: 0 };
-  for (const { verdict } of checks) counts[verdict]++;
+/** Counts the checks per outcome. */
+export function countOutcomes({ checks }: ProbeReport): Readonly<Record<Outcome, number>> {
+  const counts: Record<Outcome, number> = { passed: 0, failed: 0, see: 0, not_applicable: 0, skipped: 0 };
+  for (const { outcome } of checks) counts[outcome]++;
   return counts;
 }
 
-/** Did something of this severity, or a worse one, fail? */
-export function hasFailed({ checks }: Report, least: Severity): boolean {
-  return checks.some(({ verdict, severity }) => verdict === 'fails' && SEVERITIES.indexOf(severity) <= SEVERITIES.indexOf(least));
+/** Whether a check of this severity or a worse one failed. */
+export function hasFailed({ checks }: ProbeReport, least: Severity): boolean {
+  return checks.some(
+    ({ outcome, severity }) => outcome === 'failed' && SEVERITIES.indexOf(severity) <= SEVERITIES.indexOf(least),
+  );
 }
 
-/** For programs. */
-export function toJson(report: Report): string {
+/** The report as JSON. */
+export function toJson(report: ProbeReport): string {
   const { startedAt, durationMs, checks, ...rest } = report;
   const shown = {
     ...rest,
     startedAt: toInstant(startedAt),
     durationMs: Math.round(durationMs),
-    verdicts: countVerdicts(report),
+    outcomes: countOutcomes(report),
     checks: checks.map(({ later: _later, ...check }) => ({ ...check, durationMs: Math.round(check.durationMs) })),
   };
   return `${JSON.stringify(shown, undefined, 2)}\n`;

@@ -1,19 +1,19 @@
-/** The events that are sent: made from a template, each with an id of its own. */
+/** Creates the events that a probe sends: from a template, each with a new ID. */
 
 import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import { TIMESTAMP_FORMATS } from '../../auth/schemes/timestamp.ts';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { type JsonPath, parseJsonPath } from '../../core/json-path.ts';
 
-/** Writes events. */
+/** Writes events as bodies. */
 export interface Sample {
-  /** JSON objects, which can be written in several ways that mean the same. */
+  /** The events are JSON objects, so they can be written in several equivalent forms. */
   readonly isJson: boolean;
-  /** In the shortest form; `note` is added as a member. */
+  /** Compact; `note` is added as a member. */
   write(id: string, at: EpochMilliseconds, note?: string): Buffer;
-  /** With line ends, spaces, escapes and an order of members that no serialiser would give. */
+  /** With line endings, spaces, escapes and a member order that no serialiser would write. */
   writeOddly(id: string, at: EpochMilliseconds): Buffer;
-  /** Exactly so many bytes. */
+  /** With exactly this many bytes. */
   writeLong(id: string, at: EpochMilliseconds, bytes: number): Buffer;
 }
 
@@ -23,12 +23,12 @@ type ToEvent = (id: string, at: EpochMilliseconds) => Event;
 const FORM = 'application/x-www-form-urlencoded';
 const NOTE = 'a test event; safe to ignore';
 
-/** A sample in the form that the scheme's sender uses; without a template it is an event that says what it is. */
+/** Creates a sample in the format of the scheme's sender; without a template, the event describes itself. */
 export function createSample(description: SchemeDescription, template?: Buffer): Sample {
   if (template === undefined) return description.contentTypes[0] === FORM ? createFormSample() : createJsonSample(description);
   const given = parseObject(template);
   if (given !== undefined) return createJsonSample(description, given);
-  // Content that cannot be changed without becoming another: only the headers tell one event from another.
+  // A template that is not JSON cannot be changed, so only the headers distinguish the events.
   return { isJson: false, write: () => template, writeOddly: () => template, writeLong: () => template };
 }
 
@@ -41,20 +41,20 @@ function createJsonSample(description: SchemeDescription, given?: Event): Sample
   const places = compilePlaces(description);
   const toEvent: ToEvent = (id, at) => {
     const event = given ?? { type: 'sidegate.probe', id, created: Math.floor(at / 1000), data: { note: NOTE } };
-    // The event's id in the content is the one in the headers, where there is one.
+    // If the template has an ID, it must equal the one in the headers.
     return places('id' in event ? { ...event, id } : event, id, at);
   };
-  // A template may be checked against a schema: only what is ours gets more members, where what is sent is genuine.
-  const hasFreeMembers = given === undefined;
+  // The app may validate a template against a schema, so only our own event gets additional members.
+  const canAddMembers = given === undefined;
   return {
     isJson: true,
     write: (id, at, note) => Buffer.from(JSON.stringify({ ...toEvent(id, at), ...(note !== undefined && { note }) })),
-    writeOddly: (id, at) => Buffer.from(toOddText({ ...toEvent(id, at), ...(hasFreeMembers && { note: 'é 🎉 $& $$ $1 \\' }) })),
-    writeLong: (id, at, bytes) => pad(toEvent(id, at), hasFreeMembers, bytes),
+    writeOddly: (id, at) => Buffer.from(toOddText({ ...toEvent(id, at), ...(canAddMembers && { note: 'é 🎉 $& $$ $1 \\' }) })),
+    writeLong: (id, at, bytes) => pad(toEvent(id, at), canAddMembers, bytes),
   };
 }
 
-/** Writes id and time where the scheme reads them in the content. */
+/** Writes ID and timestamp where the scheme reads them in the body. */
 function compilePlaces({
   id: idSource,
   timestamp,
@@ -76,7 +76,7 @@ function toPath(text: string): JsonPath | undefined {
   return 'problem' in path ? undefined : path;
 }
 
-/** Members that are missing on the way are made; a list on the way is left as it is. */
+/** Creates missing members on the path; does not descend into arrays. */
 function writeAt(event: Event, [step, ...rest]: readonly (string | number)[], value: unknown): Event {
   if (typeof step !== 'string') return event;
   const inner = Object.hasOwn(event, step) ? event[step] : {};
@@ -104,16 +104,16 @@ function toOddText(event: Event): string {
   return `{\r\n${members.join(' ,\r\n')}\n }\n\n`;
 }
 
-/** The first character escaped, which no serialiser does with letters. */
+/** Escapes the first character, which no serialiser does with letters. */
 function toOddValue(value: unknown): string {
   if (typeof value !== 'string' || value === '') return JSON.stringify(value);
   return `"\\u${value.charCodeAt(0).toString(16).padStart(4, '0')}${JSON.stringify(value.slice(1)).slice(1)}`;
 }
 
-/** With a member where that is ours to decide, else with spaces, which mean nothing in JSON (RFC 8259 §2). */
-function pad(event: Event, hasFreeMembers: boolean, bytes: number): Buffer {
-  const bare = Buffer.from(JSON.stringify(hasFreeMembers ? { ...event, padding: '' } : event));
+/** Pads with a member if allowed, otherwise with spaces, which have no meaning in JSON (RFC 8259 §2). */
+function pad(event: Event, canAddMembers: boolean, bytes: number): Buffer {
+  const bare = Buffer.from(JSON.stringify(canAddMembers ? { ...event, padding: '' } : event));
   const missing = Math.max(0, bytes - bare.length);
-  if (!hasFreeMembers) return Buffer.concat([bare.subarray(0, -1), Buffer.alloc(missing, ' '), bare.subarray(-1)]);
+  if (!canAddMembers) return Buffer.concat([bare.subarray(0, -1), Buffer.alloc(missing, ' '), bare.subarray(-1)]);
   return Buffer.from(JSON.stringify({ ...event, padding: 'x'.repeat(missing) }));
 }

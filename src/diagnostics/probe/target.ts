@@ -1,48 +1,48 @@
-/** What may be probed: one endpoint, at addresses that were looked at before anything is sent. */
+/** Decides whether an endpoint may be probed, and resolves its addresses before anything is sent. */
 import { isIP } from 'node:net';
 import { IpRanges } from '../../core/ip-address.ts';
 import type { Resolve } from '../../gateway/egress-proxy/dial.ts';
 
-/** An endpoint, and the only addresses that requests go to. */
+/** An endpoint, and the only addresses to connect to. */
 export interface Target {
   readonly url: URL;
   readonly addresses: readonly string[];
-  /** Loopback, or of a network of one's own. */
+  /** All addresses are loopback or private. */
   readonly isPrivate: boolean;
 }
 
-/** Loopback, RFC 1918, carriers' and clusters' shared space (RFC 6598), unique local (RFC 4193). Not link-local: there clouds answer with credentials. */
+/** Loopback, RFC 1918, shared address space (RFC 6598), unique local (RFC 4193). Not link-local: cloud metadata services return credentials there. */
 const PRIVATE_IPV4 = ['127.0.0.0/8', '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10'];
 const PRIVATE_IPV6 = ['::1/128', 'fc00::/7'];
 
 const privateRanges = new IpRanges([...PRIVATE_IPV4, ...PRIVATE_IPV6]);
 
-/** Finds the target, or says why it may not be probed. `ownedHost`: the host that the user says is theirs. */
+/** Returns the target, or why it may not be probed. `ownedHost`: the host that the user declares as their own. */
 export async function findTarget(
   text: string,
   { ownedHost, resolve }: { readonly ownedHost: string | undefined; readonly resolve: Resolve },
 ): Promise<Target | { readonly problem: string }> {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !['http:', 'https:'].includes(url.protocol)) return { problem: `${text} is no http or https URL` };
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol)) return { problem: `${text} is not an http or https URL` };
   if (url.username !== '' || url.password !== '') {
     return {
-      problem: 'the URL has a password, which every user of the machine could read; give --header-env Authorization=NAME',
+      problem: 'the URL contains a password, which every user of this machine could read; use --header-env Authorization=NAME',
     };
   }
   const host = toPlainHost(url.hostname);
   const isOwned = ownedHost !== undefined && toPlainHost(ownedHost.toLowerCase()) === host;
-  // A public address that is written out is refused before anything is asked of the network.
+  // A literal address needs no DNS lookup.
   const addresses = isIP(host) === 0 ? await resolveOrNothing(host, resolve) : [host];
-  if (addresses.length === 0) return { problem: `${host} has no address: the name is unknown here` };
+  if (addresses.length === 0) return { problem: `cannot resolve ${host}` };
   const outside = addresses.find((each) => !privateRanges.has(each));
-  if (outside !== undefined && !isOwned) return { problem: toRefusal(host, outside, ownedHost) };
+  if (outside !== undefined && !isOwned) return { problem: toNotOwned(host, outside, ownedHost) };
   return { url, addresses, isPrivate: outside === undefined };
 }
 
-function toRefusal(host: string, outside: string, ownedHost: string | undefined): string {
+function toNotOwned(host: string, outside: string, ownedHost: string | undefined): string {
   const place = outside === host ? host : `${host} (${outside})`;
   const named = ownedHost === undefined ? '' : `, not ${ownedHost}`;
-  return `${place} is neither loopback nor private, and a probe sends forged events; if it is yours: --yes-i-own-this ${host}${named}`;
+  return `${place} is neither a loopback nor a private address, and a probe sends forged events; if the host is yours, add --yes-i-own-this ${host}${named}`;
 }
 
 async function resolveOrNothing(host: string, resolve: Resolve): Promise<readonly string[]> {

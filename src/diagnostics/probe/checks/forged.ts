@@ -1,34 +1,35 @@
-/** Checks that what was changed on the way, or made by somebody else, stays out. */
-import { withField } from '../anatomy.ts';
-import type { Bench, Delivery } from '../bench.ts';
-import { type Check, expectRefused, type Finding, notApplicable } from '../check.ts';
+/** Checks that tampered deliveries, and those signed with another key, are rejected. */
 
-const NOT_SIGNED = 'this scheme signs nothing: the header carries the secret itself';
-const NOT_JSON = 'the sample is no JSON object';
+import { type Check, type CheckFinding, expectRejected, notApplicable } from '../check.ts';
+import type { CheckContext, Delivery } from '../check-context.ts';
+import { withField } from '../probed-scheme.ts';
+
+const NOT_SIGNED = 'this scheme has no signature: the header contains the secret itself';
+const NOT_JSON = 'the sample is not a JSON object';
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const REPLACEMENT = Buffer.from('\ufffd');
 
-/** A genuine signature over one note, sent with another. */
+/** A valid signature over one note, sent with another. */
 function withOtherNote(signed: string, toSent: (body: Buffer) => Buffer, label?: string) {
-  return (bench: Bench): Delivery => {
-    const delivery = bench.make({
+  return (context: CheckContext): Delivery => {
+    const delivery = context.make({
       ...(label !== undefined && { label }),
-      body: (id, now) => bench.sample.write(id, now, signed),
+      body: (id, now) => context.sample.write(id, now, signed),
     });
     return { ...delivery, body: toSent(delivery.body) };
   };
 }
 
-/** For checks that change what is signed and can be written in JSON. */
-function refuseJson(...makers: readonly ((bench: Bench) => Delivery)[]) {
-  return async (bench: Bench): Promise<Finding> => {
-    if (!bench.anatomy.isBodySigned) return notApplicable(NOT_SIGNED);
-    if (!bench.sample.isJson) return notApplicable(NOT_JSON);
-    return expectRefused(bench, ...makers.map((make) => make(bench)));
+/** For checks that modify a signed JSON body. */
+function rejectJson(...makers: readonly ((context: CheckContext) => Delivery)[]) {
+  return async (context: CheckContext): Promise<CheckFinding> => {
+    if (!context.scheme.isBodySigned) return notApplicable(NOT_SIGNED);
+    if (!context.sample.isJson) return notApplicable(NOT_JSON);
+    return expectRejected(context, ...makers.map((make) => make(context)));
   };
 }
 
-/** Another byte in the middle, and the same length. */
+/** Changes one byte in the middle. */
 function flip(body: Buffer): Buffer {
   const at = Math.floor(body.length / 2);
   const changed = Buffer.from(body);
@@ -45,42 +46,44 @@ function pretty(body: Buffer): Buffer {
   return Buffer.from(JSON.stringify(JSON.parse(body.toString()), undefined, 2));
 }
 
-/** Checks of the content. */
-const CONTENT_CHECKS: readonly Check[] = [
+/** Checks of the body. */
+const BODY_CHECKS: readonly Check[] = [
   {
     id: 'tampered-body',
     group: 'forged',
     severity: 'critical',
-    sent: 'a genuine signature over content of which one byte was changed',
-    expected: 'a refusal',
-    cost: 'Anybody can write events: payments that were never made, users with rights they do not have.',
-    async run(bench) {
-      if (!bench.anatomy.isBodySigned) return notApplicable(NOT_SIGNED);
-      const delivery = bench.make();
-      return expectRefused(bench, { ...delivery, body: flip(delivery.body) });
+    sent: 'a valid signature with a body in which one byte was changed',
+    expected: 'rejected',
+    impact: 'Anyone can forge events: payments that were never made, permissions that were never granted.',
+    async run(context) {
+      if (!context.scheme.isBodySigned) return notApplicable(NOT_SIGNED);
+      const delivery = context.make();
+      return expectRejected(context, { ...delivery, body: flip(delivery.body) });
     },
   },
   {
     id: 'reserialised-body',
     group: 'forged',
     severity: 'major',
-    sent: 'the same JSON written with other spaces, and with a line end after it, under the genuine signature',
-    expected: 'refusals',
-    cost: 'What is verified is not what came: content that parses alike passes, and honest content fails where two serialisers differ.',
-    run: refuseJson(
-      withOtherNote('a', pretty, 'other spaces'),
-      withOtherNote('a', (body) => Buffer.concat([body, Buffer.from('\n')]), 'a line end more'),
+    sent: 'the same JSON with other whitespace, and with a trailing line ending, under the valid signature',
+    expected: 'all rejected',
+    impact:
+      'The app verifies a re-serialised body instead of the received bytes: altered bodies pass, and valid ones fail if two serialisers differ.',
+    run: rejectJson(
+      withOtherNote('a', pretty, 'other whitespace'),
+      withOtherNote('a', (body) => Buffer.concat([body, Buffer.from('\n')]), 'a trailing line ending'),
     ),
   },
   {
     id: 'lossy-text',
     group: 'forged',
     severity: 'minor',
-    sent: 'content with a broken byte where U+FFFD was signed, and with a byte order mark before it',
-    expected: 'refusals',
-    cost: 'The content is made into text before it is verified: several contents share one signature, and what reads the bytes sees another event than what was verified.',
-    run: refuseJson(
-      withOtherNote('\ufffd', (body) => replaceBytes(body, REPLACEMENT, Buffer.from([0xff])), 'a broken byte'),
+    sent: 'a body with an invalid byte in place of the signed U+FFFD, and one with an added byte order mark',
+    expected: 'all rejected',
+    impact:
+      'The body is decoded as text before verification: several bodies share one signature, and code that reads the bytes sees another event than the one that was verified.',
+    run: rejectJson(
+      withOtherNote('\ufffd', (body) => replaceBytes(body, REPLACEMENT, Buffer.from([0xff])), 'an invalid byte'),
       withOtherNote('a', (body) => Buffer.concat([BYTE_ORDER_MARK, body]), 'a byte order mark'),
     ),
   },
@@ -88,57 +91,59 @@ const CONTENT_CHECKS: readonly Check[] = [
     id: 'dollar-signs',
     group: 'forged',
     severity: 'major',
-    sent: 'content with $$ where $ was signed',
-    expected: 'a refusal',
-    cost: 'The signed text is made by replacing placeholders, in which $$ and $& mean something: altered content passes, and honest content with a $ fails.',
-    run: refuseJson(withOtherNote('5$', (body) => replaceBytes(body, Buffer.from('5$'), Buffer.from('5$$')))),
+    sent: 'a body with $$ in place of the signed $',
+    expected: 'rejected',
+    impact:
+      'The signed text is built with a string replacement in which $$ and $& have a meaning: altered bodies pass, and valid bodies with a $ fail.',
+    run: rejectJson(withOtherNote('5$', (body) => replaceBytes(body, Buffer.from('5$'), Buffer.from('5$$')))),
   },
 ];
 
-/** Checks of the id and of who signed. */
-const SIGNER_CHECKS: readonly Check[] = [
+/** Checks of the ID and the key. */
+const KEY_CHECKS: readonly Check[] = [
   {
     id: 'tampered-id',
     group: 'forged',
     severity: 'critical',
-    sent: 'a genuine delivery under another id',
-    expected: 'a refusal',
-    cost: 'One captured event can be replayed without end: every copy under a fresh id counts as a new event.',
-    async run(bench) {
-      const { idName, isIdSigned } = bench.anatomy;
-      if (idName === undefined || !isIdSigned) return notApplicable('this scheme signs no id');
-      const delivery = bench.make();
-      const { id } = bench.make();
-      return expectRefused(bench, { ...delivery, id, fields: withField(delivery.fields, idName, () => id) });
+    sent: 'a valid delivery with another ID',
+    expected: 'rejected',
+    impact: 'A captured event can be replayed forever: every copy with a new ID counts as a new event.',
+    async run(context) {
+      const { idName, isIdSigned } = context.scheme;
+      if (idName === undefined || !isIdSigned) return notApplicable('this scheme does not sign an ID');
+      const delivery = context.make();
+      const { id } = context.make();
+      return expectRejected(context, { ...delivery, id, fields: withField(delivery.fields, idName, () => id) });
     },
   },
   {
     id: 'wrong-key',
     group: 'forged',
     severity: 'critical',
-    sent: 'a well-formed delivery signed by another key',
-    expected: 'a refusal',
-    cost: 'The signature is read and not verified: anybody who knows the URL can send events.',
-    async run(bench) {
-      const { foreignKey } = bench.anatomy;
-      if (foreignKey === undefined) return notApplicable('no other key could be made for this scheme');
-      return expectRefused(bench, bench.make({ key: foreignKey }));
+    sent: 'a well-formed delivery signed with another key',
+    expected: 'rejected',
+    impact: 'The signature is parsed but not verified: anyone who knows the URL can send events.',
+    async run(context) {
+      const { foreignKey } = context.scheme;
+      if (foreignKey === undefined) return notApplicable('this scheme does not allow another key of the same kind');
+      return expectRejected(context, context.make({ key: foreignKey }));
     },
   },
   {
     id: 'empty-key',
     group: 'forged',
     severity: 'critical',
-    sent: 'a well-formed delivery signed by the empty key',
-    expected: 'a refusal',
-    cost: 'Where the secret is not set, or is a bare prefix, everything signed with nothing passes. Several libraries had this flaw.',
-    async run(bench) {
-      const { emptyKey, isBodySigned } = bench.anatomy;
-      if (emptyKey === undefined || !isBodySigned) return notApplicable('this scheme has no keys that could be empty');
-      return expectRefused(bench, bench.make({ key: emptyKey }));
+    sent: 'a well-formed delivery signed with an empty key',
+    expected: 'rejected',
+    impact:
+      'If the secret is not set, or only a prefix, anything signed with an empty key passes. Several libraries had this vulnerability.',
+    async run(context) {
+      const { emptyKey, isBodySigned } = context.scheme;
+      if (emptyKey === undefined || !isBodySigned) return notApplicable('the keys of this scheme cannot be empty');
+      return expectRejected(context, context.make({ key: emptyKey }));
     },
   },
 ];
 
 /** In the order of the report. */
-export const FORGED_CHECKS: readonly Check[] = [...CONTENT_CHECKS, ...SIGNER_CHECKS];
+export const FORGED_CHECKS: readonly Check[] = [...BODY_CHECKS, ...KEY_CHECKS];

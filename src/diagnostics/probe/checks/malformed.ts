@@ -1,62 +1,63 @@
-/** Checks that headers which are missing, cut, repeated or contradictory let nothing in. */
-import { type Anatomy, getField, type SignatureParts, withField } from '../anatomy.ts';
-import type { Bench, Delivery } from '../bench.ts';
-import { type Check, expectRefused, type Finding, notApplicable, toForeignEntry } from '../check.ts';
-import type { Fields } from '../client.ts';
+/** Checks that deliveries with missing, truncated, repeated or contradictory headers are rejected. */
 
-const MOST_SIGNATURES = 100;
-const MOST_TRIES = 16;
+import { type Check, type CheckFinding, expectRejected, notApplicable, toForeignEntry } from '../check.ts';
+import type { CheckContext, Delivery } from '../check-context.ts';
+import type { Fields } from '../client.ts';
+import { getField, type ProbedScheme, type SignatureParts, withField } from '../probed-scheme.ts';
+
+const SIGNATURE_COUNT = 100;
+const MAX_TRIES = 16;
 const BASE64_DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
 
-/** A genuine delivery with its signature written otherwise. */
-function withSignature(bench: Bench, label: string, change: Change): Delivery {
-  return rewriteSignature(bench, bench.make({ label }), change);
+/** A valid delivery with a modified signature. */
+function withSignature(context: CheckContext, label: string, change: Change): Delivery {
+  return rewriteSignature(context, context.make({ label }), change);
 }
 
 type Change = (prefix: string, encoded: string) => string;
 
-function rewriteSignature(bench: Bench, delivery: Delivery, change: Change): Delivery {
-  const fields = withField(delivery.fields, bench.anatomy.signatureName, (value) => {
-    const { before, prefix, encoded } = bench.anatomy.split(value);
+function rewriteSignature(context: CheckContext, delivery: Delivery, change: Change): Delivery {
+  const fields = withField(delivery.fields, context.scheme.signatureName, (value) => {
+    const { before, prefix, encoded } = context.scheme.split(value);
     return `${before}${change(prefix, encoded)}`;
   });
   return { ...delivery, fields };
 }
 
-function without(bench: Bench, label: string, names: readonly string[]): Delivery {
-  const delivery = bench.make({ label });
+function without(context: CheckContext, label: string, names: readonly string[]): Delivery {
+  const delivery = context.make({ label });
   return { ...delivery, fields: delivery.fields.filter(([name]) => !names.includes(name)) };
 }
 
-/** The headers whose absence leaves something unverified. */
-function findSignedNames(anatomy: Anatomy): string[] {
+/** The headers that verification requires. */
+function findSignedNames(scheme: ProbedScheme): string[] {
   const names = [
-    anatomy.signatureName,
-    anatomy.isIdSigned ? anatomy.idName : undefined,
-    anatomy.isTimestampSigned ? anatomy.timestampName : undefined,
+    scheme.signatureName,
+    scheme.isIdSigned ? scheme.idName : undefined,
+    scheme.isTimestampSigned ? scheme.timestampName : undefined,
   ];
   return [...new Set(names.filter((name) => name !== undefined))];
 }
 
-/** A digit more in the bits that decoders throw away (RFC 4648 §3.5). */
+/** Sets a bit that decoders ignore (RFC 4648 §3.5). */
 function setUnusedBit(encoded: string): string {
   const end = encoded.indexOf('=');
   const digit = BASE64_DIGITS.indexOf(encoded.charAt(end - 1));
   return `${encoded.slice(0, end - 1)}${BASE64_DIGITS.charAt(digit + 1)}${encoded.slice(end)}`;
 }
 
-function toParts({ anatomy }: Bench, delivery: Delivery): SignatureParts {
-  return anatomy.split(getField(delivery.fields, anatomy.signatureName));
+function toParts({ scheme }: CheckContext, delivery: Delivery): SignatureParts {
+  return scheme.split(getField(delivery.fields, scheme.signatureName));
 }
 
-/** Signatures in DER differ in length, so that some have no padding: then another is made. */
-function makePadded(bench: Bench, label: string): Delivery | undefined {
-  const made = Array.from({ length: MOST_TRIES }, () => bench.make({ label }));
-  return made.find((delivery) => toParts(bench, delivery).encoded.endsWith('='));
+/** DER signatures differ in length, and some have no padding; this returns one that has. */
+function makePadded(context: CheckContext, label: string): Delivery | undefined {
+  const deliveries = Array.from({ length: MAX_TRIES }, () => context.make({ label }));
+  return deliveries.find((delivery) => toParts(context, delivery).encoded.endsWith('='));
 }
 
-const NO_PADDING = 'the signatures of this scheme are not base64 with padding';
-const LOOSE_FORMS: readonly (readonly [label: string, change: Change])[] = [
+const NO_PADDING = 'the signatures of this scheme are not padded base64';
+const NON_CANONICAL_FORMS: readonly (readonly [label: string, change: Change])[] = [
   ['no padding', (prefix, text) => prefix + text.replace(/=+$/, '')],
   ['unused bits', (prefix, text) => prefix + setUnusedBit(text)],
   ['a stray character', (prefix, text) => `${prefix}${text.slice(0, 8)}!${text.slice(8)}`],
@@ -66,123 +67,124 @@ function repeat(fields: Fields, name: string, value: string, where: 'before' | '
   return where === 'before' ? [[name, value], ...fields] : [...fields, [name, value]];
 }
 
-async function runMissing(bench: Bench): Promise<Finding> {
-  const names = findSignedNames(bench.anatomy);
-  const each = names.length > 1 ? names.map((name) => without(bench, `none with ${name}`, [name])) : [];
-  return expectRefused(bench, ...each, without(bench, 'one without any', names));
+async function runMissing(context: CheckContext): Promise<CheckFinding> {
+  const names = findSignedNames(context.scheme);
+  const each = names.length > 1 ? names.map((name) => without(context, `without ${name}`, [name])) : [];
+  return expectRejected(context, ...each, without(context, 'without any', names));
 }
 
-async function runRepeated(bench: Bench): Promise<Finding> {
-  const { idName, isIdSigned } = bench.anatomy;
-  if (idName === undefined || !isIdSigned) return notApplicable('this scheme signs no id');
+async function runRepeated(context: CheckContext): Promise<CheckFinding> {
+  const { idName, isIdSigned } = context.scheme;
+  if (idName === undefined || !isIdSigned) return notApplicable('this scheme does not sign an ID');
   const deliveries = (['before', 'after'] as const).map((where) => {
-    const delivery = bench.make({ label: `another id ${where} the signed one` });
-    return { ...delivery, fields: repeat(delivery.fields, idName, bench.make().id, where) };
+    const delivery = context.make({ label: `another ID ${where} the signed one` });
+    return { ...delivery, fields: repeat(delivery.fields, idName, context.make().id, where) };
   });
-  return expectRefused(bench, ...deliveries);
+  return expectRejected(context, ...deliveries);
 }
 
-async function runFamilies(bench: Bench): Promise<Finding> {
-  const { description, idName } = bench.anatomy;
+async function runFamilies(context: CheckContext): Promise<CheckFinding> {
+  const { description, idName } = context.scheme;
   const { twins: names } = description;
-  if (names === undefined || idName === undefined) return notApplicable('this scheme has one family of headers');
-  const delivery = bench.make();
+  if (names === undefined || idName === undefined) return notApplicable('this scheme has only one set of header names');
+  const delivery = context.make();
   const twins: Fields = delivery.fields.map(([name, value]) => [names[name] ?? name, value]);
-  const { id } = bench.make();
-  return expectRefused(bench, { ...delivery, fields: [...twins, ...withField(delivery.fields, idName, () => id)] });
+  const { id } = context.make();
+  return expectRejected(context, { ...delivery, fields: [...twins, ...withField(delivery.fields, idName, () => id)] });
 }
 
-/** What is there is too little. */
-const CUT_CHECKS: readonly Check[] = [
+/** Checks of missing parts. */
+const MISSING_PART_CHECKS: readonly Check[] = [
   {
     id: 'missing-headers',
     group: 'forged',
     severity: 'critical',
     sent: 'deliveries without one of the signed headers, and without any',
-    expected: 'refusals',
-    cost: 'The check is made where there is something to check: whoever leaves the signature out gets in.',
+    expected: 'all rejected',
+    impact: 'Verification only runs if there is a signature: anyone who omits it is accepted.',
     run: runMissing,
   },
   {
     id: 'empty-signature',
     group: 'forged',
     severity: 'critical',
-    sent: 'a signature header with nothing in it, and with the prefix alone',
-    expected: 'refusals',
-    cost: 'Comparing nothing with nothing succeeds: a published library let `v1,` pass for every event.',
-    run: (bench) =>
-      expectRefused(
-        bench,
-        withSignature(bench, 'nothing', () => ''),
-        withSignature(bench, 'the prefix alone', (prefix) => prefix.trimEnd()),
+    sent: 'an empty signature header, and one with only the prefix',
+    expected: 'all rejected',
+    impact: 'Two empty values compare as equal: a published library accepted `v1,` for every event.',
+    run: (context) =>
+      expectRejected(
+        context,
+        withSignature(context, 'an empty header', () => ''),
+        withSignature(context, 'only the prefix', (prefix) => prefix.trimEnd()),
       ),
   },
   {
     id: 'cut-signature',
     group: 'forged',
     severity: 'critical',
-    sent: 'the first four characters of the right signature',
-    expected: 'a refusal',
-    cost: 'Only as much is compared as was sent: one or two characters are enough, and those are guessed in a few hundred tries.',
-    run: (bench) =>
-      expectRefused(
-        bench,
-        withSignature(bench, 'it', (prefix, encoded) => `${prefix}${encoded.slice(0, 4)}`),
+    sent: 'the first four characters of the correct signature',
+    expected: 'rejected',
+    impact:
+      'Only the characters that were sent are compared: one or two are enough, and an attacker guesses them in a few hundred attempts.',
+    run: (context) =>
+      expectRejected(
+        context,
+        withSignature(context, 'delivery', (prefix, encoded) => `${prefix}${encoded.slice(0, 4)}`),
       ),
   },
   {
     id: 'wrong-prefix',
     group: 'forged',
     severity: 'minor',
-    sent: 'the right signature with a letter before its prefix',
-    expected: 'a refusal',
-    cost: 'The version of a signature is not looked at: one of another kind, perhaps a weaker one, is taken for it.',
-    run: async (bench) => {
-      const { prefix } = toParts(bench, bench.make());
+    sent: 'the correct signature with a letter before its prefix',
+    expected: 'rejected',
+    impact: 'The version of the signature is not checked: a signature of another, perhaps weaker, kind is accepted.',
+    run: async (context) => {
+      const { prefix } = toParts(context, context.make());
       if (prefix === '') return notApplicable('the signatures of this scheme have no prefix');
-      return expectRefused(
-        bench,
-        withSignature(bench, 'it', (_prefix, encoded) => `x${prefix}${encoded}`),
+      return expectRejected(
+        context,
+        withSignature(context, 'delivery', (_prefix, encoded) => `x${prefix}${encoded}`),
       );
     },
   },
 ];
 
-/** What is there can be read in more than one way. */
+/** Checks of ambiguous headers. */
 const AMBIGUOUS_CHECKS: readonly Check[] = [
   {
     id: 'loose-base64',
     group: 'forged',
     severity: 'minor',
-    sent: 'the right signature without its padding, with unused bits set, and with a stray character in it',
-    expected: 'refusals',
-    cost: 'One signature has many spellings: whatever counts or remembers signatures as text can be led past.',
-    async run(bench) {
-      if (bench.anatomy.description.signature?.encoding !== 'base64') return notApplicable(NO_PADDING);
+    sent: 'the correct signature without padding, with unused bits set, and with a stray character',
+    expected: 'all rejected',
+    impact: 'One signature has many spellings: replay protection that compares signatures as text can be bypassed.',
+    async run(context) {
+      if (context.scheme.description.signature?.encoding !== 'base64') return notApplicable(NO_PADDING);
       const deliveries: Delivery[] = [];
-      for (const [label, change] of LOOSE_FORMS) {
-        const delivery = makePadded(bench, label);
+      for (const [label, change] of NON_CANONICAL_FORMS) {
+        const delivery = makePadded(context, label);
         if (delivery === undefined) return notApplicable(NO_PADDING);
-        deliveries.push(rewriteSignature(bench, delivery, change));
+        deliveries.push(rewriteSignature(context, delivery, change));
       }
-      return expectRefused(bench, ...deliveries);
+      return expectRejected(context, ...deliveries);
     },
   },
   {
     id: 'many-signatures',
     group: 'forged',
     severity: 'minor',
-    sent: `${MOST_SIGNATURES} signatures by another key before the right one`,
-    expected: 'a refusal',
-    cost: 'Strangers decide how much work a request is: a list of thousands keeps a processor busy with a few requests.',
-    async run(bench) {
-      const { separator, foreignKey, signatureName } = bench.anatomy;
+    sent: `${SIGNATURE_COUNT} signatures with another key before the valid one`,
+    expected: 'rejected',
+    impact: 'Untrusted clients decide how expensive a request is: with thousands of entries, a few requests keep a CPU busy.',
+    async run(context) {
+      const { separator, foreignKey, signatureName } = context.scheme;
       if (separator === undefined || foreignKey === undefined)
-        return notApplicable('a header of this scheme holds one signature');
-      const delivery = bench.make();
-      const foreign = toForeignEntry(bench, delivery);
-      const list = [...Array.from({ length: MOST_SIGNATURES }, () => foreign), getField(delivery.fields, signatureName)];
-      return expectRefused(bench, {
+        return notApplicable('the header of this scheme holds only one signature');
+      const delivery = context.make();
+      const foreign = toForeignEntry(context, delivery);
+      const list = [...Array.from({ length: SIGNATURE_COUNT }, () => foreign), getField(delivery.fields, signatureName)];
+      return expectRejected(context, {
         ...delivery,
         fields: withField(delivery.fields, signatureName, () => list.join(separator)),
       });
@@ -192,36 +194,38 @@ const AMBIGUOUS_CHECKS: readonly Check[] = [
     id: 'two-header-families',
     group: 'forged',
     severity: 'major',
-    sent: 'genuine headers under the names of the other family (svix- for webhook-), beside its own with another id',
-    expected: 'a refusal',
-    cost: 'One library verifies the one family, your code reads the id of the other: a captured event comes again under any id.',
+    sent: 'valid headers under their alternative names (svix- instead of webhook-), together with the usual ones with another ID',
+    expected: 'rejected',
+    impact:
+      'The library verifies one set of headers and your code reads the ID from the other: a captured event can be replayed with any ID.',
     run: runFamilies,
   },
   {
     id: 'repeated-header',
     group: 'forged',
     severity: 'minor',
-    sent: 'a genuine delivery with a second id header, before the signed one and after it',
-    expected: 'refusals',
-    cost: 'Some parsers take the first, some the last: what was verified and what your code reads can be two ids.',
+    sent: 'a valid delivery with a second ID header, before the signed one and after it',
+    expected: 'all rejected',
+    impact: 'Some parsers use the first header, some the last: the verified ID and the one that your code reads can differ.',
     run: runRepeated,
   },
   {
     id: 'separator-in-id',
     group: 'forged',
     severity: 'minor',
-    sent: 'a genuine signature over an id that has the separator of the signed parts in it (a dot)',
-    expected: 'a refusal',
-    cost: 'The separator parts id, time and content in what is signed. With one in the id, bytes can be moved between them and the signature still fits.',
-    async run(bench) {
-      const { isIdSigned, description, toTimeText } = bench.anatomy;
+    sent: 'a valid signature over an ID that contains the separator of the signed parts (a dot)',
+    expected: 'rejected',
+    impact:
+      'The separator delimits ID, timestamp and body in the signed text. If the ID contains one, bytes can be moved between the parts and the signature stays valid.',
+    async run(context) {
+      const { isIdSigned, description, toTimeText } = context.scheme;
       const { separator } = description;
-      if (!isIdSigned || separator === '') return notApplicable('this scheme signs no id, or puts nothing after it');
-      const { id, timestamp } = bench.make();
-      return expectRefused(bench, bench.make({ id: [id, toTimeText(timestamp), 'x'].join(separator) }));
+      if (!isIdSigned || separator === '') return notApplicable('this scheme does not sign an ID, or uses no separator');
+      const { id, timestamp } = context.make();
+      return expectRejected(context, context.make({ id: [id, toTimeText(timestamp), 'x'].join(separator) }));
     },
   },
 ];
 
 /** In the order of the report. */
-export const MALFORMED_CHECKS: readonly Check[] = [...CUT_CHECKS, ...AMBIGUOUS_CHECKS];
+export const MALFORMED_CHECKS: readonly Check[] = [...MISSING_PART_CHECKS, ...AMBIGUOUS_CHECKS];

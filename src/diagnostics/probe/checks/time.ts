@@ -1,25 +1,25 @@
-/** Checks of what the timestamp is held to. */
+/** Checks of the timestamp. */
 import type { Milliseconds } from '../../../core/clock.ts';
-import { withField } from '../anatomy.ts';
-import type { Bench, Delivery } from '../bench.ts';
-import { type Check, expectAccepted, expectRefused, type Finding, notApplicable } from '../check.ts';
+import { type Check, type CheckFinding, expectAccepted, expectRejected, notApplicable } from '../check.ts';
+import type { CheckContext, Delivery } from '../check-context.ts';
+import { withField } from '../probed-scheme.ts';
 
-const UNSIGNED = 'this scheme signs no time';
-const NOT_IN_HEADER = 'this scheme has no signed time in a header';
-const NO_NUMBER = 'this scheme signs no time in seconds or milliseconds';
-/** Clocks differ: what lies so far beyond the tolerance is outside for everybody. */
-const CLEARLY: Milliseconds = 60_000;
+const UNSIGNED = 'this scheme signs no timestamp';
+const NOT_IN_HEADER = 'this scheme has no signed timestamp in a header';
+const NO_NUMBER = 'this scheme signs no timestamp in seconds or milliseconds';
+/** How far to exceed the tolerance: more than clocks differ. */
+const MARGIN_MS: Milliseconds = 60_000;
 
-/** Writes the timestamp otherwise, and leaves the signature. */
-function rewrite(bench: Bench, delivery: Delivery, change: (text: string) => string): Delivery {
-  const { timestampName, toTimeText } = bench.anatomy;
+/** Rewrites the timestamp, but not the signature. */
+function rewrite(context: CheckContext, delivery: Delivery, change: (text: string) => string): Delivery {
+  const { timestampName, toTimeText } = context.scheme;
   const text = toTimeText(delivery.timestamp);
   return { ...delivery, fields: withField(delivery.fields, timestampName, (value) => value.replace(text, () => change(text))) };
 }
 
-function refuseAt(toAge: (bench: Bench) => Milliseconds) {
-  return async (bench: Bench): Promise<Finding> =>
-    bench.anatomy.isTimestampSigned ? expectRefused(bench, bench.make({ age: toAge(bench) })) : notApplicable(UNSIGNED);
+function rejectAtAge(toAge: (context: CheckContext) => Milliseconds) {
+  return async (context: CheckContext): Promise<CheckFinding> =>
+    context.scheme.isTimestampSigned ? expectRejected(context, context.make({ age: toAge(context) })) : notApplicable(UNSIGNED);
 }
 
 /** In the order of the report. */
@@ -28,35 +28,36 @@ export const TIME_CHECKS: readonly Check[] = [
     id: 'stale',
     group: 'time',
     severity: 'major',
-    sent: 'a genuine signature from a minute before the tolerance',
-    expected: 'a refusal',
-    cost: 'Whoever ever saw one delivery, in a log or a proxy, can send it again years later, once its id is forgotten.',
-    run: refuseAt(({ tolerance }) => tolerance.past + CLEARLY),
+    sent: 'a valid signature that is a minute older than the tolerance',
+    expected: 'rejected',
+    impact:
+      'Anyone who has seen a delivery, in a log or a proxy, can replay it years later, when its ID is no longer remembered.',
+    run: rejectAtAge(({ tolerance }) => tolerance.past + MARGIN_MS),
   },
   {
     id: 'future',
     group: 'time',
     severity: 'major',
-    sent: 'a genuine signature with a time beyond the tolerance ahead',
-    expected: 'a refusal',
-    cost: 'One event signed with a time far ahead, by a sender whose clock was wrong, can be replayed until that time comes.',
-    run: refuseAt(({ tolerance }) => -tolerance.future - CLEARLY),
+    sent: 'a valid signature with a timestamp that is further in the future than the tolerance',
+    expected: 'rejected',
+    impact: 'An event with a timestamp far in the future, from a sender with a wrong clock, can be replayed until that time.',
+    run: rejectAtAge(({ tolerance }) => -tolerance.future - MARGIN_MS),
   },
   {
     id: 'skewed',
     group: 'time',
     severity: 'minor',
-    sent: 'genuine signatures with times half the tolerance ago, and half of it ahead',
+    sent: 'valid signatures with timestamps half the tolerance in the past, and half of it in the future',
     expected: '2xx to both',
-    cost: "The sender's queue is late or clocks drift apart by a little, and genuine events are refused.",
-    async run(bench) {
-      const { isTimestampSigned } = bench.anatomy;
-      const { past, future } = bench.tolerance;
+    impact: "The sender's queue is slow or the clocks drift slightly, and valid events are rejected.",
+    async run(context) {
+      const { isTimestampSigned } = context.scheme;
+      const { past, future } = context.tolerance;
       if (!isTimestampSigned) return notApplicable(UNSIGNED);
       return expectAccepted(
-        bench,
-        bench.make({ label: 'the past', age: past / 2 }),
-        bench.make({ label: 'the future', age: -future / 2 }),
+        context,
+        context.make({ label: 'the past', age: past / 2 }),
+        context.make({ label: 'the future', age: -future / 2 }),
       );
     },
   },
@@ -64,40 +65,42 @@ export const TIME_CHECKS: readonly Check[] = [
     id: 'renewed-timestamp',
     group: 'time',
     severity: 'critical',
-    sent: 'an old signature under the present time',
-    expected: 'a refusal',
-    cost: 'The time is read but not part of what is verified: replays only have to write a new one.',
-    async run(bench) {
-      const { isTimestampSigned, timestampName, toTimeText } = bench.anatomy;
+    sent: 'an old signature with the current timestamp',
+    expected: 'rejected',
+    impact: 'The timestamp is checked but not covered by the signature: a replay only needs a new one.',
+    async run(context) {
+      const { isTimestampSigned, timestampName, toTimeText } = context.scheme;
       if (!isTimestampSigned || timestampName === undefined) return notApplicable(NOT_IN_HEADER);
-      const old = bench.make({ age: bench.tolerance.past + CLEARLY });
-      const now = bench.now();
-      return expectRefused(bench, { ...rewrite(bench, old, () => toTimeText(now)), timestamp: now });
+      const old = context.make({ age: context.tolerance.past + MARGIN_MS });
+      const now = context.now();
+      return expectRejected(context, { ...rewrite(context, old, () => toTimeText(now)), timestamp: now });
     },
   },
   {
     id: 'timestamp-unit',
     group: 'time',
     severity: 'minor',
-    sent: 'a genuine signature with the time in the other unit, seconds or milliseconds',
-    expected: 'a refusal',
-    cost: 'Read in the wrong unit, a time lies thousands of years ahead or decades back; what accepts it has no bound to that side.',
-    async run(bench) {
-      const unit = bench.anatomy.description.timestamp?.unit;
-      if (!bench.anatomy.isTimestampSigned || unit === undefined || unit === 'rfc3339') return notApplicable(NO_NUMBER);
-      const now = bench.now();
-      return expectRefused(bench, bench.make({ timestamp: unit === 's' ? now * 1000 : Math.floor(now / 1000) }));
+    sent: 'a valid signature with the timestamp in the other unit (seconds or milliseconds)',
+    expected: 'rejected',
+    impact:
+      'In the wrong unit, a timestamp is thousands of years in the future or decades in the past; an endpoint that accepts it has no limit in that direction.',
+    async run(context) {
+      const unit = context.scheme.description.timestamp?.unit;
+      if (!context.scheme.isTimestampSigned || unit === undefined || unit === 'rfc3339') return notApplicable(NO_NUMBER);
+      const now = context.now();
+      return expectRejected(context, context.make({ timestamp: unit === 's' ? now * 1000 : Math.floor(now / 1000) }));
     },
   },
   {
     id: 'timestamp-forms',
     group: 'time',
     severity: 'minor',
-    sent: 'a genuine signature with its time rewritten: with a sign, a fraction, a zero or letters more',
-    expected: 'refusals',
-    cost: 'The time is made into a number and back before it is verified, so a delivery can be altered and still pass; what else reads the header sees another time.',
-    async run(bench) {
-      const { timestampName, isTimestampSigned, description } = bench.anatomy;
+    sent: 'a valid signature with a rewritten timestamp: with a sign, a fraction, a leading zero or trailing letters',
+    expected: 'all rejected',
+    impact:
+      'The timestamp is converted to a number and back before verification, so an altered delivery passes; other code that reads the header sees another time.',
+    async run(context) {
+      const { timestampName, isTimestampSigned, description } = context.scheme;
       if (!isTimestampSigned || timestampName === undefined) return notApplicable(NOT_IN_HEADER);
       if (description.timestamp?.unit === 'rfc3339') return notApplicable(NO_NUMBER);
       const forms: readonly ((text: string) => string)[] = [
@@ -107,7 +110,7 @@ export const TIME_CHECKS: readonly Check[] = [
         (text) => `${text}junk`,
       ];
       const example = '170…';
-      return expectRefused(bench, ...forms.map((form) => rewrite(bench, bench.make({ label: form(example) }), form)));
+      return expectRejected(context, ...forms.map((form) => rewrite(context, context.make({ label: form(example) }), form)));
     },
   },
 ];

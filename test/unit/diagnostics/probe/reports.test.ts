@@ -1,28 +1,28 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
-import type { CheckResult, Report } from '../../../../src/diagnostics/probe/report.ts';
+import type { CheckResult, ProbeReport } from '../../../../src/diagnostics/probe/report.ts';
 import { hasFailed, toJson } from '../../../../src/diagnostics/probe/report.ts';
-import { toText } from '../../../../src/diagnostics/probe/report-human.ts';
 import { toJunit } from '../../../../src/diagnostics/probe/report-junit.ts';
+import { toText } from '../../../../src/diagnostics/probe/report-text.ts';
 
 const AWKWARD = `<a href="x">&amp;'</a> ]]> \u0000\u001b\ufffe \ud800 🎉 é\nnext\tline`;
 
 function toCheck(over: Partial<CheckResult>): CheckResult {
   return {
     id: 'valid',
-    group: 'genuine',
+    group: 'valid',
     severity: 'critical',
     sent: 's',
     expected: 'e',
-    cost: 'c',
+    impact: 'c',
     durationMs: 12.5,
-    verdict: 'holds',
-    came: '200',
+    outcome: 'passed',
+    actual: '200',
     ...over,
   };
 }
 
-const report: Report = {
+const report: ProbeReport = {
   target: 'http://127.0.0.1/?a=1&b="2"',
   address: '127.0.0.1',
   scheme: 'standard-webhooks',
@@ -31,10 +31,10 @@ const report: Report = {
   requests: 7,
   checks: [
     toCheck({}),
-    toCheck({ id: 'chunked', verdict: 'fails', severity: 'minor', came: AWKWARD, cost: AWKWARD }),
-    toCheck({ id: 'duplicate', group: 'once', verdict: 'look', advice: AWKWARD }),
-    toCheck({ id: 'new-id', group: 'once', verdict: 'not_applicable', came: 'none' }),
-    toCheck({ id: 'retry', group: 'once', verdict: 'skipped', came: 'not sent' }),
+    toCheck({ id: 'chunked', outcome: 'failed', severity: 'minor', actual: AWKWARD, impact: AWKWARD }),
+    toCheck({ id: 'duplicate', group: 'once', outcome: 'see', advice: AWKWARD }),
+    toCheck({ id: 'new-id', group: 'once', outcome: 'not_applicable', actual: 'none' }),
+    toCheck({ id: 'retry', group: 'once', outcome: 'skipped', actual: 'not sent' }),
   ],
 };
 
@@ -63,25 +63,25 @@ describe('the JUnit report', () => {
     const elements = parseXml(toJunit(report));
     const kept = ['\0', '\u001b', '\ufffe', '\ud800'].reduce((text, sign) => text.replaceAll(sign, '\ufffd'), AWKWARD);
     const failure = elements.find(({ tag }) => tag === 'failure');
-    expect(failure?.attributes).toEqual({ message: `expected e, came ${kept}`, type: 'minor' });
-    expect(failure?.text).toBe(`sent: s\nexpected: e\ncame: ${kept}\ncosts: ${kept}`);
+    expect(failure?.attributes).toEqual({ message: `expected e, actual ${kept}`, type: 'minor' });
+    expect(failure?.text).toBe(`sent: s\nexpected: e\nactual: ${kept}\nimpact: ${kept}`);
     expect(elements.find(({ tag }) => tag === 'skipped')?.attributes).toEqual({ message: `200\n${kept}` });
   });
 });
 
 describe('the text report', () => {
   test('is coloured for terminals only', () => {
-    const plain: Report = {
+    const plain: ProbeReport = {
       ...report,
-      checks: report.checks.filter(({ came }) => came !== AWKWARD).map((check) => ({ ...check, advice: 'a' })),
+      checks: report.checks.filter(({ actual }) => actual !== AWKWARD).map((check) => ({ ...check, advice: 'a' })),
     };
     expect(toText(plain, false)).not.toContain('\u001b');
-    expect(toText(plain, true)).toContain('\u001b[32mholds   \u001b[0mvalid');
+    expect(toText(plain, true)).toContain('\u001b[32mpassed  \u001b[0mvalid');
   });
 
-  test('sums up every verdict', () => {
+  test('counts every outcome', () => {
     expect(toText(report, false).trimEnd().split('\n').at(-1)).toBe(
-      '1 holds, 1 fails, 1 to look up in your app, 1 not applicable, 1 skipped',
+      '1 passed, 1 failed, 1 to verify in your app, 1 not applicable, 1 skipped',
     );
   });
 });
@@ -91,8 +91,8 @@ test('the JSON report has every check and the counts', () => {
     target: report.target,
     startedAt: '2027-01-15T08:00:00.000Z',
     durationMs: 1234,
-    verdicts: { holds: 1, fails: 1, look: 1, not_applicable: 1, skipped: 1 },
-    checks: report.checks.map(({ id, verdict }) => ({ id, verdict, durationMs: 13 })),
+    outcomes: { passed: 1, failed: 1, see: 1, not_applicable: 1, skipped: 1 },
+    checks: report.checks.map(({ id, outcome }) => ({ id, outcome, durationMs: 13 })),
   });
 });
 

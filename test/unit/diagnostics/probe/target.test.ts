@@ -33,7 +33,7 @@ describe('a target', () => {
     'http://134744072/',
   ])('is refused at %s, without asking the network', async (url) => {
     const found = await find(url);
-    expect(found).toMatchObject({ problem: expect.stringContaining('neither loopback nor private') });
+    expect(found).toMatchObject({ problem: expect.stringContaining('neither a loopback nor a private address') });
   });
 
   test('is taken by name where all its addresses are private, and refused where one is not', async () => {
@@ -52,9 +52,9 @@ describe('a target', () => {
   });
 
   test.each([
-    ['hooks', 'is no http or https URL'],
-    ['ftp://127.0.0.1/', 'is no http or https URL'],
-    ['http://user:secret@127.0.0.1/', 'the URL has a password'],
+    ['hooks', 'is not an http or https URL'],
+    ['ftp://127.0.0.1/', 'is not an http or https URL'],
+    ['http://user:secret@127.0.0.1/', 'the URL contains a password'],
   ])('is not %s', async (url, problem) => {
     const found = await find(url);
     expect(found).toMatchObject({ problem: expect.stringContaining(problem) });
@@ -62,6 +62,6 @@ describe('a target', () => {
   });
 
   test('is not a name that nobody knows', async () => {
-    expect(await find('http://nowhere.internal/')).toEqual({ problem: expect.stringContaining('has no address') });
+    expect(await find('http://nowhere.internal/')).toEqual({ problem: expect.stringContaining('cannot resolve nowhere.internal') });
   });
 });

@@ -1,4 +1,4 @@
-/** What the checks have to know of a scheme: which parts its signatures have, where they stand, and how to make other ones. */
+/** What the checks need to know about a scheme: the parts of its signatures, the headers that hold them, and how to sign. */
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import type { SchemeDescription, SecretEncoding, SignatureDescription } from '../../auth/schemes/description.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';
@@ -8,68 +8,68 @@ import { SidegateError } from '../../core/errors.ts';
 import { Secret } from '../../core/secret.ts';
 import type { Fields } from './client.ts';
 
-/** A secret as the scheme takes it. */
+/** A secret, and how to decode it. */
 export interface SigningKey {
   readonly secret: Secret;
   readonly encoding: SecretEncoding | undefined;
 }
 
-/** What a delivery is made of. */
-export interface Content {
+/** The parts of a delivery that can be signed. */
+export interface Signable {
   readonly id: string;
   readonly timestamp: EpochMilliseconds;
   readonly body: Buffer;
 }
 
-/** A signature header's value, taken apart. */
+/** The parts of a signature header's value. */
 export interface SignatureParts {
-  /** What stands before the entry with the signature, its separator with it. */
+  /** Everything before the entry with the signature, including its separator. */
   readonly before: string;
   readonly prefix: string;
   readonly encoded: string;
 }
 
-/** A scheme, for the checks. */
-export interface Anatomy {
+/** A scheme, as the checks see it. */
+export interface ProbedScheme {
   readonly description: SchemeDescription;
-  /** Header names as they are written; undefined where no header has it. The timestamp may stand in the signature's. */
+  /** Header names; undefined if no header holds the part. The signature header may also hold the timestamp. */
   readonly signatureName: string;
   readonly idName: string | undefined;
   readonly timestampName: string | undefined;
   readonly isBodySigned: boolean;
-  /** In a header of its own, and covered by the signature. */
+  /** In a separate header, and covered by the signature. */
   readonly isIdSigned: boolean;
   readonly isTimestampSigned: boolean;
-  /** Between two signatures; undefined where the header holds one only. */
+  /** Between two signatures; undefined if the header holds only one. */
   readonly separator: string | undefined;
-  sign(content: Content, key?: SigningKey): Fields;
+  sign(content: Signable, key?: SigningKey): Fields;
   split(value: string): SignatureParts;
-  /** The timestamp's text. */
+  /** Formats a timestamp. */
   toTimeText(at: EpochMilliseconds): string;
-  /** A key that nobody has, for the same algorithm; undefined where none fits. */
+  /** A new random key for the same algorithm; undefined if the scheme cannot use one. */
   readonly foreignKey: SigningKey | undefined;
-  /** A key that signs as the empty one does; undefined where keys cannot be empty. */
+  /** A key that signs like an empty key; undefined if keys cannot be empty. */
   readonly emptyKey: SigningKey | undefined;
 }
 
-const CONTENT: Content = { id: 'probe-a', timestamp: 1_700_000_000_000, body: Buffer.from('{"a":1}') };
+const SIGNABLE: Signable = { id: 'probe-a', timestamp: 1_700_000_000_000, body: Buffer.from('{"a":1}') };
 /** DER-encoded ECDSA signatures differ by a few bytes in length. */
 const LENGTH_SLACK = 4;
 
-/** Takes a scheme apart; `url`: the one that is signed, if one is. Throws SidegateError('user') for a secret that cannot sign. */
-export function toAnatomy(scheme: Scheme, key: SigningKey, url: string): Anatomy {
+/** Inspects a scheme; `url`: for schemes that sign the URL. Throws SidegateError('user') for a secret that cannot sign. */
+export function inspectScheme(scheme: Scheme, key: SigningKey, url: string): ProbedScheme {
   const { description } = scheme;
   const { signature, signed, id, timestamp } = description;
   if (signature === undefined) {
-    const why = description.isSignedInContent === true ? 'is signed by a key that only its sender has' : 'signs nothing';
-    throw new SidegateError('user', 'nothing_signed', `${scheme.name} ${why}, so there is nothing to try`);
+    const why = description.isSignedInContent === true ? 'signs with a key that only the sender has' : 'has no signature';
+    throw new SidegateError('user', 'nothing_signed', `${scheme.name} ${why}, so it cannot be probed`);
   }
-  const sign = (content: Content, by = key): Fields => scheme.sign({ ...content, method: 'POST', url }, by.secret, by.encoding);
+  const sign = (content: Signable, by = key): Fields => scheme.sign({ ...content, method: 'POST', url }, by.secret, by.encoding);
   const split = (value: string): SignatureParts => splitSignature(signature, value);
-  const ours = split(getField(sign(CONTENT), signature.header));
+  const ours = split(getField(sign(SIGNABLE), signature.header));
   const isBodySigned = signed.includes('body') || signed.includes('form');
   const isLike = (other: SigningKey): boolean => {
-    const theirs = trySplit(() => split(getField(sign(CONTENT, other), signature.header)));
+    const theirs = trySplit(() => split(getField(sign(SIGNABLE, other), signature.header)));
     if (theirs === undefined || theirs.prefix !== ours.prefix) return false;
     return signed.length === 0 || Math.abs(theirs.encoded.length - ours.encoded.length) <= LENGTH_SLACK;
   };
@@ -86,12 +86,12 @@ export function toAnatomy(scheme: Scheme, key: SigningKey, url: string): Anatomy
     split,
     toTimeText: (at) => (timestamp === undefined ? '' : TIMESTAMP_FORMATS[timestamp.unit].format(at)),
     foreignKey: toForeignKeys().find(isLike),
-    // HMAC fills keys up with zeros (RFC 2104 §2), so one zero byte signs as no byte does.
+    // HMAC pads keys with zeros (RFC 2104 §2), so a single zero byte signs like an empty key.
     emptyKey: signed.length === 0 ? undefined : [{ secret: new Secret(Buffer.alloc(1)), encoding: 'utf8' as const }].find(isLike),
   };
 }
 
-/** The value of a field, as it is sent. */
+/** The value of a field. */
 export function getField(fields: Fields, name: string): string {
   return fields.find(([each]) => each === name)?.[1] ?? '';
 }
@@ -106,7 +106,7 @@ function toTimestampName({ timestamp, signature }: SchemeDescription): string | 
   return 'header' in timestamp.from ? timestamp.from.header : signature?.header;
 }
 
-/** The signature is the last entry; of two prefixes that fit, the longer one is meant. */
+/** The signature is the last entry; if two prefixes match, the longer one counts. */
 function splitSignature({ list, forms }: SignatureDescription, value: string): SignatureParts {
   const at = list === undefined ? 0 : value.lastIndexOf(list) + 1;
   const entry = value.slice(at);
@@ -123,7 +123,7 @@ function trySplit(split: () => SignatureParts): SignatureParts | undefined {
   }
 }
 
-/** One of each kind. */
+/** One key of each kind. */
 function toForeignKeys(): SigningKey[] {
   const seed = randomBytes(32);
   const pairs = [generateKeyPairSync('ed25519'), generateKeyPairSync('ec', { namedCurve: 'P-256' })];

@@ -1,20 +1,20 @@
-/** The report as people read it. */
-import { GROUPS, type Group, type Verdict } from './check.ts';
-import { type CheckResult, countVerdicts, type Report } from './report.ts';
+/** The report as text. */
+import { GROUPS, type Group, type Outcome } from './check.ts';
+import { type CheckResult, countOutcomes, type ProbeReport } from './report.ts';
 
-const WORDS: Readonly<Record<Verdict, string>> = {
-  holds: 'holds',
-  fails: 'FAILS',
-  look: 'look',
+const WORDS: Readonly<Record<Outcome, string>> = {
+  passed: 'passed',
+  failed: 'FAILED',
+  see: 'see',
   not_applicable: '-',
   skipped: 'skipped',
 };
-/** Of ECMA-48: green, red, yellow, faint. */
-const COLOURS: Readonly<Record<Verdict, number>> = { holds: 32, fails: 31, look: 33, not_applicable: 2, skipped: 2 };
+/** ECMA-48: green, red, yellow, faint. */
+const COLOURS: Readonly<Record<Outcome, number>> = { passed: 32, failed: 31, see: 33, not_applicable: 2, skipped: 2 };
 const WORD_WIDTH = 8;
 
 /** Lines of text; `isColoured` only for terminals. */
-export function toText(report: Report, isColoured: boolean): string {
+export function toText(report: ProbeReport, isColoured: boolean): string {
   const width = Math.max(...report.checks.map(({ id }) => id.length)) + 2;
   const groups = Object.keys(GROUPS) as Group[];
   const sections = groups.flatMap((group) => {
@@ -27,26 +27,26 @@ export function toText(report: Report, isColoured: boolean): string {
 }
 
 function toLines(
-  { id, verdict, severity, came, sent, expected, cost, advice }: CheckResult,
+  { id, outcome, severity, actual, sent, expected, impact, advice }: CheckResult,
   width: number,
   isColoured: boolean,
 ): string {
-  const word = WORDS[verdict].padEnd(WORD_WIDTH);
-  const shown = isColoured ? `\u001b[${COLOURS[verdict]}m${word}\u001b[0m` : word;
+  const word = WORDS[outcome].padEnd(WORD_WIDTH);
+  const shown = isColoured ? `\u001b[${COLOURS[outcome]}m${word}\u001b[0m` : word;
   const line = `  ${shown}${id.padEnd(width)}`;
   const note = advice === undefined ? '' : `${' '.repeat(WORD_WIDTH + 2)}${advice}\n`;
-  if (verdict !== 'fails') return `${line}${came}\n${note}`;
-  const details = [`sent:     ${sent}`, `expected: ${expected}`, `came:     ${came}`, `costs:    ${cost}`];
+  if (outcome !== 'failed') return `${line}${actual}\n${note}`;
+  const details = [`sent:     ${sent}`, `expected: ${expected}`, `actual:   ${actual}`, `impact:   ${impact}`];
   return `${line}${severity}\n${details.map((detail) => `${' '.repeat(WORD_WIDTH + 2)}${detail}\n`).join('')}${note}`;
 }
 
-/** How many checks came to what, in one line. */
-export function toSummary(report: Report): string {
-  const { holds, fails, look, not_applicable: none, skipped } = countVerdicts(report);
+/** The number of checks per outcome, in one line. */
+export function toSummary(report: ProbeReport): string {
+  const { passed, failed, see, not_applicable: none, skipped } = countOutcomes(report);
   const parts = [
-    `${holds} ${holds === 1 ? 'holds' : 'hold'}`,
-    `${fails} ${fails === 1 ? 'fails' : 'fail'}`,
-    ...(look > 0 ? [`${look} to look up in your app`] : []),
+    `${passed} passed`,
+    `${failed} failed`,
+    ...(see > 0 ? [`${see} to verify in your app`] : []),
     ...(none > 0 ? [`${none} not applicable`] : []),
     ...(skipped > 0 ? [`${skipped} skipped`] : []),
   ];

@@ -1,0 +1,116 @@
+/** Runs all checks: the first alone, then several in parallel, then those that evaluate all responses. */
+
+import type { Check, CheckFinding } from './check.ts';
+import { type ContextOptions, createContexts, type ProbeExchange } from './check-context.ts';
+import { FORGED_CHECKS } from './checks/forged.ts';
+import { MALFORMED_CHECKS } from './checks/malformed.ts';
+import { ONCE_CHECKS } from './checks/once.ts';
+import { RESPONSE_CHECKS } from './checks/responses.ts';
+import { TIME_CHECKS } from './checks/time.ts';
+import { VALID_CHECKS } from './checks/valid.ts';
+import type { NoResponse } from './client.ts';
+import type { CheckResult, ProbeReport } from './report.ts';
+
+/** In the order of the report. */
+export const CHECKS: readonly Check[] = [
+  ...VALID_CHECKS,
+  ...FORGED_CHECKS,
+  ...MALFORMED_CHECKS,
+  ...TIME_CHECKS,
+  ...ONCE_CHECKS,
+  ...RESPONSE_CHECKS,
+];
+
+/** Some checks send several requests at once; with more in parallel, the total would exceed eight. */
+export const MAX_PARALLEL = 5;
+
+/** Options of a run. */
+export interface RunOptions extends ContextOptions {
+  /** For the report. */
+  readonly target: string;
+  /** IDs of checks; empty: all. */
+  readonly only: readonly string[];
+  readonly parallel: number;
+}
+
+/** The endpoint could not be reached, so nothing can be said about its conformance. */
+export interface Unreachable {
+  readonly unreachable: string;
+}
+
+const BASELINE = 'valid';
+
+/** Runs the checks. */
+export async function runChecks(options: RunOptions): Promise<ProbeReport | Unreachable> {
+  const { clock, only } = options;
+  const begun = clock.monotonic();
+  const startedAt = clock.now();
+  const toContext = createContexts(options);
+  const results = new Map<string, CheckResult>();
+  const run = async (check: Check): Promise<void> => {
+    const from = clock.monotonic();
+    const finding = await check.run(toContext(check.id));
+    results.set(check.id, toResult(check, finding, clock.monotonic() - from));
+  };
+  const [baseline, ...rest] = CHECKS.filter(({ id }) => id === BASELINE || only.length === 0 || only.includes(id));
+  if (baseline === undefined) return { unreachable: 'there are no checks' };
+  await run(baseline);
+  const first = toContext(BASELINE).exchanges[0] as ProbeExchange;
+  if (isUnreachable(first)) return { unreachable: first.reply.failure };
+  // An endpoint that rejects everything would pass most checks; only the first response itself can be evaluated.
+  const isAccepting = results.get(BASELINE)?.outcome === 'passed';
+  for (const check of rest) if (!isAccepting && !isEvaluation(check)) results.set(check.id, toResult(check, SKIPPED, 0));
+  if (isAccepting)
+    await runAll(
+      rest.filter(({ isLast }) => isLast !== true),
+      options.parallel,
+      run,
+    );
+  for (const check of rest) if (!results.has(check.id)) await run(check);
+  await finishLater(results);
+  return {
+    target: options.target,
+    address: 'address' in first.reply ? first.reply.address : '',
+    scheme: options.scheme.description.name,
+    startedAt,
+    durationMs: clock.monotonic() - begun,
+    requests: toContext(BASELINE).exchanges.length,
+    checks: CHECKS.flatMap(({ id }) => results.get(id) ?? []),
+  };
+}
+
+const SKIPPED: CheckFinding = {
+  outcome: 'skipped',
+  actual: 'not sent: the valid delivery was not accepted, so a rejection would prove nothing',
+};
+
+function isEvaluation(check: Check): boolean {
+  return check.isLast === true && check.id !== 'survives';
+}
+
+function isUnreachable(exchange: ProbeExchange): exchange is ProbeExchange & { reply: NoResponse } {
+  return 'failure' in exchange.reply && !exchange.reply.isConnected;
+}
+
+async function runAll(checks: readonly Check[], parallel: number, run: (check: Check) => Promise<void>): Promise<void> {
+  const waiting = [...checks];
+  const work = async (): Promise<void> => {
+    for (let check = waiting.shift(); check !== undefined; check = waiting.shift()) await run(check);
+  };
+  await Promise.all(Array.from({ length: parallel }, work));
+}
+
+/** Completes the checks that could not be decided before everything was sent. */
+async function finishLater(results: Map<string, CheckResult>): Promise<void> {
+  for (const [id, { later, ...result }] of results) {
+    if (later !== undefined) results.set(id, { ...result, ...(await later()) });
+  }
+}
+
+function toResult(
+  { id, group, severity, sent, expected, impact }: Check,
+  finding: CheckFinding,
+  durationMs: number,
+): CheckResult {
+  return { id, group, severity, sent, expected, impact, durationMs, ...finding };
+}
