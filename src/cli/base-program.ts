@@ -1,23 +1,23 @@
-/** What the commands on commander share. */
+/** The base of the commands that use commander. */
 import { Command, CommanderError } from 'commander';
 import { SidegateError } from '../core/errors.ts';
 import { EXIT, type Io } from './io.ts';
 import { readVersion } from './version.ts';
 
-/** Reads an option that may be given more than once. */
+/** Parses a repeatable option. */
 export const COLLECT = (value: string, previous: readonly string[] = []): readonly string[] => [...previous, value];
 
-/** A program without commands that throws where commander would end the process. */
+/** Creates a program without commands; it throws where commander would end the process. */
 export function createBaseProgram(io: Io): Command {
   return new Command('sidegate')
     .version(readVersion(), '-V, --version', 'show the version')
-    .helpOption('-h, --help', 'show this')
+    .helpOption('-h, --help', 'show this help')
     .exitOverride()
     .configureOutput({ writeOut: io.stdout, writeErr: io.stderr })
     .showSuggestionAfterError();
 }
 
-/** Runs one command of the program that `create` returns; the result is the exit code. */
+/** Runs one command of the program that `create` returns; resolves to the exit code. */
 export async function parseCommand(
   create: (setExit: (code: number) => void) => Command,
   argv: readonly string[],

@@ -1,11 +1,11 @@
-/** `sidegate check` on commander, without the other commands: the sidecar's bundle has `run` and `check` only. */
+/** `sidegate check` with commander, without the other commands: the sidecar's bundle has only `run` and `check`. */
 import type { Command } from 'commander';
 import { COLLECT, createBaseProgram, parseCommand } from './base-program.ts';
 import { checkFile } from './check.ts';
 import type { Io } from './io.ts';
 import { REPORTS, runReport, withReport } from './output.ts';
 
-/** Runs `check`; the result is the exit code. */
+/** Runs `check`; resolves to the exit code. */
 export function runCheck(argv: readonly string[], io: Io): Promise<number> {
   const create = (setExit: (code: number) => void): Command => {
     const program = createBaseProgram(io);
@@ -18,20 +18,24 @@ export function runCheck(argv: readonly string[], io: Io): Promise<number> {
 /** Adds `check`. */
 export function addCheck(program: Command, io: Io, setExit: (code: number) => void): void {
   withReport(withOverrides(program.command('check')), REPORTS.check)
-    .description('show everything wrong with a config; exit 1 if it cannot run')
+    .description('report all problems of a config; exit 1 if sidegate cannot run with it')
     .argument('[file]', 'config file')
-    .option('-c, --config <file>', 'the same as the argument')
-    .option('--connect', 'also connect to the store and to the app of every route')
+    .option('-c, --config <file>', 'same as the argument')
+    .option('--connect', 'also connect to the store and to the apps of all routes')
     .action(async (file, given) =>
       setExit(await runReport(given, REPORTS.check, io, (options, out) => checkFile(file, options, out))),
     );
 }
 
-/** The same for `run`, whose own reading of them (main.ts) needs no commander. */
+/** Adds the options that override the config. `run` uses them only for its help: main.ts parses its options without commander. */
 export function withOverrides(command: Command): Command {
   return command
-    .option('--listen <hosts:port>', 'where requests come in, whatever the config says; :port for all addresses')
-    .option('--admin <hosts:port>', 'the same for the admin port')
-    .option('--upstream <url>', 'the app of the routes that name none of their own')
-    .option('--app-probe <container/kind=url>', 'what the admin port asks the app for the kubelet; repeat for more', COLLECT);
+    .option('--listen <hosts:port>', 'where to listen for requests, instead of listen.address; :port for all addresses')
+    .option('--admin <hosts:port>', 'where the admin port listens, instead of admin.address')
+    .option('--upstream <url>', 'the app of all routes without an upstream')
+    .option(
+      '--app-probe <container/kind=url>',
+      'URL of the app that the admin port requests for a kubelet probe; repeatable',
+      COLLECT,
+    );
 }

@@ -1,4 +1,4 @@
-/** `sidegate check`: all problems of a config, with places and hints, and how routes inside others are kept apart. */
+/** `sidegate check`: reports all problems of a config, with positions and hints, and how overlapping routes are separated. */
 
 import { formatPaintedProblem, type Severity } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
@@ -18,7 +18,7 @@ export interface CheckOptions {
   readonly format: string;
 }
 
-/** Exit 0 where the gate could run with it, warnings or not. */
+/** Exits with 0 if the gate can run with the config, even if there are warnings. */
 export async function checkFile(file: string | undefined, options: CheckOptions, io: Io): Promise<number> {
   const config = toConfigFile(file, options.config);
   const { listen, admin, upstream, appProbe: appProbes } = options;
@@ -40,15 +40,16 @@ export async function checkFile(file: string | undefined, options: CheckOptions,
 }
 
 function toConfigFile(file: string | undefined, config: string | undefined): string {
-  if (file !== undefined && config !== undefined) throw usageError('give the config file once: as the argument, or by --config');
+  if (file !== undefined && config !== undefined)
+    throw usageError('name the config file once: as the argument, or with --config');
   const named = file ?? config;
-  if (named === undefined) throw usageError('which config? give its file: sidegate check FILE (or --config FILE)');
+  if (named === undefined) throw usageError('missing config file: use sidegate check FILE (or --config FILE)');
   return named;
 }
 
 function toSummary(errors: number, warnings: number): string {
-  const counted = warnings === 0 ? '' : `, ${count(warnings, 'warning')}`;
-  return `${errors === 0 ? 'ok' : count(errors, 'error')}${counted}`;
+  const suffix = warnings === 0 ? '' : `, ${count(warnings, 'warning')}`;
+  return `${errors === 0 ? 'ok' : count(errors, 'error')}${suffix}`;
 }
 
 function count(number: number, noun: string): string {

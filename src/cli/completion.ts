@@ -1,4 +1,4 @@
-/** `sidegate completion`: scripts that let bash, zsh and fish complete commands, options and their values. */
+/** `sidegate completion`: scripts for bash, zsh and fish that complete commands, options and their values. */
 
 import type { Command, Option } from 'commander';
 import { PRESETS } from '../auth/schemes/catalogue.ts';
@@ -8,14 +8,14 @@ import { CAPTURE_FORMATS } from './explain.ts';
 import type { Io } from './io.ts';
 import { REPORTS } from './output.ts';
 
-/** What may follow an option in any command. */
+/** The values of options, in all commands. */
 const VALUES: Readonly<Record<string, readonly string[]>> = {
   '--scheme': PRESETS.map(({ name }) => name),
   '--encoding': ['utf8', 'base64', 'hex'],
   '--algorithm': ['bcrypt', 'argon2id'],
   '--input-format': CAPTURE_FORMATS,
 };
-/** What may follow it in one command. */
+/** The values of options, in one command. */
 const VALUES_OF_COMMAND: Readonly<Record<string, readonly string[]>> = {
   ...Object.fromEntries(Object.values(REPORTS).map(({ command, formats }) => [`${command} --format`, formats])),
   'test --format': ['text', 'json', 'junit'],
@@ -26,7 +26,7 @@ const VALUES_OF_COMMAND: Readonly<Record<string, readonly string[]>> = {
 
 const SHELLS: Readonly<Record<string, (program: Command) => string>> = { bash: toBash, zsh: toZsh, fish: toFish };
 
-/** Adds the command, which prints a script for the program that it is added to. */
+/** Adds the command; it prints a script for the program that it is added to. */
 export function addCompletion(program: Command, io: Io): void {
   program
     .command('completion')
@@ -34,7 +34,7 @@ export function addCompletion(program: Command, io: Io): void {
     .argument('<shell>', 'bash, zsh or fish')
     .action((shell: string) => {
       const write = SHELLS[shell];
-      if (write === undefined) throw usageError(`completion ${shell} is not one of ${Object.keys(SHELLS).join(', ')}`);
+      if (write === undefined) throw usageError(`unknown shell ${shell}; use one of ${Object.keys(SHELLS).join(', ')}`);
       io.stdout(write(program));
     });
 }
@@ -73,7 +73,7 @@ function toBash(program: Command): string {
     }),
   );
   const flags = commands.map(({ name, options }) => `      ${name}) words=${quote(options.flatMap(toFlags).join(' '))} ;;`);
-  return `# To use it at once: source <(sidegate completion bash)
+  return `# To enable it in this shell: source <(sidegate completion bash)
 _sidegate() {
   local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD - 1]} command=\${COMP_WORDS[1]} words=
   if ((COMP_CWORD == 1)); then
@@ -98,7 +98,7 @@ function toZsh(program: Command): string {
     return `    ${name}) _arguments -s \\\n${[...specs, "      '*:file:_files'"].join(' \\\n')} ;;`;
   });
   return `#compdef sidegate
-# To use it at once: source <(sidegate completion zsh), after compinit
+# To enable it in this shell, after compinit: source <(sidegate completion zsh)
 _sidegate() {
   local -a commands
   commands=(
@@ -119,7 +119,7 @@ compdef _sidegate sidegate
 `;
 }
 
-/** A long option takes its value with \`=\` or as the next word; repeated ones are marked. */
+/** A long option takes its value after `=` or as the next word; `*` marks repeatable options. */
 function toZshSpec(command: string, option: Option, flag: string): string {
   const text = option.description.replaceAll(/[[\]:\\]/g, (sign) => `\\${sign}`);
   if (!option.required && !option.optional) return `*${flag}[${text}]`;
@@ -134,7 +134,7 @@ function toFish(program: Command): string {
     ({ name, description }) => `complete -c sidegate -n __fish_use_subcommand -f -a ${name} -d ${quoteFish(description)}`,
   );
   const options = commands.flatMap(({ name, options: all }) => all.map((option) => toFishLine(name, option)));
-  return `# To use it at once: sidegate completion fish | source\n${[...names, ...options].join('\n')}\n`;
+  return `# To enable it in this shell: sidegate completion fish | source\n${[...names, ...options].join('\n')}\n`;
 }
 
 function toFishLine(command: string, option: Option): string {
@@ -144,7 +144,7 @@ function toFishLine(command: string, option: Option): string {
   return `complete -c sidegate -n '__fish_seen_subcommand_from ${command}' ${flags.join(' ')}${argument} -d ${quoteFish(option.description)}`;
 }
 
-/** Between single quotes, fish reads escapes of the quote and of the backslash. */
+/** In single quotes, fish interprets only escaped quotes and backslashes. */
 function quoteFish(text: string): string {
   return `'${text.replaceAll(/['\\]/g, (sign) => `\\${sign}`)}'`;
 }

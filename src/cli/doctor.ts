@@ -1,4 +1,4 @@
-/** `sidegate doctor`: which workloads of a cluster are protected, and what leads past their sidecars. */
+/** `sidegate doctor`: reports which workloads of a cluster are protected, and what bypasses their sidecars. */
 
 import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
@@ -27,17 +27,17 @@ export interface DoctorOptions {
 }
 
 const FAIL_ON: readonly string[] = ['error', 'warning'];
-/** RFC 1123 §2.1 label: it becomes part of a path. */
+/** A label (RFC 1123 §2.1); it becomes part of a URL path. */
 const NAMESPACE = /^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/;
 
-/** Exit 1 where something is found that is as grave as `--fail-on` says. */
+/** Exits with 1 if there is a finding of at least the severity of `--fail-on`. */
 export async function examineCluster(options: DoctorOptions, io: Io): Promise<number> {
   const { format, failOn } = options;
   if (!FAIL_ON.includes(failOn)) throw usageError(`--fail-on ${failOn} is not one of ${FAIL_ON.join(', ')}`);
   if (options.namespace !== undefined && options.allNamespaces === true)
-    throw usageError('give --namespace or --all-namespaces, not both');
+    throw usageError('use either --namespace or --all-namespaces');
   if (options.namespace !== undefined && !NAMESPACE.test(options.namespace))
-    throw usageError(`--namespace ${options.namespace} is no name of a namespace`);
+    throw usageError(`--namespace ${options.namespace} is not a valid namespace name`);
   const given = options.config === undefined ? undefined : { config: await readGiven(options.config), version: readVersion() };
   const cluster = await findCluster({
     file: options.kubeconfig,
@@ -54,7 +54,7 @@ export async function examineCluster(options: DoctorOptions, io: Io): Promise<nu
     io.stdout(format === 'json' ? toJson(report, subject) : toText(report, subject, io.isColoured === true));
     return isFailed(report, failOn) ? EXIT.failed : EXIT.ok;
   } catch (thrown) {
-    // No answer is no verdict.
+    // Without a response from the API server there is no result.
     if (thrown instanceof KubeError) throw usageError(thrown.message);
     throw thrown;
   } finally {

@@ -1,4 +1,4 @@
-/** `sidegate explain`: why a captured request is refused, by the keys of a config or by one secret. */
+/** `sidegate explain`: explains why a captured request is rejected, with the keys of a config or with one secret. */
 
 import { readFileSync } from 'node:fs';
 import { PRESETS } from '../auth/schemes/catalogue.ts';
@@ -20,8 +20,8 @@ import { compileRoute } from '../gateway/runtime/compiled-route.ts';
 import { readKeys } from '../gateway/runtime/keys.ts';
 import { readBody, readSecretOption, type SecretOptions, toEncoding, toScheme, toSeconds } from './input.ts';
 import { EXIT, type Io } from './io.ts';
-import { judge, toText } from './judgement.ts';
 import { deprecate } from './output.ts';
+import { formatVerification, verifyStepwise } from './verification.ts';
 import { toGivenKey } from './verify.ts';
 
 /** Options of the command. */
@@ -36,40 +36,42 @@ export interface ExplainOptions extends SecretOptions {
   readonly at?: string;
 }
 
-/** What `explain` reads. */
+/** The input formats. */
 export const CAPTURE_FORMATS = ['http', 'har', 'curl', 'trace'];
 
-/** What a request is held against, and by what name. */
-interface Bench {
+/** What to analyse. */
+interface Subject {
   readonly route?: string;
   readonly suspect: Suspect;
-  /** Keys that cannot be read. */
+  /** Problems of the keys. */
   readonly notes: readonly string[];
 }
 
-/** Exit 0 where the request is genuine. */
+/** Exits with 0 if the request is valid. */
 export async function explainRequest(file: string | undefined, options: ExplainOptions, io: Io): Promise<number> {
   if ((options.config === undefined) === (options.scheme === undefined))
-    throw usageError('by what is it judged? give --config FILE, or --scheme NAME with --secret-env or --secret-file');
+    throw usageError('use either --config FILE, or --scheme NAME with --secret-env or --secret-file');
   const captured = readCaptured(await readBody(file, io), options, readNamedFile);
   const receivedAt = options.at === undefined ? (captured.at ?? systemClock.now()) : toSeconds(options.at, '--at') * 1_000;
   const { method, target, body } = captured;
   const request: SuspectRequest = { method, target, headers: new HeaderFields(captured.headers), body, receivedAt };
-  const bench =
-    options.config === undefined ? await toSecretBench(options, captured, request, io) : await toConfigBench(options, request);
-  const judgement = judge(bench.suspect);
-  const notes = [...captured.notes, ...bench.notes];
+  const subject =
+    options.config === undefined
+      ? await toSecretSubject(options, captured, request, io)
+      : await toConfigSubject(options, request);
+  const verification = verifyStepwise(subject.suspect);
+  const notes = [...captured.notes, ...subject.notes];
   if (options.format === 'json') {
-    const { lines, ...rest } = judgement;
-    io.stdout(`${JSON.stringify({ ...rest, route: bench.route, notes, steps: lines }, undefined, 2)}\n`);
+    const { lines, ...rest } = verification;
+    io.stdout(`${JSON.stringify({ ...rest, route: subject.route, notes, steps: lines }, undefined, 2)}\n`);
   } else {
-    const title = bench.route === undefined ? '' : `route: ${bench.route}, scheme ${bench.suspect.scheme.name}\n`;
-    io.stdout(title + notes.map((note) => `note: ${note}\n`).join('') + toText(judgement, io));
+    const title = subject.route === undefined ? '' : `route: ${subject.route}, scheme ${subject.suspect.scheme.name}\n`;
+    io.stdout(title + notes.map((note) => `note: ${note}\n`).join('') + formatVerification(verification, io));
   }
-  return judgement.verdict === 'genuine' ? EXIT.ok : EXIT.failed;
+  return verification.result === 'valid' ? EXIT.ok : EXIT.failed;
 }
 
-/** In older releases `--format` of `explain` said what the input is. */
+/** In older releases, `--format` of `explain` selected the input format. */
 export function readCaptureFormat<O extends { readonly format?: string; readonly inputFormat?: string }>(given: O, io: Io): O {
   const { format, ...rest } = given;
   if (format === undefined || given.inputFormat !== undefined || !CAPTURE_FORMATS.includes(format)) return given;
@@ -81,13 +83,13 @@ function readNamedFile(file: string): Buffer {
   try {
     return readFileSync(file);
   } catch (thrown) {
-    throw usageError(`the command line names the file ${file}, which cannot be read (${(thrown as NodeJS.ErrnoException).code})`);
+    throw usageError(`cannot read the file ${file} that the command line names (${(thrown as NodeJS.ErrnoException).code})`);
   }
 }
 
-/** One secret, and a preset. */
-async function toSecretBench(options: ExplainOptions, captured: Captured, request: SuspectRequest, io: Io): Promise<Bench> {
-  if (options.route !== undefined) throw usageError('--route is one of a config: give --config FILE');
+/** The subject for a preset and one secret. */
+async function toSecretSubject(options: ExplainOptions, captured: Captured, request: SuspectRequest, io: Io): Promise<Subject> {
+  if (options.route !== undefined) throw usageError('--route requires --config FILE');
   const scheme = toScheme(options.scheme ?? '');
   const { description } = scheme;
   checkSigned(description);
@@ -106,24 +108,24 @@ async function toSecretBench(options: ExplainOptions, captured: Captured, reques
   return { suspect, notes: [] };
 }
 
-/** Senders seldom sign http: what says so is the hop between a proxy and the gate. */
+/** Assumes https: senders rarely sign http URLs, which are typical of the hop between a proxy and the gate. */
 function toOrigin({ origin }: Captured, { headers }: SuspectRequest): string {
   return origin ?? `https://${headers.get('host') ?? 'localhost'}`;
 }
 
 function checkSigned({ name, signature }: { readonly name: string; readonly signature?: unknown }): void {
-  if (signature === undefined) throw usageError(`${name} has no signature in the headers that keys could explain`);
+  if (signature === undefined) throw usageError(`${name} has no signature in the headers, so keys cannot explain a rejection`);
 }
 
-/** The route of a config, with its keys and those of all other routes. */
-async function toConfigBench(options: ExplainOptions, request: SuspectRequest): Promise<Bench> {
+/** The subject for a route of a config, with its keys and those of all other routes. */
+async function toConfigSubject(options: ExplainOptions, request: SuspectRequest): Promise<Subject> {
   if (options.secretEnv !== undefined || options.secretFile !== undefined || options.encoding !== undefined)
-    throw usageError('--config has the secrets: leave --secret-env, --secret-file and --encoding out');
+    throw usageError('--config already names the secrets: omit --secret-env, --secret-file and --encoding');
   const loaded = await loadConfig(options.config ?? '', systemClock, { needsUpstream: false });
   if (loaded.config === undefined) throw usageError(loaded.problems.map(formatProblem).join('\n'));
   const route = findRoute(loaded.config, options.route, request);
   const { webhook } = route;
-  if (webhook === undefined) throw usageError(`the route ${route.name} has no webhook section, so nothing there is signed`);
+  if (webhook === undefined) throw usageError(`the route ${route.name} has no webhook section, so its requests are not signed`);
   checkSigned(webhook.description);
   const keys: SuspectKey[] = [];
   const others: SuspectKey[] = [];
@@ -148,9 +150,10 @@ function findRoute({ routes }: Config, name: string | undefined, { method, targe
     return named;
   }
   const target = parseTarget(raw);
-  if ('problem' in target) throw usageError(`no route takes the request: ${target.problem}; name one with --route (${names})`);
+  if ('problem' in target)
+    throw usageError(`no route matches the request: ${target.problem}; select one with --route (${names})`);
   const table = new RouteTable(routes.map((route) => ({ name: route.name, ...toRouting(route), route })));
   const found = table.find({ method, host: headers.get('host'), target });
   if (!(found instanceof Refusal)) return found.route;
-  throw new SidegateError('user', 'usage', `no route takes the request (${found.code}); name one with --route (${names})`);
+  throw new SidegateError('user', 'usage', `no route matches the request (${found.code}); select one with --route (${names})`);
 }

@@ -1,4 +1,4 @@
-/** `sidegate forget`: asks a running gate to forget one id, so that the event's next genuine delivery is let through. */
+/** `sidegate forget`: makes a running gate forget an event ID, so that the next valid delivery with it is forwarded. */
 import { request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
 import { loadConfig } from '../config/load/load.ts';
@@ -21,24 +21,24 @@ export interface ForgetOptions {
   readonly timeout: string;
 }
 
-interface Answer {
+interface ForgetResponse {
   readonly status: number;
   readonly text: string;
 }
 
 const MEANINGS: ReadonlyMap<unknown, string> = new Map([
-  ['handled', 'it was handled; its next genuine delivery is let through'],
-  ['in-progress', 'it is with the app right now; its next genuine delivery is let through, unless the app succeeds first'],
+  ['handled', 'it was handled; the next valid delivery is forwarded'],
+  ['in-progress', 'the app is handling it now; the next valid delivery is forwarded, unless the app succeeds first'],
   [
     'absent',
-    'the gate does not know it: not on this route, forgotten already, or remembered by another replica in its own memory',
+    'unknown: it is not an ID of this route, was already forgotten, or is remembered by another replica in its own memory',
   ],
 ]);
 const LOOPBACK = '127.0.0.1';
 const WILDCARDS: Readonly<Record<string, string>> = { '0.0.0.0': LOOPBACK, '::': '::1' };
-const LARGEST_ANSWER = 65_536;
+const MAX_RESPONSE_LENGTH = 65_536;
 
-/** Exit 0 where there was something to forget. */
+/** Exits with 0 if the ID was known. */
 export async function forgetId(options: ForgetOptions, io: Io): Promise<number> {
   const timeoutMs = toTimeout(options.timeout, 'forget', io);
   const loaded = await loadConfig(options.config, systemClock, { needsUpstream: false });
@@ -51,15 +51,17 @@ export async function forgetId(options: ForgetOptions, io: Io): Promise<number> 
   const token = await readToken(admin);
   const url = new URL(`/routes/${encodeURIComponent(options.route)}/forget`, base);
   try {
-    return tell(await post(url, JSON.stringify({ id: options.id }), token, timeoutMs), options, io);
+    return report(await post(url, JSON.stringify({ id: options.id }), token, timeoutMs), options, io);
   } catch (thrown) {
     const why = (thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown);
-    io.stderr(`sidegate forget: no answer from ${url.host}: ${why}; does the gate run, and is this its admin port?\n`);
+    io.stderr(
+      `sidegate forget: no response from ${url.host}: ${why}; check that sidegate is running and that this is its admin port\n`,
+    );
     return EXIT.failed;
   }
 }
 
-function tell({ status, text }: Answer, { route, id }: ForgetOptions, io: Io): number {
+function report({ status, text }: ForgetResponse, { route, id }: ForgetOptions, io: Io): number {
   const was = status === 200 ? toState(text) : undefined;
   const meaning = MEANINGS.get(was);
   if (meaning === undefined) {
@@ -87,7 +89,7 @@ async function readToken(admin: AdminConfig): Promise<string | undefined> {
 
 function toUrl({ hosts, port }: ListenAddress): URL {
   if (port === 0)
-    throw usageError('the config lets the system choose the admin port: name it with --admin http://127.0.0.1:PORT');
+    throw usageError('the config sets the admin port to 0, so the system chooses it: use --admin http://127.0.0.1:PORT');
   const host = hosts[0] ?? LOOPBACK;
   return new URL(`http://${toAddressText(WILDCARDS[host] ?? host, port)}`);
 }
@@ -95,15 +97,15 @@ function toUrl({ hosts, port }: ListenAddress): URL {
 function parseUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol))
-    throw usageError(`--admin ${text} is no http or https URL; for example http://127.0.0.1:9090`);
+    throw usageError(`--admin ${text} is not an http or https URL; example: http://127.0.0.1:9090`);
   return url;
 }
 
-function post(url: URL, content: string, token: string | undefined, timeoutMs: number): Promise<Answer> {
+function post(url: URL, body: string, token: string | undefined, timeoutMs: number): Promise<ForgetResponse> {
   const open = url.protocol === 'https:' ? openHttps : openHttp;
   const headers = {
     'Content-Type': 'application/json',
-    'Content-Length': Buffer.byteLength(content),
+    'Content-Length': Buffer.byteLength(body),
     ...(token === undefined ? undefined : { Authorization: `Bearer ${token}` }),
   };
   return new Promise((resolve, reject) => {
@@ -113,13 +115,13 @@ function post(url: URL, content: string, token: string | undefined, timeoutMs: n
       incoming.setEncoding('utf8');
       onEvent(incoming, 'data', (chunk: string) => {
         text += chunk;
-        // Whatever listens there, it is no gate.
-        if (text.length > LARGEST_ANSWER) incoming.destroy(new Error('the answer is too long for a gate'));
+        // The server there is not an admin port.
+        if (text.length > MAX_RESPONSE_LENGTH) incoming.destroy(new Error('the response is too long for an admin port'));
       });
       onEvent(incoming, 'error', reject);
       onEvent(incoming, 'end', () => resolve({ status: incoming.statusCode ?? 0, text }));
     });
     onEvent(outgoing, 'error', reject);
-    outgoing.end(content);
+    outgoing.end(body);
   });
 }

@@ -1,4 +1,4 @@
-/** `sidegate hash-password`: makes an entry for a users file. */
+/** `sidegate hash-password`: creates an entry for a users file. */
 
 import type { ReadStream } from 'node:tty';
 import { findPasswordProblem, type MadeHash, makeHash } from '../auth/passwords/password-make.ts';
@@ -12,17 +12,17 @@ export interface HashPasswordOptions {
   readonly cost: string;
 }
 
-const LOWEST_COST = 10;
-const HIGHEST_COST = 16;
+const MIN_COST = 10;
+const MAX_COST = 16;
 const ENTER = new Set(['\r', '\n', '\u0004']);
 const BACKSPACE = new Set(['\u007f', '\b']);
 const CANCEL = '\u0003';
 
-/** Reads a password, from a terminal twice and unseen, and prints `user:hash`, or the hash alone. */
+/** Reads a password (from a terminal: twice, without echo), and prints `user:hash`, or only the hash. */
 export async function hashPassword(user: string | undefined, options: HashPasswordOptions, io: Io): Promise<number> {
   const made = toMade(options);
-  if (user?.includes(':')) throw usageError('a user name cannot have a colon (RFC 7617 §2)');
-  const password = io.stdin.isTTY === true ? await askTwice(io) : await readLine(io);
+  if (user?.includes(':')) throw usageError('a user name cannot contain a colon (RFC 7617 §2)');
+  const password = io.stdin.isTTY === true ? await promptTwice(io) : await readLine(io);
   const problem = findPasswordProblem(password, made);
   if (problem !== undefined) throw usageError(`${problem.problem}: ${problem.hint}`);
   const hash = await makeHash(password, made);
@@ -34,12 +34,12 @@ function toMade({ algorithm, cost }: HashPasswordOptions): MadeHash {
   if (algorithm === 'argon2id') return { algorithm };
   if (algorithm !== 'bcrypt') throw usageError(`--algorithm ${algorithm} is not one of bcrypt, argon2id`);
   const number = Number(cost);
-  if (!/^\d\d$/.test(cost) || number < LOWEST_COST || number > HIGHEST_COST)
-    throw usageError(`--cost ${cost} is not ${LOWEST_COST} to ${HIGHEST_COST}`);
+  if (!/^\d\d$/.test(cost) || number < MIN_COST || number > MAX_COST)
+    throw usageError(`--cost ${cost} is not an integer from ${MIN_COST} to ${MAX_COST}`);
   return { algorithm, cost: number };
 }
 
-/** The first line; a pipe is how scripts hand a password over, as an argument would show in the process list. */
+/** Reads the first line of standard input. Scripts pipe the password, because an argument would be visible in the process list. */
 async function readLine({ stdin }: Io): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of stdin) chunks.push(Buffer.from(chunk));
@@ -48,15 +48,15 @@ async function readLine({ stdin }: Io): Promise<string> {
     .replace(/\r?\n[\s\S]*$/, '');
 }
 
-/** The terminal is told not to echo before the question is shown: who types at once must not be seen either. */
-async function askTwice(io: Io): Promise<string> {
+/** Disables echo before showing the prompt, so that nothing typed early is visible either. */
+async function promptTwice(io: Io): Promise<string> {
   const terminal = io.stdin as ReadStream;
   terminal.setRawMode(true);
   terminal.setEncoding('utf8');
   try {
-    const first = await ask('Password: ', io);
-    const second = await ask('Again: ', io);
-    if (first !== second) throw usageError('the two are not the same');
+    const first = await prompt('Password: ', io);
+    const second = await prompt('Repeat password: ', io);
+    if (first !== second) throw usageError('the passwords do not match');
     return first;
   } finally {
     terminal.setRawMode(false);
@@ -64,24 +64,24 @@ async function askTwice(io: Io): Promise<string> {
   }
 }
 
-/** Reads a line of a terminal that shows nothing of it. */
-function ask(question: string, { stdin, stderr }: Io): Promise<string> {
-  stderr(question);
+/** Reads a line from a terminal without echo. */
+function prompt(text: string, { stdin, stderr }: Io): Promise<string> {
+  stderr(text);
   return new Promise((resolve, reject) => {
     let typed = '';
     const finish = (): void => {
       offEvent(stdin, 'data', added);
       stderr('\n');
     };
-    const onData = (text: Buffer | string): void => {
-      for (const character of String(text)) {
+    const onData = (data: Buffer | string): void => {
+      for (const character of String(data)) {
         if (ENTER.has(character)) {
           finish();
           return resolve(typed);
         }
         if (character === CANCEL) {
           finish();
-          return reject(usageError('given up'));
+          return reject(usageError('cancelled'));
         }
         typed = BACKSPACE.has(character) ? [...typed].slice(0, -1).join('') : typed + character;
       }

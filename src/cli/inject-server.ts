@@ -1,4 +1,4 @@
-/** `sidegate inject-server`: answers the API server's reviews of pods until a signal comes. */
+/** `sidegate inject-server`: the admission webhook that injects the sidecar; runs until it receives a signal. */
 import { hostname } from 'node:os';
 import { systemClock } from '../core/clock.ts';
 import { readClientCa } from '../kubernetes/admission/client-ca.ts';
@@ -12,21 +12,21 @@ import {
   readInjectorConfig,
 } from './injector-command.ts';
 import { EXIT, type Io } from './io.ts';
-import { Stopping } from './stopping.ts';
+import { Shutdown } from './shutdown.ts';
 import { readRevision, readVersion } from './version.ts';
 
 const HELP = `Usage: sidegate inject-server --config FILE
 
-Answers the API server's reviews of pods: those with the label sidegate.dev/inject get the sidecar. SIGTERM drains and stops it.
+Runs the admission webhook that injects the sidecar into pods with the label sidegate.dev/inject. SIGTERM drains and stops it.
 
 ${INJECTOR_OPTIONS}`;
 
-/** Runs until a signal; the exit code is 0 after a drain, even one that ran out of time. */
+/** Runs until a signal; the exit code is 0 after a drain, even if the drain timed out. */
 export async function runInjectServer(args: readonly string[], io: Io): Promise<number> {
   const options = parseInjectorOptions(args, { name: 'inject-server', help: HELP }, io);
   if (typeof options === 'number') return options;
-  const ready = await prepare(options, io);
-  return ready === undefined ? EXIT.failed : run(ready, io);
+  const context = await prepare(options, io);
+  return context === undefined ? EXIT.failed : run(context, io);
 }
 
 async function prepare(options: InjectorOptions, io: Io): Promise<InjectorContext | undefined> {
@@ -34,7 +34,7 @@ async function prepare(options: InjectorOptions, io: Io): Promise<InjectorContex
   const config = await readInjectorConfig(file, io);
   if (config?.server === undefined) {
     if (config !== undefined)
-      io.stderr(`${file}: error server: missing: it says where the injector listens, and by what certificate\n`);
+      io.stderr(`${file}: error server: missing: it configures the address and the certificate of the injector\n`);
     return undefined;
   }
   const { clientAuth } = config.server;
@@ -62,13 +62,13 @@ async function prepare(options: InjectorOptions, io: Io): Promise<InjectorContex
 async function run(context: InjectorContext, io: Io): Promise<number> {
   const { logger, server } = context;
   const injector = new Injector(context);
-  const stopping = new Stopping(logger, server.shutdown);
+  const shutdown = new Shutdown(logger, server.shutdown);
   const addresses = await start(injector, io);
   if (addresses === undefined) return EXIT.failed;
   const { data, admin } = addresses;
   logger.info('listening', { address: data.address, port: data.port, adminAddress: admin.address, adminPort: admin.port });
   logger.flushNow();
-  return stopping.drain(injector);
+  return shutdown.drain(injector);
 }
 
 async function start(injector: Injector, io: Io): Promise<InjectorAddresses | undefined> {

@@ -1,4 +1,4 @@
-/** `sidegate inject`: puts the sidecar into manifests, as the admission webhook would. */
+/** `sidegate inject`: injects the sidecar into manifests, like the admission webhook. */
 
 import { readFile } from 'node:fs/promises';
 import { formatProblem } from '../config/schema/problem.ts';
@@ -30,14 +30,14 @@ interface Injected {
   readonly patch: readonly PatchOperation[];
 }
 
-/** Prints nothing where one pod is denied, so that no part of the input can get into a cluster by a pipe. */
+/** Prints nothing if a pod is denied, so that a pipe into kubectl cannot apply a part of the input. */
 export async function injectFiles(options: InjectOptions, io: Io): Promise<number> {
   const kube = toKubeVersion(options.kubeVersion);
   const defaults = await readDefaults(options.config, io);
   if (defaults === undefined) return EXIT.failed;
   const context = { defaults, version: readVersion(), kube, namespace: options.namespace };
   const manifests: Manifest[] = [];
-  const results: (Injected | 'left' | 'denied')[] = [];
+  const results: (Injected | 'skipped' | 'denied')[] = [];
   for (const file of options.filename) {
     const read = await readManifests(file, io);
     manifests.push(...read.manifests);
@@ -47,7 +47,7 @@ export async function injectFiles(options: InjectOptions, io: Io): Promise<numbe
   }
   if (results.includes('denied')) return EXIT.failed;
   const injected = results.filter((result) => typeof result === 'object');
-  if (results.length === 0) io.stderr('sidegate inject: there is no pod and no template of pods in the input\n');
+  if (results.length === 0) io.stderr('sidegate inject: the input contains no pods or pod templates\n');
   io.stdout(print(options, manifests, injected));
   const values = manifests.map((manifest) => manifest.toValue());
   for (const bypass of findBypasses(values, context)) io.stderr(`${bypass}\n`);
@@ -60,12 +60,12 @@ interface Found {
   readonly workload: Workload;
 }
 
-function injectOne({ file, manifest, workload }: Found, context: InjectContext, io: Io): Injected | 'left' | 'denied' {
+function injectOne({ file, manifest, workload }: Found, context: InjectContext, io: Io): Injected | 'skipped' | 'denied' {
   const namespace = workload.namespace ?? context.namespace;
   const injection = injectPod(workload.pod, { ...context, namespace, isJob: workload.isJob });
-  tell(injection, toPlace(file, manifest, workload), workload, io);
+  report(injection, toPlace(file, manifest, workload), workload, io);
   if (injection.outcome === 'injected') return { manifest, workload, patch: injection.patch };
-  return injection.outcome === 'denied' ? 'denied' : 'left';
+  return injection.outcome === 'denied' ? 'denied' : 'skipped';
 }
 
 async function readManifests(file: string, io: Io): Promise<{ manifests: readonly Manifest[]; isBroken: boolean }> {
@@ -87,10 +87,10 @@ async function readManifest(file: string, io: Io): Promise<string> {
     try {
       return await readFile(file, 'utf8');
     } catch (thrown) {
-      throw usageError(`the file ${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+      throw usageError(`cannot read the file ${file} (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
     }
   }
-  if (io.stdin.isTTY === true) throw usageError('which manifests? name a file, or pipe them in');
+  if (io.stdin.isTTY === true) throw usageError('missing manifests: name a file, or pipe them to standard input');
   const chunks: Buffer[] = [];
   for await (const chunk of io.stdin) chunks.push(Buffer.from(chunk));
   return Buffer.concat(chunks).toString('utf8');
@@ -99,7 +99,7 @@ async function readManifest(file: string, io: Io): Promise<string> {
 /** `1.34`, `v1.34.2`, `1.34+`. */
 function toKubeVersion(text: string): KubeVersion {
   const [, major, minor] = /^v?([0-9]{1,2})\.([0-9]{1,3})(?:[.+-].*)?$/.exec(text) ?? [];
-  if (major === undefined || minor === undefined) throw usageError(`--kube-version ${text} is no version such as 1.34`);
+  if (major === undefined || minor === undefined) throw usageError(`--kube-version ${text} is not a version such as 1.34`);
   return { major: Number(major), minor: Number(minor) };
 }
 
@@ -110,16 +110,16 @@ function toPlace(file: string, manifest: Manifest, { kind, name, objectPath, pod
   return `${toShown(file)}:${manifest.line}: document ${manifest.number}: ${kind}/${name}${path === '' ? '' : ` ${path}`}`;
 }
 
-function tell(injection: Injection, place: string, { object, podPath }: Workload, io: Io): void {
+function report(injection: Injection, place: string, { object, podPath }: Workload, io: Io): void {
   switch (injection.outcome) {
     case 'denied':
       io.stderr(`${place}: denied: ${injection.message}\n`);
       return;
     case 'skipped': {
-      const isElsewhere = podPath.length > 0 && objectAt(objectAt(object, 'metadata'), 'labels')[INJECT_LABEL] !== undefined;
+      const isOnWorkload = podPath.length > 0 && objectAt(objectAt(object, 'metadata'), 'labels')[INJECT_LABEL] !== undefined;
       const hint =
-        isElsewhere && injection.reason === 'not_labelled' ? '; the label must stand in the metadata of the template' : '';
-      io.stderr(`${place}: left as it is: ${injection.message}${hint}\n`);
+        isOnWorkload && injection.reason === 'not_labelled' ? '; the label must be in the metadata of the pod template' : '';
+      io.stderr(`${place}: skipped: ${injection.message}${hint}\n`);
       return;
     }
     case 'injected':
@@ -137,7 +137,7 @@ function print({ format, namespace }: InjectOptions, manifests: readonly Manifes
   return `${JSON.stringify(value, undefined, 2)}\n`;
 }
 
-/** Documents of several files need a line between them, those of one have theirs. */
+/** Adds a separator between the documents of different files. */
 function join(texts: readonly string[]): string {
   return texts.reduce((all, text) => {
     if (all === '' || text === '' || text.startsWith('---')) return all + text;
@@ -145,7 +145,7 @@ function join(texts: readonly string[]): string {
   }, '');
 }
 
-/** One patch is kubectl's own `--type=json -p`; of several, each line says whose it is. */
+/** A single patch has the format of `kubectl patch --type=json -p`; of several, each line also names its object. */
 function printPatches(injected: readonly Injected[], namespace: string): string {
   const patches = injected.map(({ workload, patch }) => ({
     apiVersion: workload.apiVersion,

@@ -1,4 +1,4 @@
-/** What `inject-server` and `rotate-certificates` have in common: options, the injector's config, the cluster. */
+/** Shared by `inject-server` and `rotate-certificates`: options, the injector's config, the cluster. */
 import { parseArgs } from 'node:util';
 import { formatProblem } from '../config/schema/problem.ts';
 import { systemClock } from '../core/clock.ts';
@@ -11,19 +11,19 @@ import { EXIT, type Io } from './io.ts';
 /** The options of both commands, for their help. */
 export const INJECTOR_OPTIONS = `Options:
   -c, --config FILE    config file of the injector (required)
-  --kubeconfig FILE    the cluster; left out: KUBECONFIG, ~/.kube/config, or the one that this pod is in
-  --context NAME       of the kubeconfig; left out: its current one
-  -h, --help           show this
+  --kubeconfig FILE    kubeconfig; default: $KUBECONFIG, ~/.kube/config, or the cluster of this pod
+  --context NAME       context of the kubeconfig; default: the current one
+  -h, --help           show this help
 `;
 
-/** The options that were given. */
+/** Parsed options. */
 export interface InjectorOptions {
   readonly config: string;
   readonly kubeconfig: string | undefined;
   readonly context: string | undefined;
 }
 
-/** The options, or the exit code where the command is over already. */
+/** Returns the options, or an exit code if the command must not run. */
 export function parseInjectorOptions(
   args: readonly string[],
   { name, help }: { readonly name: string; readonly help: string },
@@ -42,21 +42,21 @@ export function parseInjectorOptions(
       return EXIT.ok;
     }
     if (values.config !== undefined) return { config: values.config, kubeconfig: values.kubeconfig, context: values.context };
-    io.stderr(`sidegate ${name}: which config? give --config FILE\n`);
+    io.stderr(`sidegate ${name}: missing option: --config FILE\n`);
   } catch (thrown) {
     io.stderr(`sidegate ${name}: ${toErrorText(thrown)}\n`);
   }
   return EXIT.usage;
 }
 
-/** Undefined where its problems were reported. */
+/** Returns undefined after reporting problems. */
 export async function readInjectorConfig(file: string, io: Io): Promise<InjectorConfig | undefined> {
   const { config, problems } = await loadInjectorConfig(file);
   for (const problem of problems) io.stderr(`${formatProblem(problem)}\n`);
   return config;
 }
 
-/** Undefined where the reason was reported. */
+/** Returns undefined after reporting why. */
 export async function openCluster({ kubeconfig, context }: InjectorOptions, io: Io): Promise<KubeClient | undefined> {
   try {
     const { access } = await findCluster({ file: kubeconfig, context, env: io.env, clock: systemClock, tell: io.stderr });

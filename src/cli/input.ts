@@ -1,4 +1,4 @@
-/** Reads what signing commands are given: a body, a secret, a time. */
+/** Reads the input of commands: a body, a secret, a scheme, durations. */
 import { readFile } from 'node:fs/promises';
 import * as z from 'zod';
 import { findPreset, PRESETS } from '../auth/schemes/catalogue.ts';
@@ -28,27 +28,29 @@ export async function readBody(file: string | undefined, io: Io): Promise<Buffer
     try {
       return await readFile(file);
     } catch (thrown) {
-      throw usageError(`the file ${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+      throw usageError(`cannot read the file ${file} (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
     }
   }
-  if (io.stdin.isTTY === true) throw usageError('which body? name a file, or pipe it in');
+  if (io.stdin.isTTY === true) throw usageError('missing body: name a file, or pipe it to standard input');
   const chunks: Buffer[] = [];
   for await (const chunk of io.stdin) chunks.push(Buffer.from(chunk));
   return Buffer.concat(chunks);
 }
 
-/** The secret; never from an argument, which every user of the machine could read. */
+/** Reads the secret; never from an argument, which every user of the machine could read. */
 export async function readSecretOption(options: SecretOptions): Promise<Secret> {
   const { secretEnv, secretFile } = options;
   if ((secretEnv === undefined) === (secretFile === undefined)) {
-    throw usageError('which secret? give --secret-env NAME or --secret-file FILE (an argument would show in the process list)');
+    throw usageError(
+      'missing secret: use either --secret-env NAME or --secret-file FILE (an argument would be visible in the process list)',
+    );
   }
   const read = await readSecret(secretEnv === undefined ? { file: secretFile ?? '' } : { env: secretEnv });
   if ('problem' in read) throw usageError(read.problem);
   return read.secret;
 }
 
-/** The scheme of a preset's name. */
+/** Returns the preset with this name. */
 export function toScheme(name: string): Scheme {
   const preset = findPreset(name);
   if (preset !== undefined) return compileScheme(preset);
@@ -58,7 +60,7 @@ export function toScheme(name: string): Scheme {
   throw usageError(`--scheme ${name}: unknown scheme.${suggestion} Known: ${names.join(', ')}`);
 }
 
-/** The secret's encoding, if one is named. */
+/** Returns the secret's encoding, if given. */
 export function toEncoding(text: string | undefined): SecretEncoding | undefined {
   if (text !== undefined && !ENCODINGS.includes(text)) throw usageError(`--encoding ${text} is not one of utf8, base64, hex`);
   return text as SecretEncoding | undefined;
@@ -67,37 +69,37 @@ export function toEncoding(text: string | undefined): SecretEncoding | undefined
 /** In milliseconds. */
 export function toDuration(text: string, option: string): Milliseconds {
   const parsed = z.object({ value: duration() }).safeParse({ value: text });
-  if (!parsed.success || parsed.data.value === 0) throw usageError(`${option} ${text} is no duration such as 5m`);
+  if (!parsed.success || parsed.data.value === 0) throw usageError(`${option} ${text} is not a duration such as 5m`);
   return parsed.data.value;
 }
 
 const DAY_MS: Milliseconds = 86_400_000;
 
-/** How long to wait for an answer; a number alone counts as seconds, as in older releases. */
+/** Parses a timeout; a number without a unit means seconds, as in older releases. */
 export function toTimeout(text: string, command: string, io: Io): Milliseconds {
   const isBare = /^[0-9]{1,4}$/.test(text);
   const timeout = toDuration(isBare ? `${text}s` : text, '--timeout');
-  // Timers of Node end at once beyond 24.8 days.
+  // Node's timers fire immediately beyond 24.8 days.
   if (timeout > DAY_MS) throw usageError(`--timeout ${text} is longer than 1d`);
   if (isBare) io.stderr(`sidegate ${command}: --timeout ${text} without a unit is deprecated; write --timeout ${text}s\n`);
   return timeout;
 }
 
-/** How far a timestamp may lie off: the same to either side where it is given, else what the scheme has. */
+/** The tolerance of timestamps: the given one in both directions, or that of the scheme. */
 export function toTolerance(text: string | undefined, { description }: Scheme): Tolerance {
   if (text === undefined) return description.tolerance;
-  const either = toDuration(text, '--tolerance');
-  return { past: either, future: either };
+  const tolerance = toDuration(text, '--tolerance');
+  return { past: tolerance, future: tolerance };
 }
 
-/** Only what carries a signature can be signed or checked by a secret. */
+/** Throws if a secret cannot sign or verify deliveries of the scheme. */
 export function requireSignature({ name, description }: Scheme): void {
-  if (description.isSignedInContent === true) throw usageError(`${name} signs by a key that only its sender has`);
+  if (description.isSignedInContent === true) throw usageError(`${name} signs with a key that only the sender has`);
   if (description.signature === undefined) throw usageError(`${name} has no signature`);
 }
 
-/** Whole unix seconds. */
+/** Parses a Unix timestamp in whole seconds. */
 export function toSeconds(text: string, option: string): number {
-  if (!/^[0-9]{1,12}$/.test(text)) throw usageError(`${option} ${text} is no unix time in whole seconds`);
+  if (!/^[0-9]{1,12}$/.test(text)) throw usageError(`${option} ${text} is not a Unix timestamp in seconds`);
   return Number(text);
 }

@@ -1,14 +1,14 @@
-/** What a command may use of the world, so that tests can hand it another. */
+/** The environment of a command, which tests can replace. */
 
 /** Streams and environment of a command. */
 export interface Io {
   readonly stdin: NodeJS.ReadableStream & { isTTY?: boolean };
   readonly stdout: (text: string) => void;
-  /** Standard output is a terminal, and its user has not asked for plain text (NO_COLOR). */
+  /** Standard output is a terminal, and NO_COLOR is not set. */
   readonly isColoured?: boolean;
   readonly stderr: (text: string) => void;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-/** Exit codes: done; the thing asked about is not right; the command was used wrongly. */
+/** Exit codes: success; a negative result; incorrect usage. */
 export const EXIT = { ok: 0, failed: 1, usage: 2 } as const;

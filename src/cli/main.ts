@@ -1,4 +1,4 @@
-/** The entry point: runs `run` and `check` itself and loads the tools, a bundle of their own, for every other command. */
+/** The entry point: runs `run` and `check` itself, and loads the separate bundle of the tools for all other commands. */
 import { parseArgs } from 'node:util';
 import { toErrorText } from '../core/errors.ts';
 import { onEvent } from '../core/safe-events.ts';
@@ -16,21 +16,21 @@ const io: Io = {
 const RUN_HELP = `Usage: sidegate run --config FILE [--listen HOSTS:PORT] [--admin HOSTS:PORT]
                     [--upstream URL] [--app-probe CONTAINER/KIND=URL]...
 
-Starts the gate. SIGTERM drains and stops it, SIGHUP loads the config again.
+Starts sidegate. SIGTERM drains and stops it, SIGHUP reloads the config.
 
 Options:
   -c, --config FILE     config file (required)
       --listen HOSTS:PORT
-                        where requests come in, whatever the config says; several
-                        hosts with commas between, :PORT for all addresses
+                        where to listen for requests, instead of listen.address;
+                        several hosts separated by commas, :PORT for all addresses
       --admin HOSTS:PORT
-                        the same for health, metrics and the rest of the admin port
-      --upstream URL    the app of the routes that name none of their own
+                        where the admin port listens, instead of admin.address
+      --upstream URL    the app of all routes without an upstream
       --app-probe CONTAINER/KIND=URL
-                        what /app-health/CONTAINER/KIND on the admin port asks the
-                        app; KIND is livez, readyz or startupz; with headers:
+                        URL of the app that /app-health/CONTAINER/KIND on the admin
+                        port requests; KIND: livez, readyz or startupz; with headers:
                         CONTAINER/KIND={"url":…,"headers":[…]}
-  -h, --help            show this
+  -h, --help            show this help
 `;
 
 async function main(argv: readonly string[]): Promise<number> {
@@ -56,7 +56,7 @@ async function run(args: readonly string[]): Promise<number> {
     return EXIT.ok;
   }
   if (options.config === undefined) {
-    io.stderr('sidegate run: which config? give --config FILE\n');
+    io.stderr('sidegate run: missing option: --config FILE\n');
     return EXIT.usage;
   }
   const { runGate } = await import('./run.ts');
@@ -82,10 +82,10 @@ function parseRunOptions(args: readonly string[]) {
   }
 }
 
-/** A reader that has seen enough, such as `head`, closes the pipe: the command then ends with the exit code that it has anyway. */
+/** A reader such as `head` closes the pipe when it has enough: that does not change the exit code. */
 function onOutputError(error: NodeJS.ErrnoException): void {
   if (error.code === 'EPIPE') return;
-  io.stderr(`sidegate: standard output cannot be written (${error.code ?? error.message})\n`);
+  io.stderr(`sidegate: cannot write to standard output (${error.code ?? error.message})\n`);
   process.exit(EXIT.failed);
 }
 

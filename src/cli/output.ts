@@ -1,20 +1,20 @@
-/** One spelling in all commands: `--format FORMAT` says how a report is written, `--output FILE` where to. Older spellings are aliases. */
+/** Report options, the same in all commands: `--format FORMAT` and `--output FILE`. Older spellings are deprecated aliases. */
 
 import { writeFile } from 'node:fs/promises';
 import { type Command, Option } from 'commander';
 import { usageError } from '../core/errors.ts';
 import type { Io } from './io.ts';
 
-/** What a command's report can be, and how older releases spelled that. */
+/** The report formats of a command, and the option of older releases. */
 interface ReportForm {
   readonly command: string;
   /** The first is the default. */
   readonly formats: readonly [string, ...string[]];
-  /** The option that older releases had in place of `--format`. */
+  /** The option that older releases had instead of `--format`. */
   readonly formerly?: '--json' | '--output';
 }
 
-/** What the commands' reports can be. */
+/** The report formats of all commands. */
 export const REPORTS = {
   check: { command: 'check', formats: ['text', 'json'], formerly: '--json' },
   explain: { command: 'explain', formats: ['text', 'json'], formerly: '--json' },
@@ -23,20 +23,20 @@ export const REPORTS = {
   doctor: { command: 'doctor', formats: ['text', 'json'], formerly: '--output' },
 } as const satisfies Record<string, ReportForm>;
 
-/** As commander read them. */
+/** The options, as parsed by commander. */
 interface GivenOutput {
   readonly format?: string;
   readonly output?: string;
   readonly json?: boolean;
 }
 
-/** Which report, and the file that it goes to; undefined: standard output. */
+/** The format and the file of a report; undefined: standard output. */
 interface OutputOptions {
   readonly format: string;
   readonly output?: string;
 }
 
-/** A bare word that is one of these is no name of a file that anybody wants. */
+/** Older releases selected a format with `--output`; these words are not accepted as file names there. */
 const FORMAT_WORDS = ['text', 'json', 'yaml', 'patch', 'junit'];
 
 /** Adds the options to a command. */
@@ -47,7 +47,7 @@ export function withReport(command: Command, { formats, formerly }: ReportForm):
   return formerly === '--json' ? command.addOption(new Option('--json', 'as --format json').hideHelp()) : command;
 }
 
-/** Reads them, with a note on standard error where the spelling is an older one. */
+/** Returns the report options; warns on standard error if the spelling is deprecated. */
 function readOutput(given: GivenOutput, { command, formats, formerly }: ReportForm, io: Io): OutputOptions {
   const { output, json } = given;
   const isFormat = formerly === '--output' && given.format === undefined && FORMAT_WORDS.includes(output ?? '');
@@ -58,12 +58,12 @@ function readOutput(given: GivenOutput, { command, formats, formerly }: ReportFo
   return output === undefined || isFormat ? { format } : { format, output };
 }
 
-/** Says on standard error that a spelling will go. */
+/** Warns on standard error about a deprecated spelling. */
 export function deprecate(command: string, old: string, better: string, io: Io): void {
   io.stderr(`sidegate ${command}: ${old} is deprecated; write ${better}\n`);
 }
 
-/** Runs a command whose standard output goes to the file; nothing is written where it printed nothing. */
+/** Runs a command and writes its standard output to the file, unless it printed nothing. */
 export async function writeReport(output: string | undefined, io: Io, run: (io: Io) => Promise<number>): Promise<number> {
   if (output === undefined) return run(io);
   const parts: string[] = [];
@@ -75,12 +75,12 @@ export async function writeReport(output: string | undefined, io: Io, run: (io: 
   try {
     await writeFile(output, parts.join(''));
   } catch (thrown) {
-    throw usageError(`--output ${output} cannot be written (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+    throw usageError(`cannot write --output ${output} (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
   }
   return code;
 }
 
-/** Runs a command with its report options read, and its report where they say. */
+/** Runs a command with its report options, and writes its report accordingly. */
 export async function runReport<O extends GivenOutput>(
   given: O,
   form: ReportForm,

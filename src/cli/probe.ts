@@ -1,4 +1,4 @@
-/** `sidegate probe`: tries an endpoint with genuine and forged deliveries, and reports what each failure costs. */
+/** `sidegate probe`: sends valid and forged deliveries to an endpoint, and reports the impact of each failure. */
 
 import { spawn } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
@@ -43,15 +43,15 @@ export interface ProbeOptions extends SecretOptions {
 
 const FORMATS = ['text', 'json', 'junit'] as const;
 type Format = (typeof FORMATS)[number];
-/** Field names (RFC 9110 §5.1), and values that cannot end the field. */
+/** A field name (RFC 9110 §5.1) and a value without line breaks. */
 const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[\t ]*([\x20-\x7e]*?)[\t ]*$/;
-/** These say where content ends; a check of ours would become another. */
+/** Headers that frame the body: changing them would change what a check tests. */
 const FRAMING = ['content-length', 'transfer-encoding', 'connection', 'expect'];
 
-/** Runs the battery. */
+/** Runs the checks. */
 export async function probeEndpoint(url: string | undefined, options: ProbeOptions, io: Io): Promise<number> {
   if (options.list === true) return listChecks(io);
-  if (url === undefined) throw usageError('which endpoint? give its URL (--list shows the checks)');
+  if (url === undefined) throw usageError('missing URL of the endpoint (--list shows the checks)');
   const format = toChoice(options.format, FORMATS, '--format');
   const failOn = toChoice(options.failOn, SEVERITIES, '--fail-on');
   const only = toChecks(options.only ?? []);
@@ -62,10 +62,10 @@ export async function probeEndpoint(url: string | undefined, options: ProbeOptio
   const parallel = toParallel(options.parallel);
   const target = await findAllowedTarget(url, options);
   const key: SigningKey = { secret: await readSecretOption(options), encoding: toEncoding(options.encoding) };
-  const ca = options.ca === undefined ? undefined : await readGiven(options.ca, '--ca');
+  const ca = options.ca === undefined ? undefined : await readOptionFile(options.ca, '--ca');
   const sample = createSample(
     scheme.description,
-    options.body === undefined ? undefined : await readGiven(options.body, '--body'),
+    options.body === undefined ? undefined : await readOptionFile(options.body, '--body'),
   );
   const send = createClient(target, { timeoutMs, clock: systemClock, ca, isCertificateChecked: options.insecure !== true });
   const result = await runChecks({
@@ -82,7 +82,7 @@ export async function probeEndpoint(url: string | undefined, options: ProbeOptio
     parallel,
   });
   if ('unreachable' in result) {
-    io.stderr(`sidegate probe: no answer from ${target.url.host} (${target.addresses.join(', ')}): ${result.unreachable}\n`);
+    io.stderr(`sidegate probe: no response from ${target.url.host} (${target.addresses.join(', ')}): ${result.unreachable}\n`);
     return EXIT.usage;
   }
   const text = render(result, format, options.output === undefined && io.isColoured === true);
@@ -107,7 +107,7 @@ function toChoice<T extends string>(text: string, choices: readonly T[], option:
 function toChecks(given: readonly string[]): string[] {
   const ids = given.flatMap((text) => text.split(',')).map((id) => id.trim());
   const unknown = ids.find((id) => !CHECKS.some((check) => check.id === id));
-  if (unknown !== undefined) throw usageError(`--only ${unknown}: there is no such check; --list shows them`);
+  if (unknown !== undefined) throw usageError(`--only ${unknown}: unknown check; --list shows all checks`);
   return ids;
 }
 
@@ -115,21 +115,24 @@ function toFields({ header = [], headerEnv = [] }: ProbeOptions, scheme: Scheme,
   const fromEnv = headerEnv.map((text) => {
     const [, name = '', variable = ''] = /^([^=]+)=(.+)$/.exec(text) ?? [];
     const value = io.env[variable];
-    if (value === undefined) throw usageError(`--header-env ${text}: write Name=VARIABLE, with a variable that is set`);
+    if (value === undefined)
+      throw usageError(`--header-env ${text}: use Name=VARIABLE, with an environment variable that is set`);
     return `${name}: ${value}`;
   });
   return [...header, ...fromEnv].map((line) => {
     const [, name, value = ''] = FIELD.exec(line) ?? [];
-    // The line itself is not shown: it may hold a password.
-    if (name === undefined) throw usageError("--header: write 'Name: value', in visible ASCII characters");
-    if (scheme.headerNames.includes(name.toLowerCase())) throw usageError(`--header ${name}: the probe signs this one itself`);
-    if (FRAMING.includes(name.toLowerCase())) throw usageError(`--header ${name}: the probe frames its requests itself`);
+    // The line itself is not shown: it may contain a password.
+    if (name === undefined) throw usageError("--header: use 'Name: value' in printable ASCII characters");
+    if (scheme.headerNames.includes(name.toLowerCase()))
+      throw usageError(`--header ${name}: the probe sets this signature header itself`);
+    if (FRAMING.includes(name.toLowerCase())) throw usageError(`--header ${name}: the probe sets this header itself`);
     return [name, value] as const;
   });
 }
 
 function toParallel(text: string): number {
-  if (!/^[1-9]$/.test(text) || Number(text) > MAX_PARALLEL) throw usageError(`--parallel ${text} is not 1 to ${MAX_PARALLEL}`);
+  if (!/^[1-9]$/.test(text) || Number(text) > MAX_PARALLEL)
+    throw usageError(`--parallel ${text} is not an integer from 1 to ${MAX_PARALLEL}`);
   return Number(text);
 }
 
@@ -138,21 +141,21 @@ async function findAllowedTarget(url: string, options: ProbeOptions): Promise<Ta
   if ('problem' in target) throw usageError(target.problem);
   if (options.insecure === true && !target.isPrivate) {
     throw usageError(
-      '--insecure is for private targets only: elsewhere anybody between could read the deliveries; give --ca FILE',
+      '--insecure is only for private targets: elsewhere, anyone on the network path could read the deliveries; use --ca FILE',
     );
   }
   return target;
 }
 
-async function readGiven(file: string, option: string): Promise<Buffer> {
+async function readOptionFile(file: string, option: string): Promise<Buffer> {
   try {
     return await readFile(file);
   } catch (thrown) {
-    throw usageError(`${option} ${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+    throw usageError(`cannot read ${option} ${file} (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
   }
 }
 
-/** The user's own command, which gets the id in its environment, where no shell can take it for code. */
+/** Runs the user's command with the ID in its environment, so that the shell cannot interpret it as code. */
 function toCounter(command: string, io: Io): CountHandled {
   return (id) =>
     new Promise((resolve, reject) => {
@@ -165,7 +168,7 @@ function toCounter(command: string, io: Io): CountHandled {
       onceEvent(child, 'close', (code) => {
         const isNumber = /^[0-9]{1,9}$/.test(text.trim());
         if (code === 0 && isNumber) resolve(Number(text.trim()));
-        else reject(usageError(`--count: the command must print a number and exit 0; it exited ${code}`));
+        else reject(usageError(`--count: the command must print a number and exit with 0; it exited with ${code}`));
       });
     });
 }
@@ -184,6 +187,6 @@ async function write(report: ProbeReport, text: string, { file, io }: { file: st
     await writeFile(file, text);
     io.stdout(`${toSummary(report)}; written to ${file}\n`);
   } catch (thrown) {
-    throw usageError(`--output ${file} cannot be written (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+    throw usageError(`cannot write --output ${file} (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
   }
 }

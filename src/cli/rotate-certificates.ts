@@ -1,17 +1,17 @@
-/** `sidegate rotate-certificates`: keeps the injector's CA, its certificate and the webhook's caBundle until a signal comes. */
+/** `sidegate rotate-certificates`: renews the injector's CA and certificate and the webhook's caBundle; runs until it receives a signal. */
 
 import { keepAlive, systemClock } from '../core/clock.ts';
 import { RotationController } from '../kubernetes/certificates/rotation-controller.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { INJECTOR_OPTIONS, openCluster, parseInjectorOptions, readInjectorConfig } from './injector-command.ts';
 import { EXIT, type Io } from './io.ts';
-import { Stopping } from './stopping.ts';
+import { Shutdown } from './shutdown.ts';
 import { readVersion } from './version.ts';
 
 const NAME = 'rotate-certificates';
 const HELP = `Usage: sidegate ${NAME} --config FILE
 
-Keeps the CA of the injector, the certificate that it serves, and the caBundle of its webhook, in the cluster. Listens on no port.
+Renews the injector's CA and certificate, and the caBundle of its webhook, in the cluster. Listens on no port.
 
 ${INJECTOR_OPTIONS}`;
 
@@ -23,19 +23,19 @@ export async function runRotateCertificates(args: readonly string[], io: Io): Pr
   if (config === undefined) return EXIT.failed;
   const { rotation, log } = config;
   if (rotation === undefined) {
-    io.stderr(`${options.config}: error rotation: missing: it says which Secrets and which webhook configuration are kept\n`);
+    io.stderr(`${options.config}: error rotation: missing: it names the Secrets and the webhook configuration to renew\n`);
     return EXIT.failed;
   }
   const kube = await openCluster(options, io);
   if (kube === undefined) return EXIT.failed;
   const logger = createLogger({ level: log.level, version: readVersion() });
   const controller = new RotationController({ rotation, kube, clock: systemClock, logger });
-  const stopping = new Stopping(logger, { grace: 0, drain: 0 });
+  const shutdown = new Shutdown(logger, { grace: 0, drain: 0 });
   const release = keepAlive();
   controller.start();
   const { namespace, webhook } = rotation;
   logger.info('rotation_started', { namespace, webhook });
-  const code = await stopping.drain(controller);
+  const code = await shutdown.drain(controller);
   release();
   return code;
 }

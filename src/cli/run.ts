@@ -1,4 +1,4 @@
-/** `sidegate run`: starts the gate, and stops it on a signal. */
+/** `sidegate run`: runs the gate until it receives a signal. */
 
 import type { Overrides } from '../config/load/overrides.ts';
 import { formatProblem } from '../config/schema/problem.ts';
@@ -11,10 +11,10 @@ import type { GateLogger } from '../gateway/runtime/log-events.ts';
 import { releaseStartupMemory } from '../gateway/server/process-memory.ts';
 import { createLogger } from '../telemetry/log/logger.ts';
 import { EXIT, type Io } from './io.ts';
-import { Stopping } from './stopping.ts';
+import { Shutdown } from './shutdown.ts';
 import { readRevision, readVersion } from './version.ts';
 
-/** Runs until a signal; the exit code is 0 after a drain, even one that ran out of time. */
+/** Runs until a signal; the exit code is 0 after a drain, even if the drain timed out. */
 export async function runGate(file: string, overrides: Overrides, io: Io): Promise<number> {
   const ready = await prepare(file, systemClock, overrides);
   if (ready.loaded === undefined) {
@@ -25,14 +25,14 @@ export async function runGate(file: string, overrides: Overrides, io: Io): Promi
   const logger = createLogger({ level: ready.loaded.config.log.level, version });
   for (const problem of ready.problems) logger.warn('config_warning', { problem: formatProblem(problem) });
   const gate = new Gate(ready, { file, overrides, clock: systemClock, logger, version, revision: readRevision() });
-  const stopping = new Stopping(logger, ready.loaded.config.shutdown);
+  const shutdown = new Shutdown(logger, ready.loaded.config.shutdown);
   process.on('SIGHUP', () => runDetached(gate.reload()));
   const addresses = await start(gate, io);
   if (addresses === undefined) return EXIT.failed;
-  tellAddresses(logger, addresses);
-  // After the ports are open, as it takes longer than a connection has to wait in their queue.
+  logAddresses(logger, addresses);
+  // After the ports are open, because it takes longer than a connection may wait in the accept queue.
   runNextTurn(releaseStartupMemory);
-  return stopping.drain(gate);
+  return shutdown.drain(gate);
 }
 
 async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
@@ -45,15 +45,17 @@ async function start(gate: Gate, io: Io): Promise<GateAddresses | undefined> {
       io.stderr(
         `sidegate: ${place} is in use by another process; stop it, or change the address of listen, admin, proxy or authz\n`,
       );
-    else if (code === 'EACCES') io.stderr(`sidegate: this user may not listen on ${place}; choose a port from 1024 up\n`);
+    else if (code === 'EACCES') io.stderr(`sidegate: permission denied to listen on ${place}; use a port of at least 1024\n`);
     else if (code === 'EADDRNOTAVAIL')
-      io.stderr(`sidegate: this machine has no address ${address} to listen on; name one that it has, or :${port} for all\n`);
+      io.stderr(
+        `sidegate: cannot listen on ${address}: this machine does not have that address; use one of its addresses, or :${port} for all\n`,
+      );
     else io.stderr(`sidegate: cannot start: ${message}\n`);
     return undefined;
   }
 }
 
-function tellAddresses(logger: GateLogger, { data, admin, proxy, authz }: GateAddresses): void {
+function logAddresses(logger: GateLogger, { data, admin, proxy, authz }: GateAddresses): void {
   logger.info('listening', {
     address: data.address,
     port: data.port,

@@ -1,4 +1,4 @@
-/** `sidegate self-test`: app and sender in one, around a gate that stands between them; what `helm test` runs in an injected pod. */
+/** `sidegate self-test`: acts as the sender and the app of a running gate; `helm test` runs it in an injected pod. */
 
 import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
@@ -22,7 +22,7 @@ export interface SelfTestOptions {
   readonly timeout: string;
 }
 
-/** A delivery, what the gate must answer, and how often the app must have it afterwards. */
+/** A delivery, the expected response, and how often the app must have received it afterwards. */
 interface Trial {
   readonly name: string;
   readonly id: string;
@@ -32,17 +32,17 @@ interface Trial {
   readonly atApp: 0 | 1;
 }
 
-interface Outcome {
-  readonly got: string;
-  readonly isRight: boolean;
+interface TrialResult {
+  readonly actual: string;
+  readonly isExpected: boolean;
 }
 
 const DAY_MS: Milliseconds = 86_400_000;
-const KNOCK_AGAIN_MS: Milliseconds = 250;
-const TO_BE_WRITTEN = 'write whsec_ and base64, or of a key pair whsk_ and base64 of the private half';
+const CONNECT_RETRY_MS: Milliseconds = 250;
+const SECRET_FORMAT = 'use whsec_ followed by base64, or whsk_ followed by the base64 of a private key';
 const WIDTHS = [10, 22, 36] as const;
 
-/** Exit 0 where the gate let the genuine delivery through, once, and nothing else. */
+/** Exits with 0 if the gate forwarded the valid delivery, once, and nothing else. */
 export async function testGate(options: SelfTestOptions, io: Io): Promise<number> {
   const url = toUrl(options.gate);
   const waitMs = toDuration(options.wait, '--wait');
@@ -52,13 +52,13 @@ export async function testGate(options: SelfTestOptions, io: Io): Promise<number
   try {
     await app.listen();
   } catch (thrown) {
-    io.stderr(`sidegate self-test: cannot be the app at ${options.app}: ${toErrorText(thrown)}\n`);
+    io.stderr(`sidegate self-test: cannot listen as the app at ${options.app}: ${toErrorText(thrown)}\n`);
     return EXIT.failed;
   }
   try {
-    if (!(await isThere(url, waitMs))) {
+    if (!(await isListening(url, waitMs))) {
       io.stderr(
-        `sidegate self-test: nobody listens at ${url.host} after ${options.wait}; does the pod have the sidecar, and is this its port?\n`,
+        `sidegate self-test: nothing listens at ${url.host} after ${options.wait}; check that the pod has the sidecar, and that this is its port\n`,
       );
       return EXIT.failed;
     }
@@ -75,32 +75,35 @@ interface SelfTestContext {
   readonly io: Io;
 }
 
-/** One after the other: the replay is none before the first of it was handled. */
+/** In sequence: the replay must follow the original. */
 async function runTrials(trials: readonly Trial[], context: SelfTestContext): Promise<number> {
   const { io, url } = context;
-  io.stdout(`gate: ${url.href}\n${toRow('delivery', 'expected', 'got').trimEnd()}\n`);
+  io.stdout(`gate: ${url.href}\n${toRow('delivery', 'expected', 'actual').trimEnd()}\n`);
   let wrong = 0;
   for (const trial of trials) {
-    const { got, isRight } = await play(trial, context);
-    if (!isRight) wrong++;
+    const { actual, isExpected } = await runTrial(trial, context);
+    if (!isExpected) wrong++;
     io.stdout(
-      `${toRow(trial.name, `${trial.status}, ${toCount(trial.atApp)}`, got)} ${isRight ? paint(io, 'good', 'ok') : paint(io, 'bad', 'WRONG')}\n`,
+      `${toRow(trial.name, `${trial.status}, ${toCount(trial.atApp)}`, actual)} ${isExpected ? paint(io, 'good', 'ok') : paint(io, 'bad', 'WRONG')}\n`,
     );
   }
   io.stdout(wrong === 0 ? `all ${trials.length} as expected\n` : `${wrong} of ${trials.length} not as expected\n`);
   return wrong === 0 ? EXIT.ok : EXIT.failed;
 }
 
-async function play({ id, headers, body, status, atApp }: Trial, { url, timeoutMs, app }: SelfTestContext): Promise<Outcome> {
+async function runTrial(
+  { id, headers, body, status, atApp }: Trial,
+  { url, timeoutMs, app }: SelfTestContext,
+): Promise<TrialResult> {
   try {
-    const answer = await postDelivery(url, { headers, body }, timeoutMs);
+    const response = await postDelivery(url, { headers, body }, timeoutMs);
     const count = app.count(id, body);
-    const isStatus = status === '2xx' ? answer.status >= 200 && answer.status < 300 : answer.status === Number(status);
-    const isWhole = app.isUnchanged(id, body);
-    const got = `${answer.status}, ${toCount(count)}${isWhole ? '' : ', but changed'}`;
-    return { got, isRight: isStatus && isWhole && count === atApp };
+    const isStatus = status === '2xx' ? response.status >= 200 && response.status < 300 : response.status === Number(status);
+    const isUnchanged = app.isUnchanged(id, body);
+    const actual = `${response.status}, ${toCount(count)}${isUnchanged ? '' : ', but changed'}`;
+    return { actual, isExpected: isStatus && isUnchanged && count === atApp };
   } catch (thrown) {
-    return { got: `no answer: ${(thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown)}`, isRight: false };
+    return { actual: `no response: ${(thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown)}`, isExpected: false };
   }
 }
 
@@ -112,8 +115,8 @@ async function makeTrials(secretFile: string): Promise<Trial[]> {
     try {
       return scheme.sign(request, secret, undefined);
     } catch (thrown) {
-      throw isUnfit(thrown)
-        ? usageError(`${secretFile} holds nothing that signs by Standard Webhooks: ${TO_BE_WRITTEN}`)
+      throw cannotSign(thrown)
+        ? usageError(`${secretFile} does not contain a Standard Webhooks secret: ${SECRET_FORMAT}`)
         : thrown;
     }
   };
@@ -134,35 +137,35 @@ async function makeTrials(secretFile: string): Promise<Trial[]> {
   ];
 }
 
-/** The scheme's own hint is a setting of the gate's config. */
-function isUnfit(thrown: unknown): boolean {
+/** The scheme's own hint does not help here: it names a setting of the config. */
+function cannotSign(thrown: unknown): boolean {
   return thrown instanceof SidegateError && thrown.code === 'secret_cannot_sign';
 }
 
-/** Waits until something takes connections there: a sidecar that is no init container may start after its app. */
-async function isThere({ hostname, port, protocol }: URL, waitMs: Milliseconds): Promise<boolean> {
+/** Waits until the port accepts connections: a sidecar that is not an init container may start after its app. */
+async function isListening({ hostname, port, protocol }: URL, waitMs: Milliseconds): Promise<boolean> {
   const end = systemClock.monotonic() + waitMs;
   const host = hostname.replace(/^\[|\]$/g, '');
   const number = port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port);
   for (;;) {
-    if (await takesConnections(host, number, Math.max(1, end - systemClock.monotonic()))) return true;
-    if (systemClock.monotonic() + KNOCK_AGAIN_MS >= end) return false;
-    // Nothing else keeps the process alive meanwhile but the app's port.
+    if (await acceptsConnections(host, number, Math.max(1, end - systemClock.monotonic()))) return true;
+    if (systemClock.monotonic() + CONNECT_RETRY_MS >= end) return false;
+    // Only the app's port keeps the process alive meanwhile.
     await new Promise<void>((resolve) => {
-      systemClock.after(KNOCK_AGAIN_MS, resolve);
+      systemClock.after(CONNECT_RETRY_MS, resolve);
     });
   }
 }
 
-function takesConnections(host: string, port: number, atMost: Milliseconds): Promise<boolean> {
+function acceptsConnections(host: string, port: number, timeout: Milliseconds): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ host, port });
-    const finish = (isThereNow: boolean): void => {
+    const finish = (isAccepted: boolean): void => {
       cancel();
       socket.destroy();
-      resolve(isThereNow);
+      resolve(isAccepted);
     };
-    const cancel = systemClock.after(atMost, () => finish(false));
+    const cancel = systemClock.after(timeout, () => finish(false));
     onceEvent(socket, 'connect', () => finish(true));
     onEvent(socket, 'error', () => finish(false));
   });
@@ -171,7 +174,7 @@ function takesConnections(host: string, port: number, atMost: Milliseconds): Pro
 function toUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol))
-    throw usageError(`--gate ${text} is no http or https URL; for example http://127.0.0.1:8480/self-test`);
+    throw usageError(`--gate ${text} is not an http or https URL; example: http://127.0.0.1:8480/self-test`);
   return url;
 }
 
@@ -182,8 +185,8 @@ function toAddress(text: string): ListenAddress {
 }
 
 function toCount(count: number): string {
-  if (count === 0) return 'not at the app';
-  return count === 1 ? 'at the app once' : `at the app ${count} times`;
+  if (count === 0) return 'not forwarded';
+  return count === 1 ? 'forwarded once' : `forwarded ${count} times`;
 }
 
 function toRow(...cells: readonly [string, string, string]): string {

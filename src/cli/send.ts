@@ -1,4 +1,4 @@
-/** `sidegate send`: signs a body, POSTs it, and shows the answer. */
+/** `sidegate send`: signs a delivery, POSTs it, and prints the response. */
 import { request as openHttp } from 'node:http';
 import { request as openHttps } from 'node:https';
 import { toErrorText, usageError } from '../core/errors.ts';
@@ -12,36 +12,37 @@ export interface SendOptions extends DeliveryOptions {
   readonly timeout: string;
 }
 
-/** What came back. */
-interface Answer {
+/** The response to a delivery. */
+interface SendResult {
   readonly status: number;
   readonly headers: readonly (readonly [string, string])[];
   readonly body: string;
 }
 
 const SHOWN_HEADERS = new Set(['content-type', 'retry-after', 'www-authenticate', 'allow']);
-const MOST_SHOWN = 4096;
+const MAX_PRINTED_LENGTH = 4096;
 
 /** Sends it once. */
 export async function sendDelivery(urlText: string, file: string | undefined, options: SendOptions, io: Io): Promise<number> {
   const url = URL.canParse(urlText) ? new URL(urlText) : undefined;
-  if (url === undefined || !['http:', 'https:'].includes(url.protocol)) throw usageError(`${urlText} is no http or https URL`);
+  if (url === undefined || !['http:', 'https:'].includes(url.protocol))
+    throw usageError(`${urlText} is not an http or https URL`);
   const timeoutMs = toTimeout(options.timeout, 'send', io);
   const delivery = await readSignedDelivery(file, { ...options, publicUrl: options.publicUrl ?? url.href }, io);
   try {
-    const answer = await postDelivery(url, delivery, timeoutMs);
-    io.stdout(`${answer.status}\n`);
-    for (const [name, value] of answer.headers) if (SHOWN_HEADERS.has(name)) io.stdout(`${name}: ${value}\n`);
-    if (answer.body !== '') io.stdout(`\n${answer.body.slice(0, MOST_SHOWN).trimEnd()}\n`);
-    return answer.status >= 200 && answer.status < 300 ? EXIT.ok : EXIT.failed;
+    const result = await postDelivery(url, delivery, timeoutMs);
+    io.stdout(`${result.status}\n`);
+    for (const [name, value] of result.headers) if (SHOWN_HEADERS.has(name)) io.stdout(`${name}: ${value}\n`);
+    if (result.body !== '') io.stdout(`\n${result.body.slice(0, MAX_PRINTED_LENGTH).trimEnd()}\n`);
+    return result.status >= 200 && result.status < 300 ? EXIT.ok : EXIT.failed;
   } catch (thrown) {
-    io.stderr(`sidegate send: no answer from ${url.host}: ${(thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown)}\n`);
+    io.stderr(`sidegate send: no response from ${url.host}: ${(thrown as NodeJS.ErrnoException).code ?? toErrorText(thrown)}\n`);
     return EXIT.failed;
   }
 }
 
 /** POSTs it once; rejects with the connection's error. */
-export function postDelivery(url: URL, { body, headers }: SignedDelivery, timeoutMs: number): Promise<Answer> {
+export function postDelivery(url: URL, { body, headers }: SignedDelivery, timeoutMs: number): Promise<SendResult> {
   const open = url.protocol === 'https:' ? openHttps : openHttp;
   return new Promise((resolve, reject) => {
     const signal = AbortSignal.timeout(timeoutMs);

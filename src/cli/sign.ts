@@ -1,4 +1,4 @@
-/** `sidegate sign`: the headers of a signed delivery, plain, as JSON, or as a curl line. */
+/** `sidegate sign`: prints the headers of a signed delivery: as lines, as JSON, or as a curl command. */
 
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../core/clock.ts';
@@ -22,7 +22,7 @@ export interface SignOptions extends DeliveryOptions {
   readonly url?: string;
 }
 
-/** A delivery, ready to be sent. */
+/** A signed delivery. */
 export interface SignedDelivery {
   readonly body: Buffer;
   readonly headers: readonly (readonly [string, string])[];
@@ -34,19 +34,19 @@ export async function readSignedDelivery(file: string | undefined, options: Deli
   requireSignature(scheme);
   const encoding = toEncoding(options.encoding);
   const id = options.id ?? `msg_${randomBytes(12).toString('base64url')}`;
-  if (!/^[\x21-\x7e]{1,256}$/.test(id)) throw usageError('--id is 1 to 256 visible ASCII characters');
+  if (!/^[\x21-\x7e]{1,256}$/.test(id)) throw usageError('--id must have 1 to 256 printable ASCII characters without spaces');
   const timestamp = options.timestamp === undefined ? systemClock.now() : toSeconds(options.timestamp, '--timestamp') * 1000;
   const secret = await readSecretOption(options);
   const body = await readBody(file, io);
   const { publicUrl: url } = options;
-  if (scheme.signsUrl && url === undefined) throw usageError(`${scheme.name} signs the URL: give --public-url`);
+  if (scheme.signsUrl && url === undefined) throw usageError(`${scheme.name} signs the URL: use --public-url`);
   const signature = scheme.sign({ id, timestamp, body, method: 'POST', url: url ?? '' }, secret, encoding);
   return { body, headers: [['Content-Type', pickMediaType(scheme.description.contentTypes, body)], ...signature] };
 }
 
 /** Prints the headers. */
 export async function signDelivery(file: string | undefined, options: SignOptions, io: Io): Promise<number> {
-  if (options.format === 'curl' && file === undefined) throw usageError('a curl line needs the body in a file');
+  if (options.format === 'curl' && file === undefined) throw usageError('--format curl requires a file with the body');
   const { headers } = await readSignedDelivery(file, options, io);
   if (options.format === 'json') io.stdout(`${JSON.stringify(Object.fromEntries(headers), undefined, 2)}\n`);
   else if (options.format === 'curl') io.stdout(toCurlLine(headers, file ?? '', options.url ?? 'http://127.0.0.1:8080/'));
@@ -54,7 +54,7 @@ export async function signDelivery(file: string | undefined, options: SignOption
   return EXIT.ok;
 }
 
-/** `--data-binary`: plain `-d` would drop line ends, and with them the signature. */
+/** Uses `--data-binary`, because `-d` removes line endings, which invalidates the signature. */
 function toCurlLine(headers: SignedDelivery['headers'], file: string, url: string): string {
   const fields = headers.map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`);
   return `curl -i ${fields.join(' ')} --data-binary ${quote(`@${file}`)} ${quote(url)}\n`;

@@ -1,6 +1,6 @@
-/** How a running command learns that it should stop. */
+/** Waits for the signals that stop a running command. */
 
-/** The first signal; a second one ends the process at once. */
+/** Resolves with the first signal; a second one ends the process immediately. */
 export function untilSignal(): Promise<string> {
   return new Promise((resolve) => {
     let isStopping = false;

@@ -1,4 +1,4 @@
-/** `sidegate test`: plays fixture files through the configs that they name, and says whether the verdicts are as expected. */
+/** `sidegate test`: runs fixture files against the configs that they name, and compares the decisions with the expected ones. */
 
 import { writeFile } from 'node:fs/promises';
 import { relative } from 'node:path';
@@ -9,7 +9,7 @@ import { usageError } from '../core/errors.ts';
 import { paint, type Tone } from '../core/terminal.ts';
 import { type Fixtures, loadFixtures } from '../diagnostics/simulate/fixtures.ts';
 import { playTests } from '../diagnostics/simulate/play.ts';
-import { countResults, type FileReport, FORMATS, type Report } from '../diagnostics/simulate/report.ts';
+import { countResults, type FileReport, FORMATS, type TestReport } from '../diagnostics/simulate/report.ts';
 import { prepareSimulation } from '../diagnostics/simulate/simulator.ts';
 import { EXIT, type Io } from './io.ts';
 
@@ -20,10 +20,10 @@ export interface TestOptions {
   readonly output?: string;
 }
 
-/** The routes of the configs that were tested: each config's, and those that a request has reached. */
+/** By config: its routes, and those that a request has reached. */
 type Coverage = Map<string, { readonly routes: readonly string[]; readonly reached: Set<string> }>;
 
-/** Exit 0 where all is as expected, 1 where something is not, 2 where something could not be played. */
+/** Exits with 0 if everything is as expected, with 1 if something is not, with 2 if something could not be run. */
 export async function testConfigs(files: readonly string[], options: TestOptions, io: Io): Promise<number> {
   const write = FORMATS[options.format];
   if (write === undefined) throw usageError(`--format ${options.format} is not one of ${Object.keys(FORMATS).join(', ')}`);
@@ -31,11 +31,11 @@ export async function testConfigs(files: readonly string[], options: TestOptions
   const coverage: Coverage = new Map();
   const reports: FileReport[] = [];
   for (const file of files) reports.push(await testFile(file, pattern, coverage));
-  const report: Report = { files: reports, untested: pattern === undefined ? toUntested(coverage) : undefined };
+  const report: TestReport = { files: reports, untested: pattern === undefined ? toUntested(coverage) : undefined };
   const { passed, failed, unusable } = countResults(report);
   const isUnread = reports.some(({ problems }) => problems.length > 0);
   if (passed + failed + unusable === 0 && !isUnread) throw usageError(`--run ${options.run} matches no test`);
-  await tell(report, write, options.output, io);
+  await writeTestReport(report, write, options.output, io);
   if (isUnread || unusable > 0) return EXIT.usage;
   return failed === 0 ? EXIT.ok : EXIT.failed;
 }
@@ -44,7 +44,7 @@ function toPattern(text: string): RegExp {
   try {
     return new RegExp(text, 'u');
   } catch {
-    throw usageError(`--run ${text} is no regular expression`);
+    throw usageError(`--run ${text} is not a regular expression`);
   }
 }
 
@@ -67,31 +67,31 @@ async function testFile(file: string, pattern: RegExp | undefined, coverage: Cov
 const SECRET_PATH = /\.(?:secret|verifyToken|users)\b/;
 const MISSING = /is not set$|is not there$|(?:cannot|may not) be read/;
 
-/** A secret that is not there can be given by the fixture file, too. */
+/** Hints that the fixture file can also contain a missing secret. */
 function toConfigProblems(problems: readonly Problem[], { file }: Fixtures): Problem[] {
   return problems
     .filter(({ severity }) => severity === 'error')
     .map((problem) =>
       SECRET_PATH.test(problem.path) && MISSING.test(problem.message)
-        ? { ...problem, hint: `give it in ${file}, under secrets` }
+        ? { ...problem, hint: `add it to ${file}, under secrets` }
         : problem,
     );
 }
 
-/** A name that nothing refers to is a mistake, and the real secret would be used instead. */
+/** A name that the config does not use is a mistake: the real secret would be used instead. */
 function findUnusedSecrets(config: object, { fakeSources, toProblem }: Fixtures): Problem[] {
   const { env, files } = findUnused(config, fakeSources);
   const known = listReferences(config);
-  const complain = (section: 'env' | 'files', name: string): Problem => {
+  const toUnused = (section: 'env' | 'files', name: string): Problem => {
     const nearest = findNearest(name, known);
     const hint = nearest === undefined ? undefined : `did you mean ${nearest}?`;
     return toProblem(
       ['secrets', section, name],
-      `the config refers to no ${section === 'env' ? 'variable' : 'file'} ${name}`,
+      `the config does not refer to the ${section === 'env' ? 'variable' : 'file'} ${name}`,
       hint,
     );
   };
-  return [...env.map((name) => complain('env', name)), ...files.map((name) => complain('files', name))];
+  return [...env.map((name) => toUnused('env', name)), ...files.map((name) => toUnused('files', name))];
 }
 
 function listReferences(value: unknown): string[] {
@@ -100,21 +100,26 @@ function listReferences(value: unknown): string[] {
   return [...own.filter((name) => typeof name === 'string'), ...Object.values(value).flatMap(listReferences)];
 }
 
-function toUntested(coverage: Coverage): Report['untested'] {
+function toUntested(coverage: Coverage): TestReport['untested'] {
   return [...coverage].map(([config, { routes, reached }]) => ({
     config,
     routes: routes.filter((route) => !reached.has(route)),
   }));
 }
 
-/** A file takes the report for programs; people still see theirs. */
-async function tell(report: Report, write: (typeof FORMATS)[string], output: string | undefined, io: Io): Promise<void> {
+/** With --output, writes the report to the file and the text to standard output. */
+async function writeTestReport(
+  report: TestReport,
+  write: (typeof FORMATS)[string],
+  output: string | undefined,
+  io: Io,
+): Promise<void> {
   const shade = (tone: Tone, text: string): string => paint(io, tone, text);
   if (output === undefined) return io.stdout(write(report, shade));
   try {
     await writeFile(output, write(report));
   } catch (thrown) {
-    throw usageError(`--output ${output} cannot be written (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
+    throw usageError(`cannot write --output ${output} (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`);
   }
   io.stdout(FORMATS['text']?.(report, shade) ?? '');
 }

@@ -1,4 +1,4 @@
-/** `sidegate verify`: is this body genuine under these headers, and if not, why? */
+/** `sidegate verify`: verifies a signed delivery, and explains why it fails. */
 
 import { PRESETS } from '../auth/schemes/catalogue.ts';
 import type { SecretEncoding } from '../auth/schemes/description.ts';
@@ -20,7 +20,7 @@ import {
   toTolerance,
 } from './input.ts';
 import { EXIT, type Io } from './io.ts';
-import { judge, toText } from './judgement.ts';
+import { formatVerification, verifyStepwise } from './verification.ts';
 
 /** Options of the command. */
 export interface VerifyOptions extends SecretOptions {
@@ -32,7 +32,7 @@ export interface VerifyOptions extends SecretOptions {
   readonly at?: string;
 }
 
-/** Says whether it is genuine and recent, and if not, why. */
+/** Exits with 0 if the delivery is valid. */
 export async function verifyDelivery(file: string | undefined, options: VerifyOptions, io: Io): Promise<number> {
   const scheme = toScheme(options.scheme);
   const encoding = toEncoding(options.encoding);
@@ -40,7 +40,7 @@ export async function verifyDelivery(file: string | undefined, options: VerifyOp
   requireSignature(scheme);
   const receivedAt = options.at === undefined ? systemClock.now() : toSeconds(options.at, '--at') * 1000;
   const headers = new HeaderFields(options.header.flatMap(toField));
-  if (scheme.signsUrl && options.publicUrl === undefined) throw usageError(`${scheme.name} signs the URL: give --public-url`);
+  if (scheme.signsUrl && options.publicUrl === undefined) throw usageError(`${scheme.name} signs the URL: use --public-url`);
   const secret = await readSecretOption(options);
   const body = await readBody(file, io);
   const { origin = '', target } = splitUrl(options.publicUrl ?? '/');
@@ -54,12 +54,12 @@ export async function verifyDelivery(file: string | undefined, options: VerifyOp
     others: [],
     presets: PRESETS,
   };
-  const judgement = judge(suspect);
-  io.stdout(toText(judgement, io));
-  return judgement.verdict === 'genuine' ? EXIT.ok : EXIT.failed;
+  const verification = verifyStepwise(suspect);
+  io.stdout(formatVerification(verification, io));
+  return verification.result === 'valid' ? EXIT.ok : EXIT.failed;
 }
 
-/** The key of the command line; one that is none as the scheme reads it may be one in another reading. */
+/** The key of the command line. If the scheme cannot parse it, the analysis tries other decodings. */
 export function toGivenKey(scheme: Scheme, secret: Secret, encoding: SecretEncoding | undefined, io: Io): SuspectKey {
   const parsed = scheme.parseKey('given', secret, encoding);
   const key = { route: '', name: 'given', secret, encoding };
@@ -70,6 +70,6 @@ export function toGivenKey(scheme: Scheme, secret: Secret, encoding: SecretEncod
 
 function toField(line: string): [string, string] {
   const colon = line.indexOf(':');
-  if (colon < 1) throw usageError(`--header ${line}: write 'Name: value'`);
+  if (colon < 1) throw usageError(`--header ${line}: use 'Name: value'`);
   return [line.slice(0, colon), line.slice(colon + 1).trim()];
 }

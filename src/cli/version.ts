@@ -1,4 +1,4 @@
-/** The version, from the bundle's build or from package.json beside the sources. */
+/** The version: built into the bundle, or from package.json of the sources. */
 import { readFileSync } from 'node:fs';
 
 /** Set by the bundler. */

@@ -141,7 +141,9 @@ describe('a gate told by its command line where to listen', () => {
         [LAUNCHER, 'run', '--config', file, '--admin', '127.0.0.1:0', '--upstream', 'http://127.0.0.1:1', '--listen', listen],
         { encoding: 'utf8' },
       ).stderr;
-    expect(run('127.0.0.2,192.0.2.1:0')).toMatch(/^sidegate: this machine has no address 192.0.2.1 to listen on/);
+    expect(run('127.0.0.2,192.0.2.1:0')).toMatch(
+      /^sidegate: cannot listen on 192.0.2.1: this machine does not have that address/,
+    );
     expect(run(`127.0.0.2,127.0.0.1:${app.port}`)).toMatch(new RegExp(`^sidegate: 127.0.0.1:${app.port} is in use`));
   });
 });

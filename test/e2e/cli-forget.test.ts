@@ -49,7 +49,7 @@ describe('sidegate forget', () => {
     await send(gate.port, delivery);
     expect(await forget(...toArgs(delivery.id))).toEqual({
       status: 0,
-      stdout: `${delivery.id} on billing: handled\nit was handled; its next genuine delivery is let through\n`,
+      stdout: `${delivery.id} on billing: handled\nit was handled; the next valid delivery is forwarded\n`,
       stderr: '',
     });
     expect((await send(gate.port, delivery)).text).toBe('handled');
@@ -59,7 +59,10 @@ describe('sidegate forget', () => {
   test('exits 1 for an id that nobody knows, and says where it may be', async () => {
     await start();
     const { status, stdout } = await forget(...toArgs('evt_none'), ...admin());
-    expect([status, stdout]).toEqual([1, expect.stringContaining('evt_none on billing: absent\nthe gate does not know it')]);
+    expect([status, stdout]).toEqual([
+      1,
+      expect.stringContaining('evt_none on billing: absent\nunknown: it is not an ID of this route'),
+    ]);
   });
 
   test('tells what the gate says: no such route, a token that is not its own', async () => {
@@ -80,9 +83,9 @@ describe('sidegate forget', () => {
   test('exits 2 where it cannot know whom to ask, or with what', async () => {
     await start({ token: TOKEN_FROM });
     const cases: [string[], string][] = [
-      [toArgs('x'), 'the config lets the system choose the admin port: name it with --admin'],
-      [[...toArgs('x'), '--admin', 'ftp://a'], '--admin ftp://a is no http or https URL'],
-      [[...toArgs('x'), ...admin(), '--timeout', '0'], '--timeout 0s is no duration such as 5m'],
+      [toArgs('x'), 'the config sets the admin port to 0, so the system chooses it: use --admin'],
+      [[...toArgs('x'), '--admin', 'ftp://a'], '--admin ftp://a is not an http or https URL'],
+      [[...toArgs('x'), ...admin(), '--timeout', '0'], '--timeout 0s is not a duration such as 5m'],
       [['--config', '/nowhere/gate.yaml', '--route', 'a', '--id', 'x'], 'the file does not exist'],
       [['--config', gate.file, '--route', 'a'], "required option '--id <id>'"],
     ];
@@ -99,7 +102,7 @@ describe('sidegate forget', () => {
     const port = await findFreePort();
     expect(await forget(...toArgs('x'), '--admin', `http://127.0.0.1:${port}`)).toMatchObject({
       status: 1,
-      stderr: `sidegate forget: no answer from 127.0.0.1:${port}: ECONNREFUSED; does the gate run, and is this its admin port?\n`,
+      stderr: `sidegate forget: no response from 127.0.0.1:${port}: ECONNREFUSED; check that sidegate is running and that this is its admin port\n`,
     });
   });
 
@@ -107,7 +110,7 @@ describe('sidegate forget', () => {
     ['200 with something else', 200, '<html>', '200 <html>'],
     ['200 with another object', 200, '{"was":"__proto__"}', '200 {"was":"__proto__"}'],
     ['200 with no object', 200, 'null', '200 null'],
-    ['more than a gate ever says', 200, 'x'.repeat(100_000), 'the answer is too long for a gate'],
+    ['more than a gate ever says', 200, 'x'.repeat(100_000), 'the response is too long for an admin port'],
   ])('exits 1 where something else than a gate answers %s', async (_title, status, text, problem) => {
     await start();
     const server: Server = createServer((_request, response) => response.writeHead(status).end(text));

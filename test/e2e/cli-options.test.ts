@@ -50,7 +50,7 @@ describe('a pipe whose reader has closed it', () => {
     expect(runShell('$SIDEGATE check $BROKEN | true; echo $PIPESTATUS')).toMatchObject({ stdout: '1\n', stderr: '' });
     expect(runShell('$SIDEGATE schema > /dev/full')).toMatchObject({
       status: 1,
-      stderr: 'sidegate: standard output cannot be written (ENOSPC)\n',
+      stderr: 'sidegate: cannot write to standard output (ENOSPC)\n',
     });
   });
 });
@@ -87,7 +87,7 @@ describe('every report', () => {
       expect(run([...args, '--format', 'json', '--output', file])).toMatchObject({ status: shown.status, stdout: '' });
       expect(readFileSync(file, 'utf8')).toBe(shown.stdout);
       expect(run([...args, '--format', 'xml'])).toMatchObject({ status: 2, stdout: '' });
-      expect(run([...args, '-o', join(folder, 'none', 'x')]).stderr).toContain('x cannot be written (ENOENT)');
+      expect(run([...args, '-o', join(folder, 'none', 'x')]).stderr).toMatch(/cannot write --output \S+x \(ENOENT\)/);
     },
   );
 
@@ -113,7 +113,7 @@ describe('every report', () => {
   test('of explain keeps the format of its input apart', () => {
     expect(run([...explain, requestFile, '--input-format', 'http', '--format', 'json']).status).toBe(0);
     const older = run([...explain, requestFile, '--format', 'http']);
-    expect(older.stdout).toContain('verdict: genuine');
+    expect(older.stdout).toContain('result: valid');
     expect(older.stderr).toBe('sidegate explain: --format http is deprecated; write --input-format http\n');
   });
 });

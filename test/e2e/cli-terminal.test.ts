@@ -103,7 +103,7 @@ describe('sidegate completion', () => {
   test('is a usage error for other shells', () => {
     expect(spawnSync('sidegate', ['completion', 'tcsh'], { encoding: 'utf8', env })).toMatchObject({
       status: 2,
-      stderr: 'sidegate: completion tcsh is not one of bash, zsh, fish\n',
+      stderr: 'sidegate: unknown shell tcsh; use one of bash, zsh, fish\n',
     });
   });
 });

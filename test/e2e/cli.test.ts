@@ -88,20 +88,20 @@ describe('sidegate sign', () => {
   });
 
   test.each([
-    [['sign', '/nowhere'], 'which secret?'],
-    [['sign', '/nowhere', '--secret-env', 'CLI_SECRET'], 'the file /nowhere cannot be read (ENOENT)'],
+    [['sign', '/nowhere'], 'missing secret: use either'],
+    [['sign', '/nowhere', '--secret-env', 'CLI_SECRET'], 'cannot read the file /nowhere (ENOENT)'],
     [['sign', body, '--secret-env', 'NOT_SET'], 'the environment variable NOT_SET is not set'],
     [['sign', body, '--secret-env', 'CLI_SECRET', '--format', 'xml'], '--format xml is not one of'],
     [['sign', body, '--secret-env', 'CLI_SECRET', '--encoding', 'rot13'], '--encoding rot13 is not one of'],
-    [['sign', body, '--secret-env', 'CLI_SECRET', '--timestamp', 'now'], '--timestamp now is no unix time'],
-    [['sign', body, '--secret-env', 'CLI_SECRET', '--id', 'a b'], '--id is 1 to 256'],
-    [['sign', '--secret-env', 'CLI_SECRET', '--format', 'curl'], 'a curl line needs the body in a file'],
-    [['send', 'ftp://x', body, '--secret-env', 'CLI_SECRET'], 'ftp://x is no http or https URL'],
+    [['sign', body, '--secret-env', 'CLI_SECRET', '--timestamp', 'now'], '--timestamp now is not a Unix timestamp'],
+    [['sign', body, '--secret-env', 'CLI_SECRET', '--id', 'a b'], '--id must have 1 to 256'],
+    [['sign', '--secret-env', 'CLI_SECRET', '--format', 'curl'], '--format curl requires a file with the body'],
+    [['send', 'ftp://x', body, '--secret-env', 'CLI_SECRET'], 'ftp://x is not an http or https URL'],
     [['sing'], 'Did you mean sign?'],
-    [['check'], 'which config? give its file: sidegate check FILE'],
-    [['run'], 'give --config FILE'],
+    [['check'], 'missing config file: use sidegate check FILE'],
+    [['run'], 'missing option: --config FILE'],
     [['run', '--confg', 'x'], "Unknown option '--confg'"],
-    [['verify', body, '--secret-env', 'CLI_SECRET', '-H', 'nonsense'], "write 'Name: value'"],
+    [['verify', body, '--secret-env', 'CLI_SECRET', '-H', 'nonsense'], "use 'Name: value'"],
   ])('%j is a usage error with the reason', (args, reason) => {
     const { status, stderr } = run(...args);
     expect(stderr).toContain(reason);
@@ -140,9 +140,9 @@ describe('sidegate verify', () => {
     );
   }
 
-  test('says that a genuine delivery is genuine', () => {
+  test('reports a valid delivery as valid', () => {
     const { body: bytes, headers } = makeDelivery();
-    expect(verify(bytes, headers)).toMatchObject({ status: 0, stdout: expect.stringContaining('verdict: genuine') });
+    expect(verify(bytes, headers)).toMatchObject({ status: 0, stdout: expect.stringContaining('result: valid') });
   });
 
   test('explains what is wrong, and what would have matched', () => {
@@ -156,7 +156,7 @@ describe('sidegate verify', () => {
     expect(explain(`${bytes}\n`, headers)).toContain('it matches without the line end after the body');
     expect(explain('{}', headers)).toContain('the secret differs, or the body was parsed and serialised again');
     expect(explain(bytes, headers, '--encoding', 'utf8')).toContain('the secret of the key given decoded as base64');
-    expect(explain(bytes, { ...headers, 'Webhook-Id': '' })).toContain('verdict: missing_signature');
+    expect(explain(bytes, { ...headers, 'Webhook-Id': '' })).toContain('result: missing_signature');
     const ms = unixNow() * 1000;
     expect(
       explain(bytes, {
@@ -249,8 +249,8 @@ describe('sidegate hash-password', () => {
     ['', [], 'the password is empty'],
     ['a\u0001b', [], 'control character'],
     ['x'.repeat(73), [], '73 bytes; bcrypt takes 72: use --algorithm argon2id'],
-    ['x', ['a:b'], 'cannot have a colon'],
-    ['x', ['--cost', '4'], '--cost 4 is not 10 to 16'],
+    ['x', ['a:b'], 'cannot contain a colon'],
+    ['x', ['--cost', '4'], '--cost 4 is not an integer from 10 to 16'],
     ['x', ['--algorithm', 'md5'], 'is not one of bcrypt, argon2id'],
   ])('does not take %j with %j', (input, args, message) => {
     const { stderr, stdout, status } = pipe(input, ...args);
@@ -290,7 +290,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`;
     expect(shown.stdout).not.toContain('sesame');
     const entry = /Aladdin:(\S+)/.exec(shown.stdout)?.[1] ?? '';
     expect(verifyPassword({ algorithm: 'bcrypt', text: entry }, Buffer.from('open sesame'))).toBe(true);
-    expect(ask('one\r|other\r').stdout).toContain('the two are not the same');
+    expect(ask('one\r|other\r').stdout).toContain('the passwords do not match');
     expect(ask('one\u0003').status).toBe(2);
   });
 });

@@ -286,8 +286,8 @@ test('gives no verdict where pods may not be listed, or nobody answers', async (
 test.each([
   [['--output', 'yaml'], /--format yaml is not one of text, json/],
   [['--fail-on', 'note'], /--fail-on note is not one of error, warning/],
-  [['-n', 'a', '-A'], /not both/],
-  [['-n', '../x'], /no name of a namespace/],
+  [['-n', 'a', '-A'], /either --namespace or --all-namespaces/],
+  [['-n', '../x'], /not a valid namespace name/],
   [['--context', 'other'], /no context other/],
   [['--config', '/absent.yaml'], /--config: \/absent\.yaml: error the file does not exist/],
 ])('is used wrongly with %j', async (args, text) => {

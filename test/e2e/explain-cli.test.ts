@@ -63,7 +63,7 @@ describe('by a config', () => {
     const { body, headers } = makeDelivery();
     const { status, stdout } = explain(toRaw('/hooks/billing', headers, body), '--config', config);
     expect(stdout).toMatch(
-      /^route: billing, scheme standard-webhooks\n[^]*match over \d+ bytes, by the key secret\nverdict: genuine\n$/m,
+      /^route: billing, scheme standard-webhooks\n[^]*match over \d+ bytes, with the key secret\nresult: valid\n$/m,
     );
     expect(status).toBe(0);
   });
@@ -89,7 +89,7 @@ describe('by a config', () => {
       const { status, stdout, stderr } = explain(request, '--config', config);
       expect(stderr).toBe('');
       expect(stdout).toContain('hint: it matches over JSON indented by 4 spaces, with the key secret\n  fix: find the proxy');
-      expect(stdout).toContain('verdict: signature_mismatch');
+      expect(stdout).toContain('result: signature_mismatch');
       expect(status).toBe(1);
     }
   });
@@ -98,7 +98,7 @@ describe('by a config', () => {
     const { body, headers } = makeDelivery({ secret: REFUNDS });
     const { status, stdout } = explain(toRaw('/hooks/billing', headers, body), '--config', config, '--json');
     expect(JSON.parse(stdout)).toMatchObject({
-      verdict: 'signature_mismatch',
+      result: 'signature_mismatch',
       route: 'billing',
       findings: [{ cause: 'other_route_key', text: expect.stringContaining('the key refunds of the route refunds') }],
       notes: [expect.stringMatching(/the key gone of the route broken: .* does not exist/)],
@@ -111,7 +111,7 @@ describe('by a config', () => {
     const { body, headers } = makeDelivery({ timestamp: 1_700_000_000 });
     const request = toRaw('/hooks/billing', headers, body);
     expect(explain(request, '--config', config).stdout).toMatch(
-      /the signature is genuine, but[^]*verdict: timestamp_outside_tolerance/,
+      /the signature is valid, but[^]*result: timestamp_outside_tolerance/,
     );
     expect(explain(request, '--config', config, '--at', '1700000010')).toMatchObject({ status: 0 });
     const fields = Object.entries(headers).map(([name, value]) => ({ name, value }));
@@ -159,19 +159,19 @@ describe('by one secret', () => {
 });
 
 test.each([
-  [[], 'by what is it judged?'],
-  [['--config', 'x', '--scheme', 'github'], 'by what is it judged?'],
-  [['--scheme', 'github'], 'which secret?'],
+  [[], 'use either --config FILE, or --scheme NAME'],
+  [['--config', 'x', '--scheme', 'github'], 'use either --config FILE, or --scheme NAME'],
+  [['--scheme', 'github'], 'missing secret: use either'],
   [['--scheme', 'githup', '--secret-env', 'CLI_SECRET'], '--scheme githup: unknown scheme. Did you mean github?'],
   [['--scheme', 'unsigned', '--secret-env', 'CLI_SECRET'], 'unsigned has no signature'],
-  [['--scheme', 'github', '--secret-env', 'CLI_SECRET', '--route', 'a'], '--route is one of a config'],
+  [['--scheme', 'github', '--secret-env', 'CLI_SECRET', '--route', 'a'], '--route requires --config FILE'],
   [['--config', '/nowhere'], 'the file does not exist'],
-  [['--config', 'CONFIG'], 'no route takes the request (route_not_found); name one with --route (billing, refunds'],
+  [['--config', 'CONFIG'], 'no route matches the request (route_not_found); select one with --route (billing, refunds'],
   [['--config', 'CONFIG', '--route', 'gihub'], '--route gihub is not one of billing, refunds'],
   [['--config', 'CONFIG', '--route', 'open'], 'the route open has no webhook section'],
-  [['--config', 'CONFIG', '--secret-env', 'CLI_SECRET'], '--config has the secrets'],
+  [['--config', 'CONFIG', '--secret-env', 'CLI_SECRET'], '--config already names the secrets'],
   [['--config', 'CONFIG', '--input-format', 'curl'], 'does not begin with curl'],
-  [['--config', 'CONFIG', '--at', 'now'], '--at now is no unix time'],
+  [['--config', 'CONFIG', '--at', 'now'], '--at now is not a Unix timestamp'],
 ])('%j is a usage error with the reason', (args, reason) => {
   const { status, stderr } = explain(toRaw('/nowhere', {}, '{}'), ...args.map((arg) => (arg === 'CONFIG' ? config : arg)));
   expect(stderr).toContain(reason);

@@ -622,12 +622,12 @@ describe('what cannot be played ends with 2 and the reason', () => {
   test('a secret that is nowhere is to be given, and one that nothing refers to is a mistake', async () => {
     const tests = [{ name: 'it', request: { path: '/' }, expect: 'forwarded' }];
     const missing = await run(write({ routes: [BILLING] }, { secrets: { files: SECRETS.files }, tests }));
-    expect(missing.text).toMatch(/FIXTURES_NEW is not set\n.*hint: give it in .*\.yaml, under secrets/);
+    expect(missing.text).toMatch(/FIXTURES_NEW is not set\n.*hint: add it to .*\.yaml, under secrets/);
     const unused = await run(
       write({ routes: [BILLING] }, { secrets: { env: { ...SECRETS.env, FIXTURES_NEU: 'x' }, files: SECRETS.files }, tests }),
     );
     expect(unused.text).toMatch(
-      /secrets\.env\.FIXTURES_NEU: the config refers to no variable FIXTURES_NEU\n.*did you mean FIXTURES_NEW\?/,
+      /secrets\.env\.FIXTURES_NEU: the config does not refer to the variable FIXTURES_NEU\n.*did you mean FIXTURES_NEW\?/,
     );
     expect([missing.exit, unused.exit]).toEqual([2, 2]);
     expect(`${missing.text}${unused.text}`).not.toContain(SECRET);
@@ -642,10 +642,10 @@ describe('what cannot be played ends with 2 and the reason', () => {
   });
 
   test.each([
-    [['--run', '('], '--run ( is no regular expression'],
+    [['--run', '('], '--run ( is not a regular expression'],
     [['--run', 'nothing like it'], '--run nothing like it matches no test'],
     [['--format', 'xml'], '--format xml is not one of text, json, junit'],
-    [['--output', '/nowhere/x'], '--output /nowhere/x cannot be written (ENOENT)'],
+    [['--output', '/nowhere/x'], 'cannot write --output /nowhere/x (ENOENT)'],
     [[], "missing required argument 'fixtures'"],
   ])('%j is a usage error', (args, reason) => {
     const file = reason.startsWith('missing') ? [] : ['examples/fixtures.yaml'];

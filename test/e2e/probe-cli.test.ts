@@ -98,22 +98,22 @@ describe('sidegate probe', () => {
   });
 
   test.each([
-    [[], 'which endpoint?'],
+    [[], 'missing URL of the endpoint'],
     [['http://8.8.8.8/'], '8.8.8.8 is neither a loopback nor a private address'],
-    [['https://8.8.8.8/', '--yes-i-own-this', '8.8.8.8', '--insecure'], '--insecure is for private targets only'],
-    [['http://127.0.0.1:1/'], 'no answer from 127.0.0.1:1 (127.0.0.1): ECONNREFUSED'],
-    [['http://127.0.0.1/', '--only', 'everything'], '--only everything: there is no such check'],
+    [['https://8.8.8.8/', '--yes-i-own-this', '8.8.8.8', '--insecure'], '--insecure is only for private targets'],
+    [['http://127.0.0.1:1/'], 'no response from 127.0.0.1:1 (127.0.0.1): ECONNREFUSED'],
+    [['http://127.0.0.1/', '--only', 'everything'], '--only everything: unknown check'],
     [['http://127.0.0.1/', '--scheme', 'githab'], '--scheme githab: unknown scheme. Did you mean github?'],
     [['http://127.0.0.1/', '--scheme', 'unsigned'], 'unsigned has no signature'],
     [['http://127.0.0.1/', '--scheme', 'aws-sns'], 'aws-sns signs with a key that only the sender has'],
     [['http://127.0.0.1/', '--format', 'yaml'], '--format yaml is not one of text, json, junit'],
-    [['http://127.0.0.1/', '--timeout', 'soon'], '--timeout soon is no duration'],
-    [['http://127.0.0.1/', '--parallel', '9'], '--parallel 9 is not 1 to 5'],
-    [['http://127.0.0.1/', '-H', 'Webhook-Id: 1'], '--header Webhook-Id: the probe signs this one itself'],
-    [['http://127.0.0.1/', '-H', 'Content-Length: 1'], 'the probe frames its requests itself'],
-    [['http://127.0.0.1/', '-H', 'nonsense'], "write 'Name: value'"],
-    [['http://127.0.0.1/', '--header-env', 'X-Api-Key=NO_SUCH'], 'with a variable that is set'],
-    [['http://127.0.0.1/', '--body', '/nowhere'], '--body /nowhere cannot be read (ENOENT)'],
+    [['http://127.0.0.1/', '--timeout', 'soon'], '--timeout soon is not a duration'],
+    [['http://127.0.0.1/', '--parallel', '9'], '--parallel 9 is not an integer from 1 to 5'],
+    [['http://127.0.0.1/', '-H', 'Webhook-Id: 1'], '--header Webhook-Id: the probe sets this signature header itself'],
+    [['http://127.0.0.1/', '-H', 'Content-Length: 1'], 'Content-Length: the probe sets this header itself'],
+    [['http://127.0.0.1/', '-H', 'nonsense'], "use 'Name: value'"],
+    [['http://127.0.0.1/', '--header-env', 'X-Api-Key=NO_SUCH'], 'with an environment variable that is set'],
+    [['http://127.0.0.1/', '--body', '/nowhere'], 'cannot read --body /nowhere (ENOENT)'],
   ])('exits 2 for %j', async (args, message) => {
     const { code, stdout, stderr } = await probe(...args);
     expect([code, stdout]).toEqual([2, '']);

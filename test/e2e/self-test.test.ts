@@ -51,11 +51,11 @@ test('four deliveries through a sound gate end as they should, and a table says 
   expect(ended.stderr).toBe('');
   expect(ended.code).toBe(0);
   expect(ended.stdout.split('\n').slice(1)).toEqual([
-    'delivery   expected               got',
-    'signed     2xx, at the app once   200, at the app once                 ok',
-    'tampered   401, not at the app    401, not at the app                  ok',
-    'replayed   2xx, at the app once   200, at the app once                 ok',
-    'stale      401, not at the app    401, not at the app                  ok',
+    'delivery   expected               actual',
+    'signed     2xx, forwarded once    200, forwarded once                  ok',
+    'tampered   401, not forwarded     401, not forwarded                   ok',
+    'replayed   2xx, forwarded once    200, forwarded once                  ok',
+    'stale      401, not forwarded     401, not forwarded                   ok',
     'all 4 as expected',
     '',
   ]);
@@ -104,7 +104,7 @@ test('no gate at all is told after the wait', async () => {
   const ended = await selfTest(await freePort(), await freePort(), '--wait', '500ms');
   expect(ended.code).toBe(1);
   expect(ended.stderr).toMatch(
-    /^sidegate self-test: nobody listens at 127\.0\.0\.1:\d+ after 500ms; does the pod have the sidecar/,
+    /^sidegate self-test: nothing listens at 127\.0\.0\.1:\d+ after 500ms; check that the pod has the sidecar/,
   );
 });
 
@@ -113,11 +113,11 @@ test('a place that another app has, and a secret that is not there, are told', a
   closers.push(() => app.close());
   const taken = await selfTest(1, app.port);
   expect(taken.code).toBe(1);
-  expect(taken.stderr).toMatch(/^sidegate self-test: cannot be the app at 127\.0\.0\.1:\d+: .*EADDRINUSE/);
+  expect(taken.stderr).toMatch(/^sidegate self-test: cannot listen as the app at 127\.0\.0\.1:\d+: .*EADDRINUSE/);
   const missing = await run(process.execPath, [LAUNCHER, 'self-test', '--gate', 'http://127.0.0.1:1/', '--secret-file', '/none']);
   expect([missing.code, missing.stderr]).toEqual([2, expect.stringContaining('/none')]);
   const odd = await run(process.execPath, [LAUNCHER, 'self-test', '--gate', 'localhost', '--secret-file', secretFile]);
-  expect([odd.code, odd.stderr]).toEqual([2, expect.stringContaining('--gate localhost is no http or https URL')]);
+  expect([odd.code, odd.stderr]).toEqual([2, expect.stringContaining('--gate localhost is not an http or https URL')]);
 });
 
 test.each(['plain words', 'whsec_no-base64', 'whpk_rYE7uzpiQKz9RZj2ZhS6dX/jf2rCU7ZnLyuN8rZtsUo='])(
@@ -132,7 +132,7 @@ test.each(['plain words', 'whsec_no-base64', 'whpk_rYE7uzpiQKz9RZj2ZhS6dX/jf2rCU
     ]);
     expect(code).toBe(2);
     expect(stderr).toBe(
-      `sidegate: ${file} holds nothing that signs by Standard Webhooks: write whsec_ and base64, or of a key pair whsk_ and base64 of the private half\n`,
+      `sidegate: ${file} does not contain a Standard Webhooks secret: use whsec_ followed by base64, or whsk_ followed by the base64 of a private key\n`,
     );
   },
 );

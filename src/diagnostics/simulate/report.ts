@@ -16,21 +16,21 @@ export interface FileReport {
 }
 
 /** What came of all. */
-export interface Report {
+export interface TestReport {
   readonly files: readonly FileReport[];
   /** The routes of each config that no test of any file has reached; undefined where only some tests were run. */
   readonly untested: readonly { readonly config: string; readonly routes: readonly string[] }[] | undefined;
 }
 
 /** How reports are written. */
-export const FORMATS: Readonly<Record<string, (report: Report, shade?: Paint) => string>> = {
+export const FORMATS: Readonly<Record<string, (report: TestReport, shade?: Paint) => string>> = {
   text: toText,
   json: toJson,
   junit: toXml,
 };
 
 /** How many tests came to what. */
-export function countResults({ files }: Report): { passed: number; failed: number; unusable: number } {
+export function countResults({ files }: TestReport): { passed: number; failed: number; unusable: number } {
   const results = files.flatMap((file) => file.results);
   const unusable = results.filter(({ failure }) => failure?.problem !== undefined).length;
   const failed = results.filter(({ failure }) => failure !== undefined).length - unusable;
@@ -41,7 +41,7 @@ export function countResults({ files }: Report): { passed: number; failed: numbe
 type Paint = (tone: Tone, text: string) => string;
 const PLAIN: Paint = (_tone, text) => text;
 
-function toText(report: Report, shade: Paint = PLAIN): string {
+function toText(report: TestReport, shade: Paint = PLAIN): string {
   const { passed, failed, unusable } = countResults(report);
   const unread = report.files.filter(({ problems }) => problems.length > 0).length;
   const counts = [`${passed} passed`, `${failed} failed`];
@@ -88,7 +88,7 @@ function indent(text: string, by: number): string {
   return text.replace(/^/gm, ' '.repeat(by));
 }
 
-function toJson(report: Report): string {
+function toJson(report: TestReport): string {
   const files = report.files.map(({ results, ...rest }) => ({
     ...rest,
     tests: results.map(({ name, position, seconds, failure }) => ({
@@ -107,7 +107,7 @@ function toOutcome(failure: TestFailure | undefined): string {
   return failure.problem === undefined ? 'failed' : 'unusable';
 }
 
-function toXml({ files }: Report): string {
+function toXml({ files }: TestReport): string {
   return toJunit(...files.map(toSuite));
 }
 

@@ -123,7 +123,7 @@ describe('sidegate inject', () => {
     expect([code, stdout, stderr]).toEqual([
       0,
       'kind: Service\n',
-      'sidegate inject: there is no pod and no template of pods in the input\n',
+      'sidegate inject: the input contains no pods or pod templates\n',
     ]);
   });
 
@@ -134,8 +134,8 @@ describe('sidegate inject', () => {
   });
 
   test.each([
-    [{ kubeVersion: 'new' }, '--kube-version new is no version such as 1.34'],
-    [{ filename: ['/nonexistent.yaml'] }, 'the file /nonexistent.yaml cannot be read (ENOENT)'],
+    [{ kubeVersion: 'new' }, '--kube-version new is not a version such as 1.34'],
+    [{ filename: ['/nonexistent.yaml'] }, 'cannot read the file /nonexistent.yaml (ENOENT)'],
   ])('refuses the options %j', async (options, message) => {
     await expect(run('kind: Pod', options)).rejects.toThrow(message);
   });

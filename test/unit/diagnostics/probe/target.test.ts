@@ -62,6 +62,8 @@ describe('a target', () => {
   });
 
   test('is not a name that nobody knows', async () => {
-    expect(await find('http://nowhere.internal/')).toEqual({ problem: expect.stringContaining('cannot resolve nowhere.internal') });
+    expect(await find('http://nowhere.internal/')).toEqual({
+      problem: expect.stringContaining('cannot resolve nowhere.internal'),
+    });
   });
 });

@@ -1,4 +1,4 @@
-/** The gate's judgement of one delivery for commands, step by step, with what would have made it pass. */
+/** Verifies a delivery step by step for commands, and finds what would have made it pass. */
 
 import { KeyRing } from '../auth/keys/key-ring.ts';
 import type { Message, Scheme, VerifyKey } from '../auth/schemes/scheme.ts';
@@ -11,54 +11,55 @@ import type { Finding, Suspect } from '../diagnostics/explain/suspect.ts';
 import { judgeRecency } from '../gateway/pipeline/gates/timestamp.ts';
 import type { Io } from './io.ts';
 
-/** What came of it. */
-export interface Judgement {
-  /** `genuine`, or the code of the refusal. */
-  readonly verdict: string;
-  /** One for each step. */
+/** The result. */
+export interface Verification {
+  /** `valid`, or the code of the refusal. */
+  readonly result: string;
+  /** One per step. */
   readonly lines: readonly string[];
   readonly findings: readonly Finding[];
-  /** Name of the key that verified. */
+  /** Name of the key that verified it. */
   readonly key?: string;
 }
 
-/** The budget of a command that somebody waits for. */
-const PATIENT = { bytes: 16 * DEFAULT_BUDGET.bytes, candidates: 8 * DEFAULT_BUDGET.candidates };
+/** A larger budget, because a person is waiting for the result. */
+const COMMAND_BUDGET = { bytes: 16 * DEFAULT_BUDGET.bytes, candidates: 8 * DEFAULT_BUDGET.candidates };
 
-/** Judges as the gates do, the time after the signature, so that both are told. */
-export function judge(suspect: Suspect): Judgement {
+/** Verifies like the gates, but checks the timestamp after the signature, so that both are reported. */
+export function verifyStepwise(suspect: Suspect): Verification {
   const { scheme, allowDotInId, request } = suspect;
-  const explain = (): readonly Finding[] => explainNow(suspect, new Meter(PATIENT)).findings;
+  const explain = (): readonly Finding[] => explainNow(suspect, new Meter(COMMAND_BUDGET)).findings;
   const head = scheme.readHead(request.headers, { allowDotInId });
   if (head instanceof Refusal) {
     const line = `headers: ${head.detail ?? toMissing(scheme)}`;
-    return { verdict: head.code, lines: [line], findings: explain() };
+    return { result: head.code, lines: [line], findings: explain() };
   }
   const count = head.signatures.length;
   const lines = [`headers: well-formed, ${count} signature${count === 1 ? '' : 's'}`];
   const { key, tried, signedAt, problem } = verify(suspect, head);
-  const isRecent = signedAt === undefined || tellTime(suspect, signedAt, lines);
-  const refused = (verdict: string, line: string): Judgement => ({ verdict, lines: [...lines, line], findings: explain() });
+  const isRecent = signedAt === undefined || checkTime(suspect, signedAt, lines);
+  const rejected = (result: string, line: string): Verification => ({ result, lines: [...lines, line], findings: explain() });
   if (key === undefined)
-    return refused(
+    return rejected(
       'signature_mismatch',
-      tried === '' ? 'signature: there is no key that can be used' : `signature: no match with ${tried}`,
+      tried === '' ? 'signature: there is no usable key' : `signature: no match with ${tried}`,
     );
-  lines.push(`signature: match over ${request.body?.length ?? 0} bytes, by the key ${key.name}`);
-  if (problem !== undefined) return refused('malformed_signature', `content: ${problem}`);
-  if (!isRecent) return refused('timestamp_outside_tolerance', 'the signature is genuine, but the delivery is not recent');
-  return { verdict: 'genuine', lines, findings: [], key: key.name };
+  lines.push(`signature: match over ${request.body?.length ?? 0} bytes, with the key ${key.name}`);
+  if (problem !== undefined) return rejected('malformed_signature', `body: ${problem}`);
+  if (!isRecent)
+    return rejected('timestamp_outside_tolerance', 'the signature is valid, but the timestamp is outside the tolerance');
+  return { result: 'valid', lines, findings: [], key: key.name };
 }
 
 interface Verified {
   readonly key?: VerifyKey;
-  /** Names of the keys that did not. */
+  /** Names of the keys that were tried. */
   readonly tried?: string;
   readonly signedAt?: number | undefined;
   readonly problem?: string;
 }
 
-/** The time may stand in the content, which is read only once it is verified. */
+/** The timestamp may be in the body, which is parsed only after its signature was verified. */
 function verify({ scheme, publicUrl, keys, request }: Suspect, head: SignedHead): Verified {
   const { method, target, body = Buffer.alloc(0), receivedAt } = request;
   const message: Message = { method, url: scheme.signsUrl ? publicUrl + target : '', body };
@@ -71,14 +72,14 @@ function verify({ scheme, publicUrl, keys, request }: Suspect, head: SignedHead)
   return 'problem' in identity ? { key, problem: identity.problem } : { key, signedAt: identity.timestamp };
 }
 
-function tellTime({ tolerance, request: { receivedAt } }: Suspect, signedAt: number, lines: string[]): boolean {
+function checkTime({ tolerance, request: { receivedAt } }: Suspect, signedAt: number, lines: string[]): boolean {
   let skew = 0;
   const onSkew = (milliseconds: number): void => {
     skew = milliseconds / 1_000;
   };
   const isRecent = judgeRecency(signedAt, receivedAt, { tolerance, onSkew }) === undefined;
   const { past = 0, future = 0 } = tolerance ?? {};
-  const distance = skew >= 0 ? `${skew} s old` : `${-skew} s ahead`;
+  const distance = skew >= 0 ? `${skew} s old` : `${-skew} s in the future`;
   lines.push(`timestamp: ${distance}, tolerance ${(skew >= 0 ? past : future) / 1_000} s: ${isRecent ? 'ok' : 'outside'}`);
   return isRecent;
 }
@@ -91,11 +92,11 @@ function toMissing({ headerNames, description }: Scheme): string {
   return headerNames.length === 1 ? `${names[0]} is missing` : `${names.slice(0, -1).join(', ')} or ${names.at(-1)} is missing`;
 }
 
-/** The judgement for people. */
-export function toText({ lines, findings, verdict }: Judgement, io: Io): string {
+/** Formats the result as text. */
+export function formatVerification({ lines, findings, result }: Verification, io: Io): string {
   const hints = findings.map(({ text, fix }, i) => {
     const hint = findings.findIndex((each) => each.text === text) === i ? [`hint: ${text}`] : [];
     return [...hint, `  fix: ${fix}`];
   });
-  return [...lines, ...hints.flat(), `verdict: ${paint(io, verdict === 'genuine' ? 'good' : 'bad', verdict)}`, ''].join('\n');
+  return [...lines, ...hints.flat(), `result: ${paint(io, result === 'valid' ? 'good' : 'bad', result)}`, ''].join('\n');
 }
