@@ -1,11 +1,11 @@
 /** Compares builds of sidegate: CPU per accepted delivery, in short loads by turns, so that the machine treats all of them alike. */
 import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { type BenchEnvironment, openEnvironment } from './bench-environment.ts';
 import { BusyMeter, readThreadMicroseconds } from './machine.ts';
 import { startBundle } from './rivals.ts';
 import { checkSetUp, WEBHOOK_TOOLS } from './setup.ts';
 import { writeDeliveries } from './sign.ts';
-import { openStage, type Stage } from './stage.ts';
 import { median, pairedRatio } from './statistics.ts';
 import { replay } from './wrk.ts';
 
@@ -30,17 +30,22 @@ interface Build {
 }
 
 interface Plan {
-  readonly stage: Stage;
+  readonly environment: BenchEnvironment;
   readonly bundles: readonly string[];
   readonly turns: number;
   readonly bodyBytes: number;
 }
 
 /** Microseconds of CPU for each delivery of one load. */
-async function measure(stage: Stage, { port, pids, title }: Build, seconds: number, bodyBytes: number): Promise<number> {
+async function measure(
+  environment: BenchEnvironment,
+  { port, pids, title }: Build,
+  seconds: number,
+  bodyBytes: number,
+): Promise<number> {
   const deliveries = writeDeliveries(
-    { folder: stage.folder, name: 'builds', count: MOST_PER_SECOND * seconds, bodyBytes },
-    stage.secret,
+    { folder: environment.folder, name: 'builds', count: MOST_PER_SECOND * seconds, bodyBytes },
+    environment.secret,
   );
   const before = readThreadMicroseconds(pids);
   const { requests, statuses } = await replay({ port, deliveries, seconds, connections: CONNECTIONS, order: 'once' });
@@ -49,18 +54,18 @@ async function measure(stage: Stage, { port, pids, title }: Build, seconds: numb
 }
 
 /** What each build's turns cost. The order changes with every round and turn: what is started and warmed up first costs less. */
-async function playRound({ stage, bundles, turns, bodyBytes }: Plan, round: number): Promise<number[][]> {
+async function playRound({ environment, bundles, turns, bodyBytes }: Plan, round: number): Promise<number[][]> {
   const rotate = (by: number): number[] => bundles.map((_, i) => (i + by) % bundles.length);
   const builds = new Map<number, Build>();
   try {
     for (const i of rotate(round)) {
       const title = bundles[i] as string;
-      builds.set(i, { title, ...(await startBundle(title, stage)) });
+      builds.set(i, { title, ...(await startBundle(title, environment)) });
     }
-    for (const build of builds.values()) await measure(stage, build, WARM_UP_SECONDS, bodyBytes);
+    for (const build of builds.values()) await measure(environment, build, WARM_UP_SECONDS, bodyBytes);
     const figures = bundles.map((): number[] => []);
     for (let turn = 0; turn < turns; turn++) {
-      for (const i of rotate(round + turn)) figures[i]?.push(await measure(stage, builds.get(i) as Build, 1, bodyBytes));
+      for (const i of rotate(round + turn)) figures[i]?.push(await measure(environment, builds.get(i) as Build, 1, bodyBytes));
     }
     return figures;
   } finally {
@@ -86,8 +91,8 @@ async function run(): Promise<void> {
   if (missing !== undefined) throw new Error(`no such bundle: ${missing}`);
   checkSetUp(WEBHOOK_TOOLS);
   const busy = new BusyMeter();
-  const stage = await openStage();
-  const plan = { stage, bundles: positionals, turns: Number(values.turns), bodyBytes: Number(values.body) };
+  const environment = await openEnvironment();
+  const plan = { environment, bundles: positionals, turns: Number(values.turns), bodyBytes: Number(values.body) };
   const rounds: number[][][] = [];
   try {
     for (let round = 0; round < Number(values.rounds); round++) {
@@ -96,7 +101,7 @@ async function run(): Promise<void> {
       console.log(`round ${round + 1}: ${figures.map((turns) => `${median(turns).toFixed(1)} µs`).join('  ')}`);
     }
   } finally {
-    await stage.close();
+    await environment.close();
   }
   for (const [i, bundle] of positionals.entries()) {
     const figures = rounds.flatMap((round) => round[i] as number[]);

@@ -2,16 +2,16 @@
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { type BasicEnvironment, openBasicEnvironment } from './basic/basic-environment.ts';
 import { startGate } from './basic/rivals.ts';
-import { type BasicStage, openBasicStage } from './basic/stage.ts';
 import { sendSteadily } from './basic/steady.ts';
 import { transfer } from './basic/streaming.ts';
+import { type BenchEnvironment, openEnvironment } from './bench-environment.ts';
 import { readCpuMicroseconds } from './machine.ts';
 import { type Origins, type Profile, readOrigins, sumUp, type Times } from './profile-sums.ts';
 import { startRival } from './rivals.ts';
 import { checkSetUp, WEBHOOK_TOOLS } from './setup.ts';
 import { writeDeliveries } from './sign.ts';
-import { openStage, type Stage } from './stage.ts';
 import { replay } from './wrk.ts';
 
 const BUNDLE = join(import.meta.dirname, '..', 'dist', 'sidegate.cjs');
@@ -31,7 +31,7 @@ interface Subject {
   readonly stop: () => Promise<void>;
 }
 
-/** What is profiled: how its subject is put up in a stage of its own, with flags for Node. */
+/** What is profiled: how its subject is put up in a environment of its own, with flags for Node. */
 type Starter = (bodyBytes: number) => Promise<{
   readonly folder: string;
   readonly start: (flags: readonly string[]) => Promise<Subject>;
@@ -40,20 +40,24 @@ type Starter = (bodyBytes: number) => Promise<{
 
 const STARTERS: Readonly<Record<string, Starter>> = {
   webhook: async (bodyBytes) => {
-    const stage = await openStage();
-    return { ...stage, start: (flags) => startWebhook(stage, bodyBytes, flags) };
+    const environment = await openEnvironment();
+    return { ...environment, start: (flags) => startWebhook(environment, bodyBytes, flags) };
   },
-  basic: onBasic('request', (stage, seconds, gate) => countRequests(sendSteadily({ stage, seconds }, { area: 'steady' }, gate))),
-  open: onBasic('request', (stage, seconds, gate) => countRequests(sendSteadily({ stage, seconds }, { area: 'open' }, gate))),
-  down: onBasic('MiB', (stage, _, gate) => countMebibytes(transfer(stage, gate, 'steady', 'down'))),
-  up: onBasic('MiB', (stage, _, gate) => countMebibytes(transfer(stage, gate, 'steady', 'up'))),
+  basic: onBasic('request', (environment, seconds, gate) =>
+    countRequests(sendSteadily({ environment, seconds }, { area: 'steady' }, gate)),
+  ),
+  open: onBasic('request', (environment, seconds, gate) =>
+    countRequests(sendSteadily({ environment, seconds }, { area: 'open' }, gate)),
+  ),
+  down: onBasic('MiB', (environment, _, gate) => countMebibytes(transfer(environment, gate, 'steady', 'down'))),
+  up: onBasic('MiB', (environment, _, gate) => countMebibytes(transfer(environment, gate, 'steady', 'up'))),
 };
 
-async function startWebhook(stage: Stage, bodyBytes: number, flags: readonly string[]): Promise<Subject> {
-  const gate = await startRival('sidegate', stage, flags);
+async function startWebhook(environment: BenchEnvironment, bodyBytes: number, flags: readonly string[]): Promise<Subject> {
+  const gate = await startRival('sidegate', environment, flags);
   const load = async (seconds: number): Promise<number> => {
-    const options = { folder: stage.folder, name: 'profile', count: MOST_PER_SECOND * seconds, bodyBytes };
-    const deliveries = writeDeliveries(options, stage.secret);
+    const options = { folder: environment.folder, name: 'profile', count: MOST_PER_SECOND * seconds, bodyBytes };
+    const deliveries = writeDeliveries(options, environment.secret);
     const { requests } = await replay({ port: gate.port, deliveries, seconds, connections: CONNECTIONS, order: 'once' });
     return requests;
   };
@@ -62,14 +66,17 @@ async function startWebhook(stage: Stage, bodyBytes: number, flags: readonly str
 
 type BasicGate = NonNullable<Awaited<ReturnType<typeof startGate>>>;
 
-function onBasic(unit: string, load: (stage: BasicStage, seconds: number, gate: BasicGate) => Promise<number>): Starter {
+function onBasic(
+  unit: string,
+  load: (environment: BasicEnvironment, seconds: number, gate: BasicGate) => Promise<number>,
+): Starter {
   return async () => {
-    const stage = await openBasicStage();
+    const environment = await openBasicEnvironment();
     const start = async (flags: readonly string[]): Promise<Subject> => {
-      const gate = (await startGate('sidegate', stage, flags)) as BasicGate;
-      return { ...gate, unit, load: (seconds) => load(stage, seconds, gate) };
+      const gate = (await startGate('sidegate', environment, flags)) as BasicGate;
+      return { ...gate, unit, load: (seconds) => load(environment, seconds, gate) };
     };
-    return { ...stage, start };
+    return { ...environment, start };
   };
 }
 
@@ -128,9 +135,9 @@ async function main(): Promise<void> {
   const starter = STARTERS[values.load];
   if (starter === undefined) throw new Error(`--load knows ${Object.keys(STARTERS).join(', ')}; not ${values.load}`);
   checkSetUp(WEBHOOK_TOOLS);
-  const stage = await starter(Number(values.body));
+  const environment = await starter(Number(values.body));
   try {
-    const { profile, cpu, all, unit } = await record(stage.folder, Number(values.seconds), stage.start);
+    const { profile, cpu, all, unit } = await record(environment.folder, Number(values.seconds), environment.start);
     console.log(`${Math.round(all)} × ${unit} (${values.load}), ${cpu.toFixed(1)} µs of CPU for each with the profiler on`);
     const origins: Origins = readOrigins(readFileSync(BUNDLE, 'utf8'));
     if (new Set(origins).size === 1) throw new Error('build first: node scripts/build.ts --readable');
@@ -139,7 +146,7 @@ async function main(): Promise<void> {
     print('Time in the function itself', own, all, Number(values.top));
     print('Time with all it calls', total, all, Number(values.top));
   } finally {
-    await stage.close();
+    await environment.close();
   }
 }
 

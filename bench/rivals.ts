@@ -3,9 +3,9 @@ import type { ChildProcess } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { installImageNode } from '../scripts/image-node.ts';
+import { type BenchEnvironment, toNginx, toNginxHead, toNginxSpools } from './bench-environment.ts';
 import { end, findFreePort, GATE_CORE, type Launch, launch, untilListening } from './children.ts';
 import { listFamily } from './machine.ts';
-import { type Stage, toNginx, toNginxHead, toNginxSpools } from './stage.ts';
 
 /** A rival's short name. */
 export type RivalName = 'nginx-lua' | 'express' | 'sidegate';
@@ -31,22 +31,30 @@ const EXPRESS_APP = join(import.meta.dirname, 'rivals', 'express-app.ts');
 const LUA_FOLDER = join(import.meta.dirname, 'rivals');
 
 /** Starts a rival and waits until it serves; `nodeArgs` go to the gate's own Node. */
-export async function startRival(name: RivalName, stage: Stage, nodeArgs: readonly string[] = []): Promise<Contestant> {
+export async function startRival(
+  name: RivalName,
+  environment: BenchEnvironment,
+  nodeArgs: readonly string[] = [],
+): Promise<Contestant> {
   const port = await findFreePort();
-  const child = await LAUNCHERS[name](stage, port, nodeArgs);
+  const child = await LAUNCHERS[name](environment, port, nodeArgs);
   await untilListening(child, port);
   const isInApp = name === 'express';
   return {
     name,
     port,
     pids: listFamily(child.pid ?? 0),
-    handledLog: isInApp ? join(stage.folder, 'express.log') : stage.appLog,
+    handledLog: isInApp ? join(environment.folder, 'express.log') : environment.appLog,
     readId: isInApp ? readExpressId : readAppId,
     stop: () => end(child),
   };
 }
 
-type Launcher = (stage: Stage, port: number, nodeArgs: readonly string[]) => ChildProcess | Promise<ChildProcess>;
+type Launcher = (
+  environment: BenchEnvironment,
+  port: number,
+  nodeArgs: readonly string[],
+) => ChildProcess | Promise<ChildProcess>;
 
 const LAUNCHERS: Readonly<Record<RivalName, Launcher>> = {
   'nginx-lua': launchNginx,
@@ -54,29 +62,32 @@ const LAUNCHERS: Readonly<Record<RivalName, Launcher>> = {
   sidegate: launchSidegate,
 };
 
-function launchNginx(stage: Stage, port: number): ChildProcess {
-  return launch(toNginx(stage.folder, 'nginx', GATE_CORE, writeNginxConfig(stage, port)));
+function launchNginx(environment: BenchEnvironment, port: number): ChildProcess {
+  return launch(toNginx(environment.folder, 'nginx', GATE_CORE, writeNginxConfig(environment, port)));
 }
 
-function launchExpress(stage: Stage, port: number): ChildProcess {
-  const args = [EXPRESS_APP, String(port), String(stage.redisPort), join(stage.folder, 'express.log')];
-  const env = { NODE_ENV: 'production', BENCH_SECRET: stage.secret };
+function launchExpress(environment: BenchEnvironment, port: number): ChildProcess {
+  const args = [EXPRESS_APP, String(port), String(environment.redisPort), join(environment.folder, 'express.log')];
+  const env = { NODE_ENV: 'production', BENCH_SECRET: environment.secret };
   return launch({ core: GATE_CORE, command: installImageNode(), args, env });
 }
 
-async function launchSidegate(stage: Stage, port: number, nodeArgs: readonly string[]): Promise<ChildProcess> {
-  return launchBundle(stage, port, { nodeArgs });
+async function launchSidegate(environment: BenchEnvironment, port: number, nodeArgs: readonly string[]): Promise<ChildProcess> {
+  return launchBundle(environment, port, { nodeArgs });
 }
 
-async function launchBundle(stage: Stage, port: number, how: SidegateStart): Promise<ChildProcess> {
-  const config = writeSidegateConfig(stage, port, await findFreePort());
-  return launch(toSidegate(config, { ...how, env: { BENCH_SECRET: stage.secret } }));
+async function launchBundle(environment: BenchEnvironment, port: number, how: SidegateStart): Promise<ChildProcess> {
+  const config = writeSidegateConfig(environment, port, await findFreePort());
+  return launch(toSidegate(config, { ...how, env: { BENCH_SECRET: environment.secret } }));
 }
 
 /** Starts a build of sidegate from its bundle, on the gate's core. */
-export async function startBundle(bundle: string, stage: Stage): Promise<Pick<Contestant, 'port' | 'pids' | 'stop'>> {
+export async function startBundle(
+  bundle: string,
+  environment: BenchEnvironment,
+): Promise<Pick<Contestant, 'port' | 'pids' | 'stop'>> {
   const port = await findFreePort();
-  const child = await launchBundle(stage, port, { bundle });
+  const child = await launchBundle(environment, port, { bundle });
   await untilListening(child, port);
   return { port, pids: listFamily(child.pid ?? 0), stop: () => end(child) };
 }
@@ -98,19 +109,19 @@ export function toSidegate(config: string, { nodeArgs = [], env = {}, bundle = B
 }
 
 /** As a user would write it; all that is not said is sidegate's default. */
-function writeSidegateConfig(stage: Stage, port: number, adminPort: number): string {
-  const file = join(stage.folder, `sidegate-${port}.yaml`);
+function writeSidegateConfig(environment: BenchEnvironment, port: number, adminPort: number): string {
+  const file = join(environment.folder, `sidegate-${port}.yaml`);
   const config = `listen:
   address: 127.0.0.1:${port}
 admin:
   address: 127.0.0.1:${adminPort}
 store:
-  redis: { url: redis://127.0.0.1:${stage.redisPort} }
+  redis: { url: redis://127.0.0.1:${environment.redisPort} }
 shutdown: { grace: 0s }
 routes:
   - name: billing
     match: { path: /hooks/billing }
-    upstream: http://127.0.0.1:${stage.appPort}
+    upstream: http://127.0.0.1:${environment.appPort}
     timeout: 15s
     webhook:
       scheme: standard-webhooks
@@ -124,8 +135,8 @@ routes:
   return file;
 }
 
-function writeNginxConfig(stage: Stage, port: number): string {
-  const { folder, redisPort, appPort, secret } = stage;
+function writeNginxConfig(environment: BenchEnvironment, port: number): string {
+  const { folder, redisPort, appPort, secret } = environment;
   const file = join(folder, 'nginx.conf');
   const config = `${toNginxHead(folder, 'nginx', ['ndk_http_module.so', 'ngx_http_lua_module.so'])}
 http {

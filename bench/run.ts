@@ -1,5 +1,6 @@
 /** The benchmark: sidegate beside its rivals, scenario by scenario, in turns. `node bench/run.ts --help` tells the options. */
 import { join } from 'node:path';
+import { type BenchEnvironment, openEnvironment } from './bench-environment.ts';
 import { runBench } from './command.ts';
 import { HandledLog } from './handled.ts';
 import { type BenchDefaults, type BenchOptions, pickNamed } from './options.ts';
@@ -7,7 +8,6 @@ import { type Series, toReport } from './results.ts';
 import { type Contestant, RIVALS, type RivalName, startRival } from './rivals.ts';
 import { type Measurement, play, SCENARIOS, type Scenario } from './scenarios.ts';
 import { checkSetUp, WEBHOOK_TOOLS } from './setup.ts';
-import { openStage, type Stage } from './stage.ts';
 
 const DEFAULTS: BenchDefaults = {
   names: [...SCENARIOS.map(({ name }) => name), ...RIVALS],
@@ -23,13 +23,13 @@ interface Plan extends BenchOptions {
 }
 
 /** Starts the rivals, warms them up, plays every scenario with each in turn, and ends them. */
-async function playRound(stage: Stage, plan: Plan, tell: (one: Series) => void): Promise<void> {
+async function playRound(environment: BenchEnvironment, plan: Plan, tell: (one: Series) => void): Promise<void> {
   const contestants: Contestant[] = [];
   try {
-    for (const name of plan.rivals) contestants.push(await startRival(name, stage));
+    for (const name of plan.rivals) contestants.push(await startRival(name, environment));
     const logs = new Map(contestants.map((contestant) => [contestant, new HandledLog(contestant)]));
     const enter = (contestant: Contestant, scenario: Scenario, seconds: number): Promise<Measurement> =>
-      play(scenario, { stage, contestant, log: logs.get(contestant) as HandledLog, seconds });
+      play(scenario, { environment, contestant, log: logs.get(contestant) as HandledLog, seconds });
     for (const contestant of contestants) await enter(contestant, SCENARIOS[0] as Scenario, plan.warmUpSeconds);
     for (const scenario of plan.scenarios) {
       for (const contestant of contestants) {
@@ -43,17 +43,17 @@ async function playRound(stage: Stage, plan: Plan, tell: (one: Series) => void):
 
 async function playAll(plan: Plan): Promise<Series[]> {
   const measured: Series[] = [];
-  const stage = await openStage();
+  const environment = await openEnvironment();
   try {
     for (let round = 1; round <= plan.rounds; round++) {
       console.log(`round ${round} of ${plan.rounds}`);
-      await playRound(stage, plan, (one) => {
+      await playRound(environment, plan, (one) => {
         measured.push(one);
         console.log(`  ${toLine(one)}`);
       });
     }
   } finally {
-    await stage.close();
+    await environment.close();
   }
   return merge(measured);
 }

@@ -1,12 +1,12 @@
 /** What is sent, what must come back, and what must have reached the app. */
 import { join } from 'node:path';
+import type { BenchEnvironment } from './bench-environment.ts';
 import { OTHER_CORE, run } from './children.ts';
 import type { Handled, HandledLog } from './handled.ts';
 import { readCpuMicroseconds, readRssMebibytes } from './machine.ts';
 import type { PacedResult } from './open-loop.ts';
 import type { Contestant } from './rivals.ts';
 import { type Deliveries, writeDeliveries } from './sign.ts';
-import type { Stage } from './stage.ts';
 import { type LoadResult, replay } from './wrk.ts';
 
 /** A scenario's short name. */
@@ -43,7 +43,7 @@ export interface Scenario {
 
 /** What a scenario is played with. */
 export interface Cast {
-  readonly stage: Stage;
+  readonly environment: BenchEnvironment;
   readonly contestant: Contestant;
   readonly log: HandledLog;
   readonly seconds: number;
@@ -128,12 +128,12 @@ export async function play(scenario: Scenario, cast: Cast): Promise<Measurement>
 }
 
 /** Timestamps are of now; what is to be a duplicate has been delivered before. */
-async function prepare(scenario: Scenario, { stage, contestant, seconds }: Cast): Promise<Deliveries> {
+async function prepare(scenario: Scenario, { environment, contestant, seconds }: Cast): Promise<Deliveries> {
   const { name, bodyBytes, isForged = false, perSecond } = scenario;
   const count = name === 'duplicate' ? REPEATED_IDS : Math.ceil(perSecond * seconds);
-  const deliveries = writeDeliveries({ folder: stage.folder, name, count, bodyBytes, isForged }, stage.secret);
+  const deliveries = writeDeliveries({ folder: environment.folder, name, count, bodyBytes, isForged }, environment.secret);
   if (name === 'duplicate') {
-    const once = await sendPaced({ ...scenario, rate: REPEATED_IDS }, { stage, contestant, seconds }, deliveries);
+    const once = await sendPaced({ ...scenario, rate: REPEATED_IDS }, { environment, contestant, seconds }, deliveries);
     if (once.statuses['200'] !== REPEATED_IDS)
       throw new Error(`${contestant.name} refused what was to be repeated: ${JSON.stringify(once.statuses)}`);
   }

@@ -1,8 +1,8 @@
 /** What each rival in Basic is configured with: the same paths, users and app, an access log, all else as it comes. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { toNginxHead, toNginxSpools } from '../stage.ts';
-import { type BasicStage, writeUsersFiles } from './stage.ts';
+import { toNginxHead, toNginxSpools } from '../bench-environment.ts';
+import { type BasicEnvironment, writeUsersFiles } from './basic-environment.ts';
 import type { User } from './users.ts';
 
 /** Algorithms of crypt(3) on Debian, which nginx asks. */
@@ -17,12 +17,15 @@ export interface SidegateOptions {
 }
 
 /** As a user would write it; all that is not said is sidegate's default. */
-export function writeSidegateConfig(stage: BasicStage, { name, port, adminPort, isProxied }: SidegateOptions): string {
-  const { steady, storm, mixed } = writeUsersFiles(stage);
-  const file = join(stage.folder, `${name}.yaml`);
+export function writeSidegateConfig(
+  environment: BasicEnvironment,
+  { name, port, adminPort, isProxied }: SidegateOptions,
+): string {
+  const { steady, storm, mixed } = writeUsersFiles(environment);
+  const file = join(environment.folder, `${name}.yaml`);
   const route = (path: string, rest: string): string => `  - name: ${path}
     match: { pathPrefix: /${path} }
-    upstream: http://127.0.0.1:${stage.appPort}
+    upstream: http://127.0.0.1:${environment.appPort}
     ${rest}
 `;
   const basic = (path: string, users: string, more = ''): string =>
@@ -39,9 +42,9 @@ ${route('open', 'allow: anyone')}${basic('steady', steady)}${basic('limited', st
 }
 
 /** One worker, as all have one core; content up to any size. */
-export function writeNginxConfig(stage: BasicStage, port: number): string {
-  const { folder, appPort, users } = stage;
-  const files = writeUsersFiles(stage);
+export function writeNginxConfig(environment: BasicEnvironment, port: number): string {
+  const { folder, appPort, users } = environment;
+  const files = writeUsersFiles(environment);
   const [first] = users.steady as readonly [User, ...User[]];
   // bcrypt alone would cost more than all the bytes of a transfer.
   const plain = join(folder, 'plain.users');
@@ -89,7 +92,7 @@ ${guarded('unbuffered', plain, 'proxy_buffering off; proxy_request_buffering off
 }
 
 /** A site with an access log and the same without; the hash cache is on, as always in a Caddyfile. */
-export function writeCaddyConfig({ folder, appPort, users }: BasicStage, port: number, quietPort: number): string {
+export function writeCaddyConfig({ folder, appPort, users }: BasicEnvironment, port: number, quietPort: number): string {
   const guarded = (path: string, some: readonly User[]): string => `
   handle /${path}/* {
     basic_auth bcrypt ${path} {

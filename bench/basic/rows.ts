@@ -1,7 +1,7 @@
 /** What scenarios measure: figures by name, for one row of one table in one round. */
 import type { PacedResult } from '../open-loop.ts';
+import type { BasicEnvironment } from './basic-environment.ts';
 import type { Gate, GateName } from './rivals.ts';
-import type { BasicStage } from './stage.ts';
 
 /** A scenario's short name, and its table's. */
 export type ScenarioName = 'steady' | 'streaming' | 'storm' | 'timing';
@@ -20,7 +20,7 @@ export interface Row {
 
 /** What a scenario is played with. */
 export interface Cast {
-  readonly stage: BasicStage;
+  readonly environment: BasicEnvironment;
   readonly gates: ReadonlyMap<GateName, Gate>;
   readonly seconds: number;
   readonly tell: (row: Row) => void;

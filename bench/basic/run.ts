@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { runBench } from '../command.ts';
 import { type BenchDefaults, type BenchOptions, pickNamed } from '../options.ts';
 import { BASIC_TOOLS, checkSetUp } from '../setup.ts';
+import { type BasicEnvironment, openBasicEnvironment } from './basic-environment.ts';
 import { toBasicReport } from './results.ts';
 import { GATES, type Gate, type GateName, startGate } from './rivals.ts';
 import type { Cast, Row, ScenarioName } from './rows.ts';
 import { installCaddy } from './setup.ts';
-import { type BasicStage, openBasicStage } from './stage.ts';
 import { playSteady, warmUp } from './steady.ts';
 import { playStorm } from './storm.ts';
 import { playStreaming } from './streaming.ts';
@@ -37,18 +37,18 @@ interface Plan extends BenchOptions {
 }
 
 /** Starts all, warms those up that need it, plays every scenario with each in turn, and ends them. */
-async function playRound(stage: BasicStage, plan: Plan, tell: (row: Row) => void): Promise<void> {
+async function playRound(environment: BasicEnvironment, plan: Plan, tell: (row: Row) => void): Promise<void> {
   const gates = new Map<GateName, Gate>();
   try {
     for (const name of plan.gates) {
-      const gate = await startGate(name, stage);
+      const gate = await startGate(name, environment);
       if (gate !== undefined) gates.set(name, gate);
     }
     for (const gate of gates.values()) {
       const seconds = gate.name === 'nginx' ? 1 : Math.ceil(plan.warmUpSeconds / (gate.name === 'sidegate' ? 1 : 3));
-      await warmUp({ stage, seconds }, gate);
+      await warmUp({ environment, seconds }, gate);
     }
-    for (const { play } of plan.scenarios) await play({ stage, gates, seconds: plan.seconds, tell });
+    for (const { play } of plan.scenarios) await play({ environment, gates, seconds: plan.seconds, tell });
   } finally {
     await Promise.all([...gates.values()].map((gate) => gate.stop()));
   }
@@ -56,17 +56,17 @@ async function playRound(stage: BasicStage, plan: Plan, tell: (row: Row) => void
 
 async function playAll(plan: Plan): Promise<Row[]> {
   const rows: Row[] = [];
-  const stage = await openBasicStage();
+  const environment = await openBasicEnvironment();
   try {
     for (let round = 1; round <= plan.rounds; round++) {
       console.log(`round ${round} of ${plan.rounds}`);
-      await playRound(stage, plan, (row) => {
+      await playRound(environment, plan, (row) => {
         rows.push(row);
         console.log(`  ${toLine(row)}`);
       });
     }
   } finally {
-    await stage.close();
+    await environment.close();
   }
   return rows;
 }

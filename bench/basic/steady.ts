@@ -3,9 +3,9 @@ import { get } from 'node:http';
 import { join } from 'node:path';
 import { readCpuMicroseconds, readRssMebibytes } from '../machine.ts';
 import { type LoadResult, runWrk } from '../wrk.ts';
+import { APP_ANSWER, type BasicEnvironment } from './basic-environment.ts';
 import type { Gate, GateName } from './rivals.ts';
 import { type Cast, findWrongStatuses } from './rows.ts';
-import { APP_ANSWER, type BasicStage } from './stage.ts';
 import { toAuthorization, type User } from './users.ts';
 
 /** Sends GET requests on kept-alive connections. */
@@ -61,8 +61,8 @@ export async function playSteady(cast: Cast): Promise<void> {
 }
 
 /** Lets a gate serve its users for a while: V8 is still compiling during the first requests, and the passwords are not yet known. */
-export async function warmUp(cast: Pick<Cast, 'stage' | 'seconds'>, gate: Gate): Promise<void> {
-  await checkGate(cast.stage, gate);
+export async function warmUp(cast: Pick<Cast, 'environment' | 'seconds'>, gate: Gate): Promise<void> {
+  await checkGate(cast.environment, gate);
   const areas = gate.name === 'sidegate' ? (['steady', 'open'] as const) : (['steady'] as const);
   const seconds = Math.ceil(cast.seconds / areas.length);
   const connections = gate.name === 'nginx' ? HASHING_CONNECTIONS : CONNECTIONS;
@@ -70,7 +70,7 @@ export async function warmUp(cast: Pick<Cast, 'stage' | 'seconds'>, gate: Gate):
 }
 
 /** Loads count statuses alone: a gate that answers by itself, or lets everybody in, would win them all. */
-async function checkGate({ users }: BasicStage, { name, port, quietPort }: Gate): Promise<void> {
+async function checkGate({ users }: BasicEnvironment, { name, port, quietPort }: Gate): Promise<void> {
   const [user] = users.steady as readonly [User, ...User[]];
   for (const at of name === 'caddy' ? [port, quietPort] : [port]) {
     const known = await ask(at, { Authorization: toAuthorization(user).replace(/^Authorization: /, '') });
@@ -95,11 +95,11 @@ function ask(port: number, headers: Readonly<Record<string, string>>): Promise<{
 
 /** Sends for some seconds as fast as answers come. */
 export function sendSteadily(
-  { stage, seconds }: Pick<Cast, 'stage' | 'seconds'>,
+  { environment, seconds }: Pick<Cast, 'environment' | 'seconds'>,
   { area, isQuiet = false, connections = CONNECTIONS }: Pick<Contestant, 'area' | 'isQuiet' | 'connections'>,
   gate: Gate,
 ): Promise<LoadResult> {
   const port = isQuiet ? gate.quietPort : gate.port;
-  const file = area === 'open' ? stage.requests.nobody : stage.requests.known;
+  const file = area === 'open' ? environment.requests.nobody : environment.requests.known;
   return runWrk({ port, path: `/${area}/page`, script: REQUESTS_SCRIPT, args: [file], seconds, connections });
 }

@@ -55,14 +55,16 @@ export async function playStorm(cast: Cast): Promise<void> {
 }
 
 async function playVariant(cast: Cast, variant: Variant, gate: Gate): Promise<void> {
-  const { stage, seconds } = cast;
+  const { environment, seconds } = cast;
   const path = `/${variant.area}/page`;
   const address = `X-Forwarded-For: ${HONEST_ADDRESS}`;
-  const nobody = writeRequests(stage.folder, 'honest-nobody.requests', [[address]]);
-  const cached = writeRequests(stage.folder, 'honest-cached.requests', [[toAuthorization(stage.users.storm[1]), address]]);
+  const nobody = writeRequests(environment.folder, 'honest-nobody.requests', [[address]]);
+  const cached = writeRequests(environment.folder, 'honest-cached.requests', [
+    [toAuthorization(environment.users.storm[1]), address],
+  ]);
   const isKnown = variant.hasCache;
   if (isKnown) await send({ port: gate.port, path, rate: 1, seconds: 1, files: { cached } });
-  const file = variant.from === 'many' ? stage.requests.guessesOfMany : stage.requests.guessesOfOne;
+  const file = variant.from === 'many' ? environment.requests.guessesOfMany : environment.requests.guessesOfOne;
   const storm = { port: gate.port, path, script: REQUESTS_SCRIPT, args: [file], connections: GUESSERS };
   // On their core the guessers give way: what is measured is the gate, not who comes first on the load's side.
   const guessing = variant.from === undefined ? undefined : runWrk({ ...storm, seconds: seconds + MARGIN_SECONDS, isNice: true });

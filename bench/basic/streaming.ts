@@ -1,9 +1,9 @@
 /** Large content through the gate, down and up: how many bytes a second of CPU moves, and what is held in memory meanwhile. */
 import { OTHER_CORE, run } from '../children.ts';
 import { readCpuMicroseconds, readRssMebibytes } from '../machine.ts';
+import type { BasicEnvironment } from './basic-environment.ts';
 import type { Gate, GateName } from './rivals.ts';
 import type { Cast } from './rows.ts';
-import type { BasicStage } from './stage.ts';
 import type { User } from './users.ts';
 
 /** The rows' beginnings; `down` or `up` follows. */
@@ -37,7 +37,7 @@ export async function playStreaming(cast: Cast): Promise<void> {
     for (const { label, gate: name, area } of CONTESTANTS) {
       const gate = cast.gates.get(name);
       if (gate === undefined) continue;
-      const { figures, wrong } = await transfer(cast.stage, gate, area, direction);
+      const { figures, wrong } = await transfer(cast.environment, gate, area, direction);
       cast.tell({ scenario: 'streaming', label: `${label}, ${direction}`, figures, wrong });
     }
   }
@@ -45,7 +45,7 @@ export async function playStreaming(cast: Cast): Promise<void> {
 
 /** Moves the content some times, and measures. */
 export async function transfer(
-  stage: BasicStage,
+  environment: BasicEnvironment,
   gate: Gate,
   area: string,
   direction: 'down' | 'up',
@@ -57,19 +57,19 @@ export async function transfer(
   const before = readCpuMicroseconds(gate.pids);
   const startedAt = performance.now();
   try {
-    const args = toCurl(stage, `http://127.0.0.1:${gate.port}/${area}/${direction}load`, direction);
+    const args = toCurl(environment, `http://127.0.0.1:${gate.port}/${area}/${direction}load`, direction);
     const text = await run({ core: OTHER_CORE, command: 'curl', args }, WITHIN_MS);
     const seconds = (performance.now() - startedAt) / 1000;
-    const mebibytes = (TRANSFERS * stage.transfer.bytes) / MEBIBYTE;
+    const mebibytes = (TRANSFERS * environment.transfer.bytes) / MEBIBYTE;
     const cpuSeconds = (readCpuMicroseconds(gate.pids) - before) / 1e6;
     const figures = { [BYTES_PER_CPU]: mebibytes / cpuSeconds, 'MiB/s': mebibytes / seconds, 'highest RSS MiB': rss };
-    return { mebibytes, figures, wrong: findWrongTransfers(text, stage.transfer.bytes, direction) };
+    return { mebibytes, figures, wrong: findWrongTransfers(text, environment.transfer.bytes, direction) };
   } finally {
     clearInterval(look);
   }
 }
 
-function toCurl({ users, transfer: { file } }: BasicStage, url: string, direction: 'down' | 'up'): string[] {
+function toCurl({ users, transfer: { file } }: BasicEnvironment, url: string, direction: 'down' | 'up'): string[] {
   const [{ name, password }] = users.steady as readonly [User, ...User[]];
   const common = ['--silent', '--show-error', '--user', `${name}:${password}`, '--write-out', REPORT, '--header', 'Expect:'];
   const one = direction === 'down' ? ['--output', '/dev/null', url] : ['--output', '/dev/null', '--upload-file', file, url];

@@ -26,11 +26,11 @@ const GUESS_TIMES = join(import.meta.dirname, 'guess-times.ts');
 const WITHIN_MS = 120_000;
 
 /** Plays it with all; `seconds` counts for the guesses at each user. */
-export async function playTiming({ stage, gates, seconds, tell }: Cast): Promise<void> {
+export async function playTiming({ environment, gates, seconds, tell }: Cast): Promise<void> {
   for (const { label, gate: name, knows } of CONTESTANTS) {
     const gate = gates.get(name);
     if (gate === undefined) continue;
-    const users = stage.users.mixed.filter(({ hash }) => knows.test(hash)).map((user) => user.name);
+    const users = environment.users.mixed.filter(({ hash }) => knows.test(hash)).map((user) => user.name);
     const perUser = seconds * 2;
     const known = Array.from({ length: perUser }, () => users).flat();
     const unknown = Array.from({ length: known.length }, () => UNKNOWN);

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { useApp } from '../support/fixtures.ts';
 import type { TestGate } from '../support/gate.ts';
-import { DOOR_NAMES, DOORS, startDoor, toDoorRoute, toLines } from './doors.ts';
 import { FRAMING_CASES, SMUGGLED } from './framing-cases.ts';
+import { ROUTE_KIND_NAMES, ROUTE_KINDS, startGateWithUser, toKindRoute, toLines } from './route-kinds.ts';
 
 const app = useApp();
 let gate: TestGate;
@@ -13,10 +13,10 @@ const LINE = 'POST /hooks/billing HTTP/1.1';
 /** Says for a content which field lines let a request pass. */
 type ToCredentials = (body: string) => string[];
 
-describe.each(DOOR_NAMES)('at a route with %s', (name) => {
-  const signedLines: ToCredentials = (body) => toLines(DOORS[name].credentials(Buffer.from(body)));
+describe.each(ROUTE_KIND_NAMES)('at a route with %s', (name) => {
+  const signedLines: ToCredentials = (body) => toLines(ROUTE_KINDS[name].credentials(Buffer.from(body)));
   beforeAll(async () => {
-    gate = await startDoor({ routes: [toDoorRoute(DOORS[name], app.port)] });
+    gate = await startGateWithUser({ routes: [toKindRoute(ROUTE_KINDS[name], app.port)] });
   });
   afterAll(() => gate.stop());
 

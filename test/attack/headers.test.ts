@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { useApp } from '../support/fixtures.ts';
 import type { TestGate } from '../support/gate.ts';
-import { DOOR_NAMES, DOORS, startDoor, toDoorRoute } from './doors.ts';
+import { ROUTE_KIND_NAMES, ROUTE_KINDS, startGateWithUser, toKindRoute } from './route-kinds.ts';
 
 const app = useApp();
 
@@ -62,27 +62,27 @@ function spellings(name: string): string[] {
   ];
 }
 
-describe.each(DOOR_NAMES)('behind a door with %s', (name) => {
-  const door = DOORS[name];
+describe.each(ROUTE_KIND_NAMES)('behind a kind with %s', (name) => {
+  const kind = ROUTE_KINDS[name];
   let gate: TestGate;
   let behindProxy: TestGate;
   let behindIdentityProxy: TestGate;
   beforeAll(async () => {
-    gate = await startDoor({ routes: [toDoorRoute(door, app.port)] });
-    behindProxy = await startDoor({
+    gate = await startGateWithUser({ routes: [toKindRoute(kind, app.port)] });
+    behindProxy = await startGateWithUser({
       listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] },
-      routes: [toDoorRoute(door, app.port)],
+      routes: [toKindRoute(kind, app.port)],
     });
-    behindIdentityProxy = await startDoor({
+    behindIdentityProxy = await startGateWithUser({
       listen: { address: '127.0.0.1:0', trustedIdentityProxies: ['127.0.0.0/8'] },
-      routes: [toDoorRoute(door, app.port)],
+      routes: [toKindRoute(kind, app.port)],
     });
   });
   afterAll(() => Promise.all([gate.stop(), behindProxy.stop(), behindIdentityProxy.stop()]));
 
   const deliver = async (to: TestGate, extra: readonly string[]): Promise<number> => {
     const body = Buffer.from('{"a":1}');
-    const raw = ['Host', 'app.example', ...door.credentials(body), 'Content-Length', String(body.length), ...extra];
+    const raw = ['Host', 'app.example', ...kind.credentials(body), 'Content-Length', String(body.length), ...extra];
     return (await send(to.port, { headers: raw, body })).status;
   };
 
@@ -195,10 +195,10 @@ describe.each(DOOR_NAMES)('behind a door with %s', (name) => {
     });
 
     test('is found at the far end of a chain of 5,000 trusted hops', async () => {
-      const big = await startDoor({
+      const big = await startGateWithUser({
         listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] },
         limits: { maxHeaderBytes: '64Ki' },
-        routes: [toDoorRoute(door, app.port)],
+        routes: [toKindRoute(kind, app.port)],
       });
       const hops = Array.from({ length: 5_000 }, () => '10.0.0.1').join(',');
       expect(await deliver(big, ['X-Forwarded-For', `203.0.113.9,${hops}`])).toBe(200);

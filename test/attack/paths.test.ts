@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { useApp } from '../support/fixtures.ts';
 import type { TestGate } from '../support/gate.ts';
-import { DOOR_NAMES, DOORS, startDoor, toDoorRoute, toLines } from './doors.ts';
+import { ROUTE_KIND_NAMES, ROUTE_KINDS, startGateWithUser, toKindRoute, toLines } from './route-kinds.ts';
 
 const app = useApp();
 
@@ -74,14 +74,14 @@ const PASSED = [
   '/hooks/%41',
 ];
 
-describe.each(DOOR_NAMES)('a route with %s', (name) => {
+describe.each(ROUTE_KIND_NAMES)('a route with %s', (name) => {
   let gate: TestGate;
   beforeAll(async () => {
     const open = { pathPrefix: '/open', allowInPath: ['semicolon', 'encodedSlash'] };
-    gate = await startDoor({
+    gate = await startGateWithUser({
       routes: [
-        toDoorRoute(DOORS[name], app.port, { pathPrefix: '/hooks', methods: ['POST'] }),
-        toDoorRoute(DOORS[name], app.port, { ...open, methods: ['POST'] }, 'open'),
+        toKindRoute(ROUTE_KINDS[name], app.port, { pathPrefix: '/hooks', methods: ['POST'] }),
+        toKindRoute(ROUTE_KINDS[name], app.port, { ...open, methods: ['POST'] }, 'open'),
       ],
     });
   });
@@ -89,7 +89,7 @@ describe.each(DOOR_NAMES)('a route with %s', (name) => {
 
   const post = async (target: string): Promise<number | undefined> => {
     const body = '{"a":1}';
-    const lines = toLines(DOORS[name].credentials(Buffer.from(body)));
+    const lines = toLines(ROUTE_KINDS[name].credentials(Buffer.from(body)));
     const head = [`POST ${target} HTTP/1.1`, 'Host: a', 'Connection: close', ...lines, `Content-Length: ${body.length}`];
     return toStatuses(await sendRaw(gate.port, toRequestText(head, body)))[0];
   };

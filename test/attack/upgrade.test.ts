@@ -6,7 +6,7 @@ import { type TestGate, until } from '../support/gate.ts';
 import { exchangeRaw, openSocket, readToEnd } from '../support/proxy.ts';
 import { type ScriptApp, startScriptApp } from '../support/script-app.ts';
 import { toBasic } from '../support/users.ts';
-import { DOORS, startDoor, toDoorRoute } from './doors.ts';
+import { ROUTE_KINDS, startGateWithUser, toKindRoute } from './route-kinds.ts';
 
 let app: ScriptApp;
 let gate: TestGate;
@@ -33,8 +33,8 @@ beforeEach(async () => {
   seen = '';
   peer = undefined;
   answer = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
-  gate = await startDoor({
-    routes: [toDoorRoute(DOORS.basic, app.port, { pathPrefix: '/' })],
+  gate = await startGateWithUser({
+    routes: [toKindRoute(ROUTE_KINDS.basic, app.port, { pathPrefix: '/' })],
   });
 });
 afterEach(() => gate.stop());

@@ -3,7 +3,7 @@ import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
 import { startGate, type TestGate } from '../support/gate.ts';
 import { makeEntry } from '../support/users.ts';
-import { DOORS, toDoorRoute } from './doors.ts';
+import { ROUTE_KINDS, toKindRoute } from './route-kinds.ts';
 
 const NAMES = [
   'with space',
@@ -40,7 +40,7 @@ beforeAll(async () => {
 afterAll(() => app.close());
 beforeEach(async () => {
   app.received.length = 0;
-  gate = await startGate({ routes: [toDoorRoute(DOORS.basic, app.port, { pathPrefix: '/' })] }, undefined, { users });
+  gate = await startGate({ routes: [toKindRoute(ROUTE_KINDS.basic, app.port, { pathPrefix: '/' })] }, undefined, { users });
 });
 afterEach(() => gate.stop());
 

@@ -22,20 +22,20 @@ function toSections(order: Sections = {}, over: Parameters<typeof toRoute>[1] = 
 }
 
 /** Ports that lead to the same ids and versions. */
-interface Doors {
+interface OrderSetup {
   readonly first: number;
   readonly second: number;
   readonly processes: readonly GateProcess[];
   metric(series: string): Promise<number>;
 }
 
-async function startInMemory(sections: Sections): Promise<Doors> {
+async function startInMemory(sections: Sections): Promise<OrderSetup> {
   const gate = await startGate(sections);
   stops.push(gate.stop);
   return { first: gate.port, second: gate.port, processes: [], metric: gate.metric };
 }
 
-async function startReplicas(sections: Sections): Promise<Doors> {
+async function startReplicas(sections: Sections): Promise<OrderSetup> {
   const store = { redis: { url: `redis://127.0.0.1:${redis.port}` } };
   const processes = await Promise.all([1, 2].map(() => startGateProcess({ store, ...sections })));
   stops.push(async () => {

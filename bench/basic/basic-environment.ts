@@ -1,17 +1,17 @@
-/** What the rivals in Basic share: the users' files, the requests to send, and an app with something to load down and up. */
+/** The environment of the HTTP Basic benchmarks: the users' files, the requests, and an app with a file to download and upload. */
 import { truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { toNginx, toNginxHead, toNginxSpools } from '../bench-environment.ts';
 import { findFreePort, OTHER_CORE } from '../children.ts';
-import { onGround } from '../ground.ts';
-import { toNginx, toNginxHead, toNginxSpools } from '../stage.ts';
+import { withProcessGroup } from '../process-group.ts';
 import { makePassword, makeUsers, toAuthorization, type Users, writeRequests, writeUsers } from './users.ts';
 
-/** The common ground. */
-export interface BasicStage {
+/** The environment of one benchmark. */
+export interface BasicEnvironment {
   readonly folder: string;
   readonly appPort: number;
   readonly users: Users;
-  /** What is loaded down and up. */
+  /** The file to download and upload. */
   readonly transfer: { readonly file: string; readonly bytes: number };
   /** Files of requests. */
   readonly requests: {
@@ -37,28 +37,28 @@ const ONE_ADDRESS = '198.51.100.7';
 const MANY_ADDRESSES = '198.18';
 
 /** Makes the users and starts the app. */
-export function openBasicStage(): Promise<BasicStage> {
-  return onGround(async (ground) => {
-    const { folder } = ground;
+export function openBasicEnvironment(): Promise<BasicEnvironment> {
+  return withProcessGroup(async (group) => {
+    const { folder } = group;
     const users = await makeUsers();
     const appPort = await findFreePort();
     const file = join(folder, 'transfer.bin');
     writeFileSync(file, '');
     truncateSync(file, TRANSFER_BYTES);
-    await ground.start(toNginx(folder, 'app', OTHER_CORE, writeAppConfig(folder, appPort, file)), appPort);
+    await group.start(toNginx(folder, 'app', OTHER_CORE, writeAppConfig(folder, appPort, file)), appPort);
     return {
       folder,
       appPort,
       users,
       transfer: { file, bytes: TRANSFER_BYTES },
       requests: writeAllRequests(folder, users),
-      close: () => ground.close(),
+      close: () => group.close(),
     };
   });
 }
 
 /** Where a rival finds its users. */
-export function writeUsersFiles({ folder, users }: BasicStage): Record<'steady' | 'storm' | 'mixed', string> {
+export function writeUsersFiles({ folder, users }: BasicEnvironment): Record<'steady' | 'storm' | 'mixed', string> {
   return {
     steady: writeUsers(folder, 'steady.users', users.steady),
     storm: writeUsers(folder, 'storm.users', users.storm),
@@ -66,7 +66,7 @@ export function writeUsersFiles({ folder, users }: BasicStage): Record<'steady' 
   };
 }
 
-function writeAllRequests(folder: string, users: Users): BasicStage['requests'] {
+function writeAllRequests(folder: string, users: Users): BasicEnvironment['requests'] {
   const { name } = users.storm[0];
   const guesses = Array.from({ length: GUESSES }, () => toAuthorization({ name, password: makePassword() }));
   const fromMany = guesses.map((guess, i) => [guess, `X-Forwarded-For: ${MANY_ADDRESSES}.${i >> 8}.${i & 255}`]);

@@ -1,14 +1,14 @@
-/** What all rivals share for one benchmark: a folder, a secret, Redis and the app, each on loopback and gone afterwards. */
+/** The environment that all compared proxies share: a temporary folder, a secret, Redis and the app, all on loopback. */
 import { writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { findFreePort, type Launch, OTHER_CORE } from './children.ts';
-import { onGround } from './ground.ts';
+import { withProcessGroup } from './process-group.ts';
 import { nginxModulesFolder } from './setup.ts';
 import { makeSecret } from './sign.ts';
 
-/** The common ground. */
-export interface Stage {
+/** The environment of one benchmark. */
+export interface BenchEnvironment {
   readonly folder: string;
   readonly secret: string;
   readonly redisPort: number;
@@ -19,16 +19,16 @@ export interface Stage {
 }
 
 /** Starts Redis and the app. */
-export function openStage(): Promise<Stage> {
-  return onGround(async (ground) => {
-    const { folder } = ground;
+export function openEnvironment(): Promise<BenchEnvironment> {
+  return withProcessGroup(async (group) => {
+    const { folder } = group;
     const redisPort = await findFreePort();
     const redisArgs = ['--bind', '127.0.0.1', '--port', String(redisPort), '--dir', folder, '--save', '', '--appendonly', 'no'];
-    await ground.start({ core: OTHER_CORE, command: 'redis-server', args: redisArgs }, redisPort);
+    await group.start({ core: OTHER_CORE, command: 'redis-server', args: redisArgs }, redisPort);
     const appPort = await findFreePort();
     const appLog = join(folder, 'app.log');
-    await ground.start(toNginx(folder, 'app', OTHER_CORE, writeAppConfig(folder, appPort, appLog)), appPort);
-    return { folder, secret: makeSecret(), redisPort, appPort, appLog, close: () => ground.close() };
+    await group.start(toNginx(folder, 'app', OTHER_CORE, writeAppConfig(folder, appPort, appLog)), appPort);
+    return { folder, secret: makeSecret(), redisPort, appPort, appLog, close: () => group.close() };
   });
 }
 

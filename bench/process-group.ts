@@ -1,36 +1,36 @@
-/** A folder and the processes that belong to it: all gone afterwards. */
+/** A temporary folder and a group of child processes, which end together. */
 import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { end, type Launch, launch, untilListening } from './children.ts';
 
-/** What a stage stands on. */
-export class Ground {
+/** The folder and the processes of an environment. */
+export class ProcessGroup {
   readonly folder = mkdtempSync(join(tmpdir(), 'sidegate-bench-'));
   readonly #children: ChildProcess[] = [];
 
-  /** Starts a server and waits until it takes connections. */
+  /** Starts a server and waits until it accepts connections. */
   async start(server: Launch, port: number): Promise<void> {
     const child = launch(server);
     this.#children.push(child);
     await untilListening(child, port);
   }
 
-  /** Ends what was started and removes the folder. */
+  /** Ends the processes and removes the folder. */
   async close(): Promise<void> {
     await Promise.all(this.#children.map(end));
     rmSync(this.folder, { recursive: true, force: true });
   }
 }
 
-/** Builds something on fresh ground; where that fails, nothing is left of it. */
-export async function onGround<Built>(build: (ground: Ground) => Promise<Built>): Promise<Built> {
-  const ground = new Ground();
+/** Builds something on a new group; if that fails, closes the group. */
+export async function withProcessGroup<Built>(build: (group: ProcessGroup) => Promise<Built>): Promise<Built> {
+  const group = new ProcessGroup();
   try {
-    return await build(ground);
+    return await build(group);
   } catch (thrown) {
-    await ground.close();
+    await group.close();
     throw thrown;
   }
 }

@@ -1,19 +1,19 @@
-/** The doors that the same attacks are tried on: a route for webhooks, and one for users with a password. */
+/** The kinds of routes that the attacks run against: for webhooks, and for users with a password. */
 
 import { makeDelivery } from '../support/deliveries.ts';
 import { type Sections, startGate, type TestGate, toRoute } from '../support/gate.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
-/** What proves to a gate that a request may pass. */
-export interface Door {
+/** How requests authenticate on a kind of route. */
+export interface RouteKind {
   /** Raw header pairs for a POST with this content. */
   credentials(body: Buffer): string[];
   /** The route's own section. */
   readonly route: Sections;
 }
 
-/** By their names. */
-export const DOORS = {
+/** By name. */
+export const ROUTE_KINDS = {
   webhook: {
     credentials: (body) => Object.entries(makeDelivery({ body }).headers).flat(),
     route: { webhook: { keys: [{ name: 'current', secret: { file: 'secret' } }] } },
@@ -22,24 +22,24 @@ export const DOORS = {
     credentials: () => ['Authorization', toBasic('Aladdin', 'open sesame').Authorization, 'Content-Type', 'application/json'],
     route: { basic: { realm: 'r', users: { file: 'users' }, requireTls: false } },
   },
-} satisfies Record<string, Door>;
+} satisfies Record<string, RouteKind>;
 
-/** Names of doors. */
-export const DOOR_NAMES = Object.keys(DOORS) as (keyof typeof DOORS)[];
+/** The names of the kinds. */
+export const ROUTE_KIND_NAMES = Object.keys(ROUTE_KINDS) as (keyof typeof ROUTE_KINDS)[];
 
-/** One route to the app behind a door. */
-export function toDoorRoute(
-  door: Door,
+/** A route of this kind to the app. */
+export function toKindRoute(
+  kind: RouteKind,
   appPort: number,
   match: Sections = { path: '/hooks/billing' },
   name = 'billing',
 ): Sections {
   const { webhook: _, ...route } = toRoute(appPort, { match });
-  return { ...route, ...door.route, name };
+  return { ...route, ...kind.route, name };
 }
 
-/** Starts a gate with such routes. */
-export function startDoor(sections: Sections): Promise<TestGate> {
+/** Starts a gate with these sections and the user Aladdin. */
+export function startGateWithUser(sections: Sections): Promise<TestGate> {
   return startGate(sections, undefined, { users: makeEntry('Aladdin', 'open sesame') });
 }
 
