@@ -8,8 +8,8 @@ import { findUnused } from '../config/sources/fake-sources.ts';
 import { usageError } from '../core/errors.ts';
 import { paint, type Tone } from '../core/terminal.ts';
 import { type Fixtures, loadFixtures } from '../diagnostics/simulate/fixtures.ts';
-import { playTests } from '../diagnostics/simulate/play.ts';
 import { countResults, type FileReport, FORMATS, type TestReport } from '../diagnostics/simulate/report.ts';
+import { runTests } from '../diagnostics/simulate/run-tests.ts';
 import { prepareSimulation } from '../diagnostics/simulate/simulator.ts';
 import { EXIT, type Io } from './io.ts';
 
@@ -57,7 +57,7 @@ async function testFile(file: string, pattern: RegExp | undefined, coverage: Cov
   const problems = findUnusedSecrets(ready.loaded.config, fixtures);
   if (problems.length > 0) return { file, config, problems, results: [] };
   const tests = fixtures.tests.filter(({ name }) => pattern?.test(name) !== false);
-  const { results, routes } = await playTests(fixtures, tests, ready);
+  const { results, routes } = await runTests(fixtures, tests, ready);
   const known = coverage.get(config) ?? { routes: ready.loaded.config.routes.map(({ name }) => name), reached: new Set() };
   for (const route of routes) known.reached.add(route);
   coverage.set(config, known);

@@ -167,7 +167,7 @@ describe('verdicts are those of the gate', () => {
   });
 });
 
-test('what a gate answered over the network is what its rehearsal says', async () => {
+test('the simulator decides and responds like a gate on the network', async () => {
   const app = await startApp();
   const route = {
     ...BILLING,
@@ -415,7 +415,7 @@ test('nothing is fetched from anybody: what the fixtures do not have cannot be h
   const told = await playRoute(route, [{ ...step, expect: { verdict: 'secret_unavailable', status: 503 } }]);
   expect(told).toMatchObject(PASSED);
   const failed = await playRoute(route, [{ ...step, expect: 'forwarded' }]);
-  expect(failed.text).toContain('nobody is asked in a rehearsal, and the fixtures do not have it');
+  expect(failed.text).toContain('the simulator does not fetch, and the fixtures do not contain this URL');
 });
 
 describe('every preset that signs', () => {
@@ -475,7 +475,7 @@ describe('every preset that signs', () => {
     expect(told).toMatchObject(PASSED);
     const without = await playRoute({ webhook }, [{ request, sign: true, expect: 'forwarded' }], { secrets });
     expect(without.exit).toBe(2);
-    expect(without.text).toMatch(/key k cannot sign: .*\n.*hint: sign: \{ secret: … \} takes the private half/);
+    expect(without.text).toMatch(/key k cannot sign: .*\n.*hint: put the private key into sign: \{ secret: … \}/);
   });
 });
 
@@ -541,7 +541,7 @@ describe('a failure', () => {
     const output = join(folder, 'report.xml');
     const { exit, text } = await run([file, broken], { format: 'junit', output });
     expect(exit).toBe(2);
-    expect(text).toContain('FAILED: 1 passed, 1 failed, 1 file not played');
+    expect(text).toContain('FAILED: 1 passed, 1 failed, 1 file not run');
     const script = `
 import json, sys, xml.etree.ElementTree as tree
 root = tree.parse(sys.argv[1]).getroot()
@@ -553,10 +553,10 @@ print(json.dumps([[s.get('tests'), s.get('failures'), [[c.get('name'), len(c), c
         '1',
         [
           ['right', 0, null],
-          ['wrong <&"\ufffd', 1, 'verdict: expected "duplicate", got "forwarded"'],
+          ['wrong <&"\ufffd', 1, 'verdict: expected "duplicate", actual "forwarded"'],
         ],
       ],
-      ['1', '1', [['can be played', 1, 'the file does not exist']]],
+      ['1', '1', [['can be run', 1, 'the file does not exist']]],
     ]);
     const json = JSON.parse((await run(file, { format: 'json' })).text) as unknown;
     expect(json).toMatchObject({
@@ -576,20 +576,20 @@ print(json.dumps([[s.get('tests'), s.get('failures'), [[c.get('name'), len(c), c
   });
 });
 
-describe('what cannot be played ends with 2 and the reason', () => {
+describe('what cannot be run exits with 2 and the reason', () => {
   const play = (step: Sections, config: Sections = { routes: [BILLING] }): Promise<Told> =>
     run(write(config, { secrets: SECRETS, tests: [{ name: 'it', ...step, expect: 'forwarded' }] }));
 
   test.each<[string, Sections]>([
-    ['route billing has no key curent\n            hint: it has: new, old', { request: REQUEST, sign: { key: 'curent' } }],
+    ['route billing has no key curent\n            hint: its keys are new, old', { request: REQUEST, sign: { key: 'curent' } }],
     ['the config has no route biling', { request: REQUEST, sign: { route: 'biling' } }],
-    ['no route takes this request', { request: { path: '/elsewhere' }, sign: true }],
-    ['no route takes this request', { request: { path: '/a/../b' }, sign: true }],
+    ['no route matches this request', { request: { path: '/elsewhere' }, sign: true }],
+    ['no route matches this request', { request: { path: '/a/../b' }, sign: true }],
     ['github signs no time', { request: REQUEST, sign: { scheme: 'github', timestampOffset: '1s' } }],
-    ['this gate asks for no client certificates', { request: { path: '/', tls: true, certificate: ['CN:a'] } }],
-    ['a certificate is shown in a TLS handshake', { request: { path: '/', tls: false, certificate: ['CN:a'] } }],
+    ['the config does not request client certificates', { request: { path: '/', tls: true, certificate: ['CN:a'] } }],
+    ['a client certificate requires TLS', { request: { path: '/', tls: false, certificate: ['CN:a'] } }],
     ['CONNECT is for the forward proxy', { request: { path: '/', method: 'CONNECT' } }],
-    ['senders of standard-webhooks sign nothing', { request: REQUEST, sign: { scheme: 'unsigned' } }],
+    ['senders of standard-webhooks do not sign', { request: REQUEST, sign: { scheme: 'unsigned' } }],
   ])('%s', async (reason, step) => {
     const { exit, text } = await play(step);
     expect(text).toContain(reason);
@@ -598,7 +598,10 @@ describe('what cannot be played ends with 2 and the reason', () => {
 
   test('a route without webhooks has nothing to sign by', async () => {
     const told = await playRoute({ allow: 'anyone' }, [{ request: { path: '/' }, sign: true, expect: 'forwarded' }]);
-    expect(told).toMatchObject({ exit: 2, text: expect.stringContaining('route it takes no webhooks, so nothing is signed') });
+    expect(told).toMatchObject({
+      exit: 2,
+      text: expect.stringContaining('route it has no webhook section, so its requests are not signed'),
+    });
   });
 
   test('an id or a time that stands in the content is to be written there', async () => {
@@ -614,9 +617,9 @@ describe('what cannot be played ends with 2 and the reason', () => {
       await playRoute(route, [{ request, sign: true, expect: { verdict: 'forwarded', id: 'e' } }], { secrets }),
     ).toMatchObject(PASSED);
     const told = await playRoute(route, [{ request, sign: { id: 'x' }, expect: 'forwarded' }], { secrets });
-    expect(told.text).toMatch(/custom has its id in the content\n.*hint: write it there, at \$\.data\.id/);
+    expect(told.text).toMatch(/custom has its ID in the body\n.*hint: set it there, at \$\.data\.id/);
     const late = await playRoute(route, [{ request, sign: { timestampOffset: '-1h' }, expect: 'forwarded' }], { secrets });
-    expect(late.text).toContain('custom has its time in the content');
+    expect(late.text).toContain('custom has its timestamp in the body');
   });
 
   test('a secret that is nowhere is to be given, and one that nothing refers to is a mistake', async () => {

@@ -1,26 +1,26 @@
-/** A request that was captured, as all formats are read into it. */
+/** A captured request, independent of the capture format. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
 
-/** One request, as it went over the wire as far as the format tells. */
+/** One request as sent on the wire, as far as the format contains it. */
 export interface Captured {
   readonly method: string;
-  /** Scheme and host; undefined where the capture has the target alone. */
+  /** Scheme and host; undefined if the capture has only the target. */
   readonly origin: string | undefined;
   /** In origin-form. */
   readonly target: string;
-  /** Name, value, name, value, …; values are latin1, as fields are. */
+  /** Name, value, name, value, …; values are latin1, like header fields. */
   readonly headers: readonly string[];
   readonly body: Buffer;
-  /** When it was made, where the capture says so. */
+  /** When it was sent, if the capture contains the time. */
   readonly at?: EpochMilliseconds;
-  /** What the capture may not tell truly. */
+  /** What may differ from the original request. */
   readonly notes: readonly string[];
 }
 
-/** What a command line of curl refers to. */
+/** Reads a file that a curl command line names. */
 export type ReadNamedFile = (file: string) => Buffer;
 
-/** An absolute URL, or a target, taken apart without a change of its bytes. */
+/** Splits an absolute URL, or a target, without changing its bytes. */
 export function splitUrl(url: string): { origin: string | undefined; target: string } {
   const [, origin, rest = ''] = /^(https?:\/\/[^/?#]+)([^#]*)/i.exec(url) ?? [];
   if (origin === undefined) return { origin, target: url };

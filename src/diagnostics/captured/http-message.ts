@@ -1,4 +1,4 @@
-/** Reads a request as it goes over the wire (RFC 9112), leniently: files are edited by hand. */
+/** Reads a request as sent on the wire (RFC 9112), leniently, because such files are often edited by hand. */
 import { usageError } from '../../core/errors.ts';
 import { trimEnds } from '../../core/trim.ts';
 import { type Captured, splitUrl } from './captured.ts';
@@ -6,7 +6,7 @@ import { type Captured, splitUrl } from './captured.ts';
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP\/[0-9.]+$/;
 const WHITESPACE: ReadonlySet<string> = new Set(' \t\r\n');
 
-/** One request; line ends of the head may be LF alone. */
+/** Reads one request; the lines of its head may end with LF only. */
 export function readHttp(bytes: Buffer): Captured {
   const text = bytes.toString('latin1');
   const skipped = /^[\r\n]*/.exec(text)?.[0].length ?? 0;
@@ -19,10 +19,10 @@ export function readHttp(bytes: Buffer): Captured {
   return { method, ...splitUrl(url), headers, ...toContent(rest, headers) };
 }
 
-/** A field line; whitespace around the value is none of it (RFC 9112 §5). */
+/** Parses a field line without the whitespace around its value (RFC 9112 §5). */
 export function toField(line: string): [string, string] {
   const colon = line.indexOf(':', 1);
-  if (colon < 1) throw usageError(`"${line.slice(0, 40)}" in the head of the request is no field such as Name: value`);
+  if (colon < 1) throw usageError(`"${line.slice(0, 40)}" in the head of the request is not a header such as Name: value`);
   return [line.slice(0, colon), trimEnds(line.slice(colon + 1), WHITESPACE)];
 }
 
@@ -33,10 +33,10 @@ function toContent(rest: Buffer, headers: readonly string[]): Pick<Captured, 'bo
   if (rest.length < length)
     return {
       body: rest,
-      notes: [`Content-Length says ${length} bytes, and the capture holds ${rest.length}: its end is missing`],
+      notes: [`Content-Length is ${length} bytes, but the capture contains only ${rest.length}: it is truncated`],
     };
   const more = rest.length - length;
-  return { body: rest.subarray(0, length), notes: [`${more} bytes after the ${length} that Content-Length says are left out`] };
+  return { body: rest.subarray(0, length), notes: [`ignored ${more} bytes after the ${length} bytes of Content-Length`] };
 }
 
 function find(headers: readonly string[], name: string): string | undefined {
@@ -44,7 +44,7 @@ function find(headers: readonly string[], name: string): string | undefined {
   return at === -1 ? undefined : headers[at + 1];
 }
 
-/** The chunked coding (RFC 9112 §7.1); content without it, as some tools save it under the header, is taken as it is. */
+/** Decodes the chunked coding (RFC 9112 §7.1); a body that is already decoded, as some tools save it, is returned unchanged. */
 function readChunks(bytes: Buffer): Buffer {
   const chunks: Buffer[] = [];
   for (let at = 0; ; ) {

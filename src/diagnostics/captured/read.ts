@@ -1,4 +1,4 @@
-/** Finds out in which format a request was captured, and reads it. */
+/** Detects the format of a captured request, and reads it. */
 import { usageError } from '../../core/errors.ts';
 import type { Captured, ReadNamedFile } from './captured.ts';
 import { readCurl } from './curl.ts';
@@ -6,10 +6,10 @@ import { readHar } from './har.ts';
 import { readHttp } from './http-message.ts';
 import { readTrace } from './trace.ts';
 
-/** How a capture is read. */
+/** Options for reading a capture. */
 export interface CaptureOptions {
   readonly inputFormat?: string;
-  /** Of a HAR with several, 1-based. */
+  /** Number of the request in a HAR file, from 1. */
   readonly entry?: string;
 }
 
@@ -20,20 +20,20 @@ const READERS: Readonly<Record<string, (bytes: Buffer, options: CaptureOptions, 
   trace: readTrace,
 };
 
-/** Reads a capture; throws usageError for what is none. */
+/** Reads a capture; throws usageError if it is not one. */
 export function readCaptured(bytes: Buffer, options: CaptureOptions, readFile: ReadNamedFile): Captured {
   const format = options.inputFormat ?? detect(bytes);
   const read = READERS[format];
   if (read === undefined) throw usageError(`--input-format ${format} is not one of ${Object.keys(READERS).join(', ')}`);
-  if (options.entry !== undefined && format !== 'har') throw usageError('--entry is for HAR files, which hold several requests');
+  if (options.entry !== undefined && format !== 'har') throw usageError('--entry is only for HAR files');
   return read(bytes, options, readFile);
 }
 
-const LONGEST_HEAD = 4_096;
+const DETECTION_BYTES = 4_096;
 
 function detect(bytes: Buffer): string {
   const head = bytes
-    .subarray(0, LONGEST_HEAD)
+    .subarray(0, DETECTION_BYTES)
     .toString('latin1')
     .replace(/^(?:ï»¿)?\s+/, '');
   if (head.startsWith('{') || head.startsWith('ï»¿{')) return 'har';
@@ -41,6 +41,6 @@ function detect(bytes: Buffer): string {
   if (/^(?:[0-9:.]+ )?(?:== Info|=> Send)/.test(head)) return 'trace';
   if (/^[!#$%&'*+.^_`|~0-9A-Za-z-]+ \S+ HTTP\/[0-9.]+\s*$/m.test(head.split('\n')[0] ?? '')) return 'http';
   throw usageError(
-    'the request is none that can be read: give a raw HTTP request (POST /path HTTP/1.1, headers, an empty line, the body), a HAR file, a curl command line or the output of curl --trace',
+    'unknown format: use a raw HTTP request (POST /path HTTP/1.1, headers, an empty line, the body), a HAR file, a curl command line or the output of curl --trace',
   );
 }

@@ -1,4 +1,4 @@
-/** Reads what `curl --trace FILE` wrote: the bytes that it sent, in hex. */
+/** Reads the output of `curl --trace FILE`: the sent bytes, in hex. */
 import { usageError } from '../../core/errors.ts';
 import type { Captured } from './captured.ts';
 import { readHttp } from './http-message.ts';
@@ -6,7 +6,7 @@ import { readHttp } from './http-message.ts';
 const SENT = /^(?:[0-9:.]+ )?(?:\[[^\]]*\] )?=> Send (header|data)/;
 const OTHER = /^(?:[0-9:.]+ )?(?:\[[^\]]*\] )?(?:==|<=|=>) /;
 const HEX = /^[0-9a-f]{4,}: ((?:[0-9a-f]{2} ){1,16})/;
-/** Handshakes of TLS are no part of it. */
+/** TLS records, which are ignored. */
 const SSL = /=> Send SSL/;
 
 /** The first request of the trace. */
@@ -25,6 +25,6 @@ export function readTrace(bytes: Buffer): Captured {
   const sent = second === -1 ? parts : parts.slice(0, second);
   const request = Buffer.concat(sent.map(({ digits }) => Buffer.from(digits.join('').replaceAll(' ', ''), 'hex')));
   if (request.length === 0)
-    throw usageError('the trace holds no bytes that were sent: --trace writes them, --trace-ascii and -v do not');
+    throw usageError('the trace contains no sent bytes: use --trace, because --trace-ascii and -v do not write them');
   return readHttp(request);
 }

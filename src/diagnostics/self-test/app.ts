@@ -1,22 +1,22 @@
-/** The app that `sidegate self-test` is while it runs: takes whatever comes, and remembers it. */
+/** The app of `sidegate self-test`: accepts and records all requests. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import { Listener, type Listening } from '../../gateway/server/listener.ts';
 
-const LARGEST = 65_536;
+const MAX_BODY_BYTES = 65_536;
 
-/** A request as it reached the app. */
-export interface Seen {
+/** A request that the app received. */
+export interface ReceivedRequest {
   readonly id: string | undefined;
   readonly body: Buffer;
 }
 
-/** It listens, or will. */
+/** The app; `listen` opens its port. */
 export class SelfTestApp {
   readonly #server: Server;
   readonly #listener: Listener;
-  readonly #seen: Seen[] = [];
+  readonly #received: ReceivedRequest[] = [];
 
   constructor(address: ListenAddress) {
     this.#server = createServer();
@@ -29,14 +29,14 @@ export class SelfTestApp {
     return this.#listener.open();
   }
 
-  /** How often this very delivery arrived, byte for byte; another content under its id counts as well. */
+  /** How many requests have this ID or this body. */
   count(id: string, body: Buffer): number {
-    return this.#seen.filter((seen) => seen.id === id || seen.body.equals(body)).length;
+    return this.#received.filter((request) => request.id === id || request.body.equals(body)).length;
   }
 
-  /** Did each that arrived with this id have this content? */
+  /** Whether all requests with this ID have this body. */
   isUnchanged(id: string, body: Buffer): boolean {
-    return this.#seen.every((seen) => seen.id !== id || seen.body.equals(body));
+    return this.#received.every((request) => request.id !== id || request.body.equals(body));
   }
 
   close(): void {
@@ -50,17 +50,17 @@ export class SelfTestApp {
     try {
       for await (const chunk of request) {
         size += (chunk as Buffer).length;
-        if (size > LARGEST) {
+        if (size > MAX_BODY_BYTES) {
           response.writeHead(413, { Connection: 'close' }).end();
           return;
         }
         chunks.push(chunk as Buffer);
       }
     } catch {
-      // Whoever sent it left; what came is not whole.
+      // The sender disconnected, so the body is incomplete.
       return;
     }
-    this.#seen.push({ id: String(request.headers['webhook-id']), body: Buffer.concat(chunks) });
+    this.#received.push({ id: String(request.headers['webhook-id']), body: Buffer.concat(chunks) });
     response.end('handled by the self-test\n');
   }
 }

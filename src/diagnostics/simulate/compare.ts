@@ -1,64 +1,65 @@
-/** Holds what came of a request against what a fixture expects. */
+/** Compares the result of a request with what a fixture expects. */
 
 import type { HeaderFields } from '../../core/headers.ts';
-import type { Expectation, SightExpectation } from './fixtures-schema.ts';
+import type { Expectation, MessageExpectation } from './fixtures-schema.ts';
 import type { SimulationResult } from './simulator.ts';
 
-/** One thing that is not so; both sides as text to be shown. */
+/** A difference; both values as text. */
 export interface Mismatch {
   readonly field: string;
   readonly expected: string;
-  readonly got: string;
+  readonly actual: string;
 }
 
 const NOTHING = 'nothing';
-const LONGEST_SHOWN = 300;
+const MAX_SHOWN_LENGTH = 300;
 
-/** All that is not as expected. */
-export function findMismatches(expected: Expectation, { line, answer, app }: SimulationResult): Mismatch[] {
+/** Returns all differences. */
+export function findMismatches(expected: Expectation, { line, response, app }: SimulationResult): Mismatch[] {
   const { verdict, toApp, toSender, id, status, ...others } = expected;
   const found: Mismatch[] = [];
-  const compare = (field: string, wanted: string | number | undefined, got: string | number | undefined): void => {
-    if (wanted !== undefined && wanted !== got) found.push({ field, expected: show(wanted), got: show(got) });
+  const compare = (field: string, wanted: string | number | undefined, actual: string | number | undefined): void => {
+    if (wanted !== undefined && wanted !== actual) found.push({ field, expected: show(wanted), actual: show(actual) });
   };
   compare('verdict', verdict, line.code);
   for (const [field, wanted] of Object.entries(others)) compare(field, wanted, line[field as keyof typeof others]);
   compare('id', id, line.webhookId);
-  compare('status', status, answer?.status);
-  if (toApp !== undefined) found.push(...compareSight('toApp', toApp, app, 'a request'));
-  if (toSender !== undefined) found.push(...compareSight('toSender', toSender, answer, 'an answer'));
+  compare('status', status, response?.status);
+  if (toApp !== undefined) found.push(...compareMessage('toApp', toApp, app, 'a request'));
+  if (toSender !== undefined) found.push(...compareMessage('toSender', toSender, response, 'a response'));
   return found;
 }
 
-interface Sight {
+interface ActualMessage {
   readonly path?: string;
   readonly headers: HeaderFields;
   readonly body: Buffer;
 }
 
-function compareSight(at: string, expected: SightExpectation, sight: Sight | undefined, what: string): Mismatch[] {
-  if (sight === undefined) return [{ field: at, expected: what, got: NOTHING }];
+function compareMessage(at: string, expected: MessageExpectation, message: ActualMessage | undefined, what: string): Mismatch[] {
+  if (message === undefined) return [{ field: at, expected: what, actual: NOTHING }];
   const found: Mismatch[] = [];
   const { path, headers, body } = expected;
-  if (path !== undefined && path !== sight.path) found.push({ field: `${at}.path`, expected: show(path), got: show(sight.path) });
+  if (path !== undefined && path !== message.path)
+    found.push({ field: `${at}.path`, expected: show(path), actual: show(message.path) });
   for (const [name, wanted] of Object.entries(headers ?? {})) {
-    const lines = sight.headers.all(name.toLowerCase());
-    if (!isAsWanted(wanted, lines))
-      found.push({ field: `${at}.headers.${name}`, expected: showLines(wanted), got: showLines(lines) });
+    const lines = message.headers.all(name.toLowerCase());
+    if (!isAsExpected(wanted, lines))
+      found.push({ field: `${at}.headers.${name}`, expected: showLines(wanted), actual: showLines(lines) });
   }
-  const text = sight.body.toString();
-  if (body !== undefined && body !== text) found.push({ field: `${at}.body`, expected: show(body), got: show(text) });
+  const text = message.body.toString();
+  if (body !== undefined && body !== text) found.push({ field: `${at}.body`, expected: show(body), actual: show(text) });
   return found;
 }
 
-function isAsWanted(wanted: string | readonly string[] | boolean, lines: readonly string[]): boolean {
+function isAsExpected(wanted: string | readonly string[] | boolean, lines: readonly string[]): boolean {
   if (typeof wanted === 'boolean') return wanted === lines.length > 0;
   const all = typeof wanted === 'string' ? [wanted] : wanted;
   return all.length === lines.length && all.every((line, index) => line === lines[index]);
 }
 
 function showLines(lines: string | readonly string[] | boolean): string {
-  if (lines === true) return 'some text';
+  if (lines === true) return 'any value';
   if (lines === false || lines.length === 0) return NOTHING;
   return typeof lines === 'string' ? show(lines) : lines.map(show).join(' and ');
 }
@@ -66,5 +67,5 @@ function showLines(lines: string | readonly string[] | boolean): string {
 function show(value: string | number | undefined): string {
   if (value === undefined) return NOTHING;
   const text = typeof value === 'string' ? JSON.stringify(value) : String(value);
-  return text.length > LONGEST_SHOWN ? `${text.slice(0, LONGEST_SHOWN)}… (${text.length} characters)` : text;
+  return text.length > MAX_SHOWN_LENGTH ? `${text.slice(0, MAX_SHOWN_LENGTH)}… (${text.length} characters)` : text;
 }

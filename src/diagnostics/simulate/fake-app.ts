@@ -1,4 +1,4 @@
-/** Fakes the apps in the simulator: records what the gate would have sent, and responds as the fixture says. */
+/** The fake app of the simulator: records what the gate sends, and responds as the fixture says. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
 import type { CreateUpstream } from '../../gateway/runtime/upstreams.ts';
@@ -12,40 +12,40 @@ import type {
   UpstreamRequest,
 } from '../../gateway/upstream/upstream.ts';
 
-/** How the app deals with the next request. */
-export type AppPlan =
+/** How the app responds to the next request. */
+export type AppBehaviour =
   | { readonly status: number; readonly headers: RawHeaders; readonly body: Buffer; readonly after: Milliseconds }
   | { readonly fails: UpstreamFailureKind };
 
-/** What the app got. */
-export interface AppSight {
+/** A request as the app received it. */
+export interface AppRequest {
   readonly method: string;
   readonly path: string;
   readonly headers: HeaderFields;
   readonly body: Buffer;
 }
 
-/** An app that answers 200 at once. */
-export const WILLING_APP: AppPlan = { status: 200, headers: [], body: Buffer.alloc(0), after: 0 };
+/** Responds 200 immediately. */
+export const DEFAULT_BEHAVIOUR: AppBehaviour = { status: 200, headers: [], body: Buffer.alloc(0), after: 0 };
 
 const FAILURES: Readonly<Record<UpstreamFailureKind, Omit<UpstreamFailure, 'kind'>>> = {
-  connect: { nothingSent: true, detail: 'the rehearsed app takes no connections' },
-  timeout: { nothingSent: false, detail: 'the rehearsed app does not answer' },
-  reset: { nothingSent: false, detail: 'the rehearsed app closes the connection' },
-  protocol: { nothingSent: false, detail: 'the rehearsed app answers with what is no HTTP' },
+  connect: { nothingSent: true, detail: 'the simulated app refuses connections' },
+  timeout: { nothingSent: false, detail: 'the simulated app does not respond' },
+  reset: { nothingSent: false, detail: 'the simulated app closes the connection' },
+  protocol: { nothingSent: false, detail: 'the simulated app responds with invalid HTTP' },
 };
 
-/** All apps of a simulation; they differ only in how long each route waits. */
+/** One app for all routes of a simulation; routes differ only in their timeouts. */
 export class FakeApp {
-  plan: AppPlan = WILLING_APP;
-  #seen: AppSight[] = [];
+  behaviour: AppBehaviour = DEFAULT_BEHAVIOUR;
+  #received: AppRequest[] = [];
 
-  /** What was sent to it since it was last asked, in order. */
-  takeSeen(): AppSight[] {
-    return this.#seen.splice(0);
+  /** Returns the requests since the last call, in order. */
+  takeReceived(): AppRequest[] {
+    return this.#received.splice(0);
   }
 
-  /** For the gate, in place of its pools. */
+  /** Replaces the gate's connection pools. */
   readonly createUpstream: CreateUpstream = (options, clock) => ({
     send: (request, listener) => this.#send(request, listener, options, clock),
     close: () => undefined,
@@ -58,19 +58,20 @@ export class FakeApp {
     { answerTimeout }: UpstreamOptions,
     clock: Clock,
   ): ReturnType<Upstream['send']> {
-    const { plan } = this;
+    const { behaviour } = this;
     let isOver = false;
     const finish = (action: () => void): void => {
       if (!isOver) action();
       isOver = true;
     };
-    const answer = (body: Buffer): void => {
+    const respond = (body: Buffer): void => {
       const { method, path, headers } = request;
-      const isReached = !('fails' in plan) || plan.fails !== 'connect';
-      if (isReached) this.#seen.push({ method, path, headers: new HeaderFields([...headers]), body });
-      const delay = 'fails' in plan ? (plan.fails === 'timeout' ? answerTimeout : 0) : Math.min(plan.after, answerTimeout);
-      const isLate = !('fails' in plan) && plan.after > answerTimeout;
-      clock.after(delay, () => finish(() => tell(isLate ? { fails: 'timeout' } : plan, method, listener)));
+      const isReached = !('fails' in behaviour) || behaviour.fails !== 'connect';
+      if (isReached) this.#received.push({ method, path, headers: new HeaderFields([...headers]), body });
+      const delay =
+        'fails' in behaviour ? (behaviour.fails === 'timeout' ? answerTimeout : 0) : Math.min(behaviour.after, answerTimeout);
+      const isLate = !('fails' in behaviour) && behaviour.after > answerTimeout;
+      clock.after(delay, () => finish(() => play(isLate ? { fails: 'timeout' } : behaviour, method, listener)));
     };
     const exchange: UpstreamExchange = {
       resume: () => undefined,
@@ -78,8 +79,8 @@ export class FakeApp {
         isOver = true;
       },
     };
-    if (Buffer.isBuffer(request.body)) answer(request.body);
-    else collect(request.body, answer);
+    if (Buffer.isBuffer(request.body)) respond(request.body);
+    else collect(request.body, respond);
     return exchange;
   }
 }
@@ -96,11 +97,11 @@ function collect(content: Exclude<UpstreamRequest['body'], Buffer>, onEnd: (body
   });
 }
 
-function tell(plan: AppPlan, method: string, listener: AnswerListener): void {
-  if ('fails' in plan) return listener.onFailure({ kind: plan.fails, ...FAILURES[plan.fails] });
-  const { status, headers, body } = plan;
-  const isBare = status === 204 || status === 304;
-  listener.onHead(status, '', isBare ? headers : [...headers, 'Content-Length', String(body.length)]);
-  if (body.length > 0 && !isBare && method !== 'HEAD') listener.onData(body);
+function play(behaviour: AppBehaviour, method: string, listener: AnswerListener): void {
+  if ('fails' in behaviour) return listener.onFailure({ kind: behaviour.fails, ...FAILURES[behaviour.fails] });
+  const { status, headers, body } = behaviour;
+  const isWithoutBody = status === 204 || status === 304;
+  listener.onHead(status, '', isWithoutBody ? headers : [...headers, 'Content-Length', String(body.length)]);
+  if (body.length > 0 && !isWithoutBody && method !== 'HEAD') listener.onData(body);
   listener.onEnd([]);
 }

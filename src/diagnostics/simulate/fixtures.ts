@@ -1,4 +1,4 @@
-/** Reads a fixture file: through its schema, with the contents that it names, to tests or to all problems at once. */
+/** Loads a fixture file and the body files that it names; returns its tests, or all problems at once. */
 import { readFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import * as z from 'zod';
@@ -13,19 +13,19 @@ import { FixturesSchema } from './fixtures-schema.ts';
 type Parsed = z.output<typeof FixturesSchema>;
 type ParsedStep = Parsed['tests'][number]['steps'][number];
 
-/** One request and what is expected of it. */
+/** A request and its expected result. */
 export type FixtureStep = Omit<ParsedStep, 'request'> & {
   readonly name?: string | undefined;
   readonly request: Omit<ParsedStep['request'], 'body' | 'json' | 'bodyFile' | 'bodyBase64'> & {
-    /** Undefined where there is none, which is not the same as none that is said to be there. */
+    /** Undefined: no body, which differs from an empty body. */
     readonly content: Buffer | undefined;
     readonly isJson: boolean;
   };
   readonly position: Position | undefined;
 };
-/** Who signs, and what is done to it then. */
+/** How to sign, and what to change afterwards. */
 export type SignConfig = NonNullable<FixtureStep['sign']>;
-/** How the app deals with a request. */
+/** How the app responds. */
 export type AppConfig = NonNullable<FixtureStep['app']>;
 /** One test. */
 export interface FixtureTest {
@@ -35,7 +35,7 @@ export interface FixtureTest {
   readonly steps: readonly FixtureStep[];
 }
 
-/** A sound file. */
+/** A valid fixture file. */
 export interface Fixtures {
   readonly file: string;
   /** Absolute. */
@@ -44,14 +44,14 @@ export interface Fixtures {
   readonly fakeSources: FakeSources;
   readonly remote: ReadonlyMap<string, string>;
   readonly tests: readonly FixtureTest[];
-  /** A finding about the file, with its place. */
+  /** Creates a problem with its position in the file. */
   readonly toProblem: (path: readonly PropertyKey[], message: string, hint?: string) => Problem;
 }
 
-/** The tests, or why there are none. */
+/** The fixtures, or the problems. */
 export type FixturesRead = Fixtures | { readonly tests: undefined; readonly problems: readonly Problem[] };
 
-/** Draft-07, for editors. */
+/** JSON Schema draft-07, for editors. */
 export function toFixturesJsonSchema(): JsonSchema {
   const schema = z.toJSONSchema(FixturesSchema, {
     io: 'input',
@@ -62,7 +62,7 @@ export function toFixturesJsonSchema(): JsonSchema {
   return { ...(schema as JsonSchema), title: 'sidegate fixtures' };
 }
 
-/** Reads and checks `file`; never throws for anything in it. */
+/** Loads and validates `file`; never throws because of its contents. */
 export async function loadFixtures(file: string): Promise<FixturesRead> {
   const text = await readText(file);
   if (typeof text !== 'string') return { tests: undefined, problems: [text] };
@@ -101,7 +101,7 @@ function byPlace(a: Problem, b: Problem): number {
   return (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0);
 }
 
-/** Time does not go back. */
+/** Reports steps that start before the previous step. */
 function checkOrder(
   { steps }: Parsed['tests'][number],
   path: readonly PropertyKey[],
@@ -112,7 +112,13 @@ function checkOrder(
     const isEarlier = at !== undefined && at < latest;
     latest = Math.max(latest, at ?? 0);
     return isEarlier
-      ? [toProblem([...path, 'steps', index, 'at'], 'the step before is later', 'at counts from now, not from the step before')]
+      ? [
+          toProblem(
+            [...path, 'steps', index, 'at'],
+            'this is before the previous step',
+            '`at` is relative to `now`, not to the previous step',
+          ),
+        ]
       : [];
   });
 }
@@ -139,7 +145,7 @@ class Contents {
       return await readFile(resolve(this.#folder, name));
     } catch (thrown) {
       const code = (thrown as NodeJS.ErrnoException).code ?? 'unknown reason';
-      this.#onProblem(path, `${name} cannot be read (${code})`);
+      this.#onProblem(path, `cannot read ${name} (${code})`);
       return undefined;
     }
   }

@@ -1,4 +1,4 @@
-/** Writes JUnit XML, which CI servers show. */
+/** Writes JUnit XML for CI servers. */
 import { escapeXml, toXmlAttributes } from '../../core/xml.ts';
 
 /** One case of a suite. */
@@ -6,7 +6,7 @@ export interface JunitCase {
   readonly name: string;
   readonly seconds?: number;
   readonly failure?: { readonly message: string; readonly text: string };
-  /** Why it was not run. */
+  /** Why it was skipped. */
   readonly skipped?: string;
 }
 

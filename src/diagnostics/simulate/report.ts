@@ -1,35 +1,35 @@
-/** What came of fixture files, as text for people, as JSON, and as JUnit XML. */
+/** The results of fixture files as text, as JSON, and as JUnit XML. */
 
 import { formatProblem, type Problem } from '../../config/schema/problem.ts';
 import type { Tone } from '../../core/terminal.ts';
 import { type JunitCase, type JunitSuite, toJunit } from './junit.ts';
-import type { TestFailure, TestResult } from './play.ts';
+import type { TestFailure, TestResult } from './run-tests.ts';
 
-/** What came of one file. */
+/** The results of one file. */
 export interface FileReport {
   readonly file: string;
-  /** The config that was tested; undefined where the file does not say. */
+  /** The tested config; undefined if the fixture file is invalid. */
   readonly config: string | undefined;
-  /** Why nothing could be played; empty where it could. */
+  /** Why the tests could not be run; empty if they were. */
   readonly problems: readonly Problem[];
   readonly results: readonly TestResult[];
 }
 
-/** What came of all. */
+/** The results of all files. */
 export interface TestReport {
   readonly files: readonly FileReport[];
-  /** The routes of each config that no test of any file has reached; undefined where only some tests were run. */
+  /** By config, the routes that no test has reached; undefined if only selected tests were run. */
   readonly untested: readonly { readonly config: string; readonly routes: readonly string[] }[] | undefined;
 }
 
-/** How reports are written. */
+/** The report formats. */
 export const FORMATS: Readonly<Record<string, (report: TestReport, shade?: Paint) => string>> = {
   text: toText,
   json: toJson,
   junit: toXml,
 };
 
-/** How many tests came to what. */
+/** Counts the tests per outcome. */
 export function countResults({ files }: TestReport): { passed: number; failed: number; unusable: number } {
   const results = files.flatMap((file) => file.results);
   const unusable = results.filter(({ failure }) => failure?.problem !== undefined).length;
@@ -37,7 +37,7 @@ export function countResults({ files }: TestReport): { passed: number; failed: n
   return { passed: results.length - failed - unusable, failed, unusable };
 }
 
-/** Colours words of a text report; as they are by default. */
+/** Colours words of a text report; by default, it does not. */
 type Paint = (tone: Tone, text: string) => string;
 const PLAIN: Paint = (_tone, text) => text;
 
@@ -46,7 +46,7 @@ function toText(report: TestReport, shade: Paint = PLAIN): string {
   const unread = report.files.filter(({ problems }) => problems.length > 0).length;
   const counts = [`${passed} passed`, `${failed} failed`];
   if (unusable > 0) counts.push(`${unusable} unusable`);
-  if (unread > 0) counts.push(`${unread} ${unread === 1 ? 'file' : 'files'} not played`);
+  if (unread > 0) counts.push(`${unread} ${unread === 1 ? 'file' : 'files'} not run`);
   const end = failed + unusable + unread === 0 ? shade('good', 'SUCCESS') : shade('bad', 'FAILED');
   const untested = (report.untested ?? []).filter(({ routes }) => routes.length > 0);
   const lines = [
@@ -72,15 +72,15 @@ function toFileLines({ file, config, problems, results }: FileReport, shade: Pai
   ];
 }
 
-/** Where, what was expected and what came. */
-function toFailureLines(file: string, { position, step, stepName, time, mismatches, said, problem }: TestFailure): string[] {
+/** The position, the expected and the actual values. */
+function toFailureLines(file: string, { position, step, stepName, time, mismatches, decision, problem }: TestFailure): string[] {
   const lines = [position === undefined ? file : `${file}:${position.line}`];
   const which = [step === undefined ? '' : `step ${step}`, stepName ?? '', time === undefined ? '' : `time ${time}`];
   const where = which.filter((word) => word !== '').join(', ');
   if (where !== '') lines.push(`in ${where}`);
   if (problem !== undefined) lines.push(problem.problem, ...(problem.hint === undefined ? [] : [`hint: ${problem.hint}`]));
-  for (const { field, expected, got } of mismatches) lines.push(`${field}:`, `  expected ${expected}`, `  got      ${got}`);
-  if (said !== undefined) lines.push(`the gate said: ${said}`);
+  for (const { field, expected, actual } of mismatches) lines.push(`${field}:`, `  expected ${expected}`, `  actual   ${actual}`);
+  if (decision !== undefined) lines.push(`decision: ${decision}`);
   return lines;
 }
 
@@ -111,17 +111,17 @@ function toXml({ files }: TestReport): string {
   return toJunit(...files.map(toSuite));
 }
 
-/** A file that cannot be played is one failed case: a suite without any would look green. */
+/** A file that cannot be run is one failed case: an empty suite would look successful. */
 function toSuite({ file, problems, results }: FileReport): JunitSuite {
   if (problems.length === 0) return { name: file, cases: results.map((result) => toCase(file, result)) };
   const text = problems.map(formatProblem).join('\n');
-  return { name: file, cases: [{ name: 'can be played', failure: { message: problems[0]?.message ?? '', text } }] };
+  return { name: file, cases: [{ name: 'can be run', failure: { message: problems[0]?.message ?? '', text } }] };
 }
 
 function toCase(file: string, { name, seconds, failure }: TestResult): JunitCase {
   if (failure === undefined) return { name, seconds };
   const [first] = failure.mismatches;
   const message =
-    failure.problem?.problem ?? (first === undefined ? '' : `${first.field}: expected ${first.expected}, got ${first.got}`);
+    failure.problem?.problem ?? (first === undefined ? '' : `${first.field}: expected ${first.expected}, actual ${first.actual}`);
   return { name, seconds, failure: { message, text: toFailureLines(file, failure).join('\n') } };
 }

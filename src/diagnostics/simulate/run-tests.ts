@@ -1,4 +1,4 @@
-/** Plays the tests of a fixture file, each on a gate of its own. */
+/** Runs the tests of a fixture file, each with a new gate. */
 
 import { type Routing, toRouting } from '../../config/rules/gate-identity.ts';
 import type { Config, RouteConfig } from '../../config/schema/config.ts';
@@ -8,29 +8,28 @@ import { parseTarget } from '../../core/target.ts';
 import { RouteTable } from '../../gateway/pipeline/router.ts';
 import type { PreparedConfig } from '../../gateway/runtime/check.ts';
 import { findMismatches, type Mismatch } from './compare.ts';
-import type { AppPlan } from './fake-app.ts';
-import { WILLING_APP } from './fake-app.ts';
+import { type AppBehaviour, DEFAULT_BEHAVIOUR } from './fake-app.ts';
 import type { AppConfig, FixtureStep, Fixtures, FixtureTest } from './fixtures.ts';
 import { type Signed, type StepProblem, signRequest } from './sign-request.ts';
 import type { SimulatedRequest } from './simulated-connection.ts';
 import { type SimulationResult, Simulator } from './simulator.ts';
 
-/** Why a test failed, or could not be played. */
+/** Why a test failed, or could not be run. */
 export interface TestFailure {
   /** Where in the file. */
   readonly position: FixtureStep['position'];
-  /** Which of several steps, from 1 on, and its name; which of several times. */
+  /** The number of the step, from 1, its name, and the number of the repetition. */
   readonly step?: number;
   readonly stepName?: string;
   readonly time?: number;
   readonly mismatches: readonly Mismatch[];
-  /** What the gate made of it, in a line. */
-  readonly said?: string;
-  /** It says nothing of the gate: the step itself is wrong. */
+  /** The decision of the gate, in one line. */
+  readonly decision?: string;
+  /** The step itself is invalid, so it was not run. */
   readonly problem?: StepProblem;
 }
 
-/** What came of a test. */
+/** The result of a test. */
 export interface TestResult {
   readonly name: string;
   readonly position: FixtureTest['position'];
@@ -38,38 +37,38 @@ export interface TestResult {
   readonly failure?: TestFailure;
 }
 
-/** What came of a file's tests. */
-export interface Played {
+/** The results of a file's tests. */
+export interface TestRun {
   readonly results: readonly TestResult[];
-  /** The routes that took a request. */
+  /** The routes that matched a request. */
   readonly routes: ReadonlySet<string>;
 }
 
-/** Plays the tests one after the other. */
-export async function playTests(
+/** Runs the tests in sequence. */
+export async function runTests(
   { config: file, remote }: Fixtures,
   tests: readonly FixtureTest[],
   ready: PreparedConfig,
-): Promise<Played> {
+): Promise<TestRun> {
   const routes = new Set<string>();
   const results: TestResult[] = [];
   for (const [index, test] of tests.entries()) {
     const startedAt = systemClock.monotonic();
-    const player = new Player(
+    const runner = new TestRunner(
       new Simulator(ready, { file, startsAt: test.startsAt, remote }),
       ready.loaded.config,
       `fixture-${index + 1}`,
     );
-    const failure = await player.play(test);
-    for (const route of player.routes) routes.add(route);
+    const failure = await runner.run(test);
+    for (const route of runner.routes) routes.add(route);
     const seconds = (systemClock.monotonic() - startedAt) / 1000;
     results.push({ name: test.name, position: test.position, seconds, ...(failure === undefined ? undefined : { failure }) });
   }
   return { results, routes };
 }
 
-/** Plays one test. */
-class Player {
+/** Runs one test. */
+class TestRunner {
   readonly routes = new Set<string>();
   readonly #simulator: Simulator;
   readonly #config: Config;
@@ -83,11 +82,11 @@ class Player {
     this.#table = new RouteTable(config.routes.map((route) => ({ name: route.name, ...toRouting(route), route })));
   }
 
-  /** What follows a failure would only fail because of it, so the first one ends the test. */
-  async play({ steps }: FixtureTest): Promise<TestFailure | undefined> {
+  /** Stops at the first failure, because it would make later steps fail. */
+  async run({ steps }: FixtureTest): Promise<TestFailure | undefined> {
     try {
       for (const [index, step] of steps.entries()) {
-        const failure = await this.#playStep(step, `${this.#idPrefix}-${index + 1}`);
+        const failure = await this.#runStep(step, `${this.#idPrefix}-${index + 1}`);
         if (failure === undefined) continue;
         const which = steps.length === 1 ? undefined : { step: index + 1 };
         return {
@@ -103,15 +102,16 @@ class Player {
     }
   }
 
-  async #playStep(step: FixtureStep, id: string): Promise<Omit<TestFailure, 'position'> | undefined> {
+  async #runStep(step: FixtureStep, id: string): Promise<Omit<TestFailure, 'position'> | undefined> {
     if (step.at !== undefined) await this.#simulator.goTo(step.at);
     const request = await this.#toRequest(step, id);
     if ('problem' in request) return { mismatches: [], problem: request };
     for (let time = 1; time <= step.repeat; time++) {
-      const result = await this.#simulator.play(request, toPlan(step.app));
+      const result = await this.#simulator.send(request, toBehaviour(step.app));
       if (result.line.route !== undefined) this.routes.add(result.line.route);
       const mismatches = findMismatches(step.expect, result);
-      if (mismatches.length > 0) return { mismatches, said: toSaid(result), ...(step.repeat === 1 ? undefined : { time }) };
+      if (mismatches.length > 0)
+        return { mismatches, decision: describeDecision(result), ...(step.repeat === 1 ? undefined : { time }) };
     }
     return undefined;
   }
@@ -132,11 +132,11 @@ class Player {
   }
 
   #findMisfit(method: string, isTls: boolean, certificate: readonly string[] | undefined): StepProblem | undefined {
-    if (method === 'CONNECT') return { problem: 'CONNECT is for the forward proxy, which is not rehearsed' };
+    if (method === 'CONNECT') return { problem: 'CONNECT is for the forward proxy, which cannot be simulated' };
     if (certificate === undefined) return undefined;
-    if (!isTls) return { problem: 'a certificate is shown in a TLS handshake', hint: 'tls: true' };
+    if (!isTls) return { problem: 'a client certificate requires TLS', hint: 'add tls: true' };
     if (this.#config.listen.tls?.clientCaFile === undefined)
-      return { problem: 'this gate asks for no client certificates', hint: 'the config has no listen.tls.clientCaFile' };
+      return { problem: 'the config does not request client certificates', hint: 'set listen.tls.clientCaFile in the config' };
     return undefined;
   }
 
@@ -147,7 +147,7 @@ class Player {
   ): Promise<Signed | StepProblem> {
     const route = this.#findRoute(config.route, unsigned);
     return route === undefined
-      ? { problem: 'which key should sign? no route takes this request', hint: 'sign: { route: NAME }' }
+      ? { problem: 'no route matches this request, so the key is unknown', hint: 'name the route: sign: { route: NAME }' }
       : 'problem' in route
         ? route
         : signRequest(config, unsigned, { route, now: this.#simulator.now(), id });
@@ -160,7 +160,7 @@ class Player {
     if (name !== undefined) {
       const named = this.#config.routes.find((route) => route.name === name);
       const names = this.#config.routes.map((route) => route.name);
-      return named ?? { problem: `the config has no route ${name}`, hint: `it has: ${names.join(', ')}` };
+      return named ?? { problem: `the config has no route ${name}`, hint: `its routes are ${names.join(', ')}` };
     }
     const target = parseTarget(path);
     if ('problem' in target) return undefined;
@@ -169,11 +169,11 @@ class Player {
   }
 }
 
-function toPlan(app: AppConfig | undefined): AppPlan {
-  if (app === undefined) return WILLING_APP;
+function toBehaviour(app: AppConfig | undefined): AppBehaviour {
+  if (app === undefined) return DEFAULT_BEHAVIOUR;
   if ('fails' in app) return app;
   const { status, ...rest } = app;
-  if (!('headers' in rest)) return { ...WILLING_APP, status };
+  if (!('headers' in rest)) return { ...DEFAULT_BEHAVIOUR, status };
   return { status, headers: toLines(rest.headers).flat(), body: Buffer.from(rest.body), after: rest.after as Milliseconds };
 }
 
@@ -185,7 +185,7 @@ function toLines(headers: Readonly<Record<string, string | readonly string[]>>):
   );
 }
 
-/** What the fixture writes stands in the place of what would be written for it. */
+/** Headers of the fixture replace the generated ones. */
 function toHeaders(request: FixtureStep['request'], signed: Signed | undefined, length: number | undefined): Line[] {
   const written = toLines(request.headers);
   const names = new Set(written.map(([name]) => name.toLowerCase()));
@@ -201,11 +201,11 @@ function toHeaders(request: FixtureStep['request'], signed: Signed | undefined, 
   return [...ours.filter(([name]) => !names.has(name.toLowerCase())), ...written];
 }
 
-function toSaid({ line, answer }: SimulationResult): string {
+function describeDecision({ line, response }: SimulationResult): string {
   const { code, reason, route, detail, observed } = line;
-  const words = [`${answer?.status ?? 'no answer'} ${code}`];
+  const words = [`${response?.status ?? 'no response'} ${code}`];
   if (reason !== 'ok' && reason !== code) words.push(`(${reason})`);
   if (observed !== undefined) words.push(`observed ${observed}`);
-  words.push(route === undefined ? 'by no route' : `by route ${route}`);
+  words.push(route === undefined ? 'on no route' : `on route ${route}`);
   return detail === undefined ? words.join(' ') : `${words.join(' ')}: ${detail}`;
 }

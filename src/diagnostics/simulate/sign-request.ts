@@ -1,4 +1,4 @@
-/** Signs a fixture's request as its sender would, by the route's own scheme and key, and tampers with it where it says so. */
+/** Signs a fixture's request as its sender would, with the scheme and a key of the route, and tampers with it if requested. */
 
 import { findPreset } from '../../auth/schemes/catalogue.ts';
 import { compileScheme } from '../../auth/schemes/compile.ts';
@@ -13,13 +13,13 @@ import { pickMediaType } from '../../core/media-type.ts';
 import { Secret } from '../../core/secret.ts';
 import type { SignConfig } from './fixtures.ts';
 
-/** What is wrong with a step, so that it cannot be played. */
+/** Why a step cannot be run. */
 export interface StepProblem {
   readonly problem: string;
   readonly hint?: string;
 }
 
-/** What is to be signed. */
+/** A request before signing. */
 export interface Unsigned {
   readonly method: string;
   readonly path: string;
@@ -28,19 +28,19 @@ export interface Unsigned {
   readonly body: Buffer;
 }
 
-/** What signing adds, and the content as it is sent. */
+/** The headers that signing adds, and the body to send. */
 export interface Signed {
   readonly headers: readonly (readonly [string, string])[];
   readonly body: Buffer;
-  /** What this sender sends most. */
+  /** The most common content type of this sender. */
   readonly contentType: string | undefined;
 }
 
-/** Who signs, and when. */
-export interface Signer {
+/** The route, the time and the ID for signing. */
+export interface SigningContext {
   readonly route: RouteConfig;
   readonly now: EpochMilliseconds;
-  /** Where the fixture gives none. */
+  /** Used if the fixture has none. */
   readonly id: string;
 }
 
@@ -49,25 +49,28 @@ type SignOnce = (over: { id?: string; timestamp?: EpochMilliseconds; body?: Buff
 const LINE_END = Buffer.from('\n');
 const SECOND_MS = 1_000;
 
-/** Signs it, or says why that cannot be. */
-export async function signRequest(config: SignConfig, unsigned: Unsigned, signer: Signer): Promise<Signed | StepProblem> {
-  const { webhook } = signer.route;
+/** Signs the request, or returns why it cannot. */
+export async function signRequest(
+  config: SignConfig,
+  unsigned: Unsigned,
+  context: SigningContext,
+): Promise<Signed | StepProblem> {
+  const { webhook } = context.route;
   if (webhook === undefined)
-    return { problem: `route ${signer.route.name} takes no webhooks, so nothing is signed`, hint: 'leave sign out' };
+    return { problem: `route ${context.route.name} has no webhook section, so its requests are not signed`, hint: 'remove sign' };
   const description = config.scheme === undefined ? webhook.description : findPreset(config.scheme);
-  if (description?.signature === undefined)
-    return { problem: `senders of ${webhook.scheme} sign nothing`, hint: 'leave sign out' };
+  if (description?.signature === undefined) return { problem: `senders of ${webhook.scheme} do not sign`, hint: 'remove sign' };
   const problem = findMisfit(config, description);
   if (problem !== undefined) return problem;
-  const key = findKey(config, webhook, signer.route);
+  const key = findKey(config, webhook, context.route);
   if ('problem' in key) return key;
   const secret = await toSecret(config, key);
   if (!(secret instanceof Secret)) return secret;
   const scheme = compileScheme(description);
   const request = {
     ...unsigned,
-    id: config.id ?? signer.id,
-    timestamp: signer.now + (config.timestampOffset ?? 0),
+    id: config.id ?? context.id,
+    timestamp: context.now + (config.timestampOffset ?? 0),
     url: scheme.signsUrl ? toUrl(webhook, unsigned) : '',
   };
   const signOnce: SignOnce = (over) =>
@@ -77,7 +80,7 @@ export async function signRequest(config: SignConfig, unsigned: Unsigned, signer
     return { contentType, ...tamper(config.tamper, scheme, request, signOnce) };
   } catch (thrown) {
     if (!(thrown instanceof SidegateError)) throw thrown;
-    const hint = thrown.message.includes('private') ? { hint: 'sign: { secret: … } takes the private half' } : undefined;
+    const hint = thrown.message.includes('private') ? { hint: 'put the private key into sign: { secret: … }' } : undefined;
     return { problem: `key ${key.name} cannot sign: ${thrown.message}`, ...hint };
   }
 }
@@ -86,12 +89,12 @@ function findMisfit({ id, timestampOffset, tamper: what }: SignConfig, descripti
   const { name, id: idSource, timestamp } = description;
   if ((id !== undefined || what === 'id') && (idSource === undefined || !('header' in idSource)))
     return idSource === undefined
-      ? { problem: `${name} has no id` }
-      : { problem: `${name} has its id in the content`, hint: `write it there, at ${'json' in idSource ? idSource.json : ''}` };
+      ? { problem: `${name} has no ID` }
+      : { problem: `${name} has its ID in the body`, hint: `set it there, at ${'json' in idSource ? idSource.json : ''}` };
   if ((timestampOffset !== undefined || what === 'timestamp') && (timestamp === undefined || 'json' in timestamp.from))
     return timestamp === undefined
-      ? { problem: `${name} signs no time` }
-      : { problem: `${name} has its time in the content`, hint: 'write it there' };
+      ? { problem: `${name} signs no timestamp` }
+      : { problem: `${name} has its timestamp in the body`, hint: 'set it there' };
   return undefined;
 }
 
@@ -100,7 +103,7 @@ function findKey({ key: wanted }: SignConfig, { keys }: WebhookConfig, route: Ro
   const found = wanted === undefined ? keys[0] : keys.find(({ name }) => name === wanted);
   if (found !== undefined) return found;
   const nearest = findNearest(wanted ?? '', names);
-  const hint = nearest === undefined ? `it has: ${names.join(', ')}` : `did you mean ${nearest}?`;
+  const hint = nearest === undefined ? `its keys are ${names.join(', ')}` : `did you mean ${nearest}?`;
   return { problem: `route ${route.name} has no key ${wanted}`, hint };
 }
 
@@ -110,44 +113,44 @@ async function toSecret({ secret }: SignConfig, key: KeyConfig): Promise<Secret 
   return 'secret' in read ? read.secret : { problem: read.problem, hint: read.hint };
 }
 
-/** As the sender calls the gate. */
+/** The URL that the sender calls. */
 function toUrl({ publicUrl }: WebhookConfig, { isTls, host, path }: Unsigned): string {
   return `${publicUrl ?? `${isTls ? 'https' : 'http'}://${host}`}${path}`;
 }
 
-/** What was signed, with one part of it changed behind the signature. */
+/** Signs the request, and changes one part of it afterwards. */
 function tamper(
   what: SignConfig['tamper'],
   { description }: Scheme,
   { id, timestamp, body }: { readonly id: string; readonly timestamp: EpochMilliseconds; readonly body: Buffer },
   signOnce: SignOnce,
 ): Pick<Signed, 'headers' | 'body'> {
-  const genuine = signOnce({});
+  const valid = signOnce({});
   const longer = Buffer.concat([body, LINE_END]);
   switch (what) {
     case undefined:
-      return { headers: genuine, body };
+      return { headers: valid, body };
     case 'body':
-      return { headers: genuine, body: longer };
+      return { headers: valid, body: longer };
     case 'id':
-      return { headers: replace(genuine, signOnce({ id: `${id}x` }), description.id), body };
+      return { headers: replace(valid, signOnce({ id: `${id}x` }), description.id), body };
     case 'timestamp':
-      return { headers: swapTime(genuine, signOnce({ timestamp: timestamp + SECOND_MS }), description), body };
+      return { headers: swapTimestamp(valid, signOnce({ timestamp: timestamp + SECOND_MS }), description), body };
     case 'signature':
-      return { headers: toForged(genuine, signOnce({ body: longer })), body };
+      return { headers: toForged(valid, signOnce({ body: longer })), body };
   }
 }
 
 type Fields = [string, string][];
 
-/** The field that `source` names is that of `other`. */
+/** Takes the field that `source` names from `other`. */
 function replace(fields: Fields, other: Fields, source: object | undefined): Fields {
   const name = source !== undefined && 'header' in source ? source.header : undefined;
   return fields.map((field, index) => (field[0] === name ? (other[index] ?? field) : field));
 }
 
-/** A time of its own field, or the entry of it among the signatures. */
-function swapTime(fields: Fields, later: Fields, { timestamp, signature }: SchemeDescription): Fields {
+/** Takes the timestamp from `later`: its header, or its entry in the signature header. */
+function swapTimestamp(fields: Fields, later: Fields, { timestamp, signature }: SchemeDescription): Fields {
   const entry = timestamp !== undefined && 'entry' in timestamp.from ? timestamp.from.entry : undefined;
   if (entry === undefined) return replace(fields, later, timestamp?.from);
   const list = signature?.list ?? ',';
@@ -163,9 +166,9 @@ function swapTime(fields: Fields, later: Fields, { timestamp, signature }: Schem
   ]);
 }
 
-/** Well-formed, but of other content; a token is the same for all content, so that one gets another end. */
-function toForged(genuine: Fields, other: Fields): Fields {
-  const isSame = genuine.every(([, value], index) => other[index]?.[1] === value);
-  const last = genuine.length - 1;
-  return isSame ? genuine.map(([name, value], index) => [name, index === last ? `${value}x` : value]) : other;
+/** A well-formed signature of another body; a token does not depend on the body, so it gets a suffix. */
+function toForged(valid: Fields, other: Fields): Fields {
+  const isSame = valid.every(([, value], index) => other[index]?.[1] === value);
+  const last = valid.length - 1;
+  return isSame ? valid.map(([name, value], index) => [name, index === last ? `${value}x` : value]) : other;
 }

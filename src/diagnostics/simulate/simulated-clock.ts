@@ -1,4 +1,4 @@
-/** The simulator's clock: it stops while the gate works, and jumps ahead while the gate waits. */
+/** The simulator's clock: it stands still while the gate works, and advances to the next timer while the gate waits. */
 import { type CancelTimer, type Clock, type EpochMilliseconds, type Milliseconds, systemClock } from '../../core/clock.ts';
 import { runNextTurn } from '../../core/safe-events.ts';
 
@@ -8,12 +8,12 @@ interface Timer {
   readonly action: () => void;
 }
 
-/** Turns of the event loop in which whatever can go on goes on. */
+/** Turns of the event loop after which all pending work is done. */
 const TURNS = 20;
-/** In real time; a password is the slowest thing that a request can ask for. */
-const LONGEST_WORK_MS: Milliseconds = 30_000;
+/** In real time; hashing a password is the slowest work. */
+const MAX_WORK_MS: Milliseconds = 30_000;
 
-/** Starts at an instant, and goes on only when it is told to, or when nothing else could. */
+/** Advances only on request, or when the gate waits for a timer. */
 export class SimulatedClock implements Clock {
   readonly #startedAt: EpochMilliseconds;
   #monotonic: Milliseconds = 0;
@@ -39,7 +39,7 @@ export class SimulatedClock implements Clock {
     return this.#add({ at: this.#monotonic + interval, interval, action });
   }
 
-  /** Goes on to `elapsed` since the start, through all that becomes due before; an earlier time changes nothing. */
+  /** Advances to `elapsed` since the start and runs all timers that become due; an earlier time has no effect. */
   async goTo(elapsed: Milliseconds): Promise<void> {
     for (let next = this.#next(elapsed); next !== undefined; next = this.#next(elapsed)) {
       this.#run(next, elapsed);
@@ -48,7 +48,7 @@ export class SimulatedClock implements Clock {
     this.#monotonic = Math.max(this.#monotonic, elapsed);
   }
 
-  /** Waits for `work`; where it waits for a timer itself, that one is due at once. */
+  /** Waits for `work`; if it waits for a timer, advances to that timer. */
   async runUntil<T>(work: Promise<T>): Promise<T> {
     let isDone = false;
     const done = work.finally(() => {
@@ -58,10 +58,10 @@ export class SimulatedClock implements Clock {
     const startedAt = systemClock.monotonic();
     while (!isDone) {
       await settle();
-      // Upkeep is nothing that a request waits for.
+      // Requests do not wait for periodic timers.
       const next = isDone ? undefined : this.#next(Number.POSITIVE_INFINITY, false);
       if (next !== undefined) await this.goTo(next.at);
-      else if (systemClock.monotonic() - startedAt > LONGEST_WORK_MS) throw new Error('the gate came to no verdict');
+      else if (systemClock.monotonic() - startedAt > MAX_WORK_MS) throw new Error('the gate did not decide in time');
     }
     return done;
   }
@@ -73,16 +73,16 @@ export class SimulatedClock implements Clock {
     };
   }
 
-  #next(until: Milliseconds, withUpkeep = true): Timer | undefined {
+  #next(until: Milliseconds, withPeriodic = true): Timer | undefined {
     let next: Timer | undefined;
     for (const timer of this.#timers) {
-      if (timer.at > until || (timer.interval !== undefined && !withUpkeep)) continue;
+      if (timer.at > until || (timer.interval !== undefined && !withPeriodic)) continue;
       if (next === undefined || timer.at < next.at) next = timer;
     }
     return next;
   }
 
-  /** What is done again and again is done once for the whole leap: three days have a quarter of a million seconds. */
+  /** Runs a periodic timer only once per advance: three days have a quarter of a million seconds. */
   #run(timer: Timer, until: Milliseconds): void {
     this.#monotonic = Math.max(this.#monotonic, timer.at);
     if (timer.interval === undefined) this.#timers.delete(timer);
@@ -91,7 +91,7 @@ export class SimulatedClock implements Clock {
   }
 }
 
-/** Lets everything that is ready run. */
+/** Lets all pending work run. */
 export async function settle(): Promise<void> {
   for (let turn = 0; turn < TURNS; turn++) await new Promise<void>(runNextTurn);
 }

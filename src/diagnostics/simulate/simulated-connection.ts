@@ -8,33 +8,33 @@ import type { ListenServer } from '../../gateway/server/server.ts';
 /** A client and what it sends. */
 export interface SimulatedRequest {
   readonly method: string;
-  /** Target, field lines and content as they stand on the wire. */
+  /** Target, headers and body, as sent on the wire. */
   readonly path: string;
   readonly headers: readonly (readonly [string, string])[];
   readonly body: Buffer;
-  /** The connection's other end. */
+  /** Address of the client. */
   readonly client: string;
   readonly isTls: boolean;
-  /** The names in the certificate that the client shows, each with its kind before it. */
+  /** The names in the client certificate, each prefixed with its kind. */
   readonly certificateNames: readonly string[] | undefined;
 }
 
-/** What the sender gets. */
-export interface SenderAnswer {
+/** The response to the sender. */
+export interface SenderResponse {
   readonly status: number;
   readonly headers: HeaderFields;
   readonly body: Buffer;
 }
 
-/** Sends one request; undefined where the connection ends without an answer. */
-export async function sendSimulated(listen: ListenServer, request: SimulatedRequest): Promise<SenderAnswer | undefined> {
+/** Sends one request; resolves to undefined if the connection is closed without a response. */
+export async function sendSimulated(listen: ListenServer, request: SimulatedRequest): Promise<SenderResponse | undefined> {
   const [near, far] = duplexPair();
   onEvent(near, 'error', () => undefined);
   listen.receive(Object.assign(far, toPeer(request)));
-  const answer = readAnswer(near, request.method);
+  const response = readResponse(near, request.method);
   near.write(Buffer.concat([Buffer.from(toHead(request), 'latin1'), request.body]));
   try {
-    return await answer;
+    return await response;
   } finally {
     near.destroy();
     far.destroy();
@@ -45,7 +45,7 @@ function toHead({ method, path, headers }: SimulatedRequest): string {
   return `${method} ${path} HTTP/1.1\r\n${headers.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n`;
 }
 
-/** What a socket tells of its other end. */
+/** The socket properties that describe the peer. */
 function toPeer({ client, isTls, certificateNames }: SimulatedRequest): object {
   const peer = { remoteAddress: client, remotePort: 0 };
   if (!isTls) return peer;
@@ -53,7 +53,7 @@ function toPeer({ client, isTls, certificateNames }: SimulatedRequest): object {
   return { ...peer, encrypted: true, authorized: certificateNames !== undefined, getPeerCertificate: () => certificate };
 }
 
-/** As node:tls shows one. Nobody signed it: the simulator skips the handshake. */
+/** A certificate in the form of node:tls. It is not signed, because the simulator skips the handshake. */
 function toCertificate(names: readonly string[]): object {
   const alternatives = names.filter((name) => !name.startsWith('CN:')).map(toAlternativeName);
   const [commonName, ...more] = names.filter((name) => name.startsWith('CN:')).map((name) => name.slice(3));
@@ -67,15 +67,15 @@ function toCertificate(names: readonly string[]): object {
   };
 }
 
-/** Node quotes what would be read as more than one name. */
+/** Node quotes values that could be parsed as several names. */
 function toAlternativeName(name: string): string {
   const at = name.indexOf(':');
   const [kind, value] = [name.slice(0, at), name.slice(at + 1)];
   return `${kind}:${/[",\\]/.test(value) ? JSON.stringify(value) : value}`;
 }
 
-/** Read by node:http; the request that it writes for that goes nowhere, as ours is on its way. */
-function readAnswer(near: Duplex, method: string): Promise<SenderAnswer | undefined> {
+/** Parses the response with node:http, and discards the request that it writes for that. */
+function readResponse(near: Duplex, method: string): Promise<SenderResponse | undefined> {
   const connection = new Duplex({
     read: guardCallback(() => {
       near.resume();
@@ -90,18 +90,18 @@ function readAnswer(near: Duplex, method: string): Promise<SenderAnswer | undefi
       method: method === 'HEAD' ? 'HEAD' : 'GET',
       createConnection: guardDecision(() => connection, undefined),
     });
-    onEvent(reader, 'response', async (answer) => resolve(await collect(answer)));
+    onEvent(reader, 'response', async (incoming) => resolve(await collect(incoming)));
     onEvent(reader, 'error', () => resolve(undefined));
     reader.end();
   });
 }
 
-async function collect(answer: IncomingMessage): Promise<SenderAnswer | undefined> {
+async function collect(incoming: IncomingMessage): Promise<SenderResponse | undefined> {
   const chunks: Buffer[] = [];
   try {
-    for await (const chunk of answer) chunks.push(chunk as Buffer);
+    for await (const chunk of incoming) chunks.push(chunk as Buffer);
   } catch {
     return undefined;
   }
-  return { status: answer.statusCode ?? 0, headers: new HeaderFields(answer.rawHeaders), body: Buffer.concat(chunks) };
+  return { status: incoming.statusCode ?? 0, headers: new HeaderFields(incoming.rawHeaders), body: Buffer.concat(chunks) };
 }

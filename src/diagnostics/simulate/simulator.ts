@@ -10,35 +10,35 @@ import { Gate } from '../../gateway/runtime/gate.ts';
 import type { GateLogger } from '../../gateway/runtime/log-events.ts';
 import type { ListenServer } from '../../gateway/server/server.ts';
 import type { RequestLine } from '../../telemetry/log/logger.ts';
-import { type AppPlan, type AppSight, FakeApp } from './fake-app.ts';
+import { type AppBehaviour, type AppRequest, FakeApp } from './fake-app.ts';
 import { SimulatedClock, settle } from './simulated-clock.ts';
-import { type SenderAnswer, type SimulatedRequest, sendSimulated } from './simulated-connection.ts';
+import { type SenderResponse, type SimulatedRequest, sendSimulated } from './simulated-connection.ts';
 
-/** What came of one request. */
+/** The result of one request. */
 export interface SimulationResult {
-  /** What the gate's log says of it. */
+  /** Its log line. */
   readonly line: RequestLine;
-  /** Undefined where the connection was cut. */
-  readonly answer: SenderAnswer | undefined;
-  /** Undefined where nothing reached the app. */
-  readonly app: AppSight | undefined;
+  /** Undefined if the connection was closed without a response. */
+  readonly response: SenderResponse | undefined;
+  /** Undefined if it was not forwarded. */
+  readonly app: AppRequest | undefined;
 }
 
-/** Loads a config as the gate would, except for what only its real environment has. */
+/** Loads a config like the gate, but replaces its real environment: ports, certificates, Redis. */
 export async function prepareSimulation(file: string, startsAt: EpochMilliseconds, fakeSources: FakeSources): Promise<Readiness> {
   const clock = new SimulatedClock(startsAt);
   const loaded = await loadConfig(file, clock, { fakeSources });
   if (loaded.config === undefined) return { loaded: undefined, seen: new Map(), problems: loaded.problems };
-  const config = withoutSurroundings(loaded.config);
+  const config = withoutEnvironment(loaded.config);
   const ready = await readParts(file, { ...loaded, config }, clock, new Map());
   if (ready.loaded === undefined) return ready;
-  // Its files are not read, but what it says of clients holds.
+  // Its files are not read, but its settings for clients apply.
   const { tls } = loaded.config.listen;
   return { ...ready, loaded: { ...loaded, config: { ...config, listen: { ...config.listen, tls } } } };
 }
 
-/** Ids are remembered here, connections come as they are, spans go nowhere, and nothing is waited for at the end. */
-function withoutSurroundings(config: Config): Config {
+/** Uses the store in memory and plain connections, exports no spans, and stops without delay. */
+function withoutEnvironment(config: Config): Config {
   const { listen, admin, proxy, authz, store, limits, tracing } = config;
   return {
     ...config,
@@ -53,11 +53,11 @@ function withoutSurroundings(config: Config): Config {
   };
 }
 
-/** When it plays, and what the gate finds elsewhere. */
-export interface Setting {
+/** Options of a simulation. */
+export interface SimulationOptions {
   readonly file: string;
   readonly startsAt: EpochMilliseconds;
-  /** What others give out by https, by URL; anything else cannot be had. */
+  /** Bodies of https responses, by URL; other URLs cannot be fetched. */
   readonly remote: ReadonlyMap<string, string>;
 }
 
@@ -69,7 +69,7 @@ export class Simulator {
   readonly #listen: ListenServer;
   #onLine: (line: RequestLine) => void = () => undefined;
 
-  constructor(ready: PreparedConfig, { file, startsAt, remote }: Setting) {
+  constructor(ready: PreparedConfig, { file, startsAt, remote }: SimulationOptions) {
     this.#clock = new SimulatedClock(startsAt);
     const { createUpstream } = this.#app;
     const logger = createCapturingLogger((line) => this.#onLine(line));
@@ -89,24 +89,24 @@ export class Simulator {
     return this.#clock.now();
   }
 
-  /** Goes on to this long after the start, unless it is later already: time passes where the gate waits, too. */
+  /** Advances to this time since the start, unless it is already later: time also passes while the gate waits. */
   goTo(elapsed: Milliseconds): Promise<void> {
     return this.#clock.goTo(elapsed);
   }
 
-  /** Plays one request to its end. */
-  async play(request: SimulatedRequest, plan: AppPlan): Promise<SimulationResult> {
-    this.#app.plan = plan;
-    const told = new Promise<RequestLine>((resolve) => {
+  /** Sends one request and waits for its result. */
+  async send(request: SimulatedRequest, behaviour: AppBehaviour): Promise<SimulationResult> {
+    this.#app.behaviour = behaviour;
+    const logged = new Promise<RequestLine>((resolve) => {
       this.#onLine = resolve;
     });
-    const [answer, line] = await this.#clock.runUntil(Promise.all([sendSimulated(this.#listen, request), told]));
-    // Claims are settled behind the answer.
+    const [response, line] = await this.#clock.runUntil(Promise.all([sendSimulated(this.#listen, request), logged]));
+    // Claims are settled after the response.
     await settle();
-    return { line, answer, app: this.#app.takeSeen()[0] };
+    return { line, response, app: this.#app.takeReceived()[0] };
   }
 
-  /** Ends it. */
+  /** Stops the gate. */
   async close(): Promise<void> {
     await this.#clock.runUntil(this.#gate.stop());
   }
@@ -115,7 +115,8 @@ export class Simulator {
 function toGet(remote: ReadonlyMap<string, string>): HttpsGet {
   return async ({ href, host }) => {
     const text = remote.get(href);
-    if (text === undefined) throw new RemoteFailure(`${host}: nobody is asked in a rehearsal, and the fixtures do not have it`);
+    if (text === undefined)
+      throw new RemoteFailure(`${host}: the simulator does not fetch, and the fixtures do not contain this URL`);
     return { body: Buffer.from(text), freshFor: undefined };
   };
 }

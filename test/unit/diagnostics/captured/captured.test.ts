@@ -95,7 +95,7 @@ describe('a command line of curl', () => {
     [`curl http://h/ -d $'x`, 'without its end'],
     ['curl http://h/ -H "A: $TOKEN"', 'put the value there'],
     ['curl http://h/ -d $(cat x)', 'put the value there'],
-    ['curl http://h/ -H nonsense', 'no field such as Name: value'],
+    ['curl http://h/ -H nonsense', 'is not a header such as Name: value'],
     ['curl http://h/ -d @/nowhere/x', 'ENOENT'],
   ])('that cannot be read says so: %s', (line, message) => {
     expect(() => read(line)).toThrow(message);
@@ -152,7 +152,7 @@ describe('a raw request', () => {
     ],
     [
       'POST / HTTP/1.1\nContent-Length: 9\n\n{}',
-      { body: Buffer.from('{}'), notes: [expect.stringContaining('its end is missing')] },
+      { body: Buffer.from('{}'), notes: [expect.stringContaining('it is truncated')] },
     ],
   ])('may be edited by hand: %j', (bytes, expected) => {
     expect(read(bytes)).toMatchObject(expected);
@@ -181,7 +181,7 @@ describe('a trace of curl', () => {
   test('without the bytes says which option writes them', async () => {
     const file = join(folder, 'ascii');
     await run('curl', ['-q', '-s', `http://127.0.0.1:${port}/hooks`, '--trace-ascii', file, '-d', 'x']);
-    expect(() => read(readFileSync(file))).toThrow('--trace writes them');
+    expect(() => read(readFileSync(file))).toThrow('use --trace, because');
   });
 });
 
@@ -222,25 +222,25 @@ describe('an HTTP Archive', () => {
     const several = har(entry({ text: 'one' }), entry({ text: 'two' }));
     expect(read(several, { entry: '2' }).body.toString()).toBe('two');
     expect(() => read(several)).toThrow(
-      'holds 2 requests; choose one with --entry NUMBER:\n  1: POST https://hooks.example.com/a',
+      'contains 2 requests; select one with --entry NUMBER:\n  1: POST https://hooks.example.com/a',
     );
     expect(() => read(several, { entry: '3' })).toThrow('--entry');
   });
 
   test.each([
-    ['{', 'no JSON'],
-    ['{"log":{}}', 'no HTTP Archive: log.entries'],
+    ['{', 'not valid JSON'],
+    ['{"log":{}}', 'not an HTTP Archive: log.entries'],
   ])('that is none says so: %s', (bytes, message) => {
     expect(() => read(bytes)).toThrow(message);
   });
 });
 
 test.each([
-  ['', {}, 'none that can be read'],
-  ['hello', {}, 'none that can be read'],
+  ['', {}, 'unknown format'],
+  ['hello', {}, 'unknown format'],
   ['hello', { inputFormat: 'xml' }, '--input-format xml is not one of http, har, curl, trace'],
   ['hello', { inputFormat: 'http' }, 'not METHOD TARGET HTTP/1.1'],
-  ['GET / HTTP/1.1', { entry: '1' }, '--entry is for HAR files'],
+  ['GET / HTTP/1.1', { entry: '1' }, '--entry is only for HAR files'],
 ])('%j with %j is a usage error', (bytes, options, message) => {
   expect(() => read(bytes, options)).toThrow(message);
 });
