@@ -1,0 +1,38 @@
+/** The files whose prose is checked, by scope. An empty scope is an error: a moved folder must not switch the check off. */
+import { globSync } from 'node:fs';
+import { extractNotes, extractTemplate, extractYaml } from './extract-chart.ts';
+import { extractMarkdown } from './extract-markdown.ts';
+import { extractTypeScript } from './extract-typescript.ts';
+import type { Passage } from './passage.ts';
+
+export interface Scope {
+  readonly name: string;
+  /** Relative to the root of the project. */
+  readonly globs: readonly string[];
+  readonly extract: (source: string, file: string) => Passage[];
+}
+
+export const SCOPES: readonly Scope[] = [
+  {
+    name: 'pages',
+    globs: ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'ARCHITECTURE.md', 'SECURITY.md'],
+    extract: extractMarkdown,
+  },
+  { name: 'docs', globs: ['docs/**/*.md'], extract: extractMarkdown },
+  { name: 'chart pages', globs: ['chart/**/*.md'], extract: extractMarkdown },
+  {
+    name: 'chart values',
+    globs: ['chart/*/values.yaml', 'chart/*/values.schema.json', 'chart/*/Chart.yaml'],
+    extract: extractYaml,
+  },
+  { name: 'alerts', globs: ['chart/*/rules/*.yaml'], extract: extractYaml },
+  { name: 'dashboards', globs: ['chart/*/dashboards/*.json'], extract: extractYaml },
+  { name: 'templates', globs: ['chart/*/templates/**/*.{yaml,tpl}'], extract: extractTemplate },
+  { name: 'notes', globs: ['chart/*/templates/NOTES.txt'], extract: extractNotes },
+  { name: 'sources', globs: ['src/**/*.ts'], extract: (source, file) => extractTypeScript(file, source) },
+];
+
+/** The files of `scope` below `root`, sorted. */
+export function listFiles(root: string, { globs }: Scope): string[] {
+  return globs.flatMap((glob) => globSync(glob, { cwd: root })).sort();
+}
