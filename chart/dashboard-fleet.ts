@@ -18,8 +18,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Versions',
-    description:
-      'How many versions of the gate run. More than one, other than during an upgrade: pods that were not restarted since.',
+    description: 'Number of sidegate versions in use. More than one outside an upgrade means that some pods were not restarted.',
     unit: 'none',
     queries: [{ expr: `count(count by (version) (sidegate_build_info{${OF_GATE}}))` }],
     steps: [
@@ -29,9 +28,8 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Config refused',
-    description:
-      'Gates that could not take up a changed config or changed users, and serve on by the old ones. A restart would fail.',
+    title: 'Config rejected',
+    description: 'Gates that could not reload a changed config or users file and keep the old one. A restart would fail.',
     unit: 'none',
     queries: [
       {
@@ -46,7 +44,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Config skew',
-    description: 'Workloads whose pods serve by different configs.',
+    description: 'Workloads whose pods use different configs.',
     unit: 'none',
     queries: [
       {
@@ -60,8 +58,8 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Without store',
-    description: 'Gates that do not reach their store of event ids.',
+    title: 'Store unreachable',
+    description: 'Gates that cannot reach their store of event IDs.',
     unit: 'none',
     queries: [{ expr: `count(sidegate_dedup_up{${OF_GATE}} == 0) or vector(0)` }],
     steps: [
@@ -71,8 +69,8 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Without secrets',
-    description: 'Routes whose secrets are gone or broken: they answer 503.',
+    title: 'Secrets missing',
+    description: 'Routes whose secrets are missing or invalid. They respond with 503.',
     unit: 'none',
     queries: [{ expr: `count(sidegate_route_ready{${OF_GATE}} == 0) or vector(0)` }],
     steps: [
@@ -84,7 +82,7 @@ const FIRST: readonly Panel[] = [
     kind: 'stat',
     title: 'Without sidecar',
     description:
-      'Running pods that are labelled for a sidecar and have none. Needs kube-state-metrics with the label allowed; 0 without it.',
+      'Running pods with the injection label but without a sidecar. Needs kube-state-metrics with the label allowed; 0 without it.',
     unit: 'none',
     queries: [
       {
@@ -99,7 +97,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Webhook certificate',
-    description: 'How long the certificate is good that the injector serves. It is renewed after two thirds of its life.',
+    description: "Time until the injector's certificate expires. It is renewed after two thirds of its lifetime.",
     unit: 's',
     queries: [{ expr: `min(${ENDS}{${OF_CLUSTER}} - time())` }],
     steps: [
@@ -114,21 +112,21 @@ const RUNS: readonly Panel[] = [
   {
     kind: 'table',
     title: 'Versions',
-    description: 'How many pods of each namespace run which version.',
+    description: 'Number of pods by namespace and version.',
     unit: 'none',
     queries: [{ expr: `count by (cluster, namespace, version, revision) (sidegate_build_info{${OF_GATE}})` }],
   },
   {
     kind: 'table',
     title: 'Configs',
-    description: 'How many pods of each workload serve by which config.',
+    description: 'Number of pods by workload and config hash.',
     unit: 'none',
     queries: [{ expr: `count by (cluster, namespace, workload, hash) (sidegate_config_info{${OF_GATE}})` }],
   },
   {
     kind: 'timeseries',
     title: 'CPU',
-    description: 'Cores in use, the busiest ten.',
+    description: 'CPU cores in use, the ten busiest pods.',
     unit: 'none',
     queries: [
       {
@@ -140,7 +138,7 @@ const RUNS: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Memory',
-    description: `Resident, the largest ten. Compare with the limit of the container, ${DEFAULT_MEMORY_LIMIT} where nothing else is set.`,
+    description: `Resident memory, the ten largest pods. Compare it with the memory limit of the container (default: ${DEFAULT_MEMORY_LIMIT}).`,
     unit: 'bytes',
     queries: [
       {
@@ -152,7 +150,7 @@ const RUNS: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Event loop lag, p99',
-    description: 'How late the gate gets to its work. Above 50 ms it wants more CPU than it has.',
+    description: 'Delay before the process handles an event. Above 50 ms it needs more CPU.',
     unit: 's',
     queries: [
       {
@@ -168,8 +166,8 @@ const RUNS: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Content held',
-    description: 'Bytes of requests in memory; limits.maxBufferedBytes bounds them.',
+    title: 'Buffered bodies',
+    description: 'Bytes of request bodies in memory. limits.maxBufferedBytes limits them.',
     unit: 'bytes',
     queries: [{ expr: `topk(10, sidegate_buffered_bytes{${OF_GATE}})`, legend: '{{namespace}}/{{pod}}' }],
   },
@@ -178,8 +176,8 @@ const RUNS: readonly Panel[] = [
 const STORE: readonly Panel[] = [
   {
     kind: 'timeseries',
-    title: 'Round trip of a claim',
-    description: 'How long Redis takes; in memory it takes nothing.',
+    title: 'Claim latency',
+    description: 'Time that Redis takes to claim an event ID. The in-memory store takes almost none.',
     unit: 's',
     queries: [
       { expr: quantile(0.99, 'sidegate_dedup_duration_seconds', OF_GATE), legend: 'p99' },
@@ -194,14 +192,14 @@ const STORE: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Operations',
-    description: 'new and confirmed go side by side. settle_lost: an event was handled, and its retry will be handled again.',
+    description: 'new and confirmed should be equal. settle_lost: an event was handled, but its retry will be handled again.',
     unit: 'ops',
     queries: [{ expr: `sum by (outcome) (${rate('sidegate_dedup_operations_total', OF_GATE)}) > 0`, legend: '{{outcome}}' }],
   },
   {
     kind: 'timeseries',
-    title: 'Gates without their store',
-    description: 'How many pods of each workload do not reach it. Empty is good.',
+    title: 'Gates that cannot reach their store',
+    description: 'Number of pods by workload. Empty is good.',
     unit: 'none',
     queries: [
       { expr: `count by (namespace, workload) (sidegate_dedup_up{${OF_GATE}} == 0)`, legend: '{{namespace}}/{{workload}}' },
@@ -212,8 +210,8 @@ const STORE: readonly Panel[] = [
 const INJECTOR: readonly Panel[] = [
   {
     kind: 'timeseries',
-    title: 'Pods it was asked about',
-    description: 'By what became of them and why. denied: an annotation that cannot be; the pod is told which.',
+    title: 'Admission reviews',
+    description: "By result and reason. denied: an invalid annotation; the API server's error names it.",
     unit: 'ops',
     queries: [
       {
@@ -224,8 +222,8 @@ const INJECTOR: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'How long it takes',
-    description: "Its own share of the API server's time limit.",
+    title: 'Review duration',
+    description: "Time that the injector takes, out of the API server's time limit.",
     unit: 's',
     queries: [
       { expr: quantile(0.99, 'sidegate_injector_admission_duration_seconds', OF_CLUSTER), legend: 'p99' },
@@ -240,7 +238,8 @@ const INJECTOR: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Calls that failed open',
-    description: 'Pods that the API server created without asking it. Its own series: empty where it is not scraped.',
+    description:
+      'Pods that the API server created without calling the injector. Metric of the API server: empty if it is not scraped.',
     unit: 'none',
     queries: [
       {
@@ -255,8 +254,8 @@ const INJECTOR: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Certificate: time left',
-    description: 'A saw: it falls to a third of its life and is renewed.',
+    title: 'Certificate: time until expiry',
+    description: 'Falls to a third of the lifetime; then the certificate is renewed.',
     unit: 's',
     queries: [{ expr: `min by (cluster, namespace, pod) (${ENDS}{${OF_CLUSTER}}) - time()`, legend: '{{namespace}}/{{pod}}' }],
   },
@@ -266,7 +265,7 @@ const INJECTOR: readonly Panel[] = [
 export const fleet: Dashboard = {
   uid: 'sidegate-fleet',
   title: 'Sidegate / Fleet',
-  description: 'What runs, by which config, with which store, and whether new pods get their sidecar.',
+  description: 'Versions, configs and stores of all gates, and the injection of new pods.',
   rows: [
     { title: 'Now', panels: FIRST },
     { title: 'Gates', panels: RUNS },

@@ -1,4 +1,4 @@
-/** The forms that dashboards are built of: panels laid out left to right, and Grafana's JSON of them. */
+/** Types of dashboards and panels, and their conversion to Grafana's JSON, which lays out panels from left to right. */
 
 /** One expression of a panel. */
 export interface Query {
@@ -7,7 +7,7 @@ export interface Query {
   readonly legend?: string;
 }
 
-/** Colour from this value on. */
+/** Color from this value on. */
 type Step = readonly [from: number, color: 'green' | 'yellow' | 'orange' | 'red' | 'blue'];
 
 /** One panel. */
@@ -19,7 +19,7 @@ export interface Panel {
   /** Grafana's name of the unit. */
   readonly unit: string;
   readonly queries: readonly Query[];
-  /** From which values on it has which colour, where some are better than others. */
+  /** From which values on it has which color, where some are better than others. */
   readonly steps?: readonly Step[];
   /** Columns of 24. */
   readonly width?: number;

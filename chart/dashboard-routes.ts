@@ -12,7 +12,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Requests',
-    description: 'Requests answered a second, those of strangers included.',
+    description: 'Completed requests per second, including unauthenticated ones.',
     unit: 'reqps',
     queries: [{ expr: requests }],
     steps: [[0, 'blue']],
@@ -20,7 +20,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Server errors',
-    description: "Share answered by a 5xx, the app's or the gate's. The budget is 0.1 %.",
+    description: 'Share of responses with a 5xx, from the app or from the gate. The budget is 0.1 %.',
     unit: 'percentunit',
     queries: [{ expr: share(errors, requests) }],
     steps: [
@@ -31,8 +31,8 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Budget spent, 3 days',
-    description: 'Pace at which the error budget of 99.9 % is spent: at 1 it lasts exactly as long as it must.',
+    title: 'Error budget burn rate, 3 days',
+    description: 'Rate at which the error budget of 0.1 % is spent. At 1 it lasts exactly for its period.',
     unit: 'none',
     decimals: 2,
     queries: [{ expr: `max(sidegate:errors:ratio_rate3d{${OF_ROUTE}}) / 0.001` }],
@@ -45,7 +45,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'p99',
-    description: 'One of a hundred requests takes this long or longer. Compare with the time limit of the sender.',
+    description: '1 % of the requests take at least this long. Compare it with the timeout of the sender.',
     unit: 's',
     queries: [{ expr: quantile(0.99, DURATION, OF_ROUTE) }],
     steps: [
@@ -57,7 +57,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'App, p99',
-    description: "The app's share of the p99 beside it.",
+    description: 'Time spent in the app, p99.',
     unit: 's',
     queries: [{ expr: quantile(0.99, UPSTREAM, OF_ROUTE) }],
     steps: [
@@ -69,7 +69,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Gate, p99',
-    description: 'What is not with the app: the store, the gate, a password hash, the upload. From 25 ms on an alert fires.',
+    description: 'Time spent outside the app: in the store, the gate, a password hash, the upload. An alert fires above 25 ms.',
     unit: 's',
     queries: [{ expr: quantile(0.99, OVERHEAD, OF_ROUTE) }],
     steps: [
@@ -81,7 +81,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'App unreachable',
-    description: 'Share of requests to the app that found nobody, or no answer in time. From 5 % on an alert fires.',
+    description: 'Share of requests to the app whose connection failed or timed out. An alert fires above 5 %.',
     unit: 'percentunit',
     queries: [
       {
@@ -99,8 +99,9 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Waiting for a place',
-    description: 'Verified requests that wait until the app takes fewer: more than a few means that it is too slow.',
+    title: 'Queued requests',
+    description:
+      'Verified requests that wait because the app already handles limits.maxInFlight requests. More than a few means that the app is too slow.',
     unit: 'none',
     queries: [{ expr: `sum(sidegate_http_requests_queued{${OF_GATE}})` }],
     steps: [
@@ -115,14 +116,14 @@ const RED: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Rate, by route',
-    description: '_unmatched is what no route took.',
+    description: '_unmatched: requests that match no route.',
     unit: 'reqps',
     queries: [{ expr: `sum by (namespace, route) (${rate(`${DURATION}_count`, OF_ROUTE)})`, legend: '{{namespace}}/{{route}}' }],
   },
   {
     kind: 'timeseries',
     title: 'Errors, by route',
-    description: 'Share answered by a 5xx. Dashed: the budget of 0.1 %, and the pace that pages somebody.',
+    description: 'Share of responses with a 5xx. Dashed: the budget of 0.1 %, and the rate that triggers a page.',
     unit: 'percentunit',
     queries: [
       {
@@ -142,7 +143,7 @@ const RED: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Duration',
-    description: 'From the request head to the end of the answer. The points are single requests: they lead to their traces.',
+    description: 'From the request head to the end of the response. The points are single requests that link to their traces.',
     unit: 's',
     exemplars: true,
     queries: [
@@ -153,16 +154,16 @@ const RED: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Answers, by status',
-    description: '4xx: senders that were refused. 5xx: the app, or the gate on its behalf.',
+    title: 'Responses, by status',
+    description: '4xx: rejected senders. 5xx: failures of the app, or of the gate.',
     unit: 'reqps',
     stack: true,
     queries: [{ expr: `sum by (code) (${rate('sidegate_http_requests_total', OF_ROUTE)})`, legend: '{{code}}' }],
   },
   {
     kind: 'timeseries',
-    title: 'Whose time, p99',
-    description: 'The app above the gate is as it should be.',
+    title: 'Time in app and gate, p99',
+    description: 'Normally the app takes longer than the gate.',
     unit: 's',
     exemplars: true,
     queries: [
@@ -173,7 +174,7 @@ const RED: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'p99, by route',
-    description: 'The slowest routes first.',
+    description: 'Duration of requests, slowest routes first.',
     unit: 's',
     queries: [{ expr: `topk(10, ${quantile(0.99, DURATION, OF_ROUTE, 'namespace, route')})`, legend: '{{namespace}}/{{route}}' }],
   },
@@ -182,8 +183,9 @@ const RED: readonly Panel[] = [
 const BEHIND: readonly Panel[] = [
   {
     kind: 'timeseries',
-    title: 'Failures with the app',
-    description: 'connect: nobody listens. timeout: no answer in time. reset: it broke off. protocol: what it said is no HTTP.',
+    title: 'Upstream errors',
+    description:
+      'connect: connection refused. timeout: no response in time. reset: the connection was reset. protocol: the response is not valid HTTP.',
     unit: 'ops',
     queries: [
       { expr: `sum by (route, kind) (${rate('sidegate_upstream_errors_total', OF_ROUTE)}) > 0`, legend: '{{route}}: {{kind}}' },
@@ -191,8 +193,8 @@ const BEHIND: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'At once',
-    description: 'Requests that are with an app or wait for it, and open connections.',
+    title: 'In flight',
+    description: 'Requests that the app handles or that wait for it, and open connections.',
     unit: 'none',
     queries: [
       { expr: `sum(sidegate_http_requests_in_flight{${OF_GATE}})`, legend: 'with an app' },
@@ -202,15 +204,15 @@ const BEHIND: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Limits that were hit',
-    description: 'Requests and connections that ran into a limit of the config.',
+    title: 'Limits exceeded',
+    description: 'Requests and connections that exceeded a configured limit.',
     unit: 'ops',
     queries: [{ expr: `sum by (limit) (${rate('sidegate_limit_hits_total', OF_GATE)}) > 0`, legend: '{{limit}}' }],
   },
   {
     kind: 'timeseries',
-    title: 'Questions of other proxies',
-    description: 'The forward-auth endpoint, by route and answer.',
+    title: 'Forward-auth requests',
+    description: 'Requests to the forward-auth endpoint, by route and decision.',
     unit: 'reqps',
     queries: [
       { expr: `sum by (route, code) (${rate('sidegate_authz_requests_total', OF_ROUTE)})`, legend: '{{route}}: {{code}}' },
@@ -218,8 +220,8 @@ const BEHIND: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Questions of other proxies, p99',
-    description: 'How long they wait for a yes or no.',
+    title: 'Forward-auth duration, p99',
+    description: 'Time until the endpoint responds.',
     unit: 's',
     exemplars: true,
     queries: [{ expr: quantile(0.99, 'sidegate_authz_request_duration_seconds', OF_ROUTE), legend: 'p99' }],
@@ -227,7 +229,7 @@ const BEHIND: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Forward proxy',
-    description: 'Bytes through it, by the rule that allowed the destination.',
+    description: 'Bytes transferred, by the rule that allowed the destination.',
     unit: 'Bps',
     queries: [
       { expr: `sum by (rule, direction) (${rate('sidegate_proxy_bytes_total', OF_GATE)})`, legend: '{{rule}} {{direction}}' },
@@ -237,7 +239,7 @@ const BEHIND: readonly Panel[] = [
     kind: 'timeseries',
     title: 'Ordered events',
     description:
-      'stale: an older event that a newer one had overtaken. busy: waited for another one. unordered: its content names no resource or version.',
+      'stale: an event that arrived after a newer one. busy: it waited for another event of its resource. unordered: its body names no resource or version.',
     unit: 'ops',
     queries: [{ expr: `sum by (outcome) (${rate('sidegate_order_operations_total', OF_GATE)}) > 0`, legend: '{{outcome}}' }],
   },
@@ -247,10 +249,10 @@ const BEHIND: readonly Panel[] = [
 export const routes: Dashboard = {
   uid: 'sidegate-routes',
   title: 'Sidegate / Routes',
-  description: 'Rate, errors and duration of each route, and whose time it is.',
+  description: 'Rate, errors and duration of each route, and the share of the app.',
   rows: [
     { title: 'Now', panels: FIRST },
     { title: 'Rate, errors, duration', panels: RED },
-    { title: 'Behind and beside', panels: BEHIND },
+    { title: 'App, limits and other proxies', panels: BEHIND },
   ],
 };

@@ -1,4 +1,4 @@
-/** The dashboard Security: who gets in, who does not, and why. */
+/** The dashboard Security: allowed and rejected requests, and the reasons. */
 import type { Dashboard, Panel } from './dashboard-forms.ts';
 import { OF_GATE, OF_ROUTE, quantile, rate, share } from './dashboard-selectors.ts';
 
@@ -9,9 +9,9 @@ const decided = (matchers: string): string => `sum(${rate(DECISIONS, `${OF_ROUTE
 const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
-    title: 'Let in',
+    title: 'Allowed',
     description:
-      'Share of judged requests whose senders proved themselves, repeats included. Falls to 0 when a secret is rotated on one side only.',
+      'Share of checked requests that passed authentication, including duplicates. Falls to 0 if a secret is rotated on one side only.',
     unit: 'percentunit',
     queries: [{ expr: share(decided('decision="allow"'), judged) }],
     steps: [
@@ -24,7 +24,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Routes that reject all',
-    description: 'Routes that refused requests in 15 minutes and let none in. Any is an outage for its sender.',
+    description: 'Routes that rejected all requests of the last 15 minutes. Each is an outage for its sender.',
     unit: 'none',
     queries: [
       {
@@ -39,7 +39,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Wrong signatures',
-    description: 'Share of judged requests with a signature that does not fit. From 20 % on an alert fires.',
+    description: 'Share of checked requests with an invalid signature. An alert fires above 20 %.',
     unit: 'percentunit',
     queries: [{ expr: share(decided('reason="bad_signature"'), judged) }],
     steps: [
@@ -50,9 +50,9 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Outside the time',
+    title: 'Outside the tolerance',
     description:
-      'Share of judged requests that were signed too long ago or in the future. From 5 % on an alert fires: look at clocks.',
+      'Share of checked requests that were signed too long ago or in the future. An alert fires above 5 %: check the clocks.',
     unit: 'percentunit',
     queries: [{ expr: share(decided('reason=~"timestamp_old|timestamp_future"'), judged) }],
     steps: [
@@ -64,7 +64,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Wrong passwords',
-    description: 'Attempts a second with a wrong password or by somebody who is banned. From 1 on an alert fires.',
+    description: 'Attempts per second with a wrong password or from a banned client. An alert fires above 1.',
     unit: 'reqps',
     queries: [{ expr: `${decided('reason=~"bad_credentials|banned"')} or vector(0)` }],
     steps: [
@@ -75,9 +75,8 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Seen before',
-    description:
-      'Share of genuine deliveries that were handled before and did not reach the app again. From 25 % on an alert fires.',
+    title: 'Duplicates',
+    description: 'Share of valid deliveries that were already handled and not forwarded again. An alert fires above 25 %.',
     unit: 'percentunit',
     queries: [
       {
@@ -95,8 +94,8 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Passed unchecked',
-    description: 'Deliveries of the last hour that were let through without a look for repeats, as the store was down.',
+    title: 'Forwarded unchecked',
+    description: 'Deliveries of the last hour that were forwarded without a check for duplicates, because the store was down.',
     unit: 'none',
     decimals: 0,
     queries: [{ expr: `sum(increase(sidegate_dedup_operations_total{${OF_GATE},outcome="bypassed"}[1h]))` }],
@@ -108,7 +107,7 @@ const FIRST: readonly Panel[] = [
   {
     kind: 'stat',
     title: 'Only observing',
-    description: 'Routes with mode: observe, which let everything through.',
+    description: 'Routes with mode: observe, which forward everything.',
     unit: 'none',
     queries: [
       { expr: `count(sum by (cluster, namespace, workload, route) (sidegate_route_observed{${OF_ROUTE}}) > 0) or vector(0)` },
@@ -123,8 +122,8 @@ const FIRST: readonly Panel[] = [
 const DECIDED: readonly Panel[] = [
   {
     kind: 'timeseries',
-    title: 'Refused, by reason',
-    description: 'What the gates turned away. The reasons are those of the log lines.',
+    title: 'Rejected, by reason',
+    description: 'Rejected requests. The reasons are those of the log lines.',
     unit: 'reqps',
     width: 12,
     stack: true,
@@ -132,8 +131,9 @@ const DECIDED: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Refused, by route',
-    description: 'One route alone: its secret or its sender. All of them: a clock, or a proxy in front.',
+    title: 'Rejected, by route',
+    description:
+      'If only one route is affected, check its secret and its sender. If all are, check the clock and proxies in front.',
     unit: 'reqps',
     width: 12,
     stack: true,
@@ -146,15 +146,15 @@ const DECIDED: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Let in, by reason',
-    description: 'ok reached the app; duplicate, stale and handshake were answered by the gate.',
+    title: 'Allowed, by reason',
+    description: 'ok was forwarded to the app. The gate responded to duplicate, stale and handshake.',
     unit: 'reqps',
     queries: [{ expr: `sum by (reason) (${rate(DECISIONS, `${OF_ROUTE},decision="allow"`)})`, legend: '{{reason}}' }],
   },
   {
     kind: 'timeseries',
-    title: 'Would have been refused',
-    description: 'What routes with mode: observe let through all the same.',
+    title: 'Would have been rejected',
+    description: 'Requests that routes with mode: observe forwarded although they would reject them with mode: enforce.',
     unit: 'reqps',
     queries: [
       { expr: `sum by (route, reason) (${rate(DECISIONS, `${OF_ROUTE},decision="observe"`)})`, legend: '{{route}}: {{reason}}' },
@@ -163,7 +163,7 @@ const DECIDED: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Why signatures are wrong',
-    description: 'What the gate found out about refused deliveries; docs/explain.md has each cause and how to mend it.',
+    description: 'Likely causes of rejected deliveries. docs/explain.md lists each cause and its fix.',
     unit: 'none',
     queries: [
       {
@@ -179,7 +179,8 @@ const TIMES: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Timestamp skew',
-    description: 'Arrival less signed time. All three lines moved alike: a clock. The upper one alone: delays, or replays.',
+    description:
+      'Arrival time minus signed time. If all three lines move together, a clock is wrong. If only the upper one moves, deliveries are delayed or replayed.',
     unit: 's',
     width: 12,
     queries: [
@@ -190,9 +191,9 @@ const TIMES: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Replays and repeats',
+    title: 'Replays and duplicates',
     description:
-      'replayed_under_new_id above 0: somebody captured deliveries, or a sender makes events twice. id_reused: a sender changes events between retries.',
+      'replayed_under_new_id above 0: an attacker replays captured deliveries, or a sender creates events twice. id_reused: a sender changes events between retries.',
     unit: 'ops',
     width: 12,
     queries: [
@@ -207,8 +208,9 @@ const TIMES: readonly Panel[] = [
 const KEYS: readonly Panel[] = [
   {
     kind: 'table',
-    title: 'Keys: when each was last needed',
-    description: 'Newest first. A key that is not here was not needed since its gates started; before you remove one, ask /keys.',
+    title: 'Keys: time since last use',
+    description:
+      'Most recent first. A key that is missing here was not used since its gates started. Check /keys before you remove one.',
     unit: 'dateTimeFromNow',
     queries: [
       {
@@ -218,23 +220,23 @@ const KEYS: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Keys: what each proved genuine',
-    description: 'During a rotation the old key falls to 0 while the new one takes over.',
+    title: 'Keys: verified deliveries',
+    description: 'Deliveries by the key that verified them. During a rotation the old key falls to 0 while the new one rises.',
     unit: 'ops',
     width: 12,
     queries: [{ expr: `sum by (route, key) (${rate('sidegate_key_matches_total', OF_ROUTE)})`, legend: '{{route}}: {{key}}' }],
   },
   {
     kind: 'timeseries',
-    title: 'Questions of other proxies, by reason',
-    description: 'What the forward-auth endpoint was asked, and why it said no.',
+    title: 'Forward-auth decisions, by reason',
+    description: 'Decisions of the forward-auth endpoint, with the reason of each rejection.',
     unit: 'reqps',
     queries: [{ expr: `sum by (reason) (${rate('sidegate_authz_requests_total', OF_ROUTE)})`, legend: '{{reason}}' }],
   },
   {
     kind: 'timeseries',
     title: 'Passwords checked',
-    description: 'miss costs a hash each. pending that grows: more guesses come than can be hashed.',
+    description: 'Each miss computes a hash. If pending grows, more guesses arrive than can be hashed.',
     unit: 'none',
     queries: [
       { expr: `sum by (outcome) (${rate('sidegate_password_checks_total', OF_GATE)})`, legend: '{{outcome}} a second' },
@@ -244,7 +246,7 @@ const KEYS: readonly Panel[] = [
   {
     kind: 'timeseries',
     title: 'Users that can log in',
-    description: 'The lowest of all pods. At 0 the realm answers 503. rejected: entries of a users file that cannot be used.',
+    description: 'Minimum of all pods. At 0 the realm responds with 503. rejected: unusable entries of a users file.',
     unit: 'none',
     queries: [
       { expr: `min by (namespace, realm) (sidegate_users_usable{${OF_GATE}})`, legend: '{{namespace}}/{{realm}}' },
@@ -268,8 +270,8 @@ const KEYS: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Admin port: turned away',
-    description: 'Callers of the admin port who may not ask for what they asked.',
+    title: 'Admin port: rejected',
+    description: 'Unauthorized requests to the admin port.',
     unit: 'reqps',
     queries: [{ expr: `sum by (reason) (${rate('sidegate_admin_denied_total', OF_GATE)})`, legend: '{{reason}}' }],
   },
@@ -279,11 +281,11 @@ const KEYS: readonly Panel[] = [
 export const security: Dashboard = {
   uid: 'sidegate-security',
   title: 'Sidegate / Security',
-  description: 'Who gets in, who does not, and why.',
+  description: 'Allowed and rejected requests, and the reasons.',
   rows: [
     { title: 'Now', panels: FIRST },
     { title: 'Decisions', panels: DECIDED },
-    { title: 'Time and repeats', panels: TIMES },
+    { title: 'Time and duplicates', panels: TIMES },
     { title: 'Keys and passwords', panels: KEYS },
   ],
 };

@@ -1,60 +1,60 @@
-/** Values of the admission: who changes pods, and who sees to it that no pod goes unprotected. */
+/** Values of admission control: what injects the sidecar, and the policies that deny unprotected pods. */
 import { z } from 'zod';
 import { ADDED_MOUNT, ADDED_VARIABLE, PROGRAM_FOLDERS, PROGRAM_VARIABLES } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { freeForm, textMap } from './values-forms.ts';
 
 const ACTIONS = z.array(z.enum(['Deny', 'Warn', 'Audit'])).min(1);
 
-/** Webhook or policy, and the two policies behind either. */
+/** Webhook or mutating policy, and the two validating policies for both modes. */
 export const admission = z.strictObject({
   mode: z
     .enum(['webhook', 'policy'])
     .default('webhook')
     .describe(
-      'Who adds the sidecar. `webhook`: the injector, on any cluster. `policy`: the API server by itself, by a MutatingAdmissionPolicy (Kubernetes 1.36 and newer): no injector, no certificate.',
+      'The component that adds the sidecar. `webhook`: the injector, on any cluster. `policy`: the API server, by a MutatingAdmissionPolicy (Kubernetes 1.36 and newer), without an injector and without a certificate.',
     ),
   failurePolicy: z
     .enum(['Ignore', 'Fail'])
     .default('Ignore')
     .describe(
-      'What becomes of labelled pods while no injector answers. `Ignore`: `admission.protect` denies them by what they lack. `Fail`: the API server denies them, also where pods in doubt have a sidecar of their own.',
+      'Failure policy of the webhook for labeled pods while no injector responds. `Ignore`: `admission.protect` denies pods without a sidecar. `Fail`: the API server denies all labeled pods, including those that already have a sidecar.',
     ),
   reinvocationPolicy: z
     .enum(['IfNeeded', 'Never'])
     .default('IfNeeded')
-    .describe('`IfNeeded`: asked once more where another webhook has changed the pod since.'),
-  timeoutSeconds: z.number().int().min(1).max(30).default(5).describe('How long the API server waits for the injector.'),
+    .describe('`IfNeeded`: the API server calls the injector again if another webhook changed the pod.'),
+  timeoutSeconds: z.number().int().min(1).max(30).default(5).describe('Seconds that the API server waits for the injector.'),
   excludedNamespaces: z
     .array(z.string())
     .default(['kube-system', 'kube-node-lease'])
     .describe(
-      'Namespaces where no pod gets the sidecar. With `mode: webhook` that of the release is one, too; with `mode: policy` it is not.',
+      'Namespaces where no pod gets the sidecar. `mode: webhook` also excludes the release namespace; `mode: policy` does not.',
     ),
   namespaceSelector: freeForm()
     .default({})
     .describe(
-      'A label selector (`matchLabels`, `matchExpressions`) for the namespaces that the injector is asked about. Empty: all others.',
+      'Label selector (`matchLabels`, `matchExpressions`) for the namespaces where sidecars are injected. Empty: all namespaces that are not excluded.',
     ),
   webhookAnnotations: textMap().default({}).describe('Annotations of the webhook configuration.'),
   protect: z
     .boolean()
     .default(true)
     .describe(
-      'A ValidatingAdmissionPolicy that denies a pod with the label `sidegate.dev/inject: "true"` that has no sidecar, for whatever reason (Kubernetes 1.30 and newer).',
+      'Creates a ValidatingAdmissionPolicy that denies pods with the label `sidegate.dev/inject: "true"` but without a sidecar (Kubernetes 1.30 and newer).',
     ),
-  protectActions: ACTIONS.default(['Deny']).describe('What it does: `[Deny]`, or `[Warn, Audit]` for the time of a roll-out.'),
+  protectActions: ACTIONS.default(['Deny']).describe('Actions of that policy: `[Deny]`, or `[Warn, Audit]` during a rollout.'),
   enforce: z
     .boolean()
     .default(true)
     .describe(
-      'A ValidatingAdmissionPolicy that denies any pod without sidecar in namespaces with the label `sidegate.dev/enforce: "true"`, so that a forgotten label is no hole.',
+      'Creates a ValidatingAdmissionPolicy that denies every pod without a sidecar in namespaces with the label `sidegate.dev/enforce: "true"`, so that a forgotten pod label does not leave an app unprotected.',
     ),
-  enforceActions: ACTIONS.default(['Deny']).describe('What that one does.'),
+  enforceActions: ACTIONS.default(['Deny']).describe('Actions of that policy.'),
   allowedImages: z
     .array(z.string().min(1))
     .default([])
     .describe(
-      "Images that a container `sidegate` may have, for both policies, beside the chart's own with its tag or digest (`image`, `sidecar.image`). An entry with a tag or digest allows that image; a repository allows all of its tags and digests, as pods of the library chart, of `sidegate inject` and of a registry mirror may need; `*` allows any image, which protects nothing.",
+      "Images that both policies allow for a container `sidegate`, in addition to the chart's images (`image`, `sidecar.image`). An entry with a tag or digest allows that image. A repository allows all of its tags and digests; pods of the library chart, of `sidegate inject` and of a registry mirror may need that. `*` allows any image and disables this protection.",
     ),
   allowedEnv: z
     .array(
@@ -69,7 +69,7 @@ export const admission = z.strictObject({
       ...['AZURE_AUTHORITY_HOST', 'AZURE_CLIENT_ID', 'AZURE_FEDERATED_TOKEN_FILE', 'AZURE_TENANT_ID'],
     ])
     .describe(
-      'Names of environment variables that other webhooks may add to a container `sidegate`, for both policies; all others are denied. By default those of the identities of AWS and Azure. Variables that change the program, such as `NODE_OPTIONS`, cannot be named.',
+      'Environment variables that other webhooks may add to a container `sidegate`; both policies deny all others. The default lists the variables of AWS and Azure workload identities. Variables that change the program, such as `NODE_OPTIONS`, are not accepted.',
     ),
   allowedMounts: z
     .array(
@@ -80,12 +80,12 @@ export const admission = z.strictObject({
     )
     .default([])
     .describe(
-      'Paths that other webhooks may mount into a container `sidegate`, for both policies, such as `/vault/secrets`; paths below `/var/run/secrets/` always may be. Folders of the program, such as `/opt`, cannot be named.',
+      'Paths that other webhooks may mount into a container `sidegate`, such as `/vault/secrets`; both policies deny all others. Paths below `/var/run/secrets/` are always allowed. Folders of the program, such as `/opt`, are not accepted.',
     ),
   insecureAllowOtherSidecars: z
     .boolean()
     .default(false)
     .describe(
-      'Whether a container `sidegate` may be anything at all, such as one that people wrote themselves: the policies then compare neither its command nor its arguments, environment, mounts, ports, probes and security context with those that the injector makes.',
+      'Allows hand-written containers named `sidegate`. The policies then do not compare the command, arguments, environment, mounts, ports, probes and security context with those that the injector creates.',
     ),
 });

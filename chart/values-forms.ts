@@ -1,18 +1,18 @@
-/** The forms that values of the chart are written in, shared by all its groups. */
+/** Schemas of single values that the groups of the chart's values share. */
 import { z } from 'zod';
 import type { ValueForm } from '../src/kubernetes/injector/kubernetes-values.ts';
 
-/** A mapping that Kubernetes knows and the chart passes on as it is. */
+/** A Kubernetes object that the chart passes on unchanged. */
 export function freeForm(): z.ZodRecord<z.ZodString, z.ZodUnknown> {
   return z.record(z.string(), z.unknown());
 }
 
-/** A list of such mappings. */
+/** A list of such objects. */
 export function freeList(): z.ZodArray<z.ZodRecord<z.ZodString, z.ZodUnknown>> {
   return z.array(freeForm());
 }
 
-/** Labels or annotations. Values are text: YAML reads an unquoted `true` or `1` as something else. */
+/** Labels or annotations. Values must be strings: YAML parses an unquoted `true` or `1` as another type. */
 export function textMap(): z.ZodRecord<z.ZodString, z.ZodString> {
   return z.record(z.string(), z.string());
 }
@@ -22,12 +22,12 @@ export function port(): z.ZodNumber {
   return z.number().int().min(1).max(65_535);
 }
 
-/** The name of an object, or empty where the chart makes one. */
+/** The name of an object. Empty: the chart chooses it. */
 export function objectName(): z.ZodString {
   return z.string().regex(/^(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)?$/);
 }
 
-/** Text in a form of Kubernetes' own that the injector reads, too. */
+/** A string in a format of Kubernetes that the injector also parses. */
 export function formed({ pattern }: ValueForm, example: string): z.ZodString {
   return z
     .string()
@@ -35,5 +35,5 @@ export function formed({ pattern }: ValueForm, example: string): z.ZodString {
     .meta({ examples: [example] });
 }
 
-/** How images are pulled. */
+/** Image pull policies. */
 export const PULL_POLICIES = ['Always', 'IfNotPresent', 'Never'] as const;

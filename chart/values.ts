@@ -11,20 +11,22 @@ const image = z.strictObject({
     .string()
     .min(1)
     .default('sidegate')
-    .describe('Where the image is. Build it with `docker build` and push it to a registry of yours.'),
-  tag: z.string().default('').describe("Its tag. Empty: the version of the chart's app."),
+    .describe('Repository of the image. Build it with `docker build` and push it to your registry.'),
+  tag: z.string().default('').describe("Tag of the image. Empty: the chart's `appVersion`."),
   digest: z
     .string()
     .regex(/^(?:sha256:[0-9a-f]{64})?$/)
     .default('')
-    .describe('Its digest, `sha256:…`; if given, it counts, not the tag.'),
-  pullPolicy: z.enum(PULL_POLICIES).default('IfNotPresent').describe("When the injector's image is pulled."),
+    .describe('Digest of the image, `sha256:…`. It takes precedence over the tag.'),
+  pullPolicy: z.enum(PULL_POLICIES).default('IfNotPresent').describe("Pull policy of the injector's image."),
 });
 
 const serviceAccount = z.strictObject({
-  create: z.boolean().default(true).describe("Whether the chart makes the injector's ServiceAccount."),
-  name: objectName().default('').describe("Its name. Empty: made from the release's, or `default` where the chart makes none."),
-  annotations: textMap().default({}).describe('Its annotations.'),
+  create: z.boolean().default(true).describe("Creates the injector's ServiceAccount."),
+  name: objectName()
+    .default('')
+    .describe('Name of the ServiceAccount. Empty: derived from the release name, or `default` if the chart creates none.'),
+  annotations: textMap().default({}).describe('Annotations of the ServiceAccount.'),
 });
 
 const rbac = z.strictObject({
@@ -32,42 +34,44 @@ const rbac = z.strictObject({
     .boolean()
     .default(true)
     .describe(
-      'Whether the chart gives the injector its rights (to read its certificate and its webhook by name, to write Events, to list nodes for their versions), and the rotation controller its own.',
+      'Creates the RBAC objects of the injector (it reads its certificate and its webhook by name, writes Events, and lists nodes for their versions) and of the rotation controller.',
     ),
   readConfigs: z
     .union([z.boolean(), z.array(objectName().min(1))])
     .default(false)
     .describe(
-      'Where the injector may also read ConfigMaps, ReplicaSets and StatefulSets by name, to warn of a config that is missing or wrong, and of several replicas that share no Redis: a list of namespaces, or `true` for all. Needs `injector.clientAuth`. `sidegate doctor` reports the same with your own rights.',
+      'Namespaces where the injector may also read ConfigMaps, ReplicaSets and StatefulSets by name, or `true` for all. It then warns about a missing or invalid config, and about several replicas without a shared Redis. Needs `injector.clientAuth`. `sidegate doctor` reports the same with your own rights.',
     ),
 });
 
 const podDisruptionBudget = z.strictObject({
-  enabled: z.boolean().default(true).describe('Whether evictions spare the injector.'),
+  enabled: z.boolean().default(true).describe('Creates a PodDisruptionBudget for the injector.'),
   maxUnavailable: z
     .union([z.number().int().min(0), z.string().regex(/^\d+%$/)])
     .default(1)
-    .describe('How many of its pods may be away at once.'),
+    .describe('Maximum number or percentage of injector pods that may be unavailable at once.'),
 });
 
 const networkPolicy = z.strictObject({
   enabled: z
     .boolean()
     .default(true)
-    .describe("Whether only the injector's two ports can be reached. Has no effect with `injector.hostNetwork`."),
+    .describe(
+      "Creates a NetworkPolicy that allows ingress only to the injector's two ports. Has no effect with `injector.hostNetwork`.",
+    ),
   webhookFrom: freeList()
     .default([])
     .describe(
-      'Who may reach its webhook port, as NetworkPolicy peers. Empty: all, as API servers come from addresses that are often unknown.',
+      'NetworkPolicy peers that may connect to the webhook port. Empty: all, because the addresses of API servers are often unknown.',
     ),
   metricsFrom: freeList()
     .default([])
-    .describe("Who may reach its admin port. Empty: all. The kubelet's probes come from the node."),
+    .describe("NetworkPolicy peers that may connect to the admin port. Empty: all. The kubelet's probes come from the node."),
   egressPorts: z
     .array(z.number().int().min(1).max(65_535))
     .default([])
     .describe(
-      'TCP ports that it may connect to, beside DNS: those of the API server behind its Service, such as `[443, 6443]`. Empty: no limit.',
+      'TCP ports that the injector may connect to, in addition to DNS: those of the API server behind its Service, such as `[443, 6443]`. Empty: all.',
     ),
 });
 
@@ -75,46 +79,43 @@ const selfTest = z.strictObject({
   enabled: z
     .boolean()
     .default(true)
-    .describe('Whether `helm test` has a pod to run (Kubernetes 1.29 and newer): injected, it is its own sender and app.'),
+    .describe(
+      'Creates a pod for `helm test` (Kubernetes 1.29 and newer). The pod gets a sidecar and acts as both the sender and the app.',
+    ),
   namespace: objectName()
     .min(1)
     .default('default')
     .describe(
-      'Where that pod runs: a namespace that is there already, and in which pods are injected, so not the one of the release.',
+      'Namespace of that pod. It must exist and must not be excluded from injection, so it cannot be the release namespace.',
     ),
 });
 
 /** All values of the chart. */
 export const ChartValues = z.strictObject({
-  nameOverride: objectName().default('').describe("Stands in the place of the chart's name in names and labels."),
-  fullnameOverride: objectName().default('').describe("Stands in the place of the release's and the chart's name."),
-  namespaceOverride: objectName().default('').describe("The namespace of all objects that have one. Empty: the release's."),
+  nameOverride: objectName().default('').describe('Replaces the chart name in names and labels.'),
+  fullnameOverride: objectName().default('').describe('Replaces the release name and the chart name in names.'),
+  namespaceOverride: objectName().default('').describe('Namespace of all namespaced objects. Empty: the release namespace.'),
   commonLabels: textMap().default({}).describe('Labels of all objects.'),
-  image: image.prefault({}).describe('The image of the injector, and of the sidecars where `sidecar.image` names no other.'),
-  imagePullSecrets: freeList().default([]).describe("What the injector's image is pulled with: a list of `{ name }`."),
-  admission: admission.prefault({}).describe('Who adds the sidecar, and who sees to it that no pod goes without.'),
-  sidecar: sidecar.prefault({}).describe('What pods get whose annotations say nothing else.'),
-  injector: injector
-    .prefault({})
-    .describe('The Deployment that answers the API server. Not there with `admission.mode: policy`.'),
+  image: image.prefault({}).describe('Image of the injector, and of the sidecars unless `sidecar.image` is set.'),
+  imagePullSecrets: freeList().default([]).describe('Image pull secrets of the injector: a list of `{ name }`.'),
+  admission: admission.prefault({}).describe('Injection of the sidecar, and the policies that deny pods without it.'),
+  sidecar: sidecar.prefault({}).describe('Defaults of the sidecars. Annotations of a pod override them.'),
+  injector: injector.prefault({}).describe('The Deployment that serves the webhook. Not created with `admission.mode: policy`.'),
   rotation: rotation
     .prefault({})
     .describe(
-      "The Deployment that holds the key of the injector's CA and keeps the webhook's `caBundle`. It listens on no port. Only with `certificate.mode: self-signed`.",
+      "The Deployment that holds the CA's key and updates the webhook's `caBundle`. It listens on no port. Only with `certificate.mode: self-signed`.",
     ),
-  certificate: certificate.prefault({}).describe("The webhook's certificate."),
-  serviceAccount: serviceAccount.prefault({}).describe("The injector's identity."),
-  rbac: rbac.prefault({}).describe("The injector's rights."),
-  podDisruptionBudget: podDisruptionBudget.prefault({}).describe('How many injectors remain while nodes are drained.'),
-  networkPolicy: networkPolicy.prefault({}).describe('Who may reach the injector, and whom it may reach.'),
-  monitoring: monitoring.prefault({}).describe('What is scraped, alerted by and shown.'),
-  selfTest: selfTest.prefault({}).describe('What `helm test` runs.'),
-  enabled: z
-    .boolean()
-    .default(true)
-    .describe('Read by Helm alone: what `condition` may name in a chart that has this one as a dependency.'),
-  global: freeForm().default({}).describe('Written by Helm where this chart is a dependency. Not read.'),
+  certificate: certificate.prefault({}).describe('Certificate of the webhook.'),
+  serviceAccount: serviceAccount.prefault({}).describe('ServiceAccount of the injector.'),
+  rbac: rbac.prefault({}).describe('RBAC objects.'),
+  podDisruptionBudget: podDisruptionBudget.prefault({}).describe('Limits how many injectors a node drain may stop at once.'),
+  networkPolicy: networkPolicy.prefault({}).describe('Network access of the injector.'),
+  monitoring: monitoring.prefault({}).describe('Prometheus monitors, alerts and Grafana dashboards.'),
+  selfTest: selfTest.prefault({}).describe('The pod that `helm test` runs.'),
+  enabled: z.boolean().default(true).describe('Only for Helm: a parent chart can use it as the `condition` of this dependency.'),
+  global: freeForm().default({}).describe('Set by Helm if this chart is a dependency. Ignored.'),
 });
 
-/** What a user may write. */
+/** Values as a user writes them, without defaults. */
 export type ChartInput = z.input<typeof ChartValues>;

@@ -1,4 +1,4 @@
-/** Writes what of the library chart is the injector's: the sidecar, its volumes, and the forms of settings. */
+/** Writes the parts of the library chart that it shares with the injector: the sidecar, its volumes, and the formats of settings. */
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { hasForm, PORT_NUMBER } from '../src/kubernetes/injector/kubernetes-values.ts';
@@ -8,29 +8,29 @@ import { toHelm } from './helm-shape.ts';
 
 type Form = Pick<Setting, 'form' | 'description' | 'example'>;
 
-/** Lists in a chart are lists, and ports numbers: only in annotations all is text. */
+/** Settings that are lists in a chart. In annotations all values are strings. */
 const LISTS = ['secrets', 'imagePullSecrets'];
 const BEGIN = '<!-- settings: written by `npm run docs` -->\n';
 const END = '<!-- /settings -->\n';
 
-/** Settings that a chart has beside those of annotations. */
+/** Settings that only the chart has. */
 const OWN: Readonly<Record<string, string>> = {
-  imagePullPolicy: 'When the image is pulled: `Always`, `IfNotPresent` or `Never`. Left out: `IfNotPresent`.',
-  movedPort: 'With `env`: where the app listens. Left out: 8482.',
-  portName: "With `rename`: the port's name that the sidecar takes from the app.",
+  imagePullPolicy: 'Pull policy of the image: `Always`, `IfNotPresent` or `Never`. Default: `IfNotPresent`.',
+  movedPort: 'With `env`: the port that the app listens on. Default: 8482.',
+  portName: 'With `rename`: the port name that moves from the app to the sidecar.',
   appProbes: 'With `same-port`: the app\'s probes by container and kind, `{ web: { livez: "http://127.0.0.1:3000/healthz" } }`.',
-  gracePeriodSeconds: 'What the app itself needs to end. Left out: 30.',
+  gracePeriodSeconds: 'Seconds that the app needs to shut down. Default: 30.',
 };
-/** What a chart writes otherwise than annotations: it cannot look into a container, nor does one text fit every cluster. */
+/** Settings whose format differs from the annotation's: a chart cannot read the app's container or the cluster's version. */
 const OTHERWISE: Readonly<Record<string, Form>> = {
   appPort: { form: PORT_NUMBER, description: 'The port of the app, by number.', example: '3000' },
   sidecar: {
     form: { pattern: '^(?:native|container)$', expected: 'native or container' },
-    description: '`native` (Kubernetes 1.29 and newer), as where it is left out, or `container`: one beside the app.',
+    description: '`native` (an init container; Kubernetes 1.29 and newer), the default, or `container` (a regular container).',
     example: 'container',
   },
 };
-/** What of the annotations makes no sense where the chart's author writes the pod. */
+/** Annotations without a setting: the author of a chart knows which container is the app. */
 const NOT_HERE = ['appContainer'];
 
 const ROWS: readonly (readonly [string, Form])[] = Object.entries(SETTINGS)
@@ -51,7 +51,7 @@ export function renderLibrarySidecar(): string {
     define('sidegate.lib.container', toHelm(CONTAINER_SHAPE)),
     define('sidegate.lib.volumes', toHelm(VOLUMES_SHAPE)),
     define('sidegate.lib.version', `${version}\n`),
-    '{{/* Fails with a sentence on settings that are unknown or badly written. */}}',
+    '{{/* Fails with an explanation on unknown and malformed settings. */}}',
     define('sidegate.lib.check', toCheck()),
   ].join('\n');
 }
@@ -67,7 +67,7 @@ export function renderLibraryReadme(): string {
       `| \`${key}\` | \`${LISTS.includes(key) ? `[${example}]` : example}\` | ${description} |\n`,
   );
   const own = Object.entries(OWN).map(([key, description]) => `| \`${key}\` | | ${description} |\n`);
-  return `${before}${BEGIN}\n| setting | example | meaning |\n| --- | --- | --- |\n${[...rows, ...own].join('')}\n${END}${after}`;
+  return `${before}${BEGIN}\n| setting | example | description |\n| --- | --- | --- |\n${[...rows, ...own].join('')}\n${END}${after}`;
 }
 
 function define(name: string, body: string): string {
@@ -78,7 +78,7 @@ function toCheck(): string {
   const known = toKnown();
   const lines = [
     '{{- if not (kindIs "map" .) -}}',
-    '{{- fail "\\n\\nsidegate: a helper was given no settings: it takes a mapping with config, image and appPort, such as .Values.sidegate." -}}',
+    '{{- fail "\\n\\nsidegate: a helper was given no settings: pass an object with config, image and appPort, such as .Values.sidegate." -}}',
     '{{- end -}}',
     `{{- $known := list ${known.map((key) => JSON.stringify(key)).join(' ')} -}}`,
     '{{- range $key := keys . | sortAlpha -}}',

@@ -40,7 +40,7 @@ function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
 }
 
-/** values.yaml as it should be: every value with its default and what it means. */
+/** values.yaml as it should be: every value with its default and its description. */
 export function renderValuesYaml(): string {
   const head = '# Values of the chart sidegate. Written from chart/values.ts (`npm run docs`).\n';
   return head + renderGroup(toValuesSchema(), ChartValues.parse({}), '');
@@ -52,7 +52,7 @@ export function renderChartReadme(): string {
   const [before, rest = ''] = text.split(BEGIN);
   const after = rest.split(END)[1];
   if (after === undefined) throw new Error(`chart/sidegate/README.md has no ${BEGIN.trim()} … ${END.trim()}`);
-  const head = '| value | form | default | meaning |\n| --- | --- | --- | --- |\n';
+  const head = '| value | type | default | description |\n| --- | --- | --- | --- |\n';
   return `${before}${BEGIN}\n${head}${toTable(toValueRows())}\n${END}${after}`;
 }
 

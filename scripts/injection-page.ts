@@ -21,5 +21,5 @@ function renderTable(): string {
     ({ name, form, fallback, description, example }) =>
       `| \`${DOMAIN}/${name}\` | ${form.expected} | ${fallback} | ${description} | \`${example}\` |\n`,
   );
-  return `| annotation | value | where left out | meaning | example |\n| --- | --- | --- | --- | --- |\n${rows.join('')}`;
+  return `| annotation | value | default | description | example |\n| --- | --- | --- | --- | --- |\n${rows.join('')}`;
 }

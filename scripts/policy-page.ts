@@ -1,4 +1,4 @@
-/** Writes the templates of the policies by which the API server injects by itself, from the injector's own source. */
+/** Writes the templates of the policies by which the API server injects the sidecar, from the injector's source. */
 import { APP_HEALTH } from '../src/kubernetes/injector/app-probes.ts';
 import { DATA_PORT, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from '../src/kubernetes/injector/names.ts';
 import { toPointer } from '../src/kubernetes/injector/patch.ts';
@@ -88,7 +88,7 @@ spec:
 ${renderMatch()}
   variables:
 ${renderVariables()}
-    # What does not hold leaves the pod as it is, and the policy ${'`…-settings`'} denies it with a sentence.
+    # Otherwise the pod stays unchanged, and the policy ${'`…-settings`'} denies it with an explanation.
     - name: isSound
       expression: >-
 ${indent(sound.join(' &&\n'), 8)}

@@ -30,7 +30,7 @@ tests:
     expect: { verdict: signature_mismatch, status: 401 }
 \`\`\`
 
-**What is real, and what is simulated.** Everything after a connection is accepted is real: the HTTP parser and its limits, routes, keys, users and password hashes, deduplication, header rules, handshakes,
+**Real and simulated parts.** Everything after a connection is accepted is real: the HTTP parser and its limits, routes, keys, users and password hashes, deduplication, header rules, handshakes,
 \`mode: observe\`, and the statuses that each sender gets. The fixture sets the time, the client's address, TLS and certificate, the app's responses, responses of remote URLs (\`remote\`), and secrets. Certificates and Redis
 of the config are not needed; event IDs are kept in memory. The forward proxy, the forward-auth endpoint, the admin port, HTTP/2 and the PROXY protocol are not simulated.
 

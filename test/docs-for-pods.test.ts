@@ -96,6 +96,6 @@ describe('the docs for pods', () => {
 
   test('say of excluded namespaces which mode excludes the one of the release', () => {
     const row = read('chart/sidegate/README.md').match(/^\| `admission\.excludedNamespaces`.*$/m)?.[0];
-    expect(row).toMatch(/`mode: webhook` that of the release is one, too; with `mode: policy`/);
+    expect(row).toMatch(/`mode: webhook` also excludes the release namespace; `mode: policy` does not/);
   });
 });

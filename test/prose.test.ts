@@ -54,6 +54,12 @@ test('prints file, line, column, the word, and what to write', () => {
   expect(lint({ 'README.md': '# A page\n\nThis is how\nto *mend* it.\n' })).toEqual(['README.md:4:5: word: "mend"; write: fix']);
 });
 
+test('counts the items of a list in a comment as sentences', () => {
+  const words = 'word '.repeat(25);
+  expect(lint({ 'src/a.ts': `/**\n * ${words}:\n * - ${words}\n * - ${words}\n */\n` })).toEqual([]);
+  expect(lint({ 'src/a.ts': `/**\n * ${words}:\n * ${words}\n */\n` })).toHaveLength(1);
+});
+
 describe('finds a word in', () => {
   test.each([
     ['a Markdown paragraph across lines', 'docs/a.md', 'It is left\nout here.'],
@@ -71,6 +77,11 @@ describe('finds a word in', () => {
     ['a YAML comment of a template', 'chart/a/templates/b.tpl', 'a: {{ .b }}\n# The rest is\n# left out.\n'],
     ['a message of a template', 'chart/a/templates/b.yaml', '{{- fail (printf "\\n\\nthe key %s is left out" .b) -}}\n'],
     ['a message of a policy', 'chart/a/templates/b.yaml', 'a:\n  - message: the sidecar was left out\n'],
+    [
+      'a computed message of a policy',
+      'chart/a/templates/b.yaml',
+      "a:\n  - messageExpression: >-\n      variables.pod +\n      ' is left out'\n    b: 1\n",
+    ],
     ['notes', 'chart/a/templates/NOTES.txt', '{{ if .a }}\nIt is left\nout.\n{{ end }}\n'],
     ['a doc comment', 'src/a.ts', '/**\n * It is left\n * out.\n */\n'],
     ['line comments', 'src/a.ts', '  // It is left\n  // out.\n'],

@@ -54,19 +54,21 @@ export function extractTemplate(source: string): Passage[] {
     if (/^\{\{-?\s*\/\*/.test(action)) {
       const text = blankCode(blankMatches(action, /^\{\{-?\s*\/\*|\*\/\s*-?\}\}$/g, ' '));
       passages.push({ kind: 'prose', start: index, text });
-    } else passages.push(...extractMessages(action, index));
+    } else passages.push(...extractLiterals(action, index, /"(?:[^"\\]|\\.)*"/g));
   }
   const outside = blankMatches(source, ACTION, CODE);
   for (const match of outside.matchAll(/(?<=^[ \t]*)#(?: .*|)(?:\n[ \t]*#(?: .*|))*/gm))
     passages.push({ kind: 'prose', start: match.index, text: blankCode(blankMatches(match[0], /^[ \t]*#/gm, ' ')) });
   for (const match of outside.matchAll(/(?<=^[ \t]*(?:- )?(?:message|description): ).+$/gm))
     passages.push({ kind: 'prose', start: match.index, text: blankValue(match[0]) });
+  for (const match of outside.matchAll(/^([ \t]*)(?:- )?messageExpression: [|>]-?\n(?:\1[ \t]+.*\n)+/gm))
+    passages.push(...extractLiterals(match[0], match.index, /'(?:[^'\\]|\\.)*'/g));
   return passages;
 }
 
 /** String literals of three words or more. */
-function extractMessages(action: string, offset: number): Passage[] {
-  const found = action.matchAll(/"(?:[^"\\]|\\.)*"/g);
+function extractLiterals(code: string, offset: number, literal: RegExp): Passage[] {
+  const found = code.matchAll(literal);
   return [...found]
     .map((match): Passage => {
       const text = blankCode(blankMatches(` ${match[0].slice(1, -1)} `, /\\.|%[a-z]/g, CODE));

@@ -134,7 +134,9 @@ export function findAll({ kind, start, text }: Passage, rules: readonly Rule[] =
 function splitSentences(text: string): [offset: number, sentence: string][] {
   const sentences: [number, string][] = [];
   let from = 0;
-  for (const { 0: end, index } of text.matchAll(/(?<![ei]\.[ge]|vs)[.!?:]["'”)]*\s+(?=["'“(]*[A-Z\uFFFC])|\n\s*\n/g)) {
+  for (const { 0: end, index } of text.matchAll(
+    /(?<![ei]\.[ge]|vs)[.!?:]["'”)]*\s+(?=["'“(]*[A-Z\uFFFC])|\n\s*\n|\n(?=\s*- )/g,
+  )) {
     sentences.push([from, text.slice(from, index + end.length)]);
     from = index + end.length;
   }

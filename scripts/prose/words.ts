@@ -34,7 +34,7 @@ const FIELD_TERMS: readonly Term[] = [
   },
   { find: '(?:turned|turns|turn|turning) away', instead: 'reject', bad: 'The request was turned away.' },
   { find: 'held against', instead: 'compared with', bad: 'It is held against the limit.' },
-  { find: 'takeovers?', instead: 'interception mode', bad: 'The takeover of the port.' },
+  { find: '(?<![.])takeovers?(?![=:,])', instead: 'interception mode', bad: 'The takeover of the port.' },
   { find: '(?:take|takes|taken|took) up', instead: 'reload, apply', bad: 'The file is taken up at once.' },
   {
     find: '(?:serve|serves|served|serving) on(?=[.,;:)]|$| (?:while|until|with|after|when|as|and)\\b)',
@@ -142,7 +142,7 @@ const SPELLINGS: readonly (readonly [british: string, american: string])[] = [
   ['metre', 'meter'],
   ['grey', 'gray'],
   ['artefact', 'artifact'],
-  ['analyse', 'analyze'],
+  ['analyse(?!s)', 'analyze'],
   ['analysing', 'analyzing'],
   ['authoris', 'authoriz'],
   ['canonicalis', 'canonicaliz'],
@@ -166,7 +166,7 @@ export const TERMS: readonly Term[] = [
   ...SPELLINGS.map(([british, american]) => ({
     find: `(?:re|de|un)?${british}\\w*`,
     instead: `${american}…`,
-    bad: `A ${british} here.`,
+    bad: `A ${british.replace(/\(.*\)/, '')} here.`,
   })),
 ];
 

@@ -35,9 +35,9 @@ test('lead a Service to the sidecar by its name where that leads somewhere, else
 test.each([
   ['rename', 'the sidecar takes the port name'],
   ['same-port', 'have your app listen on 127.0.0.1'],
-  ['same-port:BIND', 'where its variable BIND says'],
-  ['env', 'where its variable PORT says'],
-  ['env:WEB_PORT', 'where its variable WEB_PORT says'],
+  ['same-port:BIND', 'as its variable BIND says'],
+  ['env', 'as its variable PORT says'],
+  ['env:WEB_PORT', 'as its variable WEB_PORT says'],
 ])('say what is left to do with takeover %s', async (takeover, sentence) => {
   const notes = await renderNotes('1.36.3', { takeover });
   expect(notes).toContain('\n4. Leave your app');
@@ -51,16 +51,16 @@ test('warn of nothing where nothing is switched off', async () => {
 
 test.each<[string, ChartInput['admission']]>([
   ['WARNING: admission.protect=false.', { protect: false, failurePolicy: 'Fail' }],
-  ['a pod that bears the label sidegate.dev/injected starts as it is', { protect: false, mode: 'policy' }],
+  ['a pod with the label sidegate.dev/injected starts unchanged', { protect: false, mode: 'policy' }],
   ['WARNING: admission.protectActions does not deny', { protectActions: ['Audit'] }],
   ['WARNING: admission.enforce=false.', { enforce: false }],
   ['WARNING: admission.enforceActions does not deny', { enforceActions: ['Audit'] }],
   ['WARNING: admission.allowedImages has "*"', { allowedImages: ['*'] }],
   ['WARNING: admission.insecureAllowOtherSidecars=true.', { insecureAllowOtherSidecars: true }],
   ['NOTE: admission.failurePolicy=Fail.', { failurePolicy: 'Fail' }],
-  ['labelled pods are denied there', { namespaceSelector: { matchLabels: { team: 'a' } } }],
+  ['labeled pods are denied there', { namespaceSelector: { matchLabels: { team: 'a' } } }],
   [
-    'in other namespaces labelled pods start without their sidecar',
+    'in other namespaces labeled pods start without their sidecar',
     { namespaceSelector: { matchLabels: { team: 'a' } }, protect: false, failurePolicy: 'Fail' },
   ],
 ])('warn of a setting that switches off protection: %s', async (sentence, admission) => {

@@ -76,7 +76,7 @@ describe('the chart', () => {
       'a container beside the app where the API server injects',
       { admission: { mode: 'policy' }, sidecar: { mode: 'container' } },
       '1.36.3',
-      'knows native sidecars alone',
+      'supports only native sidecars',
     ],
     [
       'a self-test where the injector is never asked',
@@ -88,7 +88,7 @@ describe('the chart', () => {
       'a self-test in an excluded namespace',
       { admission: { excludedNamespaces: ['default'] } },
       '1.36.3',
-      'which admission.excludedNamespaces leaves out',
+      'which admission.excludedNamespaces excludes',
     ],
     ['the validating policies before 1.30', {}, '1.29.9', 'admission.protect needs Kubernetes 1.30'],
     [
@@ -97,7 +97,7 @@ describe('the chart', () => {
       '1.28.0',
       'sidecar.mode=native needs',
     ],
-    ['a way to run unprotected', { admission: { protect: false } }, '1.36.3', 'would start labelled pods without their sidecar'],
+    ['a way to run unprotected', { admission: { protect: false } }, '1.36.3', 'would start labeled pods without their sidecar'],
     [
       'denial and warning in one',
       { admission: { enforceActions: ['Deny', 'Warn'] } },
@@ -106,7 +106,12 @@ describe('the chart', () => {
     ],
     ['ports of the sidecar that collide', { sidecar: { adminPort: 8480 } }, '1.36.3', 'must differ'],
     ['ports of the injector that collide', { injector: { adminPort: 10_250 } }, '1.36.3', 'must differ'],
-    ["the kubelet's port on the node's network", { injector: { hostNetwork: true } }, '1.36.3', "port is the kubelet's"],
+    [
+      "the kubelet's port on the node's network",
+      { injector: { hostNetwork: true } },
+      '1.36.3',
+      'the kubelet or kube-proxy uses that port',
+    ],
     ["rights for everybody's account", { serviceAccount: { create: false } }, '1.36.3', 'Name the account'],
     [
       'no name for the existing Secret',
@@ -124,7 +129,7 @@ describe('the chart', () => {
       'an authority that is no PEM',
       { certificate: { mode: 'existing-secret', existingSecret: 'a', caBundle: 'AA==' } },
       '1.36.3',
-      'is no PEM text',
+      'is not PEM text',
     ],
     ['an authority that would be ignored', { certificate: { caBundle: CA } }, '1.36.3', 'would be ignored'],
     [

@@ -159,19 +159,19 @@ describe('a chart that writes the sidecar by the library', () => {
     [
       'a port of its own where it takes the app’s',
       { takeover: 'env', port: 9000 },
-      "the sidecar takes the app's port 3000: leave port out",
+      "the sidecar listens on the app's port 3000. Remove the setting port",
     ],
-    ['ports that collide', { port: 3000 }, 'are one and the same'],
-    ['a rename without a name', { takeover: 'rename' }, 'takeover rename needs the setting portName'],
+    ['ports that collide', { port: 3000 }, 'must differ'],
+    ['a rename without a name', { takeover: 'rename' }, 'takeover=rename needs the setting portName'],
     ['a probe that nobody could ask', { takeover: 'same-port' }, 'the probe web/livez is not in the setting appProbes'],
     [
       'a hook that anyone could set off',
       { takeover: 'same-port', appProbes: { web: { ...appProbes.web, prestop: 'http://127.0.0.1:3000/stop' } } },
       'appProbes has web/prestop; known are livez, readyz and startupz.',
     ],
-    ['a race for the port', { takeover: 'env', sidecar: 'container' }, 'takeover env needs a native sidecar'],
-    ['a race for the address', { takeover: 'same-port', sidecar: 'container' }, 'takeover same-port needs a native sidecar'],
-    ['probes that need no help', { appProbes }, 'appProbes belong to takeover same-port'],
+    ['a race for the port', { takeover: 'env', sidecar: 'container' }, 'takeover=env needs a native sidecar'],
+    ['a race for the address', { takeover: 'same-port', sidecar: 'container' }, 'takeover=same-port needs a native sidecar'],
+    ['probes that need no help', { appProbes }, 'appProbes need takeover=same-port'],
   ])('is refused with a sentence for %s', async (_what, settings, message) => {
     await expect(render(settings)).rejects.toThrow(message);
   });

@@ -95,7 +95,7 @@ describe('the policy `protected`', () => {
       'a labelled pod without a sidecar',
       { labels: LABEL },
       {},
-      /no container `sidegate`, so its app would stand open.*create the pod again/,
+      /no container `sidegate`, so its app would be unprotected.*create the pod again/,
     ],
     [
       'one that bears the mark of an injected pod',
@@ -121,7 +121,7 @@ describe('the policy `protected`', () => {
     const { body } = await create(namespace, {});
     const { name } = body.metadata;
     const labelled = await merge(namespace, name, { metadata: { labels: LABEL } });
-    expect(labelled.body.message).toContain('A running pod gets no sidecar');
+    expect(labelled.body.message).toContain('A running pod cannot get a sidecar');
     expect((await merge(namespace, name, { metadata: { labels: { other: 'x' } } })).status).toBe(200);
   });
 
@@ -163,7 +163,7 @@ describe('the policy `enforced`', () => {
   test('denies a pod that forgot the label, and says what to write', async () => {
     const { status, body } = await create(namespace, {});
     expect(status).toBe(403);
-    expect(body.message).toMatch(/labelled sidegate\.dev\/enforce: "true"\. Set the label sidegate\.dev\/inject/);
+    expect(body.message).toMatch(/labeled sidegate\.dev\/enforce: "true"\. Set the label sidegate\.dev\/inject/);
     expect((await create(namespace, { labels: { 'sidegate.dev/inject': 'false' } })).status).toBe(403);
   });
 
@@ -232,6 +232,6 @@ test('warns instead, for the time of a roll-out', async () => {
       isDryRun: true,
     });
     expect(status).toBe(201);
-    return warnings.some((warning) => warning.includes('its app would stand open'));
+    return warnings.some((warning) => warning.includes('its app would be unprotected'));
   });
 });

@@ -1,7 +1,7 @@
 {{/*
-Every helper takes one mapping: the settings, with the names of the annotations in camelCase. It is the chart's author who
-writes the pod here, so what the injector would change in the app (its variable, its port's name, its probes) is the author's, too;
-helpers give what belongs there.
+Every helper takes one object: the settings, with the names of the annotations in camelCase. The chart's author writes the pod, and
+therefore also makes the changes to the app that the injector would make (its variable, its port name, its probes); helpers render
+them.
 */}}
 
 {{/* The container as an item of initContainers; empty with `sidecar: container`. */}}
@@ -48,7 +48,7 @@ sidegate.dev/injected: "true"
 sidegate.dev/status: {{ printf "{\"version\":%q,\"takeover\":%q,\"sidecar\":%q,\"hash\":\"library\"}" $version $takeover $kind | squote }}
 {{- end -}}
 
-{{/* The app's lifecycle: it serves on while its pod leaves the Service's endpoints; empty with `preStop: 0s`. */}}
+{{/* The app's lifecycle: it keeps running while its pod is removed from the endpoints. Empty with `preStop: 0s`. */}}
 {{- define "sidegate.lifecycle" -}}
 {{- $seconds := include "sidegate.lib.preStopSeconds" . | int -}}
 {{- if $seconds -}}
@@ -63,7 +63,7 @@ preStop:
 {{- add (default 30 .gracePeriodSeconds) (include "sidegate.lib.preStopSeconds" . | int) -}}
 {{- end -}}
 
-{{/* Items of the app's env: the variable that takeover `same-port:VARIABLE` or `env:VARIABLE` names. */}}
+{{/* Items of the app's env: the variable of `same-port:VARIABLE` or `env:VARIABLE`. */}}
 {{- define "sidegate.appEnv" -}}
 {{- $values := include "sidegate.lib.values" . | fromJson -}}
 {{- $parts := splitList ":" (default "service" .takeover) -}}
@@ -77,12 +77,12 @@ preStop:
 {{- end -}}
 {{- end -}}
 
-{{/* Where the app listens, for probes of it: another port than its own with takeover `env`. */}}
+{{/* The port that the app listens on, for probes. With `takeover: env` it is not the app's usual port. */}}
 {{- define "sidegate.appPort" -}}
 {{- (include "sidegate.lib.values" . | fromJson).appPort -}}
 {{- end -}}
 
-{{/* With takeover `same-port`: the body of a probe that the sidecar asks in the kubelet's place: `list $settings "web" "livez"`. */}}
+{{/* With `takeover: same-port`: the body of a probe that the sidecar forwards to the app: `list $settings "web" "livez"`. */}}
 {{- define "sidegate.appProbe" -}}
 {{- $settings := index . 0 -}}
 {{- $container := index . 1 -}}
@@ -142,7 +142,7 @@ ingress:
 {{- uniq $names | toJson -}}
 {{- end -}}
 
-{{/* The takeover without the app's variable. */}}
+{{/* The interception mode without the app's variable. */}}
 {{- define "sidegate.lib.takeover" -}}
 {{- default "service" .takeover | splitList ":" | first -}}
 {{- end -}}
@@ -154,7 +154,7 @@ ingress:
 {{- mul (regexFind "^[0-9]+" $text | int) (ternary 60 1 (hasSuffix "m" $text)) -}}
 {{- end -}}
 
-{{/* What the container and its volumes are filled with, as JSON, from checked settings. */}}
+{{/* The values of the container and its volumes, as JSON, from validated settings. */}}
 {{- define "sidegate.lib.values" -}}
 {{- include "sidegate.lib.check" . -}}
 {{- range $name := list "config" "image" "appPort" -}}
@@ -165,23 +165,23 @@ ingress:
 {{- $takeover := include "sidegate.lib.takeover" . -}}
 {{- $takesPort := has $takeover (list "same-port" "env") -}}
 {{- if and $takesPort (eq (default "auto" .sidecar) "container") -}}
-{{- fail (printf "\n\nsidegate: takeover %s requires a native sidecar, because the app could take the port before a plain container does: leave sidecar out, or use takeover service or rename." $takeover) -}}
+{{- fail (printf "\n\nsidegate: takeover=%s needs a native sidecar, because the app could bind the port before a plain container does. Remove the setting sidecar, or set takeover=service or takeover=rename." $takeover) -}}
 {{- end -}}
 {{- $appPort := int .appPort -}}
 {{- if and $takesPort .port (ne (int .port) $appPort) -}}
-{{- fail (printf "\n\nsidegate: port is %d, but with takeover %s the sidecar takes the app's port %d: leave port out." (int .port) $takeover $appPort) -}}
+{{- fail (printf "\n\nsidegate: port is %d, but with takeover=%s the sidecar listens on the app's port %d. Remove the setting port." (int .port) $takeover $appPort) -}}
 {{- end -}}
 {{- if and (eq $takeover "rename") (not .portName) -}}
-{{- fail "\n\nsidegate: takeover rename needs the setting portName, the name of the app's port that the Service goes by; give the app's own port another name." -}}
+{{- fail "\n\nsidegate: takeover=rename needs the setting portName: the name of the app's port that the Service refers to. Give the app's port another name." -}}
 {{- end -}}
 {{- if and .appProbes (ne $takeover "same-port") -}}
-{{- fail (printf "\n\nsidegate: appProbes belong to takeover same-port; with %s the kubelet reaches the app by itself." $takeover) -}}
+{{- fail (printf "\n\nsidegate: appProbes need takeover=same-port. With %s the kubelet can probe the app directly: remove appProbes." $takeover) -}}
 {{- end -}}
 {{- $port := ternary $appPort (int (default 8480 .port)) $takesPort -}}
 {{- $adminPort := int (default 8481 .adminPort) -}}
 {{- $upstream := ternary (int (default 8482 .movedPort)) $appPort (eq $takeover "env") -}}
 {{- if or (eq $port $adminPort) (eq $adminPort $upstream) (and (eq $port $upstream) (ne $takeover "same-port")) -}}
-{{- fail (printf "\n\nsidegate: two of the ports %d (sidecar), %d (health and metrics) and %d (app) are one and the same." $port $adminPort $upstream) -}}
+{{- fail (printf "\n\nsidegate: two of the ports %d (sidecar), %d (health and metrics) and %d (app) must differ." $port $adminPort $upstream) -}}
 {{- end -}}
 {{- $secrets := list -}}
 {{- range $index, $secret := include "sidegate.lib.names" .secrets | fromJsonArray -}}
@@ -191,7 +191,7 @@ ingress:
 {{- range $container, $kinds := default dict .appProbes -}}
 {{- range $kind := keys $kinds | sortAlpha -}}
 {{- if not (has $kind (list "livez" "readyz" "startupz")) -}}
-{{- fail (printf "\n\nsidegate: appProbes has %s/%s; known are livez, readyz and startupz. A hook that the sidecar asks could be set off by anyone: use exec or sleep." $container $kind) -}}
+{{- fail (printf "\n\nsidegate: appProbes has %s/%s; known are livez, readyz and startupz. Anyone who reaches the admin port could trigger a hook: use exec or sleep." $container $kind) -}}
 {{- end -}}
 {{- end -}}
 {{- range $kind := list "livez" "readyz" "startupz" -}}

@@ -117,10 +117,10 @@ volumeMounts:
 0.1.0
 {{- end -}}
 
-{{/* Fails with a sentence on settings that are unknown or badly written. */}}
+{{/* Fails with an explanation on unknown and malformed settings. */}}
 {{- define "sidegate.lib.check" -}}
 {{- if not (kindIs "map" .) -}}
-{{- fail "\n\nsidegate: a helper was given no settings: it takes a mapping with config, image and appPort, such as .Values.sidegate." -}}
+{{- fail "\n\nsidegate: a helper was given no settings: pass an object with config, image and appPort, such as .Values.sidegate." -}}
 {{- end -}}
 {{- $known := list "config" "secrets" "takeover" "appPort" "port" "adminPort" "sidecar" "image" "imagePullSecrets" "cpuRequest" "memoryRequest" "cpuLimit" "memoryLimit" "preStop" "imagePullPolicy" "movedPort" "portName" "appProbes" "gracePeriodSeconds" -}}
 {{- range $key := keys . | sortAlpha -}}

@@ -3,8 +3,8 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* What the names of all objects begin with: at most 43 characters, so that `-injector` and what controllers add still fit,
-   and without dots, which Services do not take. */}}
+{{/* Prefix of the names of all objects: at most 43 characters, which leaves room for `-injector` and suffixes of controllers,
+   and without dots, which names of Services must not contain. */}}
 {{- define "sidegate.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
@@ -16,13 +16,13 @@
 {{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
-{{/* What a selector goes by: never changed, as selectors are immutable. */}}
+{{/* Labels of selectors. They must never change, because selectors are immutable. */}}
 {{- define "sidegate.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "sidegate.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
-{{/* Labels of every object but for its app.kubernetes.io/component and those of values. */}}
+{{/* Labels of every object, except app.kubernetes.io/component and the labels in values. */}}
 {{- define "sidegate.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "sidegate.selectorLabels" . }}
@@ -42,7 +42,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* The name of everything that is the injector's. */}}
+{{/* The name of the injector's objects. */}}
 {{- define "sidegate.injectorName" -}}
 {{- printf "%s-injector" (include "sidegate.fullname" .) -}}
 {{- end -}}
@@ -56,12 +56,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether the chart runs the controller that holds the CA's key. */}}
+{{/* `true` if the chart runs the controller that holds the CA's key. */}}
 {{- define "sidegate.hasRotation" -}}
 {{- if and (eq .Values.admission.mode "webhook") (eq .Values.certificate.mode "self-signed") -}}true{{- end -}}
 {{- end -}}
 
-{{/* The name of everything that is the rotation controller's. */}}
+{{/* The name of the rotation controller's objects. */}}
 {{- define "sidegate.rotationName" -}}
 {{- printf "%s-rotation" (include "sidegate.fullname" .) -}}
 {{- end -}}
@@ -80,7 +80,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* What warnings about configs need: a config that is missing or wrong, several replicas that share no Redis. */}}
+{{/* RBAC rules for warnings about configs: a missing or invalid config, several replicas without a shared Redis. */}}
 {{- define "sidegate.configRules" -}}
 - apiGroups: [""]
   resources: [configmaps]

@@ -1,28 +1,33 @@
 {{/*
-What the two validating policies hold, and what they do not.
+Guarantees and limits of the two validating policies.
 
-They judge the pod as it ends up, after every webhook, inside the API server: no injector, certificate or network has a
-part in it, so they also hold while the injector is away, was deleted, or was never asked.
+They check the final pod, after every webhook, inside the API server. They depend on no injector, certificate or network, so they
+also work while the injector is down, was deleted, or was never called.
 
-Held: a pod starts only with a container `sidegate` that is the sidecar (_sidecar.tpl): its command, arguments, environment, mounts,
-ports, probes, hooks and security context are those that the injector makes, and its image is allowed. It must stay beside the
-app: as an init container with restartPolicy Always, which older webhooks of others drop, else in a pod with that policy. Labels and
-annotations do not count as proof, since anyone can copy those of an injected pod; so a pod with a container of that name is judged
-without the label, too. No other container declares a port named `sidegate`. No container shares the sidecar's process namespace.
-Containers of a running pod cannot be added or removed, but three updates are judged: the label `sidegate.dev/inject` on a pod
-that runs without the sidecar (it would be counted as protected), another image for the sidecar, and an ephemeral container in the
-sidecar's process namespace. All other updates pass, also of pods that are older than the policy: a Job's controller must be
-able to remove its finalizer from them.
+Guaranteed: a pod starts only if its container `sidegate` is the sidecar (_sidecar.tpl). Its command, arguments, environment, mounts,
+ports, probes, hooks and security context are those that the injector creates, and its image is allowed. It must keep running beside
+the app: as an init container with restartPolicy Always (a field that old webhooks of others drop), or in a pod with that policy.
+Labels and annotations prove nothing, because anyone can copy those of an injected pod. A pod with a container of that name is
+therefore checked without the label, too. No other container declares a port named `sidegate`. No container shares the sidecar's
+process namespace. Containers of a running pod cannot be added or removed, but three updates are checked:
+- the label `sidegate.dev/inject` on a pod that runs without the sidecar (it would count as protected),
+- another image for the sidecar,
+- an ephemeral container in the sidecar's process namespace.
 
-Not checked: what the sidecar's config allows, which container and port are the app's, and where Services lead. Users who can write
-the pods, ConfigMaps and Services of a namespace decide that, as they decide on the app itself. Ephemeral containers, exec and the
-proxy subresources: they reach the app past the sidecar, so they are a matter of the rights on
-pods/ephemeralcontainers, pods/exec, pods/attach, pods/portforward, pods/proxy, services/proxy and nodes/proxy. The app's own port,
-which other pods may reach by the pod's address unless the app listens on loopback or a NetworkPolicy says otherwise. And a pod
-without the label outside of enforced namespaces; that label of the namespace is a matter of the rights on namespaces. hostIPC is
-not denied: the sidecar has neither shared memory nor message queues.
+All other updates are allowed, also for pods that are older than the policy: a Job's controller must be able to remove its finalizer
+from them.
 
-Mirror pods are left out. The kubelet deletes one that shows no static pod of its own, so the annotation is no way around.
+Not checked:
+- The contents of the sidecar's config, the choice of the app's container and port, and the targets of Services. Users who can write
+  the pods, ConfigMaps and Services of a namespace decide that, as they decide on the app itself.
+- Ephemeral containers, exec and the proxy subresources. They bypass the sidecar, so restrict the rights on pods/ephemeralcontainers,
+  pods/exec, pods/attach, pods/portforward, pods/proxy, services/proxy and nodes/proxy.
+- The app's own port. Other pods can connect to it at the pod's address unless the app listens on loopback or a NetworkPolicy
+  prevents it.
+- Pods without the label outside of enforced namespaces. Restrict the rights on namespaces, which carry the label that enforces.
+- hostIPC: the sidecar has neither shared memory nor message queues.
+
+Mirror pods are excluded. The kubelet deletes a mirror pod without a matching static pod, so the annotation cannot bypass the check.
 */}}
 {{- define "sidegate.policyMatchConditions" -}}
 - name: not-a-mirror-pod
@@ -36,7 +41,7 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
 !oldObject.spec.?initContainers.orValue([]).exists(o, o.name == c.name && o.image == c.image))
 {{- end -}}
 
-{{/* What every validation goes by. */}}
+{{/* Variables that all validations use. */}}
 {{- define "sidegate.policyVariables" -}}
 - name: pod
   expression: >-
@@ -64,7 +69,7 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
     + 'Another webhook may have dropped the field; update it, or set the annotation sidegate.dev/sidecar: container.'
   reason: Forbidden
 {{- if not (include "sidegate.isAnyImage" .) }}
-# What follows the repository is a tag or a digest, never more of a path: `sidegate:5000/x` is another host.
+# Only a tag or a digest may follow the repository, never more of a path: `sidegate:5000/x` is another host.
 - expression: >-
     variables.sidecars.all(c, variables.allowedImages.exists(from, c.image == from ||
     ((c.image.startsWith(from + ':') || c.image.startsWith(from + '@')) && !c.image.substring(size(from)).contains('/'))))
@@ -77,7 +82,7 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
 {{ include "sidegate.sidecarValidations" . }}
 {{- end -}}
 
-{{/* What the policies look at on updates: subresources by which containers change. */}}
+{{/* Resources that the policies check on updates: subresources that change containers. */}}
 {{- define "sidegate.policyResources" -}}
 [pods, pods/ephemeralcontainers, pods/resize]
 {{- end -}}
@@ -92,7 +97,7 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
 {{- if has "*" (default list .Values.admission.allowedImages) }}true{{ end -}}
 {{- end -}}
 
-{{/* What `sidegate doctor` compares sidecars with. */}}
+{{/* Rules that `sidegate doctor` compares sidecars with. */}}
 {{- define "sidegate.rulesAnnotation" -}}
 sidegate.dev/sidecar-rules: {{ dict "allowedImages" (include "sidegate.allowedImages" . | fromJsonArray) "allowedEnv" .Values.admission.allowedEnv "allowedMounts" (default list .Values.admission.allowedMounts) | toJson | squote }}
 {{- end -}}
