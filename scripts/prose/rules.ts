@@ -130,12 +130,12 @@ export function findAll({ kind, start, text }: Passage, rules: readonly Rule[] =
   return findings;
 }
 
-/** Sentences with their offsets. A period ends one only before a capital, a quote or code, so "e.g. this" stays whole. */
+/** Sentences with their offsets. A period ends one only before a capital, a quote, code or removed markup, so "e.g. this" stays whole. */
 function splitSentences(text: string): [offset: number, sentence: string][] {
   const sentences: [number, string][] = [];
   let from = 0;
   for (const { 0: end, index } of text.matchAll(
-    /(?<![ei]\.[ge]|vs)[.!?:]["'”)]*\s+(?=["'“(]*[A-Z\uFFFC])|\n\s*\n|\n(?=\s*- )/g,
+    /(?<![ei]\.[ge]|vs)[.!?:]["'”)]*\s+(?=["'“(]*[A-Z\uFFFC])|[.!?]\s{2,}|\n\s*\n|\n(?=\s*- )/g,
   )) {
     sentences.push([from, text.slice(from, index + end.length)]);
     from = index + end.length;

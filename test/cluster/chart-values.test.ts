@@ -70,7 +70,7 @@ describe('the chart', () => {
       'a takeover that the API server does not know',
       { admission: { mode: 'policy' }, sidecar: { takeover: 'env:PORT' } },
       '1.36.3',
-      'with sidecar.takeover=env:PORT it would deny',
+      'With sidecar.takeover=env:PORT it would deny',
     ],
     [
       'a container beside the app where the API server injects',
