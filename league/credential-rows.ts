@@ -17,11 +17,11 @@ export const CREDENTIAL_ROWS: readonly Row[] = [
   toRow('`basic` / `BASIC`', [`basic ${TOKEN}`, `BASIC ${TOKEN}`], '200', 'RFC 9110 §11.1'),
   toRow('two spaces after the scheme', [`Basic  ${TOKEN}`], '200', 'RFC 9110 §11.4 (1*SP)'),
   toRow('TAB after the scheme', [`Basic\t${TOKEN}`], '401', 'RFC 9110 §11.4 (1*SP)'),
-  toRow('no `=` padding', [`Basic ${TOKEN.replace(/=+$/, '')}`], '401', 'policy (RFC 4648 §3.2 asks writers for it)'),
-  toRow('`!!` behind the token', [`Basic ${TOKEN}!!`], '401', 'RFC 9110 §11.4, RFC 4648 §3.3'),
-  toRow('text behind the token', [`Basic ${TOKEN} and more`], '401', 'RFC 9110 §11.4'),
+  toRow('no `=` padding', [`Basic ${TOKEN.replace(/=+$/, '')}`], '401', 'policy (RFC 4648 §3.2 requires it of writers)'),
+  toRow('`!!` after the token', [`Basic ${TOKEN}!!`], '401', 'RFC 9110 §11.4, RFC 4648 §3.3'),
+  toRow('text after the token', [`Basic ${TOKEN} and more`], '401', 'RFC 9110 §11.4'),
   toRow('`*` within the token', [`Basic ${TOKEN.slice(0, 3)}*${TOKEN.slice(3)}`], '401', 'RFC 4648 §3.3'),
-  toRow('NUL and junk behind the password', [`Basic ${toToken(COLON.user, `${COLON.password}\0junk`)}`], '401', 'RFC 7617 §2'),
+  toRow('NUL and junk after the password', [`Basic ${toToken(COLON.user, `${COLON.password}\0junk`)}`], '401', 'RFC 7617 §2'),
   toRow('73rd byte wrong (bcrypt reads 72)', [`Basic ${toToken(LONG.user, LONG.password.replace('X', 'Y'))}`], '401', 'policy'),
   toRow(
     'password beyond ASCII as UTF-8 / as Latin-1',
@@ -42,8 +42,8 @@ export const CREDENTIAL_ROWS: readonly Row[] = [
   {
     title: 'HEAD without credentials',
     requests: [toRequest({ line: 'HEAD /x HTTP/1.1' })],
-    read: (observed) => `${readStatuses(observed)}, ${observed[0]?.answer?.rest === '' ? 'no content' : 'content'}`,
-    column: ['401, no content'],
+    read: (observed) => `${readStatuses(observed)}, ${observed[0]?.answer?.rest === '' ? 'no body' : 'body'}`,
+    column: ['401, no body'],
     ground: 'RFC 9110 §9.3.2',
   },
 ];
@@ -58,7 +58,7 @@ function toTwoLines(order: string, ...values: readonly string[]): Row {
     requests: [withAuthorization(...values)],
     read: readStatuses,
     column: ['400'],
-    ground: 'policy (RFC 9110 §5.3 forbids to send them)',
+    ground: 'policy (RFC 9110 §5.3 forbids sending them)',
   };
 }
 

@@ -48,7 +48,7 @@ export const FORWARDING_ROWS: readonly Row[] = [
     title: 'chunked DELETE',
     requests: [toGoodRequest({ line: 'DELETE /x HTTP/1.1', fields: ['Transfer-Encoding: chunked'], body: HELLO })],
     read: readForwarded(readContent),
-    column: ['content whole (chunked)', 'content whole (Content-Length)'],
+    column: ['whole body (chunked)', 'whole body (Content-Length)'],
     ground: 'RFC 9112 §6.3',
   },
   {
@@ -63,7 +63,7 @@ export const FORWARDING_ROWS: readonly Row[] = [
     ],
     read: readFraming,
     column: ['400, closed'],
-    ground: 'policy (RFC 9112 §6.1 allows both, and asks to close)',
+    ground: 'policy (RFC 9112 §6.1 allows both, and requires closing)',
   },
   {
     title: 'Transfer-Encoding on HTTP/1.0',
@@ -77,7 +77,7 @@ export const FORWARDING_ROWS: readonly Row[] = [
     ],
     read: readFraming,
     column: ['400, closed'],
-    ground: 'policy (RFC 9112 §6.1 asks to close)',
+    ground: 'policy (RFC 9112 §6.1 requires closing)',
   },
   {
     title: '`TRACE` with credentials',
@@ -96,7 +96,7 @@ export const FORWARDING_ROWS: readonly Row[] = [
     requests: [toGoodRequest({ line: 'GET http://other.example/x HTTP/1.1' })],
     read: readForwarded(({ target, head }) => `\`${target}\`, Host ${readField(head, 'host').join(' and ')}`),
     column: ['400'],
-    ground: 'policy (RFC 9112 §3.2.2 has origins take it)',
+    ground: 'policy (RFC 9112 §3.2.2 requires origins to accept it)',
   },
   {
     title: 'two `Host` lines',
@@ -133,7 +133,7 @@ function readForwardedFor({ head }: Received): string {
 
 function readContent({ framing, content, rest }: Received): string {
   const isWhole = content === 'hello' && rest === '' && (framing === 'chunked' || framing === 'Content-Length');
-  return `content ${isWhole ? 'whole' : 'broken'} (${framing})`;
+  return `${isWhole ? 'whole' : 'broken'} body (${framing})`;
 }
 
 function readFraming([observed]: readonly Observed[]): string {

@@ -38,7 +38,7 @@ export const MEASURED_ROWS: readonly MeasuredRow[] = [
     measure: measureTiming,
   },
   {
-    title: '401 of others in a storm of guesses, p50 / p99 in ms',
+    title: '401 of others during a flood of guesses, p50 / p99 in ms',
     column: 'p50 < 10',
     ground: 'policy',
     measure: measureStorm,

@@ -1,14 +1,14 @@
-/** Writes the league's table in Markdown. */
+/** Writes the comparison as Markdown. */
 import { MEASURED_ROWS, STORM, TIMING } from './measured-rows.ts';
 import type { SystemName } from './systems.ts';
 
-/** What a server made of a row. */
+/** The outcome of a row for one server. */
 export interface Cell {
   readonly text: string;
   readonly isMatch: boolean;
 }
 
-/** A row with what came of it. */
+/** A row with its outcomes. */
 export interface Line {
   readonly title: string;
   readonly column: string;
@@ -28,7 +28,7 @@ export interface Outcome {
   readonly entrants: readonly Entrant[];
   readonly credentials: readonly Line[];
   readonly forwarding: readonly Line[];
-  /** Who did not take part, and why. */
+  /** Servers that did not take part, and why. */
   readonly absent: readonly string[];
   /** The machine, for the measured rows. */
   readonly machine: readonly string[];
@@ -40,38 +40,38 @@ export interface Outcome {
 export function toReport(outcome: Outcome): string {
   const { entrants, credentials, forwarding, absent, machine } = outcome;
   return `${[
-    '# The conformance league',
+    '# Conformance comparison',
     '',
-    'Written by `npm run league`; do not edit. It starts each server with its configuration in `league/peers/`, sends it the same bytes by raw',
-    'sockets, and reads the answer and what the app behind it received, byte by byte. As root on Debian or Ubuntu it installs nginx, HAProxy and',
-    'httpd by package name, and builds Caddy where Go is installed.',
+    'Written by `npm run league`; do not edit. It starts each server with its configuration in `league/peers/` and sends it the same bytes over',
+    'raw sockets. It records the response and the bytes that the app behind the server receives. As root on Debian or Ubuntu it installs nginx,',
+    'HAProxy and httpd by package name, and builds Caddy if Go is installed.',
     '',
     ...entrants.map(({ name, version }) => `- ${name} ${version}`),
     ...absent.map((line) => `- ${line}`),
     ...machine.map((line) => `- ${line}`),
-    `- just before the run other work took ${(outcome.busyBefore * 100).toFixed(0)} % of the cores`,
+    `- just before the run, other processes used ${(outcome.busyBefore * 100).toFixed(0)} % of the cores`,
     '',
     '## Matches',
     '',
     ...toScores(outcome),
     '',
-    `The tables have ${credentials.length} and ${forwarding.length} rows, each counts as one. (The two orders of two Authorization lines come under one rule; by rules there`,
-    `is one less.) An outcome is a match only if it is word for word one that sidegate promises. That is not the same as right and wrong:`,
+    `The tables have ${credentials.length} and ${forwarding.length} rows, and each counts as one. (Two rows test the same rule, with two Authorization`,
+    `lines in different order.) An outcome is a match only if it is exactly one that sidegate promises. A mismatch is not always an error:`,
     '',
-    '- Where the last column names an RFC, its section asks for that outcome, or does not allow what was sent; a server may still try to make',
-    '  sense of it (RFC 9110 §2.4).',
-    '- Where it says policy, the RFCs leave the choice open; what stands in brackets is the nearest they say. Another server may have made the',
-    '  other choice on purpose, or leave it to its configuration.',
+    '- If the last column names an RFC, its section requires that outcome, or forbids the request. A server may still try to interpret a',
+    '  forbidden request (RFC 9110 §2.4).',
+    '- If it says policy, the RFCs leave the choice open; the reference in brackets is the closest rule. Another server may have chosen the',
+    '  other outcome on purpose, or leave it to its configuration.',
     '',
-    '## How credentials are read',
+    '## Credentials',
     '',
-    'User `u` has the password `p:q`. 200 is let in.',
+    'User `u` has the password `p:q`. 200 means that the request was allowed.',
     '',
     ...toTable(credentials, entrants),
     '',
-    '## What the app receives',
+    '## Requests at the app',
     '',
-    'Every request has the right credentials. *As is*: the path reaches the app as it was sent.',
+    'Every request has the right credentials. *As is*: the path reaches the app unchanged.',
     '',
     ...toTable(forwarding, entrants),
     '',
@@ -81,22 +81,22 @@ export function toReport(outcome: Outcome): string {
 
 const [TIMING_ROW, STORM_ROW] = MEASURED_ROWS;
 const NOTES: readonly string[] = [
-  '## How it is played',
+  '## Method',
   '',
-  '- Each server asks for a password on every path, tells the app the user as `X-Forwarded-User` (replacing what a client says) and the',
-  '  client’s address as `X-Forwarded-For`, by the directives that its own manual has for that. All else is its default; httpd has',
-  '  `TraceEnable Off`, as Debian ships it. All of them could be told to remove more fields, and some to refuse more requests.',
-  '- Plain HTTP on loopback for all, as no row is about TLS; so sidegate has `requireTls: false`.',
-  '- “identity kept or 400”: a `Connection` that names the identity field must not take it away. sidegate refuses it.',
-  '- `//b` reaching the app as `/b` is a match, as the path is then merged before it is matched.',
-  `- “${TIMING_ROW?.title}”: medians of ${TIMING.samples} guesses at each (fewer where they take more than`,
-  `  ${TIMING.seconds} s), no two alike, in turns, each on a connection of its own. The hashes are bcrypt of cost 4 and 11. Of ${TIMING.rounds} rounds the one that took`,
-  '  the least time in all. The gap is that between the highest and the lowest median.',
-  `- “${STORM_ROW?.title}”: ${STORM.connections} connections guess the password of the cost-11 user without a pause; meanwhile`,
-  `  ${STORM.probes} requests without credentials come at a fixed pace, one in ${STORM.everyMs} ms, each measured from when it was due. Medians of ${STORM.rounds} rounds.`,
-  '  The 99th percentile is shown and does not count: on a busy machine it tells more about the neighbours.',
-  '- sidegate’s limit on guesses is off where it is measured (`/measured`): with its default, guessing is over after ten.',
-  '- Measured rows differ from run to run, and the load shares the cores with the server; all other rows are the same each time.',
+  '- Each server requires a password on every path. It passes the user to the app as `X-Forwarded-User` and the client’s address as',
+  '  `X-Forwarded-For`, and replaces these fields of the client, with the directives from its manual. All other settings are defaults; httpd',
+  '  has `TraceEnable Off`, as in Debian. All of them can be configured to remove more fields, and some to reject more requests.',
+  '- All servers use plain HTTP on loopback, because no row is about TLS. Therefore sidegate has `requireTls: false`.',
+  '- “identity kept or 400”: a `Connection` that names the identity field must not remove it. sidegate rejects such a request.',
+  '- `//b` reaching the app as `/b` is a match, because the server then merges the slashes before it matches the path.',
+  `- “${TIMING_ROW?.title}”: medians of ${TIMING.samples} guesses at each (fewer if they take more than`,
+  `  ${TIMING.seconds} s), all different, in turns, each on a new connection. The hashes are bcrypt of cost 4 and 11. Of ${TIMING.rounds} rounds, the`,
+  '  fastest one counts. The gap is the difference between the highest and the lowest median.',
+  `- “${STORM_ROW?.title}”: ${STORM.connections} connections guess the password of the cost-11 user without a pause. Meanwhile,`,
+  `  ${STORM.probes} requests without credentials arrive at a fixed rate, one every ${STORM.everyMs} ms, each measured from its due time. The figures are medians of ${STORM.rounds} rounds.`,
+  '  The 99th percentile is shown but does not count: on a busy machine it depends mostly on other processes.',
+  '- sidegate’s limit on guesses is off for the measurement (`/measured`): by default, it stops guessing after ten attempts.',
+  '- Measured rows differ from run to run, and the load generator shares the cores with the server. All other rows are the same each time.',
 ];
 
 function toScores({ entrants, credentials, forwarding }: Outcome): string[] {
@@ -105,7 +105,7 @@ function toScores({ entrants, credentials, forwarding }: Outcome): string[] {
   const count = (lines: readonly Line[], place: number): string =>
     `${lines.filter(({ cells }) => cells[place]?.isMatch === true).length} of ${lines.length}`;
   return toMarkdown([
-    ['server', 'all rows', 'asked for by an RFC', 'policy'],
+    ['server', 'all rows', 'required by an RFC', 'policy'],
     ...entrants.map(({ name }, place) => [
       name,
       count(all, place),
@@ -120,7 +120,7 @@ function toScores({ entrants, credentials, forwarding }: Outcome): string[] {
 
 function toTable(lines: readonly Line[], entrants: readonly Entrant[]): string[] {
   return toMarkdown([
-    ['the client sends', 'sidegate promises', ...entrants.map(({ name }) => name), 'asked for by'],
+    ['the client sends', 'sidegate promises', ...entrants.map(({ name }) => name), 'required by'],
     ...lines.map(({ title, column, ground, cells }) => [
       title,
       column,

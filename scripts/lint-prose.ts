@@ -69,7 +69,7 @@ function scan(root: string, scopes: readonly Scope[]): FileFinding[] {
 }
 
 function isAllowed({ file, found }: FileFinding, allowance: Allowed): boolean {
-  return (allowance.file === '*' || allowance.file === file) && allowance.found.toLowerCase() === found.toLowerCase();
+  return allowance.file === file && allowance.found.toLowerCase() === found.toLowerCase();
 }
 
 function locate(source: string, offset: number): { line: number; column: number } {
