@@ -1,14 +1,14 @@
-/** The example app: takes events and counts them, with not a line of verification in it. */
+/** The example app: receives events and counts them, without any verification. */
 import { createServer, type Server } from 'node:http';
 
 /** A running example app. */
 export interface ExampleApp {
   readonly server: Server;
-  /** Ids of the events that reached it, in order. */
+  /** IDs of the events that reached it, in order. */
   readonly received: readonly string[];
 }
 
-/** Starts the app; rejects where the port cannot be had. */
+/** Starts the app; rejects if the port is not available. */
 export function startExampleApp(port: number): Promise<ExampleApp> {
   const received: string[] = [];
   const server = createServer((request, response) => {

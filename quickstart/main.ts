@@ -1,4 +1,4 @@
-/** `npm start`: an example app, the gate before it, and four deliveries that show what the gate lets through. */
+/** `npm start`: an example app, the gate in front of it, and four deliveries, of which the gate forwards the valid ones. */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -81,7 +81,7 @@ async function startApp(port: number): Promise<ExampleApp | undefined> {
   }
 }
 
-/** The same config on ports that are free. */
+/** The same config on free ports. */
 function writeFreePortConfig(app: ExampleApp): string {
   const address = app.server.address();
   const port = typeof address === 'object' && address !== null ? address.port : APP_PORT;
@@ -123,7 +123,7 @@ async function startGate(file: string): Promise<RunningGate | undefined> {
   }
 }
 
-/** Sends all four and shows what became of them; false if any was judged wrongly. */
+/** Sends all four and prints the results; false if any was handled incorrectly. */
 async function showDeliveries(url: string, secret: Secret, app: ExampleApp): Promise<boolean> {
   const stranger = new Secret(Buffer.from(`whsec_${randomBytes(32).toString('base64')}`));
   const rows: string[][] = [['delivery', 'Webhook-Id', 'answered', 'reached the app', '']];

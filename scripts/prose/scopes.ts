@@ -29,7 +29,8 @@ export const SCOPES: readonly Scope[] = [
   { name: 'dashboards', globs: ['chart/*/dashboards/*.json'], extract: extractYaml },
   { name: 'templates', globs: ['chart/*/templates/**/*.{yaml,tpl}'], extract: extractTemplate },
   { name: 'notes', globs: ['chart/*/templates/NOTES.txt'], extract: extractNotes },
-  { name: 'sources', globs: ['src/**/*.ts'], extract: (source, file) => extractTypeScript(file, source) },
+  { name: 'examples', globs: ['examples/*.yaml', 'config/*.yaml'], extract: extractYaml },
+  { name: 'sources', globs: ['src/**/*.ts', 'quickstart/*.ts'], extract: (source, file) => extractTypeScript(file, source) },
 ];
 
 /** The files of `scope` below `root`, sorted. */
