@@ -11,9 +11,11 @@ export function extractTypeScript(file: string, source: string): Passage[] {
   const passages: Passage[] = [];
   for (const [start, end] of joinLines(source, comments))
     passages.push({ kind: 'prose', start, text: blankComment(source.slice(start, end)) });
+  // A literal of several lines is a page or a script: each of its lines is a text.
   const addMessage = (start: number, end: number, holes: readonly Range[]): void => {
     const text = blankLiteral(source.slice(start, end), holes);
-    if ((text.match(WORD) ?? []).length >= MIN_WORDS) passages.push({ kind: 'prose', start, text });
+    for (const { 0: line, index } of text.matchAll(/.+/g))
+      if ((line.match(WORD) ?? []).length >= MIN_WORDS) passages.push({ kind: 'prose', start: start + index, text: line });
   };
   new Visitor({
     Literal(node) {

@@ -60,14 +60,15 @@ const sentenceLength: Rule = {
   good: [`${'word '.repeat(MAX_SENTENCE_WORDS - 1)}end.`],
 };
 
-/** A clause as subject hides who acts. Questions, and "what to do" as a label, are fine. */
+/**
+ * A clause as subject hides who acts. Questions, and "what to do" as a label, are fine. So is "Whether": in most cases it begins the
+ * description of a flag, as in the API documentation of Kubernetes.
+ */
 const opening: Rule = {
   name: 'opening',
   appliesTo: 'prose',
   find(sentence) {
-    const match = /^\W*(Who|Whom|Whose|What|Whether|That which|Those who|Nor|Neither does|Not so)\b(?! (?:to|if)\b)/.exec(
-      sentence,
-    );
+    const match = /^\W*(Who|Whom|Whose|What|That which|Those who|Nor|Neither does|Not so)\b(?! (?:to|if)\b)/.exec(sentence);
     if (match === null || /\?\W*$/.test(sentence)) return [];
     return [
       {
@@ -77,8 +78,14 @@ const opening: Rule = {
       },
     ];
   },
-  bad: ['What is older is rejected.', 'Whose headers are trusted.', 'Whether it is up.', 'Who lacks the token gets 401.'],
-  good: ['What happens then?', 'What to do.', 'sidegate rejects older requests.', 'Whatsoever is another word.'],
+  bad: ['What is older is rejected.', 'Whose headers are trusted.', 'Who lacks the token gets 401.'],
+  good: [
+    'What happens then?',
+    'What to do.',
+    'Whether it is up.',
+    'sidegate rejects older requests.',
+    'Whatsoever is another word.',
+  ],
 };
 
 const noun: Rule = {

@@ -98,6 +98,9 @@ const FIELD_TERMS: readonly Term[] = [
     good: 'Its content type.',
   },
   { find: '(?:is|are|was|were) to be', instead: 'must be', bad: 'It is to be signed.' },
+  { find: 'anew', instead: 'again, new', bad: 'The pod is made anew.' },
+  { find: 'all the same', instead: 'still, anyway', bad: 'It is rejected all the same.' },
+  { find: 'for good', instead: 'permanently', bad: 'It is closed for good.' },
   { find: 'heeds?|heeded', instead: 'use, follow', bad: 'The header is not heeded.' },
 ];
 
