@@ -28,16 +28,19 @@ const clientAuth = z.strictObject({
     .describe(
       "ConfigMap with that CA under the key `ca.crt`, instead of a Secret: `kube-root-ca.crt` if the cluster's CA signs the certificate.",
     ),
-  allowedNames: z.array(z.string().min(1)).default([]).describe('Accepted common names (CN) of the certificate.'),
+  allowedNames: z
+    .array(z.string().min(1))
+    .default([])
+    .describe("Allowed common names (CN) of the API server's client certificate."),
 });
 
 const count = (most: number): z.ZodNumber => z.number().int().min(1).max(most);
 
 const perClient = z.strictObject({
-  maxConnections: count(1_024).default(512).describe('Maximum connections of one client, out of 1,024 for all clients.'),
+  maxConnections: count(1_024).default(512).describe('Maximum number of connections, of 1,024 in total.'),
   connectionsPerSecond: count(10_000).default(200).describe('Maximum new connections per second.'),
   requestsPerSecond: count(100_000).default(500).describe('Maximum requests per second.'),
-  maxUploads: count(1_024).default(64).describe('Maximum requests whose body is incomplete.'),
+  maxUploads: count(1_024).default(64).describe('Maximum number of requests whose body has not been received completely.'),
 });
 
 /** The Deployment `injector`. */

@@ -15,14 +15,14 @@ import { formed, PULL_POLICIES, port } from './values-forms.ts';
 const resources = z.strictObject({
   requests: z
     .strictObject({
-      cpu: formed(CPU, '50m').default('50m').describe('CPU request. A CPU-based autoscaler needs it.'),
-      memory: formed(MEMORY, DEFAULT_MEMORY_REQUEST).default(DEFAULT_MEMORY_REQUEST).describe('Memory request.'),
+      cpu: formed(CPU, '50m').default('50m').describe('CPU request of the sidecar. An autoscaler by CPU needs them.'),
+      memory: formed(MEMORY, DEFAULT_MEMORY_REQUEST).default(DEFAULT_MEMORY_REQUEST).describe('Memory request of the sidecar.'),
     })
     .prefault({})
     .describe('Resource requests.'),
   limits: z
     .strictObject({
-      cpu: formed(CPU, '1').optional().describe('CPU limit. Default: none.'),
+      cpu: formed(CPU, '1').optional().describe('CPU limit of the sidecar. Default: no limit.'),
       memory: formed(MEMORY, DEFAULT_MEMORY_LIMIT).default(DEFAULT_MEMORY_LIMIT).describe('Memory limit.'),
     })
     .prefault({})
