@@ -393,7 +393,7 @@ describe('a revocation list', () => {
     await reload('clients.crt', both);
     expect([await statusOf(shown(bob)), await statusOf(shown(stranger))]).toEqual([200, 403]);
     expect(await checkConfig(gate.file, systemClock)).toContainEqual(
-      expect.objectContaining({ severity: 'warning', message: 'the file holds no list of the CA "CN=other"' }),
+      expect.objectContaining({ severity: 'warning', message: 'the file contains no list of the CA "CN=other"' }),
     );
     for (const lists of [withAlice + listOfOther, `${listOfOther}text between\r\n${withAlice}`]) {
       await reload('clients.crl', lists);
