@@ -51,7 +51,7 @@ const ALLOWED: readonly Allowed[] = [
     reason: 'reads certificates that a configured authority signed',
   },
   {
-    file: 'diagnostics/probe/bench.ts',
+    file: 'diagnostics/probe/check-context.ts',
     pattern:
       '/\\n\\s+at .+:\\d+:\\d+\\)?|Traceback \\(most recent call last\\)|\\bat [\\w.$]+\\(\\w+\\.java:\\d+\\)|goroutine \\d+ \\[|\\.rb:\\d+:in /',
     reason: 'runs on the command line only, on responses of an endpoint of yours',
