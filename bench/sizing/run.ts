@@ -7,9 +7,9 @@ import { installImageNode } from '../../scripts/image-node.ts';
 import { type Authority, makeAuthority } from '../../test/support/certificates.ts';
 import { toRoute } from '../../test/support/gate.ts';
 import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../../test/support/memory-cgroup.ts';
+import { type BenchEnvironment, openEnvironment } from '../bench-environment.ts';
 import { describeMachine } from '../machine.ts';
 import { type Deliveries, writeDeliveries } from '../sign.ts';
-import { openStage, type Stage } from '../stage.ts';
 import { LOADS, type Load } from './loads.ts';
 import { RESULTS_FILE, renderSizingPage } from './page.ts';
 import { LIMITS, type Measurement, type SizingRun } from './results.ts';
@@ -33,7 +33,7 @@ A whole run takes less than 10 minutes and writes bench/RESULTS-sizing.json and 
 `;
 
 interface Setup {
-  readonly stage: Stage;
+  readonly stage: BenchEnvironment;
   readonly node: string;
   readonly tls: Readonly<Record<string, string>>;
   readonly small: Deliveries;
@@ -43,7 +43,7 @@ interface Setup {
 
 async function openSetup(seconds: number): Promise<Setup> {
   const node = installImageNode();
-  const stage = await openStage();
+  const stage = await openEnvironment();
   const { folder, secret } = stage;
   const authority: Authority = makeAuthority(folder, 'ca');
   const pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
