@@ -51,14 +51,14 @@ Set other values for all pods in the chart (\`sidecar.resources\`), or for one p
 Start with the default. Raise the limit if
 
 - \`sidegate_limit_hits_total{limit="memory"}\`, \`{limit="heap"}\` or \`{limit="buffer"}\` grows under load that you want to serve;
-- more than about 500 TLS connections are open at once: each takes up to 100 KiB;
+- more than about 500 TLS connections are open at once: each uses at most 100 KiB;
 - many deliveries above 64 KiB arrive at once: add four times the bytes that they have together;
 - IDs are kept in memory and their number over the retention is larger than the table below allows;
 - passwords are checked with argon2id: add the memory of one hash for each thread.
 
 Do not go below 96 MiB. Nothing below it is measured.${warnOfExceeded(run)}
 
-What follows from the limit, if the config does not say otherwise:
+sidegate derives these values from the limit, unless the config sets them:
 
 | memory limit | heap | bodies | large bodies at once | IDs in memory | large bodies get 503 above | all requests get 503 above |
 | --- | --- | --- | --- | --- | --- | --- |

@@ -16,7 +16,7 @@ import { readRevision, readVersion } from './version.ts';
 
 /** Runs until a signal; the exit code is 0 after a drain, even if the drain timed out. */
 export async function runGate(file: string, overrides: Overrides, io: Io): Promise<number> {
-  // Before the event loop turns: after a collection among the first ticks, V8 runs Node's nextTick five times slower, for good.
+  // Before the event loop turns: after a collection among the first ticks, V8 runs Node's nextTick five times slower, permanently.
   releaseStartupMemory();
   const ready = await prepare(file, systemClock, overrides);
   if (ready.loaded === undefined) {
