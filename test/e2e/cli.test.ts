@@ -248,7 +248,7 @@ describe('sidegate hash-password', () => {
   test.each([
     ['', [], 'the password is empty'],
     ['a\u0001b', [], 'control character'],
-    ['x'.repeat(73), [], '73 bytes; bcrypt takes 72: use --algorithm argon2id'],
+    ['x'.repeat(73), [], '73 bytes; bcrypt supports at most 72: use --algorithm argon2id'],
     ['x', ['a:b'], 'cannot contain a colon'],
     ['x', ['--cost', '4'], '--cost 4 is not an integer from 10 to 16'],
     ['x', ['--algorithm', 'md5'], 'is not one of bcrypt, argon2id'],
