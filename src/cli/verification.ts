@@ -8,7 +8,7 @@ import { paint } from '../core/terminal.ts';
 import { DEFAULT_BUDGET, Meter } from '../diagnostics/explain/meter.ts';
 import { explainNow } from '../diagnostics/explain/run.ts';
 import type { Finding, Suspect } from '../diagnostics/explain/suspect.ts';
-import { judgeRecency } from '../gateway/pipeline/gates/timestamp.ts';
+import { checkRecency } from '../gateway/pipeline/gates/timestamp.ts';
 import type { Io } from './io.ts';
 
 /** The result. */
@@ -77,7 +77,7 @@ function checkTime({ tolerance, request: { receivedAt } }: Suspect, signedAt: nu
   const onSkew = (milliseconds: number): void => {
     skew = milliseconds / 1_000;
   };
-  const isRecent = judgeRecency(signedAt, receivedAt, { tolerance, onSkew }) === undefined;
+  const isRecent = checkRecency(signedAt, receivedAt, { tolerance, onSkew }) === undefined;
   const { past = 0, future = 0 } = tolerance ?? {};
   const distance = skew >= 0 ? `${skew} s old` : `${-skew} s in the future`;
   lines.push(`timestamp: ${distance}, tolerance ${(skew >= 0 ? past : future) / 1_000} s: ${isRecent ? 'ok' : 'outside'}`);

@@ -16,7 +16,7 @@ import { HeaderFields, isPlainOption, takesTrailers, toFoldedName, toNamedByConn
 import { parseJsonPath, readJsonPath } from '../../src/core/json-path.ts';
 import { parseTarget } from '../../src/core/target.ts';
 import { readOriginalRequest } from '../../src/gateway/forward-auth/original-request.ts';
-import { readPlaces } from '../../src/gateway/pipeline/gates/exact-numbers.ts';
+import { readValues } from '../../src/gateway/pipeline/gates/exact-numbers.ts';
 import { toSortable } from '../../src/gateway/pipeline/gates/order-version.ts';
 import { createClientResolver } from '../../src/gateway/server/client-address.ts';
 import { isAuthority } from '../../src/gateway/server/head-check.ts';
@@ -103,9 +103,9 @@ const PARSERS: readonly Parser[] = [
   { name: 'a version for order', parse: toSortable },
   {
     name: 'JSON content',
-    parse: (text) => readPlaces(Buffer.from(`{"id":${JSON.stringify(text)}}`), 'problem' in path ? [] : [path]),
+    parse: (text) => readValues(Buffer.from(`{"id":${JSON.stringify(text)}}`), 'problem' in path ? [] : [path]),
   },
-  { name: 'JSON content as it stands', parse: (text) => readPlaces(Buffer.from(text), 'problem' in path ? [] : [path]) },
+  { name: 'JSON content as it stands', parse: (text) => readValues(Buffer.from(text), 'problem' in path ? [] : [path]) },
   { name: 'a JSON path', parse: (text) => 'problem' in path || readJsonPath(path, { data: text }) },
   {
     name: 'an Amazon SNS message',

@@ -6,7 +6,7 @@ import type { Piece, SchemeDescription } from '../../src/auth/schemes/descriptio
 import type { Message, Scheme, VerifyKey } from '../../src/auth/schemes/scheme.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import { Secret } from '../../src/core/secret.ts';
-import { judgeRecency } from '../../src/gateway/pipeline/gates/timestamp.ts';
+import { checkRecency } from '../../src/gateway/pipeline/gates/timestamp.ts';
 
 /** The time of every judgement; senders sign within a minute of it. */
 export const NOW = 1_800_000_000_000;
@@ -141,7 +141,7 @@ export function judge({ description, scheme, key }: PresetCase, parts: Parts): s
   const timestamp = identity.timestamp ?? head.timestamp;
   if (description.timestamp === undefined || timestamp === undefined) return 'ok';
   const { tolerance } = description;
-  return judgeRecency(timestamp, NOW, { tolerance, onSkew: () => undefined })?.code ?? 'ok';
+  return checkRecency(timestamp, NOW, { tolerance, onSkew: () => undefined })?.code ?? 'ok';
 }
 
 /** The parts that a scheme signs, in order, by name. */

@@ -1,47 +1,47 @@
-/** Bounds how many requests are with the apps at once, and shares the places among clients; a few more requests may queue. */
+/** Limits how many requests the apps handle at once, and shares these slots among clients; a bounded number of requests may queue. */
 import { rememberClientNetworks } from '../../core/client-network.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 
-/** How the wait for a place ended. `client_share`, `unverified_share`: these requests have their share of the queue already. */
+/** How the wait for a slot ended. `client_share`, `unverified_share`: these requests already fill their share of the queue. */
 export type CapacityResult = 'entered' | 'queue_full' | 'client_share' | 'unverified_share' | 'queue_timeout' | 'closed';
 
-/** Bounds of all requests together. */
+/** The limits for all requests together. */
 export interface CapacityLimits {
   readonly maxInFlight: number;
-  /** Of one client network; three quarters of all by default. The queue is shared in the same proportion. */
+  /** For one client network; default: three quarters of all. The queue is shared in the same proportion. */
   readonly maxInFlightPerClient?: number | undefined;
-  /** Of requests that no gate verified; half of all by default. The queue is shared in the same proportion. */
+  /** For requests that no gate verified; default: half of all. The queue is shared in the same proportion. */
   readonly maxInFlightUnverified?: number | undefined;
   readonly maxQueued: number;
   readonly queueTimeout: Milliseconds;
 }
 
-/** Who asks for a place. */
-export interface Entrant {
+/** A request for a slot. */
+export interface SlotRequest {
   /** The client's address. */
   readonly address: string;
-  /** By a signature, a password or a certificate. */
+  /** Verified by a signature, a password or a certificate. */
   readonly isVerified: boolean;
 }
 
-/** Whose place it is; given back by `leave`. */
-export interface Place {
+/** A slot and its holder; returned by `leave`. */
+export interface Slot {
   readonly client: string;
   readonly isVerified: boolean;
 }
 
-interface Waiting extends Place {
+interface QueuedRequest extends Slot {
   readonly resolve: (result: CapacityResult) => void;
   readonly cancel: CancelTimer;
 }
 
-/** Told how both numbers change, for the gauges. */
+/** Reports changes of both counts, for the gauges. */
 export interface CapacityEvents {
   onInFlight(delta: 1 | -1): void;
   onQueued(delta: 1 | -1): void;
 }
 
-/** The most that each kind of request may have, of the places or of the queue. */
+/** The maximum number of slots, or of queue entries, for each kind of request. */
 interface Shares {
   readonly all: number;
   readonly unverified: number;
@@ -50,14 +50,14 @@ interface Shares {
 }
 
 /**
- * Counts places. Requests of open routes can take only a part of them, and those of one client network only a part of that, so
+ * Assigns slots. Unverified requests can take only a part of them, and those of one client network only a part of that, so
  * untrusted clients cannot use up what valid deliveries need.
  */
 export class Capacity {
   readonly #limits: CapacityLimits;
   readonly #clock: Clock;
   readonly #events: CapacityEvents;
-  readonly #queue = new Set<Waiting>();
+  readonly #queue = new Set<QueuedRequest>();
   readonly #entered: Tally;
   readonly #queued: Tally;
   readonly #toNetwork = rememberClientNetworks();
@@ -72,24 +72,24 @@ export class Capacity {
     this.#queued = new Tally(scale(shares, limits.maxQueued));
   }
 
-  /** The place that `entrant` would have. */
-  toPlace({ address, isVerified }: Entrant): Place {
+  /** The slot that a request would hold. */
+  toSlot({ address, isVerified }: SlotRequest): Slot {
     return { client: this.#toNetwork(address), isVerified };
   }
 
-  /** Takes the place now (`entered`), or gives a promise of how the wait for it ends. What entered must leave. */
-  enter(place: Place): CapacityResult | Promise<CapacityResult> {
+  /** Takes the slot now (`entered`), or returns a promise of how the wait for it ends. Each request that entered must leave. */
+  enter(slot: Slot): CapacityResult | Promise<CapacityResult> {
     if (this.#isClosed) return 'closed';
-    if (this.#entered.findFull(place) === undefined) {
-      this.#take(place);
+    if (this.#entered.findFull(slot) === undefined) {
+      this.#take(slot);
       return 'entered';
     }
-    const full = this.#queued.findFull(place);
+    const full = this.#queued.findFull(slot);
     if (full !== undefined) return full;
-    this.#queued.add(place);
+    this.#queued.add(slot);
     return new Promise((resolve) => {
-      const waiting: Waiting = {
-        ...place,
+      const waiting: QueuedRequest = {
+        ...slot,
         resolve,
         cancel: this.#clock.after(this.#limits.queueTimeout, () => this.#unqueue(waiting, 'queue_timeout')),
       };
@@ -98,9 +98,9 @@ export class Capacity {
     });
   }
 
-  /** Gives the place to the request that has waited longest of those that may have it. */
-  leave(place: Place): void {
-    this.#entered.remove(place);
+  /** Passes the slot on to the request that has waited longest among those within their shares. */
+  leave(slot: Slot): void {
+    this.#entered.remove(slot);
     this.#events.onInFlight(-1);
     if (this.#queue.size === 0) return;
     for (const waiting of this.#queue) {
@@ -111,23 +111,23 @@ export class Capacity {
     }
   }
 
-  /** Rejects all that wait, now and later: nothing more goes to the apps. */
+  /** Rejects all waiting and all later requests: nothing more is forwarded. */
   close(): void {
     this.#isClosed = true;
     for (const waiting of this.#queue) this.#unqueue(waiting, 'closed');
   }
 
-  /** How many are inside. */
+  /** The number of requests in flight. */
   get inFlight(): number {
     return this.#entered.count;
   }
 
-  #take(place: Place): void {
-    this.#entered.add(place);
+  #take(slot: Slot): void {
+    this.#entered.add(slot);
     this.#events.onInFlight(1);
   }
 
-  #unqueue(waiting: Waiting, result: CapacityResult): void {
+  #unqueue(waiting: QueuedRequest, result: CapacityResult): void {
     if (!this.#queue.delete(waiting)) return;
     waiting.cancel();
     this.#queued.remove(waiting);
@@ -141,7 +141,7 @@ interface ClientCount {
   unverified: number;
 }
 
-/** Counts against the shares. */
+/** Counts requests against their shares. */
 class Tally {
   readonly #shares: Shares;
   readonly #clients = new Map<string, ClientCount>();
@@ -160,18 +160,18 @@ class Tally {
     return this.#all >= this.#shares.all;
   }
 
-  /** Which share keeps `place` out; undefined where none does. */
-  findFull({ client, isVerified }: Place): 'queue_full' | 'client_share' | 'unverified_share' | undefined {
+  /** The share that is full for `slot`; undefined if none is. */
+  findFull({ client, isVerified }: Slot): 'queue_full' | 'client_share' | 'unverified_share' | undefined {
     if (this.isFull) return 'queue_full';
-    const { unverified, client: most, clientUnverified } = this.#shares;
+    const { unverified, client: clientMax, clientUnverified } = this.#shares;
     const count = this.#clients.get(client);
-    if (count !== undefined && count.all >= most) return 'client_share';
+    if (count !== undefined && count.all >= clientMax) return 'client_share';
     if (isVerified) return undefined;
     if (count !== undefined && count.unverified >= clientUnverified) return 'client_share';
     return this.#unverified >= unverified ? 'unverified_share' : undefined;
   }
 
-  add({ client, isVerified }: Place): void {
+  add({ client, isVerified }: Slot): void {
     const unverified = isVerified ? 0 : 1;
     const count = this.#clients.get(client);
     if (count === undefined) this.#clients.set(client, { all: 1, unverified });
@@ -183,7 +183,7 @@ class Tally {
     this.#unverified += unverified;
   }
 
-  remove({ client, isVerified }: Place): void {
+  remove({ client, isVerified }: Slot): void {
     const unverified = isVerified ? 0 : 1;
     this.#all--;
     this.#unverified -= unverified;

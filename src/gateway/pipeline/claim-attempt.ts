@@ -1,11 +1,11 @@
-/** Takes the claim that an event needs: waits where another request holds it, and decides what an outage of the store means. */
+/** Acquires the claim that an event needs: waits while another request holds it, and applies the route's policy in a store outage. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { Claim, ClaimGrant } from '../../core/event.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import { toStoreUnavailable } from '../../state/claims/seen-ids.ts';
 import { type ClaimWaiters, retryLater } from './claim-waiters.ts';
 
-/** Another request holds the claim, for so long at most. */
+/** Another request holds the claim, for at most this long. */
 export class Busy {
   readonly remainingMs: Milliseconds;
 
@@ -14,20 +14,20 @@ export class Busy {
   }
 }
 
-/** What asking the store once led to. */
-export type ClaimAnswer = ClaimGrant | Refusal | Busy;
+/** The result of asking the store once. */
+export type ClaimReply = ClaimGrant | Refusal | Busy;
 
 /** One event's attempt to get its claim. */
 export interface ClaimAttempt {
-  /** Asks the store once; rejects with StoreUnavailable. `tries`: how often it was asked before. */
-  ask(tries: number): Promise<ClaimAnswer>;
-  /** Returns what the last `ask` may have written although its response was lost. */
-  giveBack(): void;
-  /** For an event that is forwarded although the store could not be asked: its outcome is recorded once the store is back. */
+  /** Asks the store once; rejects with StoreUnavailable. `tries`: the number of earlier attempts. */
+  ask(tries: number): Promise<ClaimReply>;
+  /** Releases what the last `ask` may have written although its response was lost. */
+  release(): void;
+  /** For an event that is forwarded while the store is unavailable: its outcome is recorded once the store is back. */
   toUncheckedClaim(): Claim;
 }
 
-/** What a gate and its route want. */
+/** The policy of a gate and its route. */
 export interface ClaimPolicy {
   /** While another request holds the claim. */
   readonly inProgress: 'wait' | 'reject';
@@ -37,7 +37,7 @@ export interface ClaimPolicy {
   readonly unavailableReason: Reason;
 }
 
-/** What all gates that claim share. */
+/** The dependencies that all claiming gates share. */
 export interface ClaimParts {
   readonly clock: Clock;
   readonly waiters: ClaimWaiters;
@@ -45,23 +45,23 @@ export interface ClaimParts {
   readonly onBusy: () => void;
 }
 
-/** The grant, or why the event may not be forwarded now. */
-export async function takeClaim(attempt: ClaimAttempt, policy: ClaimPolicy, parts: ClaimParts): Promise<ClaimGrant | Refusal> {
-  let answer: ClaimAnswer;
+/** Returns the grant, or why the event cannot be forwarded now. */
+export async function acquireClaim(attempt: ClaimAttempt, policy: ClaimPolicy, parts: ClaimParts): Promise<ClaimGrant | Refusal> {
+  let reply: ClaimReply;
   try {
-    answer = await attempt.ask(0);
+    reply = await attempt.ask(0);
   } catch (thrown) {
     return policy.onStoreError === 'forward'
       ? grantUnchecked(thrown, attempt, parts)
       : refuseForStore(thrown, attempt, policy, parts);
   }
-  if (!(answer instanceof Busy)) return answer;
+  if (!(reply instanceof Busy)) return reply;
   parts.onBusy();
-  if (policy.inProgress === 'reject') return retryLater(answer.remainingMs, policy.busyReason);
+  if (policy.inProgress === 'reject') return retryLater(reply.remainingMs, policy.busyReason);
   try {
-    return await wait(answer, attempt, policy, parts);
+    return await wait(reply, attempt, policy, parts);
   } catch (thrown) {
-    // Never forwarded here, whatever the route says: the other request may still be with the app.
+    // Never forwarded here, whatever `onStoreError` is: the app may still be handling the other request.
     return refuseForStore(thrown, attempt, policy, parts);
   }
 }
@@ -73,21 +73,21 @@ async function wait(
   { waitAtMost, busyReason }: ClaimPolicy,
   { clock, waiters }: ClaimParts,
 ): Promise<ClaimGrant | Refusal> {
-  let left = remainingMs;
+  let remaining = remainingMs;
   let tries = 0;
   const settled = await waiters.wait({
     clock,
-    atMost: waitAtMost,
+    timeout: waitAtMost,
     poll: async () => {
       tries++;
-      const answer = await attempt.ask(tries);
-      if (!(answer instanceof Busy)) return answer;
-      left = answer.remainingMs;
+      const reply = await attempt.ask(tries);
+      if (!(reply instanceof Busy)) return reply;
+      remaining = reply.remainingMs;
       return undefined;
     },
   });
-  if (settled === 'full') return retryLater(left, 'waiters_full');
-  return settled === 'late' ? retryLater(left, busyReason) : settled;
+  if (settled === 'full') return retryLater(remaining, 'waiters_full');
+  return settled === 'timeout' ? retryLater(remaining, busyReason) : settled;
 }
 
 function grantUnchecked(thrown: unknown, attempt: ClaimAttempt, { onEvent }: ClaimParts): ClaimGrant {
@@ -106,7 +106,7 @@ function refuseForStore(
 ): Refusal {
   const { failure, message } = toStoreUnavailable(thrown);
   onEvent('unavailable');
-  // A claim whose response was lost may have been written all the same: the sender's retry must not wait for a lease that nobody holds.
-  if (failure !== 'full') attempt.giveBack();
+  // A claim may have been written although its response was lost: the sender's retry must not wait for a lease that no request holds.
+  if (failure !== 'full') attempt.release();
   return refuse('store_unavailable', unavailableReason, message);
 }

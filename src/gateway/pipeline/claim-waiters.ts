@@ -1,48 +1,48 @@
-/** Waits for the outcome of another request: bounded in number and in time, with growing pauses between polls. */
+/** Waits for the outcome of another request: limited in number and time, with growing pauses between polls. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 
 /** One wait. */
 export interface Wait<Outcome> {
   readonly clock: Clock;
-  readonly atMost: Milliseconds;
+  readonly timeout: Milliseconds;
   /** Undefined: not yet. A rejection ends the wait, which then rejects as well. */
   readonly poll: () => Promise<Outcome | undefined>;
 }
 
-const FIRST_PAUSE_MS = 20;
-const LONGEST_PAUSE_MS = 250;
-const LONGEST_RETRY_AFTER_S = 10;
+const MIN_PAUSE_MS = 20;
+const MAX_PAUSE_MS = 250;
+const MAX_RETRY_AFTER_S = 10;
 
-/** Bounds how many requests may wait for another's outcome at once, so that replays of one delivery cannot pile up. */
+/** Limits how many requests may wait for another one's outcome at once, so that replays of one delivery cannot pile up. */
 export class ClaimWaiters {
-  readonly #places: number;
+  readonly #max: number;
   readonly #onFull: () => void;
-  #taken = 0;
+  #count = 0;
 
-  constructor(places: number, onFull: () => void) {
-    this.#places = places;
+  constructor(max: number, onFull: () => void) {
+    this.#max = max;
     this.#onFull = onFull;
   }
 
-  /** Polls until there is an outcome; `full` where no place is left, `late` where the time is over. */
-  async wait<Outcome extends object>(wait: Wait<Outcome>): Promise<Outcome | 'full' | 'late'> {
-    if (this.#taken >= this.#places) {
+  /** Polls until there is an outcome; `full` if too many requests wait already, `timeout` if it takes too long. */
+  async wait<Outcome extends object>(wait: Wait<Outcome>): Promise<Outcome | 'full' | 'timeout'> {
+    if (this.#count >= this.#max) {
       this.#onFull();
       return 'full';
     }
-    this.#taken++;
+    this.#count++;
     try {
-      return (await pollUntil(wait)) ?? 'late';
+      return (await pollUntil(wait)) ?? 'timeout';
     } finally {
-      this.#taken--;
+      this.#count--;
     }
   }
 }
 
-async function pollUntil<Outcome>({ clock, atMost, poll }: Wait<Outcome>): Promise<Outcome | undefined> {
-  const until = clock.monotonic() + atMost;
-  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+async function pollUntil<Outcome>({ clock, timeout, poll }: Wait<Outcome>): Promise<Outcome | undefined> {
+  const until = clock.monotonic() + timeout;
+  for (let pause = MIN_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
     const budget = until - clock.monotonic();
     if (budget <= 0) return undefined;
     await sleep(clock, Math.min(pause, budget));
@@ -57,8 +57,8 @@ function sleep(clock: Clock, delay: Milliseconds): Promise<void> {
   });
 }
 
-/** For a request that waited in vain: retry when the other's lease may be over, or soon. */
+/** Refuses a request that waited in vain; the sender retries when the other request's lease may have expired, or sooner. */
 export function retryLater(remaining: Milliseconds, reason: Reason): Refusal {
-  const seconds = Math.min(Math.max(Math.ceil(remaining / 1000), 1), LONGEST_RETRY_AFTER_S);
+  const seconds = Math.min(Math.max(Math.ceil(remaining / 1000), 1), MAX_RETRY_AFTER_S);
   return refuse('in_progress', reason, { retryAfterSeconds: seconds });
 }

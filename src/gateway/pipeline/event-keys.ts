@@ -1,47 +1,47 @@
-/** What events and their resources are called in the store: short, and legible where that is safe; and how events are forgotten there. */
+/** Builds the store keys of events and resources: short, and readable where that is safe. Also clears events from the store. */
 import { hash } from 'node:crypto';
 import { toDigestId } from '../../core/event.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 
-/** Longer names are hashed, so that a key stays short whatever the sender chooses; so is what could not be printed. */
+/** Longer names are hashed, so that keys stay short whatever the sender chooses; so are names that cannot be printed. */
 const PLAIN = /^[\x21-\x7e]{1,64}$/;
 const FINGERPRINT_LENGTH = 16;
-/** What `toDigestId` makes of a digest. */
+/** The output of `toDigestId`. */
 const DIGEST_ID = /^sha256-([A-Za-z0-9_-]{16,43})$/;
 
-/** Of an event by its id. */
+/** The key of an event, by its id. */
 export function toIdKey(route: string, id: string): string {
   return toKey(route, id);
 }
 
-/** Of what the signature covers, where that is not the id. */
+/** The key of the signed content, for signatures that do not cover the id. */
 export function toDigestKey(route: string, digest: string): string {
   return `${route}:d:${digest}`;
 }
 
-/** Of one of the kinds that the same signed content may come under; counted from 1. */
-export function toKindKey(route: string, contentDigest: string, place: number): string {
-  return `${route}:k${place}:${contentDigest}`;
+/** The key of one of the kinds that the same signed content may be delivered under; `slot` is counted from 1. */
+export function toKindKey(route: string, contentDigest: string, slot: number): string {
+  return `${route}:k${slot}:${contentDigest}`;
 }
 
-/** Of a resource whose versions are of this kind (a digit). */
+/** The key of a resource; `kind`: a digit, the kind of its versions. */
 export function toResourceKey(route: string, kind: string, name: string): string {
   return toKey(`${route}:o${kind}`, name);
 }
 
-/** Tells contents, or ids, apart; without spaces. */
+/** A short hash that distinguishes contents or ids; has no spaces. */
 export function toFingerprint(value: Buffer | string): string {
   return hash('sha256', value, 'base64url').slice(0, FINGERPRINT_LENGTH);
 }
 
-/** `i`, `h` and `d` keep one form from posing as another. */
+/** The tags `i`, `h` and `d` prevent collisions between the forms of keys. */
 function toKey(group: string, name: string): string {
   return PLAIN.test(name) ? `${group}:i:${name}` : `${group}:h:${hash('sha256', name, 'base64url')}`;
 }
 
 /**
- * Clears one event, so that its next genuine delivery is let through: the id, and the digest that was recorded with it.
- * Rejects with StoreUnavailable; where only the digest is left, its text says how to clear that.
+ * Clears one event, so that its next valid delivery is forwarded: the id, and the digest that was recorded with it.
+ * Rejects with StoreUnavailable; if only the digest remains, the message says how to clear it.
  */
 export async function forgetEvent(store: SeenIds, route: string, id: string): Promise<Forgotten['was']> {
   const byId = await store.forget(toIdKey(route, id));
@@ -56,8 +56,8 @@ async function forgetDigest(store: SeenIds, route: string, digest: string, was: 
     return (await store.forget(toDigestKey(route, digest))).was;
   } catch (thrown) {
     if (!(thrown instanceof StoreUnavailable) || was === 'absent') throw thrown;
-    // The id is gone, and with it the way to the digest: without this, nobody could ever finish what was begun.
-    const message = `${thrown.message}; the id is forgotten, its content is not yet: forget the id ${toDigestId(digest)}`;
+    // The id's entry, which named the digest, is gone: without this message nobody would know which digest to clear.
+    const message = `${thrown.message}; the id was cleared, but not the digest of its content: forget the id ${toDigestId(digest)} as well`;
     throw new StoreUnavailable(thrown.failure, message, { cause: thrown });
   }
 }

@@ -1,10 +1,10 @@
-/** Joins what several gates grant one event: its claims are settled as one, however many gates claimed something for it. */
+/** Joins the grants that several gates gave one event, so that its claims are settled together. */
 import type { Claim, ClaimGrant } from '../../core/event.ts';
 
-/** For an event of which nothing is to be remembered. */
+/** The grant of an event for which nothing is stored. */
 export const NOTHING_CLAIMED: ClaimGrant = { claim: undefined, isStale: false, isUnchecked: false };
 
-/** Both grants in one. */
+/** Combines two grants. */
 export function joinGrants(earlier: ClaimGrant, later: ClaimGrant): ClaimGrant {
   if (earlier === NOTHING_CLAIMED) return later;
   return {
@@ -17,9 +17,9 @@ export function joinGrants(earlier: ClaimGrant, later: ClaimGrant): ClaimGrant {
 /** Settles both, the later one first. */
 function joinClaims(earlier: Claim | undefined, later: Claim | undefined): Claim | undefined {
   if (earlier === undefined || later === undefined) return later ?? earlier;
-  const both = (how: keyof Claim) => (): void => {
-    later[how]();
-    earlier[how]();
+  const both = (settle: keyof Claim) => (): void => {
+    later[settle]();
+    earlier[settle]();
   };
   return { confirm: both('confirm'), release: both('release'), hold: both('hold') };
 }

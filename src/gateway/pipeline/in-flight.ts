@@ -7,21 +7,21 @@ export class InFlight {
   #count = 0;
   #onIdle: (() => void)[] = [];
 
-  /** How many there are. */
+  /** The number of requests in flight. */
   get count(): number {
     return this.#count;
   }
 
-  /** One begins. */
+  /** Counts a new request. */
   enter(): void {
     this.#count++;
   }
 
-  /** One is answered. It is finished once the response is with the system: what this process still holds would be lost with the connection. */
+  /** Ends a request once its response is flushed to the operating system: bytes buffered here would be lost with the connection. */
   leave(response: ClientResponse): void {
     const { socket } = response.req;
-    const isOut = !response.headersSent || (response.writableEnded && response.writableLength === 0);
-    if (isOut || response.destroyed || socket?.destroyed === true) return this.#leave();
+    const isFlushed = !response.headersSent || (response.writableEnded && response.writableLength === 0);
+    if (isFlushed || response.destroyed || socket?.destroyed === true) return this.#leave();
     let isInFlight = true;
     const leave = (): void => {
       if (!isInFlight) return;
@@ -29,7 +29,7 @@ export class InFlight {
       if (socket !== undefined && onSocketClose !== undefined) offEvent(socket, 'close', onSocketClose);
       this.#leave();
     };
-    // Responses that wait behind another on the same connection get no event of its end themselves.
+    // A response that waits behind another one on the same connection gets no event when the connection closes.
     const onSocketClose = socket && onEvent(socket, 'close', leave);
     onEvent(response, 'finish', leave);
     onEvent(response, 'close', leave);
@@ -45,6 +45,6 @@ export class InFlight {
 
   #leave(): void {
     this.#count--;
-    if (this.#count === 0) for (const tell of this.#onIdle.splice(0)) tell();
+    if (this.#count === 0) for (const resolve of this.#onIdle.splice(0)) resolve();
   }
 }

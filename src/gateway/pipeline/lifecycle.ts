@@ -1,4 +1,4 @@
-/** The life of a request, the same on every port: gates, what the port does with an admitted one, response, record. */
+/** The lifecycle of a request, the same on every port: gates, the port's handling of an admitted request, response, record. */
 import type { Duplex } from 'node:stream';
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
@@ -16,11 +16,11 @@ import type { PassResult, RequestRecord } from './request-record.ts';
 import { type RefusalFormat, writeRefusal, writeSocketRefusal } from './respond.ts';
 import type { RouteMetrics } from './route-metrics.ts';
 import { type GuardedRoute, runGates } from './run-gates.ts';
-import { PROVEN, toTrustLevel } from './trust-level.ts';
+import { toTrustLevel, VERIFIED_REFUSALS } from './trust-level.ts';
 
 /** What the lifecycle needs of a route. */
 export interface LifecycleRoute extends GuardedRoute {
-  /** Values of WWW-Authenticate or Proxy-Authenticate, a field line each. */
+  /** Values of WWW-Authenticate or Proxy-Authenticate, one field line each. */
   readonly challenges: readonly string[];
   readonly metrics: RouteMetrics;
   readonly trace: RouteTrace;
@@ -30,19 +30,19 @@ export interface LifecycleRoute extends GuardedRoute {
 export interface Port<Route extends LifecycleRoute> {
   /** The route of a request, or why there is none. */
   find(head: ParsedHead): Route | Refusal;
-  /** A refusal of the port's own, before the gates are asked. */
+  /** The port's own checks, before the gates run. */
   precheck?(route: Route, head: ParsedHead): Refusal | undefined;
-  /** What is told of the trace to whom the request goes. */
+  /** The trace context that is passed on with the request. */
   toTrace?(trace: RequestTrace): RequestTrace;
-  /** Counts what the gates decided; absent where it is counted with the request. */
+  /** Counts the gates' decision; omitted if it is counted with the request. */
   onDecision?(route: Route, decision: 'allow' | 'deny' | 'observe', reason: Refusal['reason']): void;
-  /** Hands an admitted request on and settles its claim. A throw is answered as `internal_error`, its claim is left to its lease. */
+  /** Passes an admitted request on and settles its claim. If it throws, the response is `internal_error` and the claim is held. */
   pass(route: Route, admitted: Admitted, trace: RequestTrace | undefined, response: ClientResponse): Promise<PassResult>;
-  /** How a refusal is written, where not as the catalogue says. */
+  /** How a refusal is written; if omitted, as the catalogue says. */
   toFormat?(refusal: Refusal, route: Route | undefined): RefusalFormat;
   /** Counts, logs and journals a finished request. */
   record(record: RequestRecord, metrics: RouteMetrics): void;
-  /** Called with what a route refused, or would have, after the response; it neither waits nor throws. */
+  /** Called after the response to a request that was refused, or would have been without observe mode; must not block or throw. */
   onRefused?(route: Route, head: ParsedHead, refusal: Refusal): void;
 }
 
@@ -51,11 +51,11 @@ export interface LifecycleParts extends RecordParts {
   readonly metrics: Pick<ServerMetrics, 'limitHit'>;
 }
 
-/** Takes the requests of one port through; every one is answered, settled and recorded once. */
+/** Handles the requests of one port: each gets one response, and is settled and recorded once. */
 export class RequestLifecycle<Route extends LifecycleRoute> {
   readonly #port: Port<Route>;
   readonly #parts: LifecycleParts;
-  /** Of requests without a route. */
+  /** For requests without a route. */
   readonly #metrics: RouteMetrics;
   readonly #inFlight = new InFlight();
 
@@ -65,17 +65,17 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     this.#parts = parts;
   }
 
-  /** Takes one request through; never throws. */
+  /** Handles one request; never throws. */
   handle(head: ParsedHead, response: ClientResponse): void {
     runDetached(this.#handle(head, response));
   }
 
-  /** Answers a request whose head is refused; `head` where it was parsed all the same. */
+  /** Responds to a request whose head was refused; `head`: if it could be parsed anyway. */
   reject(arrival: Arrival, response: ClientResponse, refusal: Refusal, head?: ParsedHead): void {
     this.#finish({ arrival, refusal, ...(head && { head }) }, response, undefined);
   }
 
-  /** Answers bytes that are no request. */
+  /** Responds to bytes that are not a request. */
   rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void {
     writeSocketRefusal(socket, refusal, arrival.requestId, this.#parts.clock);
     this.#port.record({ arrival, refusal }, this.#metrics);
@@ -86,7 +86,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     return this.#inFlight.idle();
   }
 
-  /** How many requests are in flight. */
+  /** The number of requests in flight. */
   get inFlight(): number {
     return this.#inFlight.count;
   }
@@ -96,16 +96,16 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     try {
       const route = this.#port.find(head);
       if (route instanceof Refusal) this.#finish({ arrival: head, head, refusal: route }, response, undefined);
-      else this.#finish(await this.#take(route, head, response), response, route);
+      else this.#finish(await this.#process(route, head, response), response, route);
     } catch (thrown) {
-      // Even a log that fails must not leave the sender without a response, nor end the process.
+      // Even if logging fails, the sender must not wait for a response and the process must keep running.
       response.destroy();
       this.#parts.logger.error('internal_error', { requestId: head.requestId, error: toErrorText(thrown) });
     }
     this.#inFlight.leave(response);
   }
 
-  async #take(route: Route, head: ParsedHead, response: ClientResponse): Promise<RequestRecord> {
+  async #process(route: Route, head: ParsedHead, response: ClientResponse): Promise<RequestRecord> {
     const port = this.#port;
     const arrival = head;
     const prechecked = port.precheck?.(route, head);
@@ -115,7 +115,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     const trace = begun && port.toTrace !== undefined ? port.toTrace(begun) : begun;
     if (decision.kind === 'refused') {
       const { refusal } = decision;
-      port.onDecision?.(route, PROVEN.has(refusal.code) ? 'allow' : 'deny', refusal.reason);
+      port.onDecision?.(route, VERIFIED_REFUSALS.has(refusal.code) ? 'allow' : 'deny', refusal.reason);
       return { arrival, head, route, decision, trace, refusal };
     }
     const { admitted } = decision;
@@ -125,7 +125,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
       const { refusal, outcome, sentAt } = await port.pass(route, admitted, trace, response);
       return { arrival, head, route, decision, trace, refusal, outcome, sentAt };
     } catch (thrown) {
-      // What the app saw is unknown, so the claim is left to its lease.
+      // It is unknown what the app saw, so the claim is held until its lease expires.
       admitted.claimed?.claim?.hold();
       const refusal = refuse('internal_error', 'internal_error', toErrorText(thrown));
       return { arrival, head, route, decision, trace, refusal };
@@ -139,14 +139,14 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
       head?.body.free();
       this.#port.record(record, metrics);
       const observed = record.decision?.kind === 'admitted' ? record.decision.admitted.observed : undefined;
-      this.#tellRefused(record, route, observed);
+      this.#reportRefused(record, route, observed);
       return;
     }
     const format = this.#port.toFormat?.(refusal, route);
     this.#writeRefusal(record, refusal, response, route, format);
     try {
       this.#port.record(format === undefined ? record : { ...record, status: format.status }, metrics);
-      this.#tellRefused(record, route, refusal);
+      this.#reportRefused(record, route, refusal);
     } finally {
       freeBody(record, refusal.code);
     }
@@ -168,13 +168,13 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     writeRefusal(response, refusal, { requestId, challenges, isHead, mustClose, format });
   }
 
-  #tellRefused({ head }: RequestRecord, route: Route | undefined, refusal: Refusal | undefined): void {
+  #reportRefused({ head }: RequestRecord, route: Route | undefined, refusal: Refusal | undefined): void {
     if (route !== undefined && head !== undefined && refusal !== undefined) this.#port.onRefused?.(route, head, refusal);
   }
 }
 
 function freeBody({ head, decision }: RequestRecord, code: RefusalCode): void {
-  // After an exception nobody knows how far the request got: a connection to the app may still be writing its body.
+  // After an exception it is unknown how far the request got: a connection to the app may still be writing its body.
   if (decision?.kind === 'admitted' || code === 'internal_error') head?.body.free();
   else head?.body.discard();
 }

@@ -1,34 +1,34 @@
 /**
- * Finds routes that an app could take a request for although the router chose another one. The router compares paths byte for byte;
- * the app behind an open `/` may decode `/%61dmin` and serve what the route of `/admin` guards.
+ * Finds requests that an app could interpret as ones of another route than the router chose. The router compares paths byte for
+ * byte, but the app behind an open `/` may decode `/%61dmin` and serve what the route of `/admin` protects.
  */
 import { isPlainPath, type Kept, PATH_DISTINCTIONS, type PathDistinction, toPathForms } from '../../core/path-forms.ts';
 import type { Routable, RouteGroup } from './route-groups.ts';
 
-/** What is known of a group when the table is built. */
+/** What is computed for a group when the table is built. */
 interface PathSafety {
-  /** No other group can be meant by any path of this one. */
+  /** No path of this group can be interpreted as one of another group. */
   readonly isSafe: boolean;
-  /** No other group can be meant by a path that has only one form. */
+  /** The same, for paths that have only one form. */
   readonly isSafeIfPlain: boolean;
 }
 
 /** The forms of each group's path. */
 type Keys<Route extends Routable> = ReadonlyMap<RouteGroup<Route>, readonly string[]>;
 
-/** Groups by the forms of their paths, as apps see them that make the distinctions in `kept`. */
+/** Groups by the forms of their paths, as interpreted by apps that make the distinctions in `kept`. */
 interface FormTable<Route extends Routable> {
   readonly kept: Kept;
-  /** The groups whose apps make exactly these distinctions: only these can be meant. */
+  /** The groups whose apps make exactly these distinctions: only these can conflict. */
   readonly members: ReadonlySet<RouteGroup<Route>>;
   readonly keys: Keys<Route>;
   readonly exact: ReadonlyMap<string, readonly RouteGroup<Route>[]>;
   readonly prefixes: ReadonlyMap<string, readonly RouteGroup<Route>[]>;
-  /** Of the deepest prefix, in segments. */
+  /** Segments of the deepest prefix. */
   readonly maxDepth: number;
 }
 
-/** What the router found. */
+/** The router's result. */
 interface Found<Route extends Routable> {
   readonly group: RouteGroup<Route>;
   readonly route: Route;
@@ -37,27 +37,27 @@ interface Found<Route extends Routable> {
   readonly host: string | undefined;
 }
 
-/** Compiled with the route table; most requests cost one look at a map. */
+/** Compiled with the route table; most requests cost one map lookup. */
 export class PathConflicts<Route extends Routable> {
   readonly #tables: readonly FormTable<Route>[];
   readonly #safety: ReadonlyMap<RouteGroup<Route>, PathSafety>;
 
   constructor(groups: readonly RouteGroup<Route>[]) {
     this.#tables = toFormTables(groups);
-    this.#safety = new Map(groups.map((group) => [group, this.#judge(group, groups)]));
+    this.#safety = new Map(groups.map((group) => [group, this.#assess(group, groups)]));
   }
 
-  /** No app can take `path`, which `group` owns, for a path of a group with other gates. */
+  /** Whether no app can interpret `path`, which `group` owns, as a path of a group with other gates. */
   isSafe(group: RouteGroup<Route>, path: string): boolean {
     const safety = this.#safety.get(group);
     return safety !== undefined && (safety.isSafe || (safety.isSafeIfPlain && isPlainPath(path)));
   }
 
-  /** Where else an app may take `path` to lead, for the log; undefined where the gates are the same wherever it leads. */
+  /** The conflict, for the log: the other route that an app may choose for `path`; undefined if all candidates have the same gates. */
   find(found: Found<Route>, path: string): string | undefined {
     for (const table of this.#tables) {
       const forms = toPathForms(path, table.kept);
-      if (forms === undefined) return `route ${found.route.name}, or anywhere: the path can be decoded in too many ways`;
+      if (forms === undefined) return `route ${found.route.name}, or any other: the path can be decoded in too many ways`;
       for (const form of forms) {
         const rival = findRival(table, form, found);
         if (rival !== undefined) return `route ${found.route.name}, or ${rival.routes[0]?.name} as ${form === '' ? '/' : form}`;
@@ -66,33 +66,33 @@ export class PathConflicts<Route extends Routable> {
     return undefined;
   }
 
-  #judge(group: RouteGroup<Route>, groups: readonly RouteGroup<Route>[]): PathSafety {
-    const near = groups
+  #assess(group: RouteGroup<Route>, groups: readonly RouteGroup<Route>[]): PathSafety {
+    const rivals = groups
       .filter((other) => isRival(group, other))
-      .filter((other) => this.#tables.some((table) => table.members.has(other) && canMeet(group, other, table)));
-    if (near.length === 0) return { isSafe: true, isSafeIfPlain: true };
-    return { isSafe: false, isSafeIfPlain: near.every(({ path }) => path === '' || isPlainPath(path)) };
+      .filter((other) => this.#tables.some((table) => table.members.has(other) && canOverlap(group, other, table)));
+    if (rivals.length === 0) return { isSafe: true, isSafeIfPlain: true };
+    return { isSafe: false, isSafeIfPlain: rivals.every(({ path }) => path === '' || isPlainPath(path)) };
   }
 }
 
-/** An app could run a handler of `other` for a path of `group`, and they ask something else of it. */
+/** An app could run a handler of `other` for a path of `group`, and the two have different gates. */
 function isRival<Route extends Routable>(group: RouteGroup<Route>, other: RouteGroup<Route>): boolean {
-  if (other === group || isAround(group, other) || (other.host !== group.host && group.host !== undefined)) return false;
-  return group.routes.some((route) => route.match.methods.some((method) => !asksTheSame(other, route, method)));
+  if (other === group || isFallback(group, other) || (other.host !== group.host && group.host !== undefined)) return false;
+  return group.routes.some((route) => route.match.methods.some((method) => !hasSameGates(other, route, method)));
 }
 
-function asksTheSame<Route extends Routable>(other: RouteGroup<Route>, route: Route, method: string): boolean {
-  const taker = other.routes.find(({ match }) => match.methods.includes(method));
-  return taker?.gateIdentity === route.gateIdentity;
+function hasSameGates<Route extends Routable>(other: RouteGroup<Route>, route: Route, method: string): boolean {
+  const handler = other.routes.find(({ match }) => match.methods.includes(method));
+  return handler?.gateIdentity === route.gateIdentity;
 }
 
-/** The wider route is there for all that `group` does not take; to go by `group` instead is what the config says. */
-function isAround<Route extends Routable>(group: RouteGroup<Route>, { isExact, path }: RouteGroup<Route>): boolean {
+/** The wider prefix is the fallback for what `group` does not match: the config intends that `group` wins over it. */
+function isFallback<Route extends Routable>(group: RouteGroup<Route>, { isExact, path }: RouteGroup<Route>): boolean {
   return !isExact && isAtOrBelow(group.path, path) && (group.isExact || group.path !== path);
 }
 
-/** Some path of `group` has a form that `other` takes. */
-function canMeet<Route extends Routable>(
+/** Whether some path of `group` has a form that `other` matches. */
+function canOverlap<Route extends Routable>(
   group: RouteGroup<Route>,
   other: RouteGroup<Route>,
   { keys, kept }: FormTable<Route>,
@@ -143,12 +143,12 @@ function toFormTable<Route extends Routable>(
   return { kept, members, keys, exact, prefixes, maxDepth };
 }
 
-/** What the apps of all routes of a group are known to tell apart. */
+/** The distinctions that the apps of all routes of a group are known to make. */
 function toKept<Route extends Routable>({ routes }: RouteGroup<Route>): PathDistinction[] {
   return PATH_DISTINCTIONS.filter((each) => routes.every(({ match }) => match.trustAppToDistinguish.includes(each)));
 }
 
-/** A group that takes the form and asks something else. */
+/** A group that matches the form and has different gates. */
 function findRival<Route extends Routable>(
   table: FormTable<Route>,
   form: string,
@@ -158,8 +158,8 @@ function findRival<Route extends Routable>(
     other !== group &&
     table.members.has(other) &&
     (other.host === group.host || (group.host === undefined && other.host === host)) &&
-    !isAround(group, other) &&
-    !asksTheSame(other, route, method);
+    !isFallback(group, other) &&
+    !hasSameGates(other, route, method);
   const rival = table.exact.get(form)?.find(isRivalHere);
   let end = 0;
   for (let depth = 0; depth <= table.maxDepth && rival === undefined; depth++) {

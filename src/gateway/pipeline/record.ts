@@ -1,4 +1,4 @@
-/** The one place where a finished request is counted, logged and journalled, whichever way it left. */
+/** Counts, logs and journals each finished request, however it ended; no other module does. */
 import type { Clock } from '../../core/clock.ts';
 import { MAX_METHOD } from '../../core/method.ts';
 import type { Arrival } from '../../core/parsed-head.ts';
@@ -25,10 +25,10 @@ export interface RecordParts {
   readonly tracing: Tracing;
 }
 
-/** What logs show of a request whose sender left before the answer; nobody is sent it. */
+/** The status that logs show if the sender disconnected before the response; it is never sent. */
 const SENDER_GONE = 499;
 
-/** Characters of a field that a client wrote. */
+/** Maximum characters of a value that a client wrote. */
 const MAX_TEXT = 1_024;
 
 /** Counts, logs and journals one request. */
@@ -42,11 +42,11 @@ export function record(requestRecord: RequestRecord, metrics: RouteMetrics, part
     metrics.upstream(outcome.upstreamMs, line.durationMs - outcome.upstreamMs, exemplar);
     if ('failure' in outcome) metrics.upstreamError(outcome.failure.kind);
   }
-  tell(line, arrival, parts);
-  if (trace?.isRecorded === true) tellSpans(requestRecord, line, trace, parts.tracing);
+  report(line, arrival, parts);
+  if (trace?.isRecorded === true) reportSpans(requestRecord, line, trace, parts.tracing);
 }
 
-/** One of its own where it was refused before anything was known of its caller. */
+/** A new trace if the request was refused before its caller was known. */
 function toTrace({ trace }: RequestRecord, { tracer }: Tracing): RequestTrace | undefined {
   return trace ?? tracer.begin('none', 'refused');
 }
@@ -56,7 +56,7 @@ function toExemplar(trace: RequestTrace | undefined, clock: Clock): Exemplar | u
   return trace !== undefined && (trace.flags & SAMPLED) !== 0 ? { traceId: trace.traceId, at: clock.now() } : undefined;
 }
 
-function tellSpans(requestRecord: RequestRecord, line: RequestLine, trace: RequestTrace, { onSpan }: Tracing): void {
+function reportSpans(requestRecord: RequestRecord, line: RequestLine, trace: RequestTrace, { onSpan }: Tracing): void {
   for (const span of toSpans(requestRecord, line, trace)) onSpan?.(span);
 }
 
@@ -73,12 +73,12 @@ export function recordAuthRequest(
   const trace = toTrace(requestRecord, parts.tracing);
   const line = toLine(requestRecord, durationMs, trace, { ...result, status }, 'authz');
   count(line, toExemplar(trace, parts.clock));
-  tell(line, arrival, parts);
-  if (trace?.isRecorded === true) tellSpans(requestRecord, line, trace, parts.tracing);
+  report(line, arrival, parts);
+  if (trace?.isRecorded === true) reportSpans(requestRecord, line, trace, parts.tracing);
 }
 
-/** The journal first: a log that fails must not take the verdict from whoever looks for it there. */
-function tell(line: RequestLine, { receivedAt }: Arrival, { journal, logger }: RecordParts): void {
+/** The journal first, so that the decision is there even if logging fails. */
+function report(line: RequestLine, { receivedAt }: Arrival, { journal, logger }: RecordParts): void {
   journal.add(receivedAt, line);
   logger.request(line);
 }
@@ -122,9 +122,9 @@ function toShort(text: string | undefined): string | undefined {
   return text === undefined ? undefined : shorten(text);
 }
 
-/** Bounds what a client wrote. The text is made anew: a slice would keep the whole of it in the journal. */
-function shorten(text: string, most = MAX_TEXT): string {
-  return text.length <= most ? text : `${Buffer.from(text.slice(0, most)).toString()}…`;
+/** Truncates a value that a client wrote. The text is copied: a slice would keep all of the original in the journal. */
+function shorten(text: string, maxLength = MAX_TEXT): string {
+  return text.length <= maxLength ? text : `${Buffer.from(text.slice(0, maxLength)).toString()}…`;
 }
 
 interface Result {
@@ -139,13 +139,13 @@ interface Result {
 
 const ALLOWED: Result = { status: 200, code: 'allowed', reason: 'ok', level: 'info' };
 
-function toRefused({ code, reason, detail }: Refusal, answered?: number): Result {
+function toRefused({ code, reason, detail }: Refusal, sentStatus?: number): Result {
   const { status, logLevel } = REFUSALS[code];
-  const result: Result = { status: answered ?? status, code, reason, level: logLevel };
+  const result: Result = { status: sentStatus ?? status, code, reason, level: logLevel };
   return detail === undefined ? result : { ...result, detail: shorten(detail) };
 }
 
-/** Loud where somebody was let through who had not been, had the route not been told to observe only. */
+/** A warning if the request was forwarded only because the route is in observe mode. */
 function toObserved(result: Result, { decision }: RequestRecord): Result {
   const observed = decision?.kind === 'admitted' ? decision.admitted.observed : undefined;
   if (observed === undefined) return result;
@@ -160,7 +160,7 @@ function toResult(requestRecord: RequestRecord): Result {
   return toUnchecked(toObserved(toForwarded(outcome), requestRecord), requestRecord);
 }
 
-/** Loud, as operators have to look for repeats among these once the store is back. */
+/** A warning, as operators must look for duplicates among these once the store is back. */
 function toUnchecked(result: Result, { decision }: RequestRecord): Result {
   if (decision?.kind !== 'admitted' || decision.admitted.claimed?.isUnchecked !== true) return result;
   return { ...result, unchecked: true, level: result.level === 'info' ? 'warn' : result.level };

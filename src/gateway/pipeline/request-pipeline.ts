@@ -20,12 +20,12 @@ import { settle } from './settle.ts';
 /** A route, compiled and ready. */
 export interface PipelineRoute extends LifecycleRoute, Routable {
   readonly forwarder: Forwarder;
-  /** Some gate verifies the content, so the head alone cannot be judged. */
+  /** A gate verifies the content, so the head alone is not enough for a decision. */
   readonly verifiesContent: boolean;
-  /** The app may take a request for one of another method. */
+  /** Forwards headers that make the app treat a request as one with another method. */
   readonly forwardMethodOverride: boolean;
   readonly identity: IdentityContext;
-  /** Where the route's sender expects other statuses than the catalogue's. */
+  /** The statuses that the route's sender expects instead of the catalogue's. */
   readonly statuses?: ReadonlyMap<RefusalCode, number>;
 }
 
@@ -33,11 +33,11 @@ export interface PipelineRoute extends LifecycleRoute, Routable {
 export interface RequestPipelineParts extends LifecycleParts {
   readonly metrics: LifecycleParts['metrics'] & RoutesMetrics;
   readonly capacity: Capacity;
-  /** Called with what a route refused, or would have, after the response; it neither waits nor throws. */
+  /** Called after the response to a request that was refused, or would have been without observe mode; must not block or throw. */
   readonly onRefused?: ((route: string, head: ParsedHead, refusal: Refusal) => void) | undefined;
 }
 
-/** Which limit keeps a request from the app, and the reason that is logged. */
+/** The limit that was hit, and the reason that is logged. */
 const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, readonly [LimitLabel, Reason]>> = {
   queue_full: ['in_flight_queue', 'queue_full'],
   unverified_share: ['unverified_in_flight', 'queue_full'],
@@ -45,7 +45,7 @@ const OVERLOADS: Readonly<Record<Exclude<CapacityResult, 'entered' | 'closed'>, 
   queue_timeout: ['queue_timeout', 'queue_timeout'],
 };
 
-/** The pipeline that every request of the data port passes. */
+/** The request pipeline of the data port. */
 export class RequestPipeline extends RequestLifecycle<PipelineRoute> {
   readonly #port: DataPort;
 
@@ -55,12 +55,12 @@ export class RequestPipeline extends RequestLifecycle<PipelineRoute> {
     this.#port = port;
   }
 
-  /** Replaces the routes; requests in flight finish with the ones they began with. */
+  /** Replaces the routes; requests in flight finish with the ones they started with. */
   swap(routes: readonly PipelineRoute[]): void {
     this.#port.table = new RouteTable(routes);
   }
 
-  /** The route that serves now, or why there is none. */
+  /** The current route of a request, or why there is none. */
   find(head: ParsedHead): PipelineRoute | Refusal {
     return this.#port.find(head);
   }
@@ -93,14 +93,14 @@ class DataPort implements Port<PipelineRoute> {
     const { client, body, upgrade } = admitted.head;
     const claim = admitted.claimed?.claim;
     const isVerified = !route.isOpen && admitted.observed === undefined;
-    // Before it takes a place: a client that proved nothing and sends nothing would hold it.
-    const broken = isVerified ? undefined : await body.arriving?.();
-    if (broken !== undefined) return { refusal: broken };
-    const place = capacity.toPlace({ address: client.address, isVerified });
-    const entering = capacity.enter(place);
+    // Before it takes a slot: an unverified client that sends no body would hold it.
+    const failure = isVerified ? undefined : await body.arriving?.();
+    if (failure !== undefined) return { refusal: failure };
+    const slot = capacity.toSlot({ address: client.address, isVerified });
+    const entering = capacity.enter(slot);
     const entered = entering instanceof Promise ? await entering : entering;
     if (entered !== 'entered') {
-      // Claimed, but no byte went to the app: the sender's retry must get through.
+      // Claimed, but no byte went to the app: the sender's retry must be forwarded.
       claim?.release();
       if (!Buffer.isBuffer(admitted.body)) admitted.body.stop();
       return { refusal: this.#toRefusal(entered) };
@@ -111,9 +111,9 @@ class DataPort implements Port<PipelineRoute> {
       outcome = await route.forwarder.forward(admitted, response, trace);
       settle(claim, outcome);
     } finally {
-      capacity.leave(place);
+      capacity.leave(slot);
     }
-    // It holds no place of the capacity any more: such a connection lasts as long as its client likes.
+    // An upgraded connection holds no slot: it lasts as long as its client likes.
     if (outcome.kind === 'upgraded') {
       const stopWatching = admitted.sender.user?.login?.onRevoked(() => upgrade?.destroy());
       await outcome.closed;

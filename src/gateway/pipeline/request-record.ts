@@ -7,24 +7,24 @@ import type { RouteTrace } from '../../telemetry/tracing/span.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 import type { Decision } from './run-gates.ts';
 
-/** What a port did with an admitted request: all fields are absent where it answered the request itself. */
+/** What a port did with an admitted request: all fields are absent if the port wrote the response itself. */
 export interface PassResult {
   readonly outcome?: ForwardOutcome | undefined;
   readonly refusal?: Refusal | undefined;
-  /** When it was sent to the app, where that is recorded; monotonic. */
+  /** When it was sent to the app, if that is recorded; monotonic. */
   readonly sentAt?: Milliseconds | undefined;
 }
 
 /** How a request ended. */
 export interface RequestRecord extends PassResult {
   readonly arrival: Arrival;
-  /** Absent where the head itself was refused. */
+  /** Absent if the head itself was refused. */
   readonly head?: ParsedHead;
-  /** Absent where no route was found. */
+  /** Absent if no route was found. */
   readonly route?: { readonly name: string; readonly trace: RouteTrace };
-  /** Absent where no gate was asked. */
+  /** Absent if no gate ran. */
   readonly decision?: Decision;
   readonly trace?: RequestTrace | undefined;
-  /** The status of the response, where that is not the catalogue's. */
+  /** The status of the response, if it is not the catalogue's. */
   readonly status?: number;
 }

@@ -1,4 +1,4 @@
-/** Writes a refusal to the sender, in the one form there is: problem details (RFC 9457) that tell an attacker nothing. */
+/** Writes refusals to the sender, as problem details (RFC 9457) that reveal nothing to an attacker. */
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { ClientResponse } from '../../core/client-response.ts';
@@ -8,28 +8,28 @@ import type { RefusalEntry } from '../../core/refusal-catalogue.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
 import { closeBehindAnswer } from '../server/linger.ts';
 
-/** What a refusal needs beside itself. */
+/** The context of a refusal's response. */
 export interface RefusalContext {
   readonly requestId: string;
-  /** The route's WWW-Authenticate values (RFC 9110 §11.6.1 demands one on every 401), a field line each: not all clients read lists. */
+  /** The route's WWW-Authenticate values (RFC 9110 §11.6.1 requires one on every 401), one field line each: not all clients parse lists. */
   readonly challenges: readonly string[];
   /** No content for HEAD (RFC 9110 §9.3.2). */
   readonly isHead: boolean;
-  /** Content is left unread on the connection. */
+  /** Content was left unread on the connection. */
   readonly mustClose: boolean;
   readonly format?: RefusalFormat | undefined;
 }
 
-/** How a port writes a refusal, where not as the catalogue says. */
+/** How a port writes a refusal, if not as the catalogue says. */
 export interface RefusalFormat {
   readonly status: number;
   /** Replaces the catalogue's entry, which the receiver would not understand; a header then carries the code. */
   readonly entry?: RefusalEntry;
-  /** The response is to another request than the one that was judged, whose method says nothing of it. */
+  /** The response is to another request than the one that was checked, whose method (HEAD) does not apply. */
   readonly alwaysHasBody?: true;
 }
 
-/** By the status of the refusal's own reply, else by what the sender expects instead of the catalogue's. */
+/** Takes the status of the refusal's own reply, else the one that the sender expects, else the catalogue's. */
 export function toFormat({ code, reply }: Refusal, statuses?: ReadonlyMap<RefusalCode, number>): RefusalFormat {
   return { status: reply?.status ?? statuses?.get(code) ?? REFUSALS[code].status };
 }
@@ -47,7 +47,7 @@ const REASON_PHRASES: Readonly<Record<number, string>> = {
   431: 'Request Header Fields Too Large',
 };
 
-/** Answers through node:http. Nothing happens where a head went out already or the sender is gone. */
+/** Responds through node:http. Does nothing if a head was already sent or the sender has disconnected. */
 export function writeRefusal(response: ClientResponse, refusal: Refusal, context: RefusalContext): void {
   if (response.headersSent || response.destroyed) return;
   const { format } = context;
@@ -59,13 +59,13 @@ export function writeRefusal(response: ClientResponse, refusal: Refusal, context
   // RFC 9110 §8.6 and §15.3.5: neither content nor its length.
   const body = status === NO_CONTENT ? undefined : (refusal.reply?.body ?? toProblemDetails(refusal, entry, context.requestId));
   if (body !== undefined) head.push('Content-Length', String(Buffer.byteLength(body, 'latin1')));
-  // RFC 9112 §9.3: what is left of an unread body would be read as the next request.
+  // RFC 9112 §9.3: the rest of an unread body would be parsed as the next request.
   if (entry.close === true || context.mustClose) response.shouldKeepAlive = false;
   response.writeHead(entry.status, undefined, head);
   response.end(context.isHead ? undefined : body, 'latin1');
 }
 
-/** Answers a connection whose bytes are not a request; always the last thing on it. */
+/** Responds on a connection whose bytes are not a request, and closes it. */
 export function writeSocketRefusal(socket: Duplex, refusal: Refusal, requestId: string, clock: Clock): void {
   const entry = REFUSALS[refusal.code];
   const body = toProblemDetails(refusal, entry, requestId);

@@ -1,18 +1,18 @@
 /** Routes of the same host and path: together they own the path, whatever the method. */
 import type { MatchConfig } from '../../config/schema/config.ts';
 
-/** A match with the methods that count. */
+/** A match with its effective methods. */
 export type RouteMatch = MatchConfig & { readonly methods: readonly string[] };
 
-/** Something with a match; the table hands the very object back. */
+/** Something with a match; the table returns the same object. */
 export interface Routable {
   readonly name: string;
   readonly match: RouteMatch;
-  /** Equal for routes that ask the same of a request (config/rules/gate-identity.ts). */
+  /** Equal for routes with equivalent gates (config/rules/gate-identity.ts). */
   readonly gateIdentity: string;
 }
 
-/** They differ in their methods only. */
+/** Routes that differ only in their methods. */
 export interface RouteGroup<Route extends Routable> {
   /** Undefined: any host. */
   readonly host: string | undefined;
@@ -22,7 +22,7 @@ export interface RouteGroup<Route extends Routable> {
   readonly routes: readonly Route[];
 }
 
-/** In the order of the config. */
+/** Groups routes, in the order of the config. */
 export function toGroups<Route extends Routable>(routes: readonly Route[]): RouteGroup<Route>[] {
   const groups = new Map<string, RouteGroup<Route> & { readonly routes: Route[] }>();
   for (const route of routes) {

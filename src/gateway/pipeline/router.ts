@@ -1,6 +1,6 @@
 /**
- * Finds the route of a request. Routes that name its host come before those that name none; of these the exact path, then the longest
- * prefix. The routes that have this host and path own all methods on it. A path that an app could take for another route's is refused.
+ * Finds the route of a request. Routes with its host come before those without a host; among these the exact path wins, then the
+ * longest prefix. Routes with this host and path own all methods on it. A path that an app could interpret as another route's is refused.
  */
 import { toPathForms } from '../../core/path-forms.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
@@ -8,16 +8,16 @@ import type { AmbiguousForm, RequestTarget } from '../../core/target.ts';
 import { PathConflicts } from './path-conflicts.ts';
 import { type Routable, type RouteGroup, toGroups } from './route-groups.ts';
 
-/** Each costs a look-up, and no chain of proxies is that long. */
+/** Each costs a lookup, and no real chain of proxies is this long. */
 const MAX_FORWARDED_HOSTS = 8;
 
-/** What the table is asked. */
+/** The parts of a request that select its route. */
 export interface RouteQuery {
   readonly method: string;
   /** The Host field as received, port and case included. */
   readonly host: string | undefined;
   readonly target: RequestTarget;
-  /** What a trusted proxy passes on as X-Forwarded-Host: an app may go by it instead of Host, and by any name of the list. */
+  /** X-Forwarded-Host from a trusted proxy: an app may use it instead of Host, and any name of the list. */
   readonly forwardedHost?: string | undefined;
 }
 
@@ -28,7 +28,7 @@ interface HostTable<Route extends Routable> {
   readonly prefixes: readonly RouteGroup<Route>[];
 }
 
-/** Routes compiled for look-up; immutable, a reload builds a new one. */
+/** Routes compiled for lookup; immutable, a reload builds a new table. */
 export class RouteTable<Route extends Routable> {
   readonly routes: readonly Route[];
   readonly #hosts = new Map<string, HostTable<Route>>();
@@ -69,9 +69,9 @@ export class RouteTable<Route extends Routable> {
       if (ambiguities.length > 0) return toAmbiguousPath(ambiguities);
       return refuse('route_not_found', 'route_not_found');
     }
-    const route = findTaker(group, method, ambiguities);
+    const route = findRoute(group, method, ambiguities);
     if (route === undefined) return toRefusal(group, ambiguities);
-    // Forms that the route opens may hide more: `%252e%252e` is a dot segment for an app that decodes twice.
+    // Forms that the route allows may hide others: `%252e%252e` is a dot segment for an app that decodes twice.
     if (ambiguities.length > 0 && toPathForms(path) === undefined) return toAmbiguousPath(ambiguities);
     if (this.#conflicts.isSafe(group, path)) return route;
     const conflict = this.#conflicts.find({ group, route, method, host }, path);
@@ -97,28 +97,28 @@ function findIn<Route extends Routable>({ exact, prefixes }: HostTable<Route>, p
   if (group !== undefined) return group;
   for (const each of prefixes) {
     const { length } = each.path;
-    // Whole segments only: `/hooks` must not open `/hooks-internal`.
+    // Whole segments only: `/hooks` must not match `/hooks-internal`.
     if (path.startsWith(each.path) && (path.length === length || path[length] === '/')) return each;
   }
   return undefined;
 }
 
-function findTaker<Route extends Routable>(
+function findRoute<Route extends Routable>(
   { routes }: RouteGroup<Route>,
   method: string,
   ambiguities: readonly AmbiguousForm[],
 ): Route | undefined {
-  for (const route of routes) if (route.match.methods.includes(method) && isOpenTo(route, ambiguities)) return route;
+  for (const route of routes) if (route.match.methods.includes(method) && allowsForms(route, ambiguities)) return route;
   return undefined;
 }
 
-/** Matching a path that the app may read differently would authorise one thing and forward another. */
-function isOpenTo({ match }: Routable, ambiguities: readonly AmbiguousForm[]): boolean {
+/** Matching a path that the app may interpret differently would authorize one resource and forward another. */
+function allowsForms({ match }: Routable, ambiguities: readonly AmbiguousForm[]): boolean {
   return ambiguities.every((form) => match.allowInPath.includes(form));
 }
 
 function toRefusal<Route extends Routable>({ routes }: RouteGroup<Route>, ambiguities: readonly AmbiguousForm[]): Refusal {
-  const allow = routes.filter((route) => isOpenTo(route, ambiguities)).flatMap(({ match }) => match.methods);
+  const allow = routes.filter((route) => allowsForms(route, ambiguities)).flatMap(({ match }) => match.methods);
   if (allow.length === 0) return toAmbiguousPath(ambiguities);
   return refuse('method_not_allowed', 'method_not_allowed', { allow: [...new Set(allow)] });
 }
@@ -127,7 +127,7 @@ function toAmbiguousPath(ambiguities: readonly AmbiguousForm[]): Refusal {
   return refuse('malformed_request', 'path_ambiguous', ambiguities.join(', '));
 }
 
-/** Without port, lower case; root dots at the end are the same name. */
+/** Without port and trailing dots, which denote the same name; lower case. */
 function toHostName(host: string | undefined): string | undefined {
   if (host === undefined) return undefined;
   const colon = host.endsWith(']') ? -1 : host.lastIndexOf(':');

@@ -1,4 +1,4 @@
-/** Takes a request through its route's gates: ParsedHead, VerifiedEvent, ClaimedEvent, Admitted. The first refusal wins. */
+/** Runs a request through its route's gates: ParsedHead, VerifiedEvent, ClaimedEvent, Admitted. The first refusal wins. */
 import { type Admitted, admit, type CheckedDestination, type Sender, type User } from '../../core/admitted.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { ClaimedEvent, VerifiedEvent } from '../../core/event.ts';
@@ -8,17 +8,17 @@ import type { BodyCheck, PasswordGate, RouteGates, WebhookGates } from './gates/
 import { joinGrants, NOTHING_CLAIMED } from './grants.ts';
 import { settleRefused } from './settle.ts';
 
-/** The part of a route that decides. */
+/** The part of a route that decides about requests. */
 export interface GuardedRoute {
   readonly name: string;
   readonly gates: RouteGates;
-  /** The config says so explicitly: anyone may pass. */
+  /** The config explicitly allows unauthenticated requests. */
   readonly isOpen: boolean;
-  /** `observe`: judged like any other, but what would be refused is forwarded, and the app is told. */
+  /** `observe`: checked like any other, but a request that would be refused is forwarded, marked for the app. */
   readonly mode: 'enforce' | 'observe';
 }
 
-/** What the gates decided; a refused request keeps what they had found out, for the log. */
+/** The gates' decision; a refused request keeps what they had learned, for the log. */
 export type Decision =
   | { readonly kind: 'admitted'; readonly admitted: Admitted }
   | {
@@ -28,7 +28,7 @@ export type Decision =
       readonly event: VerifiedEvent | undefined;
     };
 
-/** What the gates found out so far; only this module sees it, as a gate gets what it needs from the one before it. */
+/** What the gates have learned so far; private to this module, as each gate gets what it needs from the one before it. */
 class Progress implements Sender {
   user: User | undefined;
   certificateName: string | undefined;
@@ -37,15 +37,15 @@ class Progress implements Sender {
   grant = NOTHING_CLAIMED;
 }
 
-/** The proof for the forwarder, or the refusal; never rejects. */
+/** Returns the proof for the forwarder, or the refusal; never rejects. */
 export async function runGates(route: GuardedRoute, head: ParsedHead): Promise<Decision> {
   const progress = new Progress();
   let refusal: Refusal | undefined;
   try {
-    refusal = await judge(route.gates, head, progress);
+    refusal = await checkRequest(route.gates, head, progress);
     if (refusal === undefined) return { kind: 'admitted', admitted: admitProven(route, head, progress) };
   } catch (thrown) {
-    // A throw is a refusal, never a pass.
+    // A throw is a refusal, never an admission.
     refusal = refuse('internal_error', 'internal_error', toErrorText(thrown));
   }
   const admitted = route.mode === 'observe' ? admitObserved(route, head, progress, refusal) : refusal;
@@ -55,27 +55,27 @@ export async function runGates(route: GuardedRoute, head: ParsedHead): Promise<D
   return { kind: 'refused', refusal: admitted, sender: progress, event };
 }
 
-async function judge(gates: RouteGates, head: ParsedHead, progress: Progress): Promise<Refusal | undefined> {
+async function checkRequest(gates: RouteGates, head: ParsedHead, progress: Progress): Promise<Refusal | undefined> {
   const { certificate, handshake, content, webhook } = gates;
   if (certificate !== undefined) {
     const name = certificate.check(head);
     if (name instanceof Refusal) return name;
     progress.certificateName = name;
   }
-  const asked = handshake?.check(head);
-  const answered = asked instanceof Promise ? await asked : asked;
-  if (answered !== undefined) return answered;
+  const handshakeCheck = handshake?.check(head);
+  const handled = handshakeCheck instanceof Promise ? await handshakeCheck : handshakeCheck;
+  if (handled !== undefined) return handled;
   const checkBody = content?.check(head);
   if (checkBody instanceof Refusal) return checkBody;
   if (gates.password !== undefined) {
-    const refusal = await judgeSender(gates, gates.password, head, progress);
+    const refusal = await checkSender(gates, gates.password, head, progress);
     if (refusal !== undefined) return refusal;
   }
-  return webhook && judgeEvent(webhook, checkBody, head, progress);
+  return webhook && checkEvent(webhook, checkBody, head, progress);
 }
 
-/** Names are looked up for users only: untrusted clients cause no DNS query. */
-async function judgeSender(
+/** Names are resolved only for authenticated users, so that untrusted clients cause no DNS queries. */
+async function checkSender(
   { destination }: RouteGates,
   password: PasswordGate,
   head: ParsedHead,
@@ -90,7 +90,7 @@ async function judgeSender(
   return undefined;
 }
 
-async function judgeEvent(
+async function checkEvent(
   { event: gate, verified, claims }: WebhookGates,
   checkBody: BodyCheck | undefined,
   head: ParsedHead,
@@ -114,7 +114,7 @@ async function judgeEvent(
   return undefined;
 }
 
-/** The very bytes that were signed; else what the sender's password, its certificate or an open route vouches for. */
+/** Admits exactly the bytes that were signed; else those that a password, a certificate or an open route vouches for. */
 function admitProven(route: GuardedRoute, head: ParsedHead, progress: Progress): Admitted {
   const claimed = toClaimed(progress);
   const isProven = claimed !== undefined || progress.user !== undefined || progress.certificateName !== undefined;
@@ -127,7 +127,7 @@ function admitObserved(route: GuardedRoute, head: ParsedHead, progress: Progress
   // What a route accepts does not depend on its mode: a method that only its handshake uses never reaches the app.
   if (refusal.code === 'method_not_allowed') return refusal;
   const { content } = head.body;
-  // What could not be read cannot be passed on either.
+  // A body that could not be read cannot be forwarded either.
   if (content instanceof Refusal) return content;
   return toAdmitted(route, head, progress, content ?? head.body.open(), refusal);
 }

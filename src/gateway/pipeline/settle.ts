@@ -1,17 +1,17 @@
-/** Decides what becomes of an event's claim, from how its request ended. */
+/** Settles an event's claim according to how its request ended. */
 import type { Claim } from '../../core/event.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import { type ForwardOutcome, settlementOf } from '../upstream/outcome.ts';
 
-/** Settles the claim, where there is one; exactly once for each admitted request. */
+/** Settles the claim, if there is one; exactly once for each admitted request. */
 export function settle(claim: Claim | undefined, outcome: ForwardOutcome): void {
   claim?.[settlementOf(outcome)]();
 }
 
-/** Settles what a gate claimed before a later one refused: no byte went to the app, so a retry must get through, unless it is moot. */
+/** Settles what a gate claimed before a later one refused: no byte went to the app, so a retry must be forwarded, unless it is stale. */
 export function settleRefused(claim: Claim | undefined, { code }: Refusal): void {
   if (code === 'stale') claim?.confirm();
-  // A gate that failed may have done anything, so the claim is left to its lease.
+  // A gate that failed may have done anything, so the claim is held until its lease expires.
   else if (code === 'internal_error') claim?.hold();
   else claim?.release();
 }

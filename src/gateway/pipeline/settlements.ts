@@ -1,4 +1,4 @@
-/** Settles every claim of an id or a place: confirms and releases that the store could not take are retried until it can, or they are moot. */
+/** Settles every claim of an id or a place: retries failed confirms and releases until the store accepts them or they are moot. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
@@ -20,30 +20,30 @@ export interface IdSettlement extends AnySettlement {
   readonly retention: Milliseconds;
 }
 
-/** The end of one event's time in its resource's place. */
+/** The end of one event's hold on its resource's place. */
 export interface PlaceSettlement extends AnySettlement {
   readonly of: 'place';
   readonly versions: NewestVersions;
   readonly leave: LeaveRequest;
 }
 
-/** What is to be told to the store. */
+/** A settlement to be written to the store. */
 export type Settlement = IdSettlement | PlaceSettlement;
 
-/** What became of a settlement, for the metrics. */
+/** The outcome of a settlement, for the metrics. */
 export type SettlementOutcome = 'confirmed' | 'released' | 'fenced' | 'settle_retried' | 'settle_lost';
 
-/** Told about every outcome; `lost` also carries why. */
+/** Reports every outcome; `onLost` also says why. */
 export interface SettlementEvents {
   onOutcome(outcome: SettlementOutcome, settlement: Settlement): void;
   onLost(settlement: Settlement, why: string): void;
 }
 
-const FIRST_RETRY_MS = 100;
-const LONGEST_RETRY_MS = 5_000;
+const MIN_RETRY_MS = 100;
+const MAX_RETRY_MS = 5_000;
 /** Waiting settlements are a few hundred bytes each. */
-const MOST_WAITING = 10_000;
-const BATCH = 100;
+const MAX_WAITING = 10_000;
+const BATCH_SIZE = 100;
 
 /** Settles claims off the sender's critical path. */
 export class Settlements {
@@ -51,8 +51,8 @@ export class Settlements {
   readonly #clock: Clock;
   readonly #events: SettlementEvents;
   readonly #waiting: Settlement[] = [];
-  #underWay = 0;
-  #retryDelay = FIRST_RETRY_MS;
+  #inProgress = 0;
+  #retryDelay = MIN_RETRY_MS;
   #timer: CancelTimer | undefined;
   #onIdle: (() => void)[] = [];
 
@@ -62,28 +62,28 @@ export class Settlements {
     this.#events = events;
   }
 
-  /** How many are under way or waiting for the store. */
+  /** The number of settlements that are in progress or wait for the store. */
   get pending(): number {
-    return this.#underWay + this.#waiting.length;
+    return this.#inProgress + this.#waiting.length;
   }
 
   /** Settles now, or as soon as the store can; never throws. */
   settle(settlement: Settlement): void {
-    this.#underWay++;
+    this.#inProgress++;
     const attempt = this.#attempt(settlement).then((done) => {
-      this.#underWay--;
-      if (done) this.#retryDelay = FIRST_RETRY_MS;
+      this.#inProgress--;
+      if (done) this.#retryDelay = MIN_RETRY_MS;
       else this.#enqueue(settlement);
-      this.#tellIdle();
+      this.#reportIdle();
     });
     runDetached(attempt);
   }
 
-  /** Resolves when nothing is pending, or after `atMost`; what is left then is reported as lost. */
-  async drain(atMost: Milliseconds): Promise<void> {
+  /** Resolves when nothing is pending, or after `timeout`; what remains then is reported as lost. */
+  async drain(timeout: Milliseconds): Promise<void> {
     if (this.pending > 0) {
       await new Promise<void>((resolve) => {
-        const cancel = this.#clock.after(atMost, resolve);
+        const cancel = this.#clock.after(timeout, resolve);
         this.#onIdle.push(() => {
           cancel();
           resolve();
@@ -97,24 +97,24 @@ export class Settlements {
 
   async #attempt(settlement: Settlement): Promise<boolean> {
     try {
-      const held = await this.#tell(settlement);
+      const held = await this.#write(settlement);
       const outcome = settlement.kind === 'confirm' ? 'confirmed' : 'released';
       this.#events.onOutcome(held ? outcome : 'fenced', settlement);
       return true;
     } catch {
-      // The store says why through its own events; here it only matters that it has to be tried again.
+      // The store reports the reason through its own events; here only the retry matters.
       return false;
     }
   }
 
-  #tell(settlement: Settlement): Promise<boolean> {
+  #write(settlement: Settlement): Promise<boolean> {
     if (settlement.of === 'place') return settlement.versions.leave(settlement.leave);
     const { kind, key, token, fingerprint, retention } = settlement;
     return kind === 'confirm' ? this.#store.confirm(key, token, fingerprint, retention) : this.#store.release(key, token);
   }
 
   #enqueue(settlement: Settlement): void {
-    if (this.#waiting.length >= MOST_WAITING) {
+    if (this.#waiting.length >= MAX_WAITING) {
       this.#lose(settlement, 'too many settlements wait for the store');
       return;
     }
@@ -126,15 +126,15 @@ export class Settlements {
   #retryNow(): void {
     this.#timer?.();
     this.#timer = undefined;
-    this.#retryDelay = Math.min(this.#retryDelay * 2, LONGEST_RETRY_MS);
+    this.#retryDelay = Math.min(this.#retryDelay * 2, MAX_RETRY_MS);
     const now = this.#clock.monotonic();
-    for (const settlement of this.#waiting.splice(0, BATCH)) {
+    for (const settlement of this.#waiting.splice(0, BATCH_SIZE)) {
       if (now < settlement.mootAt) this.settle(settlement);
-      else if (settlement.kind === 'confirm') this.#lose(settlement, 'the store was away for the whole retention');
-      // A moot release is no loss: the lease has run out, so the sender's retry gets through anyway.
+      else if (settlement.kind === 'confirm') this.#lose(settlement, 'the store was unavailable for the whole retention');
+      // Dropping a moot release loses nothing: the lease has expired, so the sender's retry is forwarded anyway.
     }
     if (this.#waiting.length > 0) this.#timer = this.#clock.after(this.#retryDelay, () => this.#retryNow());
-    this.#tellIdle();
+    this.#reportIdle();
   }
 
   #lose(settlement: Settlement, why: string): void {
@@ -142,8 +142,8 @@ export class Settlements {
     this.#events.onLost(settlement, why);
   }
 
-  #tellIdle(): void {
+  #reportIdle(): void {
     if (this.pending > 0) return;
-    for (const tell of this.#onIdle.splice(0)) tell();
+    for (const resolve of this.#onIdle.splice(0)) resolve();
   }
 }

@@ -5,15 +5,15 @@ import type { RequestLine } from '../../telemetry/log/logger.ts';
 import type { Span, SpanAttributes } from '../../telemetry/tracing/span.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 import type { RequestRecord } from './request-record.ts';
-import { PROVEN } from './trust-level.ts';
+import { VERIFIED_REFUSALS } from './trust-level.ts';
 
-/** RFC 9110, RFC 5789 and QUERY: any other method is the client's own words. */
+/** RFC 9110, RFC 5789 and QUERY: any other method is arbitrary text from the client. */
 const METHODS = new Set(['CONNECT', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH', 'POST', 'PUT', 'TRACE', 'QUERY']);
 const AUTHORITY = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253})(?::(\d{1,5}))?$/i;
 const CLIENT_ERROR = 400;
 const SERVER_ERROR = 500;
 
-/** The gate's own span, and that of the request to the app, where one went out. */
+/** The gate's own span, and that of the request to the app, if one was sent. */
 export function toSpans(requestRecord: RequestRecord, line: RequestLine, trace: RequestTrace): Span[] {
   const { arrival, head, outcome, sentAt, route } = requestRecord;
   const method = METHODS.has(arrival.method) ? arrival.method : '_OTHER';
@@ -78,7 +78,7 @@ function toName(method: string, template: string | undefined): string {
   return template === undefined ? verb : `${verb} ${template}`;
 }
 
-/** What the client called the gate by; nothing where that is no host and port. */
+/** The address that the client used for the gate; undefined if it is not a host and port. */
 function toServerAddress(head: ParsedHead | undefined): SpanAttributes | undefined {
   if (head === undefined) return undefined;
   const { client, headers } = head;
@@ -89,7 +89,7 @@ function toServerAddress(head: ParsedHead | undefined): SpanAttributes | undefin
   return port === undefined ? address : { ...address, 'server.port': Number(port) };
 }
 
-/** The app's own failure by its status, one of the gate by its reason. */
+/** A failure of the app by its status, one of the gate by its reason. */
 function toErrorType({ refusal }: RequestRecord, line: RequestLine): string {
   return refusal === undefined ? String(line.status) : line.reason;
 }
@@ -103,5 +103,5 @@ function toClientErrorType(outcome: ForwardOutcome): string | undefined {
 /** As `sidegate_auth_decisions_total` counts it. */
 function toDecision({ refusal, decision }: RequestRecord): 'allow' | 'deny' | 'observe' {
   if (decision?.kind === 'admitted') return decision.admitted.observed === undefined ? 'allow' : 'observe';
-  return refusal === undefined || PROVEN.has(refusal.code) ? 'allow' : 'deny';
+  return refusal === undefined || VERIFIED_REFUSALS.has(refusal.code) ? 'allow' : 'deny';
 }

@@ -1,4 +1,4 @@
-/** The metrics of claims and of order, and of the places with the app. */
+/** The metrics of claims, ordering and capacity. */
 import { Gauge, type Registry } from '@prometheus-io/client';
 import type { Milliseconds } from '../../core/clock.ts';
 import { OWN_BUCKETS } from '../../telemetry/metrics/buckets.ts';

@@ -3,12 +3,12 @@ import type { RefusalCode } from '../../core/refusal.ts';
 import type { TrustLevel } from '../../telemetry/tracing/tracer.ts';
 import type { Decision, GuardedRoute } from './run-gates.ts';
 
-/** Refusals that do not doubt the sender: it holds the key. */
-export const PROVEN: ReadonlySet<RefusalCode> = new Set(['duplicate', 'stale', 'handshake']);
+/** Refusals of requests whose sender was verified. */
+export const VERIFIED_REFUSALS: ReadonlySet<RefusalCode> = new Set(['duplicate', 'stale', 'handshake']);
 
-/** An observing route forwards untrusted clients, and an open route verifies nobody. */
+/** A route in observe mode forwards unverified requests too, and an open route verifies nobody. */
 export function toTrustLevel(route: GuardedRoute, decision: Decision): TrustLevel {
-  if (decision.kind === 'refused' && !PROVEN.has(decision.refusal.code)) return 'refused';
+  if (decision.kind === 'refused' && !VERIFIED_REFUSALS.has(decision.refusal.code)) return 'refused';
   const isObserved = decision.kind === 'admitted' && decision.admitted.observed !== undefined;
   return route.isOpen || isObserved ? 'stranger' : 'verified';
 }

@@ -1,4 +1,4 @@
-/** Did the client prove by HTTP Basic who it is? (RFC 7617) */
+/** Authenticates the client by HTTP Basic (RFC 7617). */
 import { hash } from 'node:crypto';
 import { type BasicCredentials, type BasicOptions, type CredentialsProblem, readBasic } from '../../../auth/passwords/basic.ts';
 import type { LivePassword } from '../../../auth/passwords/user-set.ts';
@@ -11,16 +11,16 @@ import { type Reason, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { AttemptKeys, Attempts, AttemptsRule } from '../../../state/login-attempts/attempts.ts';
 import type { PasswordGate } from './gate.ts';
 
-/** How attempts are bounded. */
+/** The limit on failed attempts. */
 export interface AttemptsLimit extends AttemptsRule {
-  /** Whose attempts are counted together. */
+  /** Attempts are counted per client network, per user, or both. */
   readonly by: readonly ('client' | 'user')[];
 }
 
-/** What the gate needs of its route. */
+/** The gate's options. */
 export interface BasicAuthOptions extends BasicOptions {
   readonly realm: string;
-  /** Asked as an origin by 401, or as a proxy by 407 (RFC 9110 §11.6 and §11.7). */
+  /** Challenges as an origin (401) or as a proxy (407; RFC 9110 §11.6 and §11.7). */
   readonly as: 'origin' | 'proxy';
   /** Refuses plain HTTP before a password is read. */
   readonly requireTls: boolean;
@@ -46,22 +46,22 @@ const REASONS: Readonly<Record<CredentialsProblem, Reason>> = {
 };
 const UNLIMITED: TakeAttempt = async () => ({ kind: 'taken', refund: async () => undefined });
 /**
- * How long a banned client waits for the response: one that guesses as fast as responses arrive would otherwise take the event loop
- * from all others, at 0.2 ms for each guess (bench/RESULTS-basic.md).
+ * How long the response to a banned client is delayed: a client that guesses as fast as responses arrive would otherwise occupy
+ * the event loop, at 0.2 ms per guess (bench/RESULTS-basic.md).
  */
-const HELD_MS: Milliseconds = 100;
-/** At most so many wait; the others are answered at once. */
-const MOST_HELD = 1_000;
+const BAN_DELAY_MS: Milliseconds = 100;
+/** The maximum number of delayed responses; further ones are sent at once. */
+const MAX_DELAYED = 1_000;
 
-/** Builds the gate. Whatever is wrong with a credential, the client gets the same response. */
+/** Builds the gate. The client gets the same response whatever is wrong with its credentials. */
 export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthParts): PasswordGate {
   const { clock, verifier, attempts, onUsed } = parts;
-  let held = 0;
+  let delayed = 0;
   const isProxy = options.as === 'proxy';
   const field = isProxy ? 'proxy-authorization' : 'authorization';
   const code = isProxy ? 'proxy_credentials_required' : 'credentials_required';
 
-  const pass = (head: ParsedHead, name: string, password: LivePassword): User => {
+  const accept = (head: ParsedHead, name: string, password: LivePassword): User => {
     onUsed(password);
     // Only a connection that changes its protocol outlives the request.
     if (head.upgrade === undefined) return { name };
@@ -76,22 +76,22 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
     return () => attempts.take(toKeys(network, user), limit);
   };
 
-  const hold = async (): Promise<void> => {
-    if (held >= MOST_HELD) return;
-    held++;
+  const delay = async (): Promise<void> => {
+    if (delayed >= MAX_DELAYED) return;
+    delayed++;
     await new Promise<void>((resolve) => {
-      clock.after(HELD_MS, resolve);
+      clock.after(BAN_DELAY_MS, resolve);
     });
-    held--;
+    delayed--;
   };
 
   const verify = async (head: ParsedHead, credentials: BasicCredentials, network: string): Promise<User | Refusal> => {
-    const fit = await verifier().verify(credentials, network, toTake(network, credentials.user));
-    if (fit === undefined) return refuse(code, 'bad_credentials');
-    if (!('notChecked' in fit)) return pass(head, credentials.user, fit);
-    if (fit.notChecked === 'busy') return refuse('too_many_attempts', 'hash_queue_full');
-    await hold();
-    return refuse('too_many_attempts', 'banned', { retryAfterSeconds: Math.ceil(fit.left / 1000) });
+    const result = await verifier().verify(credentials, network, toTake(network, credentials.user));
+    if (result === undefined) return refuse(code, 'bad_credentials');
+    if (!('notChecked' in result)) return accept(head, credentials.user, result);
+    if (result.notChecked === 'busy') return refuse('too_many_attempts', 'hash_queue_full');
+    await delay();
+    return refuse('too_many_attempts', 'banned', { retryAfterSeconds: Math.ceil(result.left / 1000) });
   };
 
   return {
@@ -99,25 +99,25 @@ export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthP
       if (options.requireTls && head.client.scheme !== 'https') return refuse('tls_required', 'tls_required');
       const realm = verifier();
       if (!realm.isAvailable) return refuse('secret_unavailable', 'users_unavailable', `realm ${options.realm}`);
-      // Not a list field: first and last would be read by different parsers (RFC 9110 §5.3).
+      // Not a list field: some parsers would read the first, others the last (RFC 9110 §5.3).
       if (head.headers.count(field) > 1) return refuse('malformed_request', 'malformed', `repeated ${field}`);
       const credentials = readBasic(head.headers.get(field), options);
       if (typeof credentials === 'string') return refuse(code, REASONS[credentials], credentials);
       const network = toClientNetwork(head.client.address);
       const known = realm.recall(credentials, network);
-      return known === undefined ? verify(head, credentials, network) : pass(head, credentials.user, known);
+      return known === undefined ? verify(head, credentials, network) : accept(head, credentials.user, known);
     },
   };
 }
 
 /**
- * The counters of an attempt, the client's first. User names are hashed: they are as long as an attacker likes, and may be a
+ * The counters of an attempt, the client's first. User names are hashed: an attacker can make them arbitrarily long, and one may be a
  * password typed into the wrong field. The realm is a hash tag, so that Redis Cluster keeps both counters in one slot.
  */
 function createAttemptKeys(realm: string, by: AttemptsLimit['by']): (network: string, user: string) => AttemptKeys {
-  const space = `{${hash('sha256', realm, 'base64url').slice(0, 12)}}`;
-  const toClientKey = (network: string): string => `${space}:c:${network}`;
-  const toUserKey = (user: string): string => `${space}:u:${hash('sha256', user, 'base64url').slice(0, 24)}`;
+  const prefix = `{${hash('sha256', realm, 'base64url').slice(0, 12)}}`;
+  const toClientKey = (network: string): string => `${prefix}:c:${network}`;
+  const toUserKey = (user: string): string => `${prefix}:u:${hash('sha256', user, 'base64url').slice(0, 24)}`;
   if (!by.includes('user')) return (network) => [toClientKey(network)];
   if (!by.includes('client')) return (_, user) => [toUserKey(user)];
   return (network, user) => [toClientKey(network), toUserKey(user)];

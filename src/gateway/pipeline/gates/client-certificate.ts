@@ -1,10 +1,10 @@
-/** Did the client present a certificate that the route allows? (mTLS) */
+/** Checks that the client presented a certificate that the route allows (mTLS). */
 import { refuse } from '../../../core/refusal.ts';
 import type { CertificateGate } from './gate.ts';
 
-/** What the gate needs of its route. */
+/** The gate's options. */
 export interface ClientCertificateOptions {
-  /** Names of which the certificate must hold one; default: any certificate that the port's CAs issued. */
+  /** The certificate must have one of these names; default: any certificate that the port's CAs issued. */
   readonly names?: readonly string[] | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** Does the route accept this content at all? Judged by the header alone, before anything is read. */
+/** Checks, by the header fields alone and before the body is read, whether the route accepts the content. */
 
 import { type MediaType, parseMediaType, toMediaForm } from '../../../core/media-type.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
@@ -10,11 +10,11 @@ import { compileBodyCheck } from './media-type.ts';
 export interface ContentOptions {
   /** Media types without parameters, lower case. */
   readonly contentTypes: readonly string[];
-  /** Largest content in bytes. */
+  /** Maximum size of the content, in bytes. */
   readonly maxBody: number;
   readonly allowQuery: boolean;
   readonly allowContentEncoding: boolean;
-  /** The content is signed, so it must have one reading: UTF-8, and no parameter that parsers disagree about. */
+  /** The content is signed, so it must have only one interpretation: UTF-8, and no parameter that parsers disagree about. */
   readonly bindsMediaType: boolean;
   /** The verified body must be of the media type that the head names; not so for Amazon SNS, which sends JSON as text/plain. */
   readonly checksBody: boolean;
@@ -25,7 +25,7 @@ export function createContentGate(options: ContentOptions): ContentGate {
   const checkType = compileTypeCheck(options);
   return {
     check(head) {
-      // The signature covers neither, so an attacker that holds one valid delivery could vary them at will.
+      // The signature covers neither, so an attacker with one valid delivery could change them at will.
       if (head.target.query !== undefined && !options.allowQuery) return refuse('malformed_request', 'query_not_signed');
       if (!options.allowContentEncoding && isEncoded(head)) return refuse('unsupported_media_type', 'content_encoding');
       const checkBody = checkType(head);
@@ -46,14 +46,14 @@ function compileTypeCheck({
 }: ContentOptions): (head: ParsedHead) => BodyCheck | Refusal {
   const essences = new Set(contentTypes);
   const toBodyCheck = checksBody ? compileBodyCheck(contentTypes) : () => acceptBody;
-  const usual = toUsual(contentTypes, toBodyCheck);
+  const common = compileCommonTypes(contentTypes, toBodyCheck);
   return ({ headers }) => {
     if (headers.count('content-type') > 1) return refuse('malformed_request', 'malformed', 'repeated Content-Type');
     const contentType = headers.get('content-type');
     if (contentType === undefined || !essences.has(toEssence(contentType)))
       return refuse('unsupported_media_type', 'unsupported_media_type');
     if (!bindsMediaType) return acceptBody;
-    const known = usual.get(contentType);
+    const known = common.get(contentType);
     if (known !== undefined) return known;
     const mediaType = parseMediaType(contentType);
     if ('problem' in mediaType) return refuse('unsupported_media_type', 'unsupported_media_type', mediaType.problem);
@@ -61,8 +61,8 @@ function compileTypeCheck({
   };
 }
 
-/** The values that nearly all senders send: they need no parser. */
-function toUsual(
+/** Prepared checks for the values that nearly all senders use, which then need no parsing. */
+function compileCommonTypes(
   contentTypes: readonly string[],
   toBodyCheck: (mediaType: MediaType) => BodyCheck,
 ): ReadonlyMap<string, BodyCheck> {
@@ -76,7 +76,7 @@ function toUsual(
   return found;
 }
 
-/** `identity` says that there is no encoding (RFC 9110 §12.5.3), so it hides nothing from the signature. */
+/** `identity` means no encoding (RFC 9110 §12.5.3): the app reads exactly the bytes that were signed. */
 function isEncoded({ headers }: ParsedHead): boolean {
   if (headers.count('content-encoding') > 1) return true;
   const coding = headers.get('content-encoding');

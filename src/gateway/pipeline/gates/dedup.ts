@@ -1,10 +1,10 @@
-/** Was this event handled already, or is it being handled now? Claims the id for this request if not. */
+/** Refuses events that were handled already, waits for those in progress, and claims the ids of new ones. */
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import { type Claim, toDigestId, type VerifiedEvent } from '../../../core/event.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../../core/refusal.ts';
 import type { ClaimRequest, ClaimResult, SeenIds } from '../../../state/claims/seen-ids.ts';
-import { Busy, type ClaimAnswer, type ClaimAttempt, type ClaimParts, type ClaimPolicy, takeClaim } from '../claim-attempt.ts';
+import { acquireClaim, Busy, type ClaimAttempt, type ClaimParts, type ClaimPolicy, type ClaimReply } from '../claim-attempt.ts';
 import type { ClaimWaiters } from '../claim-waiters.ts';
 import { toDigestKey, toFingerprint, toIdKey, toKindKey } from '../event-keys.ts';
 import { NOTHING_CLAIMED } from '../grants.ts';
@@ -13,20 +13,20 @@ import type { ClaimGate } from './gate.ts';
 
 /** A route's dedup policy. */
 export interface DedupOptions {
-  /** The route's name: two routes' ids never meet. */
+  /** The route's name: ids of different routes never collide. */
   readonly route: string;
   readonly retention: Milliseconds;
   readonly lease: Milliseconds;
   readonly inProgress: 'wait' | 'reject';
   readonly waitAtMost: Milliseconds;
   readonly onStoreError: 'refuse' | 'forward';
-  /** What an id counts that the signature does not cover. */
+  /** How an id is treated that the signature does not cover. */
   readonly unsignedId: 'check' | 'trust';
-  /** Under how many kinds, named by headers that are not signed, the same signed content may reach the app. */
+  /** How many kinds (named by unsigned headers) the same signed content may be forwarded under. */
   readonly maxKinds: number;
 }
 
-/** Something worth counting. */
+/** An event that is counted. */
 export type DedupEvent =
   | 'new'
   | 'duplicate'
@@ -41,22 +41,22 @@ export type DedupEvent =
 
 /** One of the claims that a delivery needs. */
 interface Step {
-  /** In order; one of them is enough. */
+  /** In order; one granted claim is enough. */
   readonly requests: readonly ClaimRequest[];
-  /** The requests are places for kinds: one that this kind has already is as good as a new one. */
-  readonly isPlace: boolean;
+  /** The requests are for slots of kinds: a slot that this kind already has is as good as a new one. */
+  readonly isKindSlot: boolean;
 }
 
 /** The claims that one delivery needs, in order: all or none. */
 type Steps = readonly Step[];
 
-/** What kept a delivery from its claims; `replay`: these bytes were seen, under another id or under as many kinds as there may be. */
-type Taken = Exclude<ClaimResult, { state: 'new' }> & { readonly replay?: 'id' | 'kind' };
+/** The claim that blocked a delivery; `replay`: the content was seen under another id, or under the maximum number of kinds. */
+type Conflict = Exclude<ClaimResult, { state: 'new' }> & { readonly replay?: 'id' | 'kind' };
 
-/** What claiming them found. `held`: if omitted, all of them. */
-type Found = { readonly state: 'new'; readonly held?: readonly ClaimRequest[] } | Taken;
+/** The result of claiming all steps. `held`: the granted claims; if omitted, all. */
+type ClaimsResult = { readonly state: 'new'; readonly held?: readonly ClaimRequest[] } | Conflict;
 
-/** What all routes' dedup gates share. */
+/** The dependencies that the dedup gates of all routes share. */
 export interface DedupParts {
   readonly store: SeenIds;
   readonly settlements: Settlements;
@@ -74,7 +74,7 @@ export function createDedupGate(options: DedupOptions, parts: DedupParts): Claim
   return {
     claim(event, head) {
       const steps = toSteps(options, head, event);
-      if (steps.length > 0) return takeClaim(new DedupAttempt(steps, event, head, options, parts), policy, shared);
+      if (steps.length > 0) return acquireClaim(new DedupAttempt(steps, event, head, options, parts), policy, shared);
       onEvent('unidentified');
       return NOTHING_CLAIMED;
     },
@@ -87,25 +87,25 @@ class DedupAttempt implements ClaimAttempt {
   readonly #head: ParsedHead;
   readonly #options: DedupOptions;
   readonly #parts: DedupParts;
-  /** What the last try asked for. */
-  #asked: Steps;
+  /** The claims of the last attempt. */
+  #attempted: Steps;
 
   constructor(steps: Steps, event: VerifiedEvent, head: ParsedHead, options: DedupOptions, parts: DedupParts) {
     this.#steps = steps;
-    this.#asked = steps;
+    this.#attempted = steps;
     this.#event = event;
     this.#head = head;
     this.#options = options;
     this.#parts = parts;
   }
 
-  ask(tries: number): Promise<ClaimAnswer> {
+  ask(tries: number): Promise<ClaimReply> {
     return tries === 0 ? this.#askFirst() : this.#askAgain(tries);
   }
 
-  async #askAgain(tries: number): Promise<ClaimAnswer> {
-    // A token of its own for each try: what an earlier one gives back, perhaps late, must not be what a later one holds.
-    this.#asked = this.#steps.map((step) => ({
+  async #askAgain(tries: number): Promise<ClaimReply> {
+    // Each attempt has its own token: a late release by an earlier attempt must not release the claim of a later one.
+    this.#attempted = this.#steps.map((step) => ({
       ...step,
       requests: step.requests.map((each) => ({ ...each, token: `${each.token}.${tries}` })),
     }));
@@ -113,8 +113,8 @@ class DedupAttempt implements ClaimAttempt {
     return this.#conclude(found, 'taken_over');
   }
 
-  giveBack(): void {
-    for (const request of toAll(this.#asked)) this.#settle('release', request);
+  release(): void {
+    for (const request of toAll(this.#attempted)) this.#settle('release', request);
   }
 
   /** A confirm that finds no claim writes `handled`. */
@@ -122,7 +122,7 @@ class DedupAttempt implements ClaimAttempt {
     return this.#toClaim(this.#steps.flatMap(({ requests }) => requests.slice(0, 1)));
   }
 
-  async #askFirst(): Promise<ClaimAnswer> {
+  async #askFirst(): Promise<ClaimReply> {
     const { clock, onDuration, onEvent } = this.#parts;
     const startedAt = clock.monotonic();
     const found = await this.#claim();
@@ -132,24 +132,25 @@ class DedupAttempt implements ClaimAttempt {
     return this.#conclude(found, 'new');
   }
 
-  #conclude(found: Found, whenNew: 'new' | 'taken_over'): ClaimAnswer {
+  #conclude(found: ClaimsResult, whenNew: 'new' | 'taken_over'): ClaimReply {
     if (found.state === 'in-progress') return new Busy(found.remainingMs);
     if (found.state === 'handled') return this.#refuseDuplicate(found);
     this.#parts.onEvent(whenNew);
-    return { claim: this.#toClaim(found.held ?? toAll(this.#asked)), isStale: false, isUnchecked: false };
+    return { claim: this.#toClaim(found.held ?? toAll(this.#attempted)), isStale: false, isUnchecked: false };
   }
 
-  #claim(): Promise<Found> {
-    const [only] = this.#asked;
+  #claim(): Promise<ClaimsResult> {
+    const [only] = this.#attempted;
     const [request] = only?.requests ?? [];
     // Nearly every delivery has one id and nothing else to claim.
-    if (this.#asked.length === 1 && only?.requests.length === 1 && request !== undefined) return this.#parts.store.claim(request);
+    if (this.#attempted.length === 1 && only?.requests.length === 1 && request !== undefined)
+      return this.#parts.store.claim(request);
     return this.#claimAll();
   }
 
-  /** One after the other, and always in the same order: of two deliveries that share one claim, one gets all of its own. */
-  async #claimAll(): Promise<Found> {
-    const steps = this.#asked;
+  /** One after the other, and always in the same order: of two deliveries that share one claim, one gets all its claims. */
+  async #claimAll(): Promise<ClaimsResult> {
+    const steps = this.#attempted;
     const held: ClaimRequest[] = [];
     for (const [index, step] of steps.entries()) {
       const found = await this.#claimStep(step);
@@ -158,34 +159,34 @@ class DedupAttempt implements ClaimAttempt {
         continue;
       }
       for (const request of held) this.#settle('release', request);
-      if (step.isPlace) return { ...found, replay: 'kind' };
+      if (step.isKindSlot) return { ...found, replay: 'kind' };
       return index === 0 && steps.length > 1 && !found.sameContent ? { ...found, replay: 'id' } : found;
     }
     return { state: 'new', held };
   }
 
-  /** The request that got its claim, or what is in the way: a claim in progress before a handled one, as it may still be released. */
-  async #claimStep({ requests, isPlace }: Step): Promise<ClaimRequest | Taken> {
-    let taken: Taken | undefined;
+  /** The granted request, or the conflict: a claim in progress counts before a handled one, as it may still be released. */
+  async #claimStep({ requests, isKindSlot }: Step): Promise<ClaimRequest | Conflict> {
+    let conflict: Conflict | undefined;
     for (const request of requests) {
       const result = await this.#parts.store.claim(request);
-      if (result.state === 'new' || (isPlace && result.sameContent)) return request;
-      if (taken?.state !== 'in-progress') taken = result;
+      if (result.state === 'new' || (isKindSlot && result.sameContent)) return request;
+      if (conflict?.state !== 'in-progress') conflict = result;
     }
-    if (taken === undefined) throw new Error('a step has no requests');
-    return taken;
+    if (conflict === undefined) throw new Error('a step has no requests');
+    return conflict;
   }
 
-  #refuseDuplicate({ replay }: Pick<Taken, 'replay'>): Refusal {
+  #refuseDuplicate({ replay }: Pick<Conflict, 'replay'>): Refusal {
     this.#parts.onEvent('duplicate');
     const { digest } = this.#event;
     if (replay === undefined || digest === undefined) return refuse('duplicate', 'duplicate');
     if (replay === 'kind') {
-      const detail = `handled before under as many other kinds as dedup.maxKinds allows (${this.#options.maxKinds}); raise it if the sender sends one content under more`;
+      const detail = `already handled under the maximum number of other kinds (dedup.maxKinds: ${this.#options.maxKinds}); raise it if the sender delivers one content under more kinds`;
       return refuse('duplicate', 'replayed_under_new_id', detail);
     }
-    // The id of the first delivery is not known here, so nothing else says what to forget where the sender means it.
-    const detail = `handled before under another id; to let it through once more, forget the id ${toDigestId(digest)}`;
+    // The id of the first delivery is not known here, so only this text names what to forget for an intended redelivery.
+    const detail = `already handled under another id; to forward it again, forget the id ${toDigestId(digest)}`;
     return refuse('duplicate', 'replayed_under_new_id', detail);
   }
 
@@ -208,8 +209,8 @@ class DedupAttempt implements ClaimAttempt {
 }
 
 /**
- * By the id, where the signature covers it. Where it does not, by what was signed first: whoever holds a genuine delivery could
- * give it another id. The entry of the id remembers the digest, so that whoever forgets the id finds both.
+ * Claims by the id if the signature covers it. If not, first by the digest of what was signed: an attacker with a valid delivery
+ * could give it another id. The entry of the id stores the digest, so that forgetting the id clears both.
  */
 function toSteps(options: DedupOptions, head: ParsedHead, { id, digest, contentDigest, body }: VerifiedEvent): Steps {
   const { route, lease, unsignedId } = options;
@@ -220,9 +221,9 @@ function toSteps(options: DedupOptions, head: ParsedHead, { id, digest, contentD
   const hasOwnId = id !== toDigestId(digest);
   if (hasOwnId && unsignedId === 'trust') return [byId];
   const byDigest = toStep({ ...common, key: toDigestKey(route, digest), fingerprint: toFingerprint(id) });
-  const places =
-    contentDigest === undefined ? [] : [toPlaces(options, contentDigest, { ...common, key: '', fingerprint: digest })];
-  return [byDigest, ...places, ...(hasOwnId ? [byId] : [])];
+  const kindSlots =
+    contentDigest === undefined ? [] : [toKindSlots(options, contentDigest, { ...common, key: '', fingerprint: digest })];
+  return [byDigest, ...kindSlots, ...(hasOwnId ? [byId] : [])];
 }
 
 function toAll(steps: Steps): ClaimRequest[] {
@@ -230,11 +231,11 @@ function toAll(steps: Steps): ClaimRequest[] {
 }
 
 function toStep(request: ClaimRequest): Step {
-  return { requests: [request], isPlace: false };
+  return { requests: [request], isKindSlot: false };
 }
 
-/** Each kind needs a place of its own: anybody can invent kinds for content that they captured. */
-function toPlaces({ route, maxKinds }: DedupOptions, contentDigest: string, request: ClaimRequest): Step {
+/** Each kind needs its own slot, and slots are limited: an attacker can invent kinds for captured content. */
+function toKindSlots({ route, maxKinds }: DedupOptions, contentDigest: string, request: ClaimRequest): Step {
   const requests = Array.from({ length: maxKinds }, (_, at) => ({ ...request, key: toKindKey(route, contentDigest, at + 1) }));
-  return { requests, isPlace: true };
+  return { requests, isKindSlot: true };
 }

@@ -1,4 +1,4 @@
-/** Is the verified content an event envelope whose id is the signed one? (interface.md part 2; only where the route asks) */
+/** Checks that the verified content is an event envelope whose id is the signed one, if the route requires it. */
 import { refuse } from '../../../core/refusal.ts';
 import type { VerifiedEventGate } from './gate.ts';
 

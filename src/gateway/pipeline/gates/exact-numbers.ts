@@ -1,7 +1,7 @@
-/** Reads places of JSON content, with numbers by their own digits where a double may not hold them all. */
+/** Reads values from JSON content, keeping the digits of numbers that a double may not represent exactly. */
 import { type JsonPath, readJsonPath } from '../../../core/json-path.ts';
 
-/** A number of a JSON text as it stands there: beyond 2^53, and far behind the point, a double would make neighbours equal. */
+/** A JSON number as written: beyond 2^53, or with many decimals, different numbers become equal as doubles. */
 export class NumberText {
   readonly text: string;
 
@@ -10,15 +10,15 @@ export class NumberText {
   }
 }
 
-/** Fifteen digits and any exponent of two come back from a double as they were (IEEE 754 binary64). */
+/** Numbers of up to 15 digits, and exponents of up to two, survive conversion to a double and back (IEEE 754 binary64). */
 const MAY_NOT_FIT = /\d[\d.]{15}|\d[eE][+-]?\d{3}/;
 
-/** What stands at the paths, numbers as numbers or NumberText; undefined for all of them where the content is no JSON in UTF-8. */
-export function readPlaces(body: Buffer, paths: readonly JsonPath[]): readonly unknown[] {
+/** The values at the paths, numbers as number or NumberText; all undefined if the content is not JSON in UTF-8. */
+export function readValues(body: Buffer, paths: readonly JsonPath[]): readonly unknown[] {
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(body);
     const found = readAll(JSON.parse(text), paths);
-    // Several times the work of a plain parse, as each value is asked about.
+    // The reviver makes this several times as slow as a plain parse, as it is called for each value.
     const isExact = !found.some((value) => typeof value === 'number') || !MAY_NOT_FIT.test(text);
     return isExact ? found : readAll(JSON.parse(text, keepDigits), paths);
   } catch {

@@ -1,28 +1,28 @@
-/** Turns what senders number their events by (counters, times) into text whose order, byte by byte, is theirs. */
+/** Converts the versions of events (counters, times) to strings that sort byte by byte in the same order. */
 import { NumberText } from './exact-numbers.ts';
 
 const NUMBER = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d{1,5}))?$/;
 const DIGITS = /^\d+$/;
-/** RFC 3339 §5.6; `T` and `Z` may be small, and a space may stand for the `T`. */
+/** RFC 3339 §5.6; `T` and `Z` may be lower case, and a space may replace the `T`. */
 const TIME = /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:[Zz]|([+-])(\d{2}):(\d{2}))$/;
 /** Versions are kept in the store, so they are bounded. */
-const MOST_DIGITS = 4_096;
+const MAX_DIGITS = 4_096;
 const LENGTH_DIGITS = 4;
 const SECOND_DIGITS = 12;
 const SECONDS_A_DAY = 86_400;
 const DAY_MS = SECONDS_A_DAY * 1_000;
 const CALENDAR_CYCLE_YEARS = 400;
 const FIRST_DAY = Date.UTC(CALENDAR_CYCLE_YEARS, 0, 1);
-/** A day is added, so that midnight of the year 0 east of Greenwich is no negative time. */
+/** A day is added, so that midnight of the year 0 east of Greenwich is not a negative time. */
 const MARGIN_S = SECONDS_A_DAY;
 
-/** The kinds never compare with each other: a sender that changes from one to the other begins anew. */
+/** Kinds are never compared with each other: a sender that changes the kind starts a new sequence. */
 const NUMBER_KIND = '1';
 const TIME_KIND = '2';
 
 /**
- * A JSON number, a text of digits, or an RFC 3339 time of any fraction, as digits that sort byte by byte as
- * they do among their kind, which the first digit tells. Undefined for anything else, whose order is not known (is 1.10 before 1.9?), and for more than 4,096 digits.
+ * Converts a JSON number, a string of digits, or an RFC 3339 time with any fraction to digits that sort byte by byte within their
+ * kind, which is the first digit. Undefined for anything else, whose order is unknown (is 1.10 before 1.9?), and for more than 4,096 digits.
  */
 export function toSortable(value: unknown): string | undefined {
   if (value instanceof NumberText) return toSortableNumber(value.text);
@@ -31,7 +31,7 @@ export function toSortable(value: unknown): string | undefined {
   return DIGITS.test(value) ? toSortableNumber(value) : toSortableTime(value);
 }
 
-/** A text, or a number in one way whatever way it was written in, as the name of something; undefined for anything else. */
+/** A string, or a number in canonical form, as the name of a resource; undefined for anything else. */
 export function toName(value: unknown): string | undefined {
   if (typeof value === 'string') return value === '' ? undefined : value;
   if (typeof value !== 'number' && !(value instanceof NumberText)) return undefined;
@@ -46,14 +46,14 @@ function toSortableNumber(text: string): string | undefined {
   if (number === undefined) return undefined;
   const { isNegative, whole, fraction } = number;
   const length = String(whole.length).padStart(LENGTH_DIGITS, '0');
-  // The longer whole part is the larger number; behind the point what goes on is larger than what it begins with.
+  // The longer whole part is the larger number; a longer fraction is larger than its prefix.
   if (!isNegative) return `${NUMBER_KIND}1${length}${whole}${fraction}`;
-  // The other way round: each digit by its complement, and behind the point what goes on is smaller than what ends (9).
-  const goesOn = [...complement(fraction)].map((digit) => `0${digit}`).join('');
-  return `${NUMBER_KIND}0${complement(length)}${complement(whole)}${goesOn}9`;
+  // Reversed: each digit by its complement, and a longer fraction is smaller than its prefix, which ends with 9.
+  const digitsAfterPoint = [...complement(fraction)].map((digit) => `0${digit}`).join('');
+  return `${NUMBER_KIND}0${complement(length)}${complement(whole)}${digitsAfterPoint}9`;
 }
 
-/** A number without exponent, and without zeros that say nothing: the parts before and behind the point. */
+/** A number without exponent and insignificant zeros: the digits before and after the point. */
 interface PlainNumber {
   readonly isNegative: boolean;
   readonly whole: string;
@@ -63,10 +63,10 @@ interface PlainNumber {
 function parseNumber(text: string): PlainNumber | undefined {
   const match = NUMBER.exec(text);
   if (match === null) return undefined;
-  const [, sign, before = '', behind = '', exponent = '0'] = match;
-  const digits = before + behind;
+  const [, sign, before = '', after = '', exponent = '0'] = match;
+  const digits = before + after;
   const point = before.length + Number(exponent);
-  if (digits.length > MOST_DIGITS || Math.abs(point) > MOST_DIGITS) return undefined;
+  if (digits.length > MAX_DIGITS || Math.abs(point) > MAX_DIGITS) return undefined;
   const padded = point < 0 ? '0'.repeat(-point) + digits : digits.padEnd(point, '0');
   const split = Math.max(point, 0);
   const whole = padded.slice(0, split).replace(/^0+/, '');
@@ -81,7 +81,7 @@ function toSortableTime(text: string): string | undefined {
   const date = { year: Number(year), month: Number(month), day: Number(day) };
   const time = { hour: Number(hour), minute: Number(minute), second: Number(second) };
   const offset = { hour: Number(offsetHour), minute: Number(offsetMinute), second: 0 };
-  if (!isDate(date) || !isTime(time) || !isTime(offset) || fraction.length > MOST_DIGITS) return undefined;
+  if (!isDate(date) || !isTime(time) || !isTime(offset) || fraction.length > MAX_DIGITS) return undefined;
   const east = sign === '-' ? -toSeconds(offset) : toSeconds(offset);
   const seconds = MARGIN_S + toDays(date) * SECONDS_A_DAY + toSeconds(time) - east;
   return `${TIME_KIND}${String(seconds).padStart(SECOND_DIGITS, '0')}${withoutTrailingZeros(fraction)}`;

@@ -1,26 +1,26 @@
-/** Is this event older than one of the same resource that was handled already? Lets one of a resource's events at a time to the app. */
+/** Refuses events that are older than a handled one of the same resource, and forwards a resource's events one at a time. */
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import type { Claim, ClaimGrant } from '../../../core/event.ts';
 import type { JsonPath } from '../../../core/json-path.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { refuse } from '../../../core/refusal.ts';
 import type { EnterRequest, NewestVersions } from '../../../state/ordering/newest-versions.ts';
-import { Busy, type ClaimAnswer, type ClaimAttempt, type ClaimParts, type ClaimPolicy, takeClaim } from '../claim-attempt.ts';
+import { acquireClaim, Busy, type ClaimAttempt, type ClaimParts, type ClaimPolicy, type ClaimReply } from '../claim-attempt.ts';
 import type { ClaimWaiters } from '../claim-waiters.ts';
 import { toResourceKey } from '../event-keys.ts';
 import { NOTHING_CLAIMED } from '../grants.ts';
 import type { PlaceSettlement, Settlements } from '../settlements.ts';
-import { readPlaces } from './exact-numbers.ts';
+import { readValues } from './exact-numbers.ts';
 import type { ClaimGate } from './gate.ts';
 import { toName, toSortable } from './order-version.ts';
 
 /** A route's policy for events that arrive out of order. */
 export interface OrderOptions {
-  /** The route's name: two routes' resources never meet. */
+  /** The route's name: resources of different routes never collide. */
   readonly route: string;
   /** Where the content names its resource. */
   readonly key: JsonPath;
-  /** Where it says how new it is: a number, digits, or an RFC 3339 time. */
+  /** Where the content has its version: a number, digits, or an RFC 3339 time. */
   readonly version: JsonPath;
   /** How long the newest version of a resource is remembered. */
   readonly retention: Milliseconds;
@@ -30,10 +30,10 @@ export interface OrderOptions {
   readonly onStoreError: 'refuse' | 'forward';
 }
 
-/** Something worth counting. */
+/** An event that is counted. */
 export type OrderEvent = 'entered' | 'stale' | 'busy' | 'unordered' | 'held' | 'bypassed' | 'unavailable';
 
-/** What all routes' order gates share. */
+/** The dependencies that the order gates of all routes share. */
 export interface OrderParts {
   readonly versions: NewestVersions;
   readonly settlements: Settlements;
@@ -44,7 +44,7 @@ export interface OrderParts {
 
 const STALE: ClaimGrant = { claim: undefined, isStale: true, isUnchecked: false };
 
-/** Comes after dedup, or a retry of the newest event would go to the app again. */
+/** Runs after dedup: otherwise a retry of the newest event would be forwarded again. */
 export function createOrderGate(options: OrderOptions, parts: OrderParts): ClaimGate {
   const { onEvent } = parts;
   const policy: ClaimPolicy = {
@@ -57,7 +57,7 @@ export function createOrderGate(options: OrderOptions, parts: OrderParts): Claim
   return {
     claim(event, head) {
       const request = toRequest(options, event.body, head.requestId);
-      if (request !== undefined) return takeClaim(new OrderAttempt(request, head, options, parts), policy, shared);
+      if (request !== undefined) return acquireClaim(new OrderAttempt(request, head, options, parts), policy, shared);
       onEvent('unordered');
       return NOTHING_CLAIMED;
     },
@@ -77,17 +77,17 @@ class OrderAttempt implements ClaimAttempt {
     this.#parts = parts;
   }
 
-  async ask(): Promise<ClaimAnswer> {
+  async ask(): Promise<ClaimReply> {
     const { versions, onEvent } = this.#parts;
     const result = await versions.enter(this.#request);
     if (result.state === 'busy') return new Busy(result.remainingMs);
     onEvent(result.state);
     if (result.state === 'entered') return { claim: this.#toClaim(), isStale: false, isUnchecked: false };
-    // It takes no place: the app is told that the resource has a newer state.
+    // It takes no place: the app gets it marked as stale.
     return this.#options.onStale === 'forward' ? STALE : refuse('stale', 'stale');
   }
 
-  giveBack(): void {
+  release(): void {
     this.#settle('release');
   }
 
@@ -120,13 +120,13 @@ class OrderAttempt implements ClaimAttempt {
   }
 }
 
-/** Undefined where the content does not say which resource it is about, or how new it is. */
+/** Undefined if the content has no resource or no version. */
 function toRequest(options: OrderOptions, body: Buffer, token: string): EnterRequest | undefined {
-  const [named, numbered] = readPlaces(body, [options.key, options.version]);
+  const [named, numbered] = readValues(body, [options.key, options.version]);
   const resource = toName(named);
   const version = toSortable(numbered);
   if (resource === undefined || version === undefined) return undefined;
-  // Versions of two kinds cannot be compared, so each kind has a place of its own.
+  // Versions of two kinds cannot be compared, so each kind has its own place.
   const key = toResourceKey(options.route, version.slice(0, 1), resource);
   return { key, version, token, leaseMs: options.lease };
 }

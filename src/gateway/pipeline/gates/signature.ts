@@ -1,4 +1,4 @@
-/** Did the holder of one of the route's keys sign exactly these bytes, and which event are they? */
+/** Verifies that one of the route's keys signed exactly these bytes, and identifies the event. */
 
 import type { KeyRing } from '../../../auth/keys/key-ring.ts';
 import type { HeadOptions, Message, Scheme } from '../../../auth/schemes/scheme.ts';
@@ -8,15 +8,15 @@ import type { SignedHead, VerifiedEvent } from '../../../core/event.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 import type { EventGate } from './gate.ts';
-import { createSignedHeadReader, judgeRecency, type RecencyOptions } from './timestamp.ts';
+import { checkRecency, createSignedHeadReader, type RecencyOptions } from './timestamp.ts';
 
-/** What the signature gate needs of its route. */
+/** The gate's options. */
 export interface SignatureOptions extends RecencyOptions, HeadOptions {
-  /** Largest content in bytes. */
+  /** Maximum size of the content, in bytes. */
   readonly maxBody: number;
-  /** What stands before the request's target in the URL that the sender signed; empty where the URL is not signed. */
+  /** The part of the signed URL before the request target; empty if the URL is not signed. */
   readonly publicUrl: string;
-  /** Receives the key that verified, the time, and the first of the live keys: another one is being rotated out. */
+  /** Called with the key that verified, the time, and the first live key: any other key is being rotated out. */
   readonly onKeyUsed: (key: string, at: EpochMilliseconds, first: string) => void;
 }
 
@@ -30,13 +30,13 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
       const signed = readSignedHead(head);
       if (signed instanceof Refusal) return signed;
       const keys = ring.live(head.receivedAt);
-      // Our own trouble is never a 4xx: a sender that gets one may drop the event for ever.
+      // The gate's own problems are never a 4xx: a sender may drop the event permanently on one.
       if (isSigned && keys.length === 0)
         return refuse('secret_unavailable', 'secret_unavailable', 'no key of this route is usable');
       const body = await head.body.read(options.maxBody);
       if (!Buffer.isBuffer(body)) return body;
       const message = toMessage(head, body);
-      // Names of users are no keys, and no labels: there may be any number of them.
+      // User names are not counted as keys: labels must not have an unbounded number of values.
       if (!isSigned) return identify(head, signed, message, toSenderName(sender));
       const key = scheme.verify(signed, message, keys);
       if (key === undefined) return toMismatch(ring);
@@ -53,23 +53,23 @@ export function createSignatureGate(scheme: Scheme, ring: KeyRing, options: Sign
     const identity = scheme.identify(signed, message);
     if ('problem' in identity) return refuse('malformed_signature', 'malformed_signature', identity.problem);
     if (readsTimeInContent && identity.timestamp !== undefined) {
-      const refusal = judgeRecency(identity.timestamp, head.receivedAt, options);
+      const refusal = checkRecency(identity.timestamp, head.receivedAt, options);
       if (refusal !== undefined) return refusal;
     }
     return { ...identity, keyName, body: message.body };
   }
 }
 
-/** The missing key, or one that the sender has published meanwhile, might have been the one that signed. */
+/** A missing key, or one that the sender has published meanwhile, may be the one that signed. */
 function toMismatch(ring: KeyRing): Refusal {
   if (ring.miss()) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but newer keys are being fetched');
   if (ring.isIncomplete) return refuse('secret_unavailable', 'secret_unavailable', 'no match, but a key is missing');
   return refuse('signature_mismatch', 'bad_signature');
 }
 
-/** Of a scheme without signatures: the sender's password or certificate proves who sends. */
+/** For a scheme without signatures: the password or certificate identifies the sender. */
 function toSenderName({ user, certificateName }: Sender): string {
   const name = user?.name ?? certificateName;
-  if (name === undefined) throw new Error('nothing is signed, and neither a password nor a certificate was asked for');
+  if (name === undefined) throw new Error('nothing is signed, and neither a password nor a certificate was required');
   return name;
 }

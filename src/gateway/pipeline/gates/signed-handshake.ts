@@ -1,14 +1,14 @@
-/** Does this verified message ask whether the URL belongs to its receiver? Then sidegate answers it, and claims no id. */
+/** Responds to signed handshakes, by which a sender verifies that the URL belongs to its receiver; claims no id for them. */
 
 import type { SignedHandshake } from '../../../auth/handshakes/handshake.ts';
 import type { KeyRing } from '../../../auth/keys/key-ring.ts';
 import type { VerifiedEventGate } from './gate.ts';
 
-/** Nothing is signed for a sender that proved nothing. */
+/** Runs on verified events only, so that untrusted clients get nothing signed. */
 export function createSignedHandshakeGate(judge: SignedHandshake, ring: KeyRing): VerifiedEventGate {
   return {
     check({ body, keyName }, { headers, receivedAt }) {
-      // The key that verified the message makes the response: any other one is not known to be the sender's.
+      // Sign the response with the key that verified the message: no other key is known to be the sender's.
       const key = ring.live(receivedAt).find(({ name }) => name === keyName);
       return judge({ headers, body, key });
     },

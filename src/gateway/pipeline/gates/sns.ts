@@ -1,4 +1,4 @@
-/** Did Amazon SNS sign this message, for a topic of the route? Confirms the route's subscriptions on behalf of the app. */
+/** Verifies that Amazon SNS signed a message of one of the route's topics, and confirms the route's subscriptions for the app. */
 import type { KeyObject } from 'node:crypto';
 import { RemoteFailure } from '../../../auth/keys/https-get.ts';
 import { isSignedByCertificate, parseSnsMessage, type SnsMessage } from '../../../auth/schemes/aws-sns.ts';
@@ -6,21 +6,21 @@ import type { EpochMilliseconds } from '../../../core/clock.ts';
 import type { HeaderFields } from '../../../core/headers.ts';
 import { type Refusal, type Reply, refuse } from '../../../core/refusal.ts';
 import type { EventGate } from './gate.ts';
-import { judgeRecency, type RecencyOptions } from './timestamp.ts';
+import { checkRecency, type RecencyOptions } from './timestamp.ts';
 
-/** What the gate needs of its route. */
+/** The gate's options. */
 export interface SnsOptions extends RecencyOptions {
   readonly topics: readonly string[];
-  /** Follow the URL of a genuine SubscriptionConfirmation. */
+  /** Follow the URL of a valid SubscriptionConfirmation. */
   readonly confirm: boolean;
-  /** Largest content in bytes. */
+  /** Maximum size of the content, in bytes. */
   readonly maxBody: number;
   readonly onKeyUsed: (topic: string, at: EpochMilliseconds) => void;
 }
 
-/** Where it asks; both reject with RemoteFailure. */
+/** The gate's requests to SNS; both reject with RemoteFailure. */
 export interface SnsParts {
-  /** The key of the certificate at a URL that was pinned. */
+  /** The key of the certificate at a pinned URL. */
   readonly toKey: (url: URL) => Promise<KeyObject>;
   readonly follow: (url: URL) => Promise<unknown>;
 }
@@ -36,25 +36,25 @@ export function createSnsGate(options: SnsOptions, parts: SnsParts): EventGate {
       if ('problem' in message) return refuse('malformed_signature', 'malformed_signature', message.problem);
       const contradicted = findContradiction(head.headers, message);
       if (contradicted !== undefined)
-        return refuse('malformed_signature', 'malformed_signature', `${contradicted} says something else than the content`);
-      // Anybody with an account there can have messages signed: only the topic tells whose they are. And nothing is fetched for others.
+        return refuse('malformed_signature', 'malformed_signature', `${contradicted} contradicts the content`);
+      // Anyone with an AWS account can get messages signed: only the topic identifies the sender. Nothing is fetched for other topics.
       if (!topics.has(message.topic))
-        return refuse('signature_mismatch', 'sender_not_allowed', 'the topic is not one of the route');
-      // Before the signature: an old message that somebody kept costs no fetch.
-      const refusal = judgeRecency(message.timestamp, head.receivedAt, options) ?? (await checkSignature(message, parts));
+        return refuse('signature_mismatch', 'sender_not_allowed', "the topic is not in the route's list");
+      // Before the signature: a replayed old message costs no fetch.
+      const refusal = checkRecency(message.timestamp, head.receivedAt, options) ?? (await checkSignature(message, parts));
       if (refusal !== undefined) return refusal;
       options.onKeyUsed(message.topic, head.receivedAt);
-      if (message.type !== 'Notification') return answerHandshake(message, options, parts);
+      if (message.type !== 'Notification') return handleHandshake(message, options, parts);
       const { id, timestamp, topic } = message;
       return { id, timestamp, keyName: topic, body };
     },
   };
 }
 
-/** These fields repeat what the content says, and are not signed: apps choose by them what to do with the content. */
+/** These fields repeat parts of the content and are not signed, but apps use them to decide how to handle it. */
 function findContradiction(headers: HeaderFields, { type, topic, id }: SnsMessage): string | undefined {
-  const said = { 'x-amz-sns-message-type': type, 'x-amz-sns-topic-arn': topic, 'x-amz-sns-message-id': id };
-  return Object.entries(said).find(([name, value]) => headers.all(name).some((field) => field !== value))?.[0];
+  const expected = { 'x-amz-sns-message-type': type, 'x-amz-sns-topic-arn': topic, 'x-amz-sns-message-id': id };
+  return Object.entries(expected).find(([name, value]) => headers.all(name).some((field) => field !== value))?.[0];
 }
 
 async function checkSignature(message: SnsMessage, { toKey }: SnsParts): Promise<Refusal | undefined> {
@@ -62,20 +62,20 @@ async function checkSignature(message: SnsMessage, { toKey }: SnsParts): Promise
     const key = await toKey(message.certificateUrl);
     return isSignedByCertificate(message, key) ? undefined : refuse('signature_mismatch', 'bad_signature');
   } catch (thrown) {
-    // Trouble of ours, or of the way there: SNS comes again.
+    // A problem of ours or of the network: SNS retries.
     return refuse('secret_unavailable', 'secret_unavailable', toRemoteText(thrown));
   }
 }
 
 const DONE: Reply = { status: 200, contentType: 'text/plain', body: '' };
 
-/** An end of a subscription is only taken note of: confirming it again is for people to decide. */
-async function answerHandshake(message: SnsMessage, { confirm }: SnsOptions, { follow }: SnsParts): Promise<Refusal> {
+/** The end of a subscription is only logged: people must decide whether to subscribe again. */
+async function handleHandshake(message: SnsMessage, { confirm }: SnsOptions, { follow }: SnsParts): Promise<Refusal> {
   if (message.type === 'UnsubscribeConfirmation')
     return refuse('handshake', 'handshake', { reply: DONE, detail: 'the subscription has ended' });
   if (!confirm) return refuse('handshake_refused', 'handshake_refused', 'sns.confirm is false: confirm the subscription by hand');
   if (message.subscribeUrl === undefined)
-    return refuse('handshake_refused', 'handshake_refused', "SubscribeURL is not of SNS in the topic's region");
+    return refuse('handshake_refused', 'handshake_refused', "SubscribeURL is not an SNS URL in the topic's region");
   try {
     await follow(message.subscribeUrl);
     return refuse('handshake', 'handshake', { reply: DONE, detail: 'the subscription is confirmed' });
@@ -84,7 +84,7 @@ async function answerHandshake(message: SnsMessage, { confirm }: SnsOptions, { f
   }
 }
 
-/** Anything else is a bug, and goes on to be refused as one. */
+/** Any other error is a bug and is rethrown, so that the request is refused as internal_error. */
 function toRemoteText(thrown: unknown): string {
   if (thrown instanceof RemoteFailure) return thrown.message;
   throw thrown;

@@ -1,4 +1,4 @@
-/** Are the signature headers well-formed, and is the delivery recent? Judged before the body is read, where a header tells the time. */
+/** Checks that the signature headers are well-formed and the delivery is recent: before the body is read, if a header has the time. */
 
 import type { Tolerance } from '../../../auth/schemes/description.ts';
 import type { HeadOptions, Scheme } from '../../../auth/schemes/scheme.ts';
@@ -8,11 +8,11 @@ import { toNamedByConnection } from '../../../core/headers.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 
-/** How the route judges a delivery's time. */
+/** How the route checks the time of a delivery. */
 export interface RecencyOptions {
-  /** Undefined where the sender signs no time. */
+  /** Undefined if the sender signs no time. */
   readonly tolerance: Tolerance | undefined;
-  /** Receives the difference of received and signed time, for every well-formed head. */
+  /** Called with the time of arrival minus the signed time, for every well-formed head. */
   readonly onSkew: (skew: Milliseconds) => void;
 }
 
@@ -21,31 +21,31 @@ const SECOND = 1000;
 /** Reads the signature headers of a recent delivery. */
 export type SignedHeadReader = (head: ParsedHead) => SignedHead | Refusal;
 
-/** Checks the skew on both sides. */
+/** Checks the skew in both directions. */
 export function createSignedHeadReader(scheme: Scheme, options: HeadOptions & RecencyOptions): SignedHeadReader {
   return ({ headers, receivedAt }) => {
     const named = toNamedByConnection(headers);
-    // The app would not get the header, and would decide by what is left (CVE-2022-31813).
+    // The app would not get the header, and would decide without it (CVE-2022-31813).
     if (named !== undefined && scheme.headerNames.some((name) => named.has(name)))
-      return refuse('malformed_signature', 'malformed_signature', 'Connection names a header of the signature');
+      return refuse('malformed_signature', 'malformed_signature', 'Connection names a signature header');
     const signed = scheme.readHead(headers, options);
     if (signed instanceof Refusal || signed.timestamp === undefined) return signed;
-    return judgeRecency(signed.timestamp, receivedAt, options) ?? signed;
+    return checkRecency(signed.timestamp, receivedAt, options) ?? signed;
   };
 }
 
 /** Why a signed time is too old or too far ahead. */
-export function judgeRecency(
+export function checkRecency(
   signedAt: EpochMilliseconds,
   receivedAt: EpochMilliseconds,
   { tolerance, onSkew }: RecencyOptions,
 ): Refusal | undefined {
-  // Senders stamp whole seconds, so ours are cut alike: 300.9 s old counts as 300 s, as in the reference libraries.
+  // Senders sign whole seconds, so ours are truncated too: 300.9 s old counts as 300 s, as in the reference libraries.
   const skew = Math.floor(receivedAt / SECOND) * SECOND - Math.floor(signedAt / SECOND) * SECOND;
   onSkew(skew);
   if (tolerance === undefined) return undefined;
   if (skew > tolerance.past) return refuse('timestamp_outside_tolerance', 'timestamp_old', `${skew / SECOND} s old`);
-  // A future bound too: without it one captured delivery stays good until its date comes.
+  // A future bound too: without it a captured delivery with a future time stays valid until then.
   if (-skew > tolerance.future) return refuse('timestamp_outside_tolerance', 'timestamp_future', `${-skew / SECOND} s ahead`);
   return undefined;
 }

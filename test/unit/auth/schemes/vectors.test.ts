@@ -4,7 +4,7 @@ import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
-import { judgeRecency } from '../../../../src/gateway/pipeline/gates/timestamp.ts';
+import { checkRecency } from '../../../../src/gateway/pipeline/gates/timestamp.ts';
 import { toConfirming } from '../../../support/confirming.ts';
 import { readVectors, type Vector } from '../../../support/oracles/vectors.ts';
 
@@ -24,7 +24,7 @@ function judge(description: SchemeDescription, { secret, signed, atEpochSeconds 
   if ('problem' in identity) return identity.problem;
   const { tolerance, timestamp } = description;
   if (timestamp === undefined || identity.timestamp === undefined) return 'ok';
-  return judgeRecency(identity.timestamp, atEpochSeconds * 1000, { tolerance, onSkew: () => undefined })?.code ?? 'ok';
+  return checkRecency(identity.timestamp, atEpochSeconds * 1000, { tolerance, onSkew: () => undefined })?.code ?? 'ok';
 }
 
 describe('a known answer', () => {

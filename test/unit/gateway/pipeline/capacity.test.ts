@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { Capacity, type CapacityLimits, type CapacityResult, type Place } from '../../../../src/gateway/pipeline/capacity.ts';
+import { Capacity, type CapacityLimits, type CapacityResult, type Slot } from '../../../../src/gateway/pipeline/capacity.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
 
 const LIMITS: CapacityLimits = { maxInFlight: 2, maxQueued: 2, queueTimeout: 1_000 };
-const PLACE: Place = { client: '203.0.113.9', isVerified: true };
+const PLACE: Slot = { client: '203.0.113.9', isVerified: true };
 
 function start(limits: CapacityLimits = LIMITS) {
   const clock = new FakeClock();
@@ -103,8 +103,8 @@ test('whatever comes and goes, no more are inside or waiting than allowed, and e
 
 describe('shares', () => {
   const BUSY: CapacityLimits = { maxInFlight: 8, maxQueued: 8, queueTimeout: 1_000 };
-  const toPlace = (client: string, isVerified: boolean): Place => ({ client, isVerified });
-  const enterMany = (capacity: Capacity, count: number, place: (index: number) => Place) => {
+  const toSlot = (client: string, isVerified: boolean): Slot => ({ client, isVerified });
+  const enterMany = (capacity: Capacity, count: number, place: (index: number) => Slot) => {
     const results: (CapacityResult | undefined)[] = [];
     for (let i = 0; i < count; i++) {
       const entering = capacity.enter(place(i));
@@ -121,9 +121,9 @@ describe('shares', () => {
 
   test('leave half of the places and of the queue to verified requests, whatever number of clients sends others', async () => {
     const { capacity } = start(BUSY);
-    const flood = enterMany(capacity, 100, (i) => toPlace(`198.51.100.${i}`, false));
+    const flood = enterMany(capacity, 100, (i) => toSlot(`198.51.100.${i}`, false));
     expect([flood.count('entered'), flood.count(undefined), flood.count('unverified_share')]).toEqual([4, 4, 92]);
-    const valid = enterMany(capacity, 8, (i) => toPlace(`203.0.113.${i}`, true));
+    const valid = enterMany(capacity, 8, (i) => toSlot(`203.0.113.${i}`, true));
     expect([valid.count('entered'), valid.count(undefined)]).toEqual([4, 4]);
   });
 
@@ -131,33 +131,33 @@ describe('shares', () => {
     const { capacity } = start(BUSY);
     const flood = enterMany(capacity, 100, () => PLACE);
     expect([flood.count('entered'), flood.count(undefined), flood.count('client_share')]).toEqual([6, 6, 88]);
-    const other = enterMany(capacity, 4, () => toPlace('203.0.113.10', true));
+    const other = enterMany(capacity, 4, () => toSlot('203.0.113.10', true));
     expect([other.count('entered'), other.count(undefined)]).toEqual([2, 2]);
   });
 
   test('count an IPv6 /64 as one client', async () => {
     const { capacity } = start(BUSY);
-    const flood = enterMany(capacity, 100, (i) => capacity.toPlace({ address: `2001:db8::${i.toString(16)}`, isVerified: true }));
+    const flood = enterMany(capacity, 100, (i) => capacity.toSlot({ address: `2001:db8::${i.toString(16)}`, isVerified: true }));
     expect([flood.count('entered'), flood.count(undefined)]).toEqual([6, 6]);
   });
 
   test('give a freed place to the first that may have it, not to the first that waits', async () => {
     const { capacity } = start({ ...BUSY, maxInFlightPerClient: 6, maxInFlightUnverified: 4 });
-    const open = enterMany(capacity, 5, (i) => toPlace(`198.51.100.${i}`, false));
+    const open = enterMany(capacity, 5, (i) => toSlot(`198.51.100.${i}`, false));
     const valid = enterMany(capacity, 5, () => PLACE);
     expect([open.count(undefined), valid.count(undefined)]).toEqual([1, 1]);
     capacity.leave(PLACE);
     await settle();
     expect([open.count(undefined), valid.count(undefined)]).toEqual([1, 0]);
-    capacity.leave(toPlace('198.51.100.0', false));
+    capacity.leave(toSlot('198.51.100.0', false));
     await settle();
     expect([open.count(undefined), capacity.inFlight]).toEqual([0, 8]);
   });
 
   test('can be set, and are never less than one place', async () => {
     const { capacity } = start({ ...BUSY, maxInFlight: 1, maxInFlightPerClient: 500, maxInFlightUnverified: 500 });
-    expect(capacity.enter(toPlace('198.51.100.1', false))).toBe('entered');
-    capacity.leave(toPlace('198.51.100.1', false));
+    expect(capacity.enter(toSlot('198.51.100.1', false))).toBe('entered');
+    capacity.leave(toSlot('198.51.100.1', false));
     expect(capacity.enter(PLACE)).toBe('entered');
   });
 });

@@ -64,7 +64,7 @@ describe('forgetting an event', () => {
     expect(failure).toBeInstanceOf(StoreUnavailable);
     expect(failure).toMatchObject({
       failure: 'timeout',
-      message: `Redis did not answer in time; the id is forgotten, its content is not yet: forget the id sha256-${DIGEST}`,
+      message: `Redis did not answer in time; the id was cleared, but not the digest of its content: forget the id sha256-${DIGEST} as well`,
     });
     expect(await forgetEvent(store, 'a', `sha256-${DIGEST}`)).toBe('handled');
   });

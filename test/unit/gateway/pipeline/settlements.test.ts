@@ -93,7 +93,7 @@ describe('a settlement', () => {
     settlements.settle({ ...CONFIRM, key: 'c', mootAt: 20_000 });
     await clock.advance(60_000);
     expect(settlements.pending).toBe(0);
-    expect(lost).toEqual(['c: the store was away for the whole retention']);
+    expect(lost).toEqual(['c: the store was unavailable for the whole retention']);
     expect(outcomes.filter((outcome) => outcome === 'settle_lost')).toHaveLength(1);
   });
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { NumberText, readPlaces } from '../../../../../src/gateway/pipeline/gates/exact-numbers.ts';
+import { NumberText, readValues } from '../../../../../src/gateway/pipeline/gates/exact-numbers.ts';
 import { toName, toSortable } from '../../../../../src/gateway/pipeline/gates/order-version.ts';
 
 function sortable(value: unknown): string {
@@ -18,7 +18,7 @@ const A = { text: '$.a', steps: ['a'] };
 const B = { text: '$.b', steps: ['b'] };
 
 /** Of JSON texts: as their numbers are in an event. */
-const json = (text: string): unknown => readPlaces(Buffer.from(`{"a":${text}}`), [A])[0];
+const json = (text: string): unknown => readValues(Buffer.from(`{"a":${text}}`), [A])[0];
 
 describe('of two numbers the smaller sorts first', () => {
   test.each([
@@ -208,7 +208,7 @@ describe('a name', () => {
 });
 
 describe('reading places', () => {
-  const read = (text: string): unknown => readPlaces(Buffer.from(text), [A, B]);
+  const read = (text: string): unknown => readValues(Buffer.from(text), [A, B]);
 
   test.each<[string, unknown, unknown]>([
     ['{"a":1,"b":"x"}', 1, 'x'],
@@ -226,7 +226,7 @@ describe('reading places', () => {
   });
 
   test('of what is no UTF-8 finds nothing', () => {
-    expect(readPlaces(Buffer.from([0x22, 0xff, 0x22]), [A])).toEqual([undefined]);
+    expect(readValues(Buffer.from([0x22, 0xff, 0x22]), [A])).toEqual([undefined]);
   });
 
   test('finds nothing in nests too deep to read digit by digit, and throws nothing', () => {
