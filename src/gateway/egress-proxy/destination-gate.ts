@@ -1,4 +1,4 @@
-/** May the client of the forward proxy go there? By the list first, then by every address that the name leads to. */
+/** Checks the destination of a forward proxy request: first by the allow-list, then by every address that the name resolves to. */
 
 import { type DestinationRule, findRule } from '../../core/destination.ts';
 import { refuse } from '../../core/refusal.ts';
@@ -6,17 +6,17 @@ import type { DestinationGate } from '../pipeline/gates/gate.ts';
 import { type Resolve, resolveDestination } from './dial.ts';
 import type { OwnPorts } from './own-ports.ts';
 
-/** What may be reached. */
+/** The allowed destinations. */
 export interface DestinationOptions {
   readonly rules: readonly DestinationRule[];
-  /** Refuses addresses that are not of the public internet. */
+  /** Refuses addresses that are not on the public internet. */
   readonly denyPrivate: boolean;
   readonly resolve: Resolve;
-  /** Whatever the list says, these are not reached. */
+  /** The gate's own ports, which are refused even if the list allows them. */
   readonly own: OwnPorts;
 }
 
-/** Builds the gate. It comes after the password: clients that proved nothing cause no DNS query. */
+/** Builds the gate. It runs after the password check: unauthenticated clients cause no DNS queries. */
 export function createDestinationGate(options: DestinationOptions): DestinationGate {
   return {
     async check({ destination }) {
@@ -26,7 +26,7 @@ export function createDestinationGate(options: DestinationOptions): DestinationG
       const found = await resolveDestination(destination, options);
       if ('addresses' in found) {
         if (found.addresses.some((address) => options.own.has(address, destination.port)))
-          return refuse('destination_denied', 'destination_not_allowed', 'it is a port of the gate itself');
+          return refuse('destination_denied', 'destination_not_allowed', "the destination is one of the gate's own ports");
         return { rule: rule.text, addresses: found.addresses };
       }
       if (found.problem === 'not_public') return refuse('destination_denied', 'destination_not_public', found.detail);

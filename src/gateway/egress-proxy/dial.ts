@@ -1,4 +1,4 @@
-/** Connects to an address that was checked, and to no other: names are resolved once, so that a second answer cannot differ. */
+/** Connects only to addresses that were checked: names are resolved once, so that a second DNS answer cannot differ. */
 import { lookup } from 'node:dns/promises';
 import { connect, isIP, type Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
@@ -7,7 +7,7 @@ import { toErrorText } from '../../core/errors.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { isPublicAddress } from './special-addresses.ts';
 
-/** Finds the addresses of a name. */
+/** Resolves a name to its addresses. */
 export type Resolve = (host: string) => Promise<readonly string[]>;
 
 /** Addresses that may be dialled, or why there are none. */
@@ -15,10 +15,10 @@ export type Resolution =
   | { readonly addresses: readonly string[] }
   | { readonly problem: 'not_found' | 'not_public'; readonly detail: string };
 
-/** By the system's resolver: /etc/hosts and the cluster's DNS count. */
+/** The system's resolver: uses /etc/hosts and the cluster's DNS. */
 export const systemResolve: Resolve = async (host) => (await lookup(host, { all: true })).map(({ address }) => address);
 
-/** Resolves a destination. One address that is not public spoils the whole answer: it is how rebinding looks. */
+/** Resolves a destination. One address that is not public rejects the whole answer: it is a sign of DNS rebinding. */
 export async function resolveDestination(
   { host }: Destination,
   options: { readonly denyPrivate: boolean; readonly resolve: Resolve },
@@ -30,11 +30,11 @@ export async function resolveDestination(
     return { problem: 'not_found', detail: toErrorText(thrown) };
   }
   if (addresses.length === 0) return { problem: 'not_found', detail: `${host} has no address` };
-  const inner = options.denyPrivate ? addresses.find((address) => !isPublicAddress(address)) : undefined;
-  return inner === undefined ? { addresses } : { problem: 'not_public', detail: `${host} leads to ${inner}` };
+  const nonPublic = options.denyPrivate ? addresses.find((address) => !isPublicAddress(address)) : undefined;
+  return nonPublic === undefined ? { addresses } : { problem: 'not_public', detail: `${host} resolves to ${nonPublic}` };
 }
 
-/** Why no connection came about. */
+/** Why a connection failed. */
 export class DialFailure extends Error {
   readonly isTimeout: boolean;
 

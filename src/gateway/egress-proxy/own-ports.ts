@@ -1,17 +1,17 @@
-/** The ports that this process listens on: no way through the proxy leads back into it, as what comes from here may be trusted there. */
+/** The ports that this process listens on. The proxy never connects to them, as they may trust connections from this machine. */
 import { networkInterfaces } from 'node:os';
 import { isLoopbackIp, normalizeIp } from '../../core/ip-address.ts';
 
-/** Which they are. */
+/** The set of these ports. */
 export class OwnPorts {
   readonly #ports = new Set<number>();
 
-  /** More of them. */
+  /** Adds ports. */
   add(...ports: readonly number[]): void {
     for (const port of ports) this.#ports.add(port);
   }
 
-  /** Would a connection to it come out here? */
+  /** Whether a connection to this address would reach this process. */
   has(address: string, port: number): boolean {
     return this.#ports.has(port) && isLocal(address);
   }
@@ -20,7 +20,7 @@ export class OwnPorts {
 /** A connection to "any address" goes to this machine. */
 const ANY: ReadonlySet<string | undefined> = new Set(['0.0.0.0', '::']);
 
-/** Read anew, as a pod may gain addresses; only asked where the port fits. */
+/** Reads the interfaces each time, as a pod may gain addresses; called only if the port matches. */
 function isLocal(address: string): boolean {
   const ip = normalizeIp(address);
   if (isLoopbackIp(address) || ANY.has(ip)) return true;

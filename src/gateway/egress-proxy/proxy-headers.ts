@@ -1,4 +1,4 @@
-/** Writes the header that a destination gets from the forward proxy: the client's, without what is of its hop. */
+/** Builds the header fields that the forward proxy sends to a destination: the client's, without hop-by-hop fields. */
 
 import type { Admitted } from '../../core/admitted.ts';
 import { toFoldedName, toNamedByConnection } from '../../core/headers.ts';
@@ -8,16 +8,16 @@ import { HOP_BY_HOP, TRACE } from '../upstream/managed-names.ts';
 import { addFraming } from '../upstream/request-headers.ts';
 import { addTrace } from '../upstream/trace-headers.ts';
 
-/** Fields written anew; Expect was answered by us. */
+/** Fields that are rewritten; Expect was already handled by the gate. */
 const REWRITTEN = new Set(['host', 'via', 'content-length', 'expect', 'max-forwards']);
 const HTTP_PORT = 80;
 
-/** A proxy passes on what is for the origin, Authorization above all (RFC 9110 §11.6.2), and says nothing of the client. */
+/** Forwards the fields meant for the origin, such as Authorization (RFC 9110 §11.6.2), and reveals nothing about the client. */
 export class ProxyHeaderPolicy {
   readonly #pseudonym: string;
   readonly #trustsTraces: boolean;
 
-  /** `pseudonym`: what Via calls this proxy (RFC 9110 §7.6.3). `trustsTraces`: the client's traces go on beyond the proxy. */
+  /** `pseudonym`: this proxy's name in Via (RFC 9110 §7.6.3). `trustsTraces`: forwards the client's trace context. */
   constructor(pseudonym: string, trustsTraces: boolean) {
     this.#pseudonym = pseudonym;
     this.#trustsTraces = trustsTraces;
@@ -28,7 +28,7 @@ export class ProxyHeaderPolicy {
     const { host, port } = destination as NonNullable<typeof destination>;
     const named = toNamedByConnection(headers);
     const name = host.includes(':') ? `[${host}]` : host;
-    // The target's authority counts, whatever Host says (RFC 9112 §3.2.2).
+    // The target's authority replaces Host (RFC 9112 §3.2.2).
     const out = ['Host', port === HTTP_PORT ? name : `${name}:${port}`];
     headers.names.forEach((field, i) => {
       const folded = toFoldedName(field);
@@ -37,8 +37,8 @@ export class ProxyHeaderPolicy {
       out.push(headers.raw[i * 2] as string, headers.raw[i * 2 + 1] as string);
     });
     out.push('Via', [...headers.all('via'), `1.1 ${this.#pseudonym}`].join(', '));
-    const forwards = toForwardsLeft(method, headers.get('max-forwards'));
-    if (forwards !== undefined && forwards > 0) out.push('Max-Forwards', String(forwards - 1));
+    const maxForwards = parseMaxForwards(method, headers.get('max-forwards'));
+    if (maxForwards !== undefined && maxForwards > 0) out.push('Max-Forwards', String(maxForwards - 1));
     addTrace(out, trace);
     addFraming(out, admitted);
     out.push('Connection', 'close');
@@ -46,8 +46,8 @@ export class ProxyHeaderPolicy {
   }
 }
 
-/** How often the request may still be forwarded; counts for TRACE and OPTIONS only (RFC 9110 §7.6.2). */
-export function toForwardsLeft(method: string, value: string | undefined): number | undefined {
+/** How often the request may still be forwarded; applies to TRACE and OPTIONS only (RFC 9110 §7.6.2). */
+export function parseMaxForwards(method: string, value: string | undefined): number | undefined {
   if ((method !== 'TRACE' && method !== 'OPTIONS') || value === undefined || !/^[0-9]{1,9}$/.test(value)) return undefined;
   return Number(value);
 }

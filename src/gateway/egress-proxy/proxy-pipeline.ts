@@ -1,4 +1,4 @@
-/** The forward proxy: takes allowed requests and tunnels to their destinations. */
+/** The forward proxy's pipeline: forwards allowed requests, and opens tunnels to their destinations. */
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { Milliseconds } from '../../core/clock.ts';
@@ -11,14 +11,14 @@ import type { PassResult } from '../pipeline/request-record.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 import { DialFailure, dial } from './dial.ts';
-import { toForwardsLeft } from './proxy-headers.ts';
+import { parseMaxForwards } from './proxy-headers.ts';
 import type { ProxyMetrics } from './proxy-metrics.ts';
-import { joinTunnel, type TunnelLimits } from './tunnel.ts';
+import { relayTunnel, type TunnelLimits } from './tunnel.ts';
 
 /** The dependencies of the proxy. */
 export interface ProxyPipelineParts extends LifecycleParts {
   readonly metrics: LifecycleParts['metrics'] & ProxyMetrics;
-  /** Takes every request. */
+  /** The route of every request. */
   readonly route: LifecycleRoute;
   readonly pseudonym: string;
   readonly limits: TunnelLimits & { readonly connectTimeout: Milliseconds };
@@ -40,12 +40,12 @@ export class ProxyPipeline extends RequestLifecycle<LifecycleRoute> {
     this.#port = port;
   }
 
-  /** How many tunnels there are; they count among the requests in flight. */
+  /** The number of open tunnels; they count as requests in flight. */
   get tunnels(): number {
     return this.#port.tunnels.size;
   }
 
-  /** Ends all tunnels. */
+  /** Closes all tunnels. */
   destroy(): void {
     for (const client of this.#port.tunnels) client.destroy();
   }
@@ -53,7 +53,7 @@ export class ProxyPipeline extends RequestLifecycle<LifecycleRoute> {
 
 class ProxyPort implements Port<LifecycleRoute> {
   readonly #parts: ProxyPipelineParts;
-  /** The client's side of each, which ends the other side as well. */
+  /** The client side of each tunnel; destroying it closes the other side too. */
   readonly tunnels = new Set<UpgradeRequest>();
 
   constructor(parts: ProxyPipelineParts) {
@@ -85,10 +85,10 @@ class ProxyPort implements Port<LifecycleRoute> {
   }
 
   #findProxyProblem({ headers, method }: ParsedHead): Refusal | undefined {
-    // By a name of this very process: a second proxy of the same make is no loop.
+    // The pseudonym is unique to this process: another sidegate proxy in the chain is not a loop.
     if (headers.all('via').some((line) => line.includes(this.#parts.pseudonym))) return refuse('loop_detected', 'loop');
-    // It would show the proxy's own fields to any client that asks (RFC 9110 §9.3.8).
-    if (method === 'TRACE' || toForwardsLeft(method, headers.get('max-forwards')) === 0) return TRACE_REFUSAL;
+    // TRACE would reveal the proxy's own fields to any client (RFC 9110 §9.3.8).
+    if (method === 'TRACE' || parseMaxForwards(method, headers.get('max-forwards')) === 0) return TRACE_REFUSAL;
     return undefined;
   }
 
@@ -105,7 +105,7 @@ class ProxyPort implements Port<LifecycleRoute> {
       } finally {
         close();
       }
-      // The next address, as for tunnels: nothing was sent to this one, nor read of the body.
+      // Try the next address, as for tunnels: nothing was sent to this one, and the body was not read.
       if (outcome.kind !== 'failed' || outcome.failure.kind !== 'connect') break;
     }
     if (outcome === undefined) throw new Error('the destination has no address');
@@ -123,9 +123,9 @@ class ProxyPort implements Port<LifecycleRoute> {
     const stopWatching = sender.user?.login?.onRevoked(() => client.destroy());
     try {
       const server = await dial(addresses, head.destination?.port ?? 0, limits.connectTimeout, clock);
-      // RFC 9110 §9.3.6: neither Content-Length nor Transfer-Encoding; the tunnel begins behind the blank line.
+      // RFC 9110 §9.3.6: neither Content-Length nor Transfer-Encoding; the tunnel begins after the blank line.
       const content = client.grant('200 Connection established', []);
-      const totals = await joinTunnel(client, content, server, limits, clock);
+      const totals = await relayTunnel(client, content, server, limits, clock);
       metrics.proxyBytes(rule, totals);
       return { outcome: { kind: 'answered', status: 200, upstreamMs: clock.monotonic() - startedAt } };
     } catch (thrown) {

@@ -1,4 +1,4 @@
-/** The forward proxy's port: CONNECT and absolute-form requests, handed on as Exchanges with a destination. */
+/** The forward proxy's port: CONNECT and absolute-form requests, passed on as a ParsedHead with a destination. */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
@@ -27,15 +27,15 @@ import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } fro
 import type { TlsContexts } from '../server/tls.ts';
 import { openLastAnswer, SocketUpgrade } from '../server/upgrade.ts';
 
-/** Where the proxy's requests go. */
+/** Handles the requests of the proxy. */
 export interface ProxyHandler {
-  /** With `upgrade`, a CONNECT: it is granted as a tunnel. */
-  handle(exchange: ParsedHead, response: ServerResponse): void;
+  /** With `upgrade`, the request is a CONNECT and is granted as a tunnel. */
+  handle(head: ParsedHead, response: ServerResponse): void;
   reject(arrival: Arrival, response: ServerResponse, refusal: Refusal): void;
   rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
 }
 
-/** What the port needs. */
+/** The dependencies of the port. */
 export interface ProxyServerParts {
   readonly address: ListenAddress;
   readonly limits: LimitsConfig;
@@ -47,7 +47,7 @@ export interface ProxyServerParts {
   readonly onConnections: (delta: 1 | -1) => void;
 }
 
-interface Aim {
+interface ProxyTarget {
   readonly destination: Destination;
   readonly target: RequestTarget;
 }
@@ -65,8 +65,8 @@ export class ProxyServer {
   readonly #clientErrors: ClientErrors;
   readonly #clients: PortClients;
   readonly #certificates: ClientCertificates | undefined;
-  /** The last answer that each open connection was asked for. */
-  readonly #answers = new Map<Socket, ServerResponse>();
+  /** The last response of each open connection. */
+  readonly #responses = new Map<Socket, ServerResponse>();
   #phase: ListenPhase = 'open';
 
   constructor(parts: ProxyServerParts) {
@@ -80,7 +80,7 @@ export class ProxyServer {
       toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
       rejectSocket: (arrival, socket, refusal) => handler.rejectSocket(arrival, socket, refusal),
     });
-    // An upgrade through the proxy goes by CONNECT; in absolute form it is served as if it had not been asked for.
+    // Clients upgrade through the proxy by CONNECT; in absolute-form requests an Upgrade field is ignored.
     this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: guardDecision(() => false, false) });
     this.#listener = new Listener(this.#server, parts.address);
     this.#certificates = this.#watchCertificates();
@@ -104,22 +104,22 @@ export class ProxyServer {
     return this.#listener.open();
   }
 
-  /** New connections get what the contexts hold now. */
+  /** Applies the current TLS contexts to new connections. */
   refreshTls(): void {
     if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
     this.#certificates?.refresh();
   }
 
-  /** Moves on in shutting down; answers under way are finished, and their connections close behind them. */
+  /** Enters a phase of the shutdown; responses in progress are finished, and their connections are closed afterwards. */
   enter(phase: ListenPhase): void {
     this.#phase = phase;
     if (phase === 'refusing') this.#listener.close();
     if (phase === 'open') return;
-    for (const response of this.#answers.values()) response.shouldKeepAlive = false;
+    for (const response of this.#responses.values()) response.shouldKeepAlive = false;
     if (phase !== 'leaving') this.#server.closeIdleConnections();
   }
 
-  /** Destroys the connections that node:http knows; the pipeline ends tunnels. */
+  /** Destroys the connections that node:http knows; the pipeline closes tunnels. */
   destroy(): void {
     this.#listener.close();
     this.#server.closeAllConnections();
@@ -130,7 +130,7 @@ export class ProxyServer {
 
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
     const { handler } = this.#parts;
-    // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
+    // Pipelined after a response that closes the connection: it can never get a response, so it must not be processed.
     if (!request.socket.writable) return;
     endAfterUpgradeWish(request, response);
     const origin = new RequestOrigin(request, response, expectsContinue);
@@ -140,18 +140,18 @@ export class ProxyServer {
     const head = toIncomingHead(request);
     const arrival = this.#toArrival(request);
     this.#watchEnd(response, request.socket);
-    const trouble = this.#findTrouble(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
-    if (trouble !== undefined) return handler.reject(arrival, response, trouble);
-    const aim = this.#checkHead(head, toAbsoluteAim);
-    if (aim instanceof Refusal) return handler.reject(arrival, response, aim);
+    const refusal = this.#checkLimits(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
+    if (refusal !== undefined) return handler.reject(arrival, response, refusal);
+    const target = this.#checkHead(head, parseAbsoluteTarget);
+    if (target instanceof Refusal) return handler.reject(arrival, response, target);
     const { headers } = head;
-    handler.handle({ ...arrival, ...aim, headers, body }, response);
+    handler.handle({ ...arrival, ...target, headers, body }, response);
   }
 
   #onConnect(request: IncomingMessage, socket: Duplex, early: Buffer): void {
     const { handler } = this.#parts;
     onEvent(socket, 'error', () => socket.destroy());
-    // The answers that are due would come out of the tunnel.
+    // Responses that are still due would be sent into the tunnel.
     if (this.#clientErrors.isAtWork(socket)) {
       socket.destroy();
       return;
@@ -164,32 +164,32 @@ export class ProxyServer {
     const body = new IncomingBody(origin, this.#bodies);
     this.#clientErrors.follow(request.socket, { response, body });
     const followed = this.#clients.follow(request.socket, origin, response, response);
-    const trouble = this.#findTrouble(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
-    if (trouble !== undefined) return handler.reject(arrival, response, trouble);
-    const aim = this.#checkHead(head, toConnectAim);
-    if (aim instanceof Refusal) return handler.reject(arrival, response, aim);
-    // Bytes of it would be taken for the tunnel's.
+    const refusal = this.#checkLimits(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
+    if (refusal !== undefined) return handler.reject(arrival, response, refusal);
+    const target = this.#checkHead(head, parseConnectTarget);
+    if (target instanceof Refusal) return handler.reject(arrival, response, target);
+    // Its bytes would be treated as tunnel data.
     if (body.declaredLength !== 0)
       return handler.reject(arrival, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
     this.#certificates?.upgrade(request.socket);
     const upgrade = new SocketUpgrade('', socket, response, early);
-    handler.handle({ ...arrival, ...aim, headers, body, upgrade }, response);
+    handler.handle({ ...arrival, ...target, headers, body, upgrade }, response);
   }
 
-  /** Its head may have promised to keep the connection, before the gate began to shut down. */
+  /** Closes the connection after a response whose head promised keep-alive before the gate began to shut down. */
   #watchEnd(response: ServerResponse, socket: Socket): void {
     if (this.#phase !== 'open') response.shouldKeepAlive = false;
-    if (!this.#answers.has(socket)) onceEvent(socket, 'close', () => this.#answers.delete(socket));
-    this.#answers.set(socket, response);
+    if (!this.#responses.has(socket)) onceEvent(socket, 'close', () => this.#responses.delete(socket));
+    this.#responses.set(socket, response);
     onceEvent(response, 'finish', () => {
-      if (this.#phase !== 'open' && this.#answers.get(socket) === response) socket.end();
+      if (this.#phase !== 'open' && this.#responses.get(socket) === response) socket.end();
     });
   }
 
-  /** What of our own keeps us from taking anything on. */
-  #findTrouble(followed: Followed, { client }: Arrival): Refusal | undefined {
+  /** Refuses the request if the gate is shutting down, or a limit on clients or memory is reached. */
+  #checkLimits(followed: Followed, { client }: Arrival): Refusal | undefined {
     if (this.#phase === 'refusing') return refuse('draining', 'draining');
-    // A tunnel counts as a request: its client has proven who it is, so there is no second limit.
+    // A tunnel counts as a request: its client is authenticated, so there is no second limit.
     if (!this.#clients.admit(followed, client.address, false)) return refuse('overloaded', 'client_limit');
     const { memory, onLimit } = this.#parts;
     if (this.#heap.isFull) {
@@ -222,11 +222,11 @@ export class ProxyServer {
     return certificates;
   }
 
-  #checkHead(head: IncomingHead, toAim: (url: string) => Aim | undefined): Aim | Refusal {
+  #checkHead(head: IncomingHead, parse: (url: string) => ProxyTarget | undefined): ProxyTarget | Refusal {
     const { limits, onLimit } = this.#parts;
-    const unsound = findUnsound(head, limits, onLimit);
+    const refusal = findUnsound(head, limits, onLimit);
     return (
-      unsound ?? toAim(head.url) ?? refuse('malformed_request', 'malformed', 'neither http://host/path nor CONNECT host:port')
+      refusal ?? parse(head.url) ?? refuse('malformed_request', 'malformed', 'neither http://host/path nor CONNECT host:port')
     );
   }
 
@@ -235,16 +235,16 @@ export class ProxyServer {
   }
 }
 
-/** RFC 9110 §9.3.6: a host and a port, which must be there. */
-function toConnectAim(url: string): Aim | undefined {
+/** RFC 9110 §9.3.6: a host and a port, both required. */
+function parseConnectTarget(url: string): ProxyTarget | undefined {
   const destination = parseDestination(url);
   return destination === undefined
     ? undefined
     : { destination, target: { raw: url, path: url, query: undefined, ambiguities: [] } };
 }
 
-/** RFC 9112 §3.2.2; https would be read in clear text here, and goes by CONNECT. */
-function toAbsoluteAim(url: string): Aim | undefined {
+/** RFC 9112 §3.2.2; https would be unencrypted here; clients use CONNECT for it. */
+function parseAbsoluteTarget(url: string): ProxyTarget | undefined {
   const [, authority = '', rest = ''] = ABSOLUTE.exec(url) ?? [];
   const destination = parseDestination(authority, HTTP_PORT);
   const target = parseTarget(rest.startsWith('/') ? rest : `/${rest}`);

@@ -1,4 +1,4 @@
-/** Addresses that are not of the public internet, in every form that reaches them. */
+/** Recognizes addresses that are not on the public internet, in every notation that reaches them. */
 import { isIP } from 'node:net';
 import { IpRanges } from '../../core/ip-address.ts';
 
@@ -23,16 +23,16 @@ const SPECIAL_IPV4 = [
   '224.0.0.0/4',
   '240.0.0.0/4',
 ];
-/** Public by their number, but served inside a cloud's own network: Azure's WireServer, and the service networks of IBM Cloud. */
+/** Public by their range, but used inside a cloud's own network: Azure's WireServer, and the service networks of IBM Cloud. */
 const CLOUD_IPV4 = ['168.63.129.16/32', '161.26.0.0/16', '166.8.0.0/14'];
-/** Of IPv6 only 2000::/3 is given out; within it these are special, or carry an IPv4 address that nobody checked. */
+/** Only 2000::/3 of IPv6 is allocated; within it these are special, or embed an unchecked IPv4 address. */
 const SPECIAL_IPV6 = ['2001::/23', '2001:db8::/32', '2002::/16', '2620:4f:8000::/48', '3fff::/20'];
 const GLOBAL_IPV6 = '2000::/3';
 
 const special = new IpRanges([...SPECIAL_IPV4, ...CLOUD_IPV4, ...SPECIAL_IPV6]);
 const globalIpv6 = new IpRanges([GLOBAL_IPV6]);
 
-/** Is it an address of the public internet? Anything that is no address is not. */
+/** Whether this is an address on the public internet; false for anything that is not an address. */
 export function isPublicAddress(address: string): boolean {
   switch (isIP(address)) {
     case 4:

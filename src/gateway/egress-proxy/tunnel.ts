@@ -1,4 +1,4 @@
-/** Joins a client and a destination byte for byte, until either ends, both are silent, or the time is over. */
+/** Relays bytes between a client and a destination until either closes, both are idle, or the maximum duration is reached. */
 import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { ContentStream } from '../../core/content.ts';
@@ -11,7 +11,7 @@ export interface TunnelLimits {
   readonly maxDuration: Milliseconds;
 }
 
-/** What went through. */
+/** The number of bytes relayed. */
 export interface TunnelTotals {
   readonly bytesSent: number;
   readonly bytesReceived: number;
@@ -19,8 +19,8 @@ export interface TunnelTotals {
 
 const SWEEP_MS = 1_000;
 
-/** Resolves when the tunnel is over. `content` is what the client sends, `client` where it reads. */
-export function joinTunnel(
+/** Resolves when the tunnel is over. `content`: what the client sends; `client`: writes to it. */
+export function relayTunnel(
   client: UpgradeRequest,
   content: ContentStream,
   server: Socket,
@@ -43,14 +43,14 @@ export function joinTunnel(
       server.pause();
       client.onDrain(() => server.resume());
     });
-    // Each side may have ended while the other still speaks.
+    // One side may end while the other still sends.
     onEvent(server, 'end', () => client.end());
     onEvent(server, 'error', () => server.destroy());
     onEvent(server, 'drain', () => content.resume());
     onEvent(server, 'close', () => {
       stopSweep();
       content.stop();
-      // Where the destination ended in good order, the client is let finish reading; else it must not take the part for the whole.
+      // After a clean end the client may finish reading; otherwise it must not mistake partial data for complete data.
       if (server.readableEnded) client.end();
       else client.destroy();
       resolve({ bytesSent, bytesReceived });

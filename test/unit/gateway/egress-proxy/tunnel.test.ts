@@ -6,7 +6,7 @@ import type { UpgradeRequest } from '../../../../src/core/parsed-head.ts';
 import { dial, resolveDestination } from '../../../../src/gateway/egress-proxy/dial.ts';
 import { OwnPorts } from '../../../../src/gateway/egress-proxy/own-ports.ts';
 import { isPublicAddress } from '../../../../src/gateway/egress-proxy/special-addresses.ts';
-import { joinTunnel } from '../../../../src/gateway/egress-proxy/tunnel.ts';
+import { relayTunnel } from '../../../../src/gateway/egress-proxy/tunnel.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
 
 describe('a destination', () => {
@@ -189,7 +189,7 @@ describe('over a real connection', () => {
       resume: () => undefined,
       stop: () => undefined,
     };
-    const totals = joinTunnel(client, content, near, limits, clock);
+    const totals = relayTunnel(client, content, near, limits, clock);
     return { clock, near, far, totals, received: () => received, send: (text: string) => send?.(Buffer.from(text)) };
   }
 
