@@ -10,18 +10,18 @@ import { createForwardedForReader } from '../server/client-address.ts';
 import type { ArrivalHandler } from '../server/server.ts';
 import { readOriginalRequest } from './original-request.ts';
 
-/** Which callers are answered, and which proxies are believed. */
+/** The trusted callers and proxies. */
 export interface AuthRequestRules {
   readonly trustedCallers: readonly string[];
-  /** Whose hops in X-Forwarded-For are passed over, beyond the caller. */
+  /** Further proxies whose hops in X-Forwarded-For are skipped. */
   readonly trustedProxies: readonly string[];
   /** Bytes. */
   readonly maxTarget: number;
 }
 
-/** Judges original requests. */
+/** Handles original requests. */
 export interface OriginalRequestHandler extends ArrivalHandler {
-  /** `authRequest`: what the caller sent, where only the original request is at fault. */
+  /** `authRequest`: what the caller sent, if only the original request is at fault. */
   reject(arrival: Arrival, response: ClientResponse, refusal: Refusal, authRequest?: ParsedHead): void;
 }
 
@@ -37,7 +37,7 @@ export function createAuthRequestHandler(rules: AuthRequestRules, pipeline: Orig
     const { method, target, host, scheme } = read;
     if (target.raw.length > rules.maxTarget) return refuse('target_too_long', 'target_too_long', `${target.raw.length} bytes`);
     const address = readClientAddress(headers.all('x-forwarded-for'));
-    // All clients would be one, and a client could name itself.
+    // Otherwise all clients would share one address, or a client could choose its own.
     if (address === undefined) return refuse('original_request_unclear', 'original_request', 'no address in x-forwarded-for');
     const client: Client = { address, peer: authRequest.client.peer, viaTrustedProxy: true, viaIdentityProxy: false, scheme };
     return { ...authRequest, method, target, client, headers: withHost(headers, host) };
@@ -56,7 +56,7 @@ export function createAuthRequestHandler(rules: AuthRequestRules, pipeline: Orig
   };
 }
 
-/** The auth request's own Host is the endpoint's; routes are found by that of the original request. */
+/** The auth request's own Host is the endpoint's; routes are found by the original request's. */
 function withHost({ raw, names }: HeaderFields, host: string): HeaderFields {
   const others = raw.filter((_, i) => names[i >> 1] !== 'host');
   return new HeaderFields([...others, 'Host', host]);

@@ -21,7 +21,7 @@ export interface AuthResponse {
 
 /** The metrics. */
 export interface AuthRequestMetrics {
-  /** Counts a response; `route`: the one that was asked about. */
+  /** Counts a response; `route`: that of the original request. */
   authRequest(route: string | undefined, response: AuthResponse, duration: Milliseconds, exemplar?: Exemplar): void;
 }
 
@@ -33,7 +33,7 @@ export interface AuthRouteLabels extends RouteIdentity {
   readonly asksPassword?: boolean;
 }
 
-/** Seconds, for an auth request of another proxy: microseconds, or the time of a password hash. */
+/** Seconds: an auth request takes microseconds, or the time of a password hash. */
 const BUCKETS = [0.001, 0.005, 0.025, 0.1, 1];
 
 class AuthSeries implements RouteSeries<AuthRouteLabels> {

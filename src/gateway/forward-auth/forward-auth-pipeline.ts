@@ -1,4 +1,4 @@
-/** The forward-auth endpoint: judges requests that other proxies ask about, by the gates of the routes that would take them. */
+/** The forward-auth endpoint: checks requests for other proxies, with the gates of the routes that match them. */
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
@@ -28,7 +28,7 @@ const OK = 200;
 const UNAUTHORIZED = 401;
 const FORBIDDEN = 403;
 const SERVER_ERROR = 500;
-/** Beside ours, what apps that are used to such endpoints read. */
+/** Besides sidegate's own, the field that apps behind such endpoints commonly read. */
 const MORE_USER_FIELDS = ['Remote-User'];
 
 /** The request pipeline of the forward-auth endpoint; `handle` takes the original request, which is not forwarded. */
@@ -48,19 +48,19 @@ class ForwardAuthPort implements Port<PipelineRoute> {
   }
 
   precheck(route: PipelineRoute, { headers }: ParsedHead): Refusal | undefined {
-    // Allowed by its other gates alone, it would reach the app with a signature that nobody checked.
+    // If only its other gates allowed it, it would reach the app with an unverified signature.
     if (route.verifiesContent) return refuse('content_needed', 'content_needed');
-    // The proxy that asks passes it to the app, which then runs a method that no route was looked up for.
+    // The calling proxy forwards it to the app, which then runs another method than the route was found by.
     const override = route.forwardMethodOverride ? undefined : findMethodOverride(headers);
     return override === undefined ? undefined : refuse('original_request_unclear', 'original_request', override);
   }
 
-  /** The parent of the app's span is this very span: another proxy sends the request to the app. */
+  /** This span is the parent of the app's span, as another proxy sends the request to the app. */
   toTrace(trace: RequestTrace): RequestTrace {
     return { ...trace, appParentId: trace.spanId };
   }
 
-  /** Empty: the proxy takes the headers only. Never stored: the next request may have another password. */
+  /** Responds without a body, as the proxy uses the headers only, and uncached, as the next request may have another password. */
   async pass(
     { identity }: PipelineRoute,
     admitted: Admitted,
@@ -78,24 +78,24 @@ class ForwardAuthPort implements Port<PipelineRoute> {
   }
 
   toFormat({ code }: Refusal): RefusalFormat {
-    const entry = toCallersEntry(REFUSALS[code]);
+    const entry = toCallerEntry(REFUSALS[code]);
     return { status: entry.status, entry, alwaysHasBody: true };
   }
 
   record(requestRecord: RequestRecord): void {
     const { refusal, status, route } = requestRecord;
-    const answered = status ?? (refusal === undefined ? OK : REFUSALS[refusal.code].status);
-    recordAuthRequest(requestRecord, answered, this.#parts, ({ method, reason, durationMs }, exemplar) =>
-      this.#parts.metrics.authRequest(route?.name, { method, status: answered, reason }, durationMs, exemplar),
+    const sentStatus = status ?? (refusal === undefined ? OK : REFUSALS[refusal.code].status);
+    recordAuthRequest(requestRecord, sentStatus, this.#parts, ({ method, reason, durationMs }, exemplar) =>
+      this.#parts.metrics.authRequest(route?.name, { method, status: sentStatus, reason }, durationMs, exemplar),
     );
   }
 }
 
 /**
- * Proxies read 401 and 403 as a refusal, and nginx fails on any other status. So whatever is wrong with the request becomes 403; a fault
- * of ours stays one: a proxy that could not ask must not tell its client that it may not.
+ * Proxies interpret 401 and 403 as a refusal, and nginx fails on any other status. So every client error becomes 403; a server error
+ * stays one: a proxy must not report a failed check to its client as forbidden.
  */
-function toCallersEntry({ close: _, ...entry }: RefusalEntry): RefusalEntry {
+function toCallerEntry({ close: _, ...entry }: RefusalEntry): RefusalEntry {
   const { status } = entry;
   return status === UNAUTHORIZED || status >= SERVER_ERROR ? entry : { ...entry, status: FORBIDDEN };
 }

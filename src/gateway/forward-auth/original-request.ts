@@ -1,28 +1,28 @@
 /**
- * Reads what a proxy says of the request that it asks about. Proxies pass their clients' own fields on beside the ones that they
- * set, so whatever is said twice in two ways is refused, and so is what is left open: a client could fill it in.
+ * Reads the original request from the auth request of a proxy. Proxies forward their clients' own fields beside the ones that they
+ * set, so contradicting fields are refused, and so are missing ones: a client could supply them.
  */
 import type { HeaderFields } from '../../core/headers.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { isAuthority } from '../server/head-check.ts';
 
-/** The request in question, as far as a proxy tells of it. */
+/** The original request, as the proxy describes it. */
 export interface OriginalRequest {
   readonly method: string;
   readonly target: RequestTarget;
-  /** As its Host field had it. */
+  /** From its Host field. */
   readonly host: string;
   readonly scheme: 'http' | 'https';
 }
 
-/** One part of the request, and every field that may tell it. */
+/** One part of the request, and every field that may contain it. */
 interface Part<Value extends string = string> {
-  readonly what: string;
+  readonly name: string;
   readonly fields: readonly string[];
-  /** What X-Original-URL tells of it. */
+  /** The part of X-Original-URL that contains it. */
   readonly inUrl?: keyof UrlParts;
-  /** The form in which values are compared and used; undefined where it is none. */
+  /** Normalizes a value for comparison and use; undefined if it is invalid. */
   readonly read: (value: string) => Value | undefined;
 }
 
@@ -35,7 +35,7 @@ interface UrlParts {
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$/;
 /** As ingress-nginx writes it: `$scheme://$http_host$request_uri`. */
 const ABSOLUTE = /^([a-z]{2,5}):\/\/([^/?#]*)(\/.*)$/i;
-/** Traefik names the scheme of a WebSocket handshake by the protocol that is asked for. */
+/** Traefik sends the requested protocol as the scheme of a WebSocket handshake. */
 const SCHEMES: ReadonlyMap<string, OriginalRequest['scheme']> = new Map([
   ['http', 'http'],
   ['https', 'https'],
@@ -44,26 +44,26 @@ const SCHEMES: ReadonlyMap<string, OriginalRequest['scheme']> = new Map([
 ]);
 
 const METHOD: Part = {
-  what: 'method',
+  name: 'method',
   fields: ['x-original-method', 'x-forwarded-method'],
   read: (value) => (TOKEN.test(value) ? value : undefined),
 };
-const URI: Part = { what: 'URI', fields: ['x-original-uri', 'x-forwarded-uri'], inUrl: 'uri', read: (value) => value };
+const URI: Part = { name: 'URI', fields: ['x-original-uri', 'x-forwarded-uri'], inUrl: 'uri', read: (value) => value };
 const HOST: Part = {
-  what: 'host',
+  name: 'host',
   fields: ['x-original-host', 'x-forwarded-host'],
   inUrl: 'host',
   read: (value) => (isAuthority(value) ? value.toLowerCase() : undefined),
 };
 const SCHEME: Part<OriginalRequest['scheme']> = {
-  what: 'scheme',
+  name: 'scheme',
   fields: ['x-original-proto', 'x-forwarded-proto'],
   inUrl: 'scheme',
   read: (value) => SCHEMES.get(value.toLowerCase()),
 };
 const URL_FIELD = 'x-original-url';
 
-/** The request that the fields tell of, or why none can be made out. */
+/** The request that the fields describe, or why they are not clear. */
 export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Refusal {
   const url = readUrl(headers);
   if (url !== undefined && url instanceof Refusal) return url;
@@ -76,7 +76,7 @@ export function readOriginalRequest(headers: HeaderFields): OriginalRequest | Re
   const scheme = readPart(SCHEME, headers, url);
   if (typeof scheme !== 'string') return scheme;
   const target = parseTarget(uri);
-  // The client's doing, as on the data port.
+  // The client's fault, as on the data port.
   if ('problem' in target) return refuse('malformed_request', 'path_ambiguous', target.problem);
   return { method, target, host, scheme };
 }
@@ -91,21 +91,21 @@ function readUrl(headers: HeaderFields): UrlParts | Refusal | undefined {
 }
 
 function readPart<Value extends string>(part: Part<Value>, headers: HeaderFields, url: UrlParts | undefined): Value | Refusal {
-  const told: (readonly [field: string, value: string])[] = [];
+  const values: (readonly [field: string, value: string])[] = [];
   for (const field of part.fields) {
     if (headers.count(field) > 1) return unclear(`repeated ${field}`);
     const value = headers.get(field);
-    if (value !== undefined) told.push([field, value]);
+    if (value !== undefined) values.push([field, value]);
   }
-  if (url !== undefined && part.inUrl !== undefined) told.push([URL_FIELD, url[part.inUrl]]);
+  if (url !== undefined && part.inUrl !== undefined) values.push([URL_FIELD, url[part.inUrl]]);
   let found: Value | undefined;
-  for (const [field, value] of told) {
+  for (const [field, value] of values) {
     const read = part.read(value);
-    if (read === undefined) return unclear(`${field} is no ${part.what}`);
-    if (found !== undefined && found !== read) return unclear(`${told.map(([name]) => name).join(' and ')} differ`);
+    if (read === undefined) return unclear(`${field} is not a valid ${part.name}`);
+    if (found !== undefined && found !== read) return unclear(`${values.map(([each]) => each).join(' and ')} differ`);
     found = read;
   }
-  return found ?? unclear(`no ${part.what}: none of ${part.fields.join(', ')}`);
+  return found ?? unclear(`no ${part.name}: none of ${part.fields.join(', ')} is present`);
 }
 
 function unclear(detail: string): Refusal {

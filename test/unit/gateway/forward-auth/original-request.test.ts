@@ -50,10 +50,14 @@ describe('the request in question is', () => {
 
 describe('a request in question is unclear', () => {
   test.each([
-    ['without a method', { 'X-Forwarded-Method': undefined }, 'no method: none of x-original-method, x-forwarded-method'],
-    ['without a URI', { 'X-Forwarded-Uri': undefined }, 'no URI: none of x-original-uri, x-forwarded-uri'],
-    ['without a host', { 'X-Forwarded-Host': undefined }, 'no host: none of x-original-host, x-forwarded-host'],
-    ['without a scheme', { 'X-Forwarded-Proto': undefined }, 'no scheme: none of x-original-proto, x-forwarded-proto'],
+    [
+      'without a method',
+      { 'X-Forwarded-Method': undefined },
+      'no method: none of x-original-method, x-forwarded-method is present',
+    ],
+    ['without a URI', { 'X-Forwarded-Uri': undefined }, 'no URI: none of x-original-uri, x-forwarded-uri is present'],
+    ['without a host', { 'X-Forwarded-Host': undefined }, 'no host: none of x-original-host, x-forwarded-host is present'],
+    ['without a scheme', { 'X-Forwarded-Proto': undefined }, 'no scheme: none of x-original-proto, x-forwarded-proto is present'],
     ['with two methods', { 'X-Original-Method': 'GET' }, 'x-original-method and x-forwarded-method differ'],
     ['with a method in another case', { 'X-Original-Method': 'post' }, 'x-original-method and x-forwarded-method differ'],
     ['with two URIs', { 'X-Original-URI': '/public' }, 'x-original-uri and x-forwarded-uri differ'],
@@ -69,12 +73,12 @@ describe('a request in question is unclear', () => {
     ['with two hosts', { 'X-Original-Host': 'b' }, 'x-original-host and x-forwarded-host differ'],
     ['with a repeated field', { 'X-Forwarded-Uri': ['/admin', '/admin'] }, 'repeated x-forwarded-uri'],
     ['with a repeated URL', { 'X-Original-URL': ['https://a/', 'https://a/'] }, 'repeated x-original-url'],
-    ['with a method that is no token', { 'X-Forwarded-Method': 'GET /' }, 'x-forwarded-method is no method'],
-    ['with an empty method', { 'X-Forwarded-Method': '' }, 'x-forwarded-method is no method'],
-    ['with a list of hosts', { 'X-Forwarded-Host': 'a, b' }, 'x-forwarded-host is no host'],
-    ['with a user in the host', { 'X-Forwarded-Host': 'u@a' }, 'x-forwarded-host is no host'],
-    ['with a list of schemes', { 'X-Forwarded-Proto': 'https, http' }, 'x-forwarded-proto is no scheme'],
-    ['with a scheme that is none of HTTP', { 'X-Forwarded-Proto': 'ftp' }, 'x-forwarded-proto is no scheme'],
+    ['with a method that is no token', { 'X-Forwarded-Method': 'GET /' }, 'x-forwarded-method is not a valid method'],
+    ['with an empty method', { 'X-Forwarded-Method': '' }, 'x-forwarded-method is not a valid method'],
+    ['with a list of hosts', { 'X-Forwarded-Host': 'a, b' }, 'x-forwarded-host is not a valid host'],
+    ['with a user in the host', { 'X-Forwarded-Host': 'u@a' }, 'x-forwarded-host is not a valid host'],
+    ['with a list of schemes', { 'X-Forwarded-Proto': 'https, http' }, 'x-forwarded-proto is not a valid scheme'],
+    ['with a scheme that is none of HTTP', { 'X-Forwarded-Proto': 'ftp' }, 'x-forwarded-proto is not a valid scheme'],
     ['with a URL that is not absolute', { 'X-Original-URL': '/admin' }, 'x-original-url is not absolute'],
     ['with a URL without a path', { 'X-Original-URL': 'https://a' }, 'x-original-url is not absolute'],
     [
