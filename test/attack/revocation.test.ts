@@ -191,7 +191,7 @@ test('a users file that is gone for a moment does not make its realm 503', async
 });
 
 test('start-up with an empty users file is refused, as for any other secret that cannot be used', async () => {
-  await expect(startGate({ routes: [toRoute({})] }, undefined, { users: '# nobody' })).rejects.toThrow('names no user');
+  await expect(startGate({ routes: [toRoute({})] }, undefined, { users: '# nobody' })).rejects.toThrow('contains no users');
 });
 
 describe('a connection that outlives its request', () => {

@@ -224,7 +224,7 @@ test('answers by the routes of a reloaded config, and itself changes by a restar
   gate.writeConfig({ authz: { address: '127.0.0.1:0', trustedCallers: ['10.0.0.1'] }, routes: ROUTES });
   await gate.gate.reload();
   expect((await ask('/new')).status).toBe(200);
-  expect(gate.logText()).toContain('a change of authz takes a restart');
+  expect(gate.logText()).toContain('changing authz requires a restart');
 });
 
 describe('a question that is no sound request', () => {

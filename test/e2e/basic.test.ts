@@ -215,7 +215,7 @@ describe('users that change', () => {
     expect(await gate.metric('sidegate_users_last_reload_successful')).toBe(0);
     write('');
     await until(() => events('users_reloaded') === 2);
-    expect(gate.logText()).toContain('names no user');
+    expect(gate.logText()).toContain('contains no users');
     expect((await ask(toBasic('Aladdin', 'new'))).status).toBe(503);
   });
 });

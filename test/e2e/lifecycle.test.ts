@@ -95,7 +95,7 @@ describe('a config that changes', () => {
     const gate = await startGate({ routes: [toRoute(app.port)] });
     gate.writeConfig({ limits: { maxInFlight: 7 }, routes: [toRoute(app.port)] });
     const line = await until(() => gate.log().find(({ msg }) => msg === 'config_reload_failed'));
-    expect(line['problem']).toContain('a change of limits takes a restart');
+    expect(line['problem']).toContain('changing limits requires a restart');
     await gate.stop();
   });
 

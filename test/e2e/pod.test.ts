@@ -226,7 +226,9 @@ describe('a pod that is about to end, the app pausing before it does', () => {
 });
 
 describe('a gate that remembers ids by itself', () => {
-  const hint = expect.stringMatching(/^ids are remembered by this process alone: with several replicas, .* give store\.redis$/);
+  const hint = expect.stringMatching(
+    /^event IDs are kept in the memory of this process only: with several replicas, .* set store\.redis$/,
+  );
 
   test('says so once, at its start, and what it means for several replicas', async () => {
     const gate = await startGate({ routes: [toRoute(1)] });

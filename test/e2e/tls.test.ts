@@ -189,7 +189,7 @@ describe('what cannot be used is told before the gate starts', () => {
     await start();
     const tls = 'certFile: local.crt, keyFile: local.key';
     writeFileSync(join(folder, 'users'), '');
-    expect(check(config(tls))).toContain('names no user');
+    expect(check(config(tls))).toContain('contains no users');
     writeFileSync(join(folder, 'users'), `${makeEntry('ann', 'x', ['-m'])}\n${makeEntry('bob', 'x', ['-s'])}\n`);
     const shown = check(config(tls));
     expect(shown).toMatch(/warning routes\.0\.basic\.users: .*users:1: the password of ann is stored as apr1, which is broken/);

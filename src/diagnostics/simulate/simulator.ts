@@ -5,7 +5,7 @@ import { loadConfig } from '../../config/load/load.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { FakeSources } from '../../config/sources/fake-sources.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import { type PreparedConfig, type Readiness, readParts } from '../../gateway/runtime/check.ts';
+import { type PreparedConfig, type PrepareResult, readParts } from '../../gateway/runtime/check.ts';
 import { Gate } from '../../gateway/runtime/gate.ts';
 import type { GateLogger } from '../../gateway/runtime/log-events.ts';
 import type { ListenServer } from '../../gateway/server/server.ts';
@@ -25,7 +25,11 @@ export interface SimulationResult {
 }
 
 /** Loads a config like the gate, but replaces its real environment: ports, certificates, Redis. */
-export async function prepareSimulation(file: string, startsAt: EpochMilliseconds, fakeSources: FakeSources): Promise<Readiness> {
+export async function prepareSimulation(
+  file: string,
+  startsAt: EpochMilliseconds,
+  fakeSources: FakeSources,
+): Promise<PrepareResult> {
   const clock = new SimulatedClock(startsAt);
   const loaded = await loadConfig(file, clock, { fakeSources });
   if (loaded.config === undefined) return { loaded: undefined, seen: new Map(), problems: loaded.problems };

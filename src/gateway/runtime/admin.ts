@@ -20,13 +20,13 @@ import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 
-/** What reading the token gave; with an error among the troubles there is none. */
+/** The result of reading the token; undefined if there was an error. */
 export interface AdminTokenRead {
   readonly token: Secret | undefined;
   readonly troubles: readonly Trouble[];
 }
 
-/** What the admin port tells of, and does. */
+/** The dependencies of the admin port. */
 export interface AdminParts extends HealthParts, LeaveParts {
   readonly clock: Clock;
   readonly logger: GateLogger;
@@ -35,7 +35,7 @@ export interface AdminParts extends HealthParts, LeaveParts {
   readonly keyEvidence: KeyEvidence;
   readonly store: SeenIds;
   readonly access: AdminAccess;
-  /** The routes that serve now, with their keys. */
+  /** The active routes, with their keys. */
   readonly routes: () => readonly AdminRoute[];
 }
 
@@ -47,7 +47,7 @@ export interface AdminRoute {
 
 const PATH = 'admin.token.secret';
 
-/** Reads the token, where the config asks for one. */
+/** Reads the token, if the config has one. */
 export async function readAdminToken({ token }: AdminConfig): Promise<AdminTokenRead> {
   if (token === undefined) return { token: undefined, troubles: [] };
   const read = await readSecret(token.secret);
@@ -57,7 +57,7 @@ export async function readAdminToken({ token }: AdminConfig): Promise<AdminToken
   return { token: read.secret, troubles: [] };
 }
 
-/** What to watch. */
+/** The files to watch. */
 export function toAdminFiles({ token }: AdminConfig): string[] {
   return token !== undefined && 'file' in token.secret ? [token.secret.file] : [];
 }
@@ -70,7 +70,7 @@ export function toAdminRoutes({ routes }: Config, rings: ReadonlyMap<string, Key
   });
 }
 
-/** Builds it, not listening yet. */
+/** Builds the admin port; it does not listen yet. */
 export function buildAdmin({ address, appProbes }: AdminConfig, parts: AdminParts): AdminServer {
   const { access, clock, metrics } = parts;
   const endpoints = [...createEndpoints(parts), ...createAppHealthEndpoints(appProbes, clock)];
@@ -78,7 +78,7 @@ export function buildAdmin({ address, appProbes }: AdminConfig, parts: AdminPart
   return new AdminServer(address, router);
 }
 
-/** Everything that the admin port of every gate does (docs/admin.md). */
+/** The endpoints that every gate's admin port has (docs/admin.md). */
 export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
   const { clock, logger, metrics, journal, keyEvidence, store, routes } = parts;
   return [

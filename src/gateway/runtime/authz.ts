@@ -9,7 +9,7 @@ import { type ListenPhase, ListenServer } from '../server/server.ts';
 import type { ServerMetrics } from '../server/server-metrics.ts';
 import type { TlsContexts } from '../server/tls.ts';
 
-/** What the endpoint shares with the rest of the gate. */
+/** The dependencies of the endpoint. */
 export interface AuthzParts extends ForwardAuthParts {
   readonly metrics: ForwardAuthParts['metrics'] & ServerMetrics;
   readonly clock: Clock;
@@ -19,25 +19,25 @@ export interface AuthzParts extends ForwardAuthParts {
   readonly trustedProxies: readonly string[];
 }
 
-/** An endpoint that listens, or will. */
+/** The forward-auth endpoint. */
 export interface AuthzEndpoint {
   listen(): Promise<Listening>;
   refreshTls(): void;
-  /** Moves on in shutting down, as the data port does: the proxies in front go on asking while they still send it requests. */
+  /** Enters a phase of the shutdown, as the data port does: the proxies in front send auth requests as long as they forward requests. */
   enter(phase: ListenPhase): void;
   /** Resolves when no auth request is in flight. */
   idle(): Promise<void>;
-  /** Ends all that is left. */
+  /** Closes all remaining connections. */
   destroy(): void;
 }
 
-/** Builds it. */
+/** Builds the endpoint; it does not listen yet. */
 export function buildAuthz(config: AuthzConfig, parts: AuthzParts): AuthzEndpoint {
   const { clock, limits, memory, metrics, tls, trustedProxies } = parts;
   const pipeline = createForwardAuthPipeline(parts);
   const { address, trustedCallers } = config;
   const server = new ListenServer({
-    // No proxy speaks for a caller: its own address is what is trusted.
+    // No proxy may vouch for a caller: only the caller's own address is trusted.
     listen: { address, trustedProxies: [], trustedIdentityProxies: [] },
     tls,
     limits,

@@ -1,4 +1,4 @@
-/** Builds the gate that asks for passwords, for a route or for the forward proxy. */
+/** Builds the HTTP Basic gate of a route or of the forward proxy. */
 import { type BasicConfig, toSourceName } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
@@ -7,17 +7,17 @@ import type { PasswordGate } from '../pipeline/gates/gate.ts';
 import type { RouteMetrics } from '../pipeline/route-metrics.ts';
 import type { Realms } from './realms.ts';
 
-/** What the gate stands on. */
+/** The dependencies of the gate. */
 export interface BasicGateParts {
   readonly clock: Clock;
   readonly realms: Realms;
   readonly attempts: Attempts;
 }
 
-/** What routes and the proxy have in common. */
+/** The settings that routes and the proxy share. */
 export type BasicGateConfig = Pick<BasicConfig, 'realm' | 'latin1' | 'limit' | 'requireTls'>;
 
-/** Builds it; its realm must be among those that were taken over. */
+/** Builds the gate; its realm must be loaded before the first request. */
 export function buildBasicGate(
   { realm, requireTls, latin1, limit }: BasicGateConfig,
   as: BasicAuthOptions['as'],
@@ -35,7 +35,7 @@ export function buildBasicGate(
   );
 }
 
-/** What the gate's passwords are called in metrics. */
+/** The metric labels of the gate's user sources. */
 export function toSourceLabels({ users }: Pick<BasicConfig, 'users'>): string[] {
   return users?.map(toSourceName) ?? [];
 }

@@ -1,4 +1,4 @@
-/** Finds everything that can be known to be wrong before the first request: config, secrets and the store's own files. */
+/** Finds all problems that are detectable before the first request: in the config, the secrets and the store's files. */
 
 import { findBcryptProblem } from '../../auth/passwords/native-bcrypt.ts';
 import { type LoadedConfig, loadConfig } from '../../config/load/load.ts';
@@ -12,7 +12,7 @@ import { findOversize } from '../server/memory.ts';
 import { readTls, type TlsRead } from '../server/tls-settings.ts';
 import { type AdminTokenRead, readAdminToken } from './admin.ts';
 import { type CompiledRoute, compileRoutes } from './compiled-route.ts';
-import { tryConnections } from './connections.ts';
+import { testConnections } from './connections.ts';
 import { type IdentityRead, readIdentity } from './identity.ts';
 import { type KeysRead, readKeys } from './keys.ts';
 import { readStoreSettings, type StoreSettings } from './store.ts';
@@ -20,11 +20,11 @@ import { readTracing, type TracingRead } from './tracing.ts';
 import { type RealmRead, readRealms } from './users.ts';
 import { toFiles } from './watched-sources.ts';
 
-/** A config that can run, with what it refers to read. */
+/** A valid config, and the contents of the files and secrets that it refers to. */
 export interface PreparedConfig {
   readonly loaded: LoadedConfig;
   readonly routes: readonly CompiledRoute[];
-  /** Of each route. */
+  /** For each route. */
   readonly keys: readonly KeysRead[];
   readonly realms: readonly RealmRead[];
   readonly identity: IdentityRead | undefined;
@@ -34,34 +34,35 @@ export interface PreparedConfig {
   readonly adminToken: AdminTokenRead;
   readonly tracing: TracingRead | undefined;
   readonly store: StoreSettings;
-  /** What the files held before they were read. */
+  /** Fingerprints of the files, from before they were read. */
   readonly seen: Fingerprints;
   /** Warnings only. */
   readonly problems: readonly Problem[];
 }
 
-/** Ready, or the problems that forbid it. */
-export type Readiness =
+/** A prepared config, or the problems that prevent it. */
+export type PrepareResult =
   | PreparedConfig
   | { readonly loaded: undefined; readonly seen: Fingerprints; readonly problems: readonly Problem[] };
 
-/** Loads the config and reads what it refers to; `overrides`: what the command line says in its place. */
-export async function prepare(file: string, clock: Clock, overrides?: Overrides): Promise<Readiness> {
-  const itself = await toFingerprints([file]);
+/** Loads the config and reads what it refers to; `overrides`: values from the command line that replace the file's. */
+export async function prepare(file: string, clock: Clock, overrides?: Overrides): Promise<PrepareResult> {
+  const configFile = await toFingerprints([file]);
   const loaded = await loadConfig(file, clock, { overrides });
   if (loaded.config === undefined) {
     const { problems, rest } = loaded;
-    // All problems at once: what the sound parts refer to is read as well.
-    const more = rest === undefined ? [] : (await readParts(file, { ...rest, problems: [], hash: '' }, clock, itself)).problems;
-    return { loaded: undefined, seen: itself, problems: [...problems, ...more] };
+    // Report all problems at once: read what the valid sections refer to as well.
+    const more =
+      rest === undefined ? [] : (await readParts(file, { ...rest, problems: [], hash: '' }, clock, configFile)).problems;
+    return { loaded: undefined, seen: configFile, problems: [...problems, ...more] };
   }
-  return readParts(file, loaded, clock, new Map([...itself, ...(await toFingerprints(toFiles(loaded.config)))]));
+  return readParts(file, loaded, clock, new Map([...configFile, ...(await toFingerprints(toFiles(loaded.config)))]));
 }
 
-/** Reads what a sound config refers to. */
-export async function readParts(file: string, loaded: LoadedConfig, clock: Clock, seen: Fingerprints): Promise<Readiness> {
+/** Reads what a valid config refers to. */
+export async function readParts(file: string, loaded: LoadedConfig, clock: Clock, seen: Fingerprints): Promise<PrepareResult> {
   const problems: Problem[] = [...loaded.problems];
-  const place = (severity: Problem['severity'], path: string, message: string, hint: string | undefined): void => {
+  const addProblem = (severity: Problem['severity'], path: string, message: string, hint: string | undefined): void => {
     problems.push({ severity, file, ...loaded.locate(path), path, message, ...(hint === undefined ? undefined : { hint }) });
   };
   const routes = compileRoutes(loaded.config);
@@ -70,7 +71,7 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   const [firstRealm] = realmsOf(loaded.config);
   const bcryptProblem = firstRealm === undefined ? undefined : await findBcryptProblem();
   if (firstRealm !== undefined && bcryptProblem !== undefined)
-    place('error', firstRealm.path.join('.'), bcryptProblem.message, bcryptProblem.hint);
+    addProblem('error', firstRealm.path.join('.'), bcryptProblem.message, bcryptProblem.hint);
   const identity = await readIdentity(loaded.config.identity);
   const adminToken = await readAdminToken(loaded.config.admin);
   const tls = await readTls(loaded.config.listen.tls, 'listen.tls', clock);
@@ -78,10 +79,10 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   const authzTls = await readTls(loaded.config.authz?.tls, 'authz.tls', clock);
   const tracing = await readTracing(loaded.config.tracing);
   for (const read of [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls, tracing])
-    for (const { severity, path, message, hint } of read?.troubles ?? []) place(severity, path, message, hint);
+    for (const { severity, path, message, hint } of read?.troubles ?? []) addProblem(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
-  for (const { path, message, hint } of store.troubles) place('error', path, message, hint);
-  for (const { path, message, hint } of findOversize(loaded.config)) place('warning', path, message, hint);
+  for (const { path, message, hint } of store.troubles) addProblem('error', path, message, hint);
+  for (const { path, message, hint } of findOversize(loaded.config)) addProblem('warning', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, seen, problems };
   return { loaded, routes, keys, realms, identity, adminToken, tls, proxyTls, authzTls, tracing, store, seen, problems };
 }
@@ -90,26 +91,27 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
 export interface ConfigReport {
   /** Errors and warnings, in the order of the file. */
   readonly problems: readonly Problem[];
-  /** How routes that contain each other are kept apart; none where the config has errors. */
+  /** How overlapping routes are told apart; empty if the config has errors. */
   readonly notes: readonly string[];
 }
 
 /** How a config file is checked. */
 export interface ReportOptions {
   readonly overrides?: Overrides | undefined;
-  /** Also tries the store and the upstreams of a config that has no errors. */
+  /** Also tests the connections to the store and the upstreams, if the config has no errors. */
   readonly connects?: boolean;
 }
 
-/** All that is worth knowing of a config file. */
+/** Checks a config file. */
 export async function reportConfig(file: string, clock: Clock, options: ReportOptions = {}): Promise<ConfigReport> {
   const ready = await prepare(file, clock, options.overrides);
   const { loaded } = ready;
-  const tried = options.connects === true && ready.loaded !== undefined ? await tryConnections(file, ready, clock) : undefined;
-  const problems = [...ready.problems, ...(tried?.problems ?? [])];
+  const connections =
+    options.connects === true && ready.loaded !== undefined ? await testConnections(file, ready, clock) : undefined;
+  const problems = [...ready.problems, ...(connections?.problems ?? [])];
   return {
     problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0)),
-    notes: loaded === undefined ? [] : [...describeNeighbours(loaded.config.routes), ...(tried?.notes ?? [])],
+    notes: loaded === undefined ? [] : [...describeNeighbours(loaded.config.routes), ...(connections?.notes ?? [])],
   };
 }
 

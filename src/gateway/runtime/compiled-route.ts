@@ -1,4 +1,4 @@
-/** Compiles what a route's config says of its sender, once for each config that is loaded. */
+/** Compiles the webhook section of a route, once for each config that is loaded. */
 import { compileHandshake } from '../../auth/handshakes/catalogue.ts';
 import type { Handshake } from '../../auth/handshakes/handshake.ts';
 import { compileScheme } from '../../auth/schemes/compile.ts';
@@ -12,7 +12,7 @@ export interface CompiledWebhook {
   readonly handshake: Handshake;
 }
 
-/** A route of the config, compiled; its keys and its upstream are found separately, as they change without the config. */
+/** A route of the config, compiled; its keys and its upstream are loaded separately, as they change without the config. */
 export interface CompiledRoute {
   readonly config: RouteConfig;
   readonly webhook: CompiledWebhook | undefined;

@@ -1,4 +1,4 @@
-/** The metrics of what is loaded: the config, the users of each realm, and how their passwords are checked. */
+/** The metrics of the loaded config, the users of each realm, and password checks. */
 import { Gauge, type Registry } from '@prometheus-io/client';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { CounterFamily, GaugeFamily, watchGauge } from '../../telemetry/metrics/series.ts';

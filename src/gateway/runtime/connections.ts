@@ -1,4 +1,4 @@
-/** Tries what a config connects to: the store, and the app of every route. Only `sidegate check --connect` does; nothing is written. */
+/** Tests the connections of a config, to the store and the app of every route, for `sidegate check --connect`; writes nothing. */
 import { randomBytes } from 'node:crypto';
 import type { LoadedConfig } from '../../config/load/load.ts';
 import type { Problem } from '../../config/schema/problem.ts';
@@ -10,13 +10,13 @@ import { formatAddress, toCause } from '../../state/redis/outage.ts';
 import { DialFailure, dial, systemResolve } from '../egress-proxy/dial.ts';
 import { openStore, type StoreSettings } from './store.ts';
 
-/** What is tried. */
-interface Connecting {
+/** The config to test. */
+interface ConnectionTargets {
   readonly loaded: LoadedConfig;
   readonly store: StoreSettings;
 }
 
-/** What the attempts showed. */
+/** The results. */
 export interface ConnectionReport {
   /** One error for each connection that failed. */
   readonly problems: readonly Problem[];
@@ -24,7 +24,7 @@ export interface ConnectionReport {
   readonly notes: readonly string[];
 }
 
-interface Attempt {
+interface ConnectionTest {
   readonly path: string;
   readonly title: string;
   readonly hint: string;
@@ -32,8 +32,12 @@ interface Attempt {
   readonly failure: string | undefined;
 }
 
-/** Tries everything at once, each within its own timeout of the config. */
-export async function tryConnections(file: string, { loaded, store }: Connecting, clock: Clock): Promise<ConnectionReport> {
+/** Tests all connections at once, each with its timeout from the config. */
+export async function testConnections(
+  file: string,
+  { loaded, store }: ConnectionTargets,
+  clock: Clock,
+): Promise<ConnectionReport> {
   const { routes } = loaded.config;
   const upstreams = new Map(
     routes.map(({ upstream, connectTimeout }, index) => [
@@ -41,13 +45,13 @@ export async function tryConnections(file: string, { loaded, store }: Connecting
       { upstream, connectTimeout, index },
     ]),
   );
-  const attempts = await Promise.all([
-    ...(store.redis === undefined ? [] : [tryStore(store, store.redis, clock)]),
+  const tests = await Promise.all([
+    ...(store.redis === undefined ? [] : [testStore(store, store.redis, clock)]),
     ...[...upstreams].map(([title, { upstream, connectTimeout, index }]) =>
-      tryUpstream(upstream, connectTimeout, { title, index }, clock),
+      testUpstream(upstream, connectTimeout, { title, index }, clock),
     ),
   ]);
-  const failed = attempts.filter(({ failure }) => failure !== undefined);
+  const failed = tests.filter(({ failure }) => failure !== undefined);
   return {
     problems: failed.map(({ path, failure = '', hint }) => ({
       severity: 'error',
@@ -57,30 +61,34 @@ export async function tryConnections(file: string, { loaded, store }: Connecting
       message: failure,
       hint,
     })),
-    notes: attempts.filter(({ failure }) => failure === undefined).map(({ title }) => `${title}: connected`),
+    notes: tests.filter(({ failure }) => failure === undefined).map(({ title }) => `${title}: connected`),
   };
 }
 
-async function tryUpstream(
+async function testUpstream(
   { host, port }: SocketAddress,
   timeout: Milliseconds,
   { title, index }: { readonly title: string; readonly index: number },
   clock: Clock,
-): Promise<Attempt> {
-  const attempt = { path: `routes.${index}.upstream`, title, hint: 'start the app, or name the address that it listens on' };
+): Promise<ConnectionTest> {
+  const test = { path: `routes.${index}.upstream`, title, hint: 'start the app, or set the address that it listens on' };
   try {
     (await dial(await systemResolve(host), port, timeout, clock)).destroy();
-    return { ...attempt, failure: undefined };
+    return { ...test, failure: undefined };
   } catch (thrown) {
     const cause = thrown instanceof DialFailure && thrown.isTimeout ? thrown.message : toCause(thrown as NodeJS.ErrnoException);
-    return { ...attempt, failure: `the app at ${title} cannot be reached: ${cause}` };
+    return { ...test, failure: `the app at ${title} cannot be reached: ${cause}` };
   }
 }
 
-/** Looks up an id that does not exist: this proves the address, TLS, the password and the right to run scripts. */
-async function tryStore(settings: StoreSettings, redis: NonNullable<StoreSettings['redis']>, clock: Clock): Promise<Attempt> {
+/** Forgets an id that does not exist: this tests the address, TLS, the password and the permission to run scripts. */
+async function testStore(
+  settings: StoreSettings,
+  redis: NonNullable<StoreSettings['redis']>,
+  clock: Clock,
+): Promise<ConnectionTest> {
   const title = `Redis at ${formatAddress(redis.topology)}`;
-  const attempt = { path: 'store.redis', title, hint: 'start Redis, or correct its address, user, password or TLS' };
+  const test = { path: 'store.redis', title, hint: 'start Redis, or correct its address, user, password or TLS' };
   let onSettled: (failure?: string) => void = () => undefined;
   const settled = new Promise<string | undefined>((resolve) => {
     onSettled = resolve;
@@ -91,13 +99,13 @@ async function tryStore(settings: StoreSettings, redis: NonNullable<StoreSetting
     onWarning: () => undefined,
     onAttemptsFull: () => undefined,
   });
-  const cancel = clock.after(redis.connectTimeout + redis.commandTimeout, () => onSettled(`${title} does not reply in time`));
+  const cancel = clock.after(redis.connectTimeout + redis.commandTimeout, () => onSettled(`${title} did not reply in time`));
   try {
     const failure = await settled;
     if (failure === undefined) await store.seenIds.forget(`check:${randomBytes(16).toString('hex')}`);
-    return { ...attempt, failure };
+    return { ...test, failure };
   } catch (thrown) {
-    return { ...attempt, failure: toErrorText(thrown) };
+    return { ...test, failure: toErrorText(thrown) };
   } finally {
     cancel();
     await store.close();

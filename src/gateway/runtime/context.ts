@@ -1,4 +1,4 @@
-/** What the caller passes to a gate that it starts, and the addresses that the gate reports. */
+/** The context that a caller starts a gate with, and the addresses that the gate reports. */
 
 import type { Detour, HttpsGet } from '../../auth/keys/https-get.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
@@ -11,20 +11,20 @@ import type { CreateUpstream } from './upstreams.ts';
 /** The context that a gate runs in. */
 export interface GateContext {
   readonly file: string;
-  /** What the command line says in the place of the file, now and after each reload. */
+  /** Values from the command line that replace the file's, also after each reload. */
   readonly overrides?: Overrides | undefined;
   readonly clock: Clock;
   readonly logger: GateLogger;
   readonly version: string;
-  /** The commit that the gate was built from; left out: not known. */
+  /** The commit that the gate was built from; undefined if not known. */
   readonly revision?: string;
-  /** For tests: what the names of the forward proxy's destinations lead to. */
+  /** For tests: resolves the names of the forward proxy's destinations. */
   readonly resolve?: Resolve;
-  /** For tests: where the hosts of remote keys are found. */
+  /** For tests: redirects requests for remote keys. */
   readonly detour?: Detour;
   /** For the simulator: replaces the connection pools of the apps. */
   readonly createUpstream?: CreateUpstream;
-  /** For the simulator: replaces requests to other hosts by https. */
+  /** For the simulator: replaces https requests to other hosts. */
   readonly httpsGet?: HttpsGet;
 }
 

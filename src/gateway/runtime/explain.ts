@@ -1,4 +1,4 @@
-/** Lets refused signatures be explained in the log, the metrics and the journal; never to the sender. */
+/** Explains refused signatures in the log, the metrics and the journal; never to the sender. */
 
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
@@ -19,11 +19,11 @@ export interface ExplainParts {
   readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly journal: Journal;
-  /** The routes that serve now. */
+  /** The active routes. */
   readonly current: () => { readonly routes: readonly CompiledRoute[]; readonly rings: ReadonlyMap<string, KeyRing> };
 }
 
-/** Takes refusals; undefined where the config switches it off. */
+/** Creates the function that accepts refusals; undefined if the config turns explanations off. */
 export function createExplainer({ explain }: Config, parts: ExplainParts): Explainer['offer'] | undefined {
   if (explain === 'off') return undefined;
   const { clock, logger, metrics } = parts;
@@ -31,7 +31,7 @@ export function createExplainer({ explain }: Config, parts: ExplainParts): Expla
     clock,
     pause: () => new Promise(runNextTurn),
     find: (route) => toContext(route, parts),
-    onExplained: (explained) => tell(explained, parts),
+    onExplained: (explained) => report(explained, parts),
     onSkipped: (route) => metrics.explained(route, 'skipped'),
     onFailed: (requestId, error) => logger.error('internal_error', { requestId, error: toErrorText(error) }),
   });
@@ -55,8 +55,8 @@ function toSuspectKeys(route: string, { all }: KeyRing): SuspectKey[] {
   return all.map((key) => toSuspectKey(route, key)).filter((key) => key !== undefined);
 }
 
-/** Loud where it is proven: then somebody holds a key, and the set-up is wrong. What is merely unknown may be any stranger. */
-function tell({ route, requestId, findings, isProven }: Explained, { logger, metrics, journal }: ExplainParts): void {
+/** A warning if the cause is proven: the sender has a key, so the setup is wrong. Otherwise it may be any untrusted client. */
+function report({ route, requestId, findings, isProven }: Explained, { logger, metrics, journal }: ExplainParts): void {
   const causes = findings.map(({ cause }) => cause);
   for (const cause of causes) metrics.explained(route, cause);
   const texts = [...new Set(findings.map(({ text }) => text))];

@@ -1,4 +1,4 @@
-/** The composition root: makes a running gate out of a sound config, reloads it, and stops it. */
+/** The composition root: starts a gate from a valid config, reloads it, and stops it. */
 import { AdminAccess } from '../../admin/access.ts';
 import type { AdminServer } from '../../admin/server.ts';
 import { KeyRing } from '../../auth/keys/key-ring.ts';
@@ -26,14 +26,14 @@ import { Upstreams } from './upstreams.ts';
 import { type ReloadParts, reloadFiles, reloadTls, type TlsPort } from './watched-sources.ts';
 
 const FLUSH_INTERVAL_MS = 1_000;
-/** Longer than pods are given to end. */
-const LEAVING_LASTS_MS = 15 * 60_000;
+/** Longer than the usual termination grace period of pods. */
+const LEAVING_TIMEOUT_MS = 15 * 60_000;
 const IN_MEMORY =
-  'ids are remembered by this process alone: with several replicas, or after a restart, a repeated delivery reaches the app again; give store.redis';
-const OBSERVED = 'this route lets everything through, and only tells what it would have refused; mode: enforce ends that';
+  'event IDs are kept in the memory of this process only: with several replicas, or after a restart, a repeated delivery reaches the app again; set store.redis';
+const OBSERVED = 'this route only reports the requests that it would have rejected; set mode: enforce to reject them';
 
-/** Does any route remember ids, with nobody to share them with? */
-function remembersAlone({ store, routes }: Config): boolean {
+/** Whether any route deduplicates without a store that is shared with other replicas. */
+function hasUnsharedDedup({ store, routes }: Config): boolean {
   return store.redis === undefined && routes.some(remembersIds);
 }
 
@@ -53,11 +53,11 @@ export class Gate {
   #rings = new Map<string, KeyRing>();
   #ready: PreparedConfig;
   #watch: Watch | undefined;
-  /** Of the files that a rejected config refers to: one that comes later, as a Secret may, can make it sound. */
+  /** Watches the files that a rejected config refers to: one that appears later, as a Secret may, can make it valid. */
   #rejectedWatch: Watch | undefined;
   #reloading: Promise<unknown> = Promise.resolve();
   #notReadyBecause: string | undefined = 'starting';
-  #cancelStaying: CancelTimer | undefined;
+  #cancelReopen: CancelTimer | undefined;
 
   constructor(ready: PreparedConfig, context: GateContext) {
     const { clock, logger } = context;
@@ -67,7 +67,7 @@ export class Gate {
     const services = buildServices(ready, context);
     this.#services = services;
     const { metrics, telemetry } = services;
-    // Before the ports are built: the proxy's counts by the series that it finds now.
+    // Before the ports are built: the proxy binds its series when it is built.
     metrics.setRoutes(toAllLabels(ready.loaded.config));
     this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
     const onRefused = createExplainer(ready.loaded.config, { ...telemetry, current: () => this.#toReloadParts() });
@@ -108,10 +108,10 @@ export class Gate {
     this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => logger.flush());
   }
 
-  /** Opens the ports; rejects with the system's error where one cannot be had. */
+  /** Opens the ports; rejects with the system's error if one cannot be opened. */
   async start(): Promise<GateAddresses> {
-    this.#take(this.#ready);
-    if (remembersAlone(this.#ready.loaded.config)) this.#context.logger.warn('dedup_in_memory', { hint: IN_MEMORY });
+    this.#apply(this.#ready);
+    if (hasUnsharedDedup(this.#ready.loaded.config)) this.#context.logger.warn('dedup_in_memory', { hint: IN_MEMORY });
     await this.#rewatch(this.#ready.seen);
     try {
       const admin = await this.#admin.listen();
@@ -133,14 +133,14 @@ export class Gate {
 
   /** Serves without a port: the caller passes in connections (diagnostics/simulate/simulator.ts). */
   simulate(): ListenServer {
-    this.#take(this.#ready);
+    this.#apply(this.#ready);
     return this.#listen;
   }
 
-  /** Drains and closes everything; true when every request under way was finished. */
+  /** Drains and closes everything; true if every request in flight was finished. */
   async stop(): Promise<boolean> {
     const { clock, logger } = this.#context;
-    this.#cancelStaying?.();
+    this.#cancelReopen?.();
     this.#notReadyBecause = 'draining';
     const isFinished = await drain({
       clock,
@@ -161,20 +161,20 @@ export class Gate {
     return isFinished;
   }
 
-  /** The pod is about to end: once it does, kept connections would be cut under the requests on them. */
+  /** The pod is about to terminate: its keep-alive connections would then be cut while they have requests. */
   #leave(): void {
     if (this.#notReadyBecause === 'draining') return;
-    const isNews = this.#cancelStaying === undefined;
-    this.#cancelStaying?.();
-    this.#cancelStaying = this.#context.clock.after(LEAVING_LASTS_MS, () => this.#stay());
-    if (!isNews) return;
+    const isFirst = this.#cancelReopen === undefined;
+    this.#cancelReopen?.();
+    this.#cancelReopen = this.#context.clock.after(LEAVING_TIMEOUT_MS, () => this.#reopen());
+    if (!isFirst) return;
     this.#context.logger.info('leaving');
     this.#enter('leaving');
   }
 
-  /** The end did not come: it was not the kubelet that asked. */
-  #stay(): void {
-    this.#cancelStaying = undefined;
+  /** The pod did not terminate: the request to leave did not come from the kubelet. */
+  #reopen(): void {
+    this.#cancelReopen = undefined;
     this.#context.logger.info('staying');
     this.#enter('open');
   }
@@ -196,21 +196,21 @@ export class Gate {
     this.#admin.close();
   }
 
-  /** Loads the config again; on any error the old one keeps serving. One reload at a time, in order. */
+  /** Reloads the config; on any error the old one stays active. One reload at a time, in order. */
   async reload(): Promise<void> {
     this.#reloading = this.#reloading.then(() => this.#reload());
     await this.#reloading;
   }
 
-  /** Makes a config the one that serves: in one turn, so no request sees half of it. */
-  #take(ready: PreparedConfig): void {
+  /** Activates a config in one turn of the event loop, so that no request sees half of it. */
+  #apply(ready: PreparedConfig): void {
     const { clock, logger } = this.#context;
     const { config, hash } = ready.loaded;
     const { pools, retire } = this.#upstreams.provide(config.routes);
     this.#services.metrics.setRoutes(toAllLabels(config));
     const named = realmsOf(config).filter(({ realm }) => realm.users !== undefined);
     this.#services.metrics.keepRealms(new Set(ready.realms.map(({ realm }) => realm)));
-    this.#services.realms.take(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
+    this.#services.realms.apply(ready.realms, new Map(named.map(({ realm }) => [realm.realm, realm])));
     this.#services.signer.replace(ready.identity?.key, config.identity);
     const rings = new Map<string, KeyRing>();
     this.#services.routeParts.keyEvidence.take(config.routes.flatMap(toWatchedKeys));
@@ -223,13 +223,13 @@ export class Gate {
     for (const { name, mode } of config.routes)
       if (mode === 'observe') logger.warn('route_observed', { route: name, hint: OBSERVED });
     retire();
-    this.#services.remoteKeys.take(ready.routes, rings);
+    this.#services.remoteKeys.apply(ready.routes, rings);
     this.#rings = rings;
     this.#ready = ready;
     this.#services.metrics.reload(true, clock.now(), hash);
   }
 
-  /** False if the old config keeps serving. */
+  /** False if the old config stays active. */
   async #reload(): Promise<boolean> {
     const { file, overrides, clock, logger } = this.#context;
     try {
@@ -241,7 +241,7 @@ export class Gate {
       }
       const fixed = findFixedChange(this.#ready.loaded.config, next.loaded.config, file);
       if (fixed !== undefined) return this.#reject([fixed]);
-      this.#take(next);
+      this.#apply(next);
       await this.#rewatch(next.seen);
       await reloadTls(undefined, this.#toReloadParts());
       logger.info('config_reloaded', { hash: next.loaded.hash, routes: next.loaded.config.routes.length });

@@ -4,7 +4,7 @@ import { readSecret } from '../../config/sources/secrets.ts';
 import type { Trouble } from '../../config/sources/trouble.ts';
 import { type IdentityKey, parseIdentityKey } from '../upstream/identity-token.ts';
 
-/** What reading gave; with an error among the troubles there is no key. */
+/** The result of reading the key, which is undefined if there was an error. */
 export interface IdentityRead {
   readonly key: IdentityKey | undefined;
   readonly troubles: readonly Trouble[];
@@ -12,7 +12,7 @@ export interface IdentityRead {
 
 const PATH = 'identity.key.secret';
 
-/** Undefined where requests are not signed. */
+/** Reads the key; undefined if requests are not signed. */
 export async function readIdentity(config: IdentityConfig | undefined): Promise<IdentityRead | undefined> {
   if (config === undefined) return undefined;
   const { algorithm, key } = config;
@@ -23,7 +23,7 @@ export async function readIdentity(config: IdentityConfig | undefined): Promise<
   return { key: parsed, troubles: read.warnings.map((message) => ({ severity: 'warning', path: PATH, message })) };
 }
 
-/** What to watch. */
+/** The files to watch. */
 export function toIdentityFiles(config: IdentityConfig | undefined): string[] {
   return config !== undefined && 'file' in config.key.secret ? [config.key.secret.file] : [];
 }

@@ -1,4 +1,4 @@
-/** Turns the config's secret references into keys, now and whenever a secret's file changes. */
+/** Reads the keys that the config refers to, at the start and whenever a secret's file changes. */
 
 import type { KeySet } from '../../auth/keys/key-ring.ts';
 import { compileScheme } from '../../auth/schemes/compile.ts';
@@ -11,21 +11,21 @@ import type { Secret } from '../../core/secret.ts';
 import type { WatchedKey } from '../../telemetry/log/key-evidence.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 
-/** Trouble with one key's secret; never holds the secret. */
+/** A problem with one key's secret; never contains the secret. */
 export interface KeyTrouble extends Trouble {
   readonly route: string;
   readonly key: string;
 }
 
-/** What reading a route's secrets gave. */
+/** The result of reading a route's secrets. */
 export interface KeysRead {
   readonly set: KeySet;
   readonly troubles: readonly KeyTrouble[];
 }
 
-/** Shorter tokens can be guessed by asking. */
-const LEAST_TOKEN_BYTES = 16;
-/** Of a webhook section that names none. */
+/** Shorter tokens can be guessed by repeated requests. */
+const MIN_TOKEN_BYTES = 16;
+/** The scheme of a webhook section that names none. */
 const DEFAULT_SCHEME = 'standard-webhooks';
 
 /** Reads all secrets of a route; a secret that cannot be used is listed as unavailable, it never makes the others unusable. */
@@ -51,7 +51,7 @@ export async function readKeys({ config: route, webhook }: CompiledRoute, index:
   return { set: { keys, unavailable, ...(handshakeToken === undefined ? undefined : { handshakeToken }) }, troubles };
 }
 
-/** A token that is gone takes the handshake down, and no delivery. */
+/** If the token is missing, only the handshake fails; deliveries are not affected. */
 async function readHandshakeToken(route: RouteConfig, path: string, troubles: KeyTrouble[]): Promise<Secret | undefined> {
   const source = route.webhook?.handshake?.verifyToken;
   if (source === undefined) return undefined;
@@ -61,20 +61,20 @@ async function readHandshakeToken(route: RouteConfig, path: string, troubles: Ke
     troubles.push({ severity: 'error', ...trouble, message: read.problem, hint: read.hint });
     return undefined;
   }
-  const weak = `the token has ${read.secret.length} bytes; ${LEAST_TOKEN_BYTES} are the least that should be`;
-  for (const message of read.secret.length < LEAST_TOKEN_BYTES ? [...read.warnings, weak] : read.warnings)
+  const tooShort = `the token has ${read.secret.length} bytes; use at least ${MIN_TOKEN_BYTES}`;
+  for (const message of read.secret.length < MIN_TOKEN_BYTES ? [...read.warnings, tooShort] : read.warnings)
     troubles.push({ severity: 'warning', ...trouble, message });
   return read.secret;
 }
 
-/** The files a route's secrets come from. */
+/** The files that a route's secrets are read from. */
 export function toSecretFiles(route: RouteConfig): string[] {
   const { keys = [], handshake } = route.webhook ?? {};
   const sources = [...keys.map(({ secret }) => secret), handshake?.verifyToken];
   return sources.flatMap((source) => (source !== undefined && 'file' in source ? [source.file] : []));
 }
 
-/** The route's keys, as what is known of them is kept. */
+/** The route's keys, in the form in which the evidence about them is kept. */
 export function toWatchedKeys({ name, webhook }: RouteConfig): WatchedKey[] {
   const { jwks = [], keys = [] } = webhook ?? {};
   return [
@@ -103,13 +103,13 @@ async function readKey(scheme: Scheme, config: KeyConfig, route: RouteConfig): P
   return { key: { ...parsed.key, notBefore: config.notBefore }, warnings, problem: NO_PROBLEM };
 }
 
-/** Most often such a secret is sound, and the route has the default scheme in place of its sender's own. */
+/** Usually such a secret is valid, but the route has the default scheme instead of its sender's. */
 function toOtherSchemeHint(scheme: Scheme, secret: Secret, config: KeyConfig, { name, match }: RouteConfig): string | undefined {
   const { secret: source } = config;
   const where = 'env' in source ? source.env : source.file;
   const preset = findNamedPreset([name, match.path ?? match.pathPrefix ?? '', config.name, where], scheme.name);
-  const isSound = preset !== undefined && 'key' in compileScheme(preset).parseKey(config.name, secret, source.encoding);
-  if (isSound) return `if ${preset.from?.title} sends this, set scheme: ${preset.name}`;
+  const isValid = preset !== undefined && 'key' in compileScheme(preset).parseKey(config.name, secret, source.encoding);
+  if (isValid) return `if ${preset.from?.title} sends this, set scheme: ${preset.name}`;
   if (scheme.name !== DEFAULT_SCHEME) return undefined;
   return 'write it as the sender shows it, whsec_ and base64; if the sender does not use Standard Webhooks, set its scheme, for example scheme: github';
 }

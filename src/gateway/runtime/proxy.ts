@@ -25,7 +25,7 @@ import type { Realms } from './realms.ts';
 import { toRouteLabels } from './routes.ts';
 import type { DrainedProxy } from './shutdown.ts';
 
-/** What the proxy shares with the rest of the gate. */
+/** The dependencies of the proxy. */
 export interface ProxyParts {
   readonly clock: Clock;
   readonly logger: GateLogger;
@@ -37,35 +37,35 @@ export interface ProxyParts {
   readonly realms: Realms;
   readonly attempts: Attempts;
   readonly tls: TlsContexts | undefined;
-  /** For tests: what names lead to. */
+  /** For tests: resolves names. */
   readonly resolve?: Resolve;
 }
 
 /** The route label of the proxy's metrics and log lines; no configured name can be the same. */
 const NAME = '_proxy';
 const MAX_HEAD_BYTES = 64 * 1024;
-/** Nothing that a destination says is for us to drop; these are dropped for webhook senders only. */
+/** Fields that are dropped in responses to webhook senders; the proxy forwards all fields of a destination's response. */
 const ALLOWED_RESPONSE_HEADERS: ReadonlySet<string> = new Set(['webhook-delivery', 'x-slack-no-retry']);
 
-/** A forward proxy that listens, or will. */
+/** The forward proxy. */
 export interface ForwardProxy extends DrainedProxy {
-  /** `others`: what the gate listens on beside. */
+  /** `others`: the gate's other ports. */
   listen(others: readonly number[]): Promise<Listening>;
   refreshTls(): void;
 }
 
-/** What the proxy counts before its first request. */
+/** The labels of the series that the proxy has before its first request. */
 function toProxyLabels({ basic }: ProxyConfig): GateRouteLabels {
   return { name: NAME, scheme: 'basic', keys: toSourceLabels(basic), methods: ['CONNECT', 'GET', 'POST'], asksPassword: true };
 }
 
-/** What the metrics know beforehand: the routes, and the forward proxy. */
+/** The labels of all routes and of the forward proxy. */
 export function toAllLabels(config: Config): GateRouteLabels[] {
   const proxies = config.proxy === undefined ? [] : [toProxyLabels(config.proxy)];
   return [...config.routes.map((route) => toRouteLabels(config, route)), ...proxies];
 }
 
-/** Builds it; its realm must be among those that were taken over, and its labels among the metrics'. */
+/** Builds the proxy; its realm must be loaded before the first request, its labels set in the metrics now. */
 export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy {
   const { clock, logger, journal, metrics, tracing, limits, memory, tls } = parts;
   const { basic, requireTls, timeout, idleTimeout, maxDuration, connectTimeout } = config;

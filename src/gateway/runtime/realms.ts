@@ -1,4 +1,4 @@
-/** The users of all realms while the gate runs: one pool of threads, one count of attempts, a verifier for each realm. */
+/** The users of all realms while the gate runs: one thread pool for all, and one verifier for each realm. */
 
 import { toThreadCount } from '../../auth/passwords/hash-budget.ts';
 import { HashPool, type HashPoolLimits } from '../../auth/passwords/hash-pool.ts';
@@ -15,16 +15,16 @@ export interface RealmsLimits extends HashPoolLimits {
   readonly memory: Bytes | undefined;
 }
 
-/** What is counted. */
+/** Reports for the metrics. */
 export interface RealmsEvents {
   onCache(outcome: CacheOutcome): void;
   /** After each read of a realm's users. */
   onUsers(realm: string, count: { readonly usable: number; readonly rejected: number }): void;
   /** Whether the users of all realms were read without an error. */
-  onRead(isSound: boolean): void;
+  onRead(isSuccessful: boolean): void;
 }
 
-/** Lives as long as the gate; a reload gives its verifiers new users. */
+/** Lives as long as the gate; a reload replaces the users of its verifiers. */
 export class Realms {
   readonly #limits: RealmsLimits;
   readonly #pool: HashPool;
@@ -42,10 +42,10 @@ export class Realms {
   }
 
   /**
-   * Takes over the realms of a new config. A realm that stays keeps its cache and its sessions: otherwise a reload would let bans
+   * Applies the realms of a new config. A realm that stays keeps its cache and its sessions: otherwise a reload would let bans
    * lock out users who are logged in.
    */
-  take(reads: readonly RealmRead[], settings: ReadonlyMap<string, RealmConfig>): void {
+  apply(reads: readonly RealmRead[], settings: ReadonlyMap<string, RealmConfig>): void {
     const before = this.#verifiers;
     this.#verifiers = new Map(
       reads.map(({ realm, set }) => {
@@ -61,7 +61,7 @@ export class Realms {
     this.#report(reads);
   }
 
-  /** Takes over new users of one realm. */
+  /** Replaces the users of one realm. */
   replace(read: RealmRead): void {
     this.#verifiers.get(read.realm)?.replace(read.set);
     this.#report([read]);
@@ -73,7 +73,7 @@ export class Realms {
     return verifier;
   }
 
-  /** Passwords that are being checked or wait for it. */
+  /** The number of password checks that are running or waiting. */
   get pending(): number {
     return this.#pool.pending;
   }
@@ -92,7 +92,7 @@ export class Realms {
     this.#events.onRead(this.#broken.size === 0);
   }
 
-  /** A thread may get any realm's hash, so the largest decides. */
+  /** A thread may get any realm's hash, so the largest hash determines the number of threads. */
   #resizePool(): void {
     const largest = Math.max(0, ...[...this.#verifiers.values()].map(({ largestHash }) => largestHash));
     this.#pool.resize(toThreadCount(this.#limits.threads, this.#limits.memory, largest));

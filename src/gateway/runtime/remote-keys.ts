@@ -1,4 +1,4 @@
-/** Keeps the keys that routes fetch from URLs: one fetch for each URL, however many routes use it, across reloads. */
+/** Keeps the keys that routes fetch from URLs, across reloads: each URL is fetched once, however many routes use it. */
 import type { JsonWebKey } from 'node:crypto';
 import type { HttpsGet } from '../../auth/keys/https-get.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
@@ -17,13 +17,13 @@ export interface RemoteKeysParts {
   readonly metrics: Metrics;
 }
 
-/** One URL, and what is behind it. */
+/** One URL and its keys. */
 interface Source {
   readonly set: RemoteKeySet;
   known: readonly JsonWebKey[] | undefined;
 }
 
-/** One use of a URL by a route that serves. */
+/** The use of a URL by one active route. */
 interface Use {
   readonly id: string;
   readonly route: string;
@@ -32,7 +32,7 @@ interface Use {
   readonly ring: KeyRing;
 }
 
-/** Holds them. */
+/** The remote keys of all routes. */
 export class RemoteKeys {
   readonly #parts: RemoteKeysParts;
   #sources = new Map<string, Source>();
@@ -42,8 +42,8 @@ export class RemoteKeys {
     this.#parts = parts;
   }
 
-  /** Serves these routes from now on: what is known already is theirs at once, the rest is fetched. */
-  take(routes: readonly CompiledRoute[], rings: ReadonlyMap<string, KeyRing>): void {
+  /** Switches to these routes: they get the keys that are known already at once, and the others are fetched. */
+  apply(routes: readonly CompiledRoute[], rings: ReadonlyMap<string, KeyRing>): void {
     const before = this.#sources;
     this.#sources = new Map();
     this.#uses = routes.flatMap((route) => toUses(route, rings.get(route.config.name)));
@@ -55,11 +55,11 @@ export class RemoteKeys {
         this.#sources.set(id, source);
       }
     for (const [id, { set }] of before) if (!this.#sources.has(id)) set.close();
-    for (const use of this.#uses) this.#give(use);
+    for (const use of this.#uses) this.#setKeys(use);
     for (const [route, ring] of rings) ring.watchMisses(() => this.#askEarly(route));
   }
 
-  /** Asks no more. */
+  /** Stops fetching. */
   close(): void {
     for (const { set } of this.#sources.values()) set.close();
   }
@@ -81,15 +81,18 @@ export class RemoteKeys {
     source.known = keys;
     if (keys === undefined) logger.error('remote_keys_expired', { host });
     for (const use of this.#uses.filter((each) => each.id === id)) {
-      const count = this.#give(use);
+      const count = this.#setKeys(use);
       if (count === 0)
-        logger.error('remote_keys_failed', { message: `${host}: none of the keys is of ${use.scheme.name}`, route: use.route });
+        logger.error('remote_keys_failed', {
+          message: `${host}: none of the keys can be used with ${use.scheme.name}`,
+          route: use.route,
+        });
       else if (count !== undefined) logger.info('remote_keys_loaded', { route: use.route, key: use.name, keys: count });
     }
   }
 
-  /** How many of the keys the scheme can use; undefined where none are known. */
-  #give({ id, route, name, scheme, ring }: Use): number | undefined {
+  /** Sets the keys; returns how many of them the scheme can use, undefined if none are known. */
+  #setKeys({ id, route, name, scheme, ring }: Use): number | undefined {
     const known = this.#sources.get(id)?.known;
     const keys = known?.flatMap((jwk): VerifyKey | readonly VerifyKey[] => scheme.parseJwk(name, jwk) ?? []);
     ring.setRemote(name, keys?.length === 0 ? undefined : keys);

@@ -47,7 +47,7 @@ import { isQueryAllowed } from './handshake.ts';
 import type { GateRouteLabels, Metrics } from './metrics.ts';
 import type { Realms } from './realms.ts';
 
-/** What routes share, across reloads. */
+/** The dependencies that routes share, across reloads. */
 export interface RouteParts {
   readonly clock: Clock;
   readonly metrics: Metrics;
@@ -63,7 +63,7 @@ export interface RouteParts {
   readonly readLimits: ReadLimits;
 }
 
-/** What a route counts before its first request. */
+/** The labels of the series that a route has before its first request. */
 export function toRouteLabels({ authz }: Config, route: RouteConfig): GateRouteLabels {
   const { name, webhook, basic, mode } = route;
   const sources = basic === undefined ? [] : toSourceLabels(basic);
@@ -75,7 +75,7 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): GateRouteL
     keys,
     methods: methodsOf(route),
     isObserved: mode === 'observe',
-    // A question comes without content, so only those about other routes are ever answered with yes.
+    // Auth requests have no content, so those for webhook routes are never allowed.
     authz: authz !== undefined && webhook === undefined,
     signsTime: webhook?.tolerance !== undefined,
     asksPassword: basic !== undefined,
@@ -133,12 +133,12 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
   };
 }
 
-/** `http.route` of spans: of few values, as it is the config's own. */
+/** `http.route` of spans: has few values, as they come from the config. */
 function toTemplate({ path, pathPrefix = '' }: RouteConfig['match']): string {
   return path ?? `${pathPrefix.replace(/\/$/, '')}/*`;
 }
 
-/** Basic first: many clients look no further than the first scheme they do not know (RFC 9110 §11.6.1). */
+/** Basic first: many clients stop at the first scheme that they do not know (RFC 9110 §11.6.1). */
 function toChallenges({ name, basic, webhook }: RouteConfig): string[] {
   return [
     ...(basic === undefined ? [] : [toBasicChallenge(basic.realm)]),
@@ -153,12 +153,12 @@ function buildContentGate(webhook: WebhookConfig): ContentGate {
   return createContentGate({ ...webhook, allowQuery: isQueryAllowed(webhook), bindsMediaType, checksBody });
 }
 
-/** A token proves who sends, and nothing about the message, so there is nothing to bind. */
+/** A token authenticates the sender but not the message, so there is nothing to bind. */
 function isContentSigned({ description }: WebhookConfig): boolean {
   return description.signed.length > 0 || description.isSignedInContent === true;
 }
 
-/** Before the content is looked at. */
+/** Runs before the content gate. */
 function buildOpenHandshake({ config, webhook }: CompiledRoute, ring: KeyRing): HeadGate | undefined {
   const open = webhook?.handshake.open;
   return open && createOpenHandshakeGate(open, ring, appMethodsOf(config));
@@ -194,7 +194,7 @@ function buildClaimGates(route: string, { dedup, order }: WebhookConfig, parts: 
     const onDuration = metrics.dedupDuration.bind(metrics);
     gates.push(createDedupGate({ route, ...dedup }, { store, settlements, clock, waiters, onEvent, onDuration }));
   }
-  // After dedup, or a retry of the newest event would go to the app again.
+  // After dedup: otherwise a retry of the newest event would be forwarded again.
   if (order !== undefined) {
     const onEvent = metrics.order.bind(metrics);
     gates.push(createOrderGate({ route, ...order }, { ...parts, onEvent }));

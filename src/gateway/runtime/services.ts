@@ -48,7 +48,7 @@ export interface Services {
   readonly memory: Memory;
 }
 
-/** Builds them; nothing is fetched or listened to yet, but the store connects. */
+/** Builds the services; the store connects, but nothing is fetched and no port is opened yet. */
 export function buildServices(ready: PreparedConfig, context: GateContext): Services {
   const { clock, logger, version, createUpstream } = context;
   const { limits, journal } = ready.loaded.config;
@@ -59,7 +59,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   });
   const tracing = buildTracing(ready.loaded.config.tracing, ready.tracing, { clock, logger, metrics, version });
   const telemetry = { clock, logger, journal: new Journal(journal.size), metrics, tracing };
-  const store = openStoreAloud(ready, telemetry);
+  const store = openReportedStore(ready, telemetry);
   const settlements = new Settlements(store.seenIds, clock, {
     onOutcome: (outcome, settled) => (settled.of === 'place' ? metrics.order(outcome) : metrics.dedup(outcome)),
     onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
@@ -68,7 +68,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   const realms = new Realms({ threads, queue: limits.passwordQueue, memory: toPasswordMemory(limits) }, clock, {
     onCache: (outcome) => metrics.passwordCheck(outcome),
     onUsers: (realm, count) => metrics.users(realm, count),
-    onRead: (isSound) => metrics.usersReload(isSound),
+    onRead: (isSuccessful) => metrics.usersReload(isSuccessful),
   });
   metrics.watchPendingPasswords(() => realms.pending);
   const signer = new IdentitySigner(clock);
@@ -93,7 +93,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   const { limit, maxBufferedBytes, maxLargeBodies } = memory.budget;
   logger.info('memory_limits', { containerBytes: limit, maxBufferedBytes, maxLargeBodies });
   const eventLoopMonitor = new EventLoopMonitor(clock);
-  // The simulator's logger shows nothing, so an exception ends its command instead.
+  // The simulator's logger prints nothing, so an exception ends its command instead.
   const unwatchErrors = createUpstream === undefined ? watchEscapedErrors(telemetry) : () => undefined;
   return {
     telemetry,
@@ -110,7 +110,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   };
 }
 
-function openStoreAloud(ready: PreparedConfig, { clock, logger, metrics }: Telemetry): OpenStore {
+function openReportedStore(ready: PreparedConfig, { clock, logger, metrics }: Telemetry): OpenStore {
   return openStore(ready.store, clock, {
     onUp() {
       metrics.storeUp(true);

@@ -1,4 +1,4 @@
-/** Stops a running gate without losing an event: first no new traffic, then the requests under way, then the store. */
+/** Stops a running gate without losing an event: refuses new traffic, finishes the requests in flight, then closes the store. */
 import type { Config } from '../../config/schema/config.ts';
 import { type Clock, type Milliseconds, pause, within } from '../../core/clock.ts';
 import type { Capacity } from '../pipeline/capacity.ts';
@@ -8,12 +8,12 @@ import type { ListenPhase, ListenServer } from '../server/server.ts';
 import type { AuthzEndpoint } from './authz.ts';
 import type { GateLogger } from './log-events.ts';
 
-/** What is stopped. */
+/** The parts that are stopped. */
 export interface ShutdownParts {
   readonly clock: Clock;
   readonly logger: GateLogger;
   readonly listen: ListenServer;
-  /** The forward proxy, where there is one. */
+  /** The forward proxy, if there is one. */
   readonly proxy: DrainedProxy | undefined;
   readonly authz: AuthzEndpoint | undefined;
   readonly pipeline: RequestPipeline;
@@ -24,7 +24,7 @@ export interface ShutdownParts {
   readonly times: Config['shutdown'];
 }
 
-/** The forward proxy as it is stopped: its port keeps step with the data port, its tunnels with the requests. */
+/** The forward proxy during shutdown: its port has the phases of the data port, and its tunnels count as requests. */
 export interface DrainedProxy {
   enter(phase: ListenPhase): void;
   idle(): Promise<void>;
@@ -33,34 +33,34 @@ export interface DrainedProxy {
   destroy(): void;
 }
 
-/** What the last settlements get: the store may be slow, but the pod's end is near. */
-const SETTLE_AT_MOST_MS: Milliseconds = 2_000;
-const TELL_AT_MOST_MS: Milliseconds = 500;
-/** What the last spans get, in the same time: a collector that is away must not hold up the end. */
-const EXPORT_AT_MOST_MS: Milliseconds = 2_000;
+/** Time for the last settlements: the store may be slow, but the pod is about to terminate. */
+const SETTLE_TIMEOUT_MS: Milliseconds = 2_000;
+const RECORD_TIMEOUT_MS: Milliseconds = 500;
+/** Time for the last spans: a collector that is unavailable must not delay the shutdown. */
+const EXPORT_TIMEOUT_MS: Milliseconds = 2_000;
 
-/** Drains; resolves when all is closed. True when every request under way was finished. */
+/** Drains and closes everything. True if every request in flight was finished. */
 export async function drain(parts: ShutdownParts): Promise<boolean> {
   const { clock, pipeline, listen, authz, proxy, times } = parts;
   const enter = (phase: ListenPhase): void => {
     for (const port of [listen, authz, proxy]) port?.enter(phase);
   };
-  // Endpoints are removed after readiness falls, not at once: who still comes meanwhile is served, but keeps no connection.
+  // Endpoints are removed some time after readiness fails: until then requests are served, but their connections are closed.
   enter('closing');
   await pause(clock, times.grace);
   enter('refusing');
   const isFinished = await within(clock, times.drain, Promise.all([pipeline.idle(), authz?.idle(), proxy?.idle()]));
   if (!isFinished) await giveUp(parts);
-  await parts.settlements.drain(SETTLE_AT_MOST_MS);
+  await parts.settlements.drain(SETTLE_TIMEOUT_MS);
   listen.destroy();
   proxy?.destroy();
-  // What was cut just now is still to be told.
-  await within(clock, TELL_AT_MOST_MS, Promise.all([proxy?.idle()]));
-  await Promise.all([parts.store.close(), parts.tracing.close(EXPORT_AT_MOST_MS)]);
+  // The tunnels that were just cut must still be recorded.
+  await within(clock, RECORD_TIMEOUT_MS, Promise.all([proxy?.idle()]));
+  await Promise.all([parts.store.close(), parts.tracing.close(EXPORT_TIMEOUT_MS)]);
   return isFinished;
 }
 
-/** The time is over: what waits for a place is released, what is with the app is left to its lease. */
+/** The time is over: claims of requests that wait for capacity are released, those of requests with the app are left to their leases. */
 async function giveUp(parts: ShutdownParts): Promise<void> {
   const { pipeline, proxy } = parts;
   const tunnels = proxy?.tunnels ?? 0;

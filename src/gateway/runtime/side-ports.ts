@@ -1,4 +1,4 @@
-/** Builds the ports beside the data port that a config may ask for: the forward proxy's and the forward-auth endpoint's. */
+/** Builds the optional ports: the forward proxy's and the forward-auth endpoint's. */
 import type { ListenTlsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
@@ -17,7 +17,7 @@ import { buildProxy, type ForwardProxy } from './proxy.ts';
 import type { Realms } from './realms.ts';
 import type { TlsPort } from './watched-sources.ts';
 
-/** What the ports share with the rest of the gate. */
+/** The dependencies of the ports. */
 export interface SidePortParts {
   readonly clock: Clock;
   readonly logger: GateLogger;
@@ -28,19 +28,19 @@ export interface SidePortParts {
   readonly attempts: Attempts;
   readonly pipeline: RequestPipeline;
   readonly memory: Memory;
-  /** For tests: what names lead to. */
+  /** For tests: resolves names. */
   readonly resolve?: Resolve | undefined;
 }
 
-/** Those that the config asks for. */
+/** The ports that the config has. */
 export interface SidePorts {
   readonly proxy: ForwardProxy | undefined;
   readonly authz: AuthzEndpoint | undefined;
-  /** What of them has TLS. */
+  /** Those with TLS. */
   readonly tlsPorts: readonly TlsPort[];
 }
 
-/** Builds them, not listening yet. */
+/** Builds the ports; they do not listen yet. */
 export function buildSidePorts({ loaded, proxyTls, authzTls }: PreparedConfig, parts: SidePortParts): SidePorts {
   const { proxy: proxyConfig, authz: authzConfig, limits, listen } = loaded.config;
   const { clock, logger, journal, metrics, tracing, realms, attempts, pipeline, memory, resolve } = parts;
@@ -60,14 +60,14 @@ export function buildSidePorts({ loaded, proxyTls, authzTls }: PreparedConfig, p
   return { proxy, authz, tlsPorts };
 }
 
-/** The contexts of a port's certificates, where it has any; `section`: its config path. */
+/** The TLS contexts of a port, if it has any; `section`: its config path. */
 export function toContexts(section: string, read: TlsRead | undefined, metrics: Metrics): TlsContexts | undefined {
   if (read === undefined) return undefined;
   reportNextUpdate(section, read.settings, metrics);
   return new TlsContexts(read.settings);
 }
 
-/** The port in a list, where it has TLS; `section`: its config path. */
+/** The port in a list, which is empty if it has no TLS; `section`: its config path. */
 export function toTlsPorts(
   section: string,
   config: ListenTlsConfig | undefined,

@@ -1,4 +1,4 @@
-/** Turns the store's config into a running store: reads the files it names, and chooses memory or Redis. */
+/** Opens the store from its config: reads the files that it names, and chooses memory or Redis. */
 import { readFile } from 'node:fs/promises';
 import type { RedisConfig, StoreConfig } from '../../config/schema/config.ts';
 import { readSecret, type SecretRead } from '../../config/sources/secrets.ts';
@@ -13,7 +13,7 @@ import type { NewestVersions } from '../../state/ordering/newest-versions.ts';
 import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../../state/redis/options.ts';
 import { createRedisStore, type RedisStoreEvents } from '../../state/redis/redis-store.ts';
 
-/** Trouble with what the store's config refers to. */
+/** A problem with what the store's config refers to. */
 export interface StoreTrouble {
   /** Config path. */
   readonly path: string;
@@ -21,7 +21,7 @@ export interface StoreTrouble {
   readonly hint?: string;
 }
 
-/** What is needed to open the store; no Redis means memory. */
+/** The settings of the store; without Redis it is in memory. */
 export interface StoreSettings {
   readonly redis: RedisStoreOptions | undefined;
   readonly maxIds: number;
@@ -40,16 +40,16 @@ export async function readStoreSettings(config: StoreConfig): Promise<StoreSetti
   return { redis, maxIds, troubles: reader.troubles };
 }
 
-/** Clients and users whose failed attempts are remembered here: some 10 MB. */
+/** The maximum number of clients and users whose failed attempts are kept in memory: about 10 MB. */
 const MAX_ATTEMPT_KEYS = 100_000;
 
-/** What the store reports. */
+/** The events that the store reports. */
 export interface StoreEvents extends RedisStoreEvents {
   /** Login attempts are rejected because every counter in memory is banned. */
   onAttemptsFull(): void;
 }
 
-/** What all routes share. */
+/** The store, which all routes share. */
 export interface OpenStore {
   readonly seenIds: SeenIds;
   readonly versions: NewestVersions;
@@ -80,7 +80,7 @@ export function openStore(settings: StoreSettings, clock: Clock, events: StoreEv
   };
 }
 
-/** Where a URL leads. */
+/** The settings from a URL. */
 interface FromUrl {
   readonly node: RedisNode;
   readonly username?: string;
@@ -116,7 +116,7 @@ class SettingsReader {
   async #readUrl(config: RedisConfig): Promise<FromUrl | undefined> {
     if (config.url !== undefined) return this.#parseUrl(config.url, 'url');
     if (config.urlFile === undefined) return undefined;
-    const text = this.#take(await readSecret({ file: config.urlFile }), 'urlFile');
+    const text = this.#unwrap(await readSecret({ file: config.urlFile }), 'urlFile');
     return text === undefined ? undefined : this.#parseUrl(text.expose().toString(), 'urlFile');
   }
 
@@ -127,7 +127,7 @@ class SettingsReader {
     if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol) || url.hostname === '') {
       this.troubles.push({
         path: `${PATH}.${key}`,
-        message: 'this is no redis:// or rediss:// URL',
+        message: 'must be a redis:// or rediss:// URL',
         hint: 'for example redis://127.0.0.1:6379',
       });
       return undefined;
@@ -135,7 +135,7 @@ class SettingsReader {
     if (username === undefined || password === undefined) {
       this.troubles.push({
         path: `${PATH}.${key}`,
-        message: 'user or password has a % that begins no escape',
+        message: 'the user or password has a % that does not begin an escape',
         hint: 'write % as %25, or use username and passwordFile',
       });
       return undefined;
@@ -157,7 +157,7 @@ class SettingsReader {
     if (config.sentinel === undefined) return undefined;
     const { name, nodes, username, passwordFile } = config.sentinel;
     const password =
-      passwordFile === undefined ? undefined : this.#take(await readSecret({ file: passwordFile }), 'sentinel.passwordFile');
+      passwordFile === undefined ? undefined : this.#unwrap(await readSecret({ file: passwordFile }), 'sentinel.passwordFile');
     return {
       kind: 'sentinel',
       name,
@@ -168,8 +168,8 @@ class SettingsReader {
   }
 
   async #readPassword(config: RedisConfig): Promise<Secret | undefined> {
-    if (config.passwordFile !== undefined) return this.#take(await readSecret({ file: config.passwordFile }), 'passwordFile');
-    if (config.passwordEnv !== undefined) return this.#take(await readSecret({ env: config.passwordEnv }), 'passwordEnv');
+    if (config.passwordFile !== undefined) return this.#unwrap(await readSecret({ file: config.passwordFile }), 'passwordFile');
+    if (config.passwordEnv !== undefined) return this.#unwrap(await readSecret({ env: config.passwordEnv }), 'passwordEnv');
     return undefined;
   }
 
@@ -179,7 +179,7 @@ class SettingsReader {
     const files = 'caFile' in tls || 'certFile' in tls || 'keyFile' in tls || 'serverName' in tls ? tls : {};
     const ca = await this.#readFile(files.caFile, 'tls.caFile');
     const cert = await this.#readFile(files.certFile, 'tls.certFile');
-    const key = files.keyFile === undefined ? undefined : this.#take(await readSecret({ file: files.keyFile }), 'tls.keyFile');
+    const key = files.keyFile === undefined ? undefined : this.#unwrap(await readSecret({ file: files.keyFile }), 'tls.keyFile');
     return {
       ...(ca === undefined ? undefined : { ca }),
       ...(cert === undefined ? undefined : { cert }),
@@ -201,14 +201,14 @@ class SettingsReader {
     }
   }
 
-  #take(read: SecretRead, key: string): Secret | undefined {
+  #unwrap(read: SecretRead, key: string): Secret | undefined {
     if ('secret' in read) return read.secret;
     this.troubles.push({ path: `${PATH}.${key}`, message: read.problem, hint: read.hint });
     return undefined;
   }
 }
 
-/** Undefined where a % begins no escape. */
+/** Undefined if a % does not begin an escape. */
 function decode(text: string): string | undefined {
   try {
     return decodeURIComponent(text);

@@ -1,4 +1,4 @@
-/** Builds the tracing that a config asks for: who decides about traces, and what sends spans to a collector. */
+/** Builds tracing from its config: the tracer, and the exporter that sends spans to a collector. */
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../config/schema/config.ts';
 import { type OtlpSettings, readOtlpSettings } from '../../config/sources/otlp-settings.ts';
@@ -11,13 +11,13 @@ import { Tracer } from '../../telemetry/tracing/tracer.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 
-/** What reading gave; with an error among the troubles there are no settings. */
+/** The result of reading the settings, which are undefined if there was an error. */
 export interface TracingRead {
   readonly settings: OtlpSettings | undefined;
   readonly troubles: readonly Trouble[];
 }
 
-/** Undefined where the section is left out. */
+/** Reads the settings; undefined if the section is omitted. */
 export async function readTracing(config: Config['tracing']): Promise<TracingRead | undefined> {
   if (config === undefined) return undefined;
   const { settings, problems } = await readOtlpSettings(config);
@@ -25,7 +25,7 @@ export async function readTracing(config: Config['tracing']): Promise<TracingRea
   return { settings, troubles };
 }
 
-/** What tracing is told of, and tells. */
+/** The dependencies of tracing. */
 export interface TracingParts {
   readonly clock: Clock;
   readonly logger: GateLogger;
@@ -33,13 +33,13 @@ export interface TracingParts {
   readonly version: string;
 }
 
-/** Tracing, and how it ends. */
+/** Tracing that can be closed. */
 export interface BuiltTracing extends Tracing {
-  /** Sends what is left, for at most this long. */
-  close(atMost: Milliseconds): Promise<void>;
+  /** Sends the remaining spans, for at most this long. */
+  close(timeout: Milliseconds): Promise<void>;
 }
 
-/** Builds it; left out, contexts of trusted callers are passed on and none are made. */
+/** Builds tracing; without a config, trace contexts of trusted callers are passed on and none are created. */
 export function buildTracing(config: Config['tracing'], read: TracingRead | undefined, parts: TracingParts): BuiltTracing {
   const nothing = async (): Promise<void> => undefined;
   if (config === undefined) return { tracer: new Tracer({ part: 'pass', sampleRatio: 0 }), close: nothing };
@@ -67,6 +67,6 @@ export function buildTracing(config: Config['tracing'], read: TracingRead | unde
   return {
     tracer: new Tracer({ part: 'record', sampleRatio }),
     onSpan: (span) => exporter.add(span),
-    close: (atMost) => exporter.close(atMost),
+    close: (timeout) => exporter.close(timeout),
   };
 }

@@ -1,4 +1,4 @@
-/** Keeps one connection pool for each app, across reloads, and closes those that no route uses any more. */
+/** Keeps one connection pool for each app, across reloads, and closes those that are no longer used. */
 import type { RouteConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { createUpstream } from '../upstream/pool.ts';
@@ -8,7 +8,7 @@ import type { Upstream, UpstreamOptions } from '../upstream/upstream.ts';
 const IDLE_TIMEOUT_MS = 4_000;
 const MAX_HEAD_BYTES = 64 * 1024;
 
-/** Makes a pool; nothing is connected yet. */
+/** Creates a pool; it does not connect yet. */
 export type CreateUpstream = (options: UpstreamOptions, clock: Clock) => Upstream;
 
 /** The pools in use. */
@@ -24,7 +24,7 @@ export class Upstreams {
     this.#maxConnections = maxConnections;
   }
 
-  /** A pool for each route, in order; pools that were there before are kept. Call `retire` once the routes are swapped. */
+  /** A pool for each route, in order; existing pools are reused. Call `retire` once the routes are swapped. */
   provide(routes: readonly RouteConfig[]): { pools: readonly Upstream[]; retire: () => void } {
     const next = new Map<string, Upstream>();
     const pools = routes.map((route) => {

@@ -1,4 +1,4 @@
-/** Turns the config's sources of users into sets of users, realm by realm. */
+/** Reads the users of each realm from the sources in the config. */
 
 import { toHashBudget, toLargestHash } from '../../auth/passwords/hash-budget.ts';
 import { type Bytes, parsePasswordHash, toPlainHash } from '../../auth/passwords/password-hash.ts';
@@ -16,29 +16,29 @@ import type { Trouble } from '../../config/sources/trouble.ts';
 import { readUserSource, toUserFiles, type UserText } from '../../config/sources/user-sources.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 
-/** Of each source. */
+/** For each source. */
 const MAX_WARNINGS = 20;
 
-/** Trouble with a source; never holds a hash or a password. */
+/** A problem with a source; never contains a hash or a password. */
 export interface UsersTrouble extends Trouble {
   readonly realm: string;
 }
 
-/** What reading a realm's sources gave. */
+/** The result of reading a realm's sources. */
 export interface RealmRead {
   readonly realm: string;
   /** The users that can log in; none if a source is missing or names no usable user: then the realm is unavailable. */
   readonly set: UserSet;
-  /** How many users cannot log in because something is wrong with their entry. */
+  /** How many users cannot log in because their entry is invalid. */
   readonly rejected: number;
   readonly troubles: readonly UsersTrouble[];
-  /** What to watch. */
+  /** The files to watch. */
   readonly files: readonly string[];
   /** A source could not be read, for a reason that may pass: too many open files, or an error of the disk. */
   readonly isUnread: boolean;
 }
 
-/** The memory that password hashing may use, as the config or else the container has it; undefined: no bound. */
+/** The memory that password hashing may use, from the config or else from the container's limit; undefined: no limit. */
 export function toPasswordMemory({ passwordMemory }: LimitsConfig): Bytes | undefined {
   return passwordMemory ?? toHashBudget(readContainerMemory());
 }
@@ -95,41 +95,42 @@ class RealmReader {
   }
 
   async #readSource(source: UserSourceConfig, index: number): Promise<readonly UserEntry[]> {
-    const tell = (severity: UsersTrouble['severity'], message: string, hint?: string): void => {
+    const report = (severity: UsersTrouble['severity'], message: string, hint?: string): void => {
       const path = this.#sources.length === 1 ? this.#path : `${this.#path}.${index}`;
       this.#troubles.push({ severity, path, realm: this.#realm.realm, message, ...(hint === undefined ? undefined : { hint }) });
     };
     const text = await readUserSource(source);
     if ('problem' in text) {
-      tell('error', text.problem, text.hint);
+      report('error', text.problem, text.hint);
       this.#isUnread = true;
       return [];
     }
-    const entries = this.#toEntries(text, tell).filter((entry) => this.#isAffordable(entry, text.where, tell));
-    // A file that was emptied by accident must not lock everybody out in silence.
-    if (entries.length === 0) tell('error', `${text.where} names no user`, 'nobody could come in');
-    gradeAll(entries, text.where, tell);
+    const entries = this.#toEntries(text, report).filter((entry) => this.#isAffordable(entry, text.where, report));
+    // A file that was emptied by accident must not lock everybody out without an error.
+    if (entries.length === 0) report('error', `${text.where} contains no users`, 'nobody could log in');
+    warnOfWeakHashes(entries, text.where, report);
     return entries;
   }
 
-  #toEntries(text: UserText, tell: Tell): readonly UserEntry[] {
+  #toEntries(text: UserText, report: Report): readonly UserEntry[] {
     const options = { allowPlainText: this.#realm.allowPlainTextPasswords };
     switch (text.kind) {
       case 'htpasswd': {
         const { entries, problems, problemCount, rejected } = parseHtpasswd(text.text, options);
-        for (const { line, problem, hint } of problems) tell('error', `${text.where}:${line}: ${problem}`, hint);
+        for (const { line, problem, hint } of problems) report('error', `${text.where}:${line}: ${problem}`, hint);
         const more = problemCount - problems.length;
-        if (more > 0) tell('error', `${text.where}: ${more} more lines have a problem`);
+        if (more > 0) report('error', `${text.where}: ${more} more lines have a problem`);
         for (const user of rejected) this.#rejected.add(user);
         return entries;
       }
       case 'pair': {
         const user = text.user.normalize('NFC');
-        // The Secret's type has the password as it is; whoever can read it needs no guessing.
+        // This type of Secret has the password in plain text, so a slow hash would protect nothing.
         const entry = { user, hash: toPlainHash(text.password.normalize('NFC')), line: 1 };
         if (!text.user.includes(':') && text.user !== '' && text.password !== '') return [entry];
-        if (text.user.includes(':')) tell('error', `${text.where}: the user has a colon`, 'no client can send one (RFC 7617 §2)');
-        else tell('error', `${text.where}: user or password is empty`);
+        if (text.user.includes(':'))
+          report('error', `${text.where}: the user name contains a colon`, 'no client can send one (RFC 7617 §2)');
+        else report('error', `${text.where}: user or password is empty`);
         this.#rejected.add(user);
         return [];
       }
@@ -138,7 +139,7 @@ class RealmReader {
           const user = name.normalize('NFC');
           const hash = parsePasswordHash(stored, options);
           if (!('problem' in hash)) return [{ user, hash, line: 1 }];
-          tell('error', `${text.where}/${name}: ${hash.problem}`, hash.hint);
+          report('error', `${text.where}/${name}: ${hash.problem}`, hash.hint);
           this.#rejected.add(user);
           return [];
         });
@@ -146,27 +147,31 @@ class RealmReader {
   }
 
   /** A hash that needs more memory than there is would get the process killed, and every route with it. */
-  #isAffordable({ user, hash, line }: UserEntry, where: string, tell: Tell): boolean {
+  #isAffordable({ user, hash, line }: UserEntry, where: string, report: Report): boolean {
     const largest = toLargestHash(this.#memory);
     if (hash.memory <= largest) return true;
     const message = `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which needs ${toMebibytes(hash.memory)} MiB; password hashing may use ${toMebibytes(largest)} MiB`;
-    tell('error', message, 'hash it again with less memory, or raise limits.passwordMemory or the memory limit of the container');
+    report(
+      'error',
+      message,
+      'hash it again with less memory, or raise limits.passwordMemory or the memory limit of the container',
+    );
     this.#rejected.add(user);
     return false;
   }
 }
 
-type Tell = (severity: UsersTrouble['severity'], message: string, hint?: string) => void;
+type Report = (severity: UsersTrouble['severity'], message: string, hint?: string) => void;
 
 function toMebibytes(bytes: Bytes): string {
   return (bytes / 2 ** 20).toFixed(0);
 }
 
 /** Warns of weak and broken hashes: of the first by name, of the rest by number. */
-function gradeAll(entries: readonly UserEntry[], where: string, tell: Tell): void {
-  const poor = entries.filter(({ hash }) => hash.grade !== 'good');
-  for (const { user, hash, line } of poor.slice(0, MAX_WARNINGS))
-    tell('warning', `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which is ${hash.grade}`, hash.advice);
-  const more = poor.length - MAX_WARNINGS;
-  if (more > 0) tell('warning', `${where}: ${more} more passwords are stored in a weak or broken form`);
+function warnOfWeakHashes(entries: readonly UserEntry[], where: string, report: Report): void {
+  const weak = entries.filter(({ hash }) => hash.grade !== 'good');
+  for (const { user, hash, line } of weak.slice(0, MAX_WARNINGS))
+    report('warning', `${where}:${line}: the password of ${user} is stored as ${hash.kind}, which is ${hash.grade}`, hash.advice);
+  const more = weak.length - MAX_WARNINGS;
+  if (more > 0) report('warning', `${where}: ${more} more passwords are stored in a weak or broken form`);
 }

@@ -27,7 +27,7 @@ export interface TlsPort {
   refreshTls(): void;
 }
 
-/** What may be replaced, and where it is reported. */
+/** The parts that a reload may replace, and the telemetry. */
 export interface ReloadParts {
   readonly config: Config;
   readonly routes: readonly CompiledRoute[];
@@ -80,7 +80,7 @@ function hasChanged(files: readonly string[], changed: readonly string[]): boole
 
 const ALL_READ: readonly string[] = [];
 
-/** Only the routes whose secrets changed get new keys; a secret that is gone makes its own route unavailable and no other. */
+/** Only the routes whose secrets changed get new keys; a missing secret makes only its own route unavailable. */
 async function reloadKeys(
   changed: readonly string[],
   { routes, logger, metrics, rings, keyEvidence }: ReloadParts,
@@ -106,7 +106,7 @@ function reportKeys(route: string, troubles: readonly KeyTrouble[], logger: Gate
   }
 }
 
-/** How often, and after what pause, users are read again that may be missing only while somebody replaces their file. */
+/** How often, and with what pause, users are read again that may be missing only while their file is being replaced. */
 const MAX_READS = 4;
 const READ_PAUSE_MS: Milliseconds = 100;
 
@@ -128,7 +128,7 @@ async function reloadUsers(
   return reads.filter(({ isUnread }) => isUnread).flatMap(({ files }) => files);
 }
 
-/** A Secret's files are swapped at once, but other tools empty a file before they write it, or remove it before they move the new one. */
+/** A Secret's files are replaced atomically, but other tools empty a file before they write it, or remove it before they move the new one. */
 async function readSettledRealms(config: Config, changed: readonly string[], clock: Clock): Promise<readonly RealmRead[]> {
   for (let reads = 1; ; reads++) {
     const realms = await readRealms(config, changed);
@@ -139,7 +139,7 @@ async function readSettledRealms(config: Config, changed: readonly string[], clo
   }
 }
 
-/** A broken key leaves the one before it in use: an app that checks would reject what is not signed. */
+/** A broken key leaves the one before it in use: an app that verifies tokens would reject unsigned requests. */
 async function reloadIdentity(
   _changed: readonly string[],
   { config: { identity }, logger, signer }: ReloadParts,
@@ -153,7 +153,7 @@ async function reloadIdentity(
   return ALL_READ;
 }
 
-/** A broken token leaves the one before it in use: without one, any process on this machine could ask. */
+/** A broken token leaves the one before it in use: without one, any process on this machine could use the admin port. */
 async function reloadAdminToken(
   _changed: readonly string[],
   { config, logger, adminAccess }: ReloadParts,
