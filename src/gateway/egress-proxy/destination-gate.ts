@@ -9,10 +9,10 @@ import type { OwnPorts } from './own-ports.ts';
 /** The allowed destinations. */
 export interface DestinationOptions {
   readonly rules: readonly DestinationRule[];
-  /** Refuses addresses that are not on the public internet. */
+  /** Rejects addresses that are not on the public internet. */
   readonly denyPrivate: boolean;
   readonly resolve: Resolve;
-  /** The gate's own ports, which are refused even if the list allows them. */
+  /** The gate's own ports, which are rejected even if the list allows them. */
   readonly own: OwnPorts;
 }
 

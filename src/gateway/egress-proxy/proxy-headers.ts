@@ -28,7 +28,7 @@ export class ProxyHeaderPolicy {
     const { host, port } = destination as NonNullable<typeof destination>;
     const named = toNamedByConnection(headers);
     const name = host.includes(':') ? `[${host}]` : host;
-    // The target's authority replaces Host (RFC 9112 §3.2.2).
+    // Host is set to the target's host and port (RFC 9112 §3.2.2).
     const out = ['Host', port === HTTP_PORT ? name : `${name}:${port}`];
     headers.names.forEach((field, i) => {
       const folded = toFoldedName(field);

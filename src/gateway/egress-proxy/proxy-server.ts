@@ -186,7 +186,7 @@ export class ProxyServer {
     });
   }
 
-  /** Refuses the request if the gate is shutting down, or a limit on clients or memory is reached. */
+  /** Rejects the request if the gate is shutting down, or a limit on clients or memory is reached. */
   #checkLimits(followed: Followed, { client }: Arrival): Refusal | undefined {
     if (this.#phase === 'refusing') return refuse('draining', 'draining');
     // A tunnel counts as a request: its client is authenticated, so there is no second limit.

@@ -1,6 +1,6 @@
 /**
  * Reads the original request from the auth request of a proxy. Proxies forward their clients' own fields beside the ones that they
- * set, so contradicting fields are refused, and so are missing ones: a client could supply them.
+ * set, so contradicting fields are rejected, and so are missing ones: a client could supply them.
  */
 import type { HeaderFields } from '../../core/headers.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';

@@ -61,7 +61,7 @@ export async function acquireClaim(attempt: ClaimAttempt, policy: ClaimPolicy, p
   try {
     return await wait(reply, attempt, policy, parts);
   } catch (thrown) {
-    // Never forwarded here, whatever `onStoreError` is: the app may still be handling the other request.
+    // Never forwarded here, even with `onStoreError: forward`: the app may still be handling the other request.
     return refuseForStore(thrown, attempt, policy, parts);
   }
 }

@@ -57,7 +57,7 @@ function sleep(clock: Clock, delay: Milliseconds): Promise<void> {
   });
 }
 
-/** Refuses a request that waited in vain; the sender retries when the other request's lease may have expired, or sooner. */
+/** Rejects a request that waited in vain; the sender retries when the other request's lease may have expired, or sooner. */
 export function retryLater(remaining: Milliseconds, reason: Reason): Refusal {
   const seconds = Math.min(Math.max(Math.ceil(remaining / 1000), 1), MAX_RETRY_AFTER_S);
   return refuse('in_progress', reason, { retryAfterSeconds: seconds });

@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { toDigestId } from '../../core/event.ts';
 import { type Forgotten, type SeenIds, StoreUnavailable } from '../../state/claims/seen-ids.ts';
 
-/** Longer names are hashed, so that keys stay short whatever the sender chooses; so are names that cannot be printed. */
+/** Longer names are hashed, so that senders cannot make keys long; so are names that cannot be printed. */
 const PLAIN = /^[\x21-\x7e]{1,64}$/;
 const FINGERPRINT_LENGTH = 16;
 /** The output of `toDigestId`. */

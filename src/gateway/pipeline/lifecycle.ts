@@ -18,7 +18,7 @@ import type { RouteMetrics } from './route-metrics.ts';
 import { type GuardedRoute, runGates } from './run-gates.ts';
 import { toTrustLevel, VERIFIED_REFUSALS } from './trust-level.ts';
 
-/** What the lifecycle needs of a route. */
+/** The properties of a route that the lifecycle uses. */
 export interface LifecycleRoute extends GuardedRoute {
   /** Values of WWW-Authenticate or Proxy-Authenticate, one field line each. */
   readonly challenges: readonly string[];
@@ -26,7 +26,7 @@ export interface LifecycleRoute extends GuardedRoute {
   readonly trace: RouteTrace;
 }
 
-/** What distinguishes one port from another. */
+/** The steps of the lifecycle that differ between ports. */
 export interface Port<Route extends LifecycleRoute> {
   /** The route of a request, or why there is none. */
   find(head: ParsedHead): Route | Refusal;
@@ -42,7 +42,7 @@ export interface Port<Route extends LifecycleRoute> {
   toFormat?(refusal: Refusal, route: Route | undefined): RefusalFormat;
   /** Counts, logs and journals a finished request. */
   record(record: RequestRecord, metrics: RouteMetrics): void;
-  /** Called after the response to a request that was refused, or would have been without observe mode; must not block or throw. */
+  /** Called after the response to a request that was rejected, or would have been without observe mode; must not block or throw. */
   onRefused?(route: Route, head: ParsedHead, refusal: Refusal): void;
 }
 
@@ -70,7 +70,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     runDetached(this.#handle(head, response));
   }
 
-  /** Responds to a request whose head was refused; `head`: if it could be parsed anyway. */
+  /** Responds to a request whose head was rejected; `head`: if it could be parsed anyway. */
   reject(arrival: Arrival, response: ClientResponse, refusal: Refusal, head?: ParsedHead): void {
     this.#finish({ arrival, refusal, ...(head && { head }) }, response, undefined);
   }

@@ -5,7 +5,7 @@
 import { isPlainPath, type Kept, PATH_DISTINCTIONS, type PathDistinction, toPathForms } from '../../core/path-forms.ts';
 import type { Routable, RouteGroup } from './route-groups.ts';
 
-/** What is computed for a group when the table is built. */
+/** The properties of a group that are computed when the table is built. */
 interface PathSafety {
   /** No path of this group can be interpreted as one of another group. */
   readonly isSafe: boolean;

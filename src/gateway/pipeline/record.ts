@@ -46,7 +46,7 @@ export function record(requestRecord: RequestRecord, metrics: RouteMetrics, part
   if (trace?.isRecorded === true) reportSpans(requestRecord, line, trace, parts.tracing);
 }
 
-/** A new trace if the request was refused before its caller was known. */
+/** A new trace if the request was rejected before its caller was known. */
 function toTrace({ trace }: RequestRecord, { tracer }: Tracing): RequestTrace | undefined {
   return trace ?? tracer.begin('none', 'refused');
 }

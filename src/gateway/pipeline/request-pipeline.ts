@@ -33,7 +33,7 @@ export interface PipelineRoute extends LifecycleRoute, Routable {
 export interface RequestPipelineParts extends LifecycleParts {
   readonly metrics: LifecycleParts['metrics'] & RoutesMetrics;
   readonly capacity: Capacity;
-  /** Called after the response to a request that was refused, or would have been without observe mode; must not block or throw. */
+  /** Called after the response to a request that was rejected, or would have been without observe mode; must not block or throw. */
   readonly onRefused?: ((route: string, head: ParsedHead, refusal: Refusal) => void) | undefined;
 }
 

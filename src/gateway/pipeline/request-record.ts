@@ -7,7 +7,7 @@ import type { RouteTrace } from '../../telemetry/tracing/span.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 import type { Decision } from './run-gates.ts';
 
-/** What a port did with an admitted request: all fields are absent if the port wrote the response itself. */
+/** The result of passing on an admitted request; all fields are absent if the port wrote the response itself. */
 export interface PassResult {
   readonly outcome?: ForwardOutcome | undefined;
   readonly refusal?: Refusal | undefined;
@@ -18,7 +18,7 @@ export interface PassResult {
 /** How a request ended. */
 export interface RequestRecord extends PassResult {
   readonly arrival: Arrival;
-  /** Absent if the head itself was refused. */
+  /** Absent if the head itself was rejected. */
   readonly head?: ParsedHead;
   /** Absent if no route was found. */
   readonly route?: { readonly name: string; readonly trace: RouteTrace };

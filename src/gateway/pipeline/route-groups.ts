@@ -1,4 +1,4 @@
-/** Routes of the same host and path: together they own the path, whatever the method. */
+/** Routes of the same host and path: together they own the path for all methods. */
 import type { MatchConfig } from '../../config/schema/config.ts';
 
 /** A match with its effective methods. */

@@ -1,6 +1,6 @@
 /**
  * Finds the route of a request. Routes with its host come before those without a host; among these the exact path wins, then the
- * longest prefix. Routes with this host and path own all methods on it. A path that an app could interpret as another route's is refused.
+ * longest prefix. Routes with this host and path own all methods on it. A path that an app could interpret as another route's is rejected.
  */
 import { toPathForms } from '../../core/path-forms.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';

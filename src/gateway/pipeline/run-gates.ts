@@ -14,11 +14,11 @@ export interface GuardedRoute {
   readonly gates: RouteGates;
   /** The config explicitly allows unauthenticated requests. */
   readonly isOpen: boolean;
-  /** `observe`: checked like any other, but a request that would be refused is forwarded, marked for the app. */
+  /** `observe`: checked like any other, but a request that would be rejected is forwarded, marked for the app. */
   readonly mode: 'enforce' | 'observe';
 }
 
-/** The gates' decision; a refused request keeps what they had learned, for the log. */
+/** The gates' decision; a rejected request keeps what they had learned, for the log. */
 export type Decision =
   | { readonly kind: 'admitted'; readonly admitted: Admitted }
   | {
@@ -28,7 +28,7 @@ export type Decision =
       readonly event: VerifiedEvent | undefined;
     };
 
-/** What the gates have learned so far; private to this module, as each gate gets what it needs from the one before it. */
+/** The results of the gates so far; private to this module, as each gate gets what it needs from the one before it. */
 class Progress implements Sender {
   user: User | undefined;
   certificateName: string | undefined;
@@ -124,7 +124,7 @@ function admitProven(route: GuardedRoute, head: ParsedHead, progress: Progress):
 }
 
 function admitObserved(route: GuardedRoute, head: ParsedHead, progress: Progress, refusal: Refusal): Admitted | Refusal {
-  // What a route accepts does not depend on its mode: a method that only its handshake uses never reaches the app.
+  // The methods of a route do not depend on its mode: a method that only its handshake uses never reaches the app.
   if (refusal.code === 'method_not_allowed') return refusal;
   const { content } = head.body;
   // A body that could not be read cannot be forwarded either.

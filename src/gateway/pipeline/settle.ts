@@ -8,7 +8,7 @@ export function settle(claim: Claim | undefined, outcome: ForwardOutcome): void 
   claim?.[settlementOf(outcome)]();
 }
 
-/** Settles what a gate claimed before a later one refused: no byte went to the app, so a retry must be forwarded, unless it is stale. */
+/** Settles what a gate claimed before a later one rejected the request: no byte went to the app, so a retry must be forwarded, unless it is stale. */
 export function settleRefused(claim: Claim | undefined, { code }: Refusal): void {
   if (code === 'stale') claim?.confirm();
   // A gate that failed may have done anything, so the claim is held until its lease expires.

@@ -87,11 +87,11 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   return { loaded, routes, keys, realms, identity, adminToken, tls, proxyTls, authzTls, tracing, store, seen, problems };
 }
 
-/** What `sidegate check` reports. */
+/** The report of `sidegate check`. */
 export interface ConfigReport {
   /** Errors and warnings, in the order of the file. */
   readonly problems: readonly Problem[];
-  /** How overlapping routes are told apart; empty if the config has errors. */
+  /** How overlapping routes are distinguished; empty if the config has errors. */
   readonly notes: readonly string[];
 }
 

@@ -1,4 +1,4 @@
-/** Explains refused signatures in the log, the metrics and the journal; never to the sender. */
+/** Explains rejected signatures in the log, the metrics and the journal; never to the sender. */
 
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
@@ -41,7 +41,7 @@ export function createExplainer({ explain }: Config, parts: ExplainParts): Expla
 function toContext(name: string, { current }: ExplainParts): SuspectContext | undefined {
   const { routes, rings } = current();
   const webhook = routes.find(({ config }) => config.name === name)?.webhook;
-  // Signatures within the content are judged by certificates, not by keys of the route.
+  // Signatures within the content are verified with certificates, not with keys of the route.
   if (webhook === undefined || webhook.config.description.isSignedInContent === true) return undefined;
   const { scheme } = webhook;
   const { allowDotInId, tolerance, publicUrl = '' } = webhook.config;

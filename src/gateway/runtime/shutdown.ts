@@ -1,4 +1,4 @@
-/** Stops a running gate without losing an event: refuses new traffic, finishes the requests in flight, then closes the store. */
+/** Stops a running gate without losing an event: rejects new requests, finishes the requests in flight, then closes the store. */
 import type { Config } from '../../config/schema/config.ts';
 import { type Clock, type Milliseconds, pause, within } from '../../core/clock.ts';
 import type { Capacity } from '../pipeline/capacity.ts';
@@ -54,13 +54,13 @@ export async function drain(parts: ShutdownParts): Promise<boolean> {
   await parts.settlements.drain(SETTLE_TIMEOUT_MS);
   listen.destroy();
   proxy?.destroy();
-  // The tunnels that were just cut must still be recorded.
+  // The tunnels that were cut must still be recorded.
   await within(clock, RECORD_TIMEOUT_MS, Promise.all([proxy?.idle()]));
   await Promise.all([parts.store.close(), parts.tracing.close(EXPORT_TIMEOUT_MS)]);
   return isFinished;
 }
 
-/** The time is over: claims of requests that wait for capacity are released, those of requests with the app are left to their leases. */
+/** The drain timed out: claims of requests that wait for capacity are released, all others are held until their leases expire. */
 async function giveUp(parts: ShutdownParts): Promise<void> {
   const { pipeline, proxy } = parts;
   const tunnels = proxy?.tunnels ?? 0;

@@ -87,7 +87,7 @@ class RealmReader {
       if (entries.length === 0) isComplete = false;
       read.push({ name: toSourceName(source, index), notAfter: source.notAfter, entries });
     }
-    // After all sources: an entry that is wrong in one of them may be meant to replace one in another.
+    // After all sources: an invalid entry in one of them may be meant to replace an entry in another.
     const usable = read.map((source) => ({ ...source, entries: source.entries.filter(({ user }) => !this.#rejected.has(user)) }));
     const set = new UserSet(isComplete ? usable : []);
     const [{ realm }, rejected, troubles, isUnread] = [this.#realm, this.#rejected.size, this.#troubles, this.#isUnread];

@@ -1,4 +1,4 @@
-/** Reloads files beside the config: webhook secrets, users, keys, certificates, tokens. Requests in flight keep what they started with. */
+/** Reloads the files that the config refers to: webhook secrets, users, keys, certificates, tokens. Requests in flight keep what they started with. */
 import type { AdminAccess } from '../../admin/access.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { type Config, type ListenTlsConfig, realmsOf } from '../../config/schema/config.ts';
@@ -43,7 +43,7 @@ export interface ReloadParts {
   readonly ports: readonly TlsPort[];
 }
 
-/** One kind of files beside the config. */
+/** One kind of file that the config refers to. */
 interface WatchedSource {
   readonly toFiles: (config: Config) => readonly string[];
   /** Applies what changed; returns the files that could not be read and must be read again later. */
@@ -66,7 +66,7 @@ export function toFiles(config: Config): string[] {
   return SOURCES.flatMap((source) => source.toFiles(config));
 }
 
-/** Replaces what comes from the changed files. Returns those that could not be read and must be read again later. */
+/** Applies the changed files. Returns those that could not be read and must be read again later. */
 export async function reloadFiles(changed: readonly string[], parts: ReloadParts): Promise<readonly string[]> {
   const unread: string[] = [];
   for (const source of SOURCES)
@@ -111,8 +111,8 @@ const MAX_READS = 4;
 const READ_PAUSE_MS: Milliseconds = 100;
 
 /**
- * Applies what is usable: removed users lose access at once, whatever else is wrong with the file, and so do users whose entry is
- * broken. If a file is missing or empty, its realm gets 503 until it is back.
+ * Applies what is usable: removed users lose access at once, even if the rest of the file is invalid, and so do users whose entry is
+ * invalid. If a file is missing or empty, its realm gets 503 until it is back.
  */
 async function reloadUsers(
   changed: readonly string[],

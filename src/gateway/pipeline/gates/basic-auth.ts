@@ -22,7 +22,7 @@ export interface BasicAuthOptions extends BasicOptions {
   readonly realm: string;
   /** Challenges as an origin (401) or as a proxy (407; RFC 9110 §11.6 and §11.7). */
   readonly as: 'origin' | 'proxy';
-  /** Refuses plain HTTP before a password is read. */
+  /** Rejects plain HTTP before a password is read. */
   readonly requireTls: boolean;
   readonly limit: AttemptsLimit | undefined;
 }
@@ -53,7 +53,7 @@ const BAN_DELAY_MS: Milliseconds = 100;
 /** The maximum number of delayed responses; further ones are sent at once. */
 const MAX_DELAYED = 1_000;
 
-/** Builds the gate. The client gets the same response whatever is wrong with its credentials. */
+/** Builds the gate. The client gets the same response to any problem with its credentials. */
 export function createBasicAuthGate(options: BasicAuthOptions, parts: BasicAuthParts): PasswordGate {
   const { clock, verifier, attempts, onUsed } = parts;
   let delayed = 0;

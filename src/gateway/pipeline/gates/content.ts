@@ -6,7 +6,7 @@ import { Refusal, refuse } from '../../../core/refusal.ts';
 import type { BodyCheck, ContentGate } from './gate.ts';
 import { compileBodyCheck } from './media-type.ts';
 
-/** What the route accepts. */
+/** The content that the route accepts. */
 export interface ContentOptions {
   /** Media types without parameters, lower case. */
   readonly contentTypes: readonly string[];

@@ -1,4 +1,4 @@
-/** Refuses events that were handled already, waits for those in progress, and claims the ids of new ones. */
+/** Rejects events that were handled already, waits for those in progress, and claims the ids of new ones. */
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import { type Claim, toDigestId, type VerifiedEvent } from '../../../core/event.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';

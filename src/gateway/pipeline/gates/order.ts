@@ -1,4 +1,4 @@
-/** Refuses events that are older than a handled one of the same resource, and forwards a resource's events one at a time. */
+/** Rejects events that are older than a handled one of the same resource, and forwards a resource's events one at a time. */
 import type { Clock, Milliseconds } from '../../../core/clock.ts';
 import type { Claim, ClaimGrant } from '../../../core/event.ts';
 import type { JsonPath } from '../../../core/json-path.ts';

@@ -84,7 +84,7 @@ async function handleHandshake(message: SnsMessage, { confirm }: SnsOptions, { f
   }
 }
 
-/** Any other error is a bug and is rethrown, so that the request is refused as internal_error. */
+/** Any other error is a bug and is rethrown, so that the request is rejected with internal_error. */
 function toRemoteText(thrown: unknown): string {
   if (thrown instanceof RemoteFailure) return thrown.message;
   throw thrown;
