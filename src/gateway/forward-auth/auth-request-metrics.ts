@@ -30,7 +30,7 @@ export interface AuthRouteLabels extends RouteIdentity {
   /** Other proxies may use it through the forward-auth endpoint. */
   readonly authz?: boolean;
   /** It requires a password. */
-  readonly asksPassword?: boolean;
+  readonly requiresPassword?: boolean;
 }
 
 /** Seconds: an auth request takes microseconds, or the time of a password hash. */
@@ -93,11 +93,11 @@ export function createAuthRequestMetrics(
 }
 
 /** The responses to other proxies that alerts use, including the successful ones for ratios. */
-function toAlertedResponses({ asksPassword }: AuthRouteLabels): AuthResponse[] {
+function toAlertedResponses({ requiresPassword }: AuthRouteLabels): AuthResponse[] {
   const method = 'GET';
   const wrong: readonly AuthResponse[] = [
     { method, status: 401, reason: 'bad_credentials' },
     { method, status: 403, reason: 'banned' },
   ];
-  return [{ method, status: 200, reason: 'ok' }, ...(asksPassword === true ? wrong : [])];
+  return [{ method, status: 200, reason: 'ok' }, ...(requiresPassword === true ? wrong : [])];
 }

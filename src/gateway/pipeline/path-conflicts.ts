@@ -59,8 +59,9 @@ export class PathConflicts<Route extends Routable> {
       const forms = toPathForms(path, table.kept);
       if (forms === undefined) return `route ${found.route.name}, or any other: the path can be decoded in too many ways`;
       for (const form of forms) {
-        const rival = findRival(table, form, found);
-        if (rival !== undefined) return `route ${found.route.name}, or ${rival.routes[0]?.name} as ${form === '' ? '/' : form}`;
+        const conflict = findConflict(table, form, found);
+        if (conflict !== undefined)
+          return `route ${found.route.name}, or ${conflict.routes[0]?.name} as ${form === '' ? '/' : form}`;
       }
     }
     return undefined;
@@ -68,7 +69,7 @@ export class PathConflicts<Route extends Routable> {
 
   #assess(group: RouteGroup<Route>, groups: readonly RouteGroup<Route>[]): PathSafety {
     const rivals = groups
-      .filter((other) => isRival(group, other))
+      .filter((other) => mayConflict(group, other))
       .filter((other) => this.#tables.some((table) => table.members.has(other) && canOverlap(group, other, table)));
     if (rivals.length === 0) return { isSafe: true, isSafeIfPlain: true };
     return { isSafe: false, isSafeIfPlain: rivals.every(({ path }) => path === '' || isPlainPath(path)) };
@@ -76,7 +77,7 @@ export class PathConflicts<Route extends Routable> {
 }
 
 /** An app could run a handler of `other` for a path of `group`, and the two have different gates. */
-function isRival<Route extends Routable>(group: RouteGroup<Route>, other: RouteGroup<Route>): boolean {
+function mayConflict<Route extends Routable>(group: RouteGroup<Route>, other: RouteGroup<Route>): boolean {
   if (other === group || isFallback(group, other) || (other.host !== group.host && group.host !== undefined)) return false;
   return group.routes.some((route) => route.match.methods.some((method) => !hasSameGates(other, route, method)));
 }
@@ -149,24 +150,24 @@ function toKept<Route extends Routable>({ routes }: RouteGroup<Route>): PathDist
 }
 
 /** A group that matches the form and has different gates. */
-function findRival<Route extends Routable>(
+function findConflict<Route extends Routable>(
   table: FormTable<Route>,
   form: string,
   { group, route, method, host }: Found<Route>,
 ): RouteGroup<Route> | undefined {
-  const isRivalHere = (other: RouteGroup<Route>): boolean =>
+  const isConflict = (other: RouteGroup<Route>): boolean =>
     other !== group &&
     table.members.has(other) &&
     (other.host === group.host || (group.host === undefined && other.host === host)) &&
     !isFallback(group, other) &&
     !hasSameGates(other, route, method);
-  const rival = table.exact.get(form)?.find(isRivalHere);
+  const conflict = table.exact.get(form)?.find(isConflict);
   let end = 0;
-  for (let depth = 0; depth <= table.maxDepth && rival === undefined; depth++) {
-    const found = table.prefixes.get(form.slice(0, end))?.find(isRivalHere);
+  for (let depth = 0; depth <= table.maxDepth && conflict === undefined; depth++) {
+    const found = table.prefixes.get(form.slice(0, end))?.find(isConflict);
     if (found !== undefined || end === form.length) return found;
     const next = form.indexOf('/', end + 1);
     end = next === -1 ? form.length : next;
   }
-  return rival;
+  return conflict;
 }

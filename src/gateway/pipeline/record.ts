@@ -83,7 +83,7 @@ function report(line: RequestLine, { receivedAt }: Arrival, { journal, logger }:
   logger.request(line);
 }
 
-/** All fields in one literal, whether the request has them or not: of one shape, it costs a sixth of what joining parts would cost. */
+/** One literal with all fields, present or not: a single object shape costs a sixth of what joining parts would cost. */
 function toLine(
   { arrival, head, outcome, route, decision }: RequestRecord,
   durationMs: number,

@@ -24,7 +24,7 @@ export interface RouteLabels extends RouteIdentity {
   /** Its senders sign a timestamp. */
   readonly signsTime?: boolean;
   /** It requires a password. */
-  readonly asksPassword?: boolean;
+  readonly requiresPassword?: boolean;
 }
 
 /** How often and when a key was used. */
@@ -202,13 +202,13 @@ export function createRoutesMetrics(
 }
 
 /** The decisions that alerts use, if the route can make them. */
-function toAlerted({ scheme, signsTime, asksPassword }: RouteLabels): (readonly [Decision, Reason])[] {
+function toAlerted({ scheme, signsTime, requiresPassword }: RouteLabels): (readonly [Decision, Reason])[] {
   const isSigned = scheme !== 'none' && scheme !== 'basic';
   return [
     ['allow', 'ok'],
     ...(isSigned ? SIGNED : []),
     ...(signsTime === true ? TIMED : []),
-    ...(asksPassword === true ? BY_PASSWORD : []),
+    ...(requiresPassword === true ? BY_PASSWORD : []),
   ];
 }
 

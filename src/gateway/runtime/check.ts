@@ -47,16 +47,16 @@ export type PrepareResult =
 
 /** Loads the config and reads what it refers to; `overrides`: values from the command line that replace the file's. */
 export async function prepare(file: string, clock: Clock, overrides?: Overrides): Promise<PrepareResult> {
-  const configFile = await toFingerprints([file]);
+  const configFingerprint = await toFingerprints([file]);
   const loaded = await loadConfig(file, clock, { overrides });
   if (loaded.config === undefined) {
     const { problems, rest } = loaded;
     // Report all problems at once: read what the valid sections refer to as well.
     const more =
-      rest === undefined ? [] : (await readParts(file, { ...rest, problems: [], hash: '' }, clock, configFile)).problems;
-    return { loaded: undefined, seen: configFile, problems: [...problems, ...more] };
+      rest === undefined ? [] : (await readParts(file, { ...rest, problems: [], hash: '' }, clock, configFingerprint)).problems;
+    return { loaded: undefined, seen: configFingerprint, problems: [...problems, ...more] };
   }
-  return readParts(file, loaded, clock, new Map([...configFile, ...(await toFingerprints(toFiles(loaded.config)))]));
+  return readParts(file, loaded, clock, new Map([...configFingerprint, ...(await toFingerprints(toFiles(loaded.config)))]));
 }
 
 /** Reads what a valid config refers to. */

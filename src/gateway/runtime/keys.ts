@@ -28,7 +28,7 @@ const MIN_TOKEN_BYTES = 16;
 /** The scheme of a webhook section that names none. */
 const DEFAULT_SCHEME = 'standard-webhooks';
 
-/** Reads all secrets of a route; a secret that cannot be used is listed as unavailable, it never makes the others unusable. */
+/** Reads all secrets of a route; an unusable secret is listed as unavailable and does not affect the others. */
 export async function readKeys({ config: route, webhook }: CompiledRoute, index: number): Promise<KeysRead> {
   if (webhook === undefined) return { set: { keys: [], unavailable: [] }, troubles: [] };
   const { scheme } = webhook;

@@ -56,7 +56,13 @@ export interface ForwardProxy extends DrainedProxy {
 
 /** The labels of the series that the proxy has before its first request. */
 function toProxyLabels({ basic }: ProxyConfig): GateRouteLabels {
-  return { name: NAME, scheme: 'basic', keys: toSourceLabels(basic), methods: ['CONNECT', 'GET', 'POST'], asksPassword: true };
+  return {
+    name: NAME,
+    scheme: 'basic',
+    keys: toSourceLabels(basic),
+    methods: ['CONNECT', 'GET', 'POST'],
+    requiresPassword: true,
+  };
 }
 
 /** The labels of all routes and of the forward proxy. */

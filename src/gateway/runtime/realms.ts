@@ -11,7 +11,7 @@ import type { RealmRead } from './users.ts';
 
 /** How much of the machine password hashing may use. */
 export interface RealmsLimits extends HashPoolLimits {
-  /** Memory of all threads; undefined: no bound. */
+  /** Memory of all threads; undefined: no limit. */
   readonly memory: Bytes | undefined;
 }
 

@@ -78,7 +78,7 @@ export function toRouteLabels({ authz }: Config, route: RouteConfig): GateRouteL
     // Auth requests have no content, so those for webhook routes are never allowed.
     authz: authz !== undefined && webhook === undefined,
     signsTime: webhook?.tolerance !== undefined,
-    asksPassword: basic !== undefined,
+    requiresPassword: basic !== undefined,
     isOrdered: webhook?.order !== undefined,
   };
 }

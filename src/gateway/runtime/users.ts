@@ -34,7 +34,7 @@ export interface RealmRead {
   readonly troubles: readonly UsersTrouble[];
   /** The files to watch. */
   readonly files: readonly string[];
-  /** A source could not be read, for a reason that may pass: too many open files, or an error of the disk. */
+  /** A source could not be read, for a reason that may be temporary: too many open files, or a disk error. */
   readonly isUnread: boolean;
 }
 

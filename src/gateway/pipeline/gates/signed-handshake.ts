@@ -5,12 +5,12 @@ import type { KeyRing } from '../../../auth/keys/key-ring.ts';
 import type { VerifiedEventGate } from './gate.ts';
 
 /** Runs on verified events only, so that untrusted clients get nothing signed. */
-export function createSignedHandshakeGate(judge: SignedHandshake, ring: KeyRing): VerifiedEventGate {
+export function createSignedHandshakeGate(respond: SignedHandshake, ring: KeyRing): VerifiedEventGate {
   return {
     check({ body, keyName }, { headers, receivedAt }) {
       // Sign the response with the key that verified the message: no other key is known to be the sender's.
       const key = ring.live(receivedAt).find(({ name }) => name === keyName);
-      return judge({ headers, body, key });
+      return respond({ headers, body, key });
     },
   };
 }
