@@ -16,7 +16,7 @@ export interface AdminRequest {
 export interface Endpoint {
   /** One segment may be `*`. */
   readonly path: string;
-  readonly method: 'GET' | 'POST';
+  readonly method: 'GET' | 'POST' | 'DELETE';
   /** `true`: public, for probes and scrapers; the response holds nothing confidential. `loopback`: only for clients in the pod, without a token. */
   readonly isOpen: boolean | 'loopback';
   respond(request: AdminRequest): AdminResponse | Promise<AdminResponse>;

@@ -53,7 +53,8 @@ export async function explainRequest(file: string | undefined, options: ExplainO
     throw usageError('use either --config FILE, or --scheme NAME with --secret-env or --secret-file');
   const captured = readCaptured(await readBody(file, io), options, readNamedFile);
   const receivedAt = options.at === undefined ? (captured.at ?? systemClock.now()) : toSeconds(options.at, '--at') * 1_000;
-  const { method, target, body } = captured;
+  const { method, target, isBodyComplete = true } = captured;
+  const body = isBodyComplete ? captured.body : undefined;
   const request: SuspectRequest = { method, target, headers: new HeaderFields(captured.headers), body, receivedAt };
   const subject =
     options.config === undefined

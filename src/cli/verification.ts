@@ -13,7 +13,7 @@ import type { Io } from './io.ts';
 
 /** The result. */
 export interface Verification {
-  /** `valid`, or the code of the refusal. */
+  /** `valid`, the code of the refusal, or `not_checked` if the body is missing. */
   readonly result: string;
   /** One per step. */
   readonly lines: readonly string[];
@@ -39,12 +39,14 @@ export function verifyStepwise(suspect: Suspect): Verification {
   const { key, tried, signedAt, problem } = verify(suspect, head);
   const isRecent = signedAt === undefined || checkTime(suspect, signedAt, lines);
   const rejected = (result: string, line: string): Verification => ({ result, lines: [...lines, line], findings: explain() });
+  if (request.body === undefined)
+    return rejected(isRecent ? 'not_checked' : 'timestamp_outside_tolerance', 'signature: not checked, as the body is missing');
   if (key === undefined)
     return rejected(
       'signature_mismatch',
       tried === '' ? 'signature: there is no usable key' : `signature: no match with ${tried}`,
     );
-  lines.push(`signature: match over ${request.body?.length ?? 0} bytes, with the key ${key.name}`);
+  lines.push(`signature: match over ${request.body.length} bytes, with the key ${key.name}`);
   if (problem !== undefined) return rejected('malformed_signature', `body: ${problem}`);
   if (!isRecent)
     return rejected('timestamp_outside_tolerance', 'the signature is valid, but the timestamp is outside the tolerance');

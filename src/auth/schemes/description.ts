@@ -39,6 +39,11 @@ export interface SignatureDescription {
   readonly forms: readonly SignatureForm[];
 }
 
+/** Whether requests carry the secret itself in place of a signature. */
+export function isToken({ content, forms }: SignatureDescription): boolean {
+  return content !== undefined || forms.some(({ algorithm }) => algorithm === 'token');
+}
+
 /** The sender's timestamp. */
 export interface TimestampDescription {
   readonly from: Source;

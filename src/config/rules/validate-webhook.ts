@@ -1,4 +1,5 @@
 /** The rules of a webhook route, and the warnings about insecure settings. */
+import { isToken } from '../../auth/schemes/description.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { DedupConfig, KeyConfig, OrderConfig, RouteConfig, WebhookConfig } from '../schema/config.ts';
 import { isUntimed } from '../schema/retention.ts';
@@ -44,7 +45,20 @@ export function checkWebhook(webhook: WebhookConfig, route: RouteConfig, path: P
         'with dots in the ID, an attacker can move bytes between ID, timestamp and body without changing the signature',
       ),
     );
+  if (webhook.capture === 'failures') found.push(checkCapture(webhook, [...path, 'capture']));
   return found;
+}
+
+function checkCapture({ description: { name, signature, isSignedInContent } }: WebhookConfig, path: Path): Rating {
+  if (signature === undefined || isSignedInContent === true)
+    return error(path, `${name} has no signature in the headers, so a captured delivery explains nothing`, 'remove capture');
+  if (isToken(signature))
+    return error(path, `deliveries of ${name} contain the secret itself, so they are never captured`, 'remove capture');
+  return warning(
+    path,
+    'rejected deliveries are kept in memory for a day with their bodies, which may contain personal data',
+    'capture: off, once the cause is found',
+  );
 }
 
 /** The timestamp is checked in whole seconds when the head arrives, but the ID is claimed only after the body was read. */

@@ -146,6 +146,12 @@ const written = z.strictObject({
     .describe(
       'Accepts IDs with a dot. Insecure: an attacker can then move bytes between ID, timestamp and body under one signature.',
     ),
+  capture: z
+    .union([z.enum(['off', 'failures']), z.literal(false).transform(() => 'off' as const)], { error: 'expected off or failures' })
+    .prefault('off')
+    .describe(
+      '`failures`: keep the latest rejected deliveries in memory, without credentials, for authorized callers of the admin port, as input of `sidegate explain`. They may contain personal data.',
+    ),
 });
 
 /** The `webhook` section, with its scheme resolved. */

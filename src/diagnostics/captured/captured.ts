@@ -10,7 +10,10 @@ export interface Captured {
   readonly target: string;
   /** Name, value, name, value, …; values are latin1, like header fields. */
   readonly headers: readonly string[];
+  /** Empty if the capture has none. */
   readonly body: Buffer;
+  /** False if the capture says that the body, or a part of it, is missing. */
+  readonly isBodyComplete?: boolean;
   /** When it was sent, if the capture contains the time. */
   readonly at?: EpochMilliseconds;
   /** What may differ from the original request. */

@@ -10,6 +10,8 @@ const Har = z.object({
     entries: z.array(
       z.object({
         startedDateTime: z.string().optional(),
+        /** Written by the gate's own captures (diagnostics/explain/capture-har.ts). */
+        _sidegate: z.object({ body: z.string(), notes: z.array(z.string()) }).optional(),
         request: z.object({
           method: z.string(),
           url: z.string(),
@@ -30,14 +32,15 @@ type Entry = z.output<typeof Har>['log']['entries'][number];
 
 /** Reads the entry with this number, or the only one. */
 export function readHar(bytes: Buffer, number: string | undefined): Captured {
-  const { request, startedDateTime = '' } = toEntry(parse(bytes).log.entries, number);
+  const { request, startedDateTime = '', _sidegate: own } = toEntry(parse(bytes).log.entries, number);
   const at = Date.parse(startedDateTime);
   const { body, notes } = toBody(request.postData);
   // HTTP/2 sends the request line as pseudo-header fields (RFC 9113 §8.3.1).
   const named = request.headers.filter(({ name }) => !name.startsWith(':'));
   const headers = named.flatMap(({ name, value }) => [name, Buffer.from(value.trim()).toString('latin1')]);
   const { method, url } = request;
-  return { method, ...splitUrl(url), headers, body, notes, ...(Number.isNaN(at) ? undefined : { at }) };
+  const captured = { method, ...splitUrl(url), headers, body, notes, ...(Number.isNaN(at) ? undefined : { at }) };
+  return own === undefined ? captured : { ...captured, notes: [...notes, ...own.notes], isBodyComplete: own.body === 'complete' };
 }
 
 function parse(bytes: Buffer): z.output<typeof Har> {

@@ -44,7 +44,7 @@ export interface ExplainerParts {
 }
 
 /** Rejections that can be analysed. */
-const ANALYSED: ReadonlySet<Reason> = new Set<Reason>([
+export const EXPLAINED_REASONS: ReadonlySet<Reason> = new Set<Reason>([
   'bad_signature',
   'malformed_signature',
   'missing_signature',
@@ -100,7 +100,7 @@ export class Explainer {
 
   /** Queues a rejection if the queue has room and neither the client nor the route has used up its share; never blocks or throws. */
   offer(route: string, head: ParsedHead, { reason }: Refusal): void {
-    if (!ANALYSED.has(reason)) return;
+    if (!EXPLAINED_REASONS.has(reason)) return;
     if (this.#queue.length >= MAX_WAITING) return this.#parts.onSkipped(route);
     const client = this.#toClient(head.client.address);
     // The client's limits first: a client over its limits must not use up the route's tokens.

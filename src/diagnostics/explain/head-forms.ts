@@ -89,7 +89,7 @@ function toSignatureName({ signature }: SchemeDescription): string {
 }
 
 /** Conventional signature headers; header names that an untrusted client invents are never shown. */
-const CONVENTIONAL_HEADERS: readonly string[] = [
+export const CONVENTIONAL_HEADERS: readonly string[] = [
   'x-hub-signature',
   'x-hub-signature-256',
   'x-signature',

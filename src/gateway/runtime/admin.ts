@@ -1,6 +1,7 @@
 /** Builds the admin port from its config: token, endpoints, server. */
 import { type AdminAccess, findTokenProblem } from '../../admin/access.ts';
 import { createAppHealthEndpoints } from '../../admin/api/app-health.ts';
+import { createCapturesEndpoints } from '../../admin/api/captures.ts';
 import { createForgetEndpoint, type ForgettingRoute } from '../../admin/api/forget.ts';
 import { createHealthEndpoints, type HealthParts } from '../../admin/api/health.ts';
 import { createJournalEndpoint } from '../../admin/api/journal.ts';
@@ -14,6 +15,7 @@ import { readSecret } from '../../config/sources/secrets.ts';
 import type { Trouble } from '../../config/sources/trouble.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
+import type { Captures } from '../../diagnostics/explain/captures.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
@@ -32,6 +34,7 @@ export interface AdminParts extends HealthParts, LeaveParts {
   readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly journal: Journal;
+  readonly captures: Captures;
   readonly keyEvidence: KeyEvidence;
   readonly store: SeenIds;
   readonly access: AdminAccess;
@@ -80,12 +83,13 @@ export function buildAdmin({ address, appProbes }: AdminConfig, parts: AdminPart
 
 /** The endpoints that every gate's admin port has (docs/admin.md). */
 export function createEndpoints(parts: Omit<AdminParts, 'access'>): Endpoint[] {
-  const { clock, logger, metrics, journal, keyEvidence, store, routes } = parts;
+  const { clock, logger, metrics, journal, captures, keyEvidence, store, routes } = parts;
   return [
     ...createHealthEndpoints(parts),
     createLeaveEndpoint(parts),
     createJournalEndpoint(journal),
     createKeysEndpoint({ clock, evidence: keyEvidence, routes: () => routes().flatMap((route) => toKeyedRoute(route, metrics)) }),
+    ...createCapturesEndpoints(captures),
     createForgetEndpoint({ store, logger, metrics, routes: () => routes().map(toForgettingRoute) }),
   ];
 }

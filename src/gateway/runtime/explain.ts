@@ -1,11 +1,14 @@
-/** Explains rejected signatures in the log, the metrics and the journal; never to the sender. */
+/** Explains rejected signatures in the log, the metrics and the journal, and captures rejected deliveries; never for the sender. */
 
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
+import type { SchemeDescription } from '../../auth/schemes/description.ts';
 import type { Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runNextTurn } from '../../core/safe-events.ts';
+import { toSecretBytes } from '../../diagnostics/explain/capture-redaction.ts';
+import type { Captures } from '../../diagnostics/explain/captures.ts';
 import { type Explained, Explainer, type SuspectContext } from '../../diagnostics/explain/explainer.ts';
 import { type SuspectKey, toSuspectKey } from '../../diagnostics/explain/suspect.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
@@ -19,12 +22,32 @@ export interface ExplainParts {
   readonly logger: GateLogger;
   readonly metrics: Metrics;
   readonly journal: Journal;
+  readonly captures: Captures;
   /** The active routes. */
   readonly current: () => { readonly routes: readonly CompiledRoute[]; readonly rings: ReadonlyMap<string, KeyRing> };
 }
 
-/** Creates the function that accepts refusals; undefined if the config turns explanations off. */
-export function createExplainer({ explain }: Config, parts: ExplainParts): Explainer['offer'] | undefined {
+/** Creates the function that accepts refusals of the data port. */
+export function createRefusalListener(config: Config, parts: ExplainParts): Explainer['offer'] {
+  const explain = createExplainer(config, parts);
+  const { captures } = parts;
+  return (route, head, refusal) => {
+    captures.offer(route, head, refusal);
+    explain?.(route, head, refusal);
+  };
+}
+
+/** Sets which routes have `capture: failures`. The secrets are read at each capture: their files may change. */
+export function applyCaptures(captures: Captures, { routes }: Config, rings: ReadonlyMap<string, KeyRing>): void {
+  const capturing = new Map<string, SchemeDescription>();
+  for (const { name, webhook } of routes) if (webhook?.capture === 'failures') capturing.set(name, webhook.description);
+  captures.take(capturing, () =>
+    toSecretBytes([...rings].flatMap(([route, ring]) => toSuspectKeys(route, ring)).map(({ secret }) => secret.expose())),
+  );
+}
+
+/** Undefined if the config turns explanations off. */
+function createExplainer({ explain }: Config, parts: ExplainParts): Explainer['offer'] | undefined {
   if (explain === 'off') return undefined;
   const { clock, logger, metrics } = parts;
   const explainer = new Explainer(explain, {

@@ -2,7 +2,7 @@
 import { AdminAccess } from '../../admin/access.ts';
 import type { AdminServer } from '../../admin/server.ts';
 import { KeyRing } from '../../auth/keys/key-ring.ts';
-import { type Config, realmsOf, remembersIds } from '../../config/schema/config.ts';
+import { realmsOf, remembersIds } from '../../config/schema/config.ts';
 import { formatProblem, type Problem } from '../../config/schema/problem.ts';
 import { type Fingerprints, type Watch, watchFiles } from '../../config/sources/watch.ts';
 import type { CancelTimer } from '../../core/clock.ts';
@@ -14,7 +14,7 @@ import { ListenServer } from '../server/server.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { type PreparedConfig, prepare } from './check.ts';
 import type { GateAddresses, GateContext } from './context.ts';
-import { createExplainer } from './explain.ts';
+import { createRefusalListener, applyCaptures } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toAllLabels } from './proxy.ts';
@@ -31,11 +31,6 @@ const LEAVING_TIMEOUT_MS = 15 * 60_000;
 const IN_MEMORY =
   'event IDs are kept in the memory of this process only: with several replicas, or after a restart, a repeated delivery reaches the app again; set store.redis';
 const OBSERVED = 'this route only reports the requests that it would have rejected; set mode: enforce to reject them';
-
-/** Whether any route deduplicates without a store that is shared with other replicas. */
-function hasUnsharedDedup({ store, routes }: Config): boolean {
-  return store.redis === undefined && routes.some(remembersIds);
-}
 
 /** A gate from start to stop. */
 export class Gate {
@@ -70,7 +65,7 @@ export class Gate {
     // Before the ports are built: the proxy binds its series when it is built.
     metrics.setRoutes(toAllLabels(ready.loaded.config));
     this.#capacity = new Capacity(limits, clock, { onInFlight: metrics.inFlight, onQueued: metrics.queued });
-    const onRefused = createExplainer(ready.loaded.config, { ...telemetry, current: () => this.#toReloadParts() });
+    const onRefused = createRefusalListener(ready.loaded.config, { ...telemetry, current: () => this.#toReloadParts() });
     this.#pipeline = new RequestPipeline({ ...telemetry, capacity: this.#capacity, onRefused });
     const tls = toContexts('listen.tls', ready.tls, metrics);
     this.#listen = new ListenServer({
@@ -111,7 +106,8 @@ export class Gate {
   /** Opens the ports; rejects with the system's error if one cannot be opened. */
   async start(): Promise<GateAddresses> {
     this.#apply(this.#ready);
-    if (hasUnsharedDedup(this.#ready.loaded.config)) this.#context.logger.warn('dedup_in_memory', { hint: IN_MEMORY });
+    const { store, routes } = this.#ready.loaded.config;
+    if (store.redis === undefined && routes.some(remembersIds)) this.#context.logger.warn('dedup_in_memory', { hint: IN_MEMORY });
     await this.#rewatch(this.#ready.seen);
     try {
       const admin = await this.#admin.listen();
@@ -224,6 +220,7 @@ export class Gate {
       if (mode === 'observe') logger.warn('route_observed', { route: name, hint: OBSERVED });
     retire();
     this.#services.remoteKeys.apply(ready.routes, rings);
+    applyCaptures(this.#services.telemetry.captures, config, rings);
     this.#rings = rings;
     this.#ready = ready;
     this.#services.metrics.reload(true, clock.now(), hash);

@@ -1,6 +1,7 @@
 /** All metrics of a gate, each created by the area that owns it (docs/metrics.md). */
 import { Registry } from '@prometheus-io/client';
 import { type AdminMetrics, createAdminMetrics } from '../../admin/admin-metrics.ts';
+import { type CaptureMetrics, createCaptureMetrics } from '../../diagnostics/explain/capture-metrics.ts';
 import { createExplainMetrics, type ExplainMetrics } from '../../diagnostics/explain/explain-metrics.ts';
 import { createEscapedErrorMetrics, type EscapedErrorMetrics } from '../../telemetry/log/escaped-error-metrics.ts';
 import { type BuildOptions, createBuildInfo } from '../../telemetry/metrics/build-info.ts';
@@ -28,6 +29,7 @@ export interface Metrics
     AuthRequestMetrics,
     ProxyMetrics,
     ExplainMetrics,
+    CaptureMetrics,
     AdminMetrics,
     ConfigMetrics,
     TracingMetrics,
@@ -60,6 +62,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
     ...authRequests,
     ...createProxyMetrics(registers),
     ...explain,
+    ...createCaptureMetrics(registers),
     ...createAdminMetrics(registers),
     ...createConfigMetrics(registers),
     ...createTracingMetrics(registers),

@@ -4,6 +4,7 @@ import { RemoteCertificates } from '../../auth/keys/certificates.ts';
 import { createHttpsGet } from '../../auth/keys/https-get.ts';
 import { type Clock, toInstant } from '../../core/clock.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
+import { Captures } from '../../diagnostics/explain/captures.ts';
 import { Journal } from '../../telemetry/journal/journal.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { KeyEvidence } from '../../telemetry/log/key-evidence.ts';
@@ -24,11 +25,12 @@ import { type OpenStore, openStore } from './store.ts';
 import { type BuiltTracing, buildTracing } from './tracing.ts';
 import { toPasswordMemory } from './users.ts';
 
-/** The destinations of logs, metrics, journal entries and spans. */
+/** The destinations of logs, metrics, journal entries, captures and spans. */
 export interface Telemetry {
   readonly clock: Clock;
   readonly logger: GateLogger;
   readonly journal: Journal;
+  readonly captures: Captures;
   readonly metrics: Metrics;
   readonly tracing: BuiltTracing;
 }
@@ -58,7 +60,8 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
     processMetrics: createUpstream === undefined,
   });
   const tracing = buildTracing(ready.loaded.config.tracing, ready.tracing, { clock, logger, metrics, version });
-  const telemetry = { clock, logger, journal: new Journal(journal.size), metrics, tracing };
+  const captures = new Captures({ clock, onOutcome: metrics.captured });
+  const telemetry = { clock, logger, journal: new Journal(journal.size), captures, metrics, tracing };
   const store = openReportedStore(ready, telemetry);
   const settlements = new Settlements(store.seenIds, clock, {
     onOutcome: (outcome, settled) => (settled.of === 'place' ? metrics.order(outcome) : metrics.dedup(outcome)),

@@ -1,0 +1,198 @@
+/** Keeps the most recent rejected deliveries of the routes with `capture: failures`, in memory only, for `sidegate explain`. */
+import type { SchemeDescription } from '../../auth/schemes/description.ts';
+import { rememberClientNetworks } from '../../core/client-network.ts';
+import { type Clock, type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
+import type { ParsedHead } from '../../core/parsed-head.ts';
+import type { Refusal } from '../../core/refusal.ts';
+import { TokenBucket } from '../../core/token-bucket.ts';
+import { type CapturedBody, formatHar } from './capture-har.ts';
+import type { CaptureOutcome } from './capture-metrics.ts';
+import { CaptureRedaction, hasSecret, REDACTED } from './capture-redaction.ts';
+import { EXPLAINED_REASONS } from './explainer.ts';
+
+/** Of the process. */
+export const MAX_CAPTURES = 20;
+/** Allocated for all captures together. */
+export const MAX_CAPTURED_BYTES = 1_048_576;
+/** Bytes of a body; the rest is cut off. */
+export const MAX_CAPTURED_BODY_BYTES = 65_536;
+/** Captures of one client network. */
+export const MAX_CAPTURES_PER_CLIENT = 5;
+const MAX_BYTES_PER_CLIENT = MAX_CAPTURED_BYTES / 4;
+/** Personal data must not stay longer than somebody needs it. */
+const MAX_AGE_MS: Milliseconds = 86_400_000;
+/** What an entry takes beside its archive. */
+const ENTRY_OVERHEAD_BYTES = 1_024;
+/** Captures a second and at once, of one client network and of all: a capture costs up to half a millisecond of CPU. */
+const CLIENT_RATE = 0.2;
+const RATE = 1;
+/** Clients whose rate is remembered. */
+const MAX_CLIENTS = 256;
+
+/** One capture, as the list shows it. */
+export interface CaptureSummary {
+  readonly requestId: string;
+  readonly route: string;
+  readonly at: string;
+  readonly method: string;
+  readonly reason: string;
+  readonly body: CapturedBody;
+  /** Of the archive. */
+  readonly bytes: number;
+}
+
+interface Capture {
+  readonly client: string;
+  readonly receivedAt: EpochMilliseconds;
+  readonly route: string;
+  readonly requestId: string;
+  readonly method: string;
+  readonly reason: string;
+  readonly bodyState: CapturedBody;
+  readonly har: Buffer;
+  /** Allocated. */
+  readonly bytes: number;
+}
+
+/** The dependencies. */
+export interface CapturesParts {
+  readonly clock: Clock;
+  readonly onOutcome: (outcome: CaptureOutcome) => void;
+}
+
+/** The captures of a process. */
+export class Captures {
+  readonly #parts: CapturesParts;
+  readonly #rate: TokenBucket;
+  readonly #toNetwork = rememberClientNetworks();
+  /** In the order of last use. */
+  readonly #clientRates = new Map<string, TokenBucket>();
+  #routes: ReadonlyMap<string, CaptureRedaction> = new Map();
+  #secrets: () => readonly Buffer[] = () => [];
+  /** The oldest first. */
+  #captures: Capture[] = [];
+
+  constructor(parts: CapturesParts) {
+    this.#parts = parts;
+    this.#rate = new TokenBucket(RATE, MAX_CAPTURES, parts.clock);
+  }
+
+  /** Sets the routes that capture, and the secrets that no capture may contain; forgets the captures of all other routes. */
+  take(routes: ReadonlyMap<string, SchemeDescription>, secrets: () => readonly Buffer[]): void {
+    this.#routes = new Map([...routes].map(([name, description]) => [name, new CaptureRedaction(description)]));
+    this.#secrets = secrets;
+    this.#captures = this.#captures.filter(({ route }) => this.#routes.has(route));
+  }
+
+  /** Captures a rejected delivery, if its route asks for it and neither its client nor the process has used up its share. */
+  offer(route: string, head: ParsedHead, refusal: Refusal): void {
+    const redaction = this.#routes.get(route);
+    if (redaction === undefined || !EXPLAINED_REASONS.has(refusal.reason)) return;
+    const client = this.#toNetwork(head.client.address);
+    // The client's rate first: a client over its rate must not use up the others'.
+    const mayCapture = this.#toClientRate(client).take() && this.#rate.take();
+    const capture = mayCapture ? toCapture(route, client, head, refusal, redaction, this.#secrets()) : undefined;
+    if (capture === undefined || capture.bytes > MAX_BYTES_PER_CLIENT) return this.#parts.onOutcome('dropped');
+    this.#forgetOld();
+    this.#makeRoom(capture);
+    this.#captures.push(capture);
+    this.#parts.onOutcome('kept');
+  }
+
+  /** The newest first. */
+  list(): CaptureSummary[] {
+    this.#forgetOld();
+    return this.#captures.toReversed().map(({ requestId, route, receivedAt, method, reason, bodyState, har }) => {
+      return { requestId, route, at: toInstant(receivedAt), method, reason, body: bodyState, bytes: har.length };
+    });
+  }
+
+  /** The delivery as an HTTP Archive. */
+  find(requestId: string): string | undefined {
+    this.#forgetOld();
+    return this.#captures.find((capture) => capture.requestId === requestId)?.har.toString('utf8');
+  }
+
+  /** Forgets all; returns how many there were. */
+  clear(): number {
+    const { length } = this.#captures;
+    this.#captures = [];
+    return length;
+  }
+
+  /** In bytes, of memory. */
+  get allocated(): number {
+    return toBytes(this.#captures);
+  }
+
+  #toClientRate(client: string): TokenBucket {
+    const rate = this.#clientRates.get(client) ?? new TokenBucket(CLIENT_RATE, MAX_CAPTURES_PER_CLIENT, this.#parts.clock);
+    this.#clientRates.delete(client);
+    this.#clientRates.set(client, rate);
+    const [oldest] = this.#clientRates.keys();
+    if (this.#clientRates.size > MAX_CLIENTS && oldest !== undefined) this.#clientRates.delete(oldest);
+    return rate;
+  }
+
+  #forgetOld(): void {
+    const oldest = this.#parts.clock.now() - MAX_AGE_MS;
+    if (this.#captures.some(({ receivedAt }) => receivedAt < oldest))
+      this.#captures = this.#captures.filter(({ receivedAt }) => receivedAt >= oldest);
+  }
+
+  /** A client with captures of its own replaces those, so that it cannot push out the captures of others. */
+  #makeRoom({ client, bytes }: Capture): void {
+    for (;;) {
+      const own = this.#captures.filter((each) => each.client === client);
+      const isOverShare = own.length >= MAX_CAPTURES_PER_CLIENT || toBytes(own) + bytes > MAX_BYTES_PER_CLIENT;
+      const isFull = this.#captures.length >= MAX_CAPTURES || this.allocated + bytes > MAX_CAPTURED_BYTES;
+      if (!isOverShare && !isFull) return;
+      const victim = own[0] ?? this.#findVictim();
+      this.#captures = this.#captures.filter((each) => each !== victim);
+    }
+  }
+
+  /** The oldest capture of the client that has most. */
+  #findVictim(): Capture | undefined {
+    const counts = new Map<string, number>();
+    for (const { client } of this.#captures) counts.set(client, (counts.get(client) ?? 0) + 1);
+    const most = Math.max(...counts.values());
+    return this.#captures.find(({ client }) => counts.get(client) === most);
+  }
+}
+
+function toBytes(captures: readonly Capture[]): number {
+  return captures.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+function toCapture(
+  route: string,
+  client: string,
+  head: ParsedHead,
+  { reason, detail }: Refusal,
+  redaction: CaptureRedaction,
+  secrets: readonly Buffer[],
+): Capture {
+  const { requestId, method, receivedAt, headers } = head;
+  const fields = redaction.toFields(headers, secrets);
+  const { target, isWhole: isTargetWhole } = redaction.toTarget(head.target, secrets);
+  const host = fields.find(([name]) => name.toLowerCase() === 'host')?.[1] ?? REDACTED;
+  const { body, bodyState, bodySize } = toBody(head, secrets);
+  const delivery = { requestId, route, reason, detail, receivedAt, method, target, fields, body, bodyState, bodySize };
+  const har = formatHar({ ...delivery, isTargetWhole, host: host === REDACTED ? 'redacted.invalid' : host });
+  return { client, receivedAt, route, requestId, method, reason, bodyState, har, bytes: har.length + ENTRY_OVERHEAD_BYTES };
+}
+
+/** Only a body that a gate has read: capturing reads nothing more of an unauthenticated client. */
+function toBody(
+  { body: { content, declaredLength = -1 } }: ParsedHead,
+  secrets: readonly Buffer[],
+): { body: Buffer; bodyState: CapturedBody; bodySize: number } {
+  const none = Buffer.alloc(0);
+  if (!Buffer.isBuffer(content))
+    return { body: none, bodyState: declaredLength === 0 ? 'complete' : 'not_read', bodySize: declaredLength };
+  const bodySize = content.length;
+  const body = content.subarray(0, MAX_CAPTURED_BODY_BYTES);
+  if (hasSecret(content, secrets)) return { body: none, bodyState: 'withheld', bodySize };
+  return { body, bodyState: body.length < bodySize ? 'truncated' : 'complete', bodySize };
+}
