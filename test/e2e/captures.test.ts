@@ -117,7 +117,7 @@ test('DELETE deletes them, an unknown request gets 404, another method 405', asy
   await deliver({ secret: OTHER_SECRET });
   expect(JSON.parse((await ask('/captures', 'DELETE')).text)).toEqual({ deleted: 1 });
   expect(await list()).toEqual([]);
-  expect(await ask('/captures/gone')).toMatchObject({ status: 404, text: expect.stringContaining('GET /captures lists them') });
+  expect(await ask('/captures/gone')).toMatchObject({ status: 404, text: expect.stringContaining('GET /captures lists') });
   expect(await ask('/captures', 'POST')).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD, DELETE' } });
 });
 

@@ -2,13 +2,13 @@
 import { type AdminResponse, toJson, toPlain } from '../response.ts';
 import type { Endpoint } from '../router.ts';
 
-/** The captured deliveries. */
+/** Access to the captured deliveries. */
 export interface CaptureSource {
-  /** The newest first. */
+  /** Newest first. */
   list(): readonly object[];
-  /** The delivery as an HTTP Archive in JSON. */
+  /** Returns the delivery as an HTTP Archive in JSON. */
   find(requestId: string): string | undefined;
-  /** Returns how many there were. */
+  /** Deletes all and returns how many there were. */
   clear(): number;
 }
 
@@ -23,9 +23,6 @@ export function createCapturesEndpoints(captures: CaptureSource): Endpoint[] {
 
 function respondWith(har: string | undefined): AdminResponse {
   return har === undefined
-    ? toPlain(
-        404,
-        'there is no capture of this request; GET /captures lists them, and only routes with capture: failures have any',
-      )
+    ? toPlain(404, 'there is no capture of this request; GET /captures lists the captures of routes with capture: failures')
     : { status: 200, contentType: 'application/json', text: har };
 }

@@ -150,7 +150,7 @@ const written = z.strictObject({
     .union([z.enum(['off', 'failures']), z.literal(false).transform(() => 'off' as const)], { error: 'expected off or failures' })
     .prefault('off')
     .describe(
-      '`failures`: keep the latest rejected deliveries in memory, without credentials, for authorized callers of the admin port, as input of `sidegate explain`. They may contain personal data.',
+      '`failures` keeps the latest rejected deliveries in memory, without credentials, so that authorized callers of the admin port can run `sidegate explain` on them. They may contain personal data.',
     ),
 });
 

@@ -10,7 +10,7 @@ const Har = z.object({
     entries: z.array(
       z.object({
         startedDateTime: z.string().optional(),
-        /** Written by the gate's own captures (diagnostics/explain/capture-har.ts). */
+        /** In captures of the admin port (diagnostics/explain/capture-har.ts). */
         _sidegate: z.object({ body: z.string(), notes: z.array(z.string()) }).optional(),
         request: z.object({
           method: z.string(),

@@ -1,10 +1,10 @@
 /** Writes a captured delivery as an HTTP Archive (HAR 1.2), which `sidegate explain` and other tools read. */
 import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 
-/** How much of the body a capture has: `withheld` if it contained a secret of the config. */
+/** How much of the body is captured; `withheld`: nothing, because it contains a configured secret. */
 export type CapturedBody = 'complete' | 'truncated' | 'not_read' | 'withheld';
 
-/** A delivery as it is captured, redacted already. */
+/** A rejected delivery, after redaction. */
 export interface CapturedDelivery {
   readonly requestId: string;
   readonly route: string;
@@ -19,27 +19,29 @@ export interface CapturedDelivery {
   readonly bodyState: CapturedBody;
   /** In bytes, as received. */
   readonly bodySize: number;
-  /** The target is as received. */
+  /** The target was not redacted. */
   readonly isTargetWhole: boolean;
 }
 
 const BODY_NOTES: Readonly<Record<CapturedBody, string | undefined>> = {
   complete: undefined,
-  truncated: 'the body is larger than a capture may be, and was truncated: the signature cannot be checked',
-  not_read: 'the delivery was rejected by its headers alone, and its body was not read: the signature cannot be checked',
-  withheld: 'the body contains a secret of the config, and was not captured: the signature cannot be checked',
+  truncated: 'the body was truncated, because it is too large for a capture: the signature cannot be checked',
+  not_read: 'the delivery was rejected because of its headers, and its body was not read: the signature cannot be checked',
+  withheld: 'the body was not captured, because it contains a configured secret: the signature cannot be checked',
 };
 
 /**
- * The archive, in a buffer of exactly its size: the capture keeps nothing of the request alive. The field `_sidegate` (HAR 1.2
- * reserves the underscore for applications) holds what HAR has no field for.
+ * Formats the archive into a buffer of exactly its size, so that the capture keeps no memory of the request. HAR 1.2 reserves names
+ * with an underscore for applications: `_sidegate` contains everything that HAR has no field for.
  */
 export function formatHar(delivery: CapturedDelivery): Buffer {
   const { method, host, target, fields, body, bodySize, bodyState, receivedAt, isTargetWhole } = delivery;
   const { requestId, route, reason, detail } = delivery;
   const notes = [
     BODY_NOTES[bodyState],
-    isTargetWhole ? undefined : 'the query was redacted: where the sender signs the URL, the signature cannot match',
+    isTargetWhole
+      ? undefined
+      : 'the query, or the whole target, was redacted: if the sender signs the URL, the signature cannot match',
   ];
   const headers = fields.map(([name, value]) => ({ name, value: Buffer.from(value, 'latin1').toString('utf8') }));
   const mimeType = headers.find(({ name }) => name.toLowerCase() === 'content-type')?.value ?? '';
@@ -62,7 +64,7 @@ export function formatHar(delivery: CapturedDelivery): Buffer {
   return bytes;
 }
 
-/** HAR requires these; the response tells an operator nothing that the reason does not. */
+/** HAR requires these fields. */
 const NO_RESPONSE = {
   response: {
     status: 0,

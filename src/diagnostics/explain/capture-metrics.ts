@@ -2,7 +2,7 @@
 import type { Registry } from '@prometheus-io/client';
 import { CounterFamily } from '../../telemetry/metrics/series.ts';
 
-/** What became of a rejected delivery on a route with `capture: failures`. */
+/** The outcome of a rejected delivery on a route with `capture: failures`. */
 export const CAPTURE_OUTCOMES = ['kept', 'dropped'] as const;
 export type CaptureOutcome = (typeof CAPTURE_OUTCOMES)[number];
 

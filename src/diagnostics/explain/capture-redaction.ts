@@ -1,17 +1,17 @@
-/** Decides what of a rejected delivery may be captured: only what the analysis needs, and nothing that contains a known secret. */
+/** Decides which parts of a rejected delivery may be captured: those that the analysis needs, without configured secrets. */
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
 import { isToken, type SchemeDescription, type SignatureDescription } from '../../auth/schemes/description.ts';
 import type { HeaderFields } from '../../core/headers.ts';
 import type { RequestTarget } from '../../core/target.ts';
 import { CONVENTIONAL_HEADERS } from './head-forms.ts';
 
-/** Stands in place of a value that is not captured. */
+/** Replaces a value that is not captured. */
 export const REDACTED = '[redacted]';
 
-/** Bytes of a configured secret that are searched for; a shorter one would occur by chance. */
+/** A shorter secret is not searched for: it would occur by chance. */
 const MIN_SECRET_BYTES = 8;
 const SECRET_PREFIX = 'whsec_';
-/** Fields whose values the analysis needs, besides those of the schemes. */
+/** Fields whose values the analysis needs, in addition to those of the schemes. */
 const NEEDED_HEADERS: readonly string[] = [
   'host',
   'content-type',
@@ -23,7 +23,7 @@ const NEEDED_HEADERS: readonly string[] = [
   'x-forwarded-port',
   'x-forwarded-proto',
 ];
-/** Fields that hold credentials, whatever a scheme reads from them. */
+/** Fields that contain credentials, even if a scheme reads its signature from them. */
 const CREDENTIAL_HEADERS: ReadonlySet<string> = new Set([
   'authorization',
   'proxy-authorization',
@@ -38,7 +38,7 @@ const PRESET_HEADERS: ReadonlySet<string> = new Set([
 ]);
 const SENSITIVE_PARAMETER = /token|secret|key|pass|pwd|auth|cred|session|jwt|cookie|code|bearer/i;
 
-/** What is captured of one route's deliveries. */
+/** Redacts the deliveries of one route. */
 export class CaptureRedaction {
   readonly #signature: SignatureDescription | undefined;
   readonly #kept: ReadonlySet<string>;
@@ -52,7 +52,7 @@ export class CaptureRedaction {
     this.#digestParameter = description.contentDigestParameter;
   }
 
-  /** Every field line with its name; the value only if the analysis needs it. */
+  /** Returns every field line; its value only if the analysis needs it. */
   toFields(headers: HeaderFields, secrets: readonly Buffer[]): (readonly [name: string, value: string])[] {
     return headers.names.map((name, i) => {
       const value = headers.raw[i * 2 + 1] as string;
@@ -64,7 +64,7 @@ export class CaptureRedaction {
     });
   }
 
-  /** The target; a query is kept only if the sender signs the URL, without the values of parameters that look like credentials. */
+  /** Returns the target. A query is kept only if the sender signs the URL, and then without values that look like credentials. */
   toTarget(
     { raw, path, query }: RequestTarget,
     secrets: readonly Buffer[],
@@ -84,24 +84,24 @@ export class CaptureRedaction {
 
   #toParameter(parameter: string): string {
     const end = parameter.indexOf('=');
-    const name = end === -1 ? '' : parameter.slice(0, end);
-    const isShown =
-      name === this.#digestParameter || (name !== '' && !SENSITIVE_PARAMETER.test(toDecoded(name).toString('latin1')));
     // A parameter without a name may be a credential as a whole.
-    if (isShown || parameter === '') return parameter;
-    return name === '' ? 'redacted' : `${name}=redacted`;
+    if (end < 1) return parameter === '' ? '' : 'redacted';
+    // Some parsers also separate parameters by semicolons.
+    const names = parameter.split(';').map((part) => toDecoded(part.split('=', 1)[0] ?? '').toString('latin1'));
+    const isSensitive = names.some((name) => name !== this.#digestParameter && SENSITIVE_PARAMETER.test(name));
+    return isSensitive ? `${parameter.slice(0, end)}=redacted` : parameter;
   }
 
   #isKept(name: string, value: string): boolean {
     if (!CREDENTIAL_HEADERS.has(name)) return this.#kept.has(name);
-    // Some senders sign in Authorization: only a value in the form of their signature is none of the credentials.
+    // Some senders put their signature into Authorization. A value with any other prefix may be a credential.
     const signature = this.#signature;
     if (signature === undefined || isToken(signature) || signature.header.toLowerCase() !== name) return false;
     return signature.forms.some(({ prefix }) => prefix !== '' && value.startsWith(prefix));
   }
 }
 
-/** The bytes to search for, as the configured secrets are written. */
+/** Returns the bytes to search for: the secrets as they are written in their files and variables. */
 export function toSecretBytes(texts: Iterable<Buffer>): Buffer[] {
   const found: Buffer[] = [];
   for (const text of texts) {
@@ -112,7 +112,7 @@ export function toSecretBytes(texts: Iterable<Buffer>): Buffer[] {
   return found;
 }
 
-/** Whether one of the secrets occurs in the bytes. */
+/** Whether the bytes contain one of the secrets. */
 export function hasSecret(bytes: Buffer, secrets: readonly Buffer[]): boolean {
   return secrets.some((secret) => bytes.includes(secret));
 }

@@ -10,23 +10,24 @@ import type { CaptureOutcome } from './capture-metrics.ts';
 import { CaptureRedaction, hasSecret, REDACTED } from './capture-redaction.ts';
 import { EXPLAINED_REASONS } from './explainer.ts';
 
-/** Of the process. */
+/** In the whole process. */
 export const MAX_CAPTURES = 20;
 /** Allocated for all captures together. */
 export const MAX_CAPTURED_BYTES = 1_048_576;
-/** Bytes of a body; the rest is cut off. */
+/** Larger bodies are truncated. */
 export const MAX_CAPTURED_BODY_BYTES = 65_536;
-/** Captures of one client network. */
+/** Per client network. */
 export const MAX_CAPTURES_PER_CLIENT = 5;
 const MAX_BYTES_PER_CLIENT = MAX_CAPTURED_BYTES / 4;
-/** Personal data must not stay longer than somebody needs it. */
+/** Bodies may contain personal data, which must not stay longer than operators need it. */
 const MAX_AGE_MS: Milliseconds = 86_400_000;
-/** What an entry takes beside its archive. */
+/** Memory that an entry needs besides its archive. */
 const ENTRY_OVERHEAD_BYTES = 1_024;
-/** Captures a second and at once, of one client network and of all: a capture costs up to half a millisecond of CPU. */
+/** Captures per second of one client network. */
 const CLIENT_RATE = 0.2;
+/** Captures per second of all clients: each one copies and encodes a body. */
 const RATE = 1;
-/** Clients whose rate is remembered. */
+/** Clients whose rate is limited separately. */
 const MAX_CLIENTS = 256;
 
 /** One capture, as the list shows it. */
@@ -37,7 +38,7 @@ export interface CaptureSummary {
   readonly method: string;
   readonly reason: string;
   readonly body: CapturedBody;
-  /** Of the archive. */
+  /** Size of the archive. */
   readonly bytes: number;
 }
 
@@ -50,11 +51,11 @@ interface Capture {
   readonly reason: string;
   readonly bodyState: CapturedBody;
   readonly har: Buffer;
-  /** Allocated. */
+  /** Allocated memory. */
   readonly bytes: number;
 }
 
-/** The dependencies. */
+/** Dependencies and callbacks of the captures. */
 export interface CapturesParts {
   readonly clock: Clock;
   readonly onOutcome: (outcome: CaptureOutcome) => void;
@@ -77,7 +78,7 @@ export class Captures {
     this.#rate = new TokenBucket(RATE, MAX_CAPTURES, parts.clock);
   }
 
-  /** Sets the routes that capture, and the secrets that no capture may contain; forgets the captures of all other routes. */
+  /** Replaces the routes that capture, and the secrets that no capture may contain. Deletes the captures of all other routes. */
   take(routes: ReadonlyMap<string, SchemeDescription>, secrets: () => readonly Buffer[]): void {
     this.#routes = new Map([...routes].map(([name, description]) => [name, new CaptureRedaction(description)]));
     this.#secrets = secrets;
@@ -91,9 +92,9 @@ export class Captures {
     const client = this.#toNetwork(head.client.address);
     // The client's rate first: a client over its rate must not use up the others'.
     const mayCapture = this.#toClientRate(client).take() && this.#rate.take();
-    const capture = mayCapture ? toCapture(route, client, head, refusal, redaction, this.#secrets()) : undefined;
+    const capture = mayCapture ? toCapture(head, refusal, { route, client, redaction, secrets: this.#secrets() }) : undefined;
     if (capture === undefined || capture.bytes > MAX_BYTES_PER_CLIENT) return this.#parts.onOutcome('dropped');
-    this.#forgetOld();
+    this.forgetOld();
     this.#makeRoom(capture);
     this.#captures.push(capture);
     this.#parts.onOutcome('kept');
@@ -101,7 +102,7 @@ export class Captures {
 
   /** The newest first. */
   list(): CaptureSummary[] {
-    this.#forgetOld();
+    this.forgetOld();
     return this.#captures.toReversed().map(({ requestId, route, receivedAt, method, reason, bodyState, har }) => {
       return { requestId, route, at: toInstant(receivedAt), method, reason, body: bodyState, bytes: har.length };
     });
@@ -109,18 +110,25 @@ export class Captures {
 
   /** The delivery as an HTTP Archive. */
   find(requestId: string): string | undefined {
-    this.#forgetOld();
+    this.forgetOld();
     return this.#captures.find((capture) => capture.requestId === requestId)?.har.toString('utf8');
   }
 
-  /** Forgets all; returns how many there were. */
+  /** Deletes all captures and returns how many there were. */
   clear(): number {
     const { length } = this.#captures;
     this.#captures = [];
     return length;
   }
 
-  /** In bytes, of memory. */
+  /** Deletes the captures that are too old; called every second, because nobody may ask for them. */
+  forgetOld(): void {
+    const oldest = this.#parts.clock.now() - MAX_AGE_MS;
+    if (this.#captures.some(({ receivedAt }) => receivedAt < oldest))
+      this.#captures = this.#captures.filter(({ receivedAt }) => receivedAt >= oldest);
+  }
+
+  /** Memory of all captures in bytes. */
   get allocated(): number {
     return toBytes(this.#captures);
   }
@@ -134,13 +142,7 @@ export class Captures {
     return rate;
   }
 
-  #forgetOld(): void {
-    const oldest = this.#parts.clock.now() - MAX_AGE_MS;
-    if (this.#captures.some(({ receivedAt }) => receivedAt < oldest))
-      this.#captures = this.#captures.filter(({ receivedAt }) => receivedAt >= oldest);
-  }
-
-  /** A client with captures of its own replaces those, so that it cannot push out the captures of others. */
+  /** A client that has captures replaces its own, so that it cannot push out those of other clients. */
   #makeRoom({ client, bytes }: Capture): void {
     for (;;) {
       const own = this.#captures.filter((each) => each.client === client);
@@ -152,7 +154,7 @@ export class Captures {
     }
   }
 
-  /** The oldest capture of the client that has most. */
+  /** The oldest capture of the client that has the most. */
   #findVictim(): Capture | undefined {
     const counts = new Map<string, number>();
     for (const { client } of this.#captures) counts.set(client, (counts.get(client) ?? 0) + 1);
@@ -165,13 +167,17 @@ function toBytes(captures: readonly Capture[]): number {
   return captures.reduce((sum, { bytes }) => sum + bytes, 0);
 }
 
+interface CaptureContext {
+  readonly route: string;
+  readonly client: string;
+  readonly redaction: CaptureRedaction;
+  readonly secrets: readonly Buffer[];
+}
+
 function toCapture(
-  route: string,
-  client: string,
   head: ParsedHead,
   { reason, detail }: Refusal,
-  redaction: CaptureRedaction,
-  secrets: readonly Buffer[],
+  { route, client, redaction, secrets }: CaptureContext,
 ): Capture {
   const { requestId, method, receivedAt, headers } = head;
   const fields = redaction.toFields(headers, secrets);
@@ -183,7 +189,7 @@ function toCapture(
   return { client, receivedAt, route, requestId, method, reason, bodyState, har, bytes: har.length + ENTRY_OVERHEAD_BYTES };
 }
 
-/** Only a body that a gate has read: capturing reads nothing more of an unauthenticated client. */
+/** Only a body that a gate has read: the capture reads nothing more from an unauthenticated client. */
 function toBody(
   { body: { content, declaredLength = -1 } }: ParsedHead,
   secrets: readonly Buffer[],

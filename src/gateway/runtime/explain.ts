@@ -1,4 +1,4 @@
-/** Explains rejected signatures in the log, the metrics and the journal, and captures rejected deliveries; never for the sender. */
+/** Explains rejected signatures in the log, the metrics and the journal, and captures them; the sender learns nothing of it. */
 
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { PRESETS } from '../../auth/schemes/catalogue.ts';
@@ -27,7 +27,7 @@ export interface ExplainParts {
   readonly current: () => { readonly routes: readonly CompiledRoute[]; readonly rings: ReadonlyMap<string, KeyRing> };
 }
 
-/** Creates the function that accepts refusals of the data port. */
+/** Creates the function that the data port calls for each refusal. */
 export function createRefusalListener(config: Config, parts: ExplainParts): Explainer['offer'] {
   const explain = createExplainer(config, parts);
   const { captures } = parts;
@@ -37,7 +37,7 @@ export function createRefusalListener(config: Config, parts: ExplainParts): Expl
   };
 }
 
-/** Sets which routes have `capture: failures`. The secrets are read at each capture: their files may change. */
+/** Applies the `capture` settings of a config. The secrets are read for each capture, because their files may change. */
 export function applyCaptures(captures: Captures, { routes }: Config, rings: ReadonlyMap<string, KeyRing>): void {
   const capturing = new Map<string, SchemeDescription>();
   for (const { name, webhook } of routes) if (webhook?.capture === 'failures') capturing.set(name, webhook.description);
@@ -46,7 +46,7 @@ export function applyCaptures(captures: Captures, { routes }: Config, rings: Rea
   );
 }
 
-/** Undefined if the config turns explanations off. */
+/** Returns undefined if the config disables the analysis. */
 function createExplainer({ explain }: Config, parts: ExplainParts): Explainer['offer'] | undefined {
   if (explain === 'off') return undefined;
   const { clock, logger, metrics } = parts;

@@ -100,7 +100,10 @@ export class Gate {
       stuckFor: () => services.eventLoopMonitor.stuckFor,
       leave: () => this.#leave(),
     });
-    this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => logger.flush());
+    this.#cancelFlush = clock.every(FLUSH_INTERVAL_MS, () => {
+      logger.flush();
+      telemetry.captures.forgetOld();
+    });
   }
 
   /** Opens the ports; rejects with the system's error if one cannot be opened. */
