@@ -3,10 +3,10 @@ import { Agent, type ClientRequest, type IncomingMessage, request as openRequest
 import type { Socket } from 'node:net';
 import type { CancelTimer, Clock } from '../src/core/clock.ts';
 import type {
-  AnswerListener,
   Upstream,
   UpstreamExchange,
   UpstreamFailure,
+  UpstreamListener,
   UpstreamOptions,
   UpstreamRequest,
 } from '../src/gateway/upstream/upstream.ts';
@@ -36,7 +36,7 @@ interface AttemptParts {
   readonly clock: Clock;
   readonly agent: Agent;
   readonly request: UpstreamRequest;
-  readonly listener: AnswerListener;
+  readonly listener: UpstreamListener;
 }
 
 /** Protocol errors of Node's parser, and what it says of heads that are too large. */
@@ -104,9 +104,9 @@ class Attempt implements UpstreamExchange {
   }
 
   #onConnected(): void {
-    const { answerTimeout } = this.#parts.options;
+    const { responseTimeout } = this.#parts.options;
     this.#isConnected = true;
-    this.#setTimer(answerTimeout, { kind: 'timeout', nothingSent: false, detail: `no answer within ${answerTimeout} ms` });
+    this.#setTimer(responseTimeout, { kind: 'timeout', nothingSent: false, detail: `no answer within ${responseTimeout} ms` });
   }
 
   #onAnswer(answer: IncomingMessage): void {
@@ -115,12 +115,12 @@ class Attempt implements UpstreamExchange {
     const stalled: UpstreamFailure = {
       kind: 'timeout',
       nothingSent: false,
-      detail: `the answer stalled for ${options.answerTimeout} ms`,
+      detail: `the answer stalled for ${options.responseTimeout} ms`,
     };
-    this.#setTimer(options.answerTimeout, stalled);
+    this.#setTimer(options.responseTimeout, stalled);
     answer.on('data', (chunk: Buffer) => {
       if (this.#isOver) return;
-      this.#setTimer(options.answerTimeout, stalled);
+      this.#setTimer(options.responseTimeout, stalled);
       if (!listener.onData(chunk)) answer.pause();
     });
     answer.on('end', () => {

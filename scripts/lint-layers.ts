@@ -93,12 +93,12 @@ const RULES: readonly Rule[] = [
   {
     pattern: /(?<!\bprocess)(?:\.|\?\.)(?:on|once|addListener|prependListener|prependOnceListener)\(/,
     text: 'adds a listener whose exception ends the process; onEvent and onceEvent of core/safe-events.ts guard it',
-    mayUse: (file) => file === 'core/safe-events.ts' || file === 'gateway/server/http2-answer.ts',
+    mayUse: (file) => file === 'core/safe-events.ts' || file === 'gateway/server/http2-response.ts',
   },
   {
     pattern: /(?:\.|\?\.)(?:off|removeListener)\(/,
     text: 'removes a listener that Node does not know; offEvent of core/safe-events.ts takes what onEvent returned',
-    mayUse: (file) => file === 'core/safe-events.ts' || file === 'gateway/server/http2-answer.ts',
+    mayUse: (file) => file === 'core/safe-events.ts' || file === 'gateway/server/http2-response.ts',
   },
   {
     pattern: /\bprocess\.(?:on|once)\(/,

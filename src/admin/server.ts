@@ -3,8 +3,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { toClientNetwork } from '../core/client-network.ts';
 import type { ListenAddress } from '../core/listen-address.ts';
 import { onEvent } from '../core/safe-events.ts';
-import { followRequests, limitCrowd } from '../gateway/server/crowd.ts';
-import { Listener, type Listening } from '../gateway/server/listener.ts';
+import { limitConnections, trackRequests } from '../gateway/server/connection-limiter.ts';
+import { type BoundAddress, Listener } from '../gateway/server/listener.ts';
 import { toPlain } from './response.ts';
 import type { AdminRouter } from './router.ts';
 
@@ -29,18 +29,18 @@ export class AdminServer {
       connectionsCheckingInterval: CHECK_INTERVAL_MS,
     });
     // The kubelet opens a new connection for each probe. It must always get one, or it restarts the container.
-    const crowd = limitCrowd(this.#server, {
+    const limiter = limitConnections(this.#server, {
       maxConnections: MAX_CONNECTIONS,
       maxPerClient: MAX_CONNECTIONS_PER_CLIENT,
       toClient: ({ remoteAddress = '' }) => toClientNetwork(remoteAddress),
     });
-    followRequests(this.#server, crowd);
+    trackRequests(this.#server, limiter);
     this.#listener = new Listener(this.#server, address);
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response));
   }
 
   /** Opens the port; rejects with the system's error. */
-  listen(): Promise<Listening> {
+  listen(): Promise<BoundAddress> {
     return this.#listener.open();
   }
 

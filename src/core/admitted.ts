@@ -1,5 +1,5 @@
 /** The proof that a request passed every gate of its route. Only gateway/pipeline/run-gates.ts may import `admit` (a lint rule holds it). */
-import type { ContentStream } from './content.ts';
+import type { BodyStream } from './body.ts';
 import type { ClaimedEvent } from './event.ts';
 import type { ParsedHead } from './parsed-head.ts';
 import type { Refusal } from './refusal.ts';
@@ -46,7 +46,7 @@ export interface Admitted {
   /** Why the request would have been refused, had its route not been told to observe only. */
   readonly observed: Refusal | undefined;
   /** The content to forward: the very bytes that were verified, or a stream where no gate looks at it. */
-  readonly body: Buffer | ContentStream;
+  readonly body: Buffer | BodyStream;
 }
 
 /** Creates the proof. */

@@ -42,11 +42,11 @@ export const systemClock: Clock = {
   },
 };
 
-const LONGEST_TIMER_MS: Milliseconds = 2_147_483_647;
+const MAX_TIMER_MS: Milliseconds = 2_147_483_647;
 
 /** Keeps the process alive until it is cancelled: for a command that neither listens nor reads, as timers alone do not. */
 export function keepAlive(): CancelTimer {
-  const timer = setInterval(() => undefined, LONGEST_TIMER_MS);
+  const timer = setInterval(() => undefined, MAX_TIMER_MS);
   return () => clearInterval(timer);
 }
 

@@ -11,7 +11,7 @@ export interface Destination {
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
 /** Resolvers take `2130706433`, `0x7f.1` and `0177.0.0.1` for 127.0.0.1; names that end in a number are none (WHATWG URL §3.5). */
 const NUMBER = /^(?:[0-9]+|0x[0-9a-f]*)$/;
-const LONGEST_NAME = 253;
+const MAX_NAME_LENGTH = 253;
 const AUTHORITY = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]@/?#\\]+))(?::([0-9]{1,5}))?$/;
 
 /** Reads `host:port` (RFC 9110 §9.3.6); undefined where it is not exactly that. A port may be left out only where there is a default. */
@@ -34,7 +34,7 @@ function toHost(text: string): string | undefined {
   if (isIP(host) === 4) return host;
   const labels = host.split('.');
   const isName =
-    host.length <= LONGEST_NAME && labels.every((label) => LABEL.test(label)) && !NUMBER.test(labels.at(-1) as string);
+    host.length <= MAX_NAME_LENGTH && labels.every((label) => LABEL.test(label)) && !NUMBER.test(labels.at(-1) as string);
   return isName ? host : undefined;
 }
 
@@ -49,7 +49,7 @@ export interface DestinationRule {
 }
 
 /** Reads `host:port` or `*.host:port`. */
-export function parseRule(text: string): DestinationRule | undefined {
+export function parseDestinationRule(text: string): DestinationRule | undefined {
   const isWildcard = text.startsWith('*.');
   const destination = parseDestination(isWildcard ? text.slice(2) : text);
   if (destination === undefined || (isWildcard && isIP(destination.host) !== 0)) return undefined;
@@ -57,6 +57,6 @@ export function parseRule(text: string): DestinationRule | undefined {
 }
 
 /** The first rule that allows it. */
-export function findRule(rules: readonly DestinationRule[], { host, port }: Destination): DestinationRule | undefined {
+export function findDestinationRule(rules: readonly DestinationRule[], { host, port }: Destination): DestinationRule | undefined {
   return rules.find((rule) => rule.port === port && (rule.isWildcard ? host.endsWith(`.${rule.host}`) : host === rule.host));
 }

@@ -51,7 +51,7 @@ export class HeaderFields {
 const TRAILERS = /(?:^|,)[\t ]*trailers[\t ]*(?:,|$)/i;
 
 /** The client takes trailers: TE is the one place that says so (RFC 9110 §6.5.1, §10.1.4). */
-export function takesTrailers(headers: HeaderFields): boolean {
+export function acceptsTrailers(headers: HeaderFields): boolean {
   return headers.all('te').some((line) => TRAILERS.test(line));
 }
 
@@ -61,7 +61,7 @@ export function isPlainOption(line: string): boolean {
 }
 
 /** The fields that Connection names, lower case; undefined where there are none that matter. */
-export function toNamedByConnection(headers: HeaderFields): ReadonlySet<string> | undefined {
+export function findConnectionOptions(headers: HeaderFields): ReadonlySet<string> | undefined {
   const first = headers.get('connection');
   if (first === undefined || (isPlainOption(first) && headers.count('connection') === 1)) return undefined;
   const tokens = headers.all('connection').flatMap((line) => line.toLowerCase().split(','));

@@ -13,15 +13,15 @@ export interface JsonPathProblem {
   readonly problem: string;
 }
 
-const LONGEST_PATH = 256;
-const MOST_STEPS = 32;
+const MAX_PATH_LENGTH = 256;
+const MAX_STEPS = 32;
 /** `.name`, `[0]` or `["any name"]`, where it begins. */
 const STEP = /\.([^.[\]"'\s]+)|\[(0|[1-9]\d{0,8})\]|\["((?:[^"\\]|\\.)*)"\]/y;
 const EXAMPLE = 'write for example $.data.id, $.items[0].id or $["odd name"]';
 
 /** The path, or what is wrong with the text. */
 export function parseJsonPath(text: string): JsonPath | JsonPathProblem {
-  if (text.length > LONGEST_PATH) return { problem: `the path is longer than ${LONGEST_PATH} characters` };
+  if (text.length > MAX_PATH_LENGTH) return { problem: `the path is longer than ${MAX_PATH_LENGTH} characters` };
   const quoted = JSON.stringify(text);
   if (!text.startsWith('$')) return { problem: `${quoted} is no path: it begins with $, the whole value; ${EXAMPLE}` };
   const steps: (string | number)[] = [];
@@ -34,7 +34,7 @@ export function parseJsonPath(text: string): JsonPath | JsonPathProblem {
     at = STEP.lastIndex;
   }
   if (steps.length === 0) return { problem: `${quoted} names the whole value, not something in it; ${EXAMPLE}` };
-  return steps.length > MOST_STEPS ? { problem: `the path has more than ${MOST_STEPS} steps` } : { text, steps };
+  return steps.length > MAX_STEPS ? { problem: `the path has more than ${MAX_STEPS} steps` } : { text, steps };
 }
 
 /** What stands there; undefined where the value has no such place. Only what the JSON itself holds is found, nothing inherited. */

@@ -11,7 +11,7 @@ export interface ListenAddress {
 }
 
 /** What a connection is opened to. */
-interface Aim {
+interface ConnectTarget {
   readonly host: string;
   readonly port: number;
 }
@@ -19,7 +19,7 @@ interface Aim {
 /** Of a name as DNS, and hosts files, have it. */
 export const HOST_NAME = /^(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\.[A-Za-z0-9_-]{1,63})*\.?$/;
 const FORM = /^(.*):(\d{1,5})$/;
-const HIGHEST_PORT = 65_535;
+const MAX_PORT = 65_535;
 const WILDCARDS: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 const SELF: ReadonlyMap<string, readonly string[]> = new Map([
   ['localhost', ['127.0.0.1', '::1']],
@@ -35,7 +35,7 @@ export function parseListenAddress(text: string): ListenAddress | { readonly pro
       problem: `"${text}" is no address; write host:port, for example 127.0.0.1:8080, [::1]:8080 or :8080 for all addresses`,
     };
   const port = Number(match[2]);
-  if (port > HIGHEST_PORT) return { problem: `port ${port} is above ${HIGHEST_PORT}` };
+  if (port > MAX_PORT) return { problem: `port ${port} is above ${MAX_PORT}` };
   const written = match[1] as string;
   const hosts: string[] = [];
   for (const each of written === '' ? [] : written.split(',')) {
@@ -44,20 +44,22 @@ export function parseListenAddress(text: string): ListenAddress | { readonly pro
     if (hosts.includes(host)) return { problem: `${host} is named twice` };
     hosts.push(host);
   }
-  const covering = hosts.find(
+  const wildcard = hosts.find(
     (host) => WILDCARDS.has(host) && hosts.some((other) => other !== host && isIP(other) === isIP(host)),
   );
-  return covering === undefined ? { hosts, port } : { problem: `${covering} holds the others of its family already` };
+  return wildcard === undefined ? { hosts, port } : { problem: `${wildcard} holds the others of its family already` };
 }
 
-/** Would a connection to `aim` come out at `address`? Names other than localhost are taken for other machines, unless both say the same. */
-export function isReachedBy(address: ListenAddress, aim: Aim): boolean {
-  if (aim.port !== address.port) return false;
-  const hosts = address.hosts.flatMap(toPlaces);
-  return toPlaces(aim.host).some((place) => hosts.includes(place) || (isLoopbackIp(place) && isCovered(address.hosts, place)));
+/** Would a connection to `target` come out at `address`? Names other than localhost are taken for other machines, unless both say the same. */
+export function isReachedBy(address: ListenAddress, target: ConnectTarget): boolean {
+  if (target.port !== address.port) return false;
+  const hosts = address.hosts.flatMap(toReachedHosts);
+  return toReachedHosts(target.host).some(
+    (host) => hosts.includes(host) || (isLoopbackIp(host) && isCovered(address.hosts, host)),
+  );
 }
 
-/** Have the two a place in common, or could have? */
+/** Have the two a host in common, or could have? */
 export function isOverlapping(a: ListenAddress, b: ListenAddress): boolean {
   if (a.port !== b.port || a.port === 0) return false;
   return [a, b].some(isEverywhere) || a.hosts.some((host) => b.hosts.includes(host));
@@ -78,15 +80,15 @@ function isEverywhere({ hosts }: ListenAddress): boolean {
 }
 
 /** The addresses that a connection to `host` may go to: "any address", as what is connected to, is this machine. */
-function toPlaces(host: string): readonly string[] {
+function toReachedHosts(host: string): readonly string[] {
   const plain = toComparable(host);
   return SELF.get(plain) ?? [plain];
 }
 
-function isCovered(hosts: readonly string[], place: string): boolean {
+function isCovered(hosts: readonly string[], host: string): boolean {
   if (hosts.length === 0) return true;
   // A lone `::` takes connections of both families.
-  return hosts.includes(isIPv4(place) ? '0.0.0.0' : '::') || (hosts.length === 1 && hosts[0] === '::');
+  return hosts.includes(isIPv4(host) ? '0.0.0.0' : '::') || (hosts.length === 1 && hosts[0] === '::');
 }
 
 function toHost(written: string): string | undefined {

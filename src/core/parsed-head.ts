@@ -1,7 +1,8 @@
 /** A request whose head is sound and whose content nobody has read: what gates are asked about. */
+
+import type { BodyStream, RequestBody } from './body.ts';
 import type { Client } from './client.ts';
 import type { EpochMilliseconds, Milliseconds } from './clock.ts';
-import type { ContentStream, RequestBody } from './content.ts';
 import type { HeaderFields, RawHeaders } from './headers.ts';
 import type { RequestTarget } from './target.ts';
 
@@ -21,7 +22,7 @@ export interface UpgradeRequest {
   /** As the client wrote it, for example `websocket`. */
   readonly protocol: string;
   /** Says that it is granted, by this status line and these fields, and gives what the client sends from then on. */
-  grant(statusLine: string, fields: RawHeaders): ContentStream;
+  grant(statusLine: string, fields: RawHeaders): BodyStream;
   /** Sends in the new protocol; false asks to wait for `onDrain`. */
   write(chunk: Buffer): boolean;
   onDrain(action: () => void): void;

@@ -27,9 +27,9 @@ export const PATH_DISTINCTIONS: readonly PathDistinction[] = [
 ];
 
 /** The distinctions that an app is known to make. */
-export type Kept = ReadonlySet<PathDistinction>;
+export type KeptDistinctions = ReadonlySet<PathDistinction>;
 
-const NOTHING_KEPT: Kept = new Set();
+const NOTHING_KEPT: KeptDistinctions = new Set();
 /** A path with more forms than this was written to have them: nested escapes and parameters. */
 const MAX_FORMS = 24;
 /** Lower-case letters, digits and signs that stand for themselves, in segments that are not empty. */
@@ -60,7 +60,7 @@ export function isPlainPath(path: string): boolean {
  * Every form of `path` (RFC 3986 §6.2.2), without a slash at its end; '' is the root. Undefined where no app should be trusted with the path:
  * it has a dot segment, a control or broken UTF-8 in some form, or too many forms.
  */
-export function toPathForms(path: string, kept: Kept = NOTHING_KEPT): ReadonlySet<string> | undefined {
+export function toPathForms(path: string, kept: KeptDistinctions = NOTHING_KEPT): ReadonlySet<string> | undefined {
   const forms = new Set<string>();
   if (!STEPS_APPLY.test(path)) return addFolded(path, kept, forms) ? forms : undefined;
   // A set hands out what is added while it is walked.
@@ -72,7 +72,7 @@ export function toPathForms(path: string, kept: Kept = NOTHING_KEPT): ReadonlySe
 }
 
 /** One step further in each direction; the order matters: `/a;%2fb` is `/a` for one app and `/a/b` for another. */
-function addSteps(form: string, kept: Kept, reached: Set<string>): boolean {
+function addSteps(form: string, kept: KeptDistinctions, reached: Set<string>): boolean {
   if (!kept.has('percentEncoding')) {
     const decoded = decode(form);
     if (decoded === undefined) return false;
@@ -99,7 +99,7 @@ function decode(form: string): string | undefined {
 }
 
 /** What gives the same result in any order. False for a dot segment. */
-function addFolded(form: string, kept: Kept, forms: Set<string>): boolean {
+function addFolded(form: string, kept: KeptDistinctions, forms: Set<string>): boolean {
   if (DOT_SEGMENT.test(form)) return false;
   const folded = foldSegments(foldText(form, kept), kept);
   forms.add(folded);
@@ -117,7 +117,7 @@ function addFileNames(folded: string, forms: Set<string>): void {
 }
 
 /** Letters as the most lenient comparison sees them: `ſ` is s, the Kelvin sign is k, `İ` and `ı` are i, `ß` is ss. */
-function foldText(form: string, kept: Kept): string {
+function foldText(form: string, kept: KeptDistinctions): string {
   const isAscii = !NOT_ASCII.test(form);
   if (kept.has('letterCase')) return isAscii ? form : toComposed(form, kept);
   if (isAscii) return form.toLowerCase();
@@ -125,11 +125,11 @@ function foldText(form: string, kept: Kept): string {
 }
 
 /** Without accents and what is not displayed: a database that looks up `/ádmin` by its usual collation finds `/admin`. */
-function toComposed(text: string, kept: Kept): string {
+function toComposed(text: string, kept: KeptDistinctions): string {
   return kept.has('unicodeForm') ? text : text.normalize('NFKD').replace(MARKS, '');
 }
 
-function foldSegments(path: string, kept: Kept): string {
+function foldSegments(path: string, kept: KeptDistinctions): string {
   const segments = path.split('/');
   const last = segments.length - 1;
   let folded = '';

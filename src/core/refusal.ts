@@ -158,3 +158,6 @@ export class Refusal {
 export function refuse(code: RefusalCode, reason: Reason, details?: string | RefusalDetails): Refusal {
   return new Refusal(code, reason, typeof details === 'string' ? { detail: details } : details);
 }
+
+/** What a gate decides: a refusal, or `undefined` to pass the request on. The common case allocates nothing. */
+export type GateDecision = Refusal | undefined;

@@ -12,7 +12,7 @@ import { PRESETS } from '../../src/auth/schemes/catalogue.ts';
 import { compileScheme } from '../../src/auth/schemes/compile.ts';
 import { toHeaderNames } from '../../src/auth/schemes/head.ts';
 import { parseDestination } from '../../src/core/destination.ts';
-import { HeaderFields, isPlainOption, takesTrailers, toFoldedName, toNamedByConnection } from '../../src/core/headers.ts';
+import { acceptsTrailers, findConnectionOptions, HeaderFields, isPlainOption, toFoldedName } from '../../src/core/headers.ts';
 import { parseJsonPath, readJsonPath } from '../../src/core/json-path.ts';
 import { parseTarget } from '../../src/core/target.ts';
 import { readOriginalRequest } from '../../src/gateway/forward-auth/original-request.ts';
@@ -20,9 +20,9 @@ import { readValues } from '../../src/gateway/pipeline/gates/exact-numbers.ts';
 import { toSortable } from '../../src/gateway/pipeline/gates/order-version.ts';
 import { createClientResolver } from '../../src/gateway/server/client-address.ts';
 import { isAuthority } from '../../src/gateway/server/head-check.ts';
-import { readPreamble } from '../../src/gateway/server/proxy-protocol.ts';
+import { parseProxyHeader } from '../../src/gateway/server/proxy-protocol.ts';
 import { isRelayedUpgrade } from '../../src/gateway/server/upgrade.ts';
-import { parseAnswerHead, parseTrailers } from '../../src/gateway/upstream/answer-head.ts';
+import { parseResponseHead, parseTrailers } from '../../src/gateway/upstream/response-head.ts';
 import { parseTraceparent } from '../../src/telemetry/tracing/traceparent.ts';
 import { parseTracestate } from '../../src/telemetry/tracing/tracestate.ts';
 
@@ -89,16 +89,16 @@ const PARSERS: readonly Parser[] = [
   { name: 'the query', parse: (text) => parseTarget(`/a?${text}`) },
   { name: 'parameters of a handshake', parse: parseParameters },
   { name: 'Upgrade', parse: (text) => isRelayedUpgrade('GET', text) },
-  { name: 'TE', parse: (text) => takesTrailers(FIELDS('TE', text)) },
-  { name: 'Connection', parse: (text) => [isPlainOption(text), toNamedByConnection(FIELDS('Connection', text))] },
+  { name: 'TE', parse: (text) => acceptsTrailers(FIELDS('TE', text)) },
+  { name: 'Connection', parse: (text) => [isPlainOption(text), findConnectionOptions(FIELDS('Connection', text))] },
   { name: 'a header name', parse: toFoldedName },
-  { name: 'the PROXY line', parse: (text) => readPreamble(Buffer.from(`PROXY ${text}`, 'latin1')) },
+  { name: 'the PROXY line', parse: (text) => parseProxyHeader(Buffer.from(`PROXY ${text}`, 'latin1')) },
   { name: 'a CONNECT target', parse: (text) => [parseDestination(text), parseDestination(`${text}:443`)] },
   {
     name: 'the head of an upstream response',
-    parse: (text) => parseAnswerHead(`HTTP/1.1 200 OK\r\nConnection: ${text}\r\nKeep-Alive: ${text}`),
+    parse: (text) => parseResponseHead(`HTTP/1.1 200 OK\r\nConnection: ${text}\r\nKeep-Alive: ${text}`),
   },
-  { name: 'the status line of an upstream response', parse: (text) => parseAnswerHead(`HTTP/1.1 200 ${text}`) },
+  { name: 'the status line of an upstream response', parse: (text) => parseResponseHead(`HTTP/1.1 200 ${text}`) },
   { name: 'trailers of an upstream response', parse: (text) => parseTrailers(`a: ${text}`) },
   { name: 'a version for order', parse: toSortable },
   {

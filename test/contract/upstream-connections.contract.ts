@@ -166,7 +166,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
           socket.write('HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n1');
         }),
       );
-      const upstream = open(port, { maxConnections: 1, answerTimeout: 5_000 }, clock);
+      const upstream = open(port, { maxConnections: 1, responseTimeout: 5_000 }, clock);
       let heard: Heard | undefined;
       const first = ask(upstream, POST, (started) => {
         heard = started;
@@ -391,7 +391,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       const port = await startScript(answering(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunk.repeat(3)}`));
       let received = '';
       let failure: UpstreamFailure | undefined;
-      const exchange = open(port, { answerTimeout: 5_000 }, clock).send(GET, {
+      const exchange = open(port, { responseTimeout: 5_000 }, clock).send(GET, {
         onInformation: () => undefined,
         onHead: () => undefined,
         onData(bytes) {

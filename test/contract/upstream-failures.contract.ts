@@ -96,7 +96,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
           app = socket;
         }),
       );
-      const asked = ask(open(port, { answerTimeout: 5_000 }, clock), POST);
+      const asked = ask(open(port, { responseTimeout: 5_000 }, clock), POST);
       await expect.poll(() => app !== undefined).toBe(true);
       for (const byte of 'HTTP/') {
         app?.write(byte);
@@ -115,7 +115,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
           isAsked = true;
         }),
       );
-      const asked = ask(open(port, { answerTimeout: 5_000 }, clock), POST, (started) => {
+      const asked = ask(open(port, { responseTimeout: 5_000 }, clock), POST, (started) => {
         heard = started;
       });
       await expect.poll(() => isAsked).toBe(true);
@@ -136,7 +136,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
         }),
       );
       let heard: Heard | undefined;
-      const asked = ask(open(port, { answerTimeout: 5_000 }, clock), POST, (started) => {
+      const asked = ask(open(port, { responseTimeout: 5_000 }, clock), POST, (started) => {
         heard = started;
       });
       await expect.poll(() => heard?.status).toBe(200);
@@ -175,7 +175,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
             socket.write(bytes);
           });
         });
-        const asked = ask(open(port, { answerTimeout: 5_000 }, clock), POST);
+        const asked = ask(open(port, { responseTimeout: 5_000 }, clock), POST);
         await expect.poll(() => isAsked).toBe(true);
         await settle();
         await clock.advance(6_000);

@@ -1,6 +1,6 @@
 /** The rules of the forward proxy. */
 import type { EpochMilliseconds } from '../../core/clock.ts';
-import { parseRule } from '../../core/destination.ts';
+import { parseDestinationRule } from '../../core/destination.ts';
 import { isLoopbackOnly } from '../../core/listen-address.ts';
 import type { Config } from '../schema/config.ts';
 import { error, type Rating, warning } from './rating.ts';
@@ -26,7 +26,7 @@ export function checkProxy({ proxy, listen, admin }: Config, now: EpochMilliseco
   if (!proxy.requireTls && !isLoopbackOnly(proxy.address))
     found.push(warning(['proxy', 'requireTls'], 'passwords may cross the network in clear text', 'remove requireTls'));
   for (const [index, text] of proxy.allow.entries()) {
-    if (parseRule(text) === undefined)
+    if (parseDestinationRule(text) === undefined)
       found.push(
         error(['proxy', 'allow', index], `${JSON.stringify(text)} is not a destination`, 'write host:port or *.host:port'),
       );

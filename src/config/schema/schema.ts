@@ -1,6 +1,6 @@
 /** The config's schema. Types, defaults, error messages and the JSON Schema for editors derive from it. */
 import * as z from 'zod';
-import { MAX_METHOD } from '../../core/method.ts';
+import { MAX_METHOD_LENGTH } from '../../core/method.ts';
 import { PATH_DISTINCTIONS } from '../../core/path-forms.ts';
 import { AMBIGUOUS_FORMS } from '../../core/target.ts';
 import { appProbe } from './app-probe-schema.ts';
@@ -32,7 +32,7 @@ const match = z.strictObject({
       'Matches only requests with this Host, on any port. It takes precedence over routes without a host that match the same path. Default: any host.',
     ),
   methods: z
-    .array(z.string().max(MAX_METHOD).regex(TOKEN, 'a method must be a token such as POST'))
+    .array(z.string().max(MAX_METHOD_LENGTH).regex(TOKEN, 'a method must be a token such as POST'))
     .min(1)
     .optional()
     .describe(

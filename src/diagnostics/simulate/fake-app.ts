@@ -3,11 +3,11 @@ import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
 import type { CreateUpstream } from '../../gateway/runtime/upstreams.ts';
 import type {
-  AnswerListener,
   Upstream,
   UpstreamExchange,
   UpstreamFailure,
   UpstreamFailureKind,
+  UpstreamListener,
   UpstreamOptions,
   UpstreamRequest,
 } from '../../gateway/upstream/upstream.ts';
@@ -54,8 +54,8 @@ export class FakeApp {
 
   #send(
     request: UpstreamRequest,
-    listener: AnswerListener,
-    { answerTimeout }: UpstreamOptions,
+    listener: UpstreamListener,
+    { responseTimeout }: UpstreamOptions,
     clock: Clock,
   ): ReturnType<Upstream['send']> {
     const { behaviour } = this;
@@ -69,8 +69,8 @@ export class FakeApp {
       const isReached = !('fails' in behaviour) || behaviour.fails !== 'connect';
       if (isReached) this.#received.push({ method, path, headers: new HeaderFields([...headers]), body });
       const delay =
-        'fails' in behaviour ? (behaviour.fails === 'timeout' ? answerTimeout : 0) : Math.min(behaviour.after, answerTimeout);
-      const isLate = !('fails' in behaviour) && behaviour.after > answerTimeout;
+        'fails' in behaviour ? (behaviour.fails === 'timeout' ? responseTimeout : 0) : Math.min(behaviour.after, responseTimeout);
+      const isLate = !('fails' in behaviour) && behaviour.after > responseTimeout;
       clock.after(delay, () => finish(() => play(isLate ? { fails: 'timeout' } : behaviour, method, listener)));
     };
     const exchange: UpstreamExchange = {
@@ -97,7 +97,7 @@ function collect(content: Exclude<UpstreamRequest['body'], Buffer>, onEnd: (body
   });
 }
 
-function play(behaviour: AppBehaviour, method: string, listener: AnswerListener): void {
+function play(behaviour: AppBehaviour, method: string, listener: UpstreamListener): void {
   if ('fails' in behaviour) return listener.onFailure({ kind: behaviour.fails, ...FAILURES[behaviour.fails] });
   const { status, headers, body } = behaviour;
   const isWithoutBody = status === 204 || status === 304;

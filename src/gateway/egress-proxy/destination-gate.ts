@@ -1,6 +1,6 @@
 /** Checks the destination of a forward proxy request: first by the allow-list, then by every address that the name resolves to. */
 
-import { type DestinationRule, findRule } from '../../core/destination.ts';
+import { type DestinationRule, findDestinationRule } from '../../core/destination.ts';
 import { refuse } from '../../core/refusal.ts';
 import type { DestinationGate } from '../pipeline/gates/gate.ts';
 import { type Resolve, resolveDestination } from './dial.ts';
@@ -21,7 +21,7 @@ export function createDestinationGate(options: DestinationOptions): DestinationG
   return {
     async check({ destination }) {
       if (destination === undefined) throw new Error('only the forward proxy has destinations');
-      const rule = findRule(options.rules, destination);
+      const rule = findDestinationRule(options.rules, destination);
       if (rule === undefined) return refuse('destination_denied', 'destination_not_allowed');
       const found = await resolveDestination(destination, options);
       if ('addresses' in found) {

@@ -1,7 +1,7 @@
 /** Builds the header fields that the forward proxy sends to a destination: the client's, without hop-by-hop fields. */
 
 import type { Admitted } from '../../core/admitted.ts';
-import { toFoldedName, toNamedByConnection } from '../../core/headers.ts';
+import { findConnectionOptions, toFoldedName } from '../../core/headers.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { isTraceField } from '../../telemetry/tracing/trace-fields.ts';
 import { HOP_BY_HOP, TRACE } from '../upstream/managed-names.ts';
@@ -26,7 +26,7 @@ export class ProxyHeaderPolicy {
   toUpstreamHeaders(admitted: Admitted, trace?: RequestTrace): string[] {
     const { headers, destination, method } = admitted.head;
     const { host, port } = destination as NonNullable<typeof destination>;
-    const named = toNamedByConnection(headers);
+    const named = findConnectionOptions(headers);
     const name = host.includes(':') ? `[${host}]` : host;
     // Host is set to the target's host and port (RFC 9112 §3.2.2).
     const out = ['Host', port === HTTP_PORT ? name : `${name}:${port}`];

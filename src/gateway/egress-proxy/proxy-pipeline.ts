@@ -127,7 +127,7 @@ class ProxyPort implements Port<LifecycleRoute> {
       const content = client.grant('200 Connection established', []);
       const totals = await relayTunnel(client, content, server, limits, clock);
       metrics.proxyBytes(rule, totals);
-      return { outcome: { kind: 'answered', status: 200, upstreamMs: clock.monotonic() - startedAt } };
+      return { outcome: { kind: 'responded', status: 200, upstreamMs: clock.monotonic() - startedAt } };
     } catch (thrown) {
       if (!(thrown instanceof DialFailure)) throw thrown;
       const [code, reason] = thrown.isTimeout

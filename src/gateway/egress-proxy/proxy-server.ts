@@ -13,19 +13,19 @@ import { Refusal, refuse } from '../../core/refusal.ts';
 import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { toArrival, toDirectClient } from '../server/arrival.ts';
+import { Http1BodySource } from '../server/body-source.ts';
 import { type ClientCertificates, createClientCertificates } from '../server/client-certificates.ts';
 import { ClientErrors } from '../server/client-errors.ts';
-import { RequestOrigin } from '../server/content-origin.ts';
-import type { Followed } from '../server/crowd.ts';
+import type { TrackedRequest } from '../server/connection-limiter.ts';
 import { findUnsound, type IncomingHead, toIncomingHead } from '../server/head-check.ts';
 import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit } from '../server/limits.ts';
-import { Listener, type Listening } from '../server/listener.ts';
+import { type BoundAddress, Listener } from '../server/listener.ts';
 import { PortClients } from '../server/port-clients.ts';
 import { IncomingBody } from '../server/request-body.ts';
 import type { ListenPhase } from '../server/server.ts';
-import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } from '../server/strict-server.ts';
+import { closeAfterIgnoredUpgrade, createStrictServer, interceptConnections, watchConnections } from '../server/strict-server.ts';
 import type { TlsContexts } from '../server/tls.ts';
-import { openLastAnswer, SocketUpgrade } from '../server/upgrade.ts';
+import { createFinalResponse, SocketUpgrade } from '../server/upgrade.ts';
 
 /** Handles the requests of the proxy. */
 export interface ProxyHandler {
@@ -100,7 +100,7 @@ export class ProxyServer {
   }
 
   /** Starts to listen; rejects with the system's error. */
-  listen(): Promise<Listening> {
+  listen(): Promise<BoundAddress> {
     return this.#listener.open();
   }
 
@@ -132,15 +132,15 @@ export class ProxyServer {
     const { handler } = this.#parts;
     // Pipelined after a response that closes the connection: it can never get a response, so it must not be processed.
     if (!request.socket.writable) return;
-    endAfterUpgradeWish(request, response);
-    const origin = new RequestOrigin(request, response, expectsContinue);
-    const body = new IncomingBody(origin, this.#bodies);
-    this.#clientErrors.follow(request.socket, { response, body });
-    const followed = this.#clients.follow(request.socket, origin, response, response);
+    closeAfterIgnoredUpgrade(request, response);
+    const source = new Http1BodySource(request, response, expectsContinue);
+    const body = new IncomingBody(source, this.#bodies);
+    this.#clientErrors.track(request.socket, { response, body });
+    const tracked = this.#clients.track(request.socket, source, response, response);
     const head = toIncomingHead(request);
     const arrival = this.#toArrival(request);
     this.#watchEnd(response, request.socket);
-    const refusal = this.#checkLimits(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
+    const refusal = this.#checkLimits(tracked, arrival) ?? this.#findCertificateEnd(request.socket, response);
     if (refusal !== undefined) return handler.reject(arrival, response, refusal);
     const target = this.#checkHead(head, parseAbsoluteTarget);
     if (target instanceof Refusal) return handler.reject(arrival, response, target);
@@ -152,19 +152,19 @@ export class ProxyServer {
     const { handler } = this.#parts;
     onEvent(socket, 'error', () => socket.destroy());
     // Responses that are still due would be sent into the tunnel.
-    if (this.#clientErrors.isAtWork(socket)) {
+    if (this.#clientErrors.hasPendingResponse(socket)) {
       socket.destroy();
       return;
     }
-    const response = openLastAnswer(request, socket, this.#parts.clock);
+    const response = createFinalResponse(request, socket, this.#parts.clock);
     const head = toIncomingHead(request);
     const { headers } = head;
     const arrival = this.#toArrival(request);
-    const origin = new RequestOrigin(request, response, false);
-    const body = new IncomingBody(origin, this.#bodies);
-    this.#clientErrors.follow(request.socket, { response, body });
-    const followed = this.#clients.follow(request.socket, origin, response, response);
-    const refusal = this.#checkLimits(followed, arrival) ?? this.#findCertificateEnd(request.socket, response);
+    const source = new Http1BodySource(request, response, false);
+    const body = new IncomingBody(source, this.#bodies);
+    this.#clientErrors.track(request.socket, { response, body });
+    const tracked = this.#clients.track(request.socket, source, response, response);
+    const refusal = this.#checkLimits(tracked, arrival) ?? this.#findCertificateEnd(request.socket, response);
     if (refusal !== undefined) return handler.reject(arrival, response, refusal);
     const target = this.#checkHead(head, parseConnectTarget);
     if (target instanceof Refusal) return handler.reject(arrival, response, target);
@@ -187,10 +187,10 @@ export class ProxyServer {
   }
 
   /** Rejects the request if the gate is shutting down, or a limit on clients or memory is reached. */
-  #checkLimits(followed: Followed, { client }: Arrival): Refusal | undefined {
+  #checkLimits(tracked: TrackedRequest, { client }: Arrival): Refusal | undefined {
     if (this.#phase === 'refusing') return refuse('draining', 'draining');
     // A tunnel counts as a request: its client is authenticated, so there is no second limit.
-    if (!this.#clients.admit(followed, client.address, false)) return refuse('overloaded', 'client_limit');
+    if (!this.#clients.admit(tracked, client.address, false)) return refuse('overloaded', 'client_limit');
     const { memory, onLimit } = this.#parts;
     if (this.#heap.isFull) {
       onLimit('heap');
@@ -211,11 +211,11 @@ export class ProxyServer {
       if (!this.#clientErrors.endConnection(socket)) socket.destroy();
     });
     if (certificates === undefined) return undefined;
-    divert(this.#server, 'connection', (socket, proceed) => {
+    interceptConnections(this.#server, 'connection', (socket, proceed) => {
       certificates.begin(socket);
       proceed();
     });
-    divert<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
+    interceptConnections<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
       if (certificates.finish(socket)) proceed();
       else socket.destroy();
     });

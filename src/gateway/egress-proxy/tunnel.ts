@@ -1,7 +1,7 @@
 /** Relays bytes between a client and a destination until either closes, both are idle, or the maximum duration is reached. */
 import type { Socket } from 'node:net';
+import type { BodyStream } from '../../core/body.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { ContentStream } from '../../core/content.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { onEvent } from '../../core/safe-events.ts';
 
@@ -22,7 +22,7 @@ const SWEEP_MS = 1_000;
 /** Resolves when the tunnel is over. `content`: what the client sends; `client`: writes to it. */
 export function relayTunnel(
   client: UpgradeRequest,
-  content: ContentStream,
+  content: BodyStream,
   server: Socket,
   limits: TunnelLimits,
   clock: Clock,

@@ -2,7 +2,13 @@
  * Finds requests that an app could interpret as ones of another route than the router chose. The router compares paths byte for
  * byte, but the app behind an open `/` may decode `/%61dmin` and serve what the route of `/admin` protects.
  */
-import { isPlainPath, type Kept, PATH_DISTINCTIONS, type PathDistinction, toPathForms } from '../../core/path-forms.ts';
+import {
+  isPlainPath,
+  type KeptDistinctions,
+  PATH_DISTINCTIONS,
+  type PathDistinction,
+  toPathForms,
+} from '../../core/path-forms.ts';
 import type { Routable, RouteGroup } from './route-groups.ts';
 
 /** The properties of a group that are computed when the table is built. */
@@ -18,7 +24,7 @@ type Keys<Route extends Routable> = ReadonlyMap<RouteGroup<Route>, readonly stri
 
 /** Groups by the forms of their paths, as interpreted by apps that make the distinctions in `kept`. */
 interface FormTable<Route extends Routable> {
-  readonly kept: Kept;
+  readonly kept: KeptDistinctions;
   /** The groups whose apps make exactly these distinctions: only these can conflict. */
   readonly members: ReadonlySet<RouteGroup<Route>>;
   readonly keys: Keys<Route>;
@@ -109,7 +115,7 @@ function isAtOrBelow(path: string, prefix: string): boolean {
 }
 
 /** The forms of a group's path. An app with a handler for `/a.json` does not run it for `/a`. */
-function toKeys<Route extends Routable>({ path }: RouteGroup<Route>, kept: Kept): string[] {
+function toKeys<Route extends Routable>({ path }: RouteGroup<Route>, kept: KeptDistinctions): string[] {
   return path === '' ? [''] : [...(toPathForms(path, new Set([...kept, 'extension'])) ?? [path])];
 }
 
@@ -129,7 +135,7 @@ function toFormTable<Route extends Routable>(
   groups: readonly RouteGroup<Route>[],
 ): FormTable<Route> {
   const [first] = members;
-  const kept: Kept = new Set(first === undefined ? [] : toKept(first));
+  const kept: KeptDistinctions = new Set(first === undefined ? [] : toKept(first));
   const exact = new Map<string, RouteGroup<Route>[]>();
   const prefixes = new Map<string, RouteGroup<Route>[]>();
   let maxDepth = 0;

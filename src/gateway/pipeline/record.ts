@@ -1,6 +1,6 @@
 /** Counts, logs and journals each finished request, however it ended; no other module does. */
 import type { Clock } from '../../core/clock.ts';
-import { MAX_METHOD } from '../../core/method.ts';
+import { MAX_METHOD_LENGTH } from '../../core/method.ts';
 import type { Arrival } from '../../core/parsed-head.ts';
 import type { Reason, Refusal, RefusalCode } from '../../core/refusal.ts';
 import type { RefusalLogLevel } from '../../core/refusal-catalogue.ts';
@@ -100,7 +100,7 @@ function toLine(
     trace_id: trace?.traceId,
     span_id: trace?.spanId,
     route: route?.name,
-    method: shorten(arrival.method, MAX_METHOD),
+    method: shorten(arrival.method, MAX_METHOD_LENGTH),
     client: shorten(arrival.client.address),
     bytesIn: head?.body.received ?? 0,
     durationMs,
@@ -167,7 +167,7 @@ function toUnchecked(result: Result, { decision }: RequestRecord): Result {
 }
 
 function toForwarded(outcome: ForwardOutcome | undefined): Result {
-  if (outcome?.kind === 'answered' || outcome?.kind === 'upgraded')
+  if (outcome?.kind === 'responded' || outcome?.kind === 'upgraded')
     return { status: outcome.status, code: 'forwarded', reason: 'ok', level: 'info' };
   if (outcome?.kind === 'broken') {
     const reason = outcome.failure.kind === 'timeout' ? 'upstream_timeout' : 'upstream_reset';

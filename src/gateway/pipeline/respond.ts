@@ -6,7 +6,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { Refusal, RefusalCode } from '../../core/refusal.ts';
 import type { RefusalEntry } from '../../core/refusal-catalogue.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
-import { closeBehindAnswer } from '../server/linger.ts';
+import { closeAfterResponse } from '../server/linger.ts';
 
 /** The context of a refusal's response. */
 export interface RefusalContext {
@@ -74,7 +74,7 @@ export function writeSocketRefusal(socket: Duplex, refusal: Refusal, requestId: 
   let text = `HTTP/1.1 ${entry.status} ${REASON_PHRASES[entry.status] ?? entry.title}\r\n`;
   for (let i = 0; i < head.length; i += 2) text += `${head[i]}: ${head[i + 1]}\r\n`;
   socket.write(`${text}\r\n${body}`);
-  closeBehindAnswer(socket as Socket, clock);
+  closeAfterResponse(socket as Socket, clock);
 }
 
 function toProblemDetails(refusal: Refusal, entry: RefusalEntry, requestId: string): string {

@@ -4,7 +4,7 @@ import type { Clock } from '../../core/clock.ts';
 import { createAuthRequestHandler } from '../forward-auth/auth-request-handler.ts';
 import { createForwardAuthPipeline, type ForwardAuthParts } from '../forward-auth/forward-auth-pipeline.ts';
 import type { ListenMemory } from '../server/limits.ts';
-import type { Listening } from '../server/listener.ts';
+import type { BoundAddress } from '../server/listener.ts';
 import { type ListenPhase, ListenServer } from '../server/server.ts';
 import type { ServerMetrics } from '../server/server-metrics.ts';
 import type { TlsContexts } from '../server/tls.ts';
@@ -21,7 +21,7 @@ export interface AuthzParts extends ForwardAuthParts {
 
 /** The forward-auth endpoint. */
 export interface AuthzEndpoint {
-  listen(): Promise<Listening>;
+  listen(): Promise<BoundAddress>;
   refreshTls(): void;
   /** Enters a phase of the shutdown, as the data port does: the proxies in front send auth requests as long as they forward requests. */
   enter(phase: ListenPhase): void;

@@ -4,7 +4,7 @@ import type { Detour, HttpsGet } from '../../auth/keys/https-get.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Resolve } from '../egress-proxy/dial.ts';
-import type { Listening } from '../server/listener.ts';
+import type { BoundAddress } from '../server/listener.ts';
 import type { GateLogger } from './log-events.ts';
 import type { CreateUpstream } from './upstreams.ts';
 
@@ -30,8 +30,8 @@ export interface GateContext {
 
 /** Where a running gate listens. */
 export interface GateAddresses {
-  readonly data: Listening;
-  readonly admin: Listening;
-  readonly proxy?: Listening;
-  readonly authz?: Listening;
+  readonly data: BoundAddress;
+  readonly admin: BoundAddress;
+  readonly proxy?: BoundAddress;
+  readonly authz?: BoundAddress;
 }

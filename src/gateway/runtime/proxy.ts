@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { toBasicChallenge } from '../../auth/passwords/basic.ts';
 import type { Config, LimitsConfig, ProxyConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
-import { type DestinationRule, parseRule } from '../../core/destination.ts';
+import { type DestinationRule, parseDestinationRule } from '../../core/destination.ts';
 import type { Attempts } from '../../state/login-attempts/attempts.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { Tracing } from '../../telemetry/tracing/span.ts';
@@ -14,7 +14,7 @@ import { ProxyHeaderPolicy } from '../egress-proxy/proxy-headers.ts';
 import { ProxyPipeline } from '../egress-proxy/proxy-pipeline.ts';
 import { ProxyServer } from '../egress-proxy/proxy-server.ts';
 import type { ListenMemory } from '../server/limits.ts';
-import type { Listening } from '../server/listener.ts';
+import type { BoundAddress } from '../server/listener.ts';
 import type { TlsContexts } from '../server/tls.ts';
 import { createForwarder, toReadLimits } from '../upstream/forwarder.ts';
 import { createUpstream } from '../upstream/pool.ts';
@@ -50,7 +50,7 @@ const ALLOWED_RESPONSE_HEADERS: ReadonlySet<string> = new Set(['webhook-delivery
 /** The forward proxy. */
 export interface ForwardProxy extends DrainedProxy {
   /** `others`: the gate's other ports. */
-  listen(others: readonly number[]): Promise<Listening>;
+  listen(others: readonly number[]): Promise<BoundAddress>;
   refreshTls(): void;
 }
 
@@ -78,7 +78,7 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
   const routeMetrics = metrics.route(NAME);
   const pseudonym = `sidegate-${randomBytes(6).toString('hex')}`;
   const policy = new ProxyHeaderPolicy(pseudonym, config.trace.trust === 'always');
-  const rules = config.allow.map((text) => parseRule(text) as DestinationRule);
+  const rules = config.allow.map((text) => parseDestinationRule(text) as DestinationRule);
   const own = new OwnPorts();
   const pipeline = new ProxyPipeline({
     clock,
@@ -106,11 +106,11 @@ export function buildProxy(config: ProxyConfig, parts: ProxyParts): ForwardProxy
       trace: { trust: config.trace.trust, template: undefined, app: undefined },
     },
     openForwarder(address, port) {
-      const times = { connectTimeout, answerTimeout: timeout, gapTimeout: idleTimeout, idleTimeout: 0 };
+      const times = { connectTimeout, responseTimeout: timeout, idleResponseTimeout: idleTimeout, idleTimeout: 0 };
       const upstream = createUpstream({ host: address, port, ...times, maxConnections: 1, maxHeadBytes: MAX_HEAD_BYTES }, clock);
       const readLimits = toReadLimits(limits);
       const route = { policy, resend: 'idempotent', allowResponseHeaders: ALLOWED_RESPONSE_HEADERS, readLimits } as const;
-      const forwarder = createForwarder({ ...route, whenAway: 'upstream_unreachable' }, upstream, clock);
+      const forwarder = createForwarder({ ...route, connectFailureCode: 'upstream_unreachable' }, upstream, clock);
       return { forwarder, close: () => upstream.close() };
     },
   });

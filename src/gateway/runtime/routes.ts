@@ -118,7 +118,7 @@ export function buildRoute(route: CompiledRoute, ring: KeyRing, upstream: Upstre
         }),
         resend,
         allowResponseHeaders: new Set(config.allowResponseHeaders),
-        whenAway: 'upstream_away',
+        connectFailureCode: 'upstream_away',
         readLimits: parts.readLimits,
       },
       upstream,

@@ -50,8 +50,8 @@ export class Upstreams {
     return {
       ...route.upstream,
       connectTimeout: route.connectTimeout,
-      answerTimeout: route.timeout,
-      gapTimeout: route.webhook === undefined ? route.idleTimeout : route.timeout,
+      responseTimeout: route.timeout,
+      idleResponseTimeout: route.webhook === undefined ? route.idleTimeout : route.timeout,
       idleTimeout: IDLE_TIMEOUT_MS,
       maxConnections: this.#maxConnections,
       maxHeadBytes: MAX_HEAD_BYTES,

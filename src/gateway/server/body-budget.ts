@@ -16,14 +16,14 @@ export interface BudgetedBody {
   readonly network: string;
   /** Bytes that it counts for: its buffer's capacity, or all of its declared size once that was granted. */
   held: number;
-  /** `large`: it has a place among the large bodies being read; `read`: it had one, and is held until it is answered. */
-  place: BodyPlace;
+  /** `large`: it has a state among the large bodies being read; `read`: it had one, and is held until it is answered. */
+  state: BodyState;
 }
 
 /** How a body counts. */
-export type BodyPlace = 'small' | 'large' | 'read';
+export type BodyState = 'small' | 'large' | 'read';
 
-/** Bytes; a body up to this size needs no place among the large ones. */
+/** Bytes; a body up to this size needs no state among the large ones. */
 export const SMALL_BODY = 64 * 1024;
 /** The share of the budget that large bodies leave to small ones, so that common deliveries pass during a flood of large ones. */
 const SMALL_SHARE = 1 / 4;
@@ -55,10 +55,10 @@ export class BodyBudget {
     return true;
   }
 
-  /** The same for a large body, which also needs a place; false if there is none, or if too little is left for small bodies. */
+  /** The same for a large body, which also needs a state; false if there is none, or if too little is left for small bodies. */
   takeLarge(body: BudgetedBody, bytes: number): boolean {
     const { maxBufferedBytes, maxLargeBodies } = this.#limits;
-    const isNew = body.place === 'small';
+    const isNew = body.state === 'small';
     if (!isNew && bytes <= body.held) return true;
     if (isNew && this.#largeCount >= maxLargeBodies) return false;
     const others = isNew ? this.#largeHeld : this.#largeHeld - body.held;
@@ -66,7 +66,7 @@ export class BodyBudget {
     if (others > 0 && others + bytes > maxBufferedBytes * (1 - SMALL_SHARE)) return false;
     if (this.#held - body.held + bytes > maxBufferedBytes) return false;
     if (isNew) {
-      body.place = 'large';
+      body.state = 'large';
       this.#largeCount++;
       this.#largeHeld += body.held;
     }
@@ -77,19 +77,19 @@ export class BodyBudget {
   /** It is read, and counts for `bytes` until it is given back. */
   finish(body: BudgetedBody, bytes: number): void {
     this.#add(body, bytes - body.held);
-    if (body.place !== 'large') return;
-    body.place = 'read';
+    if (body.state !== 'large') return;
+    body.state = 'read';
     this.#largeCount--;
   }
 
   /** Gives back all that a body holds. */
   release(body: BudgetedBody): void {
     this.finish(body, 0);
-    body.place = 'small';
+    body.state = 'small';
   }
 
   /** Whether another large body may be read, if the bytes suffice. */
-  get hasPlace(): boolean {
+  get hasFreeSlot(): boolean {
     return this.#largeCount < this.#limits.maxLargeBodies;
   }
 
@@ -128,6 +128,6 @@ export class BodyBudget {
   #add(body: BudgetedBody, bytes: number): void {
     body.held += bytes;
     this.#held += bytes;
-    if (body.place !== 'small') this.#largeHeld += bytes;
+    if (body.state !== 'small') this.#largeHeld += bytes;
   }
 }

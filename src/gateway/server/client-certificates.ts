@@ -6,7 +6,7 @@ import type { ClientResponse } from '../../core/client-response.ts';
 import type { CancelTimer, Clock, EpochMilliseconds } from '../../core/clock.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { onceEvent } from '../../core/safe-events.ts';
-import { toEnds } from './announced-peers.ts';
+import { toConnectionKey } from './proxy-protocol-peers.ts';
 import type { TlsContexts } from './tls.ts';
 
 /** One alternative name; Node quotes it where it holds a comma, a quote or a control (CVE-2021-44532). */
@@ -54,14 +54,14 @@ export class ClientCertificates {
 
   /** TLS begins on a connection. */
   begin(socket: Socket): void {
-    const ends = toEnds(socket);
+    const ends = toConnectionKey(socket);
     this.#handshakes.set(ends, this.#version);
     onceEvent(socket, 'close', () => this.#handshakes.delete(ends));
   }
 
   /** The handshake is over. False where the CAs or their lists changed meanwhile: what it verified is outdated. */
   finish(socket: TLSSocket): boolean {
-    const ends = toEnds(socket);
+    const ends = toConnectionKey(socket);
     const version = this.#handshakes.get(ends);
     this.#handshakes.delete(ends);
     return this.#read(socket).state.certificate === undefined || version === this.#version;

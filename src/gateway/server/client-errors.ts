@@ -8,11 +8,11 @@ import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { toArrival, toDirectClient } from './arrival.ts';
 import type { OnLimit } from './limits.ts';
-import { closeBehindAnswer } from './linger.ts';
-import { isAnswered } from './strict-server.ts';
+import { closeAfterResponse } from './linger.ts';
+import { isResponseSent } from './strict-server.ts';
 
 /** What a connection was last asked. */
-export interface Latest {
+export interface LatestExchange {
   readonly response: ServerResponse;
   readonly body: { fail(reason: Reason): void };
 }
@@ -30,7 +30,7 @@ export interface ClientErrorParts {
 export class ClientErrors {
   readonly #parts: ClientErrorParts;
   /** An error in later bytes must not be answered into the middle of that answer, nor after the last one. */
-  readonly #latest = new Map<Duplex, Latest>();
+  readonly #latest = new Map<Duplex, LatestExchange>();
   /** Their last answer is on its way; whatever still comes on them is thrown away. */
   readonly #ending = new WeakSet<Duplex>();
 
@@ -39,15 +39,15 @@ export class ClientErrors {
   }
 
   /** Remembers what the connection is asked now. */
-  follow(socket: Duplex, latest: Latest): void {
+  track(socket: Duplex, latest: LatestExchange): void {
     if (!this.#latest.has(socket)) onceEvent(socket, 'close', () => this.#latest.delete(socket));
     this.#latest.set(socket, latest);
   }
 
   /** An answer is still due on it. */
-  isAtWork(socket: Duplex): boolean {
+  hasPendingResponse(socket: Duplex): boolean {
     const latest = this.#latest.get(socket);
-    return latest !== undefined && !isAnswered(latest.response);
+    return latest !== undefined && !isResponseSent(latest.response);
   }
 
   /** Makes each answer that is due the last on its connection: its head says so, or, where that has left already, the end behind it. */
@@ -58,10 +58,10 @@ export class ClientErrors {
   /** The same for one connection; false where no answer is due on it. */
   endConnection(socket: Duplex): boolean {
     const latest = this.#latest.get(socket);
-    if (latest === undefined || isAnswered(latest.response)) return false;
+    if (latest === undefined || isResponseSent(latest.response)) return false;
     const { response } = latest;
     response.shouldKeepAlive = false;
-    if (response.headersSent) onceEvent(response, 'finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
+    if (response.headersSent) onceEvent(response, 'finish', () => closeAfterResponse(socket as Socket, this.#parts.clock));
     return true;
   }
 
@@ -101,11 +101,11 @@ export class ClientErrors {
   }
 
   /** Bad bytes behind a request that is still at work: its own answer comes first and whole, then the connection ends. */
-  #endLatest({ response, body }: Latest, socket: Duplex, error: NodeJS.ErrnoException): void {
+  #endLatest({ response, body }: LatestExchange, socket: Duplex, error: NodeJS.ErrnoException): void {
     if (response.writableFinished) return;
     this.#ending.add(socket);
     response.shouldKeepAlive = false;
-    onceEvent(response, 'finish', () => closeBehindAnswer(socket as Socket, this.#parts.clock));
+    onceEvent(response, 'finish', () => closeAfterResponse(socket as Socket, this.#parts.clock));
     body.fail(error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 'body_timeout' : 'framing');
   }
 }

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { HeaderFields } from '../../core/headers.ts';
-import { MAX_METHOD } from '../../core/method.ts';
+import { MAX_METHOD_LENGTH } from '../../core/method.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { findForbiddenConnectionToken } from '../upstream/request-headers.ts';
@@ -50,7 +50,7 @@ export function checkHead(head: IncomingHead, limits: HeadLimits, onLimit: OnLim
 /** Why no target could make this head a good one. */
 export function findUnsound(head: IncomingHead, limits: HeadLimits, onLimit: OnLimit): Refusal | undefined {
   const { headers, url, method } = head;
-  if (method.length > MAX_METHOD) return refuse('malformed_request', 'malformed', `a method of ${method.length} bytes`);
+  if (method.length > MAX_METHOD_LENGTH) return refuse('malformed_request', 'malformed', `a method of ${method.length} bytes`);
   if (headers.size > limits.maxHeaderFields) {
     onLimit('header_fields');
     return refuse('header_too_large', 'header_too_large', `${headers.size} header fields`);

@@ -11,7 +11,7 @@ import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { HeaderFields, type RawHeaders } from '../../core/headers.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
-import { type ContentOrigin, StreamOrigin } from './content-origin.ts';
+import { type BodySource, Http2BodySource } from './body-source.ts';
 import type { IncomingHead } from './head-check.ts';
 
 /** One stream as a request. */
@@ -19,7 +19,7 @@ export interface Http2Request {
   readonly head: IncomingHead;
   /** The fields' size after decompression in bytes, as RFC 9113 §6.5.2 counts it. */
   readonly headBytes: number;
-  readonly origin: ContentOrigin;
+  readonly source: BodySource;
   readonly stream: ServerHttp2Stream;
 }
 
@@ -42,7 +42,7 @@ const PSEUDO_FIELDS = 4;
 /** Bytes that each field counts beside its text. */
 const FIELD_OVERHEAD = 32;
 /** How far beyond the limit fields are still read, so that a client a little over it is told so (431) rather than cut off. */
-const TOLD = 2;
+const READ_BEYOND_LIMIT = 2;
 
 /** All sessions of the port. */
 export class Http2Sessions {
@@ -67,7 +67,7 @@ export class Http2Sessions {
         initialWindowSize: STREAM_WINDOW,
         enableConnectProtocol: false,
       },
-      maxHeaderListPairs: maxHeaderFields * TOLD + PSEUDO_FIELDS,
+      maxHeaderListPairs: maxHeaderFields * READ_BEYOND_LIMIT + PSEUDO_FIELDS,
       maxSessionMemory: MAX_SESSION_MEMORY,
       maxSessionInvalidFrames: MAX_INVALID,
       maxSessionRejectedStreams: MAX_INVALID,
@@ -117,7 +117,7 @@ export class Http2Sessions {
     if (session.closed || session.destroyed) return stream.close(constants.NGHTTP2_REFUSED_STREAM);
     const fields = new HeaderFields(toFields(raw, headers[':authority']));
     const head = { method: headers[':method'] ?? '', url: headers[':path'] ?? '', headers: fields, isOld: false, socket };
-    this.#onRequest({ head, headBytes: toHeadBytes(raw), origin: new StreamOrigin(stream, fields, flags), stream });
+    this.#onRequest({ head, headBytes: toHeadBytes(raw), source: new Http2BodySource(stream, fields, flags), stream });
   }
 }
 

@@ -47,7 +47,7 @@ export interface BodyInProgress {
   lastByteAt: Milliseconds;
   received: number;
   /** It is read whole within `bodyTimeout`; else it is passed on as it comes, for up to `streamTimeout`. */
-  readonly hasCeiling: boolean;
+  readonly isBuffered: boolean;
   /** Whoever takes it asked for a pause: that it does not come is not the sender's doing. */
   readonly isPaused: boolean;
   /** Ends the read. */
@@ -57,8 +57,8 @@ export interface BodyInProgress {
 /** A body that is read into memory. */
 export interface BufferedBody extends BodyInProgress, BudgetedBody {}
 
-/** A large body that waits for a place. */
-interface Waiting {
+/** A large body that waits for a state. */
+interface QueuedBody {
   readonly body: BufferedBody;
   readonly bytes: number;
   readonly since: Milliseconds;
@@ -80,7 +80,7 @@ const SWEEP_INTERVAL_MS = 1_000;
 /** A large body that another waits for has at least this long: time for a common sender to finish. */
 const MIN_LARGE_TIME_MS: Milliseconds = 2_000;
 /** Large bodies that wait, for each one that may be read. The kernel holds some of what each of them sends. */
-const WAITING_PER_PLACE = 4;
+const QUEUED_PER_SLOT = 4;
 
 /** Watches every body under way once a second: one timer for all, so the hot path sets none. */
 export class BodyWatch {
@@ -93,7 +93,7 @@ export class BodyWatch {
   readonly #bodies = new Set<BodyInProgress>();
   /** Bodies that are read into memory. */
   readonly #buffered = new Set<BufferedBody>();
-  readonly #waiting = new Set<Waiting>();
+  readonly #waiting = new Set<QueuedBody>();
   readonly #stop: CancelTimer;
   #isEvicting = false;
 
@@ -129,7 +129,7 @@ export class BodyWatch {
     if (this.#budget.take(body, bytes)) return true;
     this.#evict(bytes, 0);
     const isTaken = this.#budget.take(body, bytes);
-    this.#grantPlaces();
+    this.#grantSlots();
     return isTaken || this.#isHit();
   }
 
@@ -139,15 +139,15 @@ export class BodyWatch {
     if (this.#budget.takeLarge(body, bytes)) return true;
     this.#evict(bytes, MIN_LARGE_TIME_MS);
     const isTaken = this.#budget.takeLarge(body, bytes);
-    this.#grantPlaces();
+    this.#grantSlots();
     return isTaken || this.#isHit();
   }
 
-  /** Gives a large body its place now, or later, by `onGranted`; false if it cannot wait. One that fails meanwhile must be finished. */
+  /** Gives a large body its state now, or later, by `onGranted`; false if it cannot wait. One that fails meanwhile must be finished. */
   takeOrWait(body: BufferedBody, bytes: number, onGranted: () => void): boolean {
     if (this.#pressure.isTight || !this.#budget.canHold(bytes) || !this.#canWait(body)) return this.#isHit();
     this.#waiting.add({ body, bytes, since: this.now(), onGranted });
-    this.#grantPlaces();
+    this.#grantSlots();
     return true;
   }
 
@@ -156,14 +156,14 @@ export class BodyWatch {
     this.#buffered.delete(body);
     if (body.isPaused) for (const waiting of this.#waiting) if (waiting.body === body) this.#waiting.delete(waiting);
     this.#budget.finish(body, bytes);
-    this.#grantPlaces();
+    this.#grantSlots();
   }
 
   /** Gives back all that a body holds. */
   release(body: BufferedBody): void {
     if (body.held === 0) return;
     this.#budget.release(body);
-    this.#grantPlaces();
+    this.#grantSlots();
   }
 
   /** Bytes that bodies hold now. */
@@ -173,7 +173,7 @@ export class BodyWatch {
 
   /** Memory runs short: unfinished large bodies go, those of the client that holds most first. */
   shed(): void {
-    this.#evict(0, 0, (body) => body.place === 'large');
+    this.#evict(0, 0, (body) => body.state === 'large');
   }
 
   now(): Milliseconds {
@@ -190,9 +190,9 @@ export class BodyWatch {
   }
 
   /** What it frees is for whom it makes room; those who wait come after. */
-  #evict(bytes: number, minAge: Milliseconds, isConcerned: (body: BufferedBody) => boolean = () => true): void {
+  #evict(bytes: number, minAge: Milliseconds, isCandidate: (body: BufferedBody) => boolean = () => true): void {
     this.#isEvicting = true;
-    const bodies = [...this.#buffered].filter(isConcerned);
+    const bodies = [...this.#buffered].filter(isCandidate);
     for (const body of this.#budget.pickVictims(bodies, bytes, this.now(), minAge)) {
       this.#onLimit('buffer_share');
       body.fail('buffer_full');
@@ -202,7 +202,7 @@ export class BodyWatch {
 
   /** One client cannot take all places to wait: if they are taken, the client that has most of them gives up its latest. */
   #canWait({ network }: BufferedBody): boolean {
-    if (this.#waiting.size < this.#limits.maxLargeBodies * WAITING_PER_PLACE) return true;
+    if (this.#waiting.size < this.#limits.maxLargeBodies * QUEUED_PER_SLOT) return true;
     const counts = new Map<string, number>();
     for (const { body } of this.#waiting) counts.set(body.network, (counts.get(body.network) ?? 0) + 1);
     const [heaviest] = [...counts].sort(([, a], [, b]) => b - a);
@@ -214,9 +214,9 @@ export class BodyWatch {
   }
 
   /** The client that holds least comes first; the large body whose turn it is waits until it fits, and is not passed over for smaller ones. */
-  #grantPlaces(): void {
+  #grantSlots(): void {
     if (this.#isEvicting) return;
-    while (this.#waiting.size > 0 && this.#budget.hasPlace) {
+    while (this.#waiting.size > 0 && this.#budget.hasFreeSlot) {
       const next = this.#findNext();
       if (next === undefined || !this.#budget.takeLarge(next.body, next.bytes)) return;
       this.#waiting.delete(next);
@@ -224,11 +224,11 @@ export class BodyWatch {
     }
   }
 
-  #findNext(): Waiting | undefined {
+  #findNext(): QueuedBody | undefined {
     const held = new Map<string, number>();
     for (const { network, held: bytes } of this.#buffered) held.set(network, (held.get(network) ?? 0) + bytes);
-    const toHeld = ({ body }: Waiting): number => held.get(body.network) ?? 0;
-    let best: Waiting | undefined;
+    const toHeld = ({ body }: QueuedBody): number => held.get(body.network) ?? 0;
+    let best: QueuedBody | undefined;
     for (const waiting of this.#waiting) if (best === undefined || toHeld(waiting) < toHeld(best)) best = waiting;
     return best;
   }
@@ -241,7 +241,7 @@ export class BodyWatch {
         body.fail('buffer_full');
       } else if (now - since >= MIN_LARGE_TIME_MS) this.#evict(bytes, MIN_LARGE_TIME_MS);
     }
-    this.#grantPlaces();
+    this.#grantSlots();
   }
 
   #sweep(): void {
@@ -261,7 +261,7 @@ export class BodyWatch {
     const age = now - body.startedAt;
     if (now - body.lastByteAt > this.#limits.bodyIdleTimeout) return 'body_idle';
     const { bodyTimeout, streamTimeout, bodyIdleTimeout, bodyMinRate, streamMinRate } = this.#limits;
-    if (age > (body.hasCeiling ? bodyTimeout : streamTimeout)) return 'body_total';
+    if (age > (body.isBuffered ? bodyTimeout : streamTimeout)) return 'body_total';
     const minRate = age > bodyTimeout ? streamMinRate : bodyMinRate;
     if (age > bodyIdleTimeout && body.received < (age / 1000) * minRate) return 'body_rate';
     return undefined;

@@ -19,7 +19,7 @@ export function lingerOnClose(socket: Socket | undefined, clock: Clock): void {
 }
 
 /** Closes a connection behind the last answer on it, whose client may never close its side. */
-export function closeBehindAnswer(socket: Socket, clock: Clock): void {
+export function closeAfterResponse(socket: Socket, clock: Clock): void {
   lingerOnClose(socket, clock);
   socket.destroySoon();
 }

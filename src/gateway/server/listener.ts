@@ -4,7 +4,7 @@ import { type ListenAddress, toAddressText } from '../../core/listen-address.ts'
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 
 /** Where a server listens; address and port are those of the first. */
-export interface Listening extends AddressInfo {
+export interface BoundAddress extends AddressInfo {
   /** All of them, as `host:port`. */
   readonly all: readonly string[];
 }
@@ -32,7 +32,7 @@ export class Listener {
   }
 
   /** Opens all, or rejects with the system's error and has none. */
-  async open(): Promise<Listening> {
+  async open(): Promise<BoundAddress> {
     const { hosts, port } = this.#address;
     const [first, ...rest] = hosts;
     try {

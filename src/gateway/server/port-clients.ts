@@ -6,9 +6,15 @@ import type { LimitsConfig } from '../../config/schema/config.ts';
 import { toClientNetwork } from '../../core/client-network.ts';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { IpRanges, toPlainAddress } from '../../core/ip-address.ts';
+import type { BodySource } from './body-source.ts';
 import { ClientShares } from './client-shares.ts';
-import type { ContentOrigin } from './content-origin.ts';
-import { type ClosingEmitter, type Crowd, type Followed, type FollowedResponse, limitCrowd } from './crowd.ts';
+import {
+  type ClosingEmitter,
+  type ConnectionLimiter,
+  limitConnections,
+  type TrackedRequest,
+  type TrackedResponse,
+} from './connection-limiter.ts';
 import type { OnLimit } from './limits.ts';
 
 /** What holds for the port. */
@@ -29,12 +35,12 @@ const SWEEP_INTERVAL_MS = 1_000;
 export class PortClients {
   readonly #shared: IpRanges;
   readonly #shares: ClientShares;
-  readonly #crowd: Crowd;
+  readonly #limiter: ConnectionLimiter;
   readonly #clock: Clock;
   readonly #sendTimeout: Milliseconds;
   readonly #onLimit: OnLimit;
   /** Since when a response has waited for its client to read the end of it. */
-  readonly #unreadSince = new WeakMap<Followed, Milliseconds>();
+  readonly #unreadSince = new WeakMap<TrackedRequest, Milliseconds>();
   readonly #stop: CancelTimer;
 
   /** To be called before `server` listens. */
@@ -44,7 +50,7 @@ export class PortClients {
     this.#clock = clock;
     this.#sendTimeout = limits.sendTimeout;
     this.#onLimit = onLimit;
-    this.#crowd = limitCrowd(server, {
+    this.#limiter = limitConnections(server, {
       maxConnections: limits.maxConnections,
       maxPerClient: limits.maxConnectionsPerClient,
       toClient: ({ remoteAddress = '' }) => this.#toClient(remoteAddress),
@@ -54,19 +60,19 @@ export class PortClients {
   }
 
   /** The balancer said whose connection it is; false where it is closed, as that client has too many. */
-  announce(socket: Socket, address: string): boolean {
-    return this.#crowd.assign(socket, this.#toClient(address));
+  assignClient(socket: Socket, address: string): boolean {
+    return this.#limiter.assignClient(socket, this.#toClient(address));
   }
 
   /** A request came in on the connection. */
-  follow(socket: Socket, content: ContentOrigin, response: FollowedResponse, emitter: ClosingEmitter): Followed {
-    return this.#crowd.follow(socket, content, response, emitter);
+  track(socket: Socket, content: BodySource, response: TrackedResponse, emitter: ClosingEmitter): TrackedRequest {
+    return this.#limiter.track(socket, content, response, emitter);
   }
 
   /** Counts the request for the client it was resolved to; false where that client has its share. */
-  admit(followed: Followed, address: string, isUpgrade: boolean): boolean {
-    followed.onEnd = this.#shares.enter(address, isUpgrade);
-    return followed.onEnd !== undefined;
+  admit(tracked: TrackedRequest, address: string, isUpgrade: boolean): boolean {
+    tracked.onEnd = this.#shares.enter(address, isUpgrade);
+    return tracked.onEnd !== undefined;
   }
 
   close(): void {
@@ -81,12 +87,12 @@ export class PortClients {
   /** A client that never reads holds the response, its connection and its stream: once all is written, nothing else ends it. */
   #endUnread(): void {
     const now = this.#clock.monotonic();
-    for (const followed of this.#crowd.underWay()) {
-      const { response } = followed;
+    for (const tracked of this.#limiter.inFlight()) {
+      const { response } = tracked;
       // Pipelined behind another response, it waits for the app, not for the client.
       if (!response.writableEnded || response.socket === null) continue;
-      const since = this.#unreadSince.get(followed);
-      if (since === undefined) this.#unreadSince.set(followed, now);
+      const since = this.#unreadSince.get(tracked);
+      if (since === undefined) this.#unreadSince.set(tracked, now);
       else if (now - since >= this.#sendTimeout) {
         this.#onLimit('send_stall');
         response.destroy();

@@ -1,14 +1,14 @@
 /** Reads a request's content once, into one Buffer: bounded in size, pace and in what all requests hold together. */
 import type { Readable } from 'node:stream';
+import type { BodyStream, RequestBody } from '../../core/body.ts';
+import { freeChunk } from '../../core/chunk-memory.ts';
 import { toClientNetwork } from '../../core/client-network.ts';
 import type { Milliseconds } from '../../core/clock.ts';
-import type { ContentStream, RequestBody } from '../../core/content.ts';
 import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import { onEvent, shareListeners } from '../../core/safe-events.ts';
-import { freeSpent } from '../../core/spent.ts';
-import { type BodyPlace, SMALL_BODY } from './body-budget.ts';
-import type { ContentOrigin } from './content-origin.ts';
+import { type BodyState, SMALL_BODY } from './body-budget.ts';
+import type { BodySource } from './body-source.ts';
 import type { BodyWatch, BufferedBody } from './limits.ts';
 import { IncomingStream } from './request-stream.ts';
 
@@ -31,19 +31,19 @@ export class IncomingBody implements RequestBody, BufferedBody {
   readonly declaredLength: number | undefined;
   startedAt: Milliseconds = 0;
   lastByteAt: Milliseconds = 0;
-  readonly hasCeiling = true;
-  /** It waits for its place among the large ones. */
+  readonly isBuffered = true;
+  /** It waits for its state among the large ones. */
   isPaused = false;
   /** The client's address; its network shares the budget with others. */
   client = '';
   #network: string | undefined;
   held = 0;
-  place: BodyPlace = 'small';
+  state: BodyState = 'small';
   #received = 0;
   #stream: IncomingStream | undefined;
   /** It may break while the gates are still at work, before anybody reads it. */
   #brokenBy: Reason | undefined;
-  readonly #origin: ContentOrigin;
+  readonly #source: BodySource;
   readonly #watch: BodyWatch;
   readonly #bytes = new GrowingBuffer();
   #maxBytes = 0;
@@ -51,10 +51,10 @@ export class IncomingBody implements RequestBody, BufferedBody {
   #result: Promise<Buffer | Refusal> | undefined;
   #content: Buffer | Refusal | undefined;
 
-  constructor(origin: ContentOrigin, watch: BodyWatch) {
-    this.#origin = origin;
+  constructor(source: BodySource, watch: BodyWatch) {
+    this.#source = source;
     this.#watch = watch;
-    this.declaredLength = origin.declaredLength;
+    this.declaredLength = source.declaredLength;
   }
 
   get content(): Buffer | Refusal | undefined {
@@ -71,8 +71,8 @@ export class IncomingBody implements RequestBody, BufferedBody {
   }
 
   get isCheapToDrain(): boolean {
-    const { isComplete, isSeparate, expectsContinue } = this.#origin;
-    if (isComplete || isSeparate) return true;
+    const { isComplete, isMultiplexed, expectsContinue } = this.#source;
+    if (isComplete || isMultiplexed) return true;
     // Whoever waits for 100 may send the content or not: only closing is unambiguous (RFC 9110 §10.1.1).
     return !expectsContinue && this.declaredLength !== undefined && this.declaredLength <= CHEAP_TO_DRAIN;
   }
@@ -82,9 +82,9 @@ export class IncomingBody implements RequestBody, BufferedBody {
     return this.#result;
   }
 
-  open(): Buffer | ContentStream {
+  open(): Buffer | BodyStream {
     if (this.declaredLength === 0) return EMPTY;
-    this.#stream = new IncomingStream(this.#origin, this.#watch);
+    this.#stream = new IncomingStream(this.#source, this.#watch);
     if (this.#brokenBy !== undefined) this.#stream.fail(this.#brokenBy);
     return this.#stream;
   }
@@ -121,7 +121,7 @@ export class IncomingBody implements RequestBody, BufferedBody {
     this.lastByteAt = this.startedAt;
     return new Promise((resolve) => {
       this.#settle = resolve;
-      IncomingBody.#listenForBreak(this.#origin.stream, this);
+      IncomingBody.#listenForBreak(this.#source.stream, this);
       this.#watch.addBuffered(this);
       const { declaredLength: size = 0 } = this;
       if (size <= SMALL_BODY) this.#listen();
@@ -130,7 +130,7 @@ export class IncomingBody implements RequestBody, BufferedBody {
   }
 
   #enter(size: number): boolean {
-    if (!this.#origin.isSeparate) {
+    if (!this.#source.isMultiplexed) {
       this.isPaused = true;
       return this.#watch.takeOrWait(this, size, () => this.#listen());
     }
@@ -145,21 +145,21 @@ export class IncomingBody implements RequestBody, BufferedBody {
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
     // A sender that waits for 100 is told to go on only now, after the gates that judge the header alone (RFC 9110 §10.1.1).
-    if (this.#origin.expectsContinue) this.#origin.sendContinue();
-    IncomingBody.#listenForContent(this.#origin.stream, this);
+    if (this.#source.expectsContinue) this.#source.sendContinue();
+    IncomingBody.#listenForContent(this.#source.stream, this);
   }
 
   #onData(chunk: Buffer): void {
     this.#watch.onBytes(chunk.length + CHUNK_OVERHEAD);
     // It is refused already, and the rest is thrown away.
-    if (this.#settle === undefined) return freeSpent(chunk);
+    if (this.#settle === undefined) return freeChunk(chunk);
     this.#received += chunk.length;
     if (this.#received > this.#maxBytes) return this.#finish(refuse('body_too_large', 'body_too_large'));
     const { declaredLength: most = this.#maxBytes } = this;
     const capacity = this.#bytes.toCapacity(chunk, most);
     if (capacity > this.held && !this.#grow(capacity)) return this.fail('buffer_full');
     // It was the one that had to make room.
-    if (this.#settle === undefined) return freeSpent(chunk);
+    if (this.#settle === undefined) return freeChunk(chunk);
     this.lastByteAt = this.#watch.now();
     this.#bytes.append(chunk, most);
   }
@@ -169,7 +169,7 @@ export class IncomingBody implements RequestBody, BufferedBody {
   }
 
   #onEnd(): void {
-    if (!this.#origin.isComplete) return this.fail('body_aborted');
+    if (!this.#source.isComplete) return this.fail('body_aborted');
     this.#finish(this.#received === 0 ? EMPTY : this.#bytes.view());
   }
 
@@ -185,11 +185,11 @@ export class IncomingBody implements RequestBody, BufferedBody {
 
   /** Node copies what nobody reads, too; without a listener the copies would wait for the collector. */
   #drain(): void {
-    const { stream, isComplete, isSeparate } = this.#origin;
-    if (isComplete || isSeparate || stream.listenerCount('data') > 0) return;
+    const { stream, isComplete, isMultiplexed } = this.#source;
+    if (isComplete || isMultiplexed || stream.listenerCount('data') > 0) return;
     onEvent(stream, 'data', (chunk: Buffer) => {
       this.#watch.onBytes(chunk.length + CHUNK_OVERHEAD);
-      freeSpent(chunk);
+      freeChunk(chunk);
     });
   }
 }

@@ -1,22 +1,23 @@
 /** Passes a request's content on as it comes: bounded in pace, not in size, and never more in memory than a few chunks. */
+
+import type { BodyConsumer, BodyStream } from '../../core/body.ts';
+import { freeChunk } from '../../core/chunk-memory.ts';
 import type { Milliseconds } from '../../core/clock.ts';
-import type { ContentConsumer, ContentStream } from '../../core/content.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { onEvent } from '../../core/safe-events.ts';
-import { freeSpent } from '../../core/spent.ts';
-import type { ContentOrigin } from './content-origin.ts';
+import type { BodySource } from './body-source.ts';
 import type { BodyInProgress, BodyWatch } from './limits.ts';
 
 /** The content of a request, as a stream. */
-export class IncomingStream implements ContentStream, BodyInProgress {
+export class IncomingStream implements BodyStream, BodyInProgress {
   readonly length: number | undefined;
-  readonly hasCeiling = false;
+  readonly isBuffered = false;
   startedAt: Milliseconds = 0;
   lastByteAt: Milliseconds = 0;
   received = 0;
-  readonly #origin: ContentOrigin;
+  readonly #source: BodySource;
   readonly #watch: BodyWatch;
-  #consumer: ContentConsumer | undefined;
+  #consumer: BodyConsumer | undefined;
   /** What came before there was a consumer. */
   #early: Buffer[] = [];
   #hasBegun = false;
@@ -27,9 +28,9 @@ export class IncomingStream implements ContentStream, BodyInProgress {
   #pausedAt: Milliseconds | undefined;
   #brokenBy: Reason | undefined;
 
-  constructor(origin: ContentOrigin, watch: BodyWatch) {
-    this.#origin = origin;
-    this.length = origin.declaredLength;
+  constructor(source: BodySource, watch: BodyWatch) {
+    this.#source = source;
+    this.length = source.declaredLength;
     this.#watch = watch;
   }
 
@@ -37,8 +38,8 @@ export class IncomingStream implements ContentStream, BodyInProgress {
     return this.#pausedAt !== undefined;
   }
 
-  start(consumer: ContentConsumer): void {
-    const { stream } = this.#origin;
+  start(consumer: BodyConsumer): void {
+    const { stream } = this.#source;
     this.#consumer = consumer;
     this.#isHeld = false;
     if (stream.destroyed && !stream.readableEnded) this.#brokenBy ??= 'body_aborted';
@@ -64,9 +65,9 @@ export class IncomingStream implements ContentStream, BodyInProgress {
   }
 
   #begin(): void {
-    const { stream, expectsContinue } = this.#origin;
+    const { stream, expectsContinue } = this.#source;
     this.#hasBegun = true;
-    if (expectsContinue) this.#origin.sendContinue();
+    if (expectsContinue) this.#source.sendContinue();
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
     this.#watch.add(this);
@@ -83,12 +84,12 @@ export class IncomingStream implements ContentStream, BodyInProgress {
     this.startedAt += now - this.#pausedAt;
     this.lastByteAt = now;
     this.#pausedAt = undefined;
-    this.#origin.stream.resume();
+    this.#source.stream.resume();
   }
 
   stop(): void {
     this.#finish();
-    this.#origin.stream.resume();
+    this.#source.stream.resume();
   }
 
   /** Breaks it off; before `start`, it breaks then. */
@@ -102,18 +103,18 @@ export class IncomingStream implements ContentStream, BodyInProgress {
   #onData(chunk: Buffer): void {
     const consumer = this.#consumer;
     this.#watch.onBytes(chunk.length);
-    if (consumer === undefined && !this.#isHeld) return freeSpent(chunk);
+    if (consumer === undefined && !this.#isHeld) return freeChunk(chunk);
     this.received += chunk.length;
     this.lastByteAt = this.#watch.now();
     if (consumer === undefined) this.#early.push(chunk);
     else if (consumer.write(chunk) || this.#consumer === undefined) return;
     this.#pausedAt = this.lastByteAt;
-    this.#origin.stream.pause();
+    this.#source.stream.pause();
     this.#tellArrival();
   }
 
   #onEnd(): void {
-    if (!this.#origin.isComplete) return this.fail('body_aborted');
+    if (!this.#source.isComplete) return this.fail('body_aborted');
     this.#hasEnded = true;
     this.#finish()?.end();
     this.#tellArrival();
@@ -124,7 +125,7 @@ export class IncomingStream implements ContentStream, BodyInProgress {
     this.#onArrival = undefined;
   }
 
-  #finish(): ContentConsumer | undefined {
+  #finish(): BodyConsumer | undefined {
     const consumer = this.#consumer;
     this.#consumer = undefined;
     this.#isHeld = false;

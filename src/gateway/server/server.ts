@@ -11,24 +11,24 @@ import { IpRanges } from '../../core/ip-address.ts';
 import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { guardDecision, onEvent } from '../../core/safe-events.ts';
-import { AnnouncedPeers } from './announced-peers.ts';
 import { toArrival } from './arrival.ts';
+import { Http1BodySource } from './body-source.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
 import { ClientErrors } from './client-errors.ts';
-import { RequestOrigin } from './content-origin.ts';
-import type { Followed } from './crowd.ts';
+import type { TrackedRequest } from './connection-limiter.ts';
 import { checkHead, type IncomingHead, toIncomingHead } from './head-check.ts';
 import { type Http2Request, Http2Sessions } from './http2.ts';
-import { Http2Answer } from './http2-answer.ts';
+import { Http2Response } from './http2-response.ts';
 import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit, TLS_CONNECTION_BYTES } from './limits.ts';
-import { Listener, type Listening } from './listener.ts';
+import { type BoundAddress, Listener } from './listener.ts';
 import { PortClients } from './port-clients.ts';
+import { ProxyProtocolPeers } from './proxy-protocol-peers.ts';
 import { IncomingBody } from './request-body.ts';
-import { createStrictServer, divert, endAfterUpgradeWish, watchConnections } from './strict-server.ts';
+import { closeAfterIgnoredUpgrade, createStrictServer, interceptConnections, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { toHsts } from './tls-settings.ts';
-import { isRelayedUpgrade, openLastAnswer, SocketUpgrade } from './upgrade.ts';
+import { createFinalResponse, isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
 
 /** Handles arrivals; the request pipeline is one. */
 export interface ArrivalHandler {
@@ -57,7 +57,7 @@ export interface ListenParts {
 interface Incoming {
   readonly body: IncomingBody;
   readonly response: ClientResponse;
-  readonly followed: Followed;
+  readonly tracked: TrackedRequest;
   readonly upgrade?: SocketUpgrade | undefined;
 }
 
@@ -74,7 +74,7 @@ export class ListenServer {
   readonly #heap: HeapGuard;
   readonly #certificates: ClientCertificates | undefined;
   readonly #http2: Http2Sessions;
-  readonly #announced: AnnouncedPeers;
+  readonly #proxyPeers: ProxyProtocolPeers;
   readonly #clients: PortClients;
   readonly #clientErrors: ClientErrors;
   readonly #hsts: string | undefined;
@@ -103,24 +103,24 @@ export class ListenServer {
       // RFC 9110 §7.8: not for HTTP/1.0; behind a request still at work it is served in its turn, as if it had not been said: the connection is not free.
       shouldUpgradeCallback: guardDecision(
         ({ method, headers, httpVersionMinor, socket }: IncomingMessage) =>
-          httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade) && !this.#clientErrors.isAtWork(socket),
+          httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade) && !this.#clientErrors.hasPendingResponse(socket),
         false,
       ),
     });
     this.#listener = new Listener(this.#server, parts.listen.address);
-    this.#announced = new AnnouncedPeers({
+    this.#proxyPeers = new ProxyProtocolPeers({
       from: new IpRanges(parts.listen.proxyProtocol?.from ?? []),
       isTls: tls !== undefined,
       timeout: limits.headTimeout,
       clock,
     });
     this.#http2 = new Http2Sessions(limits, clock, (request) => this.#onHttp2Request(request));
-    divert<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
-      if (!this.#announced.adopt(socket) || this.#certificates?.finish(socket) === false) socket.destroy();
+    interceptConnections<TLSSocket>(this.#server, 'secureConnection', (socket, proceed) => {
+      if (!this.#proxyPeers.adopt(socket) || this.#certificates?.finish(socket) === false) socket.destroy();
       else if (socket.alpnProtocol === 'h2') this.#http2.open(socket);
       else proceed();
     });
-    divert(this.#server, 'connection', (socket, proceed) => {
+    interceptConnections(this.#server, 'connection', (socket, proceed) => {
       if (tls !== undefined) {
         this.#bodies.onBytes(TLS_CONNECTION_BYTES);
         // A handshake takes memory before a request could be answered with 503.
@@ -129,15 +129,15 @@ export class ListenServer {
           return;
         }
       }
-      const onBad = (detail: string): void => {
+      const onInvalid = (detail: string): void => {
         this.#clientErrors.reject(socket, refuse('malformed_request', 'malformed', `PROXY protocol: ${detail}`));
       };
       const onReady = (): void => {
         this.#certificates?.begin(socket);
-        const announced = this.#announced.find(socket);
-        if (announced === undefined || this.#clients.announce(socket, announced)) proceed();
+        const announced = this.#proxyPeers.find(socket);
+        if (announced === undefined || this.#clients.assignClient(socket, announced)) proceed();
       };
-      this.#announced.take(socket, { onReady, onBad });
+      this.#proxyPeers.take(socket, { onReady, onInvalid });
     });
     const { trustedProxies, proxyProtocol } = parts.listen;
     const shared = parts.sharedPeers ?? [...trustedProxies, ...(proxyProtocol?.from ?? [])];
@@ -146,7 +146,7 @@ export class ListenServer {
   }
 
   /** Starts to listen; rejects with the system's error (EADDRINUSE, EACCES). */
-  listen(): Promise<Listening> {
+  listen(): Promise<BoundAddress> {
     return this.#listener.open();
   }
 
@@ -199,7 +199,7 @@ export class ListenServer {
     onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex) => {
       onEvent(socket, 'error', () => socket.destroy());
       // An answer now would come before those that are due, and be taken for one of them.
-      if (this.#clientErrors.isAtWork(socket)) {
+      if (this.#clientErrors.hasPendingResponse(socket)) {
         socket.destroy();
         return;
       }
@@ -214,7 +214,7 @@ export class ListenServer {
 
   /** Node hands over the bare socket; what is not granted is answered on it like any request, and is the last thing on it. */
   #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    const response = openLastAnswer(request, socket, this.#parts.clock);
+    const response = createFinalResponse(request, socket, this.#parts.clock);
     onEvent(socket, 'error', () => socket.destroy());
     this.#onRequest(request, response, false, new SocketUpgrade(request.headers.upgrade ?? '', socket, response, head));
   }
@@ -222,31 +222,31 @@ export class ListenServer {
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, upgrade?: SocketUpgrade): void {
     // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
     if (!request.socket.writable) return;
-    endAfterUpgradeWish(request, response);
-    const origin = new RequestOrigin(request, response, expectsContinue);
-    const body = new IncomingBody(origin, this.#bodies);
-    this.#clientErrors.follow(request.socket, { response, body });
-    const followed = this.#clients.follow(request.socket, origin, response, response);
-    this.#accept(toIncomingHead(request), { body, response, followed, upgrade });
+    closeAfterIgnoredUpgrade(request, response);
+    const source = new Http1BodySource(request, response, expectsContinue);
+    const body = new IncomingBody(source, this.#bodies);
+    this.#clientErrors.track(request.socket, { response, body });
+    const tracked = this.#clients.track(request.socket, source, response, response);
+    this.#accept(toIncomingHead(request), { body, response, tracked, upgrade });
   }
 
-  #onHttp2Request({ head, headBytes, origin, stream }: Http2Request): void {
+  #onHttp2Request({ head, headBytes, source, stream }: Http2Request): void {
     const { handler, limits, onLimit } = this.#parts;
-    const response = new Http2Answer(stream, head.headers);
-    const followed = this.#clients.follow(head.socket, origin, response, stream);
+    const response = new Http2Response(stream, head.headers);
+    const tracked = this.#clients.track(head.socket, source, response, stream);
     if (headBytes > limits.maxHeaderBytes) {
       onLimit('header_bytes');
       return handler.reject(this.#toArrival(head), response, refuse('header_too_large', 'header_too_large'));
     }
-    if (head.headers.get('expect') !== undefined && !origin.expectsContinue) {
+    if (head.headers.get('expect') !== undefined && !source.expectsContinue) {
       const refusal = refuse('expectation_failed', 'expectation_failed');
       return handler.reject(this.#toArrival(head), response, refusal);
     }
-    this.#accept(head, { body: new IncomingBody(origin, this.#bodies), response, followed });
+    this.#accept(head, { body: new IncomingBody(source, this.#bodies), response, tracked });
   }
 
   /** One request, whatever version of HTTP it came by. */
-  #accept(head: IncomingHead, { body, response, followed, upgrade }: Incoming): void {
+  #accept(head: IncomingHead, { body, response, tracked, upgrade }: Incoming): void {
     const { handler, limits, onLimit } = this.#parts;
     const arrival = this.#toArrival(head);
     body.client = arrival.client.address;
@@ -259,7 +259,7 @@ export class ListenServer {
     }
     const unverified = this.#certificates?.refuse(arrival.client, response);
     if (unverified !== undefined) return handler.reject(arrival, response, unverified);
-    if (!this.#clients.admit(followed, arrival.client.address, upgrade !== undefined))
+    if (!this.#clients.admit(tracked, arrival.client.address, upgrade !== undefined))
       return handler.reject(arrival, response, refuse('overloaded', 'client_limit'));
     const target = checkHead(head, limits, onLimit);
     if (target instanceof Refusal) return handler.reject(arrival, response, target);
@@ -283,7 +283,7 @@ export class ListenServer {
 
   #toPeer(socket: Socket): string {
     // The address is gone once the peer is.
-    return this.#announced.find(socket) ?? socket.remoteAddress ?? 'unknown';
+    return this.#proxyPeers.find(socket) ?? socket.remoteAddress ?? 'unknown';
   }
 
   #toArrival({ method, headers, socket }: IncomingHead): Arrival {

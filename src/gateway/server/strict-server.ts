@@ -40,7 +40,7 @@ export function createStrictServer(limits: StrictLimits, tls: TlsContexts | unde
  * Puts `take` before what Node itself does with a new connection; whoever is not called on by `proceed` never reaches the
  * parser. To be called before listeners of our own are added: those hear of every connection, as before.
  */
-export function divert<S extends Socket>(
+export function interceptConnections<S extends Socket>(
   server: Server | TlsServer,
   event: 'connection' | 'secureConnection',
   take: (socket: S, proceed: () => void) => void,
@@ -66,11 +66,11 @@ export function watchConnections(server: Server | TlsServer, onConnections: (del
  * Ends the connection with this answer if another protocol was asked for: node:http drops what it read behind a wish that it does
  * not grant, so what comes next may be the middle of a request that nobody saw.
  */
-export function endAfterUpgradeWish({ headers }: IncomingMessage, response: ServerResponse): void {
+export function closeAfterIgnoredUpgrade({ headers }: IncomingMessage, response: ServerResponse): void {
   if (headers.upgrade !== undefined && UPGRADE_OPTION.test(headers.connection ?? '')) response.shouldKeepAlive = false;
 }
 
 /** Has it left, and its connection to the next one? Finished alone is too early: the connection is let go a turn later. */
-export function isAnswered(response: ServerResponse): boolean {
+export function isResponseSent(response: ServerResponse): boolean {
   return response.writableFinished && response.socket === null;
 }

@@ -2,12 +2,12 @@
 import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { BodyConsumer, BodyStream } from '../../core/body.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { ContentConsumer, ContentStream } from '../../core/content.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
-import { closeBehindAnswer } from './linger.ts';
+import { closeAfterResponse } from './linger.ts';
 
 /** HTTP of any version, and TLS (RFC 2817) with HTTP in it: their requests would pass no gate. So the request goes on as it is, as the RFC allows. */
 const NOT_RELAYED = /(?:^|,)(?:h2|http|tls)/i;
@@ -20,11 +20,11 @@ export function isRelayedUpgrade(method: string | undefined, protocol: string | 
 }
 
 /** An answer on a connection that node:http has let go of: the last thing on it, unless the wish is granted instead. */
-export function openLastAnswer(request: IncomingMessage, socket: Duplex, clock: Clock): ServerResponse {
+export function createFinalResponse(request: IncomingMessage, socket: Duplex, clock: Clock): ServerResponse {
   const response = new ServerResponse(request);
   response.assignSocket(socket as Socket);
   response.shouldKeepAlive = false;
-  onEvent(response, 'finish', () => closeBehindAnswer(socket as Socket, clock));
+  onEvent(response, 'finish', () => closeAfterResponse(socket as Socket, clock));
   return response;
 }
 
@@ -42,7 +42,7 @@ export class SocketUpgrade implements UpgradeRequest {
     this.#early = early;
   }
 
-  grant(statusLine: string, fields: RawHeaders): ContentStream {
+  grant(statusLine: string, fields: RawHeaders): BodyStream {
     let head = `HTTP/1.1 ${statusLine}\r\n`;
     for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
     // From here on the connection is no HTTP any more.
@@ -69,18 +69,18 @@ export class SocketUpgrade implements UpgradeRequest {
 }
 
 /** What comes in on the bare socket. */
-class SocketContent implements ContentStream {
+class SocketContent implements BodyStream {
   readonly length = undefined;
   readonly #socket: Duplex;
   readonly #early: Buffer;
-  #consumer: ContentConsumer | undefined;
+  #consumer: BodyConsumer | undefined;
 
   constructor(socket: Duplex, early: Buffer) {
     this.#socket = socket;
     this.#early = early;
   }
 
-  start(consumer: ContentConsumer): void {
+  start(consumer: BodyConsumer): void {
     const socket = this.#socket;
     this.#consumer = consumer;
     onEvent(socket, 'data', (chunk: Buffer) => {
@@ -102,7 +102,7 @@ class SocketContent implements ContentStream {
     this.#socket.resume();
   }
 
-  #take(): ContentConsumer | undefined {
+  #take(): BodyConsumer | undefined {
     const consumer = this.#consumer;
     this.#consumer = undefined;
     return consumer;

@@ -1,21 +1,21 @@
 /** One kept-alive connection to the app, carrying one exchange at a time. */
 import { connect, type Socket } from 'node:net';
+import type { BodyStream } from '../../core/body.ts';
 import type { Milliseconds } from '../../core/clock.ts';
-import type { ContentStream } from '../../core/content.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import { toAddressText } from '../../core/listen-address.ts';
 import { onEvent } from '../../core/safe-events.ts';
-import type { AnswerHead } from './answer-head.ts';
-import { type AnswerEvents, AnswerParser } from './answer-parser.ts';
-import { ContentWriter } from './content-writer.ts';
-import { type ReadBuffers, Reading } from './read-buffers.ts';
-import type { AnswerListener, UpstreamFailure, UpstreamOptions, UpstreamRequest } from './upstream.ts';
+import { BodyWriter } from './body-writer.ts';
+import { ConnectionReader, type ReadBuffers } from './read-buffers.ts';
+import type { ResponseHead } from './response-head.ts';
+import { type ParserEvents, ResponseParser } from './response-parser.ts';
+import type { UpstreamFailure, UpstreamListener, UpstreamOptions, UpstreamRequest } from './upstream.ts';
 
 /** A request on its way, with who hears the answer. */
 export interface Job {
   readonly request: UpstreamRequest;
-  readonly listener: AnswerListener;
+  readonly listener: UpstreamListener;
   /** What carries it now. */
   connection: Connection | undefined;
 }
@@ -31,30 +31,30 @@ export interface ConnectionOwner {
   /** The connection speaks another protocol from now on, and never comes back. */
   onUpgraded(connection: Connection): void;
   /** The connection is gone. */
-  onGone(connection: Connection): void;
+  onClosed(connection: Connection): void;
   /** A reused connection was dead before any byte of an answer: the job may go again. */
   onDeadOnReuse(job: Job): void;
 }
 
 /** Copying so little costs less than a second buffer in the write. */
-const COPIED_BODY = 16_384;
+const MAX_COPIED_BYTES = 16_384;
 const NEVER = Number.POSITIVE_INFINITY;
 /** How long before the app's own idle timeout a connection is given up: a request must not meet its close half-way. */
 const IDLE_MARGIN_MS = 1_000;
 
 /** A connection from connect to close. */
-export class Connection implements AnswerEvents {
+export class Connection implements ParserEvents {
   readonly #owner: ConnectionOwner;
   readonly #socket: Socket;
-  readonly #parser: AnswerParser;
-  readonly #reading: Reading;
+  readonly #parser: ResponseParser;
+  readonly #reader: ConnectionReader;
   #job: Job | undefined;
   /** Content that is still being sent. */
-  #content: ContentWriter | undefined;
+  #bodyWriter: BodyWriter | undefined;
   #isConnected = false;
-  #isGone = false;
+  #isClosed = false;
   #isReused = false;
-  #hasAnswerBytes = false;
+  #hasResponseBytes = false;
   #hasHead = false;
   #keepsAlive = false;
   #isPaused = false;
@@ -64,8 +64,8 @@ export class Connection implements AnswerEvents {
   constructor(owner: ConnectionOwner, job: Job) {
     const { options } = owner;
     this.#owner = owner;
-    this.#reading = new Reading(owner.buffers);
-    this.#parser = new AnswerParser(this, options.maxHeadBytes);
+    this.#reader = new ConnectionReader(owner.buffers);
+    this.#parser = new ResponseParser(this, options.maxHeadBytes);
     this.#job = job;
     job.connection = this;
     this.#idleTimeout = options.idleTimeout;
@@ -76,7 +76,7 @@ export class Connection implements AnswerEvents {
       noDelay: true,
       keepAlive: true,
       // One buffer for all instead of 64 KiB allocated for each read: a tenth of an exchange's cost (bench/forward-micro.ts).
-      onread: this.#reading.toOnRead(
+      onread: this.#reader.toOnRead(
         (bytes) => this.#onRead(bytes),
         () => this.#socket.destroy(),
       ),
@@ -99,18 +99,18 @@ export class Connection implements AnswerEvents {
   resume(): void {
     if (!this.#isPaused) return;
     this.#isPaused = false;
-    this.#deadline = this.#owner.now() + this.#owner.options.gapTimeout;
+    this.#deadline = this.#owner.now() + this.#owner.options.idleResponseTimeout;
     this.#socket.resume();
   }
 
   /** Ends it at once, telling nobody but the pool. */
   destroy(): void {
-    if (this.#isGone) return;
-    this.#isGone = true;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     this.#takeJob();
-    this.#content?.stop();
+    this.#bodyWriter?.stop();
     this.#socket.destroy();
-    this.#owner.onGone(this);
+    this.#owner.onClosed(this);
   }
 
   /** What is awaited (a connection, an answer, more of it, or the next request while idle) has taken too long. */
@@ -120,8 +120,10 @@ export class Connection implements AnswerEvents {
 
   /** Gives up what has taken too long. */
   expire(): void {
-    const { host, port, connectTimeout, answerTimeout, gapTimeout } = this.#owner.options;
-    const within = this.#hasHead ? `within ${gapTimeout} ms` : `from ${toAddressText(host, port)} within ${answerTimeout} ms`;
+    const { host, port, connectTimeout, responseTimeout, idleResponseTimeout } = this.#owner.options;
+    const within = this.#hasHead
+      ? `within ${idleResponseTimeout} ms`
+      : `from ${toAddressText(host, port)} within ${responseTimeout} ms`;
     if (this.#job === undefined) this.destroy();
     else if (!this.#isConnected) this.#onLost(`no connection within ${connectTimeout} ms`);
     else this.#fail({ kind: 'timeout', nothingSent: false, detail: `nothing came ${within}` });
@@ -133,7 +135,7 @@ export class Connection implements AnswerEvents {
   }
 
   /** From the parser. */
-  onHead(head: AnswerHead): void {
+  onHead(head: ResponseHead): void {
     this.#hasHead = true;
     this.#keepsAlive = head.keepsAlive;
     if (head.idleSeconds !== undefined) this.#idleTimeout = toIdleTimeout(head.idleSeconds, this.#owner.options.idleTimeout);
@@ -144,18 +146,17 @@ export class Connection implements AnswerEvents {
   onUpgrade(headers: RawHeaders): void {
     this.#hasHead = true;
     this.#owner.onUpgraded(this);
-    const content = this.#job?.listener.onUpgrade?.(headers);
-    if (content === undefined)
-      return this.#fail({ kind: 'protocol', nothingSent: false, detail: 'another protocol was granted' });
-    this.#send(content, true);
+    const body = this.#job?.listener.onUpgrade?.(headers);
+    if (body === undefined) return this.#fail({ kind: 'protocol', nothingSent: false, detail: 'another protocol was granted' });
+    this.#send(body, true);
   }
 
   /** From the parser, in bytes that the next read overwrites. */
-  onContent(chunk: Buffer): void {
+  onBody(chunk: Buffer): void {
     if (this.#job === undefined) return;
-    const giveBack = this.#reading.lend(chunk);
-    const kept = giveBack === undefined ? Buffer.from(chunk) : chunk;
-    if (this.#job.listener.onData(kept, giveBack) || this.#isPaused || this.#isGone) return;
+    const releaseBuffer = this.#reader.lend(chunk);
+    const kept = releaseBuffer === undefined ? Buffer.from(chunk) : chunk;
+    if (this.#job.listener.onData(kept, releaseBuffer) || this.#isPaused || this.#isClosed) return;
     this.#isPaused = true;
     // The sender is slow, not the app.
     this.#deadline = NEVER;
@@ -168,9 +169,9 @@ export class Connection implements AnswerEvents {
   }
 
   #write(request: UpstreamRequest): void {
-    this.#hasAnswerBytes = false;
+    this.#hasResponseBytes = false;
     this.#hasHead = false;
-    this.#deadline = this.#owner.now() + this.#owner.options.answerTimeout;
+    this.#deadline = this.#owner.now() + this.#owner.options.responseTimeout;
     this.#parser.expect(request.method, request.isUpgrade === true);
     const head = toHeadText(request);
     const { body } = request;
@@ -179,7 +180,7 @@ export class Connection implements AnswerEvents {
       this.#send(body, false);
     } else if (body.length === 0) {
       this.#socket.write(head, 'latin1');
-    } else if (body.length <= COPIED_BODY) {
+    } else if (body.length <= MAX_COPIED_BYTES) {
       const bytes = Buffer.allocUnsafe(head.length + body.length);
       bytes.write(head, 0, 'latin1');
       body.copy(bytes, head.length);
@@ -192,31 +193,31 @@ export class Connection implements AnswerEvents {
     }
   }
 
-  #send(content: ContentStream, isTunnel: boolean): void {
-    const { answerTimeout, gapTimeout } = this.#owner.options;
+  #send(body: BodyStream, isTunnel: boolean): void {
+    const { responseTimeout, idleResponseTimeout } = this.#owner.options;
     const wait = (isBlocked: boolean): void => {
-      if (isTunnel) this.#deadline = this.#owner.now() + gapTimeout;
+      if (isTunnel) this.#deadline = this.#owner.now() + idleResponseTimeout;
       // While the sender is the one who takes its time, the app is not to blame; the sender has limits of its own.
-      else if (!this.#hasHead) this.#deadline = isBlocked ? this.#owner.now() + answerTimeout : NEVER;
+      else if (!this.#hasHead) this.#deadline = isBlocked ? this.#owner.now() + responseTimeout : NEVER;
     };
-    this.#content = new ContentWriter(this.#socket, content, !isTunnel && content.length === undefined, {
+    this.#bodyWriter = new BodyWriter(this.#socket, body, !isTunnel && body.length === undefined, {
       onProgress: wait,
       onWritten: () => {
-        this.#content = undefined;
+        this.#bodyWriter = undefined;
         if (isTunnel) this.#socket.end();
         else wait(true);
       },
       onBroken: () => {
-        this.#content = undefined;
+        this.#bodyWriter = undefined;
         this.destroy();
       },
     });
     wait(false);
-    this.#content.start();
+    this.#bodyWriter.start();
   }
 
   #onRead(bytes: Buffer): boolean {
-    this.#hasAnswerBytes = true;
+    this.#hasResponseBytes = true;
     try {
       this.#parse(bytes);
     } catch (thrown) {
@@ -229,20 +230,20 @@ export class Connection implements AnswerEvents {
   #parse(bytes: Buffer): void {
     const progress = this.#parser.push(bytes);
     // The listener may have aborted meanwhile.
-    if (this.#isGone) return;
+    if (this.#isClosed) return;
     if (progress === 'malformed') this.#fail({ kind: 'protocol', nothingSent: false, detail: this.#parser.problem });
     else if (progress !== 'more') this.#complete(progress === 'complete');
     // Before the head nothing counts as progress: an app must not hold us by dripping it.
-    else if (this.#hasHead && !this.#isPaused) this.#deadline = this.#owner.now() + this.#owner.options.gapTimeout;
+    else if (this.#hasHead && !this.#isPaused) this.#deadline = this.#owner.now() + this.#owner.options.idleResponseTimeout;
   }
 
   /** Free only now that all bytes were looked at: what is beyond the answer would be taken for the next one (response desync). */
   #complete(isClean: boolean): void {
     const job = this.#takeJob();
-    this.#reading.rest();
+    this.#reader.endResponse();
     job?.listener.onEnd(this.#parser.trailers);
     // What the app has not read of the request would stand before the next one.
-    if (!isClean || !this.#keepsAlive || this.#content !== undefined || this.#socket.writableLength > 0) return this.destroy();
+    if (!isClean || !this.#keepsAlive || this.#bodyWriter !== undefined || this.#socket.writableLength > 0) return this.destroy();
     if (this.#isPaused) this.#socket.resume();
     this.#isPaused = false;
     this.#deadline = this.#owner.now() + this.#idleTimeout;
@@ -250,19 +251,19 @@ export class Connection implements AnswerEvents {
   }
 
   #onEnd(): void {
-    if (this.#isGone) return;
+    if (this.#isClosed) return;
     if (this.#parser.end()) this.#complete(false);
     else this.#onLost('the app closed the connection');
   }
 
   #onLost(detail: string): void {
-    if (this.#isGone) return;
+    if (this.#isClosed) return;
     const job = this.#job;
     if (job === undefined) return this.destroy();
     const { host, port } = this.#owner.options;
     if (!this.#isConnected)
       return this.#fail({ kind: 'connect', nothingSent: true, detail: `${toAddressText(host, port)}: ${detail}` });
-    if (!this.#isReused || this.#hasAnswerBytes || !job.request.repeatable)
+    if (!this.#isReused || this.#hasResponseBytes || !job.request.repeatable)
       return this.#fail({ kind: 'reset', nothingSent: false, detail });
     this.#takeJob();
     // Before our place is given away to one who waits. Once only, as a new connection is not a reused one.

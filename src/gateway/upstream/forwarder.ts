@@ -6,7 +6,7 @@ import type { Clock } from '../../core/clock.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import type { ForwardOutcome } from './outcome.ts';
 import { type ReadLimits, Relay } from './relay.ts';
-import { AnswerPolicy } from './response-headers.ts';
+import { ResponseHeaderPolicy } from './response-headers.ts';
 import type { Upstream } from './upstream.ts';
 
 /** Writes the header of a request to the app. */
@@ -24,7 +24,7 @@ export interface ForwardRoute {
   /** Lower-cased names of response headers that are passed although a sender may switch itself off by them. */
   readonly allowResponseHeaders: ReadonlySet<string>;
   /** What a sender is told where nobody takes the connection: an app beside the gate is away for a while, what is elsewhere may not be there at all. */
-  readonly whenAway: 'upstream_away' | 'upstream_unreachable';
+  readonly connectFailureCode: 'upstream_away' | 'upstream_unreachable';
   readonly readLimits: ReadLimits;
 }
 
@@ -44,7 +44,7 @@ export function toReadLimits(limits: Pick<LimitsConfig, 'sendTimeout' | 'streamM
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'TRACE']);
 /** Builds the forwarder of a route. */
 export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: Clock): Forwarder {
-  const answerPolicy = new AnswerPolicy(route.allowResponseHeaders);
+  const responsePolicy = new ResponseHeaderPolicy(route.allowResponseHeaders);
   return {
     forward(admitted, response, trace) {
       const { method, target, upgrade } = admitted.head;
@@ -52,11 +52,11 @@ export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: 
       // A stream is gone once it was sent.
       const repeatable = Buffer.isBuffer(admitted.body) && (route.resend === 'always' || IDEMPOTENT.has(method));
       return new Promise((resolve) => {
-        const { whenAway, readLimits } = route;
-        const relay = new Relay({ answerPolicy, whenAway, readLimits, admitted, response, clock, resolve });
-        const body = Buffer.isBuffer(admitted.body) ? admitted.body : relay.watch(admitted.body);
+        const { connectFailureCode, readLimits } = route;
+        const relay = new Relay({ responsePolicy, connectFailureCode, readLimits, admitted, response, clock, resolve });
+        const body = Buffer.isBuffer(admitted.body) ? admitted.body : relay.observe(admitted.body);
         const request = { method, path: target.raw, headers, body, repeatable, isUpgrade: upgrade !== undefined };
-        relay.follow(upstream.send(request, relay));
+        relay.attach(upstream.send(request, relay));
       });
     },
   };

@@ -66,8 +66,8 @@ export interface IdentityKeySource {
 }
 
 /** RFC 7518 §3.2. */
-const SHORTEST_SECRET = 32;
-const SECOND: Milliseconds = 1_000;
+const MIN_SECRET_BYTES = 32;
+const SECOND_MS: Milliseconds = 1_000;
 
 /** Makes a key of what its file or variable holds. */
 export function parseIdentityKey(
@@ -77,10 +77,10 @@ export function parseIdentityKey(
   if (algorithm === 'ed25519') return parsePrivateKey(name, secret);
   const bytes = toBytes(secret.expose(), encoding);
   if (bytes === undefined) return { problem: `the secret is not ${encoding}`, hint: 'give its encoding as it is written' };
-  if (bytes.length < SHORTEST_SECRET)
+  if (bytes.length < MIN_SECRET_BYTES)
     return {
       problem: `the secret has ${bytes.length} bytes`,
-      hint: `HMAC-SHA256 takes ${SHORTEST_SECRET} or more (openssl rand -base64 32)`,
+      hint: `HMAC-SHA256 takes ${MIN_SECRET_BYTES} or more (openssl rand -base64 32)`,
     };
   return new IdentityKey(name, algorithm, createSecretKey(bytes));
 }
@@ -108,7 +108,7 @@ interface Retired {
 }
 
 /** What every token of a gate says. */
-export interface IdentityTerms {
+export interface TokenSettings {
   /** The app that the tokens are for (RFC 7519 §4.1.3): another app that trusts the same key must reject them. */
   readonly audience: string;
   readonly ttl: Milliseconds;
@@ -118,7 +118,7 @@ export interface IdentityTerms {
 export class IdentitySigner {
   readonly #clock: Clock;
   #key: IdentityKey | undefined;
-  #terms: IdentityTerms | undefined;
+  #settings: TokenSettings | undefined;
   /** Tokens that these signed may still be under way. */
   #retired: readonly Retired[] = [];
 
@@ -127,27 +127,27 @@ export class IdentitySigner {
   }
 
   /** Takes over a key; the next request is signed with it. Undefined: requests are not signed. */
-  replace(key: IdentityKey | undefined, terms: IdentityTerms | undefined): void {
+  replace(key: IdentityKey | undefined, settings: TokenSettings | undefined): void {
     const now = this.#clock.now();
     const before = this.#key?.toPublicKey();
     const live = this.#retired.filter(({ until }) => until > now);
     this.#retired =
-      before === undefined || this.#key === key ? live : [...live, { key: before, until: now + (this.#terms?.ttl ?? 0) }];
+      before === undefined || this.#key === key ? live : [...live, { key: before, until: now + (this.#settings?.ttl ?? 0) }];
     this.#key = key;
-    this.#terms = terms;
+    this.#settings = settings;
   }
 
   /** The token; undefined where nothing signs. */
   sign({ head, route, sender, claimed }: Admitted): string | undefined {
     const key = this.#key;
-    const terms = this.#terms;
-    if (key === undefined || terms === undefined) return undefined;
-    const issuedAt = Math.floor(this.#clock.now() / SECOND);
+    const settings = this.#settings;
+    if (key === undefined || settings === undefined) return undefined;
+    const issuedAt = Math.floor(this.#clock.now() / SECOND_MS);
     const { requestId, method, target, headers } = head;
     const { user, certificateName } = sender;
     const text = `${key.head}.${toPart({
       iss: 'sidegate',
-      aud: terms.audience,
+      aud: settings.audience,
       sub: user?.name,
       route,
       method,
@@ -156,7 +156,7 @@ export class IdentitySigner {
       certificate: certificateName,
       webhook: claimed === undefined ? undefined : { id: claimed.event.id, key: claimed.event.keyName },
       iat: issuedAt,
-      exp: issuedAt + Math.ceil(terms.ttl / SECOND),
+      exp: issuedAt + Math.ceil(settings.ttl / SECOND_MS),
       jti: requestId,
     })}`;
     return `${text}.${key.sign(text)}`;

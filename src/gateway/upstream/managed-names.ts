@@ -29,10 +29,10 @@ const SIGNED_PREFIXES = ['webhook-', 'svix-'];
  * - `clientAddress`: it is one address. It passes from `listen.trustedProxies` if it is the address that X-Forwarded-For led to.
  * - `route`: it says by which port, prefix or protocol the client came. It passes from `listen.trustedProxies`.
  */
-export type Claim = 'override' | 'identity' | 'certificate' | 'unchecked' | 'clientAddress' | 'route';
+export type ProxyClaim = 'override' | 'identity' | 'certificate' | 'unchecked' | 'clientAddress' | 'route';
 
 /** Longest prefix first where two match. For folded names (core/headers.ts). */
-const CLAIM_PREFIXES: readonly (readonly [string, Claim])[] = [
+const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['x-forwarded-client-', 'certificate'],
   ['x-forwarded-tls-', 'certificate'],
   ['x-forwarded-ssl-', 'certificate'],
@@ -121,7 +121,7 @@ const CLAIM_PREFIXES: readonly (readonly [string, Claim])[] = [
 ];
 
 /** The same, by whole names. */
-const CLAIMS: ReadonlyMap<string, Claim> = new Map([
+const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
   ...toClaims('override', [
     // PHP, Python and others read it as the variable HTTP_PROXY: CVE-2016-5385.
     'proxy',
@@ -181,7 +181,7 @@ const CLAIMS: ReadonlyMap<string, Claim> = new Map([
   ...toClaims('route', ['x-real-port', 'cf-visitor', 'fastly-ssl', 'x-scheme', 'x-url-scheme', 'front-end-https', 'x-arr-ssl']),
 ]);
 
-function toClaims(claim: Claim, names: readonly string[]): [string, Claim][] {
+function toClaims(claim: ProxyClaim, names: readonly string[]): [string, ProxyClaim][] {
   return names.map((name) => [name, claim]);
 }
 
@@ -192,7 +192,7 @@ const METHOD_OVERRIDES = new Set(['x-http-method-override', 'x-http-method', 'x-
 export const TRACE: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
 
 /** Further fields that the gate or the app relies on. */
-const RELIED_UPON = new Set([
+const TRUSTED_FIELDS = new Set([
   'host',
   'content-length',
   'content-type',
@@ -204,12 +204,12 @@ const RELIED_UPON = new Set([
 ]);
 
 /** Ours, for folded names (core/headers.ts). */
-export function isOwn(name: string): boolean {
+export function isOwnField(name: string): boolean {
   return name.startsWith(OWN_PREFIX);
 }
 
 /** What a field claims that only a proxy may say, for folded names (core/headers.ts); undefined for a field that clients may send. */
-export function findClaim(name: string): Claim | undefined {
+export function findProxyClaim(name: string): ProxyClaim | undefined {
   return CLAIMS.get(name) ?? CLAIM_PREFIXES.find(([prefix]) => name.startsWith(prefix))?.[1];
 }
 
@@ -219,9 +219,13 @@ export function isMethodOverride(name: string): boolean {
 }
 
 /** A field that nobody may double under another spelling, nor have removed on the way, for folded names (core/headers.ts). */
-export function isProtected(name: string): boolean {
+export function isProtectedField(name: string): boolean {
   return (
-    RELIED_UPON.has(name) || TRACE.has(name) || isOwn(name) || findClaim(name) !== undefined || hasPrefix(name, SIGNED_PREFIXES)
+    TRUSTED_FIELDS.has(name) ||
+    TRACE.has(name) ||
+    isOwnField(name) ||
+    findProxyClaim(name) !== undefined ||
+    hasPrefix(name, SIGNED_PREFIXES)
   );
 }
 

@@ -6,7 +6,7 @@ import type { UpstreamFailure } from './upstream.ts';
 /** How it ended; `contentBytes`: of the app's answer, as they came. */
 export type ForwardOutcome =
   /** The app's whole answer came; whether the sender was still there to take it does not matter. */
-  | { readonly kind: 'answered'; readonly status: number; readonly contentBytes?: number; readonly upstreamMs: Milliseconds }
+  | { readonly kind: 'responded'; readonly status: number; readonly contentBytes?: number; readonly upstreamMs: Milliseconds }
   /** Nothing was written to the sender yet: the refusal is still to be answered. */
   | { readonly kind: 'failed'; readonly refusal: Refusal; readonly failure: UpstreamFailure; readonly upstreamMs: Milliseconds }
   /** The app died within its answer: the sender's connection was cut, so that it cannot mistake the part for the whole. */
@@ -29,9 +29,9 @@ export type ForwardOutcome =
     };
 
 /** What the outcome means for the event's claim. */
-export function settlementOf(outcome: ForwardOutcome): 'confirm' | 'release' | 'hold' {
+export function toSettlement(outcome: ForwardOutcome): 'confirm' | 'release' | 'hold' {
   switch (outcome.kind) {
-    case 'answered':
+    case 'responded':
       return outcome.status >= 200 && outcome.status < 300 ? 'confirm' : 'release';
     case 'failed':
       // The app may be at work on it still: only the lease's end makes it safe to hand the event out again.

@@ -2,7 +2,7 @@
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { Connection, type ConnectionOwner, type Job } from './connection.ts';
 import { ReadBuffers } from './read-buffers.ts';
-import type { AnswerListener, Upstream, UpstreamExchange, UpstreamOptions, UpstreamRequest } from './upstream.ts';
+import type { Upstream, UpstreamExchange, UpstreamListener, UpstreamOptions, UpstreamRequest } from './upstream.ts';
 
 /** How exactly times are kept: one timer for all connections, none for each request. */
 const SWEEP_MS: Milliseconds = 50;
@@ -30,7 +30,7 @@ class Pool implements Upstream, ConnectionOwner {
     this.#clock = clock;
   }
 
-  send(request: UpstreamRequest, listener: AnswerListener): UpstreamExchange {
+  send(request: UpstreamRequest, listener: UpstreamListener): UpstreamExchange {
     const job = new PooledJob(this, request, listener);
     const now = this.now();
     let connection = request.isUpgrade === true ? undefined : this.#free.pop();
@@ -73,7 +73,7 @@ class Pool implements Upstream, ConnectionOwner {
     this.#openWaiting();
   }
 
-  onGone(connection: Connection): void {
+  onClosed(connection: Connection): void {
     this.#connections.delete(connection);
     this.#upgraded.delete(connection);
     const at = this.#free.indexOf(connection);
@@ -90,12 +90,12 @@ class Pool implements Upstream, ConnectionOwner {
   }
 
   /** The job is given up before it got a connection. */
-  forget(job: PooledJob): void {
+  cancel(job: PooledJob): void {
     this.#waiting.delete(job);
   }
 
   #wait(job: PooledJob, now: Milliseconds): void {
-    job.waitsUntil = now + this.options.answerTimeout;
+    job.waitsUntil = now + this.options.responseTimeout;
     this.#waiting.add(job);
   }
 
@@ -123,7 +123,7 @@ class Pool implements Upstream, ConnectionOwner {
       // All wait equally long, so the first that may go on waiting is followed by such only.
       if (now < job.waitsUntil) return;
       this.#waiting.delete(job);
-      const detail = `no connection was free within ${this.options.answerTimeout} ms`;
+      const detail = `no connection was free within ${this.options.responseTimeout} ms`;
       job.listener.onFailure({ kind: 'timeout', nothingSent: true, detail });
     }
   }
@@ -132,12 +132,12 @@ class Pool implements Upstream, ConnectionOwner {
 /** A request in the pool's hands, from `send` to the end of the exchange. */
 class PooledJob implements Job, UpstreamExchange {
   readonly request: UpstreamRequest;
-  readonly listener: AnswerListener;
+  readonly listener: UpstreamListener;
   connection: Connection | undefined = undefined;
   waitsUntil: Milliseconds = 0;
   readonly #pool: Pool;
 
-  constructor(pool: Pool, request: UpstreamRequest, listener: AnswerListener) {
+  constructor(pool: Pool, request: UpstreamRequest, listener: UpstreamListener) {
     this.#pool = pool;
     this.request = request;
     this.listener = listener;
@@ -148,7 +148,7 @@ class PooledJob implements Job, UpstreamExchange {
   }
 
   abort(): void {
-    if (this.connection === undefined) this.#pool.forget(this);
+    if (this.connection === undefined) this.#pool.cancel(this);
     else this.connection.destroy();
   }
 }

@@ -4,14 +4,14 @@ import { guardDecision } from '../../core/safe-events.ts';
 
 const READ_BYTES = 65_536;
 /** Less is copied: a lent buffer is held as a whole until its content is written. */
-const LEND_FROM = READ_BYTES / 2;
+const MIN_LENT_BYTES = READ_BYTES / 2;
 /** Lent buffers that came back and wait for their next use. */
-const MOST_KEPT = 16;
+const MAX_FREE_BUFFERS = 16;
 /** Makes a read fail, and its socket close. */
-const NO_ROOM = Buffer.alloc(0);
+const EMPTY = Buffer.alloc(0);
 
 /** Gives a lent buffer back; once. */
-export type GiveBack = () => void;
+export type ReleaseBuffer = () => void;
 
 /** The buffers of one pool. */
 export class ReadBuffers {
@@ -24,7 +24,7 @@ export class ReadBuffers {
   }
 
   keep(buffer: Buffer): void {
-    if (this.#free.length < MOST_KEPT) this.#free.push(buffer);
+    if (this.#free.length < MAX_FREE_BUFFERS) this.#free.push(buffer);
   }
 }
 
@@ -32,7 +32,7 @@ export class ReadBuffers {
  * What one connection reads into. Large content is passed on in the very buffer it was read into, and the next read gets
  * another: copying it cost more than a third of a download's CPU, most of it for memory taken and given up (bench/RESULTS-basic.md).
  */
-export class Reading {
+export class ConnectionReader {
   readonly #buffers: ReadBuffers;
   #current: Buffer;
   #isStreaming = false;
@@ -46,7 +46,7 @@ export class Reading {
   /** The socket's `onread`; `onThrow` closes the connection. */
   toOnRead(take: (bytes: Buffer) => boolean, onThrow: () => void): OnReadOpts {
     return {
-      buffer: guardDecision(() => this.next(), NO_ROOM),
+      buffer: guardDecision(() => this.next(), EMPTY),
       callback: guardDecision((length: number) => take(this.view(length)), false, onThrow),
     };
   }
@@ -65,8 +65,8 @@ export class Reading {
   }
 
   /** Lends the current buffer out with a piece of what was read last; undefined where the piece must be copied instead. */
-  lend(piece: Buffer): GiveBack | undefined {
-    if (piece.length < LEND_FROM) return undefined;
+  lend(piece: Buffer): ReleaseBuffer | undefined {
+    if (piece.length < MIN_LENT_BYTES) return undefined;
     this.#isStreaming = true;
     if (this.#isLent || this.#current === this.#buffers.shared) return undefined;
     this.#isLent = true;
@@ -75,7 +75,7 @@ export class Reading {
   }
 
   /** The answer is over: the next one is short until it proves to be otherwise. */
-  rest(): void {
+  endResponse(): void {
     if (this.#isStreaming && !this.#isLent && this.#current !== this.#buffers.shared) this.#buffers.keep(this.#current);
     this.#isStreaming = false;
     this.#isLent = true;

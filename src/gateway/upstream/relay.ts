@@ -1,19 +1,19 @@
 /** Carries one answer from the app to the sender. */
 import type { Admitted } from '../../core/admitted.ts';
+import type { BodyStream } from '../../core/body.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
-import type { ContentStream } from '../../core/content.ts';
 import { toErrorText } from '../../core/errors.ts';
-import { type RawHeaders, takesTrailers } from '../../core/headers.ts';
+import { acceptsTrailers, type RawHeaders } from '../../core/headers.ts';
 import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { type Reason, type Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
 import { type AddedListener, afterWrite, offEvent, onceEvent, onEvent, runSoon } from '../../core/safe-events.ts';
 import type { ForwardOutcome } from './outcome.ts';
-import type { GiveBack } from './read-buffers.ts';
-import type { AnswerPolicy } from './response-headers.ts';
-import type { AnswerListener, UpstreamExchange, UpstreamFailure, UpstreamFailureKind } from './upstream.ts';
+import type { ReleaseBuffer } from './read-buffers.ts';
+import type { ResponseHeaderPolicy } from './response-headers.ts';
+import type { UpstreamExchange, UpstreamFailure, UpstreamFailureKind, UpstreamListener } from './upstream.ts';
 
-const REFUSAL_OF: Readonly<Record<Exclude<UpstreamFailureKind, 'connect'>, readonly [RefusalCode, Reason]>> = {
+const REFUSALS: Readonly<Record<Exclude<UpstreamFailureKind, 'connect'>, readonly [RefusalCode, Reason]>> = {
   timeout: ['upstream_timeout', 'upstream_timeout'],
   reset: ['upstream_unreachable', 'upstream_reset'],
   protocol: ['upstream_invalid_response', 'upstream_invalid_response'],
@@ -30,13 +30,13 @@ export interface ReadLimits {
 }
 
 /** Content this small goes out in one piece with the head: as one string it costs a fifth less of the answer than as buffers. */
-const SMALL_CONTENT = 8_192;
+const MAX_SINGLE_WRITE = 8_192;
 
 /** What a relay stands on. */
 export interface RelayParts {
-  readonly answerPolicy: AnswerPolicy;
+  readonly responsePolicy: ResponseHeaderPolicy;
   /** What a sender is told where nobody takes the connection. */
-  readonly whenAway: RefusalCode;
+  readonly connectFailureCode: RefusalCode;
   readonly admitted: Admitted;
   readonly response: ClientResponse;
   readonly clock: Clock;
@@ -45,7 +45,7 @@ export interface RelayParts {
 }
 
 /** From the request's leaving to the answer's end. */
-export class Relay implements AnswerListener {
+export class Relay implements UpstreamListener {
   readonly #parts: RelayParts;
   readonly #response: ClientResponse;
   readonly #startedAt: Milliseconds;
@@ -53,8 +53,8 @@ export class Relay implements AnswerListener {
   #status = 0;
   #contentLength: number | undefined;
   /** All of the content, where it is small and came at once. */
-  #whole: Buffer | undefined;
-  #hasContent = false;
+  #smallBody: Buffer | undefined;
+  #hasBody = false;
   #contentBytes = 0;
   /** Where another protocol was granted. */
   #upgrade: UpgradeRequest | undefined;
@@ -67,7 +67,7 @@ export class Relay implements AnswerListener {
   /** The request's content is still on its way. */
   #isSending = false;
   readonly #flushHead = (): void => {
-    if (!this.#hasContent && this.#status !== 0 && this.#canWrite()) this.#response.flushHeaders();
+    if (!this.#hasBody && this.#status !== 0 && this.#canWrite()) this.#response.flushHeaders();
   };
 
   constructor(parts: RelayParts) {
@@ -76,7 +76,7 @@ export class Relay implements AnswerListener {
     this.#startedAt = parts.clock.monotonic();
   }
 
-  follow(exchange: UpstreamExchange): void {
+  attach(exchange: UpstreamExchange): void {
     this.#exchange = exchange;
     // A webhook's work goes on without its sender, and is settled; whoever asked for anything else asks no more.
     if (this.#parts.admitted.claimed === undefined)
@@ -84,7 +84,7 @@ export class Relay implements AnswerListener {
   }
 
   /** The same stream, with an ear on how it ends. */
-  watch(content: ContentStream): ContentStream {
+  observe(content: BodyStream): BodyStream {
     this.#isSending = true;
     return {
       length: content.length,
@@ -117,23 +117,23 @@ export class Relay implements AnswerListener {
     }
   }
 
-  onUpgrade(headers: RawHeaders): ContentStream | undefined {
-    const { answerPolicy, admitted } = this.#parts;
+  onUpgrade(headers: RawHeaders): BodyStream | undefined {
+    const { responsePolicy, admitted } = this.#parts;
     const upgrade = admitted.head.upgrade as UpgradeRequest;
-    const protocol = toGranted(headers, upgrade.protocol);
+    const protocol = findGrantedProtocol(headers, upgrade.protocol);
     if (protocol === undefined) return undefined;
-    const { fields } = answerPolicy.toSenderHead(SWITCHING_PROTOCOLS, headers);
+    const { fields } = responsePolicy.toSenderHead(SWITCHING_PROTOCOLS, headers);
     this.#upgrade = upgrade;
-    this.#stopFollowing();
+    this.#stopListening();
     const closed = new Promise<void>((resolve) => {
       this.#onClosed = resolve;
     });
     this.#resolve({ kind: 'upgraded', status: SWITCHING_PROTOCOLS, closed, upstreamMs: this.#elapsed() });
-    return this.watch(upgrade.grant('101 Switching Protocols', [...fields, 'Connection', 'Upgrade', 'Upgrade', protocol]));
+    return this.observe(upgrade.grant('101 Switching Protocols', [...fields, 'Connection', 'Upgrade', 'Upgrade', protocol]));
   }
 
   onHead(status: number, statusText: string, headers: RawHeaders): void {
-    const { fields, contentLength } = this.#parts.answerPolicy.toSenderHead(status, headers);
+    const { fields, contentLength } = this.#parts.responsePolicy.toSenderHead(status, headers);
     this.#status = status;
     this.#contentLength = contentLength;
     if (!this.#canWrite()) return;
@@ -148,18 +148,18 @@ export class Relay implements AnswerListener {
     }
   }
 
-  onData(chunk: Buffer, giveBack?: GiveBack): boolean {
-    if (this.#upgrade !== undefined) return this.#passOn(this.#upgrade, chunk);
+  onData(chunk: Buffer, releaseBuffer?: ReleaseBuffer): boolean {
+    if (this.#upgrade !== undefined) return this.#writeUpgraded(this.#upgrade, chunk);
     this.#contentBytes += chunk.length;
     // A sender that left does not abort the app's work: the rest of the answer is read and thrown away.
     if (!this.#canWrite()) return true;
-    this.#hasContent = true;
-    if (chunk.length === this.#contentLength && chunk.length <= SMALL_CONTENT) {
-      this.#whole = chunk;
+    this.#hasBody = true;
+    if (chunk.length === this.#contentLength && chunk.length <= MAX_SINGLE_WRITE) {
+      this.#smallBody = chunk;
       return true;
     }
     // Memory that a broken connection may still hold is left to the garbage collector.
-    const onWritten = giveBack && afterWrite(giveBack);
+    const onWritten = releaseBuffer && afterWrite(releaseBuffer);
     // A chunk is as large as what Node would hold back before it asks for a pause: what the system has taken already needs none.
     if (this.#response.write(chunk, onWritten) || this.#response.writableLength === 0) return true;
     this.#waitForSender();
@@ -174,7 +174,7 @@ export class Relay implements AnswerListener {
     // For node:http an answer that was ended is over, and its connection idle: one of these is closed at once when the gate stops.
     if (this.#isWaiting) onceEvent(this.#response, 'drain', () => this.#end(trailers));
     else this.#end(trailers);
-    this.#resolve({ kind: 'answered', status: this.#status, contentBytes: this.#contentBytes, upstreamMs: this.#elapsed() });
+    this.#resolve({ kind: 'responded', status: this.#status, contentBytes: this.#contentBytes, upstreamMs: this.#elapsed() });
   }
 
   onFailure(failure: UpstreamFailure): void {
@@ -188,26 +188,26 @@ export class Relay implements AnswerListener {
       return this.#resolve({ kind: 'broken', status: this.#status, contentBytes: this.#contentBytes, failure, upstreamMs });
     }
     const [code, reason] =
-      failure.kind === 'connect' ? ([this.#parts.whenAway, 'upstream_connect'] as const) : REFUSAL_OF[failure.kind];
+      failure.kind === 'connect' ? ([this.#parts.connectFailureCode, 'upstream_connect'] as const) : REFUSALS[failure.kind];
     this.#resolve({ kind: 'failed', refusal: refuse(code, reason, failure.detail), failure, upstreamMs });
   }
 
   #end(trailers: RawHeaders): void {
     if (!this.#canWrite()) return;
-    if (trailers.length > 0 && this.#takesTrailers()) this.#addTrailers(trailers);
-    if (this.#whole === undefined) this.#response.end();
-    else this.#response.end(this.#whole.toString('latin1'), 'latin1');
+    if (trailers.length > 0 && this.#acceptsTrailers()) this.#addTrailers(trailers);
+    if (this.#smallBody === undefined) this.#response.end();
+    else this.#response.end(this.#smallBody.toString('latin1'), 'latin1');
   }
 
   #addTrailers(trailers: RawHeaders): void {
     try {
-      this.#response.addTrailers(this.#parts.answerPolicy.toSenderTrailers(trailers));
+      this.#response.addTrailers(this.#parts.responsePolicy.toSenderTrailers(trailers));
     } catch {
       // The content is complete without those that Node rejects.
     }
   }
 
-  #passOn(upgrade: UpgradeRequest, chunk: Buffer): boolean {
+  #writeUpgraded(upgrade: UpgradeRequest, chunk: Buffer): boolean {
     const isTaken = upgrade.write(chunk);
     if (!isTaken) upgrade.onDrain(() => this.#exchange?.resume());
     return isTaken;
@@ -222,7 +222,7 @@ export class Relay implements AnswerListener {
     const { clock, readLimits } = this.#parts;
     const since = clock.monotonic();
     const cancel = clock.after(readLimits.sendTimeout, () => response.destroy());
-    const go = (): void => {
+    const proceed = (): void => {
       this.#isWaiting = false;
       this.#waited += clock.monotonic() - since;
       cancel();
@@ -231,8 +231,8 @@ export class Relay implements AnswerListener {
       if (this.#isReadTooSlowly(readLimits)) response.destroy();
       this.#exchange?.resume();
     };
-    const onDrain = onEvent(response, 'drain', go);
-    const onClose = onEvent(response, 'close', go);
+    const onDrain = onEvent(response, 'drain', proceed);
+    const onClose = onEvent(response, 'close', proceed);
   }
 
   /** A client that keeps a trickle going would hold its place with the app for as long as it likes. */
@@ -264,11 +264,11 @@ export class Relay implements AnswerListener {
   }
 
   #resolve(outcome: ForwardOutcome): void {
-    this.#stopFollowing();
+    this.#stopListening();
     this.#parts.resolve(outcome);
   }
 
-  #stopFollowing(): void {
+  #stopListening(): void {
     if (this.#onSenderGone !== undefined) offEvent(this.#response, 'close', this.#onSenderGone);
     this.#onSenderGone = undefined;
   }
@@ -278,8 +278,8 @@ export class Relay implements AnswerListener {
   }
 
   /** RFC 9110 §6.5.1: only to whoever says that it takes them, and only where chunks carry them. */
-  #takesTrailers(): boolean {
-    return this.#response.chunkedEncoding && takesTrailers(this.#parts.admitted.head.headers);
+  #acceptsTrailers(): boolean {
+    return this.#response.chunkedEncoding && acceptsTrailers(this.#parts.admitted.head.headers);
   }
 
   #elapsed(): Milliseconds {
@@ -292,7 +292,7 @@ function toSenderRefusal(reason: Reason): Refusal {
 }
 
 /** RFC 9110 §7.8: one that the client asked for, and said. Anything else would be read by the client as what it is not. */
-function toGranted(headers: RawHeaders, asked: string): string | undefined {
+function findGrantedProtocol(headers: RawHeaders, asked: string): string | undefined {
   const granted = headers.filter((_, i) => i % 2 === 1 && headers[i - 1]?.toLowerCase() === 'upgrade');
   const names = asked.toLowerCase().split(',');
   const [protocol] = granted;

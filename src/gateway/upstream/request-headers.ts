@@ -2,21 +2,29 @@
 
 import type { Admitted } from '../../core/admitted.ts';
 import type { Client } from '../../core/client.ts';
-import { type HeaderFields, isPlainOption, toFoldedName, toNamedByConnection } from '../../core/headers.ts';
+import { findConnectionOptions, type HeaderFields, isPlainOption, toFoldedName } from '../../core/headers.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { isTraceField } from '../../telemetry/tracing/trace-fields.ts';
 import { addIdentity, type IdentityContext } from './identity.ts';
-import { type Claim, findClaim, HOP_BY_HOP, isMethodOverride, isOwn, isProtected, TRACE } from './managed-names.ts';
+import {
+  findProxyClaim,
+  HOP_BY_HOP,
+  isMethodOverride,
+  isOwnField,
+  isProtectedField,
+  type ProxyClaim,
+  TRACE,
+} from './managed-names.ts';
 import { addTrace } from './trace-headers.ts';
 
 /** What becomes of a client's field; a claim depends on the proxy that the request came by. */
-type Fate = 'pass' | 'drop' | Exclude<Claim, 'override'>;
+type FieldAction = 'pass' | 'drop' | Exclude<ProxyClaim, 'override'>;
 
 /** Written anew for every request, whoever stands before us; Expect was answered by us (RFC 9110 §10.1.1). */
 const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'via', 'content-length', 'expect']);
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** Names seen before with their fate: bounded, as names are the client's choice. */
-const MOST_FATES = 1_000;
+/** Names seen before with their action: bounded, as names are the client's choice. */
+const MAX_CACHED_NAMES = 1_000;
 
 /** What the header tells of its route, and what the route keeps from the app. */
 export interface HeaderContext extends IdentityContext {
@@ -45,7 +53,7 @@ export function findForbiddenConnectionToken(headers: HeaderFields): string | un
       if (token === '') continue;
       if (!TOKEN.test(token)) return 'something that is no token';
       const name = toFoldedName(token);
-      if (isProtected(name)) return name;
+      if (isProtectedField(name)) return name;
     }
   }
   return undefined;
@@ -59,7 +67,7 @@ export function findMethodOverride({ names }: HeaderFields): string | undefined 
 /** Decides about names, remembering what it decided. */
 export class HeaderPolicy {
   readonly #context: HeaderContext;
-  readonly #fates = new Map<string, Fate>();
+  readonly #actions = new Map<string, FieldAction>();
 
   constructor(context: HeaderContext) {
     this.#context = context;
@@ -70,14 +78,14 @@ export class HeaderPolicy {
     const { head, claimed } = admitted;
     const { client, headers } = head;
     // Removed before ours are added: the other order lets a client remove ours (CVE-2026-33805).
-    const named = toNamedByConnection(headers);
+    const named = findConnectionOptions(headers);
     const out: string[] = [];
     const { raw, names } = headers;
     for (let i = 0; i < names.length; i++) {
       const name = names[i] as string;
-      const fate = this.#fate(name);
+      const action = this.#findAction(name);
       const value = raw[i * 2 + 1] as string;
-      if (fate !== 'pass' && !mayClaim(fate, value, client)) continue;
+      if (action !== 'pass' && !isTrustedClaim(action, value, client)) continue;
       if (named?.has(name) === true) continue;
       out.push(raw[i * 2] as string, value);
     }
@@ -97,29 +105,29 @@ export class HeaderPolicy {
     return out;
   }
 
-  #fate(name: string): Fate {
-    const known = this.#fates.get(name);
+  #findAction(name: string): FieldAction {
+    const known = this.#actions.get(name);
     if (known !== undefined) return known;
-    const fate = decideFate(name, this.#context);
-    if (this.#fates.size < MOST_FATES) this.#fates.set(name, fate);
-    return fate;
+    const action = decideAction(name, this.#context);
+    if (this.#actions.size < MAX_CACHED_NAMES) this.#actions.set(name, action);
+    return action;
   }
 }
 
-function decideFate(name: string, context: HeaderContext): Fate {
+function decideAction(name: string, context: HeaderContext): FieldAction {
   const { signatureHeaders = [], trustsTraces = false } = context;
   const folded = toFoldedName(name);
   // Written anew, or not at all. A stranger must not write into the app's traces, nor have everything recorded.
   if (TRACE.has(folded) || (isTraceField(folded) && !trustsTraces && !signatureHeaders.includes(name))) return 'drop';
   if (isWithheld(folded, context)) return 'drop';
-  if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || isOwn(folded)) return 'drop';
+  if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || isOwnField(folded)) return 'drop';
   // Another spelling of a managed name: an app may read it as the real thing, and nobody honest writes one.
-  if (folded !== name && isProtected(folded)) return 'drop';
+  if (folded !== name && isProtectedField(folded)) return 'drop';
   if (signatureHeaders.some((signed) => signed !== name && toFoldedName(signed) === folded)) return 'drop';
-  return decideClaim(findClaim(folded), context);
+  return decideClaim(findProxyClaim(folded), context);
 }
 
-function decideClaim(claim: Claim | undefined, { user, certificate }: HeaderContext): Fate {
+function decideClaim(claim: ProxyClaim | undefined, { user, certificate }: HeaderContext): FieldAction {
   if (claim === undefined) return 'pass';
   // What a route checks itself, no proxy may contradict.
   const isChecked = (claim === 'identity' && user !== undefined) || (claim === 'certificate' && certificate !== undefined);
@@ -127,8 +135,8 @@ function decideClaim(claim: Claim | undefined, { user, certificate }: HeaderCont
 }
 
 /** Is the claim one that the client's proxy is trusted to make? Proxies pass on what they do not know, so an address must be the right one. */
-function mayClaim(fate: Exclude<Fate, 'pass'>, value: string, client: Client): boolean {
-  switch (fate) {
+function isTrustedClaim(action: Exclude<FieldAction, 'pass'>, value: string, client: Client): boolean {
+  switch (action) {
     case 'drop':
       return false;
     case 'identity':

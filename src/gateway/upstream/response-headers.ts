@@ -3,7 +3,7 @@ import { type RawHeaders, toFoldedName } from '../../core/headers.ts';
 import { HOP_BY_HOP } from './managed-names.ts';
 
 /** What becomes of an app's field. */
-type Fate = 'pass' | 'drop' | 'length' | 'connection';
+type FieldAction = 'pass' | 'drop' | 'length' | 'connection';
 
 /** The header as the sender gets it. */
 export interface SenderHead {
@@ -14,7 +14,7 @@ export interface SenderHead {
 }
 
 /** By which a receiver tells its sender to stop: an app's bug or a header injection must not end all deliveries silently. */
-const SENDER_SWITCHES = new Set(['webhook-delivery', 'x-slack-no-retry']);
+const SENDER_CONTROL_FIELDS = new Set(['webhook-delivery', 'x-slack-no-retry']);
 
 /** Never a trailer (RFC 9110 §6.5.1): framing, routing, authentication, control data, content description. */
 const FORBIDDEN_TRAILERS = new Set([
@@ -38,13 +38,13 @@ const FORBIDDEN_TRAILERS = new Set([
 
 const NO_CONTENT = 204;
 const FIRST_FINAL = 200;
-/** Names seen before with their fate: bounded, as an app may make names up. */
-const MOST_FATES = 1_000;
+/** Names seen before with their action: bounded, as an app may make names up. */
+const MAX_CACHED_NAMES = 1_000;
 
 /** Decides about names, remembering what it decided. */
-export class AnswerPolicy {
+export class ResponseHeaderPolicy {
   readonly #allowed: ReadonlySet<string>;
-  readonly #fates = new Map<string, Fate>();
+  readonly #actions = new Map<string, FieldAction>();
 
   /** `allowed`: lower-cased names that pass although a sender may switch itself off by them. */
   constructor(allowed: ReadonlySet<string>) {
@@ -59,13 +59,13 @@ export class AnswerPolicy {
     for (let i = 0; i < headers.length; i += 2) {
       const name = headers[i] as string;
       const value = headers[i + 1] as string;
-      const fate = this.#fate(name);
-      if (fate === 'drop') continue;
-      if (fate === 'connection') {
+      const action = this.#findAction(name);
+      if (action === 'drop') continue;
+      if (action === 'connection') {
         named = addOptions(named, value);
         continue;
       }
-      if (fate === 'length') {
+      if (action === 'length') {
         // RFC 9110 §8.6: not with 204 or 1xx. With a 101, another proxy might take the first frames for a response's content.
         if (status === NO_CONTENT || status < FIRST_FINAL) continue;
         contentLength = Number(value);
@@ -80,26 +80,26 @@ export class AnswerPolicy {
     const passed: [string, string][] = [];
     for (let i = 0; i < trailers.length; i += 2) {
       const name = trailers[i] as string;
-      if (this.#fate(name) === 'pass' && !FORBIDDEN_TRAILERS.has(name.toLowerCase()))
+      if (this.#findAction(name) === 'pass' && !FORBIDDEN_TRAILERS.has(name.toLowerCase()))
         passed.push([name, trailers[i + 1] as string]);
     }
     return passed;
   }
 
-  #fate(name: string): Fate {
-    const known = this.#fates.get(name);
+  #findAction(name: string): FieldAction {
+    const known = this.#actions.get(name);
     if (known !== undefined) return known;
-    const fate = this.#decide(name.toLowerCase());
-    if (this.#fates.size < MOST_FATES) this.#fates.set(name, fate);
-    return fate;
+    const action = this.#decide(name.toLowerCase());
+    if (this.#actions.size < MAX_CACHED_NAMES) this.#actions.set(name, action);
+    return action;
   }
 
-  #decide(name: string): Fate {
+  #decide(name: string): FieldAction {
     if (name === 'connection') return 'connection';
     if (name === 'content-length') return 'length';
     if (HOP_BY_HOP.has(name)) return 'drop';
     const folded = toFoldedName(name);
-    return SENDER_SWITCHES.has(folded) && !this.#allowed.has(folded) ? 'drop' : 'pass';
+    return SENDER_CONTROL_FIELDS.has(folded) && !this.#allowed.has(folded) ? 'drop' : 'pass';
   }
 }
 

@@ -1,8 +1,9 @@
 /** The seam between the forwarder's policy and the bytes on the wire to the app. */
+
+import type { BodyStream } from '../../core/body.ts';
 import type { Milliseconds } from '../../core/clock.ts';
-import type { ContentStream } from '../../core/content.ts';
 import type { RawHeaders } from '../../core/headers.ts';
-import type { GiveBack } from './read-buffers.ts';
+import type { ReleaseBuffer } from './read-buffers.ts';
 
 /** A request to the app, complete: the framing header is among `headers`, which are sent as they are, in order. */
 export interface UpstreamRequest {
@@ -10,7 +11,7 @@ export interface UpstreamRequest {
   readonly path: string;
   readonly headers: RawHeaders;
   /** A stream is sent as it comes: framed by Content-Length where its length is known, else in chunks, as `headers` say. */
-  readonly body: Buffer | ContentStream;
+  readonly body: Buffer | BodyStream;
   /** Asks for another protocol: a connection of its own, which is the listener's once the app grants it. */
   readonly isUpgrade?: boolean;
   /** May be sent twice without harm (RFC 9110 §9.2.2), or the route says so. */
@@ -31,17 +32,17 @@ export interface UpstreamFailure {
 }
 
 /** Hears the app's answer: onInformation*, onHead, onData*, then exactly one of onEnd and onFailure (which may come at any point). */
-export interface AnswerListener {
+export interface UpstreamListener {
   /** A 1xx other than 100 and 101. */
   onInformation(status: number, headers: RawHeaders): void;
   onHead(status: number, statusText: string, headers: RawHeaders): void;
   /** Another protocol is granted: onData and onEnd tell what comes in it, and what is returned is sent in it; undefined where it may not be. */
-  onUpgrade?(headers: RawHeaders): ContentStream | undefined;
+  onUpgrade?(headers: RawHeaders): BodyStream | undefined;
   /**
-   * The chunk is the listener's to keep; where there is `giveBack`, its memory is used again once that is called. False asks for
+   * The chunk is the listener's to keep; where there is `releaseBuffer`, its memory is used again once that is called. False asks for
    * a pause until `resume` is called; what is read already still comes.
    */
-  onData(chunk: Buffer, giveBack?: GiveBack): boolean;
+  onData(chunk: Buffer, releaseBuffer?: ReleaseBuffer): boolean;
   onEnd(trailers: RawHeaders): void;
   onFailure(failure: UpstreamFailure): void;
 }
@@ -62,9 +63,9 @@ export interface UpstreamOptions {
    * From the request's being written to the whole of the answer's head (1xx and dripping bytes win no time). It also bounds the
    * wait for a connection, and for the app to take more of a stream.
    */
-  readonly answerTimeout: Milliseconds;
+  readonly responseTimeout: Milliseconds;
   /** Longest gap between two pieces of an answer's content. */
-  readonly gapTimeout: Milliseconds;
+  readonly idleResponseTimeout: Milliseconds;
   /** How long an idle connection is kept; below the app's own keep-alive (Node's default is 5 s), or requests race its close. */
   readonly idleTimeout: Milliseconds;
   /** Most connections at once; further requests wait in order. */
@@ -75,7 +76,7 @@ export interface UpstreamOptions {
 
 /** A pool of kept-alive connections to one app. */
 export interface Upstream {
-  send(request: UpstreamRequest, listener: AnswerListener): UpstreamExchange;
+  send(request: UpstreamRequest, listener: UpstreamListener): UpstreamExchange;
   /** Closes idle connections now and busy ones when they are done. */
   close(): void;
   /** Closes all connections now; listeners hear nothing more. */

@@ -5,7 +5,7 @@ import { toClientNetwork } from '../../core/client-network.ts';
 import type { Clock } from '../../core/clock.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 import { TokenBucket } from '../../core/token-bucket.ts';
-import { divert } from '../../gateway/server/strict-server.ts';
+import { interceptConnections } from '../../gateway/server/strict-server.ts';
 import type { ConnectionLimit } from './injector-metrics.ts';
 
 /** Limits of one client network without a verified certificate. */
@@ -75,7 +75,7 @@ export class AdmissionPeers {
     this.#parts = parts;
     // A destroyed connection counts as open for Node until the next turn of the loop.
     server.maxConnections = 2 * parts.maxConnections;
-    divert<Socket>(server, 'connection', (socket, proceed) => {
+    interceptConnections<Socket>(server, 'connection', (socket, proceed) => {
       if (this.#track(socket)) proceed();
     });
   }

@@ -6,11 +6,11 @@ import type { Clock } from '../../core/clock.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
-import { RequestOrigin } from '../../gateway/server/content-origin.ts';
+import { Http1BodySource } from '../../gateway/server/body-source.ts';
 import { type ListenMemory, TLS_CONNECTION_BYTES } from '../../gateway/server/limits.ts';
-import { Listener, type Listening } from '../../gateway/server/listener.ts';
+import { type BoundAddress, Listener } from '../../gateway/server/listener.ts';
 import { IncomingBody } from '../../gateway/server/request-body.ts';
-import { createStrictServer, endAfterUpgradeWish } from '../../gateway/server/strict-server.ts';
+import { closeAfterIgnoredUpgrade, createStrictServer } from '../../gateway/server/strict-server.ts';
 import type { TlsContexts } from '../../gateway/server/tls.ts';
 import { AdmissionPeers, type AdmittedRequest, type PeerLimits } from './admission-peers.ts';
 import type { CallerNames } from './caller-names.ts';
@@ -104,7 +104,7 @@ export class AdmissionServer {
   }
 
   /** Starts listening; rejects with the system's error. */
-  listen(): Promise<Listening> {
+  listen(): Promise<BoundAddress> {
     return this.#listener.open();
   }
 
@@ -142,7 +142,7 @@ export class AdmissionServer {
   async #onRequest(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.#change(1);
     onceEvent(response, 'close', () => this.#change(-1));
-    endAfterUpgradeWish(request, response);
+    closeAfterIgnoredUpgrade(request, response);
     const reply = await this.#handle(request, response);
     // Unread bytes of the body would be interpreted as the next request.
     const isOld = this.#generations.get(request.socket) !== this.#generation;
@@ -157,7 +157,7 @@ export class AdmissionServer {
 
   async #handle(request: IncomingMessage, response: ServerResponse): Promise<ReviewReply> {
     // Must be first: the body of a rejected request is also received, in chunks as small as the client chooses.
-    const origin = new RequestOrigin(request, response, false);
+    const origin = new Http1BodySource(request, response, false);
     const problem = findHeadProblem(request);
     if (problem !== undefined) return this.#reject(...problem);
     if (this.#parts.memory.guard.isFull) return this.#reject('overloaded', 503, 'the injector is out of memory');
@@ -176,7 +176,7 @@ export class AdmissionServer {
     }
   }
 
-  async #review(origin: RequestOrigin, admitted: AdmittedRequest, isVerified: boolean): Promise<ReviewReply> {
+  async #review(origin: Http1BodySource, admitted: AdmittedRequest, isVerified: boolean): Promise<ReviewReply> {
     const body = new IncomingBody(origin, this.#parts.memory.bodies);
     body.client = origin.stream.socket.remoteAddress ?? '';
     try {

@@ -7,7 +7,7 @@ import { toFingerprints, type Watch, watchFiles } from '../../config/sources/wat
 import { type Clock, type Milliseconds, pause, within } from '../../core/clock.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 import { runDetached } from '../../core/safe-events.ts';
-import type { Listening } from '../../gateway/server/listener.ts';
+import type { BoundAddress } from '../../gateway/server/listener.ts';
 import { buildMemory, type Memory, toMemoryBudget } from '../../gateway/server/memory.ts';
 import { TlsContexts, type TlsSettings } from '../../gateway/server/tls.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
@@ -46,8 +46,8 @@ export interface InjectorContext {
 
 /** The addresses of a running injector. */
 export interface InjectorAddresses {
-  readonly data: Listening;
-  readonly admin: Listening;
+  readonly data: BoundAddress;
+  readonly admin: BoundAddress;
 }
 
 const FLUSH_EVERY_MS: Milliseconds = 50;

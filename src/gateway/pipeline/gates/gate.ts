@@ -2,12 +2,11 @@
 import type { CheckedDestination, Sender, User } from '../../../core/admitted.ts';
 import type { ClaimGrant, VerifiedEvent } from '../../../core/event.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
-import type { Refusal } from '../../../core/refusal.ts';
-import type { Verdict } from '../../../core/verdict.ts';
+import type { GateDecision, Refusal } from '../../../core/refusal.ts';
 
 /** Checks the head alone. Returns a promise only if it must: most gates decide synchronously. */
 export interface HeadGate {
-  check(head: ParsedHead): Verdict | Promise<Verdict>;
+  check(head: ParsedHead): GateDecision | Promise<GateDecision>;
 }
 
 /** Checks the client certificate and returns the name that the route allows. */
@@ -21,7 +20,7 @@ export interface PasswordGate {
 }
 
 /** Checks that the verified body is of the media type that the head names. */
-export type BodyCheck = (body: Buffer) => Verdict;
+export type BodyCheck = (body: Buffer) => GateDecision;
 
 /** Checks the declared content, and returns the check that the body must pass once it is verified. */
 export interface ContentGate {
@@ -40,7 +39,7 @@ export interface EventGate {
 
 /** Checks a verified event; unverified content never gets here. */
 export interface VerifiedEventGate {
-  check(event: VerifiedEvent, head: ParsedHead): Verdict;
+  check(event: VerifiedEvent, head: ParsedHead): GateDecision;
 }
 
 /** Claims a verified event for this request; before the signature is verified, an attacker could use up the ids of valid deliveries. */

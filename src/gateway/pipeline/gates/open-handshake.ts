@@ -3,8 +3,7 @@
 import { decline, type OpenHandshake } from '../../../auth/handshakes/handshake.ts';
 import type { KeyRing } from '../../../auth/keys/key-ring.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
-import { type Refusal, refuse } from '../../../core/refusal.ts';
-import type { Verdict } from '../../../core/verdict.ts';
+import { type GateDecision, type Refusal, refuse } from '../../../core/refusal.ts';
 import type { HeadGate } from './gate.ts';
 
 const HAS_CONTENT = 'the request has content';
@@ -12,7 +11,7 @@ const HAS_CONTENT = 'the request has content';
 /** Runs before the content gate, whose rules apply to deliveries. `methods`: those that may reach the app. */
 export function createOpenHandshakeGate(open: OpenHandshake, ring: KeyRing, methods: readonly string[]): HeadGate {
   return {
-    check(head: ParsedHead): Verdict | Promise<Verdict> {
+    check(head: ParsedHead): GateDecision | Promise<GateDecision> {
       const { method, target, headers } = head;
       const secrets = { keys: ring.live(head.receivedAt), token: ring.handshakeToken };
       const verdict = open({ method, query: target.query, headers }, secrets);
@@ -25,7 +24,7 @@ export function createOpenHandshakeGate(open: OpenHandshake, ring: KeyRing, meth
 }
 
 /** Such handshakes have no content; a request with content is something else. */
-function requireNoContent(verdict: Refusal, { body }: ParsedHead): Verdict | Promise<Verdict> {
+function requireNoContent(verdict: Refusal, { body }: ParsedHead): GateDecision | Promise<GateDecision> {
   const { declaredLength } = body;
   if (declaredLength !== undefined) return declaredLength === 0 ? verdict : decline(HAS_CONTENT);
   return body.read(0).then((content) => {

@@ -4,7 +4,7 @@ import type { Tolerance } from '../../../auth/schemes/description.ts';
 import type { HeadOptions, Scheme } from '../../../auth/schemes/scheme.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../../core/clock.ts';
 import type { SignedHead } from '../../../core/event.ts';
-import { toNamedByConnection } from '../../../core/headers.ts';
+import { findConnectionOptions } from '../../../core/headers.ts';
 import type { ParsedHead } from '../../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../../core/refusal.ts';
 
@@ -24,7 +24,7 @@ export type SignedHeadReader = (head: ParsedHead) => SignedHead | Refusal;
 /** Checks the skew in both directions. */
 export function createSignedHeadReader(scheme: Scheme, options: HeadOptions & RecencyOptions): SignedHeadReader {
   return ({ headers, receivedAt }) => {
-    const named = toNamedByConnection(headers);
+    const named = findConnectionOptions(headers);
     // The app would not get the header, and would decide without it (CVE-2022-31813).
     if (named !== undefined && scheme.headerNames.some((name) => named.has(name)))
       return refuse('malformed_signature', 'malformed_signature', 'Connection names a signature header');

@@ -1,7 +1,7 @@
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { ContentStream } from '../../../../src/core/content.ts';
-import { findRule, parseDestination, parseRule } from '../../../../src/core/destination.ts';
+import type { BodyStream } from '../../../../src/core/body.ts';
+import { findDestinationRule, parseDestination, parseDestinationRule } from '../../../../src/core/destination.ts';
 import type { UpgradeRequest } from '../../../../src/core/parsed-head.ts';
 import { dial, resolveDestination } from '../../../../src/gateway/egress-proxy/dial.ts';
 import { OwnPorts } from '../../../../src/gateway/egress-proxy/own-ports.ts';
@@ -62,14 +62,14 @@ test.each([
   ['*.example.com:443', 'notexample.com:443', false],
   ['192.0.2.1:80', '192.0.2.1:80', true],
 ])('the rule %s against %s is %s', (rule, text, isAllowed) => {
-  const parsed = parseRule(rule);
+  const parsed = parseDestinationRule(rule);
   const destination = parseDestination(text);
   if (parsed === undefined || destination === undefined) throw new Error('not read');
-  expect(findRule([parsed], destination) !== undefined).toBe(isAllowed);
+  expect(findDestinationRule([parsed], destination) !== undefined).toBe(isAllowed);
 });
 
 test.each(['*', '*.com', 'https://x:443', '*.1.2.3.4:80', 'a.*.example:443', '*:443'])('%s is no rule', (text) => {
-  expect(parseRule(text)).toBeUndefined();
+  expect(parseDestinationRule(text)).toBeUndefined();
 });
 
 describe('an address', () => {
@@ -181,7 +181,7 @@ describe('over a real connection', () => {
       end: () => undefined,
       destroy: () => undefined,
     } as unknown as UpgradeRequest;
-    const content: ContentStream = {
+    const content: BodyStream = {
       length: undefined,
       start: (consumer) => {
         send = (chunk) => void consumer.write(chunk);

@@ -177,7 +177,7 @@ test('a request is under way until its answer has left the process', async () =>
     response.writeHead(200, undefined, ['Content-Length', String(length), 'Connection', 'close']);
     response.write(Buffer.alloc(length));
     response.end();
-    return { kind: 'answered', status: 200, upstreamMs: 0 };
+    return { kind: 'responded', status: 200, upstreamMs: 0 };
   };
   openWith(IN);
   const socket = connect(port, '127.0.0.1', () => socket.write('POST /hooks/billing HTTP/1.1\r\nHost: a\r\n\r\n'));
@@ -196,7 +196,7 @@ test('a sender that leaves before its answer has left the process holds nobody u
     response.writeHead(200, undefined, []);
     response.write(Buffer.alloc(30_000_000));
     response.end();
-    return { kind: 'answered', status: 200, upstreamMs: 0 };
+    return { kind: 'responded', status: 200, upstreamMs: 0 };
   };
   openWith(IN);
   // Two at once: the second's answer waits behind the first's.

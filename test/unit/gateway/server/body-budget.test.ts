@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { BodyBudget, type BodyPlace, type BudgetedBody } from '../../../../src/gateway/server/body-budget.ts';
+import { BodyBudget, type BodyState, type BudgetedBody } from '../../../../src/gateway/server/body-budget.ts';
 
 const KIB = 1_024;
 
 class Body implements BudgetedBody {
   held = 0;
-  place: BodyPlace = 'small';
+  state: BodyState = 'small';
   readonly network: string;
   readonly startedAt: number;
 
@@ -48,7 +48,7 @@ describe('a budget', () => {
     expect(budget.takeLarge(b, 900 * KIB)).toBe(true);
   });
 
-  test('counts a large body until it is given back, but its place only until it is read', () => {
+  test('counts a large body until it is given back, but its state only until it is read', () => {
     const budget = create();
     const [a, b] = [new Body(), new Body()];
     budget.takeLarge(a, 700 * KIB);

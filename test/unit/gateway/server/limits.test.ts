@@ -24,7 +24,7 @@ class Body implements BodyInProgress {
   readonly startedAt: number;
   lastByteAt: number;
   received = 0;
-  hasCeiling = true;
+  isBuffered = true;
   isPaused = false;
   failed: Reason | undefined;
 
@@ -83,7 +83,7 @@ describe('a body', () => {
 
   test('that is forwarded while it arrives has to be faster once it took as long as a whole body may', async () => {
     const { hits, body, drip } = start();
-    body.hasCeiling = false;
+    body.isBuffered = false;
     await drip(299, 600);
     expect(body.failed).toBeUndefined();
     await drip(2, 600);
@@ -92,7 +92,7 @@ describe('a body', () => {
 
   test('that is forwarded while it arrives goes on at a good pace, until its own ceiling', async () => {
     const { hits, body, drip } = start();
-    body.hasCeiling = false;
+    body.isBuffered = false;
     await drip(3_600, 10_300);
     expect(body.failed).toBeUndefined();
     await drip(2, 10_300);

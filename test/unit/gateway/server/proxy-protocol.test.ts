@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { readPreamble } from '../../../../src/gateway/server/proxy-protocol.ts';
+import { parseProxyHeader } from '../../../../src/gateway/server/proxy-protocol.ts';
 import { toV2 } from '../../../support/proxy-protocol.ts';
 
-const read = (text: string): ReturnType<typeof readPreamble> => readPreamble(Buffer.from(text, 'latin1'));
+const read = (text: string): ReturnType<typeof parseProxyHeader> => parseProxyHeader(Buffer.from(text, 'latin1'));
 
 describe('version 1', () => {
   test.each([
@@ -14,7 +14,7 @@ describe('version 1', () => {
     [`${'PROXY UNKNOWN '.padEnd(105, 'a')}\r\n`, undefined],
     ['PROXY UNKNOWN ffff::1 ffff::2 65535 65535\r\n', undefined],
   ])('%j names its client', (line, source) => {
-    expect(read(`${line}GET / HTTP/1.1`)).toEqual({ kind: 'read', source, length: line.length });
+    expect(read(`${line}GET / HTTP/1.1`)).toEqual({ kind: 'parsed', source, length: line.length });
   });
 
   test.each([
@@ -31,7 +31,7 @@ describe('version 1', () => {
     ['a line of 107 bytes without its end', 'PROXY UNKNOWN '.padEnd(107, 'a')],
     ['a line of 108 bytes', `${'PROXY UNKNOWN '.padEnd(106, 'a')}\r\n`],
   ])('refuses %s', (_what, text) => {
-    expect(read(text).kind).toBe('bad');
+    expect(read(text).kind).toBe('invalid');
   });
 });
 
@@ -44,7 +44,11 @@ describe('version 2', () => {
     ['of the balancer itself', toV2({ source: '192.0.2.7', command: 0x20 }), undefined],
     ['of no family', toV2({ family: 0x00 }), undefined],
   ])('%s names its client', (_what, bytes, source) => {
-    expect(readPreamble(Buffer.concat([bytes, Buffer.from('GET')]))).toEqual({ kind: 'read', source, length: bytes.length });
+    expect(parseProxyHeader(Buffer.concat([bytes, Buffer.from('GET')]))).toEqual({
+      kind: 'parsed',
+      source,
+      length: bytes.length,
+    });
   });
 
   test.each([
@@ -56,7 +60,7 @@ describe('version 2', () => {
     ['4,097 bytes', toV2({ source: '192.0.2.7', more: Buffer.alloc(4_097 - 28) })],
     ['more bytes than anybody sends', toV2({ source: '192.0.2.7', more: Buffer.alloc(5_000) })],
   ])('refuses %s', (_what, bytes) => {
-    expect(readPreamble(bytes).kind).toBe('bad');
+    expect(parseProxyHeader(bytes).kind).toBe('invalid');
   });
 });
 
@@ -65,8 +69,8 @@ test('wants more for every beginning of a good header, and reads the same whatev
   fc.assert(
     fc.property(fc.constantFrom(...headers), fc.nat(), fc.uint8Array({ maxLength: 64 }), (header, at, rest) => {
       const part = header.subarray(0, at % header.length);
-      expect(readPreamble(part).kind).toBe('more');
-      expect(readPreamble(Buffer.concat([header, rest]))).toMatchObject({ source: '192.0.2.7', length: header.length });
+      expect(parseProxyHeader(part).kind).toBe('incomplete');
+      expect(parseProxyHeader(Buffer.concat([header, rest]))).toMatchObject({ source: '192.0.2.7', length: header.length });
     }),
   );
 });
@@ -76,7 +80,7 @@ test('never throws, whatever comes', () => {
   fc.assert(
     fc.property(fc.boolean(), fc.uint8Array({ maxLength: 400 }), (isV2, rest) => {
       const bytes = isV2 ? Buffer.concat([start, rest]) : Buffer.from(rest);
-      expect(['more', 'bad', 'read']).toContain(readPreamble(bytes).kind);
+      expect(['incomplete', 'invalid', 'parsed']).toContain(parseProxyHeader(bytes).kind);
     }),
   );
 });

@@ -4,10 +4,10 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../../../src/core/clock.ts';
 import { refuse } from '../../../../src/core/refusal.ts';
 import { createForwarder, type ForwardRoute } from '../../../../src/gateway/upstream/forwarder.ts';
-import { type ForwardOutcome, settlementOf } from '../../../../src/gateway/upstream/outcome.ts';
+import { type ForwardOutcome, toSettlement } from '../../../../src/gateway/upstream/outcome.ts';
 import { createUpstream } from '../../../../src/gateway/upstream/pool.ts';
 import { HeaderPolicy } from '../../../../src/gateway/upstream/request-headers.ts';
-import type { AnswerListener, Upstream, UpstreamFailure } from '../../../../src/gateway/upstream/upstream.ts';
+import type { Upstream, UpstreamFailure, UpstreamListener } from '../../../../src/gateway/upstream/upstream.ts';
 import { makeAdmitted } from '../../../support/admitted.ts';
 import { send, sendRaw } from '../../../support/client.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
@@ -22,7 +22,7 @@ const ROUTE: ForwardRoute = {
   policy: new HeaderPolicy({ route: 'billing', forwardAuthorization: true }),
   resend: 'idempotent',
   allowResponseHeaders: new Set(),
-  whenAway: 'upstream_away',
+  connectFailureCode: 'upstream_away',
   readLimits: { sendTimeout: 30_000, minRate: 10_240, judgedAfter: 300_000 },
 };
 
@@ -57,8 +57,8 @@ async function openUpstream(script: Script, clock: Clock = systemClock): Promise
   const app = await startScriptApp(script);
   const limits = {
     connectTimeout: 1_000,
-    answerTimeout: 5_000,
-    gapTimeout: 5_000,
+    responseTimeout: 5_000,
+    idleResponseTimeout: 5_000,
     idleTimeout: 4_000,
     maxConnections: 4,
     maxHeadBytes: 65_536,
@@ -89,7 +89,7 @@ describe('the answer', () => {
     expect(await askRaw(relay, GET)).toBe(
       'HTTP/1.1 202 Fine\r\nX-A: 1\r\nX-A: \xe9\r\nContent-Length: 5\r\nConnection: close\r\n\r\nh\xe9l\0o',
     );
-    expect(relay.outcomes).toMatchObject([{ kind: 'answered', status: 202 }]);
+    expect(relay.outcomes).toMatchObject([{ kind: 'responded', status: 202 }]);
   });
 
   test('reaches the sender in chunks where the app gives no length', async () => {
@@ -125,7 +125,7 @@ describe('the answer', () => {
   ])('has no content where there is none: %s, %j', async (method, bytes, expected) => {
     const relay = await startRelayTo(answering(bytes));
     expect(await askRaw(relay, `${method} / HTTP/1.1\r\nHost: a\r\nConnection: close`)).toBe(expected);
-    expect(relay.outcomes).toMatchObject([{ kind: 'answered' }]);
+    expect(relay.outcomes).toMatchObject([{ kind: 'responded' }]);
   });
 
   test.each([10, 8_192, 8_193, 300_000])('of %i bytes comes whole, in pieces too', async (size) => {
@@ -254,7 +254,7 @@ describe('a failure', () => {
   test('of Node to write the head is a refusal, and can still be answered', async () => {
     let aborted = 0;
     const upstream: Upstream = {
-      send(_request, listener: AnswerListener) {
+      send(_request, listener: UpstreamListener) {
         setImmediate(() => listener.onHead(200, 'split\r\nX-A: 1', []));
         return { resume: () => undefined, abort: () => aborted++ };
       },
@@ -281,7 +281,7 @@ describe('a sender', () => {
     sender.destroy();
     await expect.poll(() => relay.responses[0]?.destroyed).toBe(true);
     app?.write('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello');
-    await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'answered', status: 200 }]);
+    await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'responded', status: 200 }]);
   });
 
   test('that leaves within the answer has the rest read and thrown away', async () => {
@@ -295,7 +295,7 @@ describe('a sender', () => {
     sender.destroy();
     await expect.poll(() => relay.responses[0]?.destroyed).toBe(true);
     app?.write('world');
-    await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'answered', status: 200 }]);
+    await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'responded', status: 200 }]);
   });
 
   /** More than all buffers between app and sender hold. */
@@ -321,7 +321,7 @@ describe('a sender', () => {
     sender.resume();
     await new Promise((resolve) => sender.once('close', resolve));
     expect(received).toBeGreaterThan(LARGE);
-    expect(relay.outcomes).toMatchObject([{ kind: 'answered' }]);
+    expect(relay.outcomes).toMatchObject([{ kind: 'responded' }]);
   });
 
   test('that is slow has an answer under way as long as some of it is not sent, though the app has said all', async () => {
@@ -334,7 +334,7 @@ describe('a sender', () => {
     const relay = await startRelay({ send, close: () => undefined, destroy: () => undefined });
     const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
     sender.pause();
-    await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'answered' }]);
+    await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'responded' }]);
     // Else node:http takes the connection for idle, and closes it when it is told to close those.
     expect(relay.responses[0]?.writableEnded).toBe(false);
     let received = 0;
@@ -358,7 +358,7 @@ describe('a sender', () => {
     expect(relay.responses[0]?.destroyed).toBe(false);
     await clock.advance(200);
     expect(relay.responses[0]?.destroyed).toBe(true);
-    await expect.poll(() => relay.outcomes, { timeout: 5_000 }).toMatchObject([{ kind: 'answered', status: 200 }]);
+    await expect.poll(() => relay.outcomes, { timeout: 5_000 }).toMatchObject([{ kind: 'responded', status: 200 }]);
     sender.destroy();
   });
 
@@ -415,7 +415,7 @@ describe('a sender', () => {
     sender.resume();
     await new Promise((resolve) => sender.once('close', resolve));
     await settle();
-    expect(relay.outcomes).toMatchObject([{ kind: 'answered' }]);
+    expect(relay.outcomes).toMatchObject([{ kind: 'responded' }]);
     process.off('warning', onWarning);
     expect(warnings).toEqual([]);
   });
@@ -425,16 +425,16 @@ describe('the claim', () => {
   const failure = (nothingSent: boolean): UpstreamFailure => ({ kind: 'reset', nothingSent, detail: '' });
   const refusal = refuse('upstream_unreachable', 'upstream_reset');
   const cases: [string, ForwardOutcome, string][] = [
-    ['confirmed after 200', { kind: 'answered', status: 200, upstreamMs: 1 }, 'confirm'],
-    ['confirmed after 299', { kind: 'answered', status: 299, upstreamMs: 1 }, 'confirm'],
-    ['released after 300', { kind: 'answered', status: 300, upstreamMs: 1 }, 'release'],
-    ['released after 410', { kind: 'answered', status: 410, upstreamMs: 1 }, 'release'],
-    ['released after 500', { kind: 'answered', status: 500, upstreamMs: 1 }, 'release'],
+    ['confirmed after 200', { kind: 'responded', status: 200, upstreamMs: 1 }, 'confirm'],
+    ['confirmed after 299', { kind: 'responded', status: 299, upstreamMs: 1 }, 'confirm'],
+    ['released after 300', { kind: 'responded', status: 300, upstreamMs: 1 }, 'release'],
+    ['released after 410', { kind: 'responded', status: 410, upstreamMs: 1 }, 'release'],
+    ['released after 500', { kind: 'responded', status: 500, upstreamMs: 1 }, 'release'],
     ['released where nothing was sent', { kind: 'failed', refusal, failure: failure(true), upstreamMs: 1 }, 'release'],
     ['held where something was sent', { kind: 'failed', refusal, failure: failure(false), upstreamMs: 1 }, 'hold'],
     ['held after a broken answer', { kind: 'broken', status: 200, failure: failure(false), upstreamMs: 1 }, 'hold'],
   ];
   test.each(cases)('is %s', (_title, outcome, settlement) => {
-    expect(settlementOf(outcome)).toBe(settlement);
+    expect(toSettlement(outcome)).toBe(settlement);
   });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { AnswerPolicy } from '../../../../src/gateway/upstream/response-headers.ts';
+import { ResponseHeaderPolicy } from '../../../../src/gateway/upstream/response-headers.ts';
 
-const policy = new AnswerPolicy(new Set());
+const policy = new ResponseHeaderPolicy(new Set());
 
 describe('the head for the sender', () => {
   test.each([
@@ -39,7 +39,7 @@ describe('the head for the sender', () => {
   );
 
   test('has a switch that the route allows, and no other', () => {
-    const allowing = new AnswerPolicy(new Set(['x-slack-no-retry']));
+    const allowing = new ResponseHeaderPolicy(new Set(['x-slack-no-retry']));
     expect(allowing.toSenderHead(200, ['X-Slack-No-Retry', '1', 'Webhook-Delivery', '1']).fields).toEqual([
       'X-Slack-No-Retry',
       '1',
@@ -47,7 +47,7 @@ describe('the head for the sender', () => {
   });
 
   test('is decided as before when more names were seen than are remembered', () => {
-    const fresh = new AnswerPolicy(new Set());
+    const fresh = new ResponseHeaderPolicy(new Set());
     for (let i = 0; i < 1_100; i++) fresh.toSenderHead(200, [`X-${i}`, '']);
     expect(fresh.toSenderHead(200, ['Keep-Alive', 'x', 'X-New', '1']).fields).toEqual(['X-New', '1']);
   });

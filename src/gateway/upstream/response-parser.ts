@@ -1,16 +1,16 @@
 /** A strict parser of what an app answers (RFC 9112): whatever can be read in two ways is an error, never a guess. */
 import type { RawHeaders } from '../../core/headers.ts';
-import { type AnswerHead, parseAnswerHead, parseTrailers } from './answer-head.ts';
+import { parseResponseHead, parseTrailers, type ResponseHead } from './response-head.ts';
 
 /** Told what was read, as it is read. */
-export interface AnswerEvents {
+export interface ParserEvents {
   /** A 1xx other than 100 and 101. */
   onInformation(status: number, headers: RawHeaders): void;
   /** The protocol that was asked for is granted; all that follows comes as content. */
   onUpgrade(headers: RawHeaders): void;
-  onHead(head: AnswerHead): void;
+  onHead(head: ResponseHead): void;
   /** The bytes are only lent: they are overwritten after the call. */
-  onContent(chunk: Buffer): void;
+  onBody(chunk: Buffer): void;
 }
 
 /**
@@ -29,23 +29,23 @@ const LINE_END = Buffer.from('\r\n');
 /** RFC 9112 §7.1.1: extensions may follow the size; their content is of no interest. */
 const CHUNK_SIZE = /^([0-9A-Fa-f]{1,8})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?$/;
 /** A size line with its extensions: limited, or they would make a few bytes of content dear to read. */
-const LONGEST_SIZE_LINE = 1_024;
-const MOST_INFORMATION = 16;
+const MAX_SIZE_LINE_BYTES = 1_024;
+const MAX_INFORMATIONAL = 16;
 
 /** Reads one answer after another from a connection's bytes, split anywhere. */
-export class AnswerParser {
-  readonly #events: AnswerEvents;
+export class ResponseParser {
+  readonly #events: ParserEvents;
   readonly #maxHeadBytes: number;
   #state: State = 'idle';
-  #isHead = false;
+  #isHeadRequest = false;
   #mayUpgrade = false;
   #pending: Buffer | undefined;
-  #left = 0;
-  #informations = 0;
+  #remaining = 0;
+  #informational = 0;
   #trailers: RawHeaders = NO_HEADERS;
   #problem = '';
 
-  constructor(events: AnswerEvents, maxHeadBytes: number) {
+  constructor(events: ParserEvents, maxHeadBytes: number) {
     this.#events = events;
     this.#maxHeadBytes = maxHeadBytes;
   }
@@ -64,8 +64,8 @@ export class AnswerParser {
   expect(method: string, mayUpgrade: boolean): void {
     this.#mayUpgrade = mayUpgrade;
     this.#state = 'head';
-    this.#isHead = method === 'HEAD';
-    this.#informations = 0;
+    this.#isHeadRequest = method === 'HEAD';
+    this.#informational = 0;
     this.#trailers = NO_HEADERS;
   }
 
@@ -97,17 +97,17 @@ export class AnswerParser {
       case 'head':
         return this.#readHead(bytes);
       case 'length':
-        return this.#readContent(bytes, 'idle');
+        return this.#readBody(bytes, 'idle');
       case 'chunk-size':
         return this.#readChunkSize(bytes);
       case 'chunk-data':
-        return this.#readContent(bytes, 'chunk-end');
+        return this.#readBody(bytes, 'chunk-end');
       case 'chunk-end':
         return this.#readChunkEnd(bytes);
       case 'trailers':
         return this.#readTrailers(bytes);
       case 'until-close':
-        this.#events.onContent(bytes);
+        this.#events.onBody(bytes);
         return undefined;
       default:
         return undefined;
@@ -117,55 +117,55 @@ export class AnswerParser {
   #readHead(bytes: Buffer): Buffer | undefined {
     const end = bytes.indexOf(HEAD_END);
     if (end === -1 || end > this.#maxHeadBytes) return this.#wait(bytes, this.#maxHeadBytes, 'the head is too large');
-    const head = parseAnswerHead(bytes.toString('latin1', 0, end));
+    const head = parseResponseHead(bytes.toString('latin1', 0, end));
     if (typeof head === 'string') return this.#fail(head);
     if (head.status < 200) this.#readInformation(head);
     else this.#readFinalHead(head);
     return bytes.subarray(end + HEAD_END.length);
   }
 
-  #readInformation({ status, headers }: AnswerHead): void {
+  #readInformation({ status, headers }: ResponseHead): void {
     if (status === 101 && this.#mayUpgrade) {
       this.#state = 'until-close';
       this.#events.onUpgrade(headers);
     } else if (status === 101) this.#fail('the app switched protocols unasked');
-    else if (++this.#informations > MOST_INFORMATION) this.#fail('too many 1xx answers');
+    else if (++this.#informational > MAX_INFORMATIONAL) this.#fail('too many 1xx answers');
     else if (status !== 100) this.#events.onInformation(status, headers);
   }
 
-  #readFinalHead(head: AnswerHead): void {
+  #readFinalHead(head: ResponseHead): void {
     // RFC 9112 §6.3 rule 1: whatever the fields say, these have no content.
-    const hasContent = !this.#isHead && head.status !== 204 && head.status !== 304;
-    if (!hasContent || head.length === 0) this.#state = 'idle';
+    const hasBody = !this.#isHeadRequest && head.status !== 204 && head.status !== 304;
+    if (!hasBody || head.length === 0) this.#state = 'idle';
     else if (head.isChunked) this.#state = 'chunk-size';
     else if (head.length === undefined) this.#state = 'until-close';
     else {
       this.#state = 'length';
-      this.#left = head.length;
+      this.#remaining = head.length;
     }
     this.#events.onHead(head);
   }
 
-  #readContent(bytes: Buffer, next: State): Buffer | undefined {
+  #readBody(bytes: Buffer, next: State): Buffer | undefined {
     const { length } = bytes;
-    if (length < this.#left) {
-      this.#left -= length;
-      this.#events.onContent(bytes);
+    if (length < this.#remaining) {
+      this.#remaining -= length;
+      this.#events.onBody(bytes);
       return undefined;
     }
-    const size = this.#left;
+    const size = this.#remaining;
     this.#state = next;
-    this.#events.onContent(length === size ? bytes : bytes.subarray(0, size));
+    this.#events.onBody(length === size ? bytes : bytes.subarray(0, size));
     return length === size ? undefined : bytes.subarray(size);
   }
 
   #readChunkSize(bytes: Buffer): Buffer | undefined {
     const end = bytes.indexOf(LINE_END);
-    if (end === -1 || end > LONGEST_SIZE_LINE) return this.#wait(bytes, LONGEST_SIZE_LINE, 'a chunk size line is too long');
+    if (end === -1 || end > MAX_SIZE_LINE_BYTES) return this.#wait(bytes, MAX_SIZE_LINE_BYTES, 'a chunk size line is too long');
     const size = CHUNK_SIZE.exec(bytes.toString('latin1', 0, end));
     if (size === null) return this.#fail('a chunk size is malformed');
-    this.#left = Number.parseInt(size[1] as string, 16);
-    this.#state = this.#left === 0 ? 'trailers' : 'chunk-data';
+    this.#remaining = Number.parseInt(size[1] as string, 16);
+    this.#state = this.#remaining === 0 ? 'trailers' : 'chunk-data';
     return bytes.subarray(end + LINE_END.length);
   }
 
@@ -191,8 +191,8 @@ export class AnswerParser {
   }
 
   /** Keeps a copy of the bytes for the next push, unless they are too many already. */
-  #wait(bytes: Buffer, most: number, detail: string): undefined {
-    if (bytes.length > most) return this.#fail(detail);
+  #wait(bytes: Buffer, max: number, detail: string): undefined {
+    if (bytes.length > max) return this.#fail(detail);
     this.#pending = Buffer.from(bytes);
   }
 

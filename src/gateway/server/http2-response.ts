@@ -1,7 +1,7 @@
 /** One HTTP/2 stream, made to look like node:http's answer. */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { ClientResponse, ResponseEvent } from '../../core/client-response.ts';
-import { type HeaderFields, takesTrailers } from '../../core/headers.ts';
+import { acceptsTrailers, type HeaderFields } from '../../core/headers.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 
 /** RFC 8297. */
@@ -33,14 +33,14 @@ const SINGLE_VALUED: ReadonlySet<string> = new Set([
 ]);
 
 /** What the rest of the gate writes its answer through. */
-export class Http2Answer implements ClientResponse {
+export class Http2Response implements ClientResponse {
   readonly req = { httpVersionMinor: 1 };
   /** Of no meaning for a stream: the connection is not its own. */
   shouldKeepAlive = true;
   /** HTTP/2 has no reason phrase (RFC 9113 §8.3.2). */
   statusMessage = '';
   readonly #stream: ServerHttp2Stream;
-  readonly #takesTrailers: boolean;
+  readonly #acceptsTrailers: boolean;
   #hasLength = false;
   #trailers: OutgoingHttpHeaders = {};
   readonly #preset: OutgoingHttpHeaders = {};
@@ -49,7 +49,7 @@ export class Http2Answer implements ClientResponse {
   /** `headers`: the request's. */
   constructor(stream: ServerHttp2Stream, headers: HeaderFields) {
     this.#stream = stream;
-    this.#takesTrailers = takesTrailers(headers);
+    this.#acceptsTrailers = acceptsTrailers(headers);
     onceEvent(stream, 'wantTrailers', () => this.#sendTrailers());
     // The rest of the request is not wanted (RFC 9113 §8.1), and would be paid for by the flow control of all streams.
     onceEvent(stream, 'finish', () => {
@@ -85,7 +85,7 @@ export class Http2Answer implements ClientResponse {
     const headers: OutgoingHttpHeaders = { ...this.#preset, ...toHeaders(fields) };
     this.#hasLength = headers['content-length'] !== undefined;
     headers[':status'] = status;
-    if (!this.destroyed) this.#stream.respond(headers, { waitForTrailers: this.#takesTrailers });
+    if (!this.destroyed) this.#stream.respond(headers, { waitForTrailers: this.#acceptsTrailers });
   }
 
   flushHeaders(): void {

@@ -1,18 +1,18 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { AnswerParser } from '../../../../src/gateway/upstream/answer-parser.ts';
+import { ResponseParser } from '../../../../src/gateway/upstream/response-parser.ts';
 
 /** All that a parser says of some bytes, cut at the given places. */
 function parse(bytes: Buffer, cuts: readonly number[], method = 'GET', maxHeadBytes = 4_096): string[] {
   const said: string[] = [];
   let content = '';
-  const parser = new AnswerParser(
+  const parser = new ResponseParser(
     {
       onUpgrade: () => undefined,
       onInformation: (status, headers) => said.push(`info ${status} ${headers.join('|')}`),
       onHead: ({ status, statusText, headers, keepsAlive, idleSeconds }) =>
         said.push(`head ${status} ${statusText} ${headers.join('|')} ${keepsAlive} ${idleSeconds}`),
-      onContent: (chunk) => {
+      onBody: (chunk) => {
         content += chunk.toString('latin1');
       },
     },

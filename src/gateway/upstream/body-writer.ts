@@ -1,12 +1,12 @@
-/** Writes streamed content to the app, no faster than it is taken. */
+/** Writes streamed body to the app, no faster than it is taken. */
 import type { Socket } from 'node:net';
-import type { ContentConsumer, ContentStream } from '../../core/content.ts';
+import type { BodyConsumer, BodyStream } from '../../core/body.ts';
+import { freeChunk } from '../../core/chunk-memory.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { type AddedListener, afterWrite, offEvent, onEvent } from '../../core/safe-events.ts';
-import { freeSpent } from '../../core/spent.ts';
 
-/** What the connection wants to know of its content. */
-export interface ContentEvents {
+/** What the connection wants to know of its body. */
+export interface BodyWriterEvents {
   /** Something was written, or can be written again; `isBlocked`: the app takes no more for now. */
   onProgress(isBlocked: boolean): void;
   onWritten(): void;
@@ -15,36 +15,36 @@ export interface ContentEvents {
 }
 
 /** One stream on its way into one socket. */
-export class ContentWriter implements ContentConsumer {
+export class BodyWriter implements BodyConsumer {
   readonly #socket: Socket;
-  readonly #content: ContentStream;
+  readonly #body: BodyStream;
   readonly #isChunked: boolean;
-  readonly #events: ContentEvents;
+  readonly #events: BodyWriterEvents;
   #isOver = false;
   readonly #onDrain: AddedListener;
 
-  constructor(socket: Socket, content: ContentStream, isChunked: boolean, events: ContentEvents) {
+  constructor(socket: Socket, body: BodyStream, isChunked: boolean, events: BodyWriterEvents) {
     this.#isChunked = isChunked;
     this.#socket = socket;
-    this.#content = content;
+    this.#body = body;
     this.#events = events;
     this.#onDrain = onEvent(socket, 'drain', () => {
       events.onProgress(false);
-      content.resume();
+      body.resume();
     });
   }
 
-  /** Begins; separate from the constructor, as content that is there already comes at once. */
+  /** Begins; separate from the constructor, as body that is there already comes at once. */
   start(): void {
-    this.#content.start(this);
+    this.#body.start(this);
   }
 
   write(chunk: Buffer): boolean {
     // What a broken connection may still hold is left to the garbage collector.
-    const onWritten = afterWrite(() => freeSpent(chunk));
-    const isRoomy = this.#isChunked ? this.#writeChunk(chunk, onWritten) : this.#socket.write(chunk, onWritten);
+    const onWritten = afterWrite(() => freeChunk(chunk));
+    const hasRoom = this.#isChunked ? this.#writeChunk(chunk, onWritten) : this.#socket.write(chunk, onWritten);
     // A chunk may be as large as what Node would hold back: what the system has taken already is no reason to wait.
-    const isTaken = isRoomy || this.#socket.writableLength === 0;
+    const isTaken = hasRoom || this.#socket.writableLength === 0;
     this.#events.onProgress(!isTaken);
     return isTaken;
   }
@@ -64,7 +64,7 @@ export class ContentWriter implements ContentConsumer {
   stop(): void {
     if (this.#isOver) return;
     this.#finish();
-    this.#content.stop();
+    this.#body.stop();
   }
 
   #writeChunk(chunk: Buffer, onWritten: (error?: Error | null) => void): boolean {
@@ -73,9 +73,9 @@ export class ContentWriter implements ContentConsumer {
     this.#socket.cork();
     this.#socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
     this.#socket.write(chunk, onWritten);
-    const isRoomy = this.#socket.write('\r\n', 'latin1');
+    const hasRoom = this.#socket.write('\r\n', 'latin1');
     this.#socket.uncork();
-    return isRoomy;
+    return hasRoom;
   }
 
   #finish(): void {

@@ -5,7 +5,7 @@ import { answering } from '../support/script-app.ts';
 import { ask, GET, type Make, POST, startScript, toOpen } from './upstream-harness.ts';
 
 /** The suite. */
-export function describeUpstreamAnswers(name: string, make: Make): void {
+export function describeUpstreamResponses(name: string, make: Make): void {
   const open = toOpen(make);
 
   describe(`${name}: answers`, () => {

@@ -6,7 +6,7 @@ import type { HeaderFields } from '../../core/headers.ts';
 import { joinSmallChunks, MIN_PIECE } from './small-chunks.ts';
 
 /** Where a request's content comes from, in any version of HTTP. */
-export interface ContentOrigin {
+export interface BodySource {
   readonly stream: Readable;
   /** In bytes; undefined where the framing alone tells the end; 0 where there is no content. */
   readonly declaredLength: number | undefined;
@@ -15,16 +15,16 @@ export interface ContentOrigin {
   /** The sender waits for 100 (Continue). */
   readonly expectsContinue: boolean;
   /** What is left unread stands in nobody's way. */
-  readonly isSeparate: boolean;
+  readonly isMultiplexed: boolean;
   sendContinue(): void;
 }
 
 /** The content of a node:http request. */
-export class RequestOrigin implements ContentOrigin {
+export class Http1BodySource implements BodySource {
   readonly stream: IncomingMessage;
   readonly declaredLength: number | undefined;
   readonly expectsContinue: boolean;
-  readonly isSeparate = false;
+  readonly isMultiplexed = false;
   readonly #response: ServerResponse;
 
   constructor(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean) {
@@ -46,11 +46,11 @@ export class RequestOrigin implements ContentOrigin {
 }
 
 /** The content of an HTTP/2 stream. */
-export class StreamOrigin implements ContentOrigin {
+export class Http2BodySource implements BodySource {
   readonly stream: ServerHttp2Stream;
   readonly declaredLength: number | undefined;
   readonly expectsContinue: boolean;
-  readonly isSeparate = true;
+  readonly isMultiplexed = true;
 
   constructor(stream: ServerHttp2Stream, fields: HeaderFields, flags: number) {
     this.stream = stream;

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { freeSpent } from '../../../src/core/spent.ts';
+import { freeChunk } from '../../../src/core/chunk-memory.ts';
 
 test('frees the memory of a chunk that has it for itself', () => {
   const chunk = Buffer.allocUnsafeSlow(65_536);
-  freeSpent(chunk);
+  freeChunk(chunk);
   expect([chunk.length, chunk.buffer.byteLength]).toEqual([0, 0]);
 });
 
@@ -16,7 +16,7 @@ test.each([
 ])('leaves alone what is %s', (_, make) => {
   const chunk = make();
   const { length } = chunk;
-  freeSpent(chunk);
+  freeChunk(chunk);
   expect(chunk.length).toBe(length);
   expect(chunk.buffer.byteLength).toBeGreaterThan(0);
 });

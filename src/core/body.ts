@@ -2,7 +2,7 @@
 import type { Reason, Refusal } from './refusal.ts';
 
 /** Takes content as it arrives: write*, then exactly one of end and fail. */
-export interface ContentConsumer {
+export interface BodyConsumer {
   /** The chunk is the consumer's, to keep or to free. False asks for a pause until `resume` is called; what was read already still arrives. */
   write(chunk: Buffer): boolean;
   end(): void;
@@ -11,11 +11,11 @@ export interface ContentConsumer {
 }
 
 /** Content that is passed on as it arrives. */
-export interface ContentStream {
+export interface BodyStream {
   /** In bytes; undefined where it is not known before the end. */
   readonly length: number | undefined;
   /** Begins; called once. */
-  start(consumer: ContentConsumer): void;
+  start(consumer: BodyConsumer): void;
   resume(): void;
   /** Nobody takes more of it. */
   stop(): void;
@@ -28,7 +28,7 @@ export interface RequestBody {
   /** Reads all of it, up to `maxBytes`; a refusal where it is too large, too slow or broken off. A second call gives the first's result. */
   read(maxBytes: number): Promise<Buffer | Refusal>;
   /** Opens it, to be passed on as it arrives; a Buffer where there is none. Not after `read`. */
-  open(): Buffer | ContentStream;
+  open(): Buffer | BodyStream;
   /** Resolves when content that was opened as a stream begins to arrive, with a refusal where it never does; undefined where nothing is awaited. */
   arriving?(): Promise<Refusal | undefined> | undefined;
   /** What `read` gave; undefined as long as it has not. */

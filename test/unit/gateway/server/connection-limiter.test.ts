@@ -4,7 +4,12 @@ import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { afterEach, describe, expect, test } from 'vitest';
-import { type ConnectionLimit, type CrowdOptions, followRequests, limitCrowd } from '../../../../src/gateway/server/crowd.ts';
+import {
+  type ConnectionLimit,
+  type ConnectionLimiterOptions,
+  limitConnections,
+  trackRequests,
+} from '../../../../src/gateway/server/connection-limiter.ts';
 import { makeAuthority } from '../../../support/certificates.ts';
 import { useFolder } from '../../../support/fixtures.ts';
 import { until } from '../../../support/gate.ts';
@@ -20,7 +25,7 @@ afterEach(() => {
 });
 
 /** `/hold` is answered when the test says so. */
-async function start(isTls: boolean, over: Partial<CrowdOptions> = {}) {
+async function start(isTls: boolean, over: Partial<ConnectionLimiterOptions> = {}) {
   const held: (() => void)[] = [];
   const answer = (request: { url?: string | undefined }, response: { end: (text: string) => void }): void => {
     if (request.url === '/hold') held.push(() => response.end('held'));
@@ -33,7 +38,7 @@ async function start(isTls: boolean, over: Partial<CrowdOptions> = {}) {
       : (createTlsServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, answer) as unknown as Server);
   server = made;
   const limits = { maxConnections: MOST, maxPerClient: MOST, ...over };
-  followRequests(made, limitCrowd(made, { toClient: ({ remoteAddress }) => remoteAddress, ...limits }));
+  trackRequests(made, limitConnections(made, { toClient: ({ remoteAddress }) => remoteAddress, ...limits }));
   await new Promise<void>((done) => void made.listen(0, '127.0.0.1', () => done()));
   const { port } = made.address() as AddressInfo;
   const dial = async (localAddress = '127.0.0.1') => {
@@ -122,7 +127,8 @@ describe.each([
   });
 
   test('never ends connections that stand for many clients', async () => {
-    const toClient: CrowdOptions['toClient'] = ({ remoteAddress }) => (remoteAddress === '127.0.0.2' ? undefined : remoteAddress);
+    const toClient: ConnectionLimiterOptions['toClient'] = ({ remoteAddress }) =>
+      remoteAddress === '127.0.0.2' ? undefined : remoteAddress;
     const { dial } = await start(isTls, { maxPerClient: 1, toClient });
     const proxied = [await dial('127.0.0.2'), await dial('127.0.0.2'), await dial('127.0.0.2')];
     const own = await dial();

@@ -3,10 +3,10 @@ import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { type IpRanges, toPlainAddress } from '../../core/ip-address.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
-import { type PreambleReading, readPreamble } from './proxy-protocol.ts';
+import { type ProxyHeaderResult, parseProxyHeader } from './proxy-protocol.ts';
 
 /** What holds for the port. */
-export interface AnnouncedOptions {
+export interface ProxyProtocolOptions {
   /** Whose connections begin with the header; all others are what they seem. */
   readonly from: IpRanges;
   /** TLS follows the header. */
@@ -17,26 +17,26 @@ export interface AnnouncedOptions {
 }
 
 /** What is done with a connection. */
-export interface PreambleOutcome {
+export interface ProxyHeaderHandler {
   /** The rest is HTTP or TLS. */
   onReady(): void;
   /** It is not what the balancer was configured to send: nothing on it can be believed. */
-  onBad(detail: string): void;
+  onInvalid(detail: string): void;
 }
 
 const EMPTY = Buffer.alloc(0);
 
 /** Who the clients of the balancers' connections are. */
-export class AnnouncedPeers {
+export class ProxyProtocolPeers {
   readonly #from: IpRanges;
   readonly #isTls: boolean;
   readonly #timeout: Milliseconds;
   readonly #clock: Clock;
   readonly #bySocket = new WeakMap<Socket, string>();
   /** By the connection's ends, for as long as it is open: TLS wraps a socket, and shows only those of it. */
-  readonly #byEnd = new Map<string, string>();
+  readonly #byKey = new Map<string, string>();
 
-  constructor({ from, isTls, timeout, clock }: AnnouncedOptions) {
+  constructor({ from, isTls, timeout, clock }: ProxyProtocolOptions) {
     this.#from = from;
     this.#isTls = isTls;
     this.#timeout = timeout;
@@ -44,8 +44,8 @@ export class AnnouncedPeers {
   }
 
   /** Reads the header of a connection that must have one. */
-  take(socket: Socket, outcome: PreambleOutcome): void {
-    if (!this.#from.has(toPlainAddress(socket.remoteAddress ?? ''))) return outcome.onReady();
+  take(socket: Socket, handler: ProxyHeaderHandler): void {
+    if (!this.#from.has(toPlainAddress(socket.remoteAddress ?? ''))) return handler.onReady();
     let bytes: Buffer = EMPTY;
     const finish = (): void => {
       cancel();
@@ -55,46 +55,46 @@ export class AnnouncedPeers {
     };
     const onData = onEvent(socket, 'data', (chunk: Buffer) => {
       bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
-      const reading = readPreamble(bytes);
-      if (reading.kind === 'more') return;
+      const result = parseProxyHeader(bytes);
+      if (result.kind === 'incomplete') return;
       finish();
-      if (reading.kind === 'bad') return outcome.onBad(reading.detail);
-      this.#remember(socket, reading);
-      if (bytes.length > reading.length) socket.unshift(bytes.subarray(reading.length));
-      outcome.onReady();
+      if (result.kind === 'invalid') return handler.onInvalid(result.detail);
+      this.#remember(socket, result);
+      if (bytes.length > result.length) socket.unshift(bytes.subarray(result.length));
+      handler.onReady();
       // TLS reads what is left by itself; a socket that flows would take it away from there.
       if (!this.#isTls) socket.resume();
     });
     const onError = onEvent(socket, 'error', () => socket.destroy());
     const cancel = this.#clock.after(this.#timeout, () => {
       finish();
-      outcome.onBad('it took too long');
+      handler.onInvalid('it took too long');
     });
     onceEvent(socket, 'close', cancel);
   }
 
   /** TLS begins on a connection whose header was read: what was said of it holds for the wrapped socket. False where that was lost. */
   adopt(wrapped: Socket): boolean {
-    const announced = this.#byEnd.get(toEnds(wrapped));
-    if (announced !== undefined) this.#bySocket.set(wrapped, announced);
-    return announced !== undefined || !this.#from.has(toPlainAddress(wrapped.remoteAddress ?? ''));
+    const client = this.#byKey.get(toConnectionKey(wrapped));
+    if (client !== undefined) this.#bySocket.set(wrapped, client);
+    return client !== undefined || !this.#from.has(toPlainAddress(wrapped.remoteAddress ?? ''));
   }
 
-  /** The client's address; undefined where the socket's own other end is the client. */
+  /** The client's address; undefined where the socket's own other key is the client. */
   find(socket: Socket): string | undefined {
     return this.#bySocket.get(socket);
   }
 
-  #remember(socket: Socket, { source }: Extract<PreambleReading, { kind: 'read' }>): void {
-    const announced = source ?? socket.remoteAddress ?? 'unknown';
-    const end = toEnds(socket);
-    this.#bySocket.set(socket, announced);
-    this.#byEnd.set(end, announced);
-    onceEvent(socket, 'close', () => this.#byEnd.delete(end));
+  #remember(socket: Socket, { source }: Extract<ProxyHeaderResult, { kind: 'parsed' }>): void {
+    const client = source ?? socket.remoteAddress ?? 'unknown';
+    const key = toConnectionKey(socket);
+    this.#bySocket.set(socket, client);
+    this.#byKey.set(key, client);
+    onceEvent(socket, 'close', () => this.#byKey.delete(key));
   }
 }
 
 /** Both ends: on another address of this machine, another connection may have the same far one. */
-export function toEnds({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
+export function toConnectionKey({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }

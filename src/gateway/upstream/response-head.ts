@@ -2,7 +2,7 @@
 import type { RawHeaders } from '../../core/headers.ts';
 
 /** The answer's head. */
-export interface AnswerHead {
+export interface ResponseHead {
   readonly status: number;
   readonly statusText: string;
   readonly headers: RawHeaders;
@@ -31,7 +31,7 @@ const SPACE = 32;
 const TAB = 9;
 
 /** Reads a head, given without the empty line that ends it. */
-export function parseAnswerHead(text: string): AnswerHead | HeadProblem {
+export function parseResponseHead(text: string): ResponseHead | HeadProblem {
   if (FORBIDDEN.test(text)) return 'the head has a control byte';
   const end = text.indexOf(NEWLINE);
   const line = STATUS_LINE.exec(end === -1 ? text : text.slice(0, end));
