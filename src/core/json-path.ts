@@ -23,17 +23,18 @@ const EXAMPLE = 'write for example $.data.id, $.items[0].id or $["odd name"]';
 export function parseJsonPath(text: string): JsonPath | JsonPathProblem {
   if (text.length > MAX_PATH_LENGTH) return { problem: `the path is longer than ${MAX_PATH_LENGTH} characters` };
   const quoted = JSON.stringify(text);
-  if (!text.startsWith('$')) return { problem: `${quoted} is no path: it begins with $, the whole value; ${EXAMPLE}` };
+  if (!text.startsWith('$')) return { problem: `${quoted} is not a path: a path begins with $; ${EXAMPLE}` };
   const steps: (string | number)[] = [];
   for (let at = 1; at < text.length; ) {
     STEP.lastIndex = at;
     const match = STEP.exec(text);
     const step = match === null ? undefined : toStep(match);
-    if (step === undefined) return { problem: `${quoted} is no path from ${JSON.stringify(text.slice(at))} on; ${EXAMPLE}` };
+    if (step === undefined)
+      return { problem: `${quoted} is not a path: cannot parse ${JSON.stringify(text.slice(at))}; ${EXAMPLE}` };
     steps.push(step);
     at = STEP.lastIndex;
   }
-  if (steps.length === 0) return { problem: `${quoted} names the whole value, not something in it; ${EXAMPLE}` };
+  if (steps.length === 0) return { problem: `${quoted} selects the whole value, not a part of it; ${EXAMPLE}` };
   return steps.length > MAX_STEPS ? { problem: `the path has more than ${MAX_STEPS} steps` } : { text, steps };
 }
 

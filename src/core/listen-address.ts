@@ -32,7 +32,7 @@ export function parseListenAddress(text: string): ListenAddress | { readonly pro
   const match = FORM.exec(text);
   if (match === null)
     return {
-      problem: `"${text}" is no address; write host:port, for example 127.0.0.1:8080, [::1]:8080 or :8080 for all addresses`,
+      problem: `"${text}" is not an address; write host:port, for example 127.0.0.1:8080, [::1]:8080 or :8080 for all addresses`,
     };
   const port = Number(match[2]);
   if (port > MAX_PORT) return { problem: `port ${port} is above ${MAX_PORT}` };
@@ -40,14 +40,14 @@ export function parseListenAddress(text: string): ListenAddress | { readonly pro
   const hosts: string[] = [];
   for (const each of written === '' ? [] : written.split(',')) {
     const host = toHost(each);
-    if (host === undefined) return { problem: `"${each}" is no host name or IP address` };
-    if (hosts.includes(host)) return { problem: `${host} is named twice` };
+    if (host === undefined) return { problem: `"${each}" is not a host name or IP address` };
+    if (hosts.includes(host)) return { problem: `${host} is listed twice` };
     hosts.push(host);
   }
   const wildcard = hosts.find(
     (host) => WILDCARDS.has(host) && hosts.some((other) => other !== host && isIP(other) === isIP(host)),
   );
-  return wildcard === undefined ? { hosts, port } : { problem: `${wildcard} holds the others of its family already` };
+  return wildcard === undefined ? { hosts, port } : { problem: `${wildcard} already includes the other addresses of its family` };
 }
 
 /** Would a connection to `target` come out at `address`? Names other than localhost are taken for other machines, unless both say the same. */

@@ -66,7 +66,7 @@ function parseParameters(value: string, start: number): { readonly values: Reado
     // RFC 2231: Python and others take `charset*=utf-7''…`, or `charset*0=utf` and `charset*1=-7`, for the charset.
     if (name.includes('*')) return { problem: 'Content-Type has an extended parameter (RFC 2231)' };
     const key = name.toLowerCase();
-    if (values.has(key)) return { problem: 'Content-Type has a parameter twice' };
+    if (values.has(key)) return { problem: 'Content-Type repeats a parameter' };
     values.set(key, token ?? quoted ?? '');
   }
   return { values };

@@ -45,7 +45,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
       ['an empty name', 'HTTP/1.1 200 OK\r\n: 0\r\n\r\n'],
       ['a NUL in a value', 'HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 0\r\n\r\n'],
       [
-        'Content-Length beside Transfer-Encoding',
+        'both Content-Length and Transfer-Encoding',
         'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
       ],
       ['two Content-Length', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello'],

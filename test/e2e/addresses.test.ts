@@ -127,7 +127,7 @@ describe('a gate told by its command line where to listen', () => {
       ];
       const { status, stdout, stderr } = spawnSync(process.execPath, args, { encoding: 'utf8' });
       expect(status).toBe(1);
-      expect(stdout + stderr).toContain('--listen: error listen.address: "$(SIDEGATE_POD_IPS)" is no host name or IP address');
+      expect(stdout + stderr).toContain('--listen: error listen.address: "$(SIDEGATE_POD_IPS)" is not a host name or IP address');
     }
   });
 

@@ -209,7 +209,7 @@ describe('events', () => {
     answer = (_request, response) => void response.writeHead(200).write('first');
     const incoming = await answered(open('GET').end());
     await expect(read(incoming)).rejects.toThrow('aborted');
-    expect(gate.log().at(-1)).toMatchObject({ reason: 'upstream_timeout', detail: 'nothing came within 2000 ms' });
+    expect(gate.log().at(-1)).toMatchObject({ reason: 'upstream_timeout', detail: 'the response stalled for 2000 ms' });
   });
 });
 

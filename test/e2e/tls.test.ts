@@ -172,12 +172,12 @@ describe('what cannot be used is told before the gate starts', () => {
 
   test.each([
     ['a certificate that is not there', 'certFile: nowhere.crt, keyFile: local.key', 'nowhere.crt cannot be read (ENOENT)'],
-    ['a file that is no certificate', 'certFile: local.key, keyFile: local.key', 'local.key holds no certificate'],
+    ['a file that is no certificate', 'certFile: local.key, keyFile: local.key', 'local.key contains no certificate'],
     ['a key of another certificate', 'certFile: local.crt, keyFile: other.key', 'local.crt and its key:'],
     [
       'authorities that are none',
       'certFile: local.crt, keyFile: local.key, clientCaFile: local.key',
-      'the file of client authorities holds no certificate',
+      'the file of client CAs contains no certificate',
     ],
   ])('%s', async (_, tls, message) => {
     await start();

@@ -81,7 +81,7 @@ function findFramingProblem({ headers, isOld }: IncomingHead): string | undefine
     if (isOld) return 'Transfer-Encoding on HTTP/1.0';
     if (codings > 1 || (headers.get('transfer-encoding') as string).toLowerCase() !== 'chunked')
       return 'Transfer-Encoding is not just chunked';
-    if (headers.count('content-length') > 0) return 'Content-Length beside Transfer-Encoding';
+    if (headers.count('content-length') > 0) return 'both Content-Length and Transfer-Encoding';
   }
   if (headers.count('content-length') > 1) return 'repeated Content-Length';
   const token = findForbiddenConnectionToken(headers);

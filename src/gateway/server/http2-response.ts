@@ -117,7 +117,7 @@ export class Http2Response implements ClientResponse {
 
   /** An error, not a mere end, so that the client does not take the part for the whole. */
   destroy(): void {
-    this.#stream.destroy(new Error('the answer was cut off'));
+    this.#stream.destroy(new Error('the response was cut off'));
   }
 
   /** The listener is one of `onEvent`: guarded twice, `off` would not find it. */

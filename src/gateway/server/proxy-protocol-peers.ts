@@ -68,7 +68,7 @@ export class ProxyProtocolPeers {
     const onError = onEvent(socket, 'error', () => socket.destroy());
     const cancel = this.#clock.after(this.#timeout, () => {
       finish();
-      handler.onInvalid('it took too long');
+      handler.onInvalid('the header took too long');
     });
     onceEvent(socket, 'close', cancel);
   }

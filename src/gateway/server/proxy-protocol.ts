@@ -25,7 +25,7 @@ const INCOMPLETE = { kind: 'incomplete' } as const;
 export function parseProxyHeader(bytes: Buffer): ProxyHeaderResult {
   if (startsLike(bytes, V2_START)) return bytes.length < V2_HEAD_BYTES ? INCOMPLETE : parseV2(bytes);
   if (startsLike(bytes, V1_START)) return parseV1(bytes);
-  return invalid('the connection does not begin with it');
+  return invalid('the connection does not begin with its header');
 }
 
 function startsLike(bytes: Buffer, start: Buffer): boolean {
@@ -35,15 +35,15 @@ function startsLike(bytes: Buffer, start: Buffer): boolean {
 
 function parseV1(bytes: Buffer): ProxyHeaderResult {
   const end = bytes.subarray(0, MAX_V1_BYTES).indexOf('\r\n');
-  if (end === -1) return bytes.length < MAX_V1_BYTES ? INCOMPLETE : invalid('its line does not end');
+  if (end === -1) return bytes.length < MAX_V1_BYTES ? INCOMPLETE : invalid('the header line is too long');
   const match = V1_LINE.exec(bytes.toString('latin1', 0, end));
-  if (match === null) return invalid('its line is malformed');
+  if (match === null) return invalid('the header line is malformed');
   const length = end + 2;
   const [, family, source = '', destination = '', ...ports] = match;
   if (family === undefined) return { kind: 'parsed', source: undefined, length };
   const isAddress = family === 'TCP4' ? isIPv4 : isIPv6;
-  if (!isAddress(source) || !isAddress(destination)) return invalid(`an address is not of ${family}`);
-  if (ports.some((port) => Number(port) > MAX_PORT)) return invalid('a port is too high');
+  if (!isAddress(source) || !isAddress(destination)) return invalid(`an address is not a ${family} address`);
+  if (ports.some((port) => Number(port) > MAX_PORT)) return invalid(`a port is above ${MAX_PORT}`);
   return { kind: 'parsed', source, length };
 }
 
@@ -52,13 +52,13 @@ function parseV2(bytes: Buffer): ProxyHeaderResult {
   const family = bytes.readUInt8(13);
   const rest = bytes.readUInt16BE(14);
   const length = V2_HEAD_BYTES + rest;
-  if (length > MAX_V2_BYTES) return invalid(`it has ${length} bytes`);
-  if (command !== COMMAND.local && command !== COMMAND.proxy) return invalid('its version or command is unknown');
+  if (length > MAX_V2_BYTES) return invalid(`the header has ${length} bytes`);
+  if (command !== COMMAND.local && command !== COMMAND.proxy) return invalid('the version or command is unknown');
   if (bytes.length < length) return INCOMPLETE;
   if (command === COMMAND.local || family === FAMILY.unspecified) return { kind: 'parsed', source: undefined, length };
   const addressBytes = { [FAMILY.tcp4]: 4, [FAMILY.tcp6]: 16 }[family];
-  if (addressBytes === undefined) return invalid('it speaks of something else than TCP');
-  if (rest < 2 * addressBytes + 4) return invalid('it is too short for its addresses');
+  if (addressBytes === undefined) return invalid('the protocol is not TCP over IPv4 or IPv6');
+  if (rest < 2 * addressBytes + 4) return invalid('the header is too short for its addresses');
   return { kind: 'parsed', source: toAddress(bytes.subarray(V2_HEAD_BYTES, V2_HEAD_BYTES + addressBytes)), length };
 }
 

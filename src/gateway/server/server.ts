@@ -267,7 +267,7 @@ export class ListenServer {
     if (shortage !== undefined) return handler.reject(arrival, response, refuse('overloaded', `${shortage}_full`));
     // Content before the new protocol would be read as part of it.
     if (upgrade !== undefined && body.declaredLength !== 0)
-      return handler.reject(arrival, response, refuse('malformed_request', 'framing', 'content with an upgrade'));
+      return handler.reject(arrival, response, refuse('malformed_request', 'framing', 'a body with an upgrade request'));
     if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
     const exchange = { ...arrival, target, headers: head.headers, body };
     handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);

@@ -104,7 +104,12 @@ export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): 
   for (const [subject, { certFile }] of settings.pairs.entries()) {
     const certificate = readCertificate(settings.pairs[subject] as TlsPair);
     if (certificate === undefined) {
-      found.push({ severity: 'error', subject, message: `${certFile} holds no certificate`, hint: 'a PEM file, our own first' });
+      found.push({
+        severity: 'error',
+        subject,
+        message: `${certFile} contains no certificate`,
+        hint: 'use a PEM file with the server certificate first',
+      });
       continue;
     }
     const problem = tryContext(settings, subject);
@@ -117,7 +122,7 @@ export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): 
   }
   // A bad file must not mean that any client is let in (as in Caddy, 2026-02).
   if (settings.clientCa !== undefined && !hasCertificate(settings.clientCa))
-    found.push({ severity: 'error', subject: 'clientCaFile', message: 'the file of client authorities holds no certificate' });
+    found.push({ severity: 'error', subject: 'clientCaFile', message: 'the file of client CAs contains no certificate' });
   return [...found, ...findClientCrlProblems(settings, now)];
 }
 

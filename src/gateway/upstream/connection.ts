@@ -121,12 +121,12 @@ export class Connection implements ParserEvents {
   /** Gives up what has taken too long. */
   expire(): void {
     const { host, port, connectTimeout, responseTimeout, idleResponseTimeout } = this.#owner.options;
-    const within = this.#hasHead
-      ? `within ${idleResponseTimeout} ms`
-      : `from ${toAddressText(host, port)} within ${responseTimeout} ms`;
+    const detail = this.#hasHead
+      ? `the response stalled for ${idleResponseTimeout} ms`
+      : `no response from ${toAddressText(host, port)} within ${responseTimeout} ms`;
     if (this.#job === undefined) this.destroy();
     else if (!this.#isConnected) this.#onLost(`no connection within ${connectTimeout} ms`);
-    else this.#fail({ kind: 'timeout', nothingSent: false, detail: `nothing came ${within}` });
+    else this.#fail({ kind: 'timeout', nothingSent: false, detail });
   }
 
   /** From the parser. */
@@ -147,7 +147,8 @@ export class Connection implements ParserEvents {
     this.#hasHead = true;
     this.#owner.onUpgraded(this);
     const body = this.#job?.listener.onUpgrade?.(headers);
-    if (body === undefined) return this.#fail({ kind: 'protocol', nothingSent: false, detail: 'another protocol was granted' });
+    if (body === undefined)
+      return this.#fail({ kind: 'protocol', nothingSent: false, detail: 'the app granted another protocol' });
     this.#send(body, true);
   }
 

@@ -76,11 +76,12 @@ export function parseIdentityKey(
 ): IdentityKey | IdentityKeyProblem {
   if (algorithm === 'ed25519') return parsePrivateKey(name, secret);
   const bytes = toBytes(secret.expose(), encoding);
-  if (bytes === undefined) return { problem: `the secret is not ${encoding}`, hint: 'give its encoding as it is written' };
+  if (bytes === undefined)
+    return { problem: `the secret is not ${encoding}`, hint: 'set encoding to the encoding of the secret' };
   if (bytes.length < MIN_SECRET_BYTES)
     return {
       problem: `the secret has ${bytes.length} bytes`,
-      hint: `HMAC-SHA256 takes ${MIN_SECRET_BYTES} or more (openssl rand -base64 32)`,
+      hint: `HMAC-SHA256 needs ${MIN_SECRET_BYTES} or more (openssl rand -base64 32)`,
     };
   return new IdentityKey(name, algorithm, createSecretKey(bytes));
 }
@@ -92,7 +93,7 @@ function parsePrivateKey(name: string, secret: Secret): IdentityKey | IdentityKe
     if (key.asymmetricKeyType === 'ed25519') return new IdentityKey(name, 'ed25519', key);
     return { problem: `the key is of type ${key.asymmetricKeyType}, not ed25519`, hint };
   } catch {
-    return { problem: 'this is no private key', hint };
+    return { problem: 'this is not a private key', hint };
   }
 }
 

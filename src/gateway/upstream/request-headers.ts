@@ -51,7 +51,7 @@ export function findForbiddenConnectionToken(headers: HeaderFields): string | un
     for (const part of line.split(',')) {
       const token = part.trim();
       if (token === '') continue;
-      if (!TOKEN.test(token)) return 'something that is no token';
+      if (!TOKEN.test(token)) return 'an invalid token';
       const name = toFoldedName(token);
       if (isProtectedField(name)) return name;
     }

@@ -104,7 +104,7 @@ function toFraming(headers: RawHeaders): Framing | HeadProblem {
     if (problem !== undefined) return problem;
   }
   // RFC 9112 §6.3: an attempt to smuggle, or a bug; either way two readers could differ.
-  return framing.isChunked && framing.length !== undefined ? 'Content-Length beside Transfer-Encoding' : framing;
+  return framing.isChunked && framing.length !== undefined ? 'both Content-Length and Transfer-Encoding' : framing;
 }
 
 /** The length of a name rules most fields out before their case has to be folded. */

@@ -44,25 +44,25 @@ describe('a path finds nothing', () => {
   });
 });
 
-describe('a text is no path, and says where it stops being one', () => {
+describe('rejects text that is not a path, and quotes what it cannot parse', () => {
   test.each([
-    ['', 'it begins with $'],
-    ['data.id', 'it begins with $'],
-    ['$', 'names the whole value'],
-    ['$id', 'from "id" on'],
-    ['$.', 'from "." on'],
-    ['$..id', 'from "..id" on'],
-    ['$.a.', 'from "." on'],
-    ['$.a b', 'from " b" on'],
-    ['$.a[', 'from "[" on'],
-    ['$.a[*]', 'from "[*]" on'],
-    ['$.a[-1]', 'from "[-1]" on'],
-    ['$.a[01]', 'from "[01]" on'],
-    ["$.a['b']", `from "['b']" on`],
-    ['$.a["b]', 'from "[\\"b]" on'],
-    ['$.a["\\q"]', 'from'],
-    ['$.a["\n"]', 'from'],
-    ['$.a[9999999999]', 'from'],
+    ['', 'a path begins with $'],
+    ['data.id', 'a path begins with $'],
+    ['$', 'selects the whole value'],
+    ['$id', 'cannot parse "id";'],
+    ['$.', 'cannot parse ".";'],
+    ['$..id', 'cannot parse "..id";'],
+    ['$.a.', 'cannot parse ".";'],
+    ['$.a b', 'cannot parse " b";'],
+    ['$.a[', 'cannot parse "[";'],
+    ['$.a[*]', 'cannot parse "[*]";'],
+    ['$.a[-1]', 'cannot parse "[-1]";'],
+    ['$.a[01]', 'cannot parse "[01]";'],
+    ["$.a['b']", `cannot parse "['b']";`],
+    ['$.a["b]', 'cannot parse "[\\"b]";'],
+    ['$.a["\\q"]', 'cannot parse'],
+    ['$.a["\n"]', 'cannot parse'],
+    ['$.a[9999999999]', 'cannot parse'],
     [`$.${'a'.repeat(300)}`, 'longer than 256'],
     [`$${'.a'.repeat(33)}`, 'more than 32 steps'],
   ])('%j', (text, part) => {

@@ -29,16 +29,16 @@ describe('an address to listen on', () => {
   });
 
   test.each([
-    ['8080', /^"8080" is no address; write host:port/],
-    ['127.0.0.1', /is no address/],
+    ['8080', /^"8080" is not an address; write host:port/],
+    ['127.0.0.1', /is not an address/],
     ['127.0.0.1:70000', /^port 70000 is above 65535$/],
-    ['$(SIDEGATE_POD_IPS):80', /^"\$\(SIDEGATE_POD_IPS\)" is no host name or IP address$/],
-    ['10.0.0.7,,10.0.0.8:80', /^"" is no host name/],
-    ['10.0.0.7,10.0.0.7:80', /^10.0.0.7 is named twice$/],
-    ['[::1],[0::1]:80', /^::1 is named twice$/],
-    ['0.0.0.0,10.0.0.7:80', /^0.0.0.0 holds the others of its family already$/],
-    ['[10.0.0.7]:80', /^"\[10.0.0.7\]" is no host/],
-  ])('is no good: %s', (text, problem) => {
+    ['$(SIDEGATE_POD_IPS):80', /^"\$\(SIDEGATE_POD_IPS\)" is not a host name or IP address$/],
+    ['10.0.0.7,,10.0.0.8:80', /^"" is not a host name/],
+    ['10.0.0.7,10.0.0.7:80', /^10.0.0.7 is listed twice$/],
+    ['[::1],[0::1]:80', /^::1 is listed twice$/],
+    ['0.0.0.0,10.0.0.7:80', /^0.0.0.0 already includes the other addresses of its family$/],
+    ['[10.0.0.7]:80', /^"\[10.0.0.7\]" is not a host/],
+  ])('is rejected: %s', (text, problem) => {
     expect(parseListenAddress(text)).toEqual({ problem: expect.stringMatching(problem) });
   });
 

@@ -38,8 +38,8 @@ describe('what the command line says', () => {
   });
 
   test.each([
-    [{ listen: '8480' }, /^--listen: error listen.address: "8480" is no address/],
-    [{ admin: 'a b:1' }, /^--admin: error admin.address: "a b" is no host name/],
+    [{ listen: '8480' }, /^--listen: error listen.address: "8480" is not an address/],
+    [{ admin: 'a b:1' }, /^--admin: error admin.address: "a b" is not a host name/],
     [
       { upstream: 'localhost:3000' },
       /^--upstream: error upstream: "localhost:3000" is not a URL\. Did you mean "http:\/\/localhost:3000"\?/,

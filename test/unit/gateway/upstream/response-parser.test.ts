@@ -105,7 +105,7 @@ test.each([
   [`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;${'x'.repeat(2_000)}`, 'malformed: a chunk size line is too long'],
   [`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ${'x'.repeat(5_000)}`, 'malformed: the trailers are too large'],
   ['HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nbad trailer\r\n\r\n', 'malformed: a trailer line is malformed'],
-  ['HTTP/1.1 102 P\r\n\r\n'.repeat(17), 'malformed: too many 1xx answers'],
+  ['HTTP/1.1 102 P\r\n\r\n'.repeat(17), 'malformed: too many 1xx responses'],
 ])('refuses %j', (text, error) => {
   expect(parse(Buffer.from(text), []).filter((said) => said.startsWith('malformed'))).toEqual([error]);
 });
