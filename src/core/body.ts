@@ -1,44 +1,55 @@
-/** The content of a request: read as a whole, or passed on as it arrives. */
+/** The body of a request: buffered, or streamed. */
 import type { Reason, Refusal } from './refusal.ts';
 
-/** Takes content as it arrives: write*, then exactly one of end and fail. */
+/** Receives a streamed body: `write` any number of times, then exactly one of `end` and `fail`. */
 export interface BodyConsumer {
-  /** The chunk is the consumer's, to keep or to free. False asks for a pause until `resume` is called; what was read already still arrives. */
+  /**
+   * Takes ownership of the chunk. Returns false to pause the stream until `resume` is called; chunks that were already read still
+   * arrive.
+   */
   write(chunk: Buffer): boolean;
   end(): void;
-  /** The content broke off, or arrived too slowly. */
+  /** The body was cut off, or arrived too slowly. */
   fail(reason: Reason): void;
 }
 
-/** Content that is passed on as it arrives. */
+/** A body that is streamed. */
 export interface BodyStream {
-  /** In bytes; undefined where it is not known before the end. */
+  /** In bytes; undefined if it is not known in advance. */
   readonly length: number | undefined;
-  /** Begins; called once. */
+  /** Starts the stream. Call it once. */
   start(consumer: BodyConsumer): void;
   resume(): void;
-  /** Nobody takes more of it. */
+  /** Discards the rest of the body. */
   stop(): void;
 }
 
-/** The request's content, read or opened at most once, bounded. */
+/** The body of a request. It is read or opened at most once, within limits. */
 export interface RequestBody {
-  /** The declared Content-Length in bytes; undefined for chunked; 0 where there is no content. */
+  /** The declared Content-Length in bytes; undefined if the body is chunked; 0 without a body. */
   readonly declaredLength: number | undefined;
-  /** Reads all of it, up to `maxBytes`; a refusal where it is too large, too slow or broken off. A second call gives the first's result. */
+  /**
+   * Reads the whole body, up to `maxBytes`. Resolves with a refusal if it is too large, too slow or cut off. Later calls return
+   * the first result.
+   */
   read(maxBytes: number): Promise<Buffer | Refusal>;
-  /** Opens it, to be passed on as it arrives; a Buffer where there is none. Not after `read`. */
+  /** Opens the body as a stream; returns an empty Buffer if there is no body. Do not call it after `read`. */
   open(): Buffer | BodyStream;
-  /** Resolves when content that was opened as a stream begins to arrive, with a refusal where it never does; undefined where nothing is awaited. */
+  /**
+   * Resolves when an opened stream starts to arrive, or with a refusal if it never does. Returns undefined if no stream is open.
+   */
   arriving?(): Promise<Refusal | undefined> | undefined;
-  /** What `read` gave; undefined as long as it has not. */
+  /** The result of `read`; undefined until it settles. */
   readonly content?: Buffer | Refusal | undefined;
-  /** How many bytes arrived so far. */
+  /** Bytes received so far. */
   readonly received: number;
-  /** Nothing is left to read, or so little that the connection is kept and the rest discarded. */
+  /** Nothing is left to read, or so little that it can be discarded and the connection kept. */
   readonly isCheapToDrain: boolean;
-  /** Gives the buffer's share of the common budget back; called once, when the request is finished. */
+  /** Returns the buffer's bytes to the shared budget. Call it once, when the request is finished. */
   free(): void;
-  /** Frees its memory as well, at once: `content` is gone. Only where none of it went to the app, as the connection there may still be writing it. */
+  /**
+   * Also frees the memory immediately and clears `content`. Call it only if nothing was sent to the app: the upstream connection
+   * might still be writing it.
+   */
   discard(): void;
 }

@@ -1,14 +1,14 @@
 /** Byte-level helpers that must not be lenient: canonical base64 and constant-time comparison. */
 import { timingSafeEqual } from 'node:crypto';
 
-/** Compares in time that depends on the lengths only; unequal lengths are unequal instead of a throw. */
+/** Compares in time that depends only on the lengths. Returns false for unequal lengths, where `timingSafeEqual` throws. */
 export function isEqualInConstantTime(a: Buffer, b: Buffer): boolean {
   return a.length === b.length && timingSafeEqual(a, b);
 }
 
 /**
- * Decodes canonical base64 (RFC 4648 §4: right padding, unused bits zero, no other characters), or undefined.
- * Node's own decoder skips junk silently, so the text must survive the round trip.
+ * Decodes canonical base64 (RFC 4648 §4: right padding, unused bits zero, no other characters); undefined for anything else.
+ * Node's decoder skips other characters silently, so the result is encoded again and compared.
  */
 export function parseBase64(text: string): Buffer | undefined {
   if (text.length % 4 !== 0) return undefined;
@@ -16,13 +16,16 @@ export function parseBase64(text: string): Buffer | undefined {
   return bytes.toString('base64') === text ? bytes : undefined;
 }
 
-/** The same for base64url without padding (RFC 4648 §5). */
+/** Like `parseBase64`, for base64url without padding (RFC 4648 §5). */
 export function parseBase64Url(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url');
   return bytes.toString('base64url') === text ? bytes : undefined;
 }
 
-/** Decodes an even number of hex digits of either case, or undefined. Node's own decoder truncates at the first bad digit. */
+/**
+ * Decodes an even number of hex digits of either case; undefined for anything else. Node's decoder truncates at the first bad
+ * digit.
+ */
 export function parseHex(text: string): Buffer | undefined {
   if (text.length % 2 !== 0) return undefined;
   const bytes = Buffer.from(text, 'hex');

@@ -1,15 +1,15 @@
-/** Frees the memory of content that was passed on, without waiting for the garbage collector. */
+/** Frees the memory of chunks that were passed on, without waiting for the garbage collector. */
 
-/** Less than this is cheaper to collect than to free. */
+/** Smaller chunks are cheaper to collect than to free. */
 const MIN_FREED_BYTES = 16_384;
 
 /**
- * Frees a chunk that nobody needs any more; it is empty afterwards. Node takes new memory for every piece of a request's content;
- * left to the collector, taking and collecting it costs more than half of an upload's CPU (bench/RESULTS-basic.md).
+ * Frees a chunk that is no longer needed; it is empty afterwards. Node allocates memory for each chunk of a request's body;
+ * without this, allocation and collection take more than half of an upload's CPU (bench/RESULTS-basic.md).
  */
 export function freeChunk(chunk: Buffer): void {
   const { buffer } = chunk;
-  // What is but a part of its memory shares it with others.
+  // A slice shares its memory with other buffers.
   if (chunk.length < MIN_FREED_BYTES || chunk.length !== buffer.byteLength || !(buffer instanceof ArrayBuffer)) return;
   buffer.transfer(0);
 }

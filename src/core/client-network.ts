@@ -1,4 +1,4 @@
-/** Groups the addresses that one client controls, so that a limit counts clients and not addresses. */
+/** Groups the addresses that one client controls, so that a limit counts clients instead of addresses. */
 import { normalizeIp, toIpv6Groups } from './ip-address.ts';
 
 /** An IPv6 subscriber gets at least a /64 and can use every address in it (RFC 6177). */
@@ -6,8 +6,8 @@ const NETWORK_GROUPS = 4;
 const MAX_REMEMBERED = 1_024;
 
 /**
- * The IPv4 address itself, or the /64 network of an IPv6 address, in one spelling. An IPv4-mapped IPv6 address is the IPv4 address.
- * Text that is not an address is its own network.
+ * The IPv4 address itself, or the /64 network of an IPv6 address, normalized. An IPv4-mapped IPv6 address is the IPv4 address.
+ * Text that is not an address is returned unchanged.
  */
 export function toClientNetwork(address: string): string {
   if (!address.includes(':')) return address;
@@ -16,7 +16,7 @@ export function toClientNetwork(address: string): string {
   return toIpv6Groups(ip).slice(0, NETWORK_GROUPS).join(':');
 }
 
-/** As `toClientNetwork`, remembering recent addresses: for an IPv6 address the conversion costs microseconds, which each request would pay. */
+/** Like `toClientNetwork`, with a cache of recent addresses: converting an IPv6 address takes microseconds for each request. */
 export function rememberClientNetworks(): (address: string) => string {
   const known = new Map<string, string>();
   return (address) => {

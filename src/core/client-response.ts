@@ -1,41 +1,44 @@
-/** What a response is written through: node:http's ServerResponse, or an HTTP/2 stream that behaves like one. */
+/** The response to the client: node:http's ServerResponse, or an HTTP/2 stream with the same interface. */
 import type { Socket } from 'node:net';
 
-/** Its events; `finish`: all of it is with the system. */
+/** The events of a response. `finish`: the operating system has taken all of it. */
 export type ResponseEvent = 'drain' | 'finish' | 'close';
 
-/** What both have in common, by the names that node:http gives. */
+/** The members that both have in common, named as in node:http. */
 export interface ClientResponse {
   readonly req: {
-    /** 0 for HTTP/1.0, which knows neither chunks nor interim answers. */
+    /** 0 for HTTP/1.0, which has neither chunked coding nor interim responses. */
     readonly httpVersionMinor: number;
-    /** Absent where the connection is not the answer's alone. */
+    /** Absent if other responses share the connection (HTTP/2). */
     readonly socket?: Socket;
   };
   readonly headersSent: boolean;
   readonly writableEnded: boolean;
-  /** Bytes that are still held in this process. */
+  /** Bytes that are still buffered in this process. */
   readonly writableLength: number;
-  /** The client is gone, or the answer was cut off. */
+  /** The client disconnected, or the response was cut off. */
   readonly destroyed: boolean;
-  /** The answer's end is marked by its framing, which can carry trailers. */
+  /** The framing marks the end of the response, and can carry trailers. */
   readonly chunkedEncoding: boolean;
-  /** Set to false where nothing may follow on the connection. */
+  /** Set it to false to close the connection after this response. */
   shouldKeepAlive: boolean;
   statusMessage: string;
-  /** A field for whatever head is written; one of the head's own takes its place. */
+  /** Sets a field for any head that is written; a field of the same name in the head overrides it. */
   setHeader(name: string, value: string): unknown;
-  /** `fields`: raw pairs. Throws what cannot be sent. */
+  /** `fields`: raw pairs. Throws if the head cannot be sent. */
   writeHead(status: number, statusText: string | undefined, fields: string[]): unknown;
   flushHeaders(): void;
   writeContinue(): void;
   writeEarlyHints(hints: { link: string[] }): void;
-  /** False asks to wait for `drain`. `onWritten`, where it is called, says that the chunk's memory is free, or what kept it from being written. */
+  /**
+   * Returns false to ask the caller to wait for `drain`. `onWritten`, if it is called, reports that the chunk is written and its
+   * memory can be reused, or the error that prevented the write.
+   */
   write(chunk: Buffer, onWritten?: (error?: Error | null) => void): boolean;
   addTrailers(trailers: readonly [string, string][]): void;
   end(): unknown;
   end(last: string | undefined, encoding: 'latin1'): unknown;
-  /** Cuts the answer off, so that the client cannot mistake the part for the whole. */
+  /** Cuts the response off, so that the client cannot take a partial response for a complete one. */
   destroy(): unknown;
   /** For `onEvent`, which guards the listener. */
   on(event: ResponseEvent, listener: () => void): unknown;

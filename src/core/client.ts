@@ -1,31 +1,31 @@
-/** Who sent a request: the network address, and the certificate of the connection. */
+/** The client that sent a request: its network address, and the certificate of its connection. */
 import type { Reason } from './refusal.ts';
 
-/** A certificate that a client presented in its TLS handshake; an authority that the port trusts issued it. */
+/** A client certificate from the TLS handshake, issued by a CA that the port trusts. */
 export interface ClientCertificate {
-  /** `DNS:…`, `URI:…`, `email:…`, `IP Address:…` of its alternative names, and `CN:…` of its subject. */
+  /** The subject alternative names as `DNS:…`, `URI:…`, `email:…` and `IP Address:…`, and the common name as `CN:…`. */
   readonly names: readonly string[];
   /** DER. */
   readonly raw: Buffer;
 }
 
-/** Why a certificate no longer authenticates its connection: its own time, or a change of the client CAs or revocation lists. */
+/** Why a certificate no longer authenticates its connection: it expired, or the client CAs or revocation lists changed. */
 export type CertificateEnd = Extract<Reason, 'certificate_expired' | 'client_trust_changed'>;
 
-/** Who sent the request, after the trusted proxies were taken into account. */
+/** The client of a request, with trusted proxies taken into account. */
 export interface Client {
   /** The address that limits and logs use. */
   readonly address: string;
-  /** The other end of the connection. */
+  /** The remote address of the connection. */
   readonly peer: string;
-  /** The peer is a proxy of `listen.trustedProxies`: its X-Forwarded-* may be believed. */
+  /** The peer is a proxy of `listen.trustedProxies`: its X-Forwarded-* fields are trusted. */
   readonly viaTrustedProxy: boolean;
-  /** The peer is a proxy of `listen.trustedIdentityProxies`: it may say who the client is. */
+  /** The peer is a proxy of `listen.trustedIdentityProxies`: it may assert the identity of the client. */
   readonly viaIdentityProxy: boolean;
-  /** The client's own protocol, as far as it can be believed. */
+  /** The protocol that the client used: of the connection, or as reported by a trusted proxy. */
   readonly scheme: 'http' | 'https';
-  /** Of the connection itself. */
+  /** The certificate of the connection itself. */
   readonly certificate?: ClientCertificate;
-  /** Why the certificate of the connection no longer counts; there is no `certificate` then. */
+  /** Why the connection's certificate is no longer valid; `certificate` is then absent. */
   readonly certificateEnd?: CertificateEnd;
 }

@@ -1,4 +1,4 @@
-/** The only place that reads time; everything else is handed a Clock, so tests never sleep. */
+/** The only place that reads time. All other code takes a Clock, so that tests never sleep. */
 import { runTimer } from './safe-events.ts';
 
 /** A length of time in milliseconds. */
@@ -11,9 +11,9 @@ export type CancelTimer = () => void;
 
 /** Time as the rest of the code sees it. */
 export interface Clock {
-  /** Wall-clock time; may jump. For comparing with timestamps that others wrote. */
+  /** Wall-clock time, which may jump. Use it to compare with timestamps from other machines. */
   now(): EpochMilliseconds;
-  /** Time that never goes back, with a fraction. For durations. */
+  /** Monotonic time with a fraction. Use it for durations. */
   monotonic(): Milliseconds;
   /** Runs `action` once after `delay`; does not keep the process alive. */
   after(delay: Milliseconds, action: () => void): CancelTimer;
@@ -26,7 +26,7 @@ export function toInstant(at: EpochMilliseconds): string {
   return new Date(at).toISOString();
 }
 
-/** The machine's own clock. */
+/** The system clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
@@ -44,7 +44,7 @@ export const systemClock: Clock = {
 
 const MAX_TIMER_MS: Milliseconds = 2_147_483_647;
 
-/** Keeps the process alive until it is cancelled: for a command that neither listens nor reads, as timers alone do not. */
+/** Keeps the process alive until it is cancelled, for a command without an open socket: timers of a Clock do not. */
 export function keepAlive(): CancelTimer {
   const timer = setInterval(() => undefined, MAX_TIMER_MS);
   return () => clearInterval(timer);
@@ -57,7 +57,7 @@ export function pause(clock: Clock, delay: Milliseconds): Promise<void> {
   });
 }
 
-/** Waits for `work`, but no longer than `atMost`; false where that was not enough. */
+/** Waits for `work`, but at most `atMost`. Resolves with false on timeout. */
 export async function within(clock: Clock, atMost: Milliseconds, work: Promise<unknown>): Promise<boolean> {
   let cancel = (): void => undefined;
   const late = new Promise<false>((resolve) => {

@@ -1,20 +1,22 @@
-/** Where a client of the forward proxy wants to go, read so that nobody can read it otherwise. */
+/** Parses where a client of the forward proxy wants to connect, in a form that has only one interpretation. */
 import { isIP } from 'node:net';
 import { normalizeIp } from './ip-address.ts';
 
-/** A host and a port. Each address in one spelling (`normalizeIp`), without brackets; names in lower case, without a root dot. */
+/**
+ * A host and a port. Addresses are normalized (`normalizeIp`) and without brackets; names are lower case, without a trailing dot.
+ */
 export interface Destination {
   readonly host: string;
   readonly port: number;
 }
 
 const LABEL = /^[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$/;
-/** Resolvers take `2130706433`, `0x7f.1` and `0177.0.0.1` for 127.0.0.1; names that end in a number are none (WHATWG URL §3.5). */
+/** Resolvers take `2130706433`, `0x7f.1` and `0177.0.0.1` for 127.0.0.1, so a name must not end in a number (WHATWG URL §3.5). */
 const NUMBER = /^(?:[0-9]+|0x[0-9a-f]*)$/;
 const MAX_NAME_LENGTH = 253;
 const AUTHORITY = /^(?:\[([0-9A-Fa-f:.]+)\]|([^:[\]@/?#\\]+))(?::([0-9]{1,5}))?$/;
 
-/** Reads `host:port` (RFC 9110 §9.3.6); undefined where it is not exactly that. A port may be left out only where there is a default. */
+/** Parses `host:port` (RFC 9110 §9.3.6); undefined for anything else. The port is optional only if there is a default. */
 export function parseDestination(text: string, defaultPort?: number): Destination | undefined {
   const found = AUTHORITY.exec(text);
   if (found === null) return undefined;
@@ -40,15 +42,15 @@ function toHost(text: string): string | undefined {
 
 /** One line of the list of allowed destinations. */
 export interface DestinationRule {
-  /** As it is written; a metric label. */
+  /** As written in the config; used as a metric label. */
   readonly text: string;
   readonly host: string;
-  /** All names below `host`, and not itself. */
+  /** Matches all subdomains of `host`, but not `host` itself. */
   readonly isWildcard: boolean;
   readonly port: number;
 }
 
-/** Reads `host:port` or `*.host:port`. */
+/** Parses `host:port` or `*.host:port`. */
 export function parseDestinationRule(text: string): DestinationRule | undefined {
   const isWildcard = text.startsWith('*.');
   const destination = parseDestination(isWildcard ? text.slice(2) : text);
@@ -56,7 +58,7 @@ export function parseDestinationRule(text: string): DestinationRule | undefined 
   return { text, ...destination, isWildcard };
 }
 
-/** The first rule that allows it. */
+/** Finds the first rule that allows the destination. */
 export function findDestinationRule(rules: readonly DestinationRule[], { host, port }: Destination): DestinationRule | undefined {
   return rules.find((rule) => rule.port === port && (rule.isWildcard ? host.endsWith(`.${rule.host}`) : host === rule.host));
 }

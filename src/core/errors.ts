@@ -1,6 +1,6 @@
-/** The third kind of error: neither a refusal (a value) nor a config problem, but trouble with the set-up or a bug. */
+/** Errors that are neither a refusal (a value) nor a config problem: a wrong setup, a bug, or a fault of the environment. */
 
-/** `user`: the set-up is wrong and its owner can mend it. `system`: our bug or the environment. */
+/** `user`: the setup is wrong, and the operator can fix it. `system`: a bug in sidegate, or a fault of the environment. */
 export type ErrorKind = 'user' | 'system';
 
 /** An error that carries a stable code, so that callers decide by code and never by message text. */
@@ -16,14 +16,14 @@ export class SidegateError extends Error {
   }
 }
 
-/** The text of anything thrown, for a log line; never the thing itself, which may carry secrets. */
+/** The message of a thrown value, for a log line. Do not log the value itself: it may carry secrets. */
 export function toErrorText(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
 
-/** An error for a log line, without its message, which may quote what a client sent. */
+/** A thrown error for a log line, without its message, which may quote what a client sent. */
 export interface ErrorSummary {
-  /** Its class, and its code where it has one. */
+  /** The class of the error, and its code if it has one. */
   readonly error: string;
   /** The innermost frames of its stack. */
   readonly at: readonly string[];
@@ -34,7 +34,7 @@ const MAX_SUMMARY_TEXT = 200;
 const FRAME = /^ {4}at (.*)$/gm;
 const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
 
-/** Where an error was thrown, in at most 2 kB. Never throws, whatever was thrown. */
+/** Summarizes where an error was thrown, in at most 2 kB. Never throws, whatever was thrown. */
 export function toErrorSummary(thrown: unknown): ErrorSummary {
   try {
     if (!(thrown instanceof Error)) return { error: `a thrown ${typeof thrown}`, at: [] };

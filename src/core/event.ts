@@ -1,7 +1,7 @@
-/** An event on its way: what its headers say, what its signature proved, and the claim that keeps it from being handled twice. */
+/** The stages of an event: what its headers say, what its signature proves, and the claim that prevents handling it twice. */
 import type { EpochMilliseconds } from './clock.ts';
 
-/** One signature of the header's list, decoded. */
+/** One decoded signature from the header. */
 export interface ParsedSignature {
   readonly algorithm: string;
   readonly bytes: Buffer;
@@ -9,30 +9,33 @@ export interface ParsedSignature {
 
 /** What the signature headers say, before anything is verified. */
 export interface SignedHead {
-  /** The delivery's id; undefined where no header has one. */
+  /** The ID of the delivery; undefined if no header carries one. */
   readonly id: string | undefined;
-  /** The timestamp's own text, which is what was signed; undefined where no header has one. */
+  /** The timestamp as received, because that text is what was signed; undefined if no header carries one. */
   readonly timestampText: string | undefined;
   readonly timestamp: EpochMilliseconds | undefined;
-  /** What the sender calls this kind of event, in headers that it does not sign; spellings that mean the same are one. */
+  /** The event type from headers that the sender does not sign, normalized. */
   readonly kind?: string;
-  /** The signatures to check, already decoded and counted. */
+  /** The decoded signatures to check, limited in number. */
   readonly signatures: readonly ParsedSignature[];
 }
 
-/** Which event a verified delivery is. */
+/** Which event a verified delivery carries. */
 export interface EventIdentity {
-  /** Shown to operators, and what `forget` takes; undefined where the sender gives none and signs nothing. */
+  /** The ID that operators see and `forget` takes; undefined if the sender gives none and signs nothing. */
   readonly id: string | undefined;
-  /** Of all that was signed, where the signature does not cover the id: whoever holds one delivery could give it another. */
+  /**
+   * The digest of everything that was signed, if the signature does not cover the ID: anyone who holds a delivery could replay it
+   * under another ID.
+   */
   readonly digest?: string;
-  /** Of what was signed alone, where `digest` covers an unsigned kind of event as well. */
+  /** The digest of the signed content alone, if `digest` also covers an unsigned event type. */
   readonly contentDigest?: string;
-  /** Undefined where the sender signs none. */
+  /** Undefined if the sender signs none. */
   readonly timestamp: EpochMilliseconds | undefined;
 }
 
-/** What stands for an id where the sender gives none. */
+/** The substitute for an ID, for senders that give none. */
 export function toDigestId(digest: string): string {
   return `sha256-${digest}`;
 }
@@ -45,27 +48,30 @@ export interface VerifiedEvent extends EventIdentity {
   readonly body: Buffer;
 }
 
-/** The right to hand one event to the app, held until it is settled exactly once. */
+/** The exclusive right to forward an event to the app. It is settled exactly once. */
 export interface Claim {
-  /** Handled: remember the id for the retention. Never rejects; a store that is down is retried behind the scenes. */
+  /**
+   * The app handled the event: remember its ID for the retention. Never throws; if the store is down, this is retried in the
+   * background.
+   */
   confirm(): void;
-  /** Not handled: the sender's retry must get through. Never rejects, like confirm. */
+  /** The app did not handle the event: let the sender's retry pass. Never throws, like `confirm`. */
   release(): void;
-  /** Outcome unknown: let the lease run out, so that a retry never overlaps a slow handler. */
+  /** The outcome is unknown: let the lease expire, so that a retry never overlaps a slow handler. */
   hold(): void;
 }
 
-/** What the gates that ask the store allow an event. */
+/** The result of the gates that use the store. */
 export interface ClaimGrant {
-  /** Undefined where nothing is to be remembered of the event. */
+  /** Undefined if nothing about the event must be remembered. */
   readonly claim: Claim | undefined;
-  /** A newer event of the same resource was handled already; the route has this one forwarded all the same. */
+  /** A newer event of the same resource was already handled, but the route forwards stale events. */
   readonly isStale: boolean;
-  /** The store is down and the route forwards all the same: the event may be a repeat, or older than one that was handled. */
+  /** The store is down and the route forwards anyway: the event may be a duplicate, or older than one that was handled. */
   readonly isUnchecked: boolean;
 }
 
-/** A verified event that no other request is handing to the app. */
+/** A verified event that no other request is forwarding. */
 export interface ClaimedEvent extends ClaimGrant {
   readonly event: VerifiedEvent;
 }

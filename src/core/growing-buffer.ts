@@ -1,16 +1,16 @@
-/** Gathers bytes in one buffer that grows: an array of chunks costs some 400 bytes for each, however small it is. */
+/** Collects bytes in one growing buffer: an array of chunks costs about 400 bytes for each chunk, however small it is. */
 import { freeChunk } from './chunk-memory.ts';
 
-/** Bytes of the first buffer. */
+/** Capacity of the first buffer in bytes. */
 const MIN_CAPACITY = 1_024;
 const EMPTY = Buffer.alloc(0);
 
-/** Bytes that arrive in pieces. What counts for a memory budget is its capacity, not its length. */
+/** Bytes that arrive in chunks. Memory budgets count the capacity, not the length. */
 export class GrowingBuffer {
   #buffer: Buffer = EMPTY;
   #length = 0;
 
-  /** Bytes that it holds. */
+  /** Bytes that were appended. */
   get length(): number {
     return this.#length;
   }
@@ -20,7 +20,7 @@ export class GrowingBuffer {
     return this.#buffer.length;
   }
 
-  /** The capacity that it has once a chunk is appended: doubled, but not beyond `max`, so that appending costs linear time. */
+  /** The capacity after appending `chunk`. It doubles up to `max`, so that appending takes linear time. */
   toCapacity(chunk: Buffer, max: number): number {
     const length = this.#length + chunk.length;
     if (length <= this.#buffer.length) return this.#buffer.length;
@@ -28,7 +28,9 @@ export class GrowingBuffer {
     return Math.max(length, Math.min(Math.max(this.#buffer.length * 2, MIN_CAPACITY), max));
   }
 
-  /** Appends a chunk that belongs to nobody else, and frees it; the first one is kept as it is. `max`: the largest capacity to grow to. */
+  /**
+   * Appends a chunk that the caller owns, and frees it; the first chunk is adopted without a copy. `max`: the largest capacity.
+   */
   append(chunk: Buffer, max: number): void {
     const length = this.#length + chunk.length;
     if (this.#canAdopt(chunk)) {
@@ -47,14 +49,14 @@ export class GrowingBuffer {
     return this.#length === this.#buffer.length ? this.#buffer : this.#buffer.subarray(0, this.#length);
   }
 
-  /** Frees the memory now. Views become empty: call it only where nobody writes them to a socket. */
+  /** Frees the memory immediately. Views become empty, so call it only while no socket writes one. */
   free(): void {
     freeChunk(this.#buffer);
     this.#buffer = EMPTY;
     this.#length = 0;
   }
 
-  /** A slice would keep all that it was cut from. */
+  /** A slice would keep its whole backing buffer in memory. */
   #canAdopt(chunk: Buffer): boolean {
     return this.#length === 0 && chunk.buffer.byteLength === chunk.length;
   }

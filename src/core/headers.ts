@@ -1,4 +1,4 @@
-/** Header fields exactly as they came: order, case and repetition kept. */
+/** Header fields exactly as received: order, case and repetition are kept. */
 
 /** A flat list as node:http gives it: name, value, name, value, … */
 export type RawHeaders = readonly string[];
@@ -15,7 +15,7 @@ export class HeaderFields {
     this.#names = names;
   }
 
-  /** How many field lines there are. */
+  /** The number of field lines. */
   get size(): number {
     return this.#names.length;
   }
@@ -25,7 +25,10 @@ export class HeaderFields {
     return this.#names;
   }
 
-  /** The first value of `name` (lower case), or undefined. Only for fields whose repetition was ruled out, or where the first counts. */
+  /**
+   * The first value of `name` (lower case), or undefined. Use it only if the field cannot be repeated, or if the first value
+   * counts.
+   */
   get(name: string): string | undefined {
     const at = this.#names.indexOf(name);
     return at === -1 ? undefined : this.raw[at * 2 + 1];
@@ -40,7 +43,7 @@ export class HeaderFields {
     return values;
   }
 
-  /** How many field lines carry `name` (lower case). */
+  /** The number of field lines named `name` (lower case). */
   count(name: string): number {
     let count = 0;
     for (let at = this.#names.indexOf(name); at !== -1; at = this.#names.indexOf(name, at + 1)) count++;
@@ -50,17 +53,17 @@ export class HeaderFields {
 
 const TRAILERS = /(?:^|,)[\t ]*trailers[\t ]*(?:,|$)/i;
 
-/** The client takes trailers: TE is the one place that says so (RFC 9110 §6.5.1, §10.1.4). */
+/** Returns whether the client accepts trailers, which only TE can announce (RFC 9110 §6.5.1, §10.1.4). */
 export function acceptsTrailers(headers: HeaderFields): boolean {
   return headers.all('te').some((line) => TRAILERS.test(line));
 }
 
-/** What nearly every client says, or nothing: it names no field but Keep-Alive, which is dropped anyhow. */
+/** The values that most clients send. They name no field except Keep-Alive, which is always dropped. */
 export function isPlainOption(line: string): boolean {
   return line === 'keep-alive' || line === 'close' || line === 'Keep-Alive' || line === '';
 }
 
-/** The fields that Connection names, lower case; undefined where there are none that matter. */
+/** The fields that Connection names, in lower case; undefined if it names none that matter. */
 export function findConnectionOptions(headers: HeaderFields): ReadonlySet<string> | undefined {
   const first = headers.get('connection');
   if (first === undefined || (isPlainOption(first) && headers.count('connection') === 1)) return undefined;
@@ -71,9 +74,9 @@ export function findConnectionOptions(headers: HeaderFields): ReadonlySet<string
 const NEITHER_LETTER_NOR_DIGIT = /[^a-z0-9]/g;
 
 /**
- * The name as an app may see it: CGI and its heirs (WSGI, Rack, PHP) read `_` as `-`, some servers every sign. Two names
- * that agree here can become one variable in the app, so whoever strips a header must strip all of its spellings
- * (CVE-2025-64484, CVE-2026-39858).
+ * The name as an app may see it: CGI and its successors (WSGI, Rack, PHP) read `_` as `-`, and some servers any other
+ * character. Two names that are equal here can become one variable in the app, so code that strips a header must strip all
+ * of its spellings (CVE-2025-64484, CVE-2026-39858).
  */
 export function toFoldedName(name: string): string {
   return name.toLowerCase().replace(NEITHER_LETTER_NOR_DIGIT, '-');

@@ -1,4 +1,4 @@
-/** Reads and compares IP addresses and CIDR ranges. Nothing else in this source tree parses them. */
+/** Parses and compares IP addresses and CIDR ranges. No other file in this source tree parses them. */
 import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 
 /** An address with a prefix length, as `BlockList` takes it. */
@@ -15,25 +15,28 @@ const MAPPED = /^::ffff:([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
 const PREFIX = /^\d{1,3}$/;
 
 /**
- * The one spelling of an address: an IPv6 address as RFC 5952 writes it, without brackets and zone; an IPv4-mapped IPv6 address as the IPv4
+ * The canonical form of an address: an IPv6 address as in RFC 5952, without brackets and zone; an IPv4-mapped IPv6 address as the IPv4
  * address that it reaches (RFC 4291 §2.5.5.2). Undefined if the text is not an address.
  */
 export function normalizeIp(text: string): string | undefined {
   if (!text.includes(':')) return isIPv4(text) ? text : undefined;
-  // How a dual-stack socket names an IPv4 peer. It is part of each request, so it must not cost the parsing below.
+  // How a dual-stack socket names an IPv4 peer. This runs for each request, so it avoids the slower parsing below.
   if (text.startsWith(MAPPED_PREFIX)) {
     const tail = text.slice(MAPPED_PREFIX.length);
     if (isIPv4(tail)) return tail;
   }
   const bare = withoutZone(text.startsWith('[') && text.endsWith(']') ? text.slice(1, -1) : text);
   if (!isIPv6(bare)) return undefined;
-  // Node has no other function that writes an address in one way.
+  // Node has no other function that normalizes an IPv6 address.
   const canonical = new URL(`http://[${bare}]`).hostname.slice(1, -1);
   const mapped = MAPPED.exec(canonical);
   return mapped === null ? canonical : toDotted(mapped[1] as string, mapped[2] as string);
 }
 
-/** As `normalizeIp`; text that is not an address, for example the name of a hop, stays as it is. An IPv4 address costs nothing. */
+/**
+ * Like `normalizeIp`, but returns text that is not an address, such as the name of a hop, unchanged. An IPv4 address costs
+ * nothing.
+ */
 export function toPlainAddress(text: string): string {
   return text.includes(':') ? (normalizeIp(text) ?? text) : text;
 }
@@ -48,13 +51,13 @@ export function toIpv6Groups(ip: string): readonly string[] {
   return [...before, ...after];
 }
 
-/** Is it an address of this machine only (RFC 6890)? Names, also `localhost`, are not addresses. */
+/** Returns whether the text is an address of this machine only (RFC 6890). Names, even `localhost`, are not addresses. */
 export function isLoopbackIp(text: string): boolean {
   const ip = normalizeIp(text);
   return ip !== undefined && (ip === '::1' || ip.startsWith('127.'));
 }
 
-/** Is it a CIDR range or a single address? */
+/** Returns whether the text is a CIDR range or a single address. */
 export function isIpRange(text: string): boolean {
   return parseIpRange(text) !== undefined;
 }
@@ -74,7 +77,7 @@ export class IpRanges {
     }
   }
 
-  /** In any spelling: an IPv4-mapped IPv6 address is compared as IPv4. False for text that is not an address. */
+  /** Accepts any notation: an IPv4-mapped IPv6 address is compared as IPv4. Returns false for text that is not an address. */
   has(address: string): boolean {
     if (this.#isEmpty) return false;
     const version = isIP(address);
@@ -91,7 +94,7 @@ function parseIpRange(text: string): IpRange | undefined {
   return PREFIX.test(prefix) && Number(prefix) <= BITS[family] ? { address, prefix: Number(prefix), family } : undefined;
 }
 
-/** A zone names an interface of the machine that wrote it (RFC 4007), and is not a part of the address. */
+/** A zone names an interface of the machine that wrote it (RFC 4007), and is not part of the address. */
 function withoutZone(text: string): string {
   const at = text.indexOf('%');
   return at === -1 ? text : text.slice(0, at);

@@ -1,25 +1,25 @@
-/** Paths into JSON in the small form `$.data.items[0].id`: read once when the config is loaded, applied to each value. */
+/** Paths into JSON such as `$.data.items[0].id`: parsed when the config is loaded, applied to each value. */
 
 /** A parsed path. */
 export interface JsonPath {
-  /** As it was written. */
+  /** As written in the config. */
   readonly text: string;
-  /** Names of members and places in lists, from the top down. */
+  /** Member names and array indexes, from the root down. */
   readonly steps: readonly (string | number)[];
 }
 
-/** Why a text is no path. */
+/** Why a text is not a path. */
 export interface JsonPathProblem {
   readonly problem: string;
 }
 
 const MAX_PATH_LENGTH = 256;
 const MAX_STEPS = 32;
-/** `.name`, `[0]` or `["any name"]`, where it begins. */
+/** `.name`, `[0]` or `["any name"]`, matched at `lastIndex`. */
 const STEP = /\.([^.[\]"'\s]+)|\[(0|[1-9]\d{0,8})\]|\["((?:[^"\\]|\\.)*)"\]/y;
 const EXAMPLE = 'write for example $.data.id, $.items[0].id or $["odd name"]';
 
-/** The path, or what is wrong with the text. */
+/** Parses a path, or returns what is wrong with the text. */
 export function parseJsonPath(text: string): JsonPath | JsonPathProblem {
   if (text.length > MAX_PATH_LENGTH) return { problem: `the path is longer than ${MAX_PATH_LENGTH} characters` };
   const quoted = JSON.stringify(text);
@@ -38,40 +38,40 @@ export function parseJsonPath(text: string): JsonPath | JsonPathProblem {
   return steps.length > MAX_STEPS ? { problem: `the path has more than ${MAX_STEPS} steps` } : { text, steps };
 }
 
-/** What stands there; undefined where the value has no such place. Only what the JSON itself holds is found, nothing inherited. */
+/** Reads the value at the path; undefined if there is none. Finds only members of the JSON itself, never inherited ones. */
 export function readJsonPath(path: JsonPath, value: unknown): unknown {
   let found = value;
   for (const step of path.steps) {
     if (typeof found !== 'object' || found === null) return undefined;
-    // A number is a place in a list, a name a member of an object: `length` is neither.
+    // A number is an array index, and a name is an object member: `length` is neither.
     if (Array.isArray(found) !== (typeof step === 'number') || !Object.hasOwn(found, step)) return undefined;
     found = (found as Readonly<Record<string | number, unknown>>)[step];
   }
   return found;
 }
 
-function toStep([, name, place, quotedName]: RegExpExecArray): string | number | undefined {
+function toStep([, name, index, quotedName]: RegExpExecArray): string | number | undefined {
   if (name !== undefined) return name;
-  if (place !== undefined) return Number(place);
+  if (index !== undefined) return Number(index);
   try {
     return JSON.parse(`"${quotedName}"`) as string;
   } catch {
-    // An escape that JSON does not know, or a control character.
+    // An invalid JSON escape, or a control character.
     return undefined;
   }
 }
 
-/** A path with one `[*]`: what stands at `item` in each item of the list at `list`. */
+/** A path with one `[*]`: the value at `item` in each element of the array at `list`. */
 export interface JsonListPath {
   readonly list: JsonPath;
   readonly item: JsonPath;
 }
 
 const EACH = '[*]';
-/** The whole value, where that is the list. */
+/** The whole value, if that is the array. */
 const ROOT: JsonPath = { text: '$', steps: [] };
 
-/** Reads a path with a `[*]`; undefined where it has none, or is no path. */
+/** Parses a path with a `[*]`; undefined if it has none, or is not a path. */
 export function parseJsonListPath(text: string): JsonListPath | undefined {
   const at = text.indexOf(EACH);
   if (at === -1) return undefined;
@@ -81,7 +81,7 @@ export function parseJsonListPath(text: string): JsonListPath | undefined {
   return 'problem' in list || 'problem' in item ? undefined : { list, item };
 }
 
-/** What stands there in each item, in order; undefined where there is no list, or an empty one. */
+/** Reads the value at `item` of each element, in order; undefined if the array is missing or empty. */
 export function readJsonList({ list, item }: JsonListPath, value: unknown): readonly unknown[] | undefined {
   const items = readJsonPath(list, value);
   return Array.isArray(items) && items.length > 0 ? items.map((one) => readJsonPath(item, one)) : undefined;

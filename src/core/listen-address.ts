@@ -2,21 +2,21 @@
 import { isIP, isIPv4 } from 'node:net';
 import { isLoopbackIp, normalizeIp } from './ip-address.ts';
 
-/** A port on some addresses. */
+/** A port number and the addresses that it listens on. */
 export interface ListenAddress {
-  /** IPv6 ones without brackets; none: all addresses of both families. */
+  /** IPv6 addresses are without brackets; empty: all addresses of both families. */
   readonly hosts: readonly string[];
-  /** 0: one that the system chooses. */
+  /** 0: the system chooses one. */
   readonly port: number;
 }
 
-/** What a connection is opened to. */
+/** The target of a connection. */
 interface ConnectTarget {
   readonly host: string;
   readonly port: number;
 }
 
-/** Of a name as DNS, and hosts files, have it. */
+/** A host name as in DNS and hosts files. */
 export const HOST_NAME = /^(?=.{1,253}$)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\.[A-Za-z0-9_-]{1,63})*\.?$/;
 const FORM = /^(.*):(\d{1,5})$/;
 const MAX_PORT = 65_535;
@@ -27,7 +27,7 @@ const SELF: ReadonlyMap<string, readonly string[]> = new Map([
   ['::', ['::1']],
 ]);
 
-/** Reads `host:port`, `[::1]:8080`, `:8080` (all addresses) and `10.0.0.7,fd00::7:8080`: the last colon is the port's. */
+/** Parses `host:port`, `[::1]:8080`, `:8080` (all addresses) and `10.0.0.7,fd00::7:8080`: the last colon precedes the port. */
 export function parseListenAddress(text: string): ListenAddress | { readonly problem: string } {
   const match = FORM.exec(text);
   if (match === null)
@@ -50,7 +50,10 @@ export function parseListenAddress(text: string): ListenAddress | { readonly pro
   return wildcard === undefined ? { hosts, port } : { problem: `${wildcard} already includes the other addresses of its family` };
 }
 
-/** Would a connection to `target` come out at `address`? Names other than localhost are taken for other machines, unless both say the same. */
+/**
+ * Returns whether a connection to `target` reaches `address`. Names other than localhost count as other machines, unless both are
+ * equal.
+ */
 export function isReachedBy(address: ListenAddress, target: ConnectTarget): boolean {
   if (target.port !== address.port) return false;
   const hosts = address.hosts.flatMap(toReachedHosts);
@@ -59,18 +62,18 @@ export function isReachedBy(address: ListenAddress, target: ConnectTarget): bool
   );
 }
 
-/** Have the two a host in common, or could have? */
+/** Returns whether the two share an address and a port, or could. */
 export function isOverlapping(a: ListenAddress, b: ListenAddress): boolean {
   if (a.port !== b.port || a.port === 0) return false;
   return [a, b].some(isEverywhere) || a.hosts.some((host) => b.hosts.includes(host));
 }
 
-/** Can nobody but this machine reach it? */
+/** Returns whether only this machine can reach the address. */
 export function isLoopbackOnly({ hosts }: ListenAddress): boolean {
   return hosts.length > 0 && hosts.every(isLoopbackIp);
 }
 
-/** As the forms above, brackets and all. */
+/** Formats an address in the form that is parsed above, with brackets around IPv6. */
 export function toAddressText(host: string, port: number): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
@@ -79,7 +82,7 @@ function isEverywhere({ hosts }: ListenAddress): boolean {
   return hosts.length === 0 || hosts.some((host) => WILDCARDS.has(host));
 }
 
-/** The addresses that a connection to `host` may go to: "any address", as what is connected to, is this machine. */
+/** The addresses that a connection to `host` may reach. A wildcard address as a target means this machine. */
 function toReachedHosts(host: string): readonly string[] {
   const plain = toComparable(host);
   return SELF.get(plain) ?? [plain];
@@ -87,7 +90,7 @@ function toReachedHosts(host: string): readonly string[] {
 
 function isCovered(hosts: readonly string[], host: string): boolean {
   if (hosts.length === 0) return true;
-  // A lone `::` takes connections of both families.
+  // A single `::` accepts connections of both families.
   return hosts.includes(isIPv4(host) ? '0.0.0.0' : '::') || (hosts.length === 1 && hosts[0] === '::');
 }
 
@@ -95,7 +98,7 @@ function toHost(written: string): string | undefined {
   return normalizeIp(written) ?? (HOST_NAME.test(written) ? written.toLowerCase() : undefined);
 }
 
-/** One spelling for each address and name. */
+/** Normalizes an address or a name. */
 function toComparable(host: string): string {
   return normalizeIp(host) ?? host.toLowerCase().replace(/\.$/, '');
 }

@@ -1,24 +1,24 @@
-/** Content-Type (RFC 9110 §8.3), read strictly: a value that two parsers could read in two ways is a problem. */
+/** Parses Content-Type (RFC 9110 §8.3) strictly: a value that two parsers could interpret differently is a problem. */
 
-/** How an app reads content of a media type. */
+/** How an app parses a body of a media type. */
 export type MediaForm = 'json' | 'form' | 'multipart' | 'text' | 'xml' | 'other';
 
-/** A media type whose parameters change nothing about how its content is read, but for the boundary. */
+/** A media type whose parameters, except the boundary, do not change how a body is parsed. */
 export interface MediaType {
   /** type/subtype, lower case. */
   readonly essence: string;
   readonly form: MediaForm;
-  /** Of multipart content only. */
+  /** Set only for multipart bodies. */
   readonly boundary: string | undefined;
 }
 
-/** Why a value is no such media type; safe to log. */
+/** Why a value is rejected; safe to log. */
 export interface MediaTypeProblem {
   readonly problem: string;
 }
 
 const ESSENCE = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+\/[!#$%&'*+.^_`|~0-9A-Za-z-]+/;
-/** One parameter, or none: `a/b;` is a media type (RFC 9110 §5.6.6). Longer values are rejected, so that nothing here is costly. */
+/** One parameter, or none: `a/b;` is a media type (RFC 9110 §5.6.6). Longer values are rejected, so that matching stays cheap. */
 const PARAMETER =
   /[\t ]*;[\t ]*(?:([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64})=(?:([!#$%&'*+.^_`|~0-9A-Za-z-]{1,256})|"([ !#-[\]-~]{0,256})"))?/y;
 /** RFC 2046 §5.1.1. */
@@ -27,7 +27,7 @@ const MAX_PARAMETERS = 8;
 /** Two names of one encoding (Encoding Standard §4.2). */
 const UTF_8 = new Set(['utf-8', 'utf8']);
 
-/** How content of a media type (type/subtype, lower case) is read. */
+/** How a body of a media type (type/subtype, lower case) is parsed. */
 export function toMediaForm(essence: string): MediaForm {
   if (essence === 'application/json' || essence.endsWith('+json')) return 'json';
   if (essence === 'application/x-www-form-urlencoded') return 'form';
@@ -37,8 +37,8 @@ export function toMediaForm(essence: string): MediaForm {
 }
 
 /**
- * Reads a value for content that must be read in one way only. The signature does not cover Content-Type: with another charset, or with
- * a parameter that only some parsers take, the same bytes are another message.
+ * Parses the media type of a body that must have only one interpretation. The signature does not cover Content-Type: with another
+ * charset, or with a parameter that only some parsers support, the same bytes are a different message.
  */
 export function parseMediaType(value: string): MediaType | MediaTypeProblem {
   const essence = ESSENCE.exec(value)?.[0];
@@ -63,7 +63,7 @@ function parseParameters(value: string, start: number): { readonly values: Reado
     if (match === null || values.size === MAX_PARAMETERS) return { problem: 'the parameters of Content-Type are malformed' };
     const [, name, token, quoted] = match;
     if (name === undefined) continue;
-    // RFC 2231: Python and others take `charset*=utf-7''…`, or `charset*0=utf` and `charset*1=-7`, for the charset.
+    // RFC 2231: Python and others read the charset from `charset*=utf-7''…`, or from `charset*0=utf` and `charset*1=-7`.
     if (name.includes('*')) return { problem: 'Content-Type has an extended parameter (RFC 2231)' };
     const key = name.toLowerCase();
     if (values.has(key)) return { problem: 'Content-Type repeats a parameter' };
@@ -72,7 +72,7 @@ function parseParameters(value: string, start: number): { readonly values: Reado
   return { values };
 }
 
-/** Of the media types that a route takes, the first one that content can be; the first one of all where it is none. */
+/** Picks the first of a route's media types that fits the body, or the first one if none fits. */
 export function pickMediaType(contentTypes: readonly string[], body: Buffer): string {
   const [first = 'application/json'] = contentTypes;
   const isJson = /^[\s]*[{[]/.test(body.subarray(0, 64).toString('latin1'));

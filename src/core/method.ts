@@ -1,4 +1,4 @@
 /** Request methods (RFC 9110 §9). */
 
-/** Characters; the longest registered method, UPDATEREDIRECTREF, has 17 (IANA HTTP Method Registry). */
+/** In characters; the longest registered method, UPDATEREDIRECTREF, has 17 (IANA HTTP Method Registry). */
 export const MAX_METHOD_LENGTH = 32;

@@ -1,4 +1,4 @@
-/** A request whose head is sound and whose content nobody has read: what gates are asked about. */
+/** A request whose head is valid and whose body is not read yet: the input of the gates. */
 
 import type { BodyStream, RequestBody } from './body.ts';
 import type { Client } from './client.ts';
@@ -6,9 +6,9 @@ import type { EpochMilliseconds, Milliseconds } from './clock.ts';
 import type { HeaderFields, RawHeaders } from './headers.ts';
 import type { RequestTarget } from './target.ts';
 
-/** What is known of any request, even one whose head is refused. */
+/** What is known about any request, even one whose head is rejected. */
 export interface Arrival {
-  /** Unique to this request; it joins the sender's answer, the log line and the header the app gets. */
+  /** Unique to this request; it links the response, the log line and the header that the app gets. */
   readonly requestId: string;
   readonly method: string;
   readonly client: Client;
@@ -17,25 +17,25 @@ export interface Arrival {
   readonly startedAt: Milliseconds;
 }
 
-/** A request to change the connection's protocol (RFC 9110 §7.8), which the app may grant. */
+/** A request to change the connection's protocol (RFC 9110 §7.8), which the app may accept. */
 export interface UpgradeRequest {
-  /** As the client wrote it, for example `websocket`. */
+  /** As the client sent it, for example `websocket`. */
   readonly protocol: string;
-  /** Says that it is granted, by this status line and these fields, and gives what the client sends from then on. */
+  /** Accepts the upgrade with this status line and these fields. Returns the stream of what the client sends from then on. */
   grant(statusLine: string, fields: RawHeaders): BodyStream;
-  /** Sends in the new protocol; false asks to wait for `onDrain`. */
+  /** Sends bytes in the new protocol. Returns false to ask the caller to wait for `onDrain`. */
   write(chunk: Buffer): boolean;
   onDrain(action: () => void): void;
   end(): void;
   destroy(): void;
 }
 
-/** One request, its head parsed. */
+/** A request with a parsed head. */
 export interface ParsedHead extends Arrival {
   readonly target: RequestTarget;
   readonly headers: HeaderFields;
   readonly body: RequestBody;
   readonly upgrade?: UpgradeRequest;
-  /** Where a client of the forward proxy wants to go. */
+  /** The destination that a client of the forward proxy requests. */
   readonly destination?: { readonly host: string; readonly port: number };
 }

@@ -1,6 +1,6 @@
 /**
- * The paths that an app may take a request's path for. Routers and servers decode escapes, fold case, drop parameters and the like, each
- * in an order of its own, so all of that is applied here in every order. Two paths that share a form may reach the same handler.
+ * The paths that an app may interpret a request's path as. Routers and servers decode escapes, fold case, drop parameters and so on,
+ * each in a different order, so this file applies all of that in every order. Two paths that share a form may reach the same handler.
  */
 
 /** What an app may treat as the same path. */
@@ -26,44 +26,44 @@ export const PATH_DISTINCTIONS: readonly PathDistinction[] = [
   'trailingDots',
 ];
 
-/** The distinctions that an app is known to make. */
+/** The distinctions that the app is known to make. */
 export type KeptDistinctions = ReadonlySet<PathDistinction>;
 
 const NOTHING_KEPT: KeptDistinctions = new Set();
-/** A path with more forms than this was written to have them: nested escapes and parameters. */
+/** A path with more forms than this was crafted, with nested escapes and parameters. */
 const MAX_FORMS = 24;
-/** Lower-case letters, digits and signs that stand for themselves, in segments that are not empty. */
+/** Lower-case letters, digits and literal punctuation, in segments that are not empty. */
 const PLAIN = /^(?:\/[a-z0-9_~!$&'()*,=:@-]+)+$|^\/$/;
 const STEPS_APPLY = /[%;\\+]|[^\x20-\x7e]/;
 const ESCAPES = /(?:%[0-9a-f]{2})+/gi;
 const PARAMETERS = /;[^/]*/g;
 const BACKSLASH = /\\/g;
 const INDEX = '/index';
-/** Longer paths are in no config, and many long forms would cost milliseconds. */
+/** Longer paths appear in no config, and many long forms would take milliseconds. */
 const MAX_PAGE_PATH = 512;
 const PAGES = ['.html', '.htm', '.php'];
 const END_OF_PATH = /[?#]/;
 const MARKS = /[\p{Mn}\p{Default_Ignorable_Code_Point}]+/gu;
 const NOT_ASCII = /[^\0-\x7f]/;
-// biome-ignore lint/suspicious/noControlCharactersInRegex: controls are what it looks for.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: it matches control characters.
 const CONTROL = /[\0-\x1f\x7f]/;
 /** Windows ignores spaces around the dots. */
 const DOT_SEGMENT = /(?:^|\/) *\.{1,2} *(?:\/|$)/;
 
-/** The path is its own only form. */
+/** Returns whether the path has no form but itself. */
 export function isPlainPath(path: string): boolean {
-  // The index of a directory may be found by the directory's own path.
+  // An app may serve the index of a directory at the path of the directory.
   return PLAIN.test(path) && !path.endsWith(INDEX);
 }
 
 /**
- * Every form of `path` (RFC 3986 §6.2.2), without a slash at its end; '' is the root. Undefined where no app should be trusted with the path:
- * it has a dot segment, a control or broken UTF-8 in some form, or too many forms.
+ * Every form of `path` (RFC 3986 §6.2.2), without a trailing slash; '' is the root. Undefined if the path must not reach any app: it has a
+ * dot segment, a control character or invalid UTF-8 in some form, or too many forms.
  */
 export function toPathForms(path: string, kept: KeptDistinctions = NOTHING_KEPT): ReadonlySet<string> | undefined {
   const forms = new Set<string>();
   if (!STEPS_APPLY.test(path)) return addFolded(path, kept, forms) ? forms : undefined;
-  // A set hands out what is added while it is walked.
+  // Iteration over a set includes elements that are added meanwhile.
   const reached = new Set([path]);
   for (const form of reached) {
     if (!addFolded(form, kept, forms) || !addSteps(form, kept, reached) || reached.size > MAX_FORMS) return undefined;
@@ -71,13 +71,13 @@ export function toPathForms(path: string, kept: KeptDistinctions = NOTHING_KEPT)
   return forms;
 }
 
-/** One step further in each direction; the order matters: `/a;%2fb` is `/a` for one app and `/a/b` for another. */
+/** Applies each step once. The order matters: `/a;%2fb` is `/a` for one app and `/a/b` for another. */
 function addSteps(form: string, kept: KeptDistinctions, reached: Set<string>): boolean {
   if (!kept.has('percentEncoding')) {
     const decoded = decode(form);
     if (decoded === undefined) return false;
     reached.add(decoded);
-    // Sinatra serves `/my+files` by the handler of `/my files`, and `/my%2bfiles`, too.
+    // Sinatra serves `/my+files` and `/my%2bfiles` by the handler of `/my files`.
     reached.add(form.replaceAll('+', ' '));
     const end = form.search(END_OF_PATH);
     if (end !== -1) reached.add(form.slice(0, end));
@@ -88,7 +88,7 @@ function addSteps(form: string, kept: KeptDistinctions, reached: Set<string>): b
   return true;
 }
 
-/** Once; undefined where that gives a control or broken UTF-8. */
+/** Decodes once; undefined if the result has a control character or invalid UTF-8. */
 function decode(form: string): string | undefined {
   try {
     const decoded = form.replace(ESCAPES, decodeURIComponent);
@@ -98,7 +98,7 @@ function decode(form: string): string | undefined {
   }
 }
 
-/** What gives the same result in any order. False for a dot segment. */
+/** Adds the forms that are the same in any order. Returns false for a dot segment. */
 function addFolded(form: string, kept: KeptDistinctions, forms: Set<string>): boolean {
   if (DOT_SEGMENT.test(form)) return false;
   const folded = foldSegments(foldText(form, kept), kept);
@@ -107,7 +107,7 @@ function addFolded(form: string, kept: KeptDistinctions, forms: Set<string>): bo
   return true;
 }
 
-/** Servers of files give `/report.html` for `/report`, and a directory's index for the directory. */
+/** File servers serve `/report.html` for `/report`, and the index of a directory for the directory. */
 function addFileNames(folded: string, forms: Set<string>): void {
   const bare = withoutExtension(folded);
   forms.add(bare);
@@ -116,7 +116,7 @@ function addFileNames(folded: string, forms: Set<string>): void {
     for (const page of PAGES) forms.add(folded + page).add(`${folded}${INDEX}${page}`);
 }
 
-/** Letters as the most lenient comparison sees them: `ſ` is s, the Kelvin sign is k, `İ` and `ı` are i, `ß` is ss. */
+/** Letters as the most lenient comparison treats them: `ſ` is s, the Kelvin sign is k, `İ` and `ı` are i, `ß` is ss. */
 function foldText(form: string, kept: KeptDistinctions): string {
   const isAscii = !NOT_ASCII.test(form);
   if (kept.has('letterCase')) return isAscii ? form : toComposed(form, kept);
@@ -124,7 +124,7 @@ function foldText(form: string, kept: KeptDistinctions): string {
   return toComposed(form, kept).toUpperCase().toLowerCase().replaceAll('i\u0307', 'i').replaceAll('ς', 'σ');
 }
 
-/** Without accents and what is not displayed: a database that looks up `/ádmin` by its usual collation finds `/admin`. */
+/** Removes accents and invisible characters: a database that looks up `/ádmin` by a common collation finds `/admin`. */
 function toComposed(text: string, kept: KeptDistinctions): string {
   return kept.has('unicodeForm') ? text : text.normalize('NFKD').replace(MARKS, '');
 }
@@ -147,7 +147,7 @@ function withoutTrailingDots(segment: string): string {
   return segment.slice(0, end);
 }
 
-/** Rails serves `/admin.json` by the handler of `/admin`; earlier versions of Spring did, too. */
+/** Rails serves `/admin.json` by the handler of `/admin`; so did earlier versions of Spring. */
 function withoutExtension(path: string): string {
   const dot = path.indexOf('.', path.lastIndexOf('/') + 2);
   return dot === -1 || dot === path.length - 1 ? path : path.slice(0, dot);

@@ -1,10 +1,10 @@
-/** The catalogue of refusals: what each code means to the sender and the log. */
+/** The catalogue of refusals: what each code means for the sender and the log. */
 import type { RefusalCode } from './refusal.ts';
 
-/** How loudly a refusal is logged: `info` is the sender's trouble, `warn` and `error` are ours. */
+/** The log level of a refusal: `info` is the sender's fault, `warn` and `error` need the operator. */
 export type RefusalLogLevel = 'info' | 'warn' | 'error';
 
-/** Error types of RFC 9209 §2.3 that a refusal may show. */
+/** The error types of RFC 9209 §2.3 that a refusal may report. */
 type ProxyError =
   | 'http_request_denied'
   | 'proxy_loop_detected'
@@ -15,22 +15,25 @@ type ProxyError =
   | 'http_response_timeout'
   | 'http_protocol_error';
 
-/** What one code means to the world outside. */
+/** How a refusal code appears to the sender. */
 export interface RefusalEntry {
   /** HTTP status (RFC 9110 §15). */
   readonly status: number;
-  /** Public, constant text: it must tell an attacker nothing that the status does not. */
+  /** Public, constant text. It must tell an attacker nothing that the status does not. */
   readonly title: string;
   readonly logLevel: RefusalLogLevel;
-  /** The error type of RFC 9209 §2.3 for `Proxy-Status`: it tells our answers from the app's. Absent on what is no error. */
+  /**
+   * The error type of RFC 9209 §2.3 for `Proxy-Status`, which distinguishes sidegate's responses from the app's. Absent if the
+   * refusal is not an error.
+   */
   readonly proxyError?: ProxyError;
-  /** `Retry-After` in whole seconds, where trying again makes sense. */
+  /** `Retry-After` in whole seconds, if a retry makes sense. */
   readonly retryAfterSeconds?: number;
-  /** The request's end cannot be trusted, or its body is left unread: answer and close (RFC 9112 §6.3). */
+  /** The end of the request is uncertain, or its body is left unread: respond and close the connection (RFC 9112 §6.3). */
   readonly close?: true;
 }
 
-/** One row for each code; a missing row does not compile. */
+/** One entry for each code; a missing entry does not compile. */
 export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   route_not_found: { status: 404, title: 'No route', proxyError: 'http_request_denied', logLevel: 'info' },
   method_not_allowed: { status: 405, title: 'Method not allowed', proxyError: 'http_request_denied', logLevel: 'info' },
@@ -156,7 +159,7 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     proxyError: 'destination_unavailable',
     logLevel: 'error',
     retryAfterSeconds: 5,
-    // Where the pod ends, the next try must not come by this connection.
+    // If the pod is shutting down, the retry must use another connection.
     close: true,
   },
   upstream_unreachable: {

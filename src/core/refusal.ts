@@ -1,6 +1,6 @@
-/** Why a request is rejected: a public code for the sender, a finer reason for operators. */
+/** Why a request is rejected: a public code for the sender, and a more specific reason for operators. */
 
-/** Every code a sender can be given; stable, public (docs/refusals.md). */
+/** All codes that a sender can get; stable and public (docs/refusals.md). */
 export type RefusalCode =
   | 'route_not_found'
   | 'method_not_allowed'
@@ -42,7 +42,10 @@ export type RefusalCode =
   | 'upstream_timeout'
   | 'upstream_invalid_response';
 
-/** Why, for operators: finer than the code, shown in logs and metrics only. A closed set, as it is a metric label. */
+/**
+ * The reason for operators: more specific than the code, and only in logs and metrics. A closed set, because it is a metric
+ * label.
+ */
 export type Reason =
   | 'ok'
   | 'route_not_found'
@@ -111,29 +114,29 @@ export type Reason =
   | 'upstream_reset'
   | 'upstream_invalid_response';
 
-/** A response of sidegate's own, in place of the app's. */
+/** A response that sidegate sends in place of the app's. */
 export interface Reply {
   readonly status: number;
   readonly contentType: string;
   /** Latin1. */
   readonly body: string;
-  /** Further field lines, name and value. */
+  /** Additional field lines, name and value. */
   readonly headers?: readonly (readonly [string, string])[];
 }
 
-/** What a refusal may say beside its code and reason. */
+/** Details of a refusal in addition to its code and reason. */
 export interface RefusalDetails {
-  /** For the log line only; never sent, never a label. No secrets, no header values. */
+  /** For the log line only; never sent, never a label. No secrets and no header values. */
   readonly detail?: string | undefined;
-  /** 405 only: the methods that would be allowed (RFC 9110 §10.2.1). */
+  /** For 405 only: the allowed methods (RFC 9110 §10.2.1). */
   readonly allow?: readonly string[];
   /** Overrides the catalogue's `Retry-After`, in whole seconds. */
   readonly retryAfterSeconds?: number;
-  /** Instead of problem details, where the sender waits for something of its own. */
+  /** Sent instead of problem details, for senders that expect a specific response. */
   readonly reply?: Reply;
 }
 
-/** A request that is rejected, or answered by sidegate itself: expected, counted, cheap. */
+/** A request that is rejected, or that sidegate responds to itself: expected, counted, cheap. */
 export class Refusal {
   readonly code: RefusalCode;
   readonly reason: Reason;
@@ -141,7 +144,7 @@ export class Refusal {
   readonly allow: readonly string[] | undefined;
   readonly retryAfterSeconds: number | undefined;
   readonly reply: Reply | undefined;
-  /** Makes the type nominal: `instanceof` tells a refusal from a pass, so no object literal may take its place. */
+  /** Makes the type nominal: only `instanceof` distinguishes a refusal from a pass, so no object literal can take its place. */
   declare protected readonly nominal: true;
 
   constructor(code: RefusalCode, reason: Reason, { detail, allow, retryAfterSeconds, reply }: RefusalDetails = {}) {
@@ -154,7 +157,7 @@ export class Refusal {
   }
 }
 
-/** Builds a refusal; a text is its detail, for the operator's log only. */
+/** Builds a refusal. A string is its detail, for the log only. */
 export function refuse(code: RefusalCode, reason: Reason, details?: string | RefusalDetails): Refusal {
   return new Refusal(code, reason, typeof details === 'string' ? { detail: details } : details);
 }

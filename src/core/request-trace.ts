@@ -1,6 +1,6 @@
 /** The trace that a request belongs to (W3C Trace Context). */
 
-/** A span that another party recorded, as a message names it. */
+/** A span that another party recorded, as it is referenced in a message. */
 export interface SpanReference {
   /** 32 lower-case hex digits. */
   readonly traceId: string;
@@ -10,19 +10,19 @@ export interface SpanReference {
   readonly tracestate: string | undefined;
 }
 
-/** The trace that a request is part of; ids as in SpanReference. */
+/** The trace that a request is part of; IDs as in SpanReference. */
 export interface RequestTrace {
   readonly traceId: string;
-  /** What log lines name: sidegate's own span, or, where nobody records it, the parent of the app's span. */
+  /** The span ID in log lines: sidegate's own span or, if none is recorded, the parent of the app's span. */
   readonly spanId: string;
-  /** What the app gets as its parent. */
+  /** The parent span ID that the app gets. */
   readonly appParentId: string;
   readonly flags: number;
-  /** sidegate's spans are kept and exported. */
+  /** Whether spans of sidegate are recorded and exported. */
   readonly isRecorded: boolean;
-  /** The caller's span, where its trace is continued. */
+  /** The caller's span, if its trace is continued. */
   readonly parentId: string | undefined;
   readonly tracestate: string | undefined;
-  /** The caller's span, where it is only named. */
+  /** The caller's span, if it is only linked. */
   readonly link: SpanReference | undefined;
 }

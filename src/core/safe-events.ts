@@ -1,4 +1,4 @@
-/** Event listeners and callbacks whose exceptions end one connection, never the process. */
+/** Event listeners and callbacks whose exceptions close one connection and never end the process. */
 import type { ChildProcess } from 'node:child_process';
 import { channel } from 'node:diagnostics_channel';
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
@@ -11,7 +11,7 @@ import type { MessagePort, Worker } from 'node:worker_threads';
 /** The diagnostics channel that every `EscapedError` is published to. */
 export const ESCAPED_ERRORS = 'sidegate:escaped-error';
 
-/** Where an exception escaped from; `process`: from code that nothing here guards. */
+/** Where an exception escaped from; `process`: from code without a guard. */
 export type EscapeSite = 'listener' | 'callback' | 'timer' | 'promise' | 'process';
 
 /** An exception that no caller could handle. */
@@ -24,7 +24,7 @@ export interface EscapedError {
 interface StreamEvents {
   close: [];
   connect: [];
-  /** The listener names the type, which depends on the stream's encoding. */
+  /** The listener declares the type, which depends on the encoding of the stream. */
   data: [chunk: never];
   drain: [];
   drop: [text: string];
@@ -91,14 +91,14 @@ interface Emitter {
 
 declare const isAdded: unique symbol;
 
-/** A listener as `onEvent` added it, which `offEvent` removes; Node's own `off` would not find the function that was passed. */
+/** A listener as added by `onEvent`, for `offEvent`. Node's `off` would not find the function that the caller passed. */
 export type AddedListener = Listener & { readonly [isAdded]: true };
 
 const escaped = channel(ESCAPED_ERRORS);
 
 /**
  * Adds `listener`. If it throws, or its promise rejects, the exception is reported, and the sockets, streams and requests among
- * the event's arguments are destroyed; without any, the emitter itself is. Returns what `offEvent` takes.
+ * the event's arguments are destroyed, or the emitter itself if there are none. Returns the listener for `offEvent`.
  */
 export function onEvent<E extends Emitter, K extends keyof EventsOf<E> & string>(
   emitter: E,
@@ -118,7 +118,7 @@ export function onEvent<E extends Emitter, K extends keyof EventsOf<E> & string>
   return guarded as AddedListener;
 }
 
-/** The same for the next such event only. */
+/** Like `onEvent`, for the next event only. */
 export function onceEvent<E extends Emitter, K extends keyof EventsOf<E> & string>(
   emitter: E,
   event: K,
@@ -138,15 +138,15 @@ export function onceEvent<E extends Emitter, K extends keyof EventsOf<E> & strin
   return guarded as AddedListener;
 }
 
-/** What `shareListeners` is given: the listeners get the target that their emitter was connected with. */
+/** The listeners for `shareListeners`. Each gets the target that its emitter was connected with. */
 type SharedListeners<E, T> = {
   readonly [K in keyof EventsOf<E> & string]?: (target: T, ...args: ArgumentsOf<E, K>) => unknown;
 };
 
 /**
- * `onEvent` for emitters that come with each request: the listeners are made once, and one property of the emitter leads to its target. The
- * emitter must be the object that emits: one that passes `on` to another would not be found again.
- * Two functions for each event and request would cost 1 % of the CPU of a delivery (bench/profile.ts).
+ * `onEvent` for emitters that are created for each request: the listeners are created once, and a property of the emitter refers to its
+ * target. The emitter must be the object that emits: one that delegates `on` to another object loses its target.
+ * Creating two functions for each event and request would take 1 % of the CPU of a delivery (bench/profile.ts).
  */
 export function shareListeners<E extends Emitter, T>(listeners: SharedListeners<E, T>): (emitter: E, target: T) => void {
   const key = Symbol('target');
@@ -183,7 +183,7 @@ export function offEvent<E extends Emitter, K extends keyof EventsOf<E> & string
   emitter.off(event, added);
 }
 
-/** For a function that Node calls once it has done what it was asked to: an exception in it is reported. */
+/** Guards a callback that Node calls when an operation is done: exceptions in it are reported. */
 export function guardCallback<A extends unknown[]>(callback: (...args: A) => void): (...args: A) => void {
   return (...args) => {
     try {
@@ -194,7 +194,7 @@ export function guardCallback<A extends unknown[]>(callback: (...args: A) => voi
   };
 }
 
-/** For a function whose result Node uses: `otherwise` is the result where it throws, after `onThrow`. */
+/** Guards a function whose result Node uses: if it throws, it calls `onThrow` and returns `otherwise`. */
 export function guardDecision<A extends unknown[], R>(
   decide: (...args: A) => R,
   otherwise: R,
@@ -211,7 +211,7 @@ export function guardDecision<A extends unknown[], R>(
   };
 }
 
-/** Calls a timer's action; what it throws, or its promise rejects with, is reported. */
+/** Calls the action of a timer, and reports an exception or a rejection. */
 export function runTimer(action: () => unknown): void {
   try {
     const result = action();
@@ -221,29 +221,29 @@ export function runTimer(action: () => unknown): void {
   }
 }
 
-/** For the callback of a write: runs `action` unless the write failed. */
+/** The callback for a write: runs `action` unless the write failed. */
 export function afterWrite(action: () => void): (error?: Error | null) => void {
   return (error) => {
     if (error === undefined || error === null) runTimer(action);
   };
 }
 
-/** Runs `action` in the event loop's next turn. */
+/** Runs `action` in the next turn of the event loop. */
 export function runNextTurn(action: () => void): void {
   setImmediate(runTimer, action);
 }
 
-/** Runs `action` once the current turn's other microtasks are done. */
+/** Runs `action` after the other microtasks of the current turn. */
 export function runSoon(action: () => void): void {
   queueMicrotask(() => runTimer(action));
 }
 
-/** Lets nobody wait for `work`: its rejection is reported. */
+/** Runs `work` without a caller that waits for it; a rejection is reported. */
 export function runDetached(work: Promise<unknown>): void {
   work.catch(reportRejection);
 }
 
-/** Publishes an exception. In a process that subscribes to none, such as a command or a worker, it is thrown again. */
+/** Publishes an exception. In a process without a subscriber, such as a command or a worker, it is thrown again. */
 export function reportEscaped(site: EscapeSite, error: unknown): void {
   if (!escaped.hasSubscribers) throw error;
   escaped.publish({ site, error } satisfies EscapedError);

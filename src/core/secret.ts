@@ -3,7 +3,7 @@ import { inspect } from 'node:util';
 
 const MASK = '[secret]';
 
-/** Bytes that only `expose()` gives out; every printing path shows `[secret]`. */
+/** Bytes that only `expose()` returns. Any other output shows `[secret]`. */
 export class Secret {
   readonly #bytes: Buffer;
 
@@ -11,12 +11,12 @@ export class Secret {
     this.#bytes = bytes;
   }
 
-  /** The bytes themselves. The caller must not log, store or copy them further than it needs to. */
+  /** The bytes. The caller must not log, store or copy them more than necessary. */
   expose(): Buffer {
     return this.#bytes;
   }
 
-  /** Length in bytes: the one fact about a secret that may be shown. */
+  /** Length in bytes, the only property of a secret that may be shown. */
   get length(): number {
     return this.#bytes.length;
   }

@@ -1,6 +1,6 @@
-/** The request target: one canonical reading, so that the path which is matched is byte for byte the path which is forwarded. */
+/** The request target, parsed so that the path that is matched is byte for byte the path that is forwarded. */
 
-/** A form that two parsers may read differently; refused unless the route opens it. */
+/** A form that two parsers may interpret differently; rejected unless the route allows it. */
 export type AmbiguousForm =
   | 'emptySegment'
   | 'backslash'
@@ -12,7 +12,10 @@ export type AmbiguousForm =
   | 'encodedHash'
   | 'encodedPercent';
 
-/** The forms a route may open, in the order of the config's documentation. Dot segments, NUL, controls, fragments and absolute-form stay shut: no route can match them meaningfully. */
+/**
+ * The forms that a route may allow, in the order of the config documentation. Dot segments, NUL, controls, fragments and
+ * absolute-form are always rejected: no route can match them meaningfully.
+ */
 export const AMBIGUOUS_FORMS: readonly AmbiguousForm[] = [
   'emptySegment',
   'backslash',
@@ -25,32 +28,32 @@ export const AMBIGUOUS_FORMS: readonly AmbiguousForm[] = [
   'encodedPercent',
 ];
 
-/** An origin-form target (RFC 9112 §3.2.1) taken apart without changing a byte. */
+/** An origin-form target (RFC 9112 §3.2.1), split without changing a byte. */
 export interface RequestTarget {
   /** As received. */
   readonly raw: string;
   /** Up to the first `?`. */
   readonly path: string;
-  /** After the first `?`, or undefined where there is none. */
+  /** After the first `?`; undefined if there is none. */
   readonly query: string | undefined;
-  /** What in the path two parsers might read differently. */
+  /** The forms in the path that two parsers might interpret differently. */
   readonly ambiguities: readonly AmbiguousForm[];
 }
 
-/** Why a target is refused whatever the route; for the operator's log. */
+/** Why a target is rejected on every route; for the log. */
 export interface TargetProblem {
   readonly problem: string;
 }
 
 const NONE: readonly AmbiguousForm[] = [];
-/** Unreserved, sub-delims without `;`, `:`, `@` and `/` (RFC 3986 §3.3): nothing that needs a closer look. */
+/** Unreserved, sub-delims without `;`, `:`, `@` and `/` (RFC 3986 §3.3): needs no further checks. */
 const PLAIN_PATH = /^(?:\/[A-Za-z0-9_~!$&'()*+,=:@-][A-Za-z0-9_~!$&'()*+,=:@.-]*)+\/?$|^\/$/;
 const VISIBLE = /^[\x21-\x7e]+$/;
 const BAD_ESCAPE = /%(?![0-9A-Fa-f]{2})/;
 const DOT_SEGMENT = /(?:^|\/)(?:\.|%2e){1,2}(?:\/|$)/i;
-/** Windows ignores spaces around the dots, and best-fit encodings make dots of full-width ones. */
+/** Windows ignores spaces around the dots, and best-fit encodings convert full-width dots to dots. */
 const LOOSE_DOT_SEGMENT = /(?:^|[/\\]) *\.{1,2} *(?:[/\\]|$)/;
-/** ASCII's, those of Latin-1, and the line separators of Unicode: in Java, `$` matches before any of these line ends. */
+/** The controls of ASCII and Latin-1, and the line separators of Unicode: in Java, `$` matches before each of these line ends. */
 const ENCODED_CONTROL = /%(?:[01][0-9a-f]|7f|c2%[89][0-9a-f]|e2%80%a[89])/i;
 
 const FORMS: readonly (readonly [AmbiguousForm, RegExp])[] = [
@@ -65,7 +68,7 @@ const FORMS: readonly (readonly [AmbiguousForm, RegExp])[] = [
   ['encodedPercent', /%25/],
 ];
 
-/** Takes `raw` apart, or says why no route may have it. */
+/** Splits `raw`, or says why no route may get it. */
 export function parseTarget(raw: string): RequestTarget | TargetProblem {
   const mark = raw.indexOf('?');
   const path = mark === -1 ? raw : raw.slice(0, mark);
@@ -89,7 +92,7 @@ function findProblem(raw: string, path: string): string | undefined {
   const decoded = decode(path);
   if (decoded === undefined) return 'the path has percent-escapes that are not UTF-8';
   if (ENCODED_CONTROL.test(path)) return 'the path has an encoded control byte';
-  // Backslashes and encoded slashes separate segments for some parsers, so dots beside them count as dot segments too.
+  // Some parsers treat backslashes and encoded slashes as separators, so dots next to them count as dot segments, too.
   if (DOT_SEGMENT.test(path.replace(/%2f|%5c|\\/gi, '/'))) return 'the path has a dot segment';
   if (DOT_SEGMENT.test(path.replace(/(?:;|%3b)[^/]*/gi, ''))) return 'the path has a dot segment with a parameter';
   if (LOOSE_DOT_SEGMENT.test(decoded.normalize('NFKC'))) return 'the path has a dot segment in another spelling';

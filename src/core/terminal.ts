@@ -1,12 +1,12 @@
-/** Colours of text on a terminal. */
+/** Colours for text on a terminal. */
 
-/** Of ECMA-48: green, red, yellow. */
+/** Colour codes of ECMA-48: green, red, yellow. */
 const TONES = { good: 32, bad: 31, warning: 33 } as const;
 
-/** What a colour says. */
+/** The meaning of a colour. */
 export type Tone = keyof typeof TONES;
 
-/** The text in colour, where standard output shows colours. */
+/** Returns the text in colour if standard output supports colours. */
 export function paint({ isColoured }: { readonly isColoured?: boolean }, tone: Tone, text: string): string {
   return isColoured === true ? `\u001b[${TONES[tone]}m${text}\u001b[0m` : text;
 }

@@ -1,7 +1,7 @@
-/** A rate limit that allows bursts: `rate` tokens a second, of which at most `burst` are saved up. */
+/** A rate limit that allows bursts: `rate` tokens per second, of which at most `burst` accumulate. */
 import type { Clock, Milliseconds } from './clock.ts';
 
-/** One budget. */
+/** A token bucket. */
 export class TokenBucket {
   readonly #rate: number;
   readonly #burst: number;
@@ -17,7 +17,7 @@ export class TokenBucket {
     this.#filledAt = clock.monotonic();
   }
 
-  /** Takes a token; false if there is none. */
+  /** Takes a token; returns false if there is none. */
   take(): boolean {
     const now = this.#clock.monotonic();
     this.#tokens = Math.min(this.#burst, this.#tokens + ((now - this.#filledAt) / 1_000) * this.#rate);
