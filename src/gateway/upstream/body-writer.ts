@@ -1,20 +1,20 @@
-/** Writes streamed body to the app, no faster than it is taken. */
+/** Writes a streamed body to the app, no faster than the app reads it. */
 import type { Socket } from 'node:net';
 import type { BodyConsumer, BodyStream } from '../../core/body.ts';
 import { freeChunk } from '../../core/chunk-memory.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { type AddedListener, afterWrite, offEvent, onEvent } from '../../core/safe-events.ts';
 
-/** What the connection wants to know of its body. */
+/** The callbacks of a body writer. */
 export interface BodyWriterEvents {
-  /** Something was written, or can be written again; `isBlocked`: the app takes no more for now. */
+  /** Bytes were written, or can be written again; `isBlocked`: the app reads no more for now. */
   onProgress(isBlocked: boolean): void;
   onWritten(): void;
-  /** The sender left or was too slow: what the app has of the request is a part that must not look whole. */
+  /** The sender disconnected or was too slow: the app must not take the partial request for a complete one. */
   onBroken(reason: Reason): void;
 }
 
-/** One stream on its way into one socket. */
+/** Writes one stream to one socket. */
 export class BodyWriter implements BodyConsumer {
   readonly #socket: Socket;
   readonly #body: BodyStream;
@@ -34,16 +34,16 @@ export class BodyWriter implements BodyConsumer {
     });
   }
 
-  /** Begins; separate from the constructor, as body that is there already comes at once. */
+  /** Starts the stream. Separate from the constructor, because a body that has already arrived is written immediately. */
   start(): void {
     this.#body.start(this);
   }
 
   write(chunk: Buffer): boolean {
-    // What a broken connection may still hold is left to the garbage collector.
+    // Memory that a broken connection may still use is left to the garbage collector.
     const onWritten = afterWrite(() => freeChunk(chunk));
     const hasRoom = this.#isChunked ? this.#writeChunk(chunk, onWritten) : this.#socket.write(chunk, onWritten);
-    // A chunk may be as large as what Node would hold back: what the system has taken already is no reason to wait.
+    // A chunk may exceed the high-water mark by itself. If the operating system has already taken it, there is no need to wait.
     const isTaken = hasRoom || this.#socket.writableLength === 0;
     this.#events.onProgress(!isTaken);
     return isTaken;
@@ -60,7 +60,7 @@ export class BodyWriter implements BodyConsumer {
     this.#events.onBroken(reason);
   }
 
-  /** Nobody takes more. */
+  /** Stops writing and discards the rest of the body. */
   stop(): void {
     if (this.#isOver) return;
     this.#finish();

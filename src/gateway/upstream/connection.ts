@@ -1,4 +1,4 @@
-/** One kept-alive connection to the app, carrying one exchange at a time. */
+/** A kept-alive connection to the app, with one exchange at a time. */
 import { connect, type Socket } from 'node:net';
 import type { BodyStream } from '../../core/body.ts';
 import type { Milliseconds } from '../../core/clock.ts';
@@ -12,34 +12,34 @@ import type { ResponseHead } from './response-head.ts';
 import { type ParserEvents, ResponseParser } from './response-parser.ts';
 import type { UpstreamFailure, UpstreamListener, UpstreamOptions, UpstreamRequest } from './upstream.ts';
 
-/** A request on its way, with who hears the answer. */
+/** A request in the pool, with the listener for its response. */
 export interface Job {
   readonly request: UpstreamRequest;
   readonly listener: UpstreamListener;
-  /** What carries it now. */
+  /** The connection that sends it now. */
   connection: Connection | undefined;
 }
 
-/** The pool, as a connection sees it. */
+/** The part of the pool that a connection uses. */
 export interface ConnectionOwner {
   readonly options: UpstreamOptions;
-  /** What its connections read into. */
+  /** The read buffers of its connections. */
   readonly buffers: ReadBuffers;
   now(): Milliseconds;
-  /** The exchange is over and the connection can take another. */
+  /** The exchange is over, and the connection is free for another. */
   onFree(connection: Connection): void;
-  /** The connection speaks another protocol from now on, and never comes back. */
+  /** The connection switched to another protocol, and does not return to the pool. */
   onUpgraded(connection: Connection): void;
-  /** The connection is gone. */
+  /** The connection is closed. */
   onClosed(connection: Connection): void;
-  /** A reused connection was dead before any byte of an answer: the job may go again. */
+  /** A reused connection was dead before it received any byte of a response: the job can be sent again. */
   onDeadOnReuse(job: Job): void;
 }
 
-/** Copying so little costs less than a second buffer in the write. */
+/** Copying a small body is cheaper than writing a second buffer. */
 const MAX_COPIED_BYTES = 16_384;
 const NEVER = Number.POSITIVE_INFINITY;
-/** How long before the app's own idle timeout a connection is given up: a request must not meet its close half-way. */
+/** How long before the app's idle timeout a connection is closed, so that no request crosses the app's close. */
 const IDLE_MARGIN_MS = 1_000;
 
 /** A connection from connect to close. */
@@ -49,7 +49,7 @@ export class Connection implements ParserEvents {
   readonly #parser: ResponseParser;
   readonly #reader: ConnectionReader;
   #job: Job | undefined;
-  /** Content that is still being sent. */
+  /** The body that is still being sent. */
   #bodyWriter: BodyWriter | undefined;
   #isConnected = false;
   #isClosed = false;
@@ -75,7 +75,7 @@ export class Connection implements ParserEvents {
       port: options.port,
       noDelay: true,
       keepAlive: true,
-      // One buffer for all instead of 64 KiB allocated for each read: a tenth of an exchange's cost (bench/forward-micro.ts).
+      // One shared buffer instead of 64 KiB allocated for each read, which takes a tenth of the CPU of an exchange (bench/forward-micro.ts).
       onread: this.#reader.toOnRead(
         (bytes) => this.#onRead(bytes),
         () => this.#socket.destroy(),
@@ -87,7 +87,7 @@ export class Connection implements ParserEvents {
     onEvent(this.#socket, 'close', () => this.#onLost('the connection is closed'));
   }
 
-  /** Sends a request on a connection that is free. */
+  /** Sends a request on a free connection. */
   send(job: Job): void {
     this.#job = job;
     job.connection = this;
@@ -95,7 +95,7 @@ export class Connection implements ParserEvents {
     this.#write(job.request);
   }
 
-  /** Takes more of the answer, after the listener asked for a pause. */
+  /** Resumes the response after the listener asked for a pause. */
   resume(): void {
     if (!this.#isPaused) return;
     this.#isPaused = false;
@@ -103,7 +103,7 @@ export class Connection implements ParserEvents {
     this.#socket.resume();
   }
 
-  /** Ends it at once, telling nobody but the pool. */
+  /** Closes the connection immediately, and informs only the pool. */
   destroy(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -113,12 +113,12 @@ export class Connection implements ParserEvents {
     this.#owner.onClosed(this);
   }
 
-  /** What is awaited (a connection, an answer, more of it, or the next request while idle) has taken too long. */
+  /** Returns whether the current step (connect, response, next chunk, or idle time) has timed out. */
   isOverdue(now: Milliseconds): boolean {
     return now >= this.#deadline;
   }
 
-  /** Gives up what has taken too long. */
+  /** Ends what has timed out. */
   expire(): void {
     const { host, port, connectTimeout, responseTimeout, idleResponseTimeout } = this.#owner.options;
     const detail = this.#hasHead
@@ -129,12 +129,12 @@ export class Connection implements ParserEvents {
     else this.#fail({ kind: 'timeout', nothingSent: false, detail });
   }
 
-  /** From the parser. */
+  /** Called by the parser. */
   onInformation(status: number, headers: RawHeaders): void {
     this.#job?.listener.onInformation(status, headers);
   }
 
-  /** From the parser. */
+  /** Called by the parser. */
   onHead(head: ResponseHead): void {
     this.#hasHead = true;
     this.#keepsAlive = head.keepsAlive;
@@ -142,7 +142,7 @@ export class Connection implements ParserEvents {
     this.#job?.listener.onHead(head.status, head.statusText, head.headers);
   }
 
-  /** From the parser. */
+  /** Called by the parser. */
   onUpgrade(headers: RawHeaders): void {
     this.#hasHead = true;
     this.#owner.onUpgraded(this);
@@ -152,7 +152,7 @@ export class Connection implements ParserEvents {
     this.#send(body, true);
   }
 
-  /** From the parser, in bytes that the next read overwrites. */
+  /** Called by the parser. The next read overwrites the bytes. */
   onBody(chunk: Buffer): void {
     if (this.#job === undefined) return;
     const releaseBuffer = this.#reader.lend(chunk);
@@ -198,7 +198,7 @@ export class Connection implements ParserEvents {
     const { responseTimeout, idleResponseTimeout } = this.#owner.options;
     const wait = (isBlocked: boolean): void => {
       if (isTunnel) this.#deadline = this.#owner.now() + idleResponseTimeout;
-      // While the sender is the one who takes its time, the app is not to blame; the sender has limits of its own.
+      // While the sender is slow, the app does not time out: the sender has separate limits.
       else if (!this.#hasHead) this.#deadline = isBlocked ? this.#owner.now() + responseTimeout : NEVER;
     };
     this.#bodyWriter = new BodyWriter(this.#socket, body, !isTunnel && body.length === undefined, {
@@ -222,7 +222,7 @@ export class Connection implements ParserEvents {
     try {
       this.#parse(bytes);
     } catch (thrown) {
-      // A bug of ours that some answer brings to light must not end the process.
+      // A bug that is triggered by a response must not end the process.
       this.#fail({ kind: 'protocol', nothingSent: false, detail: toErrorText(thrown) });
     }
     return true;
@@ -230,20 +230,20 @@ export class Connection implements ParserEvents {
 
   #parse(bytes: Buffer): void {
     const progress = this.#parser.push(bytes);
-    // The listener may have aborted meanwhile.
+    // The listener may have aborted the exchange.
     if (this.#isClosed) return;
     if (progress === 'malformed') this.#fail({ kind: 'protocol', nothingSent: false, detail: this.#parser.problem });
     else if (progress !== 'more') this.#complete(progress === 'complete');
-    // Before the head nothing counts as progress: an app must not hold us by dripping it.
+    // Before the head is complete, nothing counts as progress, so that an app cannot hold the connection by sending single bytes.
     else if (this.#hasHead && !this.#isPaused) this.#deadline = this.#owner.now() + this.#owner.options.idleResponseTimeout;
   }
 
-  /** Free only now that all bytes were looked at: what is beyond the answer would be taken for the next one (response desync). */
+  /** Called only after all bytes were parsed: bytes after the response would be read as the next response (response desync). */
   #complete(isClean: boolean): void {
     const job = this.#takeJob();
     this.#reader.endResponse();
     job?.listener.onEnd(this.#parser.trailers);
-    // What the app has not read of the request would stand before the next one.
+    // Request bytes that the app has not read would precede the next request.
     if (!isClean || !this.#keepsAlive || this.#bodyWriter !== undefined || this.#socket.writableLength > 0) return this.destroy();
     if (this.#isPaused) this.#socket.resume();
     this.#isPaused = false;
@@ -267,7 +267,7 @@ export class Connection implements ParserEvents {
     if (!this.#isReused || this.#hasResponseBytes || !job.request.repeatable)
       return this.#fail({ kind: 'reset', nothingSent: false, detail });
     this.#takeJob();
-    // Before our place is given away to one who waits. Once only, as a new connection is not a reused one.
+    // Before `destroy` gives the freed slot to a waiting job. At most once, because a new connection is not a reused one.
     this.#owner.onDeadOnReuse(job);
     this.destroy();
   }
@@ -286,13 +286,13 @@ export class Connection implements ParserEvents {
   }
 }
 
-/** Half of a hint so short that it has no room for the margin. */
+/** Uses half of a hint that is too short for the margin. */
 function toIdleTimeout(hintSeconds: number, atMost: Milliseconds): Milliseconds {
   const hint = hintSeconds * 1_000;
   return Math.min(atMost, Math.max(hint - IDLE_MARGIN_MS, hint / 2));
 }
 
-/** The head as it goes out; its parts were checked where they came in, so no line can be split. */
+/** Formats the request head. Its parts were validated when they were received, so no line can be split. */
 function toHeadText({ method, path, headers }: UpstreamRequest): string {
   let text = `${method} ${path} HTTP/1.1\r\n`;
   for (let i = 0; i < headers.length; i += 2) text += `${headers[i]}: ${headers[i + 1]}\r\n`;

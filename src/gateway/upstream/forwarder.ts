@@ -1,4 +1,4 @@
-/** Takes an admitted request to the app and the app's answer back to the sender, and says how it ended. */
+/** Forwards an admitted request to the app, and the app's response to the sender, and reports the outcome. */
 import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
@@ -9,32 +9,34 @@ import { type ReadLimits, Relay } from './relay.ts';
 import { ResponseHeaderPolicy } from './response-headers.ts';
 import type { Upstream } from './upstream.ts';
 
-/** Writes the header of a request to the app. */
+/** Builds the header of a request to the app. */
 export interface RequestPolicy {
-  /** Raw pairs in the order they are sent, framing among them. */
+  /** Returns raw pairs in the order they are sent, including the framing header. */
   toUpstreamHeaders(admitted: Admitted, trace: RequestTrace | undefined): string[];
 }
 
-/** What the forwarder needs of its route. */
+/** The settings of a route that the forwarder needs. */
 export interface ForwardRoute {
-  /** What the app is told. */
+  /** Builds the request header for the app. */
   readonly policy: RequestPolicy;
-  /** `idempotent`: only what its method allows to repeat is sent again on a dead connection; `always`: POST, too. */
+  /** `idempotent`: only idempotent requests are sent again if a reused connection was dead; `always`: also POST. */
   readonly resend: 'idempotent' | 'always';
-  /** Lower-cased names of response headers that are passed although a sender may switch itself off by them. */
+  /** Lower-case names of response headers that are passed on although a sender may disable itself because of them. */
   readonly allowResponseHeaders: ReadonlySet<string>;
-  /** What a sender is told where nobody takes the connection: an app beside the gate is away for a while, what is elsewhere may not be there at all. */
+  /**
+   * The refusal if no connection can be opened: an app in the same pod is temporarily away, another destination may not exist.
+   */
   readonly connectFailureCode: 'upstream_away' | 'upstream_unreachable';
   readonly readLimits: ReadLimits;
 }
 
-/** Forwards for one route. */
+/** Forwards the requests of one route. */
 export interface Forwarder {
   /** Never rejects. */
   forward(admitted: Admitted, response: ClientResponse, trace?: RequestTrace): Promise<ForwardOutcome>;
 }
 
-/** How slowly clients may read, by the config. */
+/** The minimum rates for clients that read responses, from the config. */
 export function toReadLimits(limits: Pick<LimitsConfig, 'sendTimeout' | 'streamMinRate' | 'bodyTimeout'>): ReadLimits {
   const { sendTimeout, streamMinRate, bodyTimeout } = limits;
   return { sendTimeout, minRate: streamMinRate, judgedAfter: bodyTimeout };
@@ -42,14 +44,15 @@ export function toReadLimits(limits: Pick<LimitsConfig, 'sendTimeout' | 'streamM
 
 /** RFC 9110 §9.2.2. */
 const IDEMPOTENT = new Set(['GET', 'HEAD', 'PUT', 'DELETE', 'OPTIONS', 'TRACE']);
-/** Builds the forwarder of a route. */
+
+/** Creates the forwarder of a route. */
 export function createForwarder(route: ForwardRoute, upstream: Upstream, clock: Clock): Forwarder {
   const responsePolicy = new ResponseHeaderPolicy(route.allowResponseHeaders);
   return {
     forward(admitted, response, trace) {
       const { method, target, upgrade } = admitted.head;
       const headers = route.policy.toUpstreamHeaders(admitted, trace);
-      // A stream is gone once it was sent.
+      // A stream cannot be sent a second time.
       const repeatable = Buffer.isBuffer(admitted.body) && (route.resend === 'always' || IDEMPOTENT.has(method));
       return new Promise((resolve) => {
         const { connectFailureCode, readLimits } = route;

@@ -1,4 +1,4 @@
-/** Signs who came in and what was asked, so that an app can check that a request passed the gate (JWT, RFC 7519). */
+/** Signs who the client is and what it requested, so that an app can verify that a request passed sidegate (JWT, RFC 7519). */
 import {
   createHmac,
   createPrivateKey,
@@ -14,17 +14,17 @@ import { parseBase64, parseHex } from '../../core/bytes.ts';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
 
-/** How tokens are signed. */
+/** The algorithms for signing tokens. */
 export type IdentityAlgorithm = 'hmac-sha256' | 'ed25519';
 
-/** A public key as it is published. */
+/** A public key in the form in which it is published. */
 type PublicKey = JsonWebKey & { readonly kid: string };
 
-/** What signs; private, so that no print or serialisation shows it. */
+/** The signing key; a private field, so that no log or serialization shows it. */
 export class IdentityKey {
   readonly name: string;
   readonly algorithm: IdentityAlgorithm;
-  /** The token's first part, the same for each. */
+  /** The first part of a token, the same for all tokens. */
   readonly head: string;
   readonly #key: KeyObject;
 
@@ -36,17 +36,17 @@ export class IdentityKey {
     this.head = toPart({ alg, typ: 'JWT', kid: this.toPublicKey()?.kid ?? name });
   }
 
-  /** The token's last part. */
+  /** The last part of a token. */
   sign(text: string): string {
     if (this.algorithm === 'ed25519') return signBytes(null, Buffer.from(text), this.#key).toString('base64url');
     return createHmac('sha256', this.#key).update(text).digest('base64url');
   }
 
-  /** For those who check (RFC 8037 §2); undefined where the same secret signs and checks. */
+  /** The public key for verifiers (RFC 8037 §2); undefined if the same secret signs and verifies. */
   toPublicKey(): PublicKey | undefined {
     if (this.algorithm !== 'ed25519') return undefined;
     const { crv, kty, x } = createPublicKey(this.#key).export({ format: 'jwk' });
-    // By its thumbprint (RFC 7638 §3): a key that is rotated under the same name is another one.
+    // The thumbprint (RFC 7638 §3), so that a new key under the same name has another ID.
     const kid = hash('sha256', JSON.stringify({ crv, kty, x }), 'base64url');
     return { crv, kty, x, kid, alg: 'EdDSA', use: 'sig' } as PublicKey;
   }
@@ -58,7 +58,7 @@ export interface IdentityKeyProblem {
   readonly hint: string;
 }
 
-/** What a key is made of. */
+/** The configuration of a key. */
 export interface IdentityKeySource {
   readonly name: string;
   readonly algorithm: IdentityAlgorithm;
@@ -69,7 +69,7 @@ export interface IdentityKeySource {
 const MIN_SECRET_BYTES = 32;
 const SECOND_MS: Milliseconds = 1_000;
 
-/** Makes a key of what its file or variable holds. */
+/** Parses the key from the content of its file or variable. */
 export function parseIdentityKey(
   { name, algorithm, encoding }: IdentityKeySource,
   secret: Secret,
@@ -108,26 +108,26 @@ interface Retired {
   readonly until: EpochMilliseconds;
 }
 
-/** What every token of a gate says. */
+/** The settings that all tokens share. */
 export interface TokenSettings {
   /** The app that the tokens are for (RFC 7519 §4.1.3): another app that trusts the same key must reject them. */
   readonly audience: string;
   readonly ttl: Milliseconds;
 }
 
-/** Signs with the current key, where there is one. */
+/** Signs with the current key, if there is one. */
 export class IdentitySigner {
   readonly #clock: Clock;
   #key: IdentityKey | undefined;
   #settings: TokenSettings | undefined;
-  /** Tokens that these signed may still be under way. */
+  /** Earlier keys, whose tokens may still be in use. */
   #retired: readonly Retired[] = [];
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Takes over a key; the next request is signed with it. Undefined: requests are not signed. */
+  /** Replaces the key, starting with the next request. Undefined: requests are not signed. */
   replace(key: IdentityKey | undefined, settings: TokenSettings | undefined): void {
     const now = this.#clock.now();
     const before = this.#key?.toPublicKey();
@@ -138,7 +138,7 @@ export class IdentitySigner {
     this.#settings = settings;
   }
 
-  /** The token; undefined where nothing signs. */
+  /** Returns the token; undefined if there is no key. */
   sign({ head, route, sender, claimed }: Admitted): string | undefined {
     const key = this.#key;
     const settings = this.#settings;
@@ -163,7 +163,7 @@ export class IdentitySigner {
     return `${text}.${key.sign(text)}`;
   }
 
-  /** A JWK Set (RFC 7517 §5): the current public key, and those before it whose tokens are still good. */
+  /** Returns a JWK Set (RFC 7517 §5): the current public key, and earlier ones whose tokens are still valid. */
   toKeySet(): { readonly keys: readonly JsonWebKey[] } {
     const now = this.#clock.now();
     const current = this.#key?.toPublicKey();

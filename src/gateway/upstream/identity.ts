@@ -1,20 +1,20 @@
-/** Writes who came in and by which route: for the app, and for a proxy that asks on its behalf. */
+/** Writes the identity of the client and the route: for the app, and for a proxy that sends auth requests. */
 import type { Admitted } from '../../core/admitted.ts';
 import type { IdentitySigner } from './identity-token.ts';
 
-/** What a route tells of who came in. */
+/** What a route reports about the client. */
 export interface IdentityContext {
-  /** The route's name. */
+  /** The name of the route. */
   readonly route: string;
-  /** `forward` tells who it is, `hide` sees to it that nobody does; left out: the route asks nobody who he is. */
+  /** `forward`: send the user to the app; `hide`: send no user; default: the route does not authenticate users. */
   readonly user?: 'forward' | 'hide';
-  /** Signs all of it; left out: nothing is signed. */
+  /** Signs the identity; default: it is not signed. */
   readonly signer?: IdentitySigner;
 }
 
 const USER_FIELDS: readonly string[] = ['Sidegate-User', 'X-Forwarded-User'];
 
-/** Adds the field lines as raw pairs; `more` are further names for the user. */
+/** Adds the field lines as raw pairs. `more`: additional field names for the user. */
 export function addIdentity(out: string[], admitted: Admitted, context: IdentityContext, more: readonly string[] = []): void {
   const { head, sender, claimed, observed } = admitted;
   out.push('Sidegate-Route', context.route);
@@ -24,7 +24,7 @@ export function addIdentity(out: string[], admitted: Admitted, context: Identity
     for (const name of [...USER_FIELDS, ...more]) out.push(name, text);
   }
   out.push('Sidegate-Request-Id', head.requestId);
-  // Nothing vouches for what was let through unverified.
+  // A request that passed unverified in observe mode gets no token.
   if (observed !== undefined) {
     out.push('Sidegate-Observed', observed.code);
     return;
@@ -33,10 +33,13 @@ export function addIdentity(out: string[], admitted: Admitted, context: Identity
   if (token !== undefined) out.push('Sidegate-Identity', token);
 }
 
-/** All but visible ASCII, `%`, and what a list, its parameters or a quoted text is made of (RFC 9110 §5.6): one name stays one name. */
+/**
+ * Everything except visible ASCII, and `%` and the delimiters of lists, parameters and quoted strings (RFC 9110 §5.6): one name
+ * stays one name.
+ */
 const NOT_PLAIN = /[^\x21-\x7e]|[",;%\\]/gu;
 
-/** A user's name as header text; percent-encoded UTF-8 where it is not plain, so that it can be undone. */
+/** Formats a user name as a header value; special characters are percent-encoded UTF-8, so that it can be decoded. */
 function toFieldText(user: string): string {
   return user.replace(NOT_PLAIN, (character) =>
     [...Buffer.from(character)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join(''),

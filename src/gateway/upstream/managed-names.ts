@@ -1,6 +1,6 @@
-/** Which header fields are not the client's to set: of one hop only, ours, or what proxies say of a client. */
+/** The header fields that a client must not set: hop-by-hop fields, sidegate's own, and assertions of proxies about a client. */
 
-/** Of one hop only (RFC 9110 §7.6.1), on requests and answers alike. */
+/** Hop-by-hop fields (RFC 9110 §7.6.1), in requests and responses. */
 export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
   'keep-alive',
@@ -14,24 +14,25 @@ export const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'http2-settings',
 ]);
 
-/** Whatever begins so is ours, whoever stands before us. */
+/** Fields with this prefix belong to sidegate, whichever proxy is in front of it. */
 const OWN_PREFIX = 'sidegate-';
-/** What the signature is read from. */
+/** The fields that the signature is read from. */
 const SIGNED_PREFIXES = ['webhook-', 'svix-'];
 
 /**
- * How a field that speaks for a proxy is treated when a client sends it:
- * - `override`: it replaces the path, the method or the host that were checked, or steers the server. It never passes.
- * - `identity`: it says who the user or the calling workload is. It passes only from `listen.trustedIdentityProxies`, and never on a
- *   route that authenticates users itself.
- * - `certificate`: it says which certificate the client showed. The same, and never on a route that asks for a certificate itself.
- * - `unchecked`: it says where the client is, in a form that proxies pass on unchanged. It passes only from `listen.trustedIdentityProxies`.
- * - `clientAddress`: it is one address. It passes from `listen.trustedProxies` if it is the address that X-Forwarded-For led to.
- * - `route`: it says by which port, prefix or protocol the client came. It passes from `listen.trustedProxies`.
+ * How a field that only a proxy should send is treated when a client sends it:
+ * - `override`: it replaces the path, the method or the host that were checked, or controls the server. It is always removed.
+ * - `identity`: it identifies the user or the calling workload. It is accepted only from `listen.trustedIdentityProxies`, and never on a
+ *   route that authenticates users.
+ * - `certificate`: it reports the client certificate. It is accepted only from `listen.trustedIdentityProxies`, and never on a route that
+ *   requires a certificate.
+ * - `unchecked`: it reports the location of the client, in a form that proxies pass on unchanged. It is accepted only from `listen.trustedIdentityProxies`.
+ * - `clientAddress`: it is a single address. It is accepted from `listen.trustedProxies` if it equals the client address from X-Forwarded-For.
+ * - `route`: it reports the port, prefix or protocol that the client used. It is accepted from `listen.trustedProxies`.
  */
 export type ProxyClaim = 'override' | 'identity' | 'certificate' | 'unchecked' | 'clientAddress' | 'route';
 
-/** Longest prefix first where two match. For folded names (core/headers.ts). */
+/** Prefixes of folded names (core/headers.ts). If two match, the longer one is first. */
 const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['x-forwarded-client-', 'certificate'],
   ['x-forwarded-tls-', 'certificate'],
@@ -43,19 +44,19 @@ const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['x-forwarded-proto-', 'route'],
   ['x-forwarded-port-', 'route'],
   ['x-forwarded-prefix-', 'route'],
-  // Those of a route are listed below; any other may name a user: X-Forwarded-Login (SonarQube), X-Forwarded-Uuid (Rundeck).
+  // The `route` fields are listed below; any other may name a user: X-Forwarded-Login (SonarQube), X-Forwarded-Uuid (Rundeck).
   ['x-forwarded-', 'identity'],
   ['x-envoy-original-', 'override'],
   ['x-envoy-', 'route'],
   ['x-original-', 'override'],
   ['x-rewrite-', 'override'],
-  // Next.js trusts these of its own: CVE-2025-29927.
+  // Next.js trusts its own fields: CVE-2025-29927.
   ['x-middleware-', 'override'],
   ['x-invoke-', 'override'],
   ['x-matched-path', 'override'],
   ['x-now-route-', 'override'],
   ['x-astro-', 'override'],
-  // IBM WebSphere takes $WSRU (user), $WSCC (certificate) and others of its plug-in from any client by default.
+  // By default, IBM WebSphere accepts $WSRU (user), $WSCC (certificate) and other fields of its plug-in from any client.
   ['-ws', 'override'],
   ['x-accel-', 'override'],
   ['x-sendfile', 'override'],
@@ -102,7 +103,7 @@ const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['osso-', 'identity'],
   ['sm-', 'identity'],
   ['teleport-', 'identity'],
-  // Kubernetes' authenticating proxy and impersonation; Linkerd and Dapr.
+  // The authenticating proxy and impersonation of Kubernetes; Linkerd and Dapr.
   ['x-remote-extra-', 'identity'],
   ['impersonate-', 'identity'],
   ['l5d-', 'identity'],
@@ -120,7 +121,7 @@ const CLAIM_PREFIXES: readonly (readonly [string, ProxyClaim])[] = [
   ['x-arr-clientcert', 'certificate'],
 ];
 
-/** The same, by whole names. */
+/** The same for complete names. */
 const CLAIMS: ReadonlyMap<string, ProxyClaim> = new Map([
   ...toClaims('override', [
     // PHP, Python and others read it as the variable HTTP_PROXY: CVE-2016-5385.
@@ -185,13 +186,13 @@ function toClaims(claim: ProxyClaim, names: readonly string[]): [string, ProxyCl
   return names.map((name) => [name, claim]);
 }
 
-/** Some frameworks take a request for one of another method because of these, so the method that was checked would not be the one that counts. */
+/** Some frameworks take the method from these fields, so the method that was checked would not be the one that is executed. */
 const METHOD_OVERRIDES = new Set(['x-http-method-override', 'x-http-method', 'x-method-override']);
 
-/** The trace that a request is part of (W3C Trace Context). */
+/** The trace context of a request (W3C Trace Context). */
 export const TRACE: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
 
-/** Further fields that the gate or the app relies on. */
+/** Other fields that sidegate or the app rely on. */
 const TRUSTED_FIELDS = new Set([
   'host',
   'content-length',
@@ -203,22 +204,27 @@ const TRUSTED_FIELDS = new Set([
   'via',
 ]);
 
-/** Ours, for folded names (core/headers.ts). */
+/** Whether the field belongs to sidegate, for folded names (core/headers.ts). */
 export function isOwnField(name: string): boolean {
   return name.startsWith(OWN_PREFIX);
 }
 
-/** What a field claims that only a proxy may say, for folded names (core/headers.ts); undefined for a field that clients may send. */
+/**
+ * What a field asserts that only a proxy may assert, for folded names (core/headers.ts); undefined if clients may send the field.
+ */
 export function findProxyClaim(name: string): ProxyClaim | undefined {
   return CLAIMS.get(name) ?? CLAIM_PREFIXES.find(([prefix]) => name.startsWith(prefix))?.[1];
 }
 
-/** A field that changes the request's method for some apps, for folded names (core/headers.ts). */
+/** Whether the field changes the method of the request for some apps, for folded names (core/headers.ts). */
 export function isMethodOverride(name: string): boolean {
   return METHOD_OVERRIDES.has(name);
 }
 
-/** A field that nobody may double under another spelling, nor have removed on the way, for folded names (core/headers.ts). */
+/**
+ * Whether a client must neither duplicate the field in another spelling nor have it removed by Connection, for folded names
+ * (core/headers.ts).
+ */
 export function isProtectedField(name: string): boolean {
   return (
     TRUSTED_FIELDS.has(name) ||

@@ -4,10 +4,10 @@ import { Connection, type ConnectionOwner, type Job } from './connection.ts';
 import { ReadBuffers } from './read-buffers.ts';
 import type { Upstream, UpstreamExchange, UpstreamListener, UpstreamOptions, UpstreamRequest } from './upstream.ts';
 
-/** How exactly times are kept: one timer for all connections, none for each request. */
+/** The precision of timeouts: one timer for all connections, none for each request. */
 const SWEEP_MS: Milliseconds = 50;
 
-/** Builds the pool. */
+/** Creates the pool. */
 export function createUpstream(options: UpstreamOptions, clock: Clock): Upstream {
   return new Pool(options, clock);
 }
@@ -17,9 +17,9 @@ class Pool implements Upstream, ConnectionOwner {
   readonly buffers = new ReadBuffers();
   readonly #clock: Clock;
   readonly #connections = new Set<Connection>();
-  /** Of these there may be as many as there are clients: they do not count among the pool's. */
+  /** Their number is limited only by the number of clients: they do not count towards `maxConnections`. */
   readonly #upgraded = new Set<Connection>();
-  /** The most recently used last: it is the least likely to be closed by the app. */
+  /** The most recently used connection is last: the app is least likely to close it. */
   readonly #free: Connection[] = [];
   readonly #waiting = new Set<PooledJob>();
   #stopSweep: CancelTimer | undefined;
@@ -34,7 +34,7 @@ class Pool implements Upstream, ConnectionOwner {
     const job = new PooledJob(this, request, listener);
     const now = this.now();
     let connection = request.isUpgrade === true ? undefined : this.#free.pop();
-    // The sweep may be late where the process was busy: what is overdue is as good as closed by the app.
+    // The sweep may be late if the process was busy. Treat an overdue connection as closed by the app.
     while (connection?.isOverdue(now)) {
       connection.expire();
       connection = this.#free.pop();
@@ -85,11 +85,11 @@ class Pool implements Upstream, ConnectionOwner {
   }
 
   onDeadOnReuse(job: Job): void {
-    // Never on another reused one: it may be just as dead.
+    // Never on another reused connection, which may be dead, too.
     this.#open(job);
   }
 
-  /** The job is given up before it got a connection. */
+  /** The job was cancelled before it got a connection. */
   cancel(job: PooledJob): void {
     this.#waiting.delete(job);
   }
@@ -120,7 +120,7 @@ class Pool implements Upstream, ConnectionOwner {
     const now = this.now();
     for (const connection of [...this.#connections, ...this.#upgraded]) if (connection.isOverdue(now)) connection.expire();
     for (const job of this.#waiting) {
-      // All wait equally long, so the first that may go on waiting is followed by such only.
+      // All jobs wait equally long, so the jobs after the first one that is not overdue are not overdue either.
       if (now < job.waitsUntil) return;
       this.#waiting.delete(job);
       const detail = `no connection was free within ${this.options.responseTimeout} ms`;
@@ -129,7 +129,7 @@ class Pool implements Upstream, ConnectionOwner {
   }
 }
 
-/** A request in the pool's hands, from `send` to the end of the exchange. */
+/** A request in the pool, from `send` to the end of the exchange. */
 class PooledJob implements Job, UpstreamExchange {
   readonly request: UpstreamRequest;
   readonly listener: UpstreamListener;

@@ -1,21 +1,21 @@
-/** What connections to the app read into: one buffer for all while answers are short, and lent ones while content streams. */
+/** Read buffers for upstream connections: one shared buffer for short responses, and lent buffers for streamed bodies. */
 import type { OnReadOpts } from 'node:net';
 import { guardDecision } from '../../core/safe-events.ts';
 
 const READ_BYTES = 65_536;
-/** Less is copied: a lent buffer is held as a whole until its content is written. */
+/** Smaller chunks are copied, because a lent buffer is held as a whole until its chunk is written. */
 const MIN_LENT_BYTES = READ_BYTES / 2;
-/** Lent buffers that came back and wait for their next use. */
+/** The maximum number of returned buffers that are kept for reuse. */
 const MAX_FREE_BUFFERS = 16;
-/** Makes a read fail, and its socket close. */
+/** Makes a read fail, which closes the socket. */
 const EMPTY = Buffer.alloc(0);
 
-/** Gives a lent buffer back; once. */
+/** Returns a lent buffer to the pool. Call it once. */
 export type ReleaseBuffer = () => void;
 
 /** The buffers of one pool. */
 export class ReadBuffers {
-  /** Overwritten by whichever connection reads next. */
+  /** Overwritten by the next read of any connection. */
   readonly shared = Buffer.allocUnsafeSlow(READ_BYTES);
   readonly #free: Buffer[] = [];
 
@@ -29,8 +29,8 @@ export class ReadBuffers {
 }
 
 /**
- * What one connection reads into. Large content is passed on in the very buffer it was read into, and the next read gets
- * another: copying it cost more than a third of a download's CPU, most of it for memory taken and given up (bench/RESULTS-basic.md).
+ * The read buffer of one connection. A large chunk is passed on in the buffer that it was read into, and the next read gets another
+ * one: copying took more than a third of a download's CPU, mostly to allocate and free memory (bench/RESULTS-basic.md).
  */
 export class ConnectionReader {
   readonly #buffers: ReadBuffers;
@@ -43,7 +43,7 @@ export class ConnectionReader {
     this.#current = buffers.shared;
   }
 
-  /** The socket's `onread`; `onThrow` closes the connection. */
+  /** The `onread` option of the socket. `onThrow` closes the connection. */
   toOnRead(take: (bytes: Buffer) => boolean, onThrow: () => void): OnReadOpts {
     return {
       buffer: guardDecision(() => this.next(), EMPTY),
@@ -51,7 +51,7 @@ export class ConnectionReader {
     };
   }
 
-  /** What the next read goes to. */
+  /** The buffer for the next read. */
   next(): Buffer {
     if (!this.#isStreaming) this.#current = this.#buffers.shared;
     else if (this.#isLent || this.#current === this.#buffers.shared) this.#current = this.#buffers.take();
@@ -59,12 +59,12 @@ export class ConnectionReader {
     return this.#current;
   }
 
-  /** The first bytes of what was read last. */
+  /** The bytes of the last read. */
   view(length: number): Buffer {
     return this.#current.subarray(0, length);
   }
 
-  /** Lends the current buffer out with a piece of what was read last; undefined where the piece must be copied instead. */
+  /** Lends the current buffer together with a chunk of the last read; undefined if the chunk must be copied instead. */
   lend(piece: Buffer): ReleaseBuffer | undefined {
     if (piece.length < MIN_LENT_BYTES) return undefined;
     this.#isStreaming = true;
@@ -74,7 +74,7 @@ export class ConnectionReader {
     return () => this.#buffers.keep(lent);
   }
 
-  /** The answer is over: the next one is short until it proves to be otherwise. */
+  /** The response is complete. The next one is assumed to be short. */
   endResponse(): void {
     if (this.#isStreaming && !this.#isLent && this.#current !== this.#buffers.shared) this.#buffers.keep(this.#current);
     this.#isStreaming = false;

@@ -1,4 +1,4 @@
-/** Carries one answer from the app to the sender. */
+/** Relays a response from the app to the sender. */
 import type { Admitted } from '../../core/admitted.ts';
 import type { BodyStream } from '../../core/body.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
@@ -20,22 +20,22 @@ const REFUSALS: Readonly<Record<Exclude<UpstreamFailureKind, 'connect'>, readonl
 };
 const SWITCHING_PROTOCOLS = 101;
 const EARLY_HINTS = 103;
-/** How slowly a client may read a response. */
+/** The minimum rate at which a client must read a response. */
 export interface ReadLimits {
-  /** Longest time without any progress. */
+  /** The maximum time without any progress. */
   readonly sendTimeout: Milliseconds;
-  /** Bytes per second, judged once the response has waited for the client for `judgedAfter`. */
+  /** Bytes per second, enforced once the response has waited for the client for `judgedAfter`. */
   readonly minRate: number;
   readonly judgedAfter: Milliseconds;
 }
 
-/** Content this small goes out in one piece with the head: as one string it costs a fifth less of the answer than as buffers. */
+/** A body up to this size is written in one piece with the head: one string takes a fifth less of the CPU of a response than buffers. */
 const MAX_SINGLE_WRITE = 8_192;
 
-/** What a relay stands on. */
+/** The dependencies of a relay. */
 export interface RelayParts {
   readonly responsePolicy: ResponseHeaderPolicy;
-  /** What a sender is told where nobody takes the connection. */
+  /** The refusal code if no connection can be opened. */
   readonly connectFailureCode: RefusalCode;
   readonly admitted: Admitted;
   readonly response: ClientResponse;
@@ -44,7 +44,7 @@ export interface RelayParts {
   readonly resolve: (outcome: ForwardOutcome) => void;
 }
 
-/** From the request's leaving to the answer's end. */
+/** Follows an exchange from sending the request to the end of the response. */
 export class Relay implements UpstreamListener {
   readonly #parts: RelayParts;
   readonly #response: ClientResponse;
@@ -52,19 +52,19 @@ export class Relay implements UpstreamListener {
   #exchange: UpstreamExchange | undefined;
   #status = 0;
   #contentLength: number | undefined;
-  /** All of the content, where it is small and came at once. */
+  /** The whole body, if it is small and arrived at once. */
   #smallBody: Buffer | undefined;
   #hasBody = false;
   #contentBytes = 0;
-  /** Where another protocol was granted. */
+  /** Set once the app accepts another protocol. */
   #upgrade: UpgradeRequest | undefined;
-  /** While the response's end means that whoever asked is gone. */
+  /** Set while a closed response means that the client has disconnected. */
   #onSenderGone: AddedListener | undefined;
   #onClosed: () => void = () => undefined;
   #isWaiting = false;
   /** How long the response has waited for its client so far. */
   #waited: Milliseconds = 0;
-  /** The request's content is still on its way. */
+  /** The request body is still being sent. */
   #isSending = false;
   readonly #flushHead = (): void => {
     if (!this.#hasBody && this.#status !== 0 && this.#canWrite()) this.#response.flushHeaders();
@@ -78,20 +78,20 @@ export class Relay implements UpstreamListener {
 
   attach(exchange: UpstreamExchange): void {
     this.#exchange = exchange;
-    // A webhook's work goes on without its sender, and is settled; whoever asked for anything else asks no more.
+    // The app handles a webhook to the end, and its claim is settled, even if the sender disconnects; other requests are cancelled.
     if (this.#parts.admitted.claimed === undefined)
       this.#onSenderGone = onceEvent(this.#response, 'close', () => this.#abort('sender_gone'));
   }
 
-  /** The same stream, with an ear on how it ends. */
-  observe(content: BodyStream): BodyStream {
+  /** Returns the same stream, and observes how it ends. */
+  observe(body: BodyStream): BodyStream {
     this.#isSending = true;
     return {
-      length: content.length,
-      resume: () => content.resume(),
-      stop: () => content.stop(),
+      length: body.length,
+      resume: () => body.resume(),
+      stop: () => body.stop(),
       start: (consumer) =>
-        content.start({
+        body.start({
           write: (chunk) => consumer.write(chunk),
           end: () => {
             this.#isSending = false;
@@ -106,14 +106,14 @@ export class Relay implements UpstreamListener {
   }
 
   onInformation(status: number, headers: RawHeaders): void {
-    // Others are of the app's hop, or unknown; RFC 8297 hints are for the client, unless it is an old one (RFC 9110 §15.2).
+    // Other 1xx responses are hop-by-hop or unknown. Hints (RFC 8297) are for the client, unless it uses HTTP/1.0 (RFC 9110 §15.2).
     if (status !== EARLY_HINTS || !this.#canWrite() || this.#response.req.httpVersionMinor === 0) return;
     const links: string[] = [];
     for (let i = 0; i < headers.length; i += 2) if (headers[i]?.toLowerCase() === 'link') links.push(headers[i + 1] as string);
     try {
       if (links.length > 0) this.#response.writeEarlyHints({ link: links });
     } catch {
-      // Node refuses odd Link values; a hint is nothing to fail for.
+      // Node rejects invalid Link values; a hint is not worth an error.
     }
   }
 
@@ -137,11 +137,11 @@ export class Relay implements UpstreamListener {
     this.#status = status;
     this.#contentLength = contentLength;
     if (!this.#canWrite()) return;
-    // Answered before it had all of the request: what is left of that must not hold the connection.
+    // The app responded before it had read the whole request: the rest of the request must not block the connection.
     if (this.#isSending) this.#response.shouldKeepAlive = false;
     try {
       this.#response.writeHead(status, statusText, fields);
-      // Content that came along goes out in one piece with the head; a head that came alone does not wait for it.
+      // A body that arrives together with the head is written in one piece with it; a head that arrives alone is sent at once.
       runSoon(this.#flushHead);
     } catch (thrown) {
       this.#reject(toErrorText(thrown));
@@ -151,16 +151,16 @@ export class Relay implements UpstreamListener {
   onData(chunk: Buffer, releaseBuffer?: ReleaseBuffer): boolean {
     if (this.#upgrade !== undefined) return this.#writeUpgraded(this.#upgrade, chunk);
     this.#contentBytes += chunk.length;
-    // A sender that left does not abort the app's work: the rest of the answer is read and thrown away.
+    // A sender that disconnects does not abort the work of the app: the rest of the response is read and discarded.
     if (!this.#canWrite()) return true;
     this.#hasBody = true;
     if (chunk.length === this.#contentLength && chunk.length <= MAX_SINGLE_WRITE) {
       this.#smallBody = chunk;
       return true;
     }
-    // Memory that a broken connection may still hold is left to the garbage collector.
+    // Memory that a broken connection may still use is left to the garbage collector.
     const onWritten = releaseBuffer && afterWrite(releaseBuffer);
-    // A chunk is as large as what Node would hold back before it asks for a pause: what the system has taken already needs none.
+    // A chunk may exceed the high-water mark by itself. If the operating system has already taken it, there is no need to wait.
     if (this.#response.write(chunk, onWritten) || this.#response.writableLength === 0) return true;
     this.#waitForSender();
     return false;
@@ -171,7 +171,7 @@ export class Relay implements UpstreamListener {
       this.#upgrade.end();
       return this.#onClosed();
     }
-    // For node:http an answer that was ended is over, and its connection idle: one of these is closed at once when the gate stops.
+    // For node:http, the connection of an ended response is idle: the gate would close it at once on shutdown.
     if (this.#isWaiting) onceEvent(this.#response, 'drain', () => this.#end(trailers));
     else this.#end(trailers);
     this.#resolve({ kind: 'responded', status: this.#status, contentBytes: this.#contentBytes, upstreamMs: this.#elapsed() });
@@ -203,7 +203,7 @@ export class Relay implements UpstreamListener {
     try {
       this.#response.addTrailers(this.#parts.responsePolicy.toSenderTrailers(trailers));
     } catch {
-      // The content is complete without those that Node rejects.
+      // The body is complete without the trailers that Node rejects.
     }
   }
 
@@ -213,9 +213,9 @@ export class Relay implements UpstreamListener {
     return isTaken;
   }
 
-  /** The app is paused until the sender takes more; one that takes nothing for too long is cut off, and the answer read to its end. */
+  /** Pauses the app until the sender reads more. A sender that reads nothing for too long is disconnected, and the response is discarded. */
   #waitForSender(): void {
-    // What is read already comes on even so.
+    // Chunks that were already read still arrive.
     if (this.#isWaiting) return;
     this.#isWaiting = true;
     const response = this.#response;
@@ -235,21 +235,21 @@ export class Relay implements UpstreamListener {
     const onClose = onEvent(response, 'close', proceed);
   }
 
-  /** A client that keeps a trickle going would hold its place with the app for as long as it likes. */
+  /** A client that reads a few bytes at a time could otherwise hold its capacity slot indefinitely. */
   #isReadTooSlowly({ minRate, judgedAfter }: ReadLimits): boolean {
     return this.#waited > judgedAfter && this.#contentBytes < (this.#waited / 1_000) * minRate;
   }
 
-  /** Node will not write this head, and nothing of it is written: it is as if no answer had come. */
+  /** Node rejects this head and has written nothing: treat it as if the app had not responded. */
   #reject(detail: string): void {
     this.#exchange?.abort();
     this.#status = 0;
-    // Node keeps what it refused, and would refuse the gate's own answer for it.
+    // Node keeps the rejected text, and would reject the response of sidegate because of it.
     this.#response.statusMessage = '';
     this.onFailure({ kind: 'protocol', nothingSent: false, detail });
   }
 
-  /** Ends the exchange for the sender's sake; later news of either side count no more. */
+  /** Ends the exchange because of the sender; later events of either side are ignored. */
   #abort(reason: Reason): void {
     this.#exchange?.abort();
     if (this.#upgrade !== undefined) {
@@ -257,7 +257,7 @@ export class Relay implements UpstreamListener {
       return this.#onClosed();
     }
     const status = this.#status;
-    // Half an answer cannot be followed by a refusal.
+    // A refusal cannot follow a partial response.
     if (status !== 0) this.#response.destroy();
     const refusal = status !== 0 || this.#response.destroyed ? undefined : toSenderRefusal(reason);
     this.#resolve({ kind: 'aborted', status, contentBytes: this.#contentBytes, refusal, upstreamMs: this.#elapsed() });
@@ -277,7 +277,7 @@ export class Relay implements UpstreamListener {
     return !this.#response.destroyed && !this.#response.writableEnded;
   }
 
-  /** RFC 9110 §6.5.1: only to whoever says that it takes them, and only where chunks carry them. */
+  /** RFC 9110 §6.5.1: only to a client that accepts trailers, and only if the response is chunked. */
   #acceptsTrailers(): boolean {
     return this.#response.chunkedEncoding && acceptsTrailers(this.#parts.admitted.head.headers);
   }
@@ -291,7 +291,7 @@ function toSenderRefusal(reason: Reason): Refusal {
   return refuse(reason === 'body_timeout' ? 'request_timeout' : 'malformed_request', reason);
 }
 
-/** RFC 9110 §7.8: one that the client asked for, and said. Anything else would be read by the client as what it is not. */
+/** RFC 9110 §7.8: the single protocol that the app names, if the client asked for it. The client would misinterpret any other. */
 function findGrantedProtocol(headers: RawHeaders, asked: string): string | undefined {
   const granted = headers.filter((_, i) => i % 2 === 1 && headers[i - 1]?.toLowerCase() === 'upgrade');
   const names = asked.toLowerCase().split(',');

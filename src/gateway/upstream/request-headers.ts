@@ -1,4 +1,4 @@
-/** Writes the header the app gets: first everything a client must not say is removed, then the gate's own fields are added. */
+/** Builds the request header for the app: removes everything that a client must not set, then adds sidegate's own fields. */
 
 import type { Admitted } from '../../core/admitted.ts';
 import type { Client } from '../../core/client.ts';
@@ -17,32 +17,32 @@ import {
 } from './managed-names.ts';
 import { addTrace } from './trace-headers.ts';
 
-/** What becomes of a client's field; a claim depends on the proxy that the request came by. */
+/** What to do with a field of the client. An assertion depends on the proxy that sent the request. */
 type FieldAction = 'pass' | 'drop' | Exclude<ProxyClaim, 'override'>;
 
-/** Written anew for every request, whoever stands before us; Expect was answered by us (RFC 9110 §10.1.1). */
+/** Set by sidegate for each request, whichever proxy is in front of it; sidegate itself responds to Expect (RFC 9110 §10.1.1). */
 const REWRITTEN = new Set(['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'via', 'content-length', 'expect']);
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** Names seen before with their action: bounded, as names are the client's choice. */
+/** The maximum number of names whose action is cached: clients may send any number of names. */
 const MAX_CACHED_NAMES = 1_000;
 
-/** What the header tells of its route, and what the route keeps from the app. */
+/** The settings of a route for the request header. */
 export interface HeaderContext extends IdentityContext {
-  /** Hands the client's credentials on; a gate before the app acts as its origin, so it may keep them (RFC 9110 §11.6.2). */
+  /** Forwards the client's credentials. sidegate acts as the app's origin server, so it may remove them (RFC 9110 §11.6.2). */
   readonly forwardAuthorization: boolean;
-  /** What becomes of the client's certificate; left out: the route asks for none. */
+  /** What to do with the client certificate; default: the route requires none. */
   readonly certificate?: 'forward' | 'hide';
-  /** The app may take the request for one of another method. */
+  /** Forwards fields by which some apps change the method of the request. */
   readonly forwardMethodOverride?: boolean;
-  /** Lower-cased names of what the route's signature is read from. */
+  /** Lower-case names of the fields that the signature is read from. */
   readonly signatureHeaders?: readonly string[];
-  /** Whoever is let through is trusted with the app's traces: fields of other tracing systems are passed, too. */
+  /** Clients that pass the gates are trusted with the traces of the app: fields of other tracing systems are forwarded, too. */
   readonly trustsTraces?: boolean;
 }
 
 /**
- * A `Connection` option that must not be there, or undefined; a malformed one counts, too. Whoever names a field there that
- * the gate or the app relies on wants it gone behind the check (CVE-2022-31813, CVE-2024-45410).
+ * Finds a `Connection` option that is not allowed or malformed. A client that names a field there on which sidegate or
+ * the app rely wants it removed after the check (CVE-2022-31813, CVE-2024-45410).
  */
 export function findForbiddenConnectionToken(headers: HeaderFields): string | undefined {
   if (headers.get('connection') === undefined) return undefined;
@@ -59,12 +59,12 @@ export function findForbiddenConnectionToken(headers: HeaderFields): string | un
   return undefined;
 }
 
-/** A field that would have an app run another method than the one that was checked, or undefined. */
+/** Finds a field that would make an app run another method than the one that was checked. */
 export function findMethodOverride({ names }: HeaderFields): string | undefined {
   return names.find((name) => isMethodOverride(toFoldedName(name)));
 }
 
-/** Decides about names, remembering what it decided. */
+/** Decides which fields of a client are forwarded, and caches the decision for each name. */
 export class HeaderPolicy {
   readonly #context: HeaderContext;
   readonly #actions = new Map<string, FieldAction>();
@@ -73,11 +73,11 @@ export class HeaderPolicy {
     this.#context = context;
   }
 
-  /** The field lines for the app, raw pairs in the order they are sent. */
+  /** The field lines for the app: raw pairs in the order they are sent. */
   toUpstreamHeaders(admitted: Admitted, trace?: RequestTrace): string[] {
     const { head, claimed } = admitted;
     const { client, headers } = head;
-    // Removed before ours are added: the other order lets a client remove ours (CVE-2026-33805).
+    // Client fields are removed before ours are added: in the other order, a client could remove ours (CVE-2026-33805).
     const named = findConnectionOptions(headers);
     const out: string[] = [];
     const { raw, names } = headers;
@@ -96,7 +96,7 @@ export class HeaderPolicy {
     addIdentity(out, admitted, this.#context);
     if (claimed?.isStale === true) out.push('Sidegate-Stale', 'true');
     if (claimed?.isUnchecked === true) out.push('Sidegate-Unchecked', 'true');
-    // A byte sequence of structured fields (RFC 9440 §2.1).
+    // A byte sequence in structured field syntax (RFC 9440 §2.1).
     if (this.#context.certificate === 'forward' && client.certificate !== undefined)
       out.push('Client-Cert', `:${client.certificate.raw.toString('base64')}:`);
     addFraming(out, admitted);
@@ -117,11 +117,11 @@ export class HeaderPolicy {
 function decideAction(name: string, context: HeaderContext): FieldAction {
   const { signatureHeaders = [], trustsTraces = false } = context;
   const folded = toFoldedName(name);
-  // Written anew, or not at all. A stranger must not write into the app's traces, nor have everything recorded.
+  // Set by sidegate, or not at all. An untrusted client must not write into the app's traces, or cause everything to be recorded.
   if (TRACE.has(folded) || (isTraceField(folded) && !trustsTraces && !signatureHeaders.includes(name))) return 'drop';
   if (isWithheld(folded, context)) return 'drop';
   if (HOP_BY_HOP.has(folded) || REWRITTEN.has(folded) || isOwnField(folded)) return 'drop';
-  // Another spelling of a managed name: an app may read it as the real thing, and nobody honest writes one.
+  // Another spelling of a managed name: an app may treat it as the real field, and no legitimate client sends one.
   if (folded !== name && isProtectedField(folded)) return 'drop';
   if (signatureHeaders.some((signed) => signed !== name && toFoldedName(signed) === folded)) return 'drop';
   return decideClaim(findProxyClaim(folded), context);
@@ -129,12 +129,15 @@ function decideAction(name: string, context: HeaderContext): FieldAction {
 
 function decideClaim(claim: ProxyClaim | undefined, { user, certificate }: HeaderContext): FieldAction {
   if (claim === undefined) return 'pass';
-  // What a route checks itself, no proxy may contradict.
+  // No proxy may contradict what the route checks itself.
   const isChecked = (claim === 'identity' && user !== undefined) || (claim === 'certificate' && certificate !== undefined);
   return claim === 'override' || isChecked ? 'drop' : claim;
 }
 
-/** Is the claim one that the client's proxy is trusted to make? Proxies pass on what they do not know, so an address must be the right one. */
+/**
+ * Returns whether the proxy in front is trusted to make this assertion. Proxies forward fields that they do not know, so an
+ * address must be the right one.
+ */
 function isTrustedClaim(action: Exclude<FieldAction, 'pass'>, value: string, client: Client): boolean {
   switch (action) {
     case 'drop':
@@ -150,13 +153,13 @@ function isTrustedClaim(action: Exclude<FieldAction, 'pass'>, value: string, cli
   }
 }
 
-/** The route keeps the field from its app, even where a trusted proxy wrote it. */
+/** Returns whether the route keeps the field from the app, even if a trusted proxy sent it. */
 function isWithheld(folded: string, { forwardAuthorization, forwardMethodOverride }: HeaderContext): boolean {
   if (folded === 'authorization') return !forwardAuthorization;
   return isMethodOverride(folded) && forwardMethodOverride !== true;
 }
 
-/** HTTP/1.0 may lack it, our HTTP/1.1 must not; empty, as the target has no authority (RFC 9110 §7.2). */
+/** HTTP/1.0 may lack Host, but our HTTP/1.1 request must have it; empty, because the target has no authority (RFC 9110 §7.2). */
 function addHost(out: string[], headers: HeaderFields): void {
   if (headers.get('host') === undefined) out.push('Host', '');
 }
@@ -169,18 +172,21 @@ function addForwarded(out: string[], admitted: Admitted): void {
   if (host !== undefined) out.push('X-Forwarded-Host', host);
 }
 
-/** RFC 9110 §7.6.3: one list, each hop adds itself at the end. */
+/** RFC 9110 §7.6.3: one list, and each hop appends itself. */
 function toVia(headers: HeaderFields): string {
   return headers.get('via') === undefined ? '1.1 sidegate' : `${headers.all('via').join(', ')}, 1.1 sidegate`;
 }
 
-/** Always by us, whatever the method: content without a length is the next request to whoever gets it (CVE-2026-29057). */
+/**
+ * sidegate always sets the framing, whatever the method: the app would read a body without a length as the next request
+ * (CVE-2026-29057).
+ */
 export function addFraming(out: string[], { head, body }: Admitted): void {
   if (body.length === undefined) out.push('Transfer-Encoding', 'chunked');
-  else if (body.length > 0 || expectsContent(head.method)) out.push('Content-Length', String(body.length));
+  else if (body.length > 0 || requiresBody(head.method)) out.push('Content-Length', String(body.length));
 }
 
-/** Methods whose requests carry content by definition: 0 is said, not left open (RFC 9110 §8.6). */
-function expectsContent(method: string): boolean {
+/** Methods whose requests have a body by definition: a length of 0 is sent explicitly (RFC 9110 §8.6). */
+function requiresBody(method: string): boolean {
   return method === 'POST' || method === 'PUT' || method === 'PATCH';
 }

@@ -1,27 +1,27 @@
-/** Reads the head of an app's answer (RFC 9112 §4, §5): its fields as they are, and how its content is delimited. */
+/** Parses the head of an app's response (RFC 9112 §4, §5): its fields, unchanged, and how its body is framed. */
 import type { RawHeaders } from '../../core/headers.ts';
 
-/** The answer's head. */
+/** The head of a response. */
 export interface ResponseHead {
   readonly status: number;
   readonly statusText: string;
   readonly headers: RawHeaders;
-  /** By `Transfer-Encoding: chunked`. */
+  /** Framed by `Transfer-Encoding: chunked`. */
   readonly isChunked: boolean;
-  /** Content-Length in bytes, where there is one. */
+  /** Content-Length in bytes, if present. */
   readonly length: number | undefined;
-  /** The connection may carry another request after this answer, as far as the head can tell. */
+  /** The connection can carry another request after this response, as far as the head tells. */
   readonly keepsAlive: boolean;
-  /** The app's own idle timeout in seconds (`Keep-Alive: timeout=`), where it says one. */
+  /** The app's idle timeout in seconds (`Keep-Alive: timeout=`), if it sends one. */
   readonly idleSeconds: number | undefined;
 }
 
-/** Where the head is not sound: what is wrong, for the operator's log. */
+/** Why a head is invalid; for the log. */
 export type HeadProblem = string;
 
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5][0-9]{2})(?: (.*))?$/;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** Control bytes, and CR or LF by itself: what some readers take for the end of a line (RFC 9112 §2.2) and others do not. */
+/** Control bytes, and a bare CR or LF, which only some parsers treat as the end of a line (RFC 9112 §2.2). */
 const FORBIDDEN = /[^\t\r\n\x20-\x7e\x80-\xff]|\r(?!\n)|(?<!\r)\n/;
 const LENGTH = /^[0-9]{1,15}$/;
 const CLOSE_OPTION = /(?:^|,)[\t ]*close[\t ]*(?:,|$)/i;
@@ -30,7 +30,7 @@ const NEWLINE = '\r\n';
 const SPACE = 32;
 const TAB = 9;
 
-/** Reads a head, given without the empty line that ends it. */
+/** Parses a head without the empty line that ends it. */
 export function parseResponseHead(text: string): ResponseHead | HeadProblem {
   if (FORBIDDEN.test(text)) return 'the head has a control byte';
   const end = text.indexOf(NEWLINE);
@@ -41,7 +41,7 @@ export function parseResponseHead(text: string): ResponseHead | HeadProblem {
   const framing = toFraming(headers);
   if (typeof framing === 'string') return framing;
   const isCurrent = line[1] === '1';
-  // RFC 9112 §6.1: an old hop in between may have read the content otherwise.
+  // RFC 9112 §6.1: an old hop in between may have framed the body differently.
   if (framing.isChunked && !isCurrent) return 'Transfer-Encoding on HTTP/1.0';
   return {
     status: Number(line[2]),
@@ -54,12 +54,12 @@ export function parseResponseHead(text: string): ResponseHead | HeadProblem {
   };
 }
 
-/** Reads trailer lines, given without the empty line that ends them; undefined where one is malformed. */
+/** Parses trailer lines without the empty line that ends them; undefined if one is malformed. */
 export function parseTrailers(text: string): string[] | undefined {
   return FORBIDDEN.test(text) ? undefined : toFields(text, 0);
 }
 
-/** Name, value, name, value, … of the lines from `at` on. A folded line (RFC 9112 §5.2) starts with no name. */
+/** Name, value, name, value, … of the lines from `at`. A folded line (RFC 9112 §5.2) has no name and is malformed. */
 function toFields(text: string, at: number): string[] | undefined {
   const fields: string[] = [];
   let start = at;
@@ -67,7 +67,7 @@ function toFields(text: string, at: number): string[] | undefined {
     const newline = text.indexOf(NEWLINE, start);
     const end = newline === -1 ? text.length : newline;
     const colon = text.indexOf(':', start);
-    // A line without a colon makes a name with a line break in it, which is none either.
+    // A line without a colon has no name, which is malformed, too.
     const name = colon === -1 ? '' : text.slice(start, colon);
     if (!TOKEN.test(name)) return undefined;
     fields.push(name, sliceTrimmed(text, colon + 1, end));
@@ -76,7 +76,7 @@ function toFields(text: string, at: number): string[] | undefined {
   return fields;
 }
 
-/** By hand: a pattern with optional space at both ends takes quadratic time over a long run of spaces. */
+/** Not a regular expression: optional space at both ends takes quadratic time over a long run of spaces. */
 function sliceTrimmed(text: string, from: number, to: number): string {
   let start = from;
   let end = to;
@@ -96,18 +96,18 @@ interface Framing {
   idleSeconds: number | undefined;
 }
 
-/** How the content is delimited, or why that cannot be told. */
+/** How the body is framed, or why that is ambiguous. */
 function toFraming(headers: RawHeaders): Framing | HeadProblem {
   const framing: Framing = { isChunked: false, length: undefined, closes: false, idleSeconds: undefined };
   for (let i = 0; i < headers.length; i += 2) {
     const problem = readFramingField(framing, headers[i] as string, headers[i + 1] as string);
     if (problem !== undefined) return problem;
   }
-  // RFC 9112 §6.3: an attempt to smuggle, or a bug; either way two readers could differ.
+  // RFC 9112 §6.3: request smuggling, or a bug; in either case two parsers could disagree.
   return framing.isChunked && framing.length !== undefined ? 'both Content-Length and Transfer-Encoding' : framing;
 }
 
-/** The length of a name rules most fields out before their case has to be folded. */
+/** The length of a name excludes most fields before a comparison must fold their case. */
 function readFramingField(framing: Framing, name: string, value: string): HeadProblem | undefined {
   switch (name.length) {
     case 10:

@@ -1,22 +1,27 @@
-/** Writes the header the sender gets: the app's, without what is of its hop only or could switch the sender off. */
+/** Builds the response header for the sender: the app's, without hop-by-hop fields and fields that could disable the sender. */
 import { type RawHeaders, toFoldedName } from '../../core/headers.ts';
 import { HOP_BY_HOP } from './managed-names.ts';
 
-/** What becomes of an app's field. */
+/** What to do with a field of the app. */
 type FieldAction = 'pass' | 'drop' | 'length' | 'connection';
 
-/** The header as the sender gets it. */
+/** The response header for the sender. */
 export interface SenderHead {
   /** Raw pairs in the app's order. */
   readonly fields: string[];
-  /** The content's length in bytes where the app says it; the parser has proven it sound. */
+  /** Content-Length in bytes, if the app sends it; validated by the parser. */
   readonly contentLength: number | undefined;
 }
 
-/** By which a receiver tells its sender to stop: an app's bug or a header injection must not end all deliveries silently. */
+/**
+ * Fields by which a receiver tells its sender to stop: a bug or a header injection in the app must not silently end all
+ * deliveries.
+ */
 const SENDER_CONTROL_FIELDS = new Set(['webhook-delivery', 'x-slack-no-retry']);
 
-/** Never a trailer (RFC 9110 §6.5.1): framing, routing, authentication, control data, content description. */
+/**
+ * Fields that are not allowed as trailers (RFC 9110 §6.5.1): framing, routing, authentication, control data, content description.
+ */
 const FORBIDDEN_TRAILERS = new Set([
   'content-length',
   'content-type',
@@ -38,20 +43,20 @@ const FORBIDDEN_TRAILERS = new Set([
 
 const NO_CONTENT = 204;
 const FIRST_FINAL = 200;
-/** Names seen before with their action: bounded, as an app may make names up. */
+/** The maximum number of names whose action is cached: an app may use any number of names. */
 const MAX_CACHED_NAMES = 1_000;
 
-/** Decides about names, remembering what it decided. */
+/** Decides which fields are passed on, and caches the decision for each name. */
 export class ResponseHeaderPolicy {
   readonly #allowed: ReadonlySet<string>;
   readonly #actions = new Map<string, FieldAction>();
 
-  /** `allowed`: lower-cased names that pass although a sender may switch itself off by them. */
+  /** `allowed`: lower-case names that are passed on although a sender may disable itself because of them. */
   constructor(allowed: ReadonlySet<string>) {
     this.#allowed = allowed;
   }
 
-  /** The head for the sender; the parser has proven that no field can split the answer. */
+  /** Returns the header for the sender. The parser has ensured that no field can split the response. */
   toSenderHead(status: number, headers: RawHeaders): SenderHead {
     const fields: string[] = [];
     let contentLength: number | undefined;
@@ -66,7 +71,7 @@ export class ResponseHeaderPolicy {
         continue;
       }
       if (action === 'length') {
-        // RFC 9110 §8.6: not with 204 or 1xx. With a 101, another proxy might take the first frames for a response's content.
+        // RFC 9110 §8.6: not with 204 or 1xx. With a 101, another proxy might read the first frames as a response body.
         if (status === NO_CONTENT || status < FIRST_FINAL) continue;
         contentLength = Number(value);
       }
@@ -75,7 +80,7 @@ export class ResponseHeaderPolicy {
     return { fields: named === undefined ? fields : withoutNamed(fields, named), contentLength };
   }
 
-  /** The trailers that may be passed on. */
+  /** Returns the trailers that may be passed on. */
   toSenderTrailers(trailers: RawHeaders): [string, string][] {
     const passed: [string, string][] = [];
     for (let i = 0; i < trailers.length; i += 2) {
@@ -103,7 +108,7 @@ export class ResponseHeaderPolicy {
   }
 }
 
-/** The options of one Connection line, beside those that most apps send and that name no field of theirs. */
+/** Adds the options of a Connection line, except the two that most apps send and that name no field. */
 function addOptions(named: ReadonlySet<string> | undefined, value: string): ReadonlySet<string> | undefined {
   if (value === 'keep-alive' || value === 'close') return named;
   const options = value.split(',').map((option) => option.trim().toLowerCase());
@@ -114,7 +119,7 @@ function withoutNamed(fields: readonly string[], named: ReadonlySet<string>): st
   const kept: string[] = [];
   for (let i = 0; i < fields.length; i += 2) {
     const name = (fields[i] as string).toLowerCase();
-    // Content-Length frames the answer: naming it must not remove it.
+    // Content-Length frames the response, so naming it in Connection must not remove it.
     if (name === 'content-length' || !named.has(name)) kept.push(fields[i] as string, fields[i + 1] as string);
   }
   return kept;

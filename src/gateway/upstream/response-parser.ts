@@ -1,21 +1,21 @@
-/** A strict parser of what an app answers (RFC 9112): whatever can be read in two ways is an error, never a guess. */
+/** A strict parser for the app's responses (RFC 9112): anything ambiguous is an error. */
 import type { RawHeaders } from '../../core/headers.ts';
 import { parseResponseHead, parseTrailers, type ResponseHead } from './response-head.ts';
 
-/** Told what was read, as it is read. */
+/** Receives the parsed parts of a response, as they arrive. */
 export interface ParserEvents {
-  /** A 1xx other than 100 and 101. */
+  /** A 1xx response other than 100 and 101. */
   onInformation(status: number, headers: RawHeaders): void;
-  /** The protocol that was asked for is granted; all that follows comes as content. */
+  /** The app accepted the requested protocol; all bytes that follow arrive by `onBody`. */
   onUpgrade(headers: RawHeaders): void;
   onHead(head: ResponseHead): void;
-  /** The bytes are only lent: they are overwritten after the call. */
+  /** The chunk is valid only during the call: its memory is overwritten afterwards. */
   onBody(chunk: Buffer): void;
 }
 
 /**
- * What bytes led to: `more` is due; the answer is `complete`; it is complete and there are bytes beyond it (`overrun`), or
- * none was due; it is `malformed`. After the last three, nothing more is taken until `expect`.
+ * The state after a `push`. `more`: the response is incomplete. `complete`: it is complete. `overrun`: there are bytes after its end, or
+ * no response was expected. `malformed`: it is invalid. After the last three, the parser takes no bytes until `expect`.
  */
 export type Progress = 'more' | 'complete' | 'overrun' | 'malformed';
 
@@ -26,13 +26,13 @@ const CR = 13;
 const LF = 10;
 const HEAD_END = Buffer.from('\r\n\r\n');
 const LINE_END = Buffer.from('\r\n');
-/** RFC 9112 §7.1.1: extensions may follow the size; their content is of no interest. */
+/** RFC 9112 §7.1.1: extensions may follow the size, and are ignored. */
 const CHUNK_SIZE = /^([0-9A-Fa-f]{1,8})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?$/;
-/** A size line with its extensions: limited, or they would make a few bytes of content dear to read. */
+/** Limits a size line with its extensions: otherwise a few bytes of body could cost a lot of parsing. */
 const MAX_SIZE_LINE_BYTES = 1_024;
 const MAX_INFORMATIONAL = 16;
 
-/** Reads one answer after another from a connection's bytes, split anywhere. */
+/** Parses consecutive responses from the bytes of a connection, split at any position. */
 export class ResponseParser {
   readonly #events: ParserEvents;
   readonly #maxHeadBytes: number;
@@ -50,17 +50,17 @@ export class ResponseParser {
     this.#maxHeadBytes = maxHeadBytes;
   }
 
-  /** The fields behind the content of a complete answer. */
+  /** The trailers of a complete response. */
   get trailers(): RawHeaders {
     return this.#trailers;
   }
 
-  /** What is malformed, for the operator's log. */
+  /** Why the response is malformed; for the log. */
   get problem(): string {
     return this.#problem;
   }
 
-  /** A request with this method was sent, which may have asked for another protocol: an answer is due. */
+  /** Expects the response to a request with this method. `mayUpgrade`: the request asked for another protocol. */
   expect(method: string, mayUpgrade: boolean): void {
     this.#mayUpgrade = mayUpgrade;
     this.#state = 'head';
@@ -69,7 +69,7 @@ export class ResponseParser {
     this.#trailers = NO_HEADERS;
   }
 
-  /** Takes bytes, which may be overwritten after the call. */
+  /** Parses bytes, which may be overwritten after the call. */
   push(chunk: Buffer): Progress {
     let rest: Buffer | undefined = chunk;
     if (this.#pending !== undefined) {
@@ -84,14 +84,14 @@ export class ResponseParser {
     return this.#state === 'idle' ? 'complete' : 'more';
   }
 
-  /** The app closed its side in good order: true where that completes the answer (RFC 9112 §6.3, no length given). */
+  /** The app closed its side cleanly: returns true if that ends the response (RFC 9112 §6.3, no length given). */
   end(): boolean {
     if (this.#state !== 'until-close') return false;
     this.#state = 'idle';
     return true;
   }
 
-  /** Reads one element; what is left of the bytes, or undefined when more are needed. */
+  /** Parses one element. Returns the remaining bytes, or undefined if more are needed. */
   #step(bytes: Buffer): Buffer | undefined {
     switch (this.#state) {
       case 'head':
@@ -134,7 +134,7 @@ export class ResponseParser {
   }
 
   #readFinalHead(head: ResponseHead): void {
-    // RFC 9112 §6.3 rule 1: whatever the fields say, these have no content.
+    // RFC 9112 §6.3 rule 1: these have no body, whatever the fields say.
     const hasBody = !this.#isHeadRequest && head.status !== 204 && head.status !== 304;
     if (!hasBody || head.length === 0) this.#state = 'idle';
     else if (head.isChunked) this.#state = 'chunk-size';
@@ -190,7 +190,7 @@ export class ResponseParser {
     return bytes.subarray(end + HEAD_END.length);
   }
 
-  /** Keeps a copy of the bytes for the next push, unless they are too many already. */
+  /** Keeps a copy of the bytes for the next push, unless there are already too many. */
   #wait(bytes: Buffer, max: number, detail: string): undefined {
     if (bytes.length > max) return this.#fail(detail);
     this.#pending = Buffer.from(bytes);

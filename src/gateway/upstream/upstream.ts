@@ -1,56 +1,62 @@
-/** The seam between the forwarder's policy and the bytes on the wire to the app. */
+/** The interface between the forwarder and the connections to the app. */
 
 import type { BodyStream } from '../../core/body.ts';
 import type { Milliseconds } from '../../core/clock.ts';
 import type { RawHeaders } from '../../core/headers.ts';
 import type { ReleaseBuffer } from './read-buffers.ts';
 
-/** A request to the app, complete: the framing header is among `headers`, which are sent as they are, in order. */
+/** A complete request to the app. `headers` include the framing header and are sent unchanged, in order. */
 export interface UpstreamRequest {
   readonly method: string;
   readonly path: string;
   readonly headers: RawHeaders;
-  /** A stream is sent as it comes: framed by Content-Length where its length is known, else in chunks, as `headers` say. */
+  /** A stream is sent as it arrives: framed by Content-Length if its length is known, otherwise chunked, as `headers` say. */
   readonly body: Buffer | BodyStream;
-  /** Asks for another protocol: a connection of its own, which is the listener's once the app grants it. */
+  /** The request asks for another protocol. It uses a separate connection, which belongs to the listener once the app accepts. */
   readonly isUpgrade?: boolean;
-  /** May be sent twice without harm (RFC 9110 §9.2.2), or the route says so. */
+  /** The request may be sent twice: it is idempotent (RFC 9110 §9.2.2), or the route allows it. */
   readonly repeatable: boolean;
 }
 
-/** How a request to the app failed; a closed set, used as a metric label. */
+/** Why a request to the app failed; a closed set, used as a metric label. */
 export const UPSTREAM_FAILURES = ['connect', 'timeout', 'reset', 'protocol'] as const;
 export type UpstreamFailureKind = (typeof UPSTREAM_FAILURES)[number];
 
 /** A failed exchange. */
 export interface UpstreamFailure {
   readonly kind: UpstreamFailureKind;
-  /** No byte of the request can have reached the app: trying again is safe, and a claim can be released. */
+  /** No byte of the request can have reached the app: a retry is safe, and a claim can be released. */
   readonly nothingSent: boolean;
-  /** For the operator's log. */
+  /** For the log. */
   readonly detail: string;
 }
 
-/** Hears the app's answer: onInformation*, onHead, onData*, then exactly one of onEnd and onFailure (which may come at any point). */
+/**
+ * Receives the app's response: onInformation*, onHead, onData*, then exactly one of onEnd and onFailure (which may come at any
+ * time).
+ */
 export interface UpstreamListener {
-  /** A 1xx other than 100 and 101. */
+  /** A 1xx response other than 100 and 101. */
   onInformation(status: number, headers: RawHeaders): void;
   onHead(status: number, statusText: string, headers: RawHeaders): void;
-  /** Another protocol is granted: onData and onEnd tell what comes in it, and what is returned is sent in it; undefined where it may not be. */
+  /**
+   * The app accepted another protocol: onData and onEnd deliver what it sends, and the returned stream is sent to it. Return
+   * undefined to reject the upgrade.
+   */
   onUpgrade?(headers: RawHeaders): BodyStream | undefined;
   /**
-   * The chunk is the listener's to keep; where there is `releaseBuffer`, its memory is used again once that is called. False asks for
-   * a pause until `resume` is called; what is read already still comes.
+   * The listener owns the chunk; with `releaseBuffer`, its memory is reused once the listener calls that. Returns false to
+   * pause the response until `resume` is called; bytes that were already read still arrive.
    */
   onData(chunk: Buffer, releaseBuffer?: ReleaseBuffer): boolean;
   onEnd(trailers: RawHeaders): void;
   onFailure(failure: UpstreamFailure): void;
 }
 
-/** An exchange that is under way. */
+/** An exchange in flight. */
 export interface UpstreamExchange {
   resume(): void;
-  /** Gives up: the connection is destroyed, and the listener hears nothing more. */
+  /** Cancels the exchange: the connection is destroyed, and the listener gets no further calls. */
   abort(): void;
 }
 
@@ -60,25 +66,28 @@ export interface UpstreamOptions {
   readonly port: number;
   readonly connectTimeout: Milliseconds;
   /**
-   * From the request's being written to the whole of the answer's head (1xx and dripping bytes win no time). It also bounds the
-   * wait for a connection, and for the app to take more of a stream.
+   * From when the request is written until the whole response head has arrived; 1xx responses and single bytes do not extend it.
+   * It also limits the wait for a connection, and for the app to read more of a stream.
    */
   readonly responseTimeout: Milliseconds;
-  /** Longest gap between two pieces of an answer's content. */
+  /** The longest gap between two chunks of a response body. */
   readonly idleResponseTimeout: Milliseconds;
-  /** How long an idle connection is kept; below the app's own keep-alive (Node's default is 5 s), or requests race its close. */
+  /**
+   * How long an idle connection is kept. Must be below the keep-alive timeout of the app (Node's default is 5 s), or requests
+   * race with its close.
+   */
   readonly idleTimeout: Milliseconds;
-  /** Most connections at once; further requests wait in order. */
+  /** The maximum number of connections; further requests wait in order. */
   readonly maxConnections: number;
-  /** Largest answer head in bytes. */
+  /** The maximum size of a response head in bytes. */
   readonly maxHeadBytes: number;
 }
 
 /** A pool of kept-alive connections to one app. */
 export interface Upstream {
   send(request: UpstreamRequest, listener: UpstreamListener): UpstreamExchange;
-  /** Closes idle connections now and busy ones when they are done. */
+  /** Closes idle connections now, and busy ones when they are done. */
   close(): void;
-  /** Closes all connections now; listeners hear nothing more. */
+  /** Closes all connections now; listeners get no further calls. */
   destroy(): void;
 }
