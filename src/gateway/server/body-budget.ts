@@ -1,36 +1,42 @@
-/** Shares the memory for bodies among requests: what is allocated counts, and one client cannot fill it for all others. */
+/**
+ * Divides the memory for bodies between requests: it counts allocated bytes, and one client cannot use up the memory of all
+ * others.
+ */
 import type { Milliseconds } from '../../core/clock.ts';
 
-/** Bounds of all bodies together. */
+/** The limits for all bodies together. */
 export interface BudgetLimits {
   /** Bytes. */
   readonly maxBufferedBytes: number;
-  /** Bodies above SMALL_BODY that are read at once. */
+  /** The maximum number of bodies above SMALL_BODY that are read at once. */
   readonly maxLargeBodies: number;
 }
 
-/** A body as the budget sees it. */
+/** A body in the budget. */
 export interface BudgetedBody {
   readonly startedAt: Milliseconds;
-  /** Of the client (core/client-network.ts). */
+  /** The network of the client (core/client-network.ts). */
   readonly network: string;
-  /** Bytes that it counts for: its buffer's capacity, or all of its declared size once that was granted. */
+  /** The bytes that it counts for: the capacity of its buffer, or its whole declared size once that was granted. */
   held: number;
-  /** `large`: it has a state among the large bodies being read; `read`: it had one, and is held until it is answered. */
+  /**
+   * `large`: it has a slot among the large bodies that are being read; `read`: it had one, and is held until the response is
+   * sent.
+   */
   state: BodyState;
 }
 
-/** How a body counts. */
+/** The state of a body in the budget. */
 export type BodyState = 'small' | 'large' | 'read';
 
-/** Bytes; a body up to this size needs no state among the large ones. */
+/** In bytes; a body up to this size needs no slot. */
 export const SMALL_BODY = 64 * 1024;
-/** The share of the budget that large bodies leave to small ones, so that common deliveries pass during a flood of large ones. */
+/** The share of the budget that is reserved for small bodies, so that common deliveries pass during a flood of large ones. */
 const SMALL_SHARE = 1 / 4;
-/** A pass of eviction frees at least this share of the budget: evicting one body for each chunk would cost quadratic time. */
+/** Each eviction frees at least this share of the budget: evicting one body for each chunk would take quadratic time. */
 const EVICTED_SHARE = 1 / 16;
 
-/** The budget. */
+/** The memory budget for bodies. */
 export class BodyBudget {
   readonly #limits: BudgetLimits;
   #held = 0;
@@ -41,12 +47,12 @@ export class BodyBudget {
     this.#limits = limits;
   }
 
-  /** Bytes held by all bodies. */
+  /** Bytes that all bodies hold. */
   get held(): number {
     return this.#held;
   }
 
-  /** Takes what a small body needs to have `bytes` in all; false if the budget is spent. */
+  /** Increases the share of a small body to `bytes`; returns false if the budget is exhausted. */
   take(body: BudgetedBody, bytes: number): boolean {
     const more = bytes - body.held;
     if (more <= 0) return true;
@@ -55,14 +61,17 @@ export class BodyBudget {
     return true;
   }
 
-  /** The same for a large body, which also needs a state; false if there is none, or if too little is left for small bodies. */
+  /**
+   * Like `take`, for a large body, which also needs a slot; returns false if there is none, or if too little would be left for
+   * small bodies.
+   */
   takeLarge(body: BudgetedBody, bytes: number): boolean {
     const { maxBufferedBytes, maxLargeBodies } = this.#limits;
     const isNew = body.state === 'small';
     if (!isNew && bytes <= body.held) return true;
     if (isNew && this.#largeCount >= maxLargeBodies) return false;
     const others = isNew ? this.#largeHeld : this.#largeHeld - body.held;
-    // One alone may have all of it.
+    // A single large body may use all of it.
     if (others > 0 && others + bytes > maxBufferedBytes * (1 - SMALL_SHARE)) return false;
     if (this.#held - body.held + bytes > maxBufferedBytes) return false;
     if (isNew) {
@@ -74,7 +83,7 @@ export class BodyBudget {
     return true;
   }
 
-  /** It is read, and counts for `bytes` until it is given back. */
+  /** The body is read, and counts for `bytes` until it is released. */
   finish(body: BudgetedBody, bytes: number): void {
     this.#add(body, bytes - body.held);
     if (body.state !== 'large') return;
@@ -82,25 +91,25 @@ export class BodyBudget {
     this.#largeCount--;
   }
 
-  /** Gives back all that a body holds. */
+  /** Releases all bytes that a body holds. */
   release(body: BudgetedBody): void {
     this.finish(body, 0);
     body.state = 'small';
   }
 
-  /** Whether another large body may be read, if the bytes suffice. */
+  /** Whether another large body may be read, if there are enough bytes. */
   get hasFreeSlot(): boolean {
     return this.#largeCount < this.#limits.maxLargeBodies;
   }
 
-  /** Could `bytes` ever be granted? */
+  /** Whether `bytes` could ever be granted. */
   canHold(bytes: number): boolean {
     return bytes <= this.#limits.maxBufferedBytes;
   }
 
   /**
-   * Which unfinished bodies must go to make room for `bytes`: the oldest of the client network that holds most, so that slow
-   * uploads of one client do not keep out others. Bodies younger than `minAge` stay.
+   * Picks the unfinished bodies to evict to free `bytes`: the oldest of the client network that holds most, so that slow
+   * uploads of one client do not block others. Bodies younger than `minAge` are kept.
    */
   pickVictims<B extends BudgetedBody>(bodies: Iterable<B>, bytes: number, now: Milliseconds, minAge: Milliseconds): B[] {
     const clients = new Map<string, { held: number; bodies: B[] }>();

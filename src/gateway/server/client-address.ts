@@ -1,4 +1,4 @@
-/** Who the client is: the socket's peer, or what trusted proxies say about who stood before them. */
+/** Finds the address of the client: the peer of the socket, or what trusted proxies report. */
 import { isIP, isIPv4 } from 'node:net';
 import type { Client } from '../../core/client.ts';
 import type { HeaderFields } from '../../core/headers.ts';
@@ -9,15 +9,15 @@ const PORT = /^\d{1,5}$/;
 /** Finds the client of a request from its peer address and header. */
 export type ClientResolver = (peer: string, isEncrypted: boolean, headers: HeaderFields) => Client;
 
-/** Which proxies are trusted, as CIDR ranges and single addresses; no proxy by default. */
+/** The trusted proxies, as CIDR ranges and single addresses; none by default. */
 export interface TrustedProxies {
-  /** Trusted for the client's address. */
+  /** Trusted to report the address of the client. */
   readonly address: readonly string[];
-  /** Trusted for the client's identity. */
+  /** Trusted to assert the identity of the client. */
   readonly identity: readonly string[];
 }
 
-/** Builds the resolver; without trusted proxies the peer is the client. */
+/** Creates the resolver. Without trusted proxies, the peer is the client. */
 export function createClientResolver(proxies: TrustedProxies): ClientResolver {
   const trusted = new IpRanges(proxies.address);
   const identity = new IpRanges(proxies.identity);
@@ -36,13 +36,18 @@ export function createClientResolver(proxies: TrustedProxies): ClientResolver {
   };
 }
 
-/** Finds the client in a caller's X-Forwarded-For, or gives undefined where the caller says nothing that can be read. */
+/**
+ * Creates a function that finds the client in X-Forwarded-For; it returns undefined if the lines do not contain a valid address.
+ */
 export function createForwardedForReader(trustedProxies: readonly string[]): (lines: readonly string[]) => string | undefined {
   const trusted = new IpRanges(trustedProxies);
   return (lines) => findClientAddress(lines, undefined, trusted);
 }
 
-/** Walks from the nearest hop outwards: the first address that is no trusted proxy is the client; what stands before it is hearsay. */
+/**
+ * Walks from the nearest hop outwards: the first address that is not a trusted proxy is the client. Addresses beyond it are not
+ * trusted.
+ */
 function findClientAddress<Peer>(lines: readonly string[], peer: Peer, trusted: IpRanges): string | Peer {
   let client: string | Peer = peer;
   for (let line = lines.length - 1; line >= 0; line--) {
@@ -65,7 +70,7 @@ function withoutPort(hop: string): string {
   return hasPort ? address : hop;
 }
 
-/** The nearest proxy's word counts: the last of the list. */
+/** The last list member counts: the nearest proxy added it. */
 function toScheme(lines: readonly string[]): 'http' | 'https' | undefined {
   const last = lines.at(-1)?.split(',').at(-1)?.trim().toLowerCase();
   return last === 'http' || last === 'https' ? last : undefined;

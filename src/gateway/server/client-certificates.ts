@@ -1,4 +1,6 @@
-/** Reads the certificate that a TLS client showed, once for each connection, and ends the connection with it. */
+/**
+ * Reads the certificate of a TLS client once for each connection, and closes the connection when the certificate becomes invalid.
+ */
 import type { Socket } from 'node:net';
 import type { PeerCertificate, TLSSocket } from 'node:tls';
 import type { CertificateEnd, Client } from '../../core/client.ts';
@@ -9,25 +11,25 @@ import { onceEvent } from '../../core/safe-events.ts';
 import { toConnectionKey } from './proxy-protocol-peers.ts';
 import type { TlsContexts } from './tls.ts';
 
-/** One alternative name; Node quotes it where it holds a comma, a quote or a control (CVE-2021-44532). */
+/** One subject alternative name; Node quotes a name that contains a comma, a quote or a control (CVE-2021-44532). */
 const ALTERNATIVE_NAME = /(?:^|, )([A-Za-z ]+):("(?:[^"\\]|\\.)*"|[^,"]*)(?=, |$)/g;
 
-/** What ends a connection whose certificate no longer authenticates it. */
+/** The dependencies of ClientCertificates. */
 export interface ClientCertificateParts {
-  /** Undefined where connections are simulated. */
+  /** Undefined if connections are simulated. */
   readonly contexts: TlsContexts | undefined;
   readonly clock: Clock;
-  /** Takes no more requests on the connection, and closes it behind the responses that are due. */
+  /** Accepts no more requests on the connection, and closes it after the pending responses. */
   readonly endConnection: (socket: Socket) => void;
 }
 
-/** A certificate that counts, or why it no longer does; neither where the client showed none that the CAs vouch for. */
+/** A valid certificate, or why it is no longer valid; neither if the client sent none that the CAs verify. */
 type CertificateState = Pick<Client, 'certificate' | 'certificateEnd'>;
 
 interface Connection {
   readonly validFrom: EpochMilliseconds;
   readonly validTo: EpochMilliseconds;
-  /** Carries another protocol than HTTP, or a tunnel. */
+  /** The connection carries another protocol than HTTP, or a tunnel. */
   isUpgraded: boolean;
   state: CertificateState;
 }
@@ -35,14 +37,14 @@ interface Connection {
 const CHECK_INTERVAL_MS = 1_000;
 
 /**
- * The certificates of the open connections. OpenSSL verifies a certificate in the handshake only, so two things end what it
- * authenticates: its own time, and a change of the client CAs or their revocation lists. The client may then connect again.
+ * The certificates of the open connections. OpenSSL verifies a certificate only in the handshake, so this class closes a connection
+ * when its certificate expires, and when the client CAs or their revocation lists change. The client may then connect again.
  */
 export class ClientCertificates {
   readonly #parts: ClientCertificateParts;
   readonly #stop: CancelTimer;
   readonly #connections = new Map<Socket, Connection>();
-  /** By the connection's ends: the version of the CAs that its handshake began with. */
+  /** The version of the CAs at the start of each handshake, by connection key. */
   readonly #handshakes = new Map<string, number>();
   #version: number;
 
@@ -52,14 +54,16 @@ export class ClientCertificates {
     this.#stop = parts.clock.every(CHECK_INTERVAL_MS, () => this.#endExpired());
   }
 
-  /** TLS begins on a connection. */
+  /** The TLS handshake of a connection starts. */
   begin(socket: Socket): void {
     const ends = toConnectionKey(socket);
     this.#handshakes.set(ends, this.#version);
     onceEvent(socket, 'close', () => this.#handshakes.delete(ends));
   }
 
-  /** The handshake is over. False where the CAs or their lists changed meanwhile: what it verified is outdated. */
+  /**
+   * The handshake is complete. Returns false if the CAs or their lists changed meanwhile, so that the verification is outdated.
+   */
   finish(socket: TLSSocket): boolean {
     const ends = toConnectionKey(socket);
     const version = this.#handshakes.get(ends);
@@ -67,7 +71,7 @@ export class ClientCertificates {
     return this.#read(socket).state.certificate === undefined || version === this.#version;
   }
 
-  /** What holds for a request that arrives now. */
+  /** Returns the state for a request that arrives now. */
   find(socket: Socket): CertificateState {
     const connection = this.#connections.get(socket) ?? this.#read(socket as TLSSocket);
     if (connection.state.certificate !== undefined && !isValid(connection, this.#parts.clock.now()))
@@ -75,7 +79,9 @@ export class ClientCertificates {
     return connection.state;
   }
 
-  /** Closes the connection behind the response where its certificate no longer counts. A refusal where the port requires one. */
+  /**
+   * Closes the connection after the response if its certificate is no longer valid. Returns a refusal if the port requires one.
+   */
   refuse({ certificateEnd }: CertificateState, response: ClientResponse): Refusal | undefined {
     if (certificateEnd === undefined) return undefined;
     response.shouldKeepAlive = false;
@@ -84,13 +90,13 @@ export class ClientCertificates {
     return refuse('certificate_required', certificateEnd);
   }
 
-  /** From now on the connection ends at once when its certificate does. */
+  /** From now on, the connection is closed immediately when its certificate becomes invalid. */
   upgrade(socket: Socket): void {
     const connection = this.#connections.get(socket);
     if (connection !== undefined) connection.isUpgraded = true;
   }
 
-  /** Ends the connections whose certificates were verified by other CAs or revocation lists than those of now. */
+  /** Closes the connections whose certificates were verified with other CAs or revocation lists than the current ones. */
   refresh(): void {
     const version = this.#parts.contexts?.trustVersion;
     if (version === undefined || version === this.#version) return;
@@ -98,7 +104,7 @@ export class ClientCertificates {
     for (const [socket, connection] of this.#connections) this.#end(socket, connection, 'client_trust_changed');
   }
 
-  /** Stops to watch the time. */
+  /** Stops checking for expired certificates. */
   close(): void {
     this.#stop();
   }
@@ -125,7 +131,9 @@ export class ClientCertificates {
   }
 }
 
-/** Undefined for a port that asks for no certificates. `mayBeSimulated`: a connection may bring one without TLS. */
+/**
+ * Returns undefined for a port that requests no certificates. `mayBeSimulated`: connections may carry a certificate without TLS.
+ */
 export function createClientCertificates(
   mayBeSimulated: boolean,
   contexts: TlsContexts | undefined,
@@ -144,12 +152,12 @@ function readConnection(socket: TLSSocket): Connection {
   return { validFrom: Date.parse(from), validTo: Date.parse(to), isUpgraded: false, state };
 }
 
-/** False, too, where a time cannot be read. */
+/** Returns false if a date is malformed. */
 function isValid({ validFrom, validTo }: Connection, now: EpochMilliseconds): boolean {
   return now >= validFrom && now <= validTo;
 }
 
-/** Each name with its kind before it, so that a name of one kind is never taken for one of another. */
+/** Returns each name with its kind as a prefix, so that a name of one kind is never mistaken for one of another. */
 export function toCertificateNames({
   subject,
   subjectaltname = '',
@@ -157,7 +165,7 @@ export function toCertificateNames({
   const names: string[] = [];
   for (const [, kind = '', value = ''] of subjectaltname.matchAll(ALTERNATIVE_NAME)) names.push(`${kind}:${unquote(value)}`);
   const { CN: commonName } = subject as { readonly CN?: string | readonly string[] };
-  // Several are several answers to one question: none of them counts.
+  // Several common names are ambiguous: none is used.
   if (typeof commonName === 'string') names.push(`CN:${commonName}`);
   return names;
 }

@@ -1,4 +1,4 @@
-/** Answers bytes that node:http cannot read as a request, and never into the middle of an answer that is under way. */
+/** Responds to bytes that node:http cannot parse as a request, but never in the middle of another response. */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -11,51 +11,54 @@ import type { OnLimit } from './limits.ts';
 import { closeAfterResponse } from './linger.ts';
 import { isResponseSent } from './strict-server.ts';
 
-/** What a connection was last asked. */
+/** The latest request on a connection. */
 export interface LatestExchange {
   readonly response: ServerResponse;
   readonly body: { fail(reason: Reason): void };
 }
 
-/** What it needs of its port. */
+/** The dependencies of ClientErrors. */
 export interface ClientErrorParts {
   readonly clock: Clock;
   readonly onLimit: OnLimit;
-  /** Who stands at the connection's other end. */
+  /** Returns the remote address of the connection. */
   toPeer(socket: Socket): string;
   rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
 }
 
-/** The errors of one port's connections. */
+/** Handles the errors on the connections of one port. */
 export class ClientErrors {
   readonly #parts: ClientErrorParts;
-  /** An error in later bytes must not be answered into the middle of that answer, nor after the last one. */
+  /** An error response must neither be sent in the middle of the latest response, nor after the final one. */
   readonly #latest = new Map<Duplex, LatestExchange>();
-  /** Their last answer is on its way; whatever still comes on them is thrown away. */
+  /** Their final response is being sent; further bytes on them are discarded. */
   readonly #ending = new WeakSet<Duplex>();
 
   constructor(parts: ClientErrorParts) {
     this.#parts = parts;
   }
 
-  /** Remembers what the connection is asked now. */
+  /** Records the latest request on the connection. */
   track(socket: Duplex, latest: LatestExchange): void {
     if (!this.#latest.has(socket)) onceEvent(socket, 'close', () => this.#latest.delete(socket));
     this.#latest.set(socket, latest);
   }
 
-  /** An answer is still due on it. */
+  /** Whether a response is still pending on the connection. */
   hasPendingResponse(socket: Duplex): boolean {
     const latest = this.#latest.get(socket);
     return latest !== undefined && !isResponseSent(latest.response);
   }
 
-  /** Makes each answer that is due the last on its connection: its head says so, or, where that has left already, the end behind it. */
+  /**
+   * Makes each pending response the last on its connection: by its head or, if that was already sent, by closing the connection
+   * after it.
+   */
   endConnections(): void {
     for (const socket of this.#latest.keys()) this.endConnection(socket);
   }
 
-  /** The same for one connection; false where no answer is due on it. */
+  /** Like `endConnections`, for one connection; returns false if no response is pending on it. */
   endConnection(socket: Duplex): boolean {
     const latest = this.#latest.get(socket);
     if (latest === undefined || isResponseSent(latest.response)) return false;
@@ -65,10 +68,10 @@ export class ClientErrors {
     return true;
   }
 
-  /** Deals with node:http's `clientError`. */
+  /** Handles node:http's `clientError` event. */
   handle(error: NodeJS.ErrnoException, socket: Duplex): void {
     if (this.#ending.has(socket)) return;
-    // A reset connection has nobody to answer.
+    // Nobody receives a response on a connection that was reset.
     if (error.code === 'ECONNRESET' || !socket.writable) {
       socket.destroy();
       return;
@@ -79,7 +82,7 @@ export class ClientErrors {
     this.reject(socket as Socket, this.#toRefusal(error));
   }
 
-  /** Answers a connection whose bytes are not what it should carry; nothing more is read of it. */
+  /** Rejects a connection whose bytes are not what it should carry; nothing more is read from it. */
   reject(socket: Socket, refusal: Refusal): void {
     this.#ending.add(socket);
     const { clock, toPeer, rejectSocket } = this.#parts;
@@ -100,7 +103,9 @@ export class ClientErrors {
     }
   }
 
-  /** Bad bytes behind a request that is still at work: its own answer comes first and whole, then the connection ends. */
+  /**
+   * Malformed bytes after a request that is still in progress: its response is completed first, then the connection is closed.
+   */
   #endLatest({ response, body }: LatestExchange, socket: Duplex, error: NodeJS.ErrnoException): void {
     if (response.writableFinished) return;
     this.#ending.add(socket);

@@ -1,4 +1,4 @@
-/** Limits the requests and upgraded connections that one client has under way, over all its connections. */
+/** Limits the requests and upgraded connections that one client has in flight, over all its connections. */
 import { rememberClientNetworks } from '../../core/client-network.ts';
 import type { IpRanges } from '../../core/ip-address.ts';
 import type { ListenLimit, OnLimit } from './limits.ts';
@@ -15,7 +15,7 @@ interface Counts {
   upgraded: number;
 }
 
-/** The shares of one port. */
+/** The limits for the clients of one port. */
 export class ClientShares {
   readonly #limits: ClientShareLimits;
   readonly #shared: IpRanges;
@@ -24,14 +24,16 @@ export class ClientShares {
   readonly #clients = new Map<string, Counts>();
   #upgraded = 0;
 
-  /** `shared`: addresses that stand for many clients, and so are not limited. */
+  /** `shared`: addresses that represent many clients, and therefore are not limited. */
   constructor(limits: ClientShareLimits, shared: IpRanges, onLimit: OnLimit) {
     this.#limits = limits;
     this.#shared = shared;
     this.#onLimit = onLimit;
   }
 
-  /** Counts a request of the client at `address`, and gives back how to end it; undefined where the client has its share. */
+  /**
+   * Counts a request of the client at `address`. Returns a function that ends it; undefined if the client has reached a limit.
+   */
   enter(address: string, isUpgrade: boolean): (() => void) | undefined {
     const network = this.#toNetwork(address);
     const counts = this.#clients.get(network) ?? { requests: 0, upgraded: 0 };
@@ -62,7 +64,7 @@ export class ClientShares {
         : isUpgrade && upgraded >= maxUpgradedPerClient
           ? 'client_upgrades'
           : undefined;
-    // Asked last, as it costs most and hardly ever matters.
+    // Checked last, because it is the most expensive check and rarely needed.
     return limit !== undefined && this.#shared.has(address) ? undefined : limit;
   }
 }

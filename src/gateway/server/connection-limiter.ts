@@ -1,67 +1,70 @@
-/** Shares a port's connections among client networks: when it is crowded, a newcomer replaces one of the network that has most. */
+/**
+ * Divides the connections of a port between client networks: if all are in use, a new connection replaces one of the network that
+ * has most.
+ */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { onceEvent, onEvent, shareListeners } from '../../core/safe-events.ts';
 
-/** Which limit a new connection ran into. */
+/** The limit that a new connection reached. */
 export type ConnectionLimit = 'connections' | 'client_connections';
 
-/** How a port's connections are shared. */
+/** The limits for the connections of a port. */
 export interface ConnectionLimiterOptions {
   readonly maxConnections: number;
-  /** Of one client network. */
+  /** The maximum for one client network. */
   readonly maxPerClient: number;
-  /** The network that a new connection counts for; undefined for one that stands for many clients, such as a proxy's. */
+  /** Returns the network that a connection counts for; undefined for an address that represents many clients, such as a proxy. */
   readonly toClient: (socket: Socket) => string | undefined;
   readonly onLimit?: (limit: ConnectionLimit) => void;
 }
 
-/** The content of a request under way. */
+/** The body of a request in flight. */
 interface Upload {
-  /** In bytes; 0 where there is none. */
+  /** In bytes; 0 without a body. */
   readonly declaredLength: number | undefined;
   readonly isComplete: boolean;
 }
 
-/** A response under way; HTTP/2 has them without a socket. */
+/** A response in flight; in HTTP/2 it has no socket. */
 export interface TrackedResponse {
   readonly writableEnded: boolean;
   readonly socket?: Socket | null;
   destroy(): unknown;
 }
 
-/** What emits `close` when a response is over: the response itself, or the HTTP/2 stream that it is written to. */
+/** Emits `close` when a response is over: the response itself, or the HTTP/2 stream that it is written to. */
 export interface ClosingEmitter {
   on(event: 'close', listener: () => void): unknown;
   off(event: 'close', listener: () => void): unknown;
 }
 
-/** A request under way on a connection. */
+/** A request in flight on a connection. */
 export interface TrackedRequest {
-  /** The connection; undefined where it is not one of the port's, or is gone. */
+  /** The connection; undefined if it does not belong to the port, or is closed. */
   readonly connection: TrackedConnection | undefined;
   readonly upload: Upload;
   readonly response: TrackedResponse;
-  /** Runs once, when the response has left or the connection is gone. */
+  /** Runs once, when the response was sent or the connection is closed. */
   onEnd: (() => void) | undefined;
 }
 
-/** A connection. */
+/** A connection of the port. */
 export interface TrackedConnection {
   readonly socket: Socket;
   readonly key: string;
   network: Network | undefined;
-  /** Hardly ever more than one, but for HTTP/2. */
+  /** Rarely more than one, except in HTTP/2. */
   readonly inFlight: TrackedRequest[];
-  /** When its latest request began, or the last one ended: a number that grows with each. */
+  /** When its latest request started, or the last one ended: a counter. */
   changedAt: number;
 }
 
 interface Network {
   readonly client: string;
   readonly connections: Set<TrackedConnection>;
-  /** How many of them have a request under way. */
+  /** The number of connections with a request in flight. */
   busy: number;
 }
 
@@ -72,7 +75,7 @@ export class ConnectionLimiter {
   readonly #options: ConnectionLimiterOptions;
   readonly #connections = new Map<string, TrackedConnection>();
   readonly #networks = new Map<string, Network>();
-  /** Under TLS a request's socket is another one than the connection's. */
+  /** In TLS, the socket of a request is not the socket of the connection. */
   readonly #bySocket = new WeakMap<Socket, TrackedConnection>();
   readonly #listenForClose = shareListeners<ClosingEmitter, TrackedRequest>({ close: (tracked) => this.#untrack(tracked) });
   #changes = 0;
@@ -81,7 +84,7 @@ export class ConnectionLimiter {
     this.#options = options;
   }
 
-  /** Takes a new connection; one that finds no place is destroyed. */
+  /** Adds a new connection, or destroys it if there is no room. */
   add(socket: Socket): void {
     const { maxConnections, toClient } = this.#options;
     const client = toClient(socket);
@@ -105,7 +108,10 @@ export class ConnectionLimiter {
     onceEvent(socket, 'close', () => this.#remove(connection));
   }
 
-  /** Tells whose connection it is, where that becomes known later (PROXY protocol); false where it is destroyed, as the client has too many. */
+  /**
+   * Assigns a client that becomes known later (PROXY protocol). Destroys the connection and returns false if the client has too
+   * many.
+   */
   assignClient(socket: Socket, client: string | undefined): boolean {
     const connection = this.#find(socket);
     if (connection === undefined || client === undefined || connection.network !== undefined) return true;
@@ -117,7 +123,7 @@ export class ConnectionLimiter {
     return true;
   }
 
-  /** Marks the connection as busy until the response has left. */
+  /** Marks the connection as busy until the response was sent. */
   track(socket: Socket, upload: Upload, response: TrackedResponse, emitter: ClosingEmitter): TrackedRequest {
     const connection = this.#find(socket);
     const tracked: TrackedRequest = { connection, upload, response, onEnd: undefined };
@@ -129,7 +135,7 @@ export class ConnectionLimiter {
     return tracked;
   }
 
-  /** Every request under way. */
+  /** All requests in flight. */
   *inFlight(): Generator<TrackedRequest> {
     for (const connection of this.#connections.values()) yield* connection.inFlight;
   }
@@ -159,7 +165,7 @@ export class ConnectionLimiter {
     return this.#replace('client_connections', [network]);
   }
 
-  /** Ends the connection that can be victim best; false where there is none. */
+  /** Closes the least useful connection; returns false if all are in use. */
   #replace(limit: ConnectionLimit, networks: readonly Network[]): boolean {
     this.#options.onLimit?.(limit);
     const victim = findIdle(networks) ?? findUploading(networks);
@@ -190,17 +196,17 @@ export class ConnectionLimiter {
   }
 }
 
-/** Shares the connections of a server; to be called before it listens. */
+/** Limits the connections of a server. Call it before the server listens. */
 export function limitConnections(server: Server | TlsServer, options: ConnectionLimiterOptions): ConnectionLimiter {
   const limiter = new ConnectionLimiter(options);
-  // What is destroyed counts as open for Node until the next turn.
+  // Node counts a destroyed connection as open until the next turn of the event loop.
   server.maxConnections = 2 * options.maxConnections;
   onEvent(server, 'connection', (socket: Socket) => limiter.add(socket));
   onEvent(server, 'drop', () => options.onLimit?.('connections'));
   return limiter;
 }
 
-/** Follows each request of a server whose requests have no content that is waited for. */
+/** Tracks each request of a server whose requests have no body to wait for. */
 export function trackRequests(server: Server | TlsServer, limiter: ConnectionLimiter): void {
   onEvent(server, 'request', (request: IncomingMessage, response: ServerResponse) => {
     limiter.track(request.socket, COMPLETE, response, response);
@@ -224,13 +230,13 @@ function findLargest(networks: readonly Network[], isCandidate: (network: Networ
   return found;
 }
 
-/** Of the network that has most: the connection that has been idle for longest. */
+/** Finds the connection that has been idle longest, in the network that has most. */
 function findIdle(networks: readonly Network[]): TrackedConnection | undefined {
   const network = findLargest(networks, ({ connections, busy }) => connections.size > busy);
   return findEarliest(network, ({ inFlight }) => inFlight.length === 0);
 }
 
-/** The same for the one whose content has been coming for longest. A request that is complete is never given up. */
+/** Finds the connection whose body has been arriving longest. A complete request is never evicted. */
 function findUploading(networks: readonly Network[]): TrackedConnection | undefined {
   const network = findLargest(networks, ({ connections }) => [...connections].some(isUploading));
   return findEarliest(network, isUploading);

@@ -1,4 +1,4 @@
-/** Is the request's head sound? What no route may have, whatever its gates: bad framing, Host, size, target. */
+/** Validates a request head before routing: framing, Host, size and target. A head that fails here is rejected on every route. */
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { HeaderFields } from '../../core/headers.ts';
@@ -8,7 +8,7 @@ import { parseTarget, type RequestTarget } from '../../core/target.ts';
 import { findForbiddenConnectionToken } from '../upstream/request-headers.ts';
 import type { OnLimit } from './limits.ts';
 
-/** A request's head, whatever version of HTTP it came by. */
+/** A request head, in any version of HTTP. */
 export interface IncomingHead {
   readonly method: string;
   readonly url: string;
@@ -29,7 +29,7 @@ export function toIncomingHead(request: IncomingMessage): IncomingHead {
   };
 }
 
-/** Bounds of a head. */
+/** The limits of a head. */
 export interface HeadLimits {
   readonly maxHeaderFields: number;
   /** Bytes. */
@@ -39,7 +39,7 @@ export interface HeadLimits {
 /** Registered names and addresses with an optional port; no user part (RFC 9110 §4.2.4, RFC 9112 §3.2). */
 const HOST = /^(?:[A-Za-z0-9._-]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?$/;
 
-/** The target taken apart, or why the request is refused before any route is looked at. */
+/** Parses the target, or returns why the request is rejected before routing. */
 export function checkHead(head: IncomingHead, limits: HeadLimits, onLimit: OnLimit): RequestTarget | Refusal {
   const unsound = findUnsound(head, limits, onLimit);
   if (unsound !== undefined) return unsound;
@@ -47,7 +47,7 @@ export function checkHead(head: IncomingHead, limits: HeadLimits, onLimit: OnLim
   return 'problem' in target ? refuse('malformed_request', 'path_ambiguous', target.problem) : target;
 }
 
-/** Why no target could make this head a good one. */
+/** Returns why the head is invalid whatever its target. */
 export function findUnsound(head: IncomingHead, limits: HeadLimits, onLimit: OnLimit): Refusal | undefined {
   const { headers, url, method } = head;
   if (method.length > MAX_METHOD_LENGTH) return refuse('malformed_request', 'malformed', `a method of ${method.length} bytes`);
@@ -63,21 +63,21 @@ export function findUnsound(head: IncomingHead, limits: HeadLimits, onLimit: OnL
   return framing === undefined ? undefined : refuse('malformed_request', 'framing', framing);
 }
 
-/** A host with an optional port, and nothing else. */
+/** Whether the text is a host with an optional port, and nothing else. */
 export function isAuthority(text: string): boolean {
   return HOST.test(text);
 }
 
-/** What makes the request's end, or whom it is for, uncertain. */
+/** Finds a field that makes the end or the recipient of the request uncertain. */
 function findFramingProblem({ headers, isOld }: IncomingHead): string | undefined {
-  // Node's parser only sees to it that HTTP/1.1 has some Host; RFC 9112 §3.2 wants exactly one, and a valid one.
+  // Node only ensures that HTTP/1.1 has some Host; RFC 9112 §3.2 requires exactly one valid Host.
   const hosts = headers.count('host');
   if (hosts > 1) return 'repeated Host';
   if (hosts === 0 && !isOld) return 'no Host';
   if (hosts === 1 && !isAuthority(headers.get('host') as string)) return 'Host is not a valid authority';
   const codings = headers.count('transfer-encoding');
   if (codings > 0) {
-    // RFC 9112 §6.1: faulty framing; a 1.0 hop before us may have read another request out of the same bytes.
+    // RFC 9112 §6.1: invalid framing; an HTTP/1.0 hop in front may have parsed another request from the same bytes.
     if (isOld) return 'Transfer-Encoding on HTTP/1.0';
     if (codings > 1 || (headers.get('transfer-encoding') as string).toLowerCase() !== 'chunked')
       return 'Transfer-Encoding is not just chunked';

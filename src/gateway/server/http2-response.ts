@@ -1,4 +1,4 @@
-/** One HTTP/2 stream, made to look like node:http's answer. */
+/** An HTTP/2 stream with the interface of node:http's response. */
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { ClientResponse, ResponseEvent } from '../../core/client-response.ts';
 import { acceptsTrailers, type HeaderFields } from '../../core/headers.ts';
@@ -7,9 +7,9 @@ import { onceEvent } from '../../core/safe-events.ts';
 /** RFC 8297. */
 const EARLY_HINTS = 103;
 
-/** Lists (RFC 9110 §8.4, §8.5) that node:http2 takes on one line only. */
+/** Lists (RFC 9110 §8.4, §8.5) that node:http2 accepts only in a single field line. */
 const JOINED: ReadonlySet<string> = new Set(['content-encoding', 'content-language']);
-/** What node:http2 throws for where it is repeated. */
+/** Fields that node:http2 throws for if they are repeated. */
 const SINGLE_VALUED: ReadonlySet<string> = new Set([
   'access-control-allow-credentials',
   'access-control-max-age',
@@ -32,10 +32,10 @@ const SINGLE_VALUED: ReadonlySet<string> = new Set([
   'x-content-type-options',
 ]);
 
-/** What the rest of the gate writes its answer through. */
+/** The response to an HTTP/2 request. */
 export class Http2Response implements ClientResponse {
   readonly req = { httpVersionMinor: 1 };
-  /** Of no meaning for a stream: the connection is not its own. */
+  /** Has no effect: the stream does not own the connection. */
   shouldKeepAlive = true;
   /** HTTP/2 has no reason phrase (RFC 9113 §8.3.2). */
   statusMessage = '';
@@ -46,12 +46,12 @@ export class Http2Response implements ClientResponse {
   readonly #preset: OutgoingHttpHeaders = {};
   #isEnded = false;
 
-  /** `headers`: the request's. */
+  /** `headers`: the request header. */
   constructor(stream: ServerHttp2Stream, headers: HeaderFields) {
     this.#stream = stream;
     this.#acceptsTrailers = acceptsTrailers(headers);
     onceEvent(stream, 'wantTrailers', () => this.#sendTrailers());
-    // The rest of the request is not wanted (RFC 9113 §8.1), and would be paid for by the flow control of all streams.
+    // The rest of the request is not needed (RFC 9113 §8.1), and would use up the flow control window of all streams.
     onceEvent(stream, 'finish', () => {
       if (!stream.endAfterHeaders && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
     });
@@ -89,7 +89,7 @@ export class Http2Response implements ClientResponse {
   }
 
   flushHeaders(): void {
-    // Heads go out at once.
+    // Heads are always sent immediately.
   }
 
   writeContinue(): void {
@@ -115,12 +115,15 @@ export class Http2Response implements ClientResponse {
     else this.#stream.end(last, encoding);
   }
 
-  /** An error, not a mere end, so that the client does not take the part for the whole. */
+  /**
+   * Destroys the stream with an error instead of ending it, so that the client does not take a partial response for a complete
+   * one.
+   */
   destroy(): void {
     this.#stream.destroy(new Error('the response was cut off'));
   }
 
-  /** The listener is one of `onEvent`: guarded twice, `off` would not find it. */
+  /** The listener comes from `onEvent`: if it were guarded again, `off` would not find it. */
   on(event: ResponseEvent, listener: () => void): void {
     this.#stream.on(event, listener);
   }
@@ -129,7 +132,7 @@ export class Http2Response implements ClientResponse {
     this.#stream.off(event, listener);
   }
 
-  /** The content is complete without trailers, so those that Node rejects are not sent. */
+  /** The body is complete without trailers, so trailers that Node rejects are not sent. */
   #sendTrailers(): void {
     try {
       this.#stream.sendTrailers(this.#trailers);
@@ -143,7 +146,7 @@ export class Http2Response implements ClientResponse {
   }
 }
 
-/** The trailers without single-valued fields that are repeated with different values: none of them can be trusted. */
+/** Removes single-valued fields that are repeated with different values: none of the values can be trusted. */
 function withoutConflicts(trailers: readonly [string, string][]): string[] {
   const values = new Map<string, string>();
   const conflicting = new Set<string>();
@@ -156,8 +159,8 @@ function withoutConflicts(trailers: readonly [string, string][]): string[] {
 }
 
 /**
- * Lower-cased names, repeated fields as arrays. A single-valued field that is repeated with one value is sent once; with different
- * values it stays an array, which `respond` rejects.
+ * Lower-case names, and repeated fields as arrays. A single-valued field that is repeated with the same value is sent once; with
+ * different values it remains an array, which `respond` rejects.
  */
 function toHeaders(fields: readonly string[]): OutgoingHttpHeaders {
   const headers: Record<string, string | string[]> = Object.create(null);

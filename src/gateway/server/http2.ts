@@ -1,4 +1,4 @@
-/** HTTP/2 on the data port: sessions on connections that chose it, bounded, and their streams read as requests. */
+/** HTTP/2 on the data port: limited sessions on connections that negotiated it, whose streams become requests. */
 import {
   constants,
   type IncomingHttpHeaders,
@@ -14,37 +14,39 @@ import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { type BodySource, Http2BodySource } from './body-source.ts';
 import type { IncomingHead } from './head-check.ts';
 
-/** One stream as a request. */
+/** A stream as a request. */
 export interface Http2Request {
   readonly head: IncomingHead;
-  /** The fields' size after decompression in bytes, as RFC 9113 §6.5.2 counts it. */
+  /** The size of the fields after decompression in bytes, as RFC 9113 §6.5.2 counts it. */
   readonly headBytes: number;
   readonly source: BodySource;
   readonly stream: ServerHttp2Stream;
 }
 
-/** Takes requests. */
+/** Handles a request. */
 export type OnHttp2Request = (request: Http2Request) => void;
 
-/** Enough for a browser; what one connection may have under way at once. */
+/** The maximum number of concurrent streams on a connection; enough for a browser. */
 const MAX_CONCURRENT_STREAMS = 100;
-/** Bytes of content one stream may have under way before it is read. */
+/** The bytes of body that a stream may buffer before it is read. */
 const STREAM_WINDOW = 64 * 1024;
-/** In MiB: what the protocol's own state of one session may take. */
+/** The maximum memory for the protocol state of a session, in MiB. */
 const MAX_SESSION_MEMORY = 1;
-/** Streams that a client may open and take back at once, and in each second thereafter (CVE-2023-44487). */
+/** Streams that a client may open and reset at once, and per second after that (CVE-2023-44487). */
 const RESET_BURST = 200;
 const RESETS_PER_SECOND = 20;
-/** Frames that break the protocol, and streams that are refused, before the session ends. */
+/** The invalid frames and rejected streams that end a session. */
 const MAX_INVALID = 100;
 /** `:method`, `:scheme`, `:authority`, `:path`. */
 const PSEUDO_FIELDS = 4;
-/** Bytes that each field counts beside its text. */
+/** Bytes that each field counts in addition to its name and value. */
 const FIELD_OVERHEAD = 32;
-/** How far beyond the limit fields are still read, so that a client a little over it is told so (431) rather than cut off. */
+/**
+ * Fields are read up to this multiple of the limit, so that a client slightly above it gets 431 instead of a closed connection.
+ */
 const READ_BEYOND_LIMIT = 2;
 
-/** All sessions of the port. */
+/** The HTTP/2 sessions of the port. */
 export class Http2Sessions {
   readonly #limits: LimitsConfig;
   readonly #clock: Clock;
@@ -57,7 +59,7 @@ export class Http2Sessions {
     this.#onRequest = onRequest;
   }
 
-  /** Speaks HTTP/2 on a connection that agreed to it (ALPN). */
+  /** Opens a session on a connection that negotiated HTTP/2 (ALPN). */
   open(socket: Socket): void {
     const { maxHeaderBytes, maxHeaderFields, keepAliveTimeout } = this.#limits;
     const session = performServerHandshake(socket, {
@@ -81,7 +83,7 @@ export class Http2Sessions {
       onceEvent(stream, 'close', () => idle.leave());
       this.#onStream(session, stream, headers, { flags, raw, socket });
     });
-    // A client that breaks the protocol was told so by GOAWAY already.
+    // GOAWAY has already informed a client that violates the protocol.
     onEvent(session, 'error', () => session.destroy());
     onEvent(session, 'close', () => {
       idle.stop();
@@ -89,19 +91,19 @@ export class Http2Sessions {
     });
   }
 
-  /** Lets streams under way finish, and takes no more (GOAWAY). */
+  /** Accepts no more streams (GOAWAY), and lets those in flight finish. */
   close(): void {
     for (const session of this.#sessions.values()) session.close();
   }
 
-  /** The same for the session of one connection; false where it has none. */
+  /** Like `close`, for the session of one connection; returns false if it has none. */
   closeOn(socket: Socket): boolean {
     const session = this.#sessions.get(socket);
     session?.close();
     return session !== undefined;
   }
 
-  /** Ends all at once. */
+  /** Destroys all sessions. */
   destroy(): void {
     for (const session of this.#sessions.values()) session.destroy();
   }
@@ -112,7 +114,7 @@ export class Http2Sessions {
     headers: IncomingHttpHeaders,
     { flags, raw, socket }: { flags: number; raw: RawHeaders; socket: Socket },
   ): void {
-    // An error of one stream is its own end; whoever reads or writes it hears of that by `close`.
+    // The error ends only this stream; code that reads or writes it gets `close`.
     onEvent(stream, 'error', () => undefined);
     if (session.closed || session.destroyed) return stream.close(constants.NGHTTP2_REFUSED_STREAM);
     const fields = new HeaderFields(toFields(raw, headers[':authority']));
@@ -121,7 +123,7 @@ export class Http2Sessions {
   }
 }
 
-/** Runs while no stream is under way: pings alone keep no session. */
+/** Runs while no stream is in flight, so pings alone do not keep a session open. */
 class IdleTimer {
   readonly #start: () => CancelTimer;
   #streams = 0;
@@ -152,7 +154,7 @@ function toHeadBytes(raw: RawHeaders): number {
   return raw.reduce((bytes, text) => bytes + text.length, (raw.length / 2) * FIELD_OVERHEAD);
 }
 
-/** The fields as HTTP/1.1 has them: the authority as Host, and one Cookie (RFC 9113 §8.2.3, §8.3.1). */
+/** Converts the fields to HTTP/1.1: the authority as Host, and a single Cookie (RFC 9113 §8.2.3, §8.3.1). */
 function toFields(raw: RawHeaders, authority: string | undefined): string[] {
   const fields: string[] = authority === undefined ? [] : ['host', authority];
   const cookies: string[] = [];
@@ -160,7 +162,7 @@ function toFields(raw: RawHeaders, authority: string | undefined): string[] {
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
     if (name === 'cookie') cookies.push(value);
-    // A Host that says the same adds nothing; another one is refused as repeated.
+    // A Host equal to the authority is redundant; a different one is rejected as repeated.
     else if (!name.startsWith(':') && !(name === 'host' && value === authority)) fields.push(name, value);
   }
   if (cookies.length > 0) fields.push('cookie', cookies.join('; '));

@@ -1,11 +1,11 @@
-/** The bounds that hold for all requests together: bytes buffered, pace of bodies, heap. */
+/** The limits that all requests share: buffered bytes, the rate of bodies, and the heap. */
 import { getHeapStatistics } from 'node:v8';
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import type { Reason } from '../../core/refusal.ts';
 import { BodyBudget, type BudgetedBody, type BudgetLimits } from './body-budget.ts';
 import type { MemoryPressure } from './memory-guard.ts';
 
-/** Which limit was hit; a closed set, used as a metric label. */
+/** The limit that was reached; a closed set, used as a metric label. */
 export type ListenLimit =
   | 'head_timeout'
   | 'body_idle'
@@ -26,29 +26,29 @@ export type ListenLimit =
   | 'heap'
   | 'memory';
 
-/** What a TLS connection keeps until it is collected, in bytes: a flood of handshakes allocates without sending content. */
+/** What a TLS connection holds until it is garbage collected, in bytes: a flood of handshakes allocates memory without sending a body. */
 export const TLS_CONNECTION_BYTES = 64 * 1024;
 
-/** The limits on bodies while they come in. */
+/** The limits for bodies while they arrive. */
 export interface BodyLimits extends BudgetLimits {
   readonly bodyIdleTimeout: Milliseconds;
-  /** Bytes per second, judged once `bodyIdleTimeout` has passed, so that honest slow starts live. */
+  /** Bytes per second, enforced after `bodyIdleTimeout`, so that a slow start is allowed. */
   readonly bodyMinRate: number;
   readonly bodyTimeout: Milliseconds;
-  /** Bytes per second of content that is passed on as it comes, judged once `bodyTimeout` has passed. */
+  /** Bytes per second of a streamed body, enforced after `bodyTimeout`. */
   readonly streamMinRate: number;
-  /** For all of such content. */
+  /** The maximum duration of a streamed body. */
   readonly streamTimeout: Milliseconds;
 }
 
-/** A body under way, as the sweep sees it. */
+/** A body in progress, as the sweep sees it. */
 export interface BodyInProgress {
   readonly startedAt: Milliseconds;
   lastByteAt: Milliseconds;
   received: number;
-  /** It is read whole within `bodyTimeout`; else it is passed on as it comes, for up to `streamTimeout`. */
+  /** The body is buffered within `bodyTimeout`; otherwise it is streamed, for at most `streamTimeout`. */
   readonly isBuffered: boolean;
-  /** Whoever takes it asked for a pause: that it does not come is not the sender's doing. */
+  /** The consumer asked for a pause, so the sender is not to blame for the delay. */
   readonly isPaused: boolean;
   /** Ends the read. */
   fail(reason: Reason): void;
@@ -57,7 +57,7 @@ export interface BodyInProgress {
 /** A body that is read into memory. */
 export interface BufferedBody extends BodyInProgress, BudgetedBody {}
 
-/** A large body that waits for a state. */
+/** A large body that waits for a slot. */
 interface QueuedBody {
   readonly body: BufferedBody;
   readonly bytes: number;
@@ -65,7 +65,7 @@ interface QueuedBody {
   readonly onGranted: () => void;
 }
 
-/** What all ports of a process share. */
+/** The memory limits that all ports of a process share. */
 export interface ListenMemory {
   /** Collects garbage now. */
   readonly collect: () => void;
@@ -73,23 +73,23 @@ export interface ListenMemory {
   readonly guard: MemoryPressure;
 }
 
-/** Told about each limit that was hit. */
+/** Called for each limit that was reached. */
 export type OnLimit = (limit: ListenLimit) => void;
 
 const SWEEP_INTERVAL_MS = 1_000;
-/** A large body that another waits for has at least this long: time for a common sender to finish. */
+/** The minimum time before a large body can be evicted for another: enough for a common sender to finish. */
 const MIN_LARGE_TIME_MS: Milliseconds = 2_000;
-/** Large bodies that wait, for each one that may be read. The kernel holds some of what each of them sends. */
+/** Large bodies that may wait for each slot. The kernel buffers some of what each of them sends. */
 const QUEUED_PER_SLOT = 4;
 
-/** Watches every body under way once a second: one timer for all, so the hot path sets none. */
+/** Checks all bodies in progress once a second: one timer for all, so that a request needs none. */
 export class BodyWatch {
   readonly #limits: BodyLimits;
   readonly #clock: Clock;
   readonly #onLimit: OnLimit;
   readonly #pressure: MemoryPressure;
   readonly #budget: BodyBudget;
-  /** Bodies that are passed on as they arrive. */
+  /** Bodies that are streamed. */
   readonly #bodies = new Set<BodyInProgress>();
   /** Bodies that are read into memory. */
   readonly #buffered = new Set<BufferedBody>();
@@ -119,39 +119,39 @@ export class BodyWatch {
     this.#bodies.delete(body);
   }
 
-  /** Called for every chunk, whatever becomes of it: each costs memory until it is collected. */
+  /** Call it for each chunk, even if the chunk is discarded: each takes memory until it is garbage collected. */
   onBytes(bytes: number): void {
     this.#pressure.onBytes(bytes);
   }
 
-  /** Takes what a small body needs to have `bytes` in all. If the budget is spent, another unfinished one goes first; false if none can. */
+  /** Increases the share of a small body to `bytes`. If the budget is exhausted, evicts other unfinished bodies; returns false if there are none. */
   take(body: BufferedBody, bytes: number): boolean {
     if (this.#budget.take(body, bytes)) return true;
     this.#evict(bytes, 0);
     const isTaken = this.#budget.take(body, bytes);
     this.#grantSlots();
-    return isTaken || this.#isHit();
+    return isTaken || this.#countHit();
   }
 
-  /** The same for a body above SMALL_BODY. */
+  /** Like `take`, for a body above SMALL_BODY. */
   takeLarge(body: BufferedBody, bytes: number): boolean {
-    if (this.#pressure.isTight) return this.#isHit();
+    if (this.#pressure.isTight) return this.#countHit();
     if (this.#budget.takeLarge(body, bytes)) return true;
     this.#evict(bytes, MIN_LARGE_TIME_MS);
     const isTaken = this.#budget.takeLarge(body, bytes);
     this.#grantSlots();
-    return isTaken || this.#isHit();
+    return isTaken || this.#countHit();
   }
 
-  /** Gives a large body its state now, or later, by `onGranted`; false if it cannot wait. One that fails meanwhile must be finished. */
+  /** Grants a slot to a large body now or later, by `onGranted`; returns false if it cannot wait. If it fails meanwhile, call `finish`. */
   takeOrWait(body: BufferedBody, bytes: number, onGranted: () => void): boolean {
-    if (this.#pressure.isTight || !this.#budget.canHold(bytes) || !this.#canWait(body)) return this.#isHit();
+    if (this.#pressure.isTight || !this.#budget.canHold(bytes) || !this.#canWait(body)) return this.#countHit();
     this.#waiting.add({ body, bytes, since: this.now(), onGranted });
     this.#grantSlots();
     return true;
   }
 
-  /** The body is read, or broken off; it counts for `bytes` from now on. */
+  /** The body is complete or was cut off; it counts for `bytes` from now on. */
   finish(body: BufferedBody, bytes: number): void {
     this.#buffered.delete(body);
     if (body.isPaused) for (const waiting of this.#waiting) if (waiting.body === body) this.#waiting.delete(waiting);
@@ -159,19 +159,19 @@ export class BodyWatch {
     this.#grantSlots();
   }
 
-  /** Gives back all that a body holds. */
+  /** Releases all bytes that a body holds. */
   release(body: BufferedBody): void {
     if (body.held === 0) return;
     this.#budget.release(body);
     this.#grantSlots();
   }
 
-  /** Bytes that bodies hold now. */
+  /** The bytes that all bodies hold now. */
   get buffered(): number {
     return this.#budget.held;
   }
 
-  /** Memory runs short: unfinished large bodies go, those of the client that holds most first. */
+  /** Memory is short: evicts unfinished large bodies, first those of the client that holds most. */
   shed(): void {
     this.#evict(0, 0, (body) => body.state === 'large');
   }
@@ -184,12 +184,12 @@ export class BodyWatch {
     this.#stop();
   }
 
-  #isHit(): false {
+  #countHit(): false {
     this.#onLimit('buffer');
     return false;
   }
 
-  /** What it frees is for whom it makes room; those who wait come after. */
+  /** Frees memory for the caller first; waiting bodies come afterwards. */
   #evict(bytes: number, minAge: Milliseconds, isCandidate: (body: BufferedBody) => boolean = () => true): void {
     this.#isEvicting = true;
     const bodies = [...this.#buffered].filter(isCandidate);
@@ -200,7 +200,7 @@ export class BodyWatch {
     this.#isEvicting = false;
   }
 
-  /** One client cannot take all places to wait: if they are taken, the client that has most of them gives up its latest. */
+  /** One client cannot use the whole queue: if the queue is full, the client with the most entries loses its latest one. */
   #canWait({ network }: BufferedBody): boolean {
     if (this.#waiting.size < this.#limits.maxLargeBodies * QUEUED_PER_SLOT) return true;
     const counts = new Map<string, number>();
@@ -213,7 +213,7 @@ export class BodyWatch {
     return true;
   }
 
-  /** The client that holds least comes first; the large body whose turn it is waits until it fits, and is not passed over for smaller ones. */
+  /** The client that holds least is first; its large body waits until it fits, and smaller ones do not overtake it. */
   #grantSlots(): void {
     if (this.#isEvicting) return;
     while (this.#waiting.size > 0 && this.#budget.hasFreeSlot) {
@@ -233,7 +233,7 @@ export class BodyWatch {
     return best;
   }
 
-  /** Who waits too long is told to retry; slow uploads make room before that. */
+  /** A body that waits too long is rejected, so that its sender retries; slow uploads are evicted before that. */
   #sweepWaiting(now: Milliseconds): void {
     for (const { body, bytes, since } of this.#waiting) {
       if (now - since > this.#limits.bodyIdleTimeout) {
@@ -268,12 +268,12 @@ export class BodyWatch {
   }
 }
 
-/** Says whether the heap is too full to take on more; measured once a second. */
+/** Reports whether the heap is too full for new requests; measured once a second. */
 export class HeapGuard {
   readonly #stop: CancelTimer;
   #isFull = false;
 
-  /** `collect` collects garbage, which counts as used until then. */
+  /** `collect` runs the garbage collector; garbage counts as used until then. */
   constructor(shedShare: number, clock: Clock, collect: () => void = () => undefined) {
     this.#stop = clock.every(SWEEP_INTERVAL_MS, () => {
       if (isHeapAbove(shedShare)) collect();

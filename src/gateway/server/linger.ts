@@ -1,12 +1,18 @@
-/** Lets an early answer arrive: a connection closed while the sender still writes would be reset, and the answer lost with it. */
+/**
+ * Lets an early response arrive: closing a connection while the sender still writes would reset it, and the response would be
+ * lost.
+ */
 import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { onceEvent } from '../../core/safe-events.ts';
 
-/** How long the rest of the content is read and thrown away. */
+/** How long the rest of the request is read and discarded. */
 const LINGER_MS: Milliseconds = 1_000;
 
-/** Makes the close that follows the answer half-close first, and wait for the sender to finish, but not for long (RFC 9112 §9.6). HTTP/2 ends streams, not connections. */
+/**
+ * Half-closes the connection first when it is closed after the response, and waits a limited time for the sender to finish (RFC
+ * 9112 §9.6). HTTP/2 ends streams instead of connections.
+ */
 export function lingerOnClose(socket: Socket | undefined, clock: Clock): void {
   if (socket === undefined) return;
   socket.destroySoon = () => {
@@ -18,7 +24,7 @@ export function lingerOnClose(socket: Socket | undefined, clock: Clock): void {
   };
 }
 
-/** Closes a connection behind the last answer on it, whose client may never close its side. */
+/** Closes a connection after the last response, even if the client never closes its side. */
 export function closeAfterResponse(socket: Socket, clock: Clock): void {
   lingerOnClose(socket, clock);
   socket.destroySoon();

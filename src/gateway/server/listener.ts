@@ -1,37 +1,37 @@
-/** Makes one server listen on several addresses: further sockets accept for it, and hand it what comes. */
+/** Makes one server listen on several addresses: additional sockets accept connections and pass them to it. */
 import { type AddressInfo, createServer, type ListenOptions, type Server, type Socket } from 'node:net';
 import { type ListenAddress, toAddressText } from '../../core/listen-address.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 
-/** Where a server listens; address and port are those of the first. */
+/** Where a server listens; `address` and `port` are those of the first address. */
 export interface BoundAddress extends AddressInfo {
-  /** All of them, as `host:port`. */
+  /** All addresses, as `host:port`. */
   readonly all: readonly string[];
 }
 
 const ANY_IPV6 = '::';
 const ANY_IPV4 = '0.0.0.0';
-/** What binding says where there is no IPv6. */
+/** The error codes of binding if IPv6 is not available. */
 const NO_IPV6: ReadonlySet<string | undefined> = new Set(['EAFNOSUPPORT', 'EADDRNOTAVAIL', 'EPROTONOSUPPORT']);
-/** As node:http has it: a client may end its half and still gets its answer. */
+/** The same options as in node:http: a client may half-close and still gets its response. */
 const ACCEPTING = { allowHalfOpen: true, noDelay: true, keepAlive: true } as const;
 
-/** The sockets that a server's connections come in by. */
+/** The listening sockets of a server. */
 export class Listener {
   readonly #server: Server;
   readonly #address: ListenAddress;
-  /** What the server itself accepts is not among it. */
+  /** The additional sockets; the server itself is not included. */
   readonly #others: Server[] = [];
   readonly #open = new Map<Server, number>();
   #isHandingOver = false;
 
-  /** `server`: not listening yet. It listens on the first address by itself. */
+  /** `server` must not listen yet. It listens on the first address itself. */
   constructor(server: Server, address: ListenAddress) {
     this.#server = server;
     this.#address = address;
   }
 
-  /** Opens all, or rejects with the system's error and has none. */
+  /** Opens all sockets; rejects with the error of the system and leaves none open. */
   async open(): Promise<BoundAddress> {
     const { hosts, port } = this.#address;
     const [first, ...rest] = hosts;
@@ -47,14 +47,14 @@ export class Listener {
     }
   }
 
-  /** Accepts no more; connections that are open stay. */
+  /** Stops accepting connections; open connections stay. */
   close(): void {
     this.#server.close();
     for (const other of this.#others) other.close();
   }
 
   #listenAt(host: string, port: number): Promise<AddressInfo> {
-    // Alone, `::` takes IPv4 as well; among others each family has its own.
+    // A single `::` also accepts IPv4; with several addresses, each family has its own socket.
     return listenAt(this.#server, { host, port, ipv6Only: this.#address.hosts.length > 1 });
   }
 
@@ -71,7 +71,7 @@ export class Listener {
     return other;
   }
 
-  /** The server's bound holds for all sockets together: each may have what the rest leave. */
+  /** The connection limit of the server applies to all sockets together: each may use what the others leave. */
   #shareLimit(): void {
     const most = this.#server.maxConnections;
     if (most === undefined) return;

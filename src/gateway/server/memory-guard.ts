@@ -1,41 +1,41 @@
-/** Refuses work before the container's memory limit is reached: the kernel would end the process, and every request with it. */
+/** Rejects work before the container reaches its memory limit: the kernel would kill the process, with all its requests. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 
-/** What those who take memory ask. */
+/** The memory state that code checks before it allocates. */
 export interface MemoryPressure {
-  /** Large bodies are refused. */
+  /** Large bodies are rejected. */
   readonly isTight: boolean;
-  /** Nothing new is taken. */
+  /** Everything new is rejected. */
   readonly isFull: boolean;
-  /** Counts bytes that were received, so that a flood is measured more often than once a second. */
+  /** Counts received bytes, so that memory is measured more often than once a second during a flood. */
   onBytes(bytes: number): void;
 }
 
-/** What the guard is given. */
+/** The dependencies of the guard. */
 export interface MemoryGuardParts {
   readonly clock: Clock;
-  /** Bytes that the process may use; undefined: no limit is known, and nothing is refused. */
+  /** The bytes that the process may use; undefined: there is no known limit, and nothing is rejected. */
   readonly limit: number | undefined;
-  /** The share of the limit from which on large bodies are refused; new requests are from halfway between it and the limit. */
+  /** The share of the limit above which large bodies are rejected; new requests are rejected halfway between it and the limit. */
   readonly shed: number;
-  /** Bytes that cannot be given up: the process's own memory and what the kernel holds for it. */
+  /** Returns the bytes that cannot be reclaimed: the memory of the process and what the kernel holds for it. */
   readonly read: () => number;
-  /** Collects garbage now. */
+  /** Runs the garbage collector. */
   readonly collect: () => void;
 }
 
 const CHECK_INTERVAL_MS: Milliseconds = 1_000;
-/** A measurement costs some ten microseconds. */
+/** A measurement takes about ten microseconds. */
 const CHECK_BYTES = 1024 * 1024;
-/** How far below `shed` garbage is collected: buffers outside the heap do not make V8 collect soon enough. */
+/** How far below `shed` garbage is collected: V8 does not collect buffers outside the heap soon enough. */
 const COLLECT_MARGIN = 0.12;
 const MIN_COLLECT_INTERVAL_MS: Milliseconds = 100;
 const TIGHT_COLLECT_INTERVAL_MS: Milliseconds = 500;
 const MAX_COLLECT_INTERVAL_MS: Milliseconds = 5_000;
-/** A collection that freed less than this share of the limit was in vain, and the next one waits twice as long. */
+/** If a collection frees less than this share of the limit, the next one waits twice as long. */
 const WORTHWHILE = 0.03;
 
-/** Measures the process once a second, and for each mebibyte that comes in. */
+/** Measures the process once a second, and for each mebibyte that arrives. */
 export class MemoryGuard implements MemoryPressure {
   readonly #parts: MemoryGuardParts;
   readonly #stop: CancelTimer;
@@ -43,7 +43,7 @@ export class MemoryGuard implements MemoryPressure {
   #bytes = 0;
   #collectedAt: Milliseconds = Number.NEGATIVE_INFINITY;
   #collectInterval = MIN_COLLECT_INTERVAL_MS;
-  /** Frees what can be freed; called while memory is tight. */
+  /** Frees memory; called while memory is tight. */
   onTight: () => void = () => undefined;
 
   constructor(parts: MemoryGuardParts) {
@@ -51,7 +51,7 @@ export class MemoryGuard implements MemoryPressure {
     this.#stop = parts.limit === undefined ? () => undefined : parts.clock.every(CHECK_INTERVAL_MS, () => this.#check());
   }
 
-  /** Bytes that were in use when it was measured last. */
+  /** The bytes in use at the last measurement. */
   get used(): number {
     return this.#used;
   }
@@ -85,7 +85,7 @@ export class MemoryGuard implements MemoryPressure {
 
   #collect(limit: number): void {
     const { clock, collect, read } = this.#parts;
-    // Before anything is refused for garbage, it is collected, however little the last time freed.
+    // Collect before rejecting work because of garbage, even if the last collection freed little.
     const interval = this.isTight ? Math.min(TIGHT_COLLECT_INTERVAL_MS, this.#collectInterval) : this.#collectInterval;
     if (clock.monotonic() - this.#collectedAt < interval) return;
     const before = this.#used;

@@ -1,4 +1,4 @@
-/** Derives the bounds on bodies from the container's memory limit, and guards that limit. */
+/** Derives the limits for bodies from the container's memory limit, and enforces that limit. */
 import { getHeapStatistics } from 'node:v8';
 import type { Config, LimitsConfig } from '../../config/schema/config.ts';
 import { BYTES_PER_ID } from '../../config/schema/store-schema.ts';
@@ -9,32 +9,34 @@ import { MemoryGuard } from './memory-guard.ts';
 import { createCollector, createMemoryReader } from './process-memory.ts';
 
 const MIB = 1024 * 1024;
-/** What an idle process needs, with some room for compiled code: 41 to 48 MiB were measured. */
+/** What an idle process needs, with a margin for compiled code: 41 to 48 MiB were measured. */
 const BASE_BYTES = 56 * MIB;
-/** Of what is left, bodies get this share; the rest is for connections, copies on their way to the app and uncollected garbage. */
+/**
+ * Bodies get this share of the rest; the remainder is for connections, copies on their way to the app and uncollected garbage.
+ */
 const BUFFER_SHARE = 1 / 4;
 const MIN_BUFFERED_BYTES = 4 * MIB;
 const MAX_DERIVED_BYTES = 64 * MIB;
 const MIN_LARGE_BODIES = 4;
 const MAX_LARGE_BODIES = 64;
-/** The most of the heap that IDs in memory may take without a warning. */
+/** The share of the heap that IDs in memory may use without a warning. */
 const MAX_IDS_SHARE = 1 / 2;
 
-/** Bounds that are derived where the config does not give them. */
+/** Limits that are derived if the config does not set them. */
 export interface MemoryBudget {
-  /** The container's limit in bytes; undefined if it has none. */
+  /** The limit of the container in bytes; undefined if there is none. */
   readonly limit: number | undefined;
   readonly maxBufferedBytes: number;
   readonly maxLargeBodies: number;
 }
 
-/** Bounds that a config may give. */
+/** Limits that a config may set. */
 export interface MemorySettings {
   readonly maxBufferedBytes?: number | undefined;
   readonly maxLargeBodies?: number | undefined;
 }
 
-/** Explicit settings win. `limit`: of the container, in bytes (readContainerMemory). */
+/** Derives the limits; explicit settings take precedence. `limit`: of the container, in bytes (readContainerMemory). */
 export function toMemoryBudget({ maxBufferedBytes, maxLargeBodies }: MemorySettings, limit: number | undefined): MemoryBudget {
   const share = limit === undefined ? MAX_DERIVED_BYTES : (limit - BASE_BYTES) * BUFFER_SHARE;
   const bytes = maxBufferedBytes ?? Math.floor(Math.min(Math.max(share, MIN_BUFFERED_BYTES), MAX_DERIVED_BYTES));
@@ -42,7 +44,7 @@ export function toMemoryBudget({ maxBufferedBytes, maxLargeBodies }: MemorySetti
   return { limit, maxBufferedBytes: bytes, maxLargeBodies: maxLargeBodies ?? places };
 }
 
-/** Settings that the container's memory or the heap cannot carry, as warnings: by path, what is wrong and how to fix it. */
+/** Finds settings that exceed the memory of the container or the heap: warnings with the path, the problem and the fix. */
 export function findOversize(
   config: Config,
   budget = toMemoryBudget(config.limits, readContainerMemory()),
@@ -75,14 +77,14 @@ export function findOversize(
   return found;
 }
 
-/** One such setting. */
+/** A setting that is too large. */
 export interface Oversize {
   readonly path: string;
   readonly message: string;
   readonly hint: string;
 }
 
-/** What bodies are read under, for all ports of a process together. */
+/** The memory limits for bodies, shared by all ports of a process. */
 export interface Memory {
   readonly collect: () => void;
   readonly bodies: BodyWatch;
@@ -91,10 +93,10 @@ export interface Memory {
   close(): void;
 }
 
-/** Pace and shedding of bodies, as each kind of process sets them. */
+/** The rates and limits of bodies, as each kind of process sets them. */
 export type MemoryPace = Omit<BodyLimits, keyof MemorySettings> & Pick<LimitsConfig, 'memoryShed'>;
 
-/** Builds it for one process. */
+/** Builds the memory limits of a process. */
 export function buildMemory(limits: MemoryPace, budget: MemoryBudget, clock: Clock, onLimit: OnLimit): Memory {
   const collect = createCollector();
   const guard = new MemoryGuard({

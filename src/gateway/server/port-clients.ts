@@ -1,4 +1,4 @@
-/** Fair use of a port: connections, requests and upgraded connections per client, and an end to responses that nobody reads. */
+/** Fair use of a port: limits connections, requests and upgraded connections per client, and ends responses that nobody reads. */
 import type { Server } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
@@ -17,13 +17,13 @@ import {
 } from './connection-limiter.ts';
 import type { OnLimit } from './limits.ts';
 
-/** What holds for the port. */
+/** The dependencies of PortClients. */
 export interface PortClientsParts {
   readonly limits: Pick<
     LimitsConfig,
     'maxConnections' | 'maxConnectionsPerClient' | 'maxRequestsPerClient' | 'maxUpgraded' | 'maxUpgradedPerClient' | 'sendTimeout'
   >;
-  /** Addresses and ranges that stand for many clients (proxies, balancers): their connections are not limited per client. */
+  /** Addresses and ranges that represent many clients (proxies, balancers): their connections are not limited per client. */
   readonly shared: readonly string[];
   readonly clock: Clock;
   readonly onLimit: OnLimit;
@@ -39,11 +39,11 @@ export class PortClients {
   readonly #clock: Clock;
   readonly #sendTimeout: Milliseconds;
   readonly #onLimit: OnLimit;
-  /** Since when a response has waited for its client to read the end of it. */
+  /** When a response started to wait for its client to read the end of it. */
   readonly #unreadSince = new WeakMap<TrackedRequest, Milliseconds>();
   readonly #stop: CancelTimer;
 
-  /** To be called before `server` listens. */
+  /** Call it before `server` listens. */
   constructor(server: Server | TlsServer, { limits, shared, clock, onLimit }: PortClientsParts) {
     this.#shared = new IpRanges(shared);
     this.#shares = new ClientShares(limits, this.#shared, onLimit);
@@ -59,17 +59,17 @@ export class PortClients {
     this.#stop = clock.every(SWEEP_INTERVAL_MS, () => this.#endUnread());
   }
 
-  /** The balancer said whose connection it is; false where it is closed, as that client has too many. */
+  /** The balancer reported the client of the connection; returns false if it is closed because that client has too many. */
   assignClient(socket: Socket, address: string): boolean {
     return this.#limiter.assignClient(socket, this.#toClient(address));
   }
 
-  /** A request came in on the connection. */
+  /** A request arrived on the connection. */
   track(socket: Socket, content: BodySource, response: TrackedResponse, emitter: ClosingEmitter): TrackedRequest {
     return this.#limiter.track(socket, content, response, emitter);
   }
 
-  /** Counts the request for the client it was resolved to; false where that client has its share. */
+  /** Counts the request for its resolved client; returns false if that client has reached a limit. */
   admit(tracked: TrackedRequest, address: string, isUpgrade: boolean): boolean {
     tracked.onEnd = this.#shares.enter(address, isUpgrade);
     return tracked.onEnd !== undefined;
@@ -84,12 +84,15 @@ export class PortClients {
     return this.#shared.has(plain) ? undefined : toClientNetwork(plain);
   }
 
-  /** A client that never reads holds the response, its connection and its stream: once all is written, nothing else ends it. */
+  /**
+   * A client that never reads holds the response, its connection and its stream: once everything is written, nothing else ends
+   * it.
+   */
   #endUnread(): void {
     const now = this.#clock.monotonic();
     for (const tracked of this.#limiter.inFlight()) {
       const { response } = tracked;
-      // Pipelined behind another response, it waits for the app, not for the client.
+      // A pipelined response behind another one waits for the app, not for the client.
       if (!response.writableEnded || response.socket === null) continue;
       const since = this.#unreadSince.get(tracked);
       if (since === undefined) this.#unreadSince.set(tracked, now);

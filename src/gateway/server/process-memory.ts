@@ -1,19 +1,19 @@
-/** How much memory the process uses, from Node, /proc and the memory cgroup; and how to collect garbage. */
+/** Measures the memory of the process, from Node, /proc and the memory cgroup, and collects garbage. */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
 const STATM = '/proc/self/statm';
-/** The kernel's share changes slowly, and reading it costs more than all the rest. */
+/** The memory of the kernel changes slowly, and reading it costs more than everything else. */
 const KERNEL_READ_EVERY = 16;
-/** cgroup v2, then v1: usage, and the line of memory.stat that counts page cache, which the kernel gives up by itself. */
+/** cgroup v2, then v1: usage, and the line of memory.stat that counts page cache, which the kernel reclaims itself. */
 const CGROUPS = [
   { mount: '/sys/fs/cgroup', usage: 'memory.current', cache: 'file' },
   { mount: '/sys/fs/cgroup/memory', usage: 'memory.usage_in_bytes', cache: 'total_cache' },
 ] as const;
 
-/** Reads the bytes that count against the limit and cannot be given up. Pages of the program itself are not counted: others share them. */
+/** Reads the bytes that count against the limit and cannot be reclaimed. Pages of the program are shared, and not counted. */
 export function createMemoryReader(): () => number {
   if (!existsSync(STATM)) return () => process.memoryUsage.rss();
   const readKernel = createKernelReader();
@@ -26,25 +26,25 @@ export function createMemoryReader(): () => number {
   };
 }
 
-/** The process's anonymous memory. */
+/** The anonymous memory of the process. */
 function readOwn(): number {
   const [, resident = 0, shared = 0] = readText(STATM).split(' ').map(Number);
-  // In pages, whose size nothing else here tells.
+  // The numbers are in pages, whose size is only known from the resident size in bytes.
   return resident === 0 ? 0 : (process.memoryUsage.rss() * Math.max(0, resident - shared)) / resident;
 }
 
-/** Collects garbage when it is called; V8 has no other way to be told of memory that it does not manage. */
+/** Returns a function that collects garbage; V8 cannot otherwise be informed about memory that it does not manage. */
 export function createCollector(): () => void {
   const collect = exposeCollector();
   return () => collect();
 }
 
-/** Gives back what loading the program left behind: about 5 MiB, for a pause of 20 ms. */
+/** Releases what loading the program left behind: about 5 MiB, with a pause of 20 ms. */
 export function releaseStartupMemory(): void {
   exposeCollector()({ type: 'major', execution: 'sync', flavor: 'last-resort' });
 }
 
-/** V8's own collector. `last-resort` also shrinks the heap and drops code that ran once. */
+/** The garbage collector of V8. `last-resort` also shrinks the heap and drops code that ran once. */
 function exposeCollector(): (options?: Readonly<Record<string, string>>) => void {
   try {
     setFlagsFromString('--expose-gc');
@@ -52,12 +52,12 @@ function exposeCollector(): (options?: Readonly<Record<string, string>>) => void
     if (typeof collect === 'function')
       return (options) => Reflect.apply(collect, undefined, options === undefined ? [] : [options]);
   } catch {
-    // Then V8 collects when it thinks fit.
+    // V8 then collects when it decides to.
   }
   return () => undefined;
 }
 
-/** What the kernel holds for the container beside the process's own memory: sockets, tables of pages. */
+/** Reads what the kernel holds for the container in addition to process memory: sockets, page tables. */
 function createKernelReader(): (own: number) => number {
   const cgroup = findCgroup();
   if (cgroup === undefined) return () => 0;
@@ -73,7 +73,7 @@ function createKernelReader(): (own: number) => number {
   };
 }
 
-/** A container sees its own cgroup at the mount itself, or below it where it shares the host's namespace. */
+/** A container sees its cgroup at the mount, or below it if it shares the cgroup namespace of the host. */
 function findCgroup(): { readonly folder: string; readonly usage: string; readonly cache: string } | undefined {
   const paths = [...readText('/proc/self/cgroup').split('\n').flatMap(toMemoryPath), ''];
   for (const { mount, usage, cache } of CGROUPS)
@@ -84,7 +84,7 @@ function findCgroup(): { readonly folder: string; readonly usage: string; readon
   return undefined;
 }
 
-/** Of a line `id:controllers:path`; version 2 names no controllers. */
+/** Parses a line `id:controllers:path`; version 2 has no controllers. */
 function toMemoryPath(line: string): string[] {
   const [, controllers, ...path] = line.split(':');
   return controllers === '' || controllers?.split(',').includes('memory') === true ? [path.join(':')] : [];

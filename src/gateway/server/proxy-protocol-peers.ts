@@ -1,39 +1,39 @@
-/** Takes the PROXY protocol's header off connections of the balancers that send one, before HTTP or TLS sees a byte. */
+/** Removes the PROXY protocol header from connections of balancers that send one, before HTTP or TLS reads a byte. */
 import type { Socket } from 'node:net';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { type IpRanges, toPlainAddress } from '../../core/ip-address.ts';
 import { offEvent, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { type ProxyHeaderResult, parseProxyHeader } from './proxy-protocol.ts';
 
-/** What holds for the port. */
+/** The settings of the port. */
 export interface ProxyProtocolOptions {
-  /** Whose connections begin with the header; all others are what they seem. */
+  /** The balancers whose connections start with the header; all other connections are direct. */
   readonly from: IpRanges;
   /** TLS follows the header. */
   readonly isTls: boolean;
-  /** For the whole header. */
+  /** The time limit for the whole header. */
   readonly timeout: Milliseconds;
   readonly clock: Clock;
 }
 
-/** What is done with a connection. */
+/** The callbacks for a connection. */
 export interface ProxyHeaderHandler {
-  /** The rest is HTTP or TLS. */
+  /** The remaining bytes are HTTP or TLS. */
   onReady(): void;
-  /** It is not what the balancer was configured to send: nothing on it can be believed. */
+  /** The header is invalid, so nothing on the connection can be trusted. */
   onInvalid(detail: string): void;
 }
 
 const EMPTY = Buffer.alloc(0);
 
-/** Who the clients of the balancers' connections are. */
+/** The clients of connections that come from balancers. */
 export class ProxyProtocolPeers {
   readonly #from: IpRanges;
   readonly #isTls: boolean;
   readonly #timeout: Milliseconds;
   readonly #clock: Clock;
   readonly #bySocket = new WeakMap<Socket, string>();
-  /** By the connection's ends, for as long as it is open: TLS wraps a socket, and shows only those of it. */
+  /** By connection key while the connection is open: TLS wraps the socket, and the wrapper has the same key. */
   readonly #byKey = new Map<string, string>();
 
   constructor({ from, isTls, timeout, clock }: ProxyProtocolOptions) {
@@ -43,7 +43,7 @@ export class ProxyProtocolPeers {
     this.#clock = clock;
   }
 
-  /** Reads the header of a connection that must have one. */
+  /** Reads the header of a connection, if its peer must send one. */
   take(socket: Socket, handler: ProxyHeaderHandler): void {
     if (!this.#from.has(toPlainAddress(socket.remoteAddress ?? ''))) return handler.onReady();
     let bytes: Buffer = EMPTY;
@@ -62,7 +62,7 @@ export class ProxyProtocolPeers {
       this.#remember(socket, result);
       if (bytes.length > result.length) socket.unshift(bytes.subarray(result.length));
       handler.onReady();
-      // TLS reads what is left by itself; a socket that flows would take it away from there.
+      // TLS reads the remaining bytes itself; a flowing socket would take them away.
       if (!this.#isTls) socket.resume();
     });
     const onError = onEvent(socket, 'error', () => socket.destroy());
@@ -73,14 +73,14 @@ export class ProxyProtocolPeers {
     onceEvent(socket, 'close', cancel);
   }
 
-  /** TLS begins on a connection whose header was read: what was said of it holds for the wrapped socket. False where that was lost. */
+  /** Assigns the client of a connection to the TLS socket that wraps it. Returns false if the client is unknown. */
   adopt(wrapped: Socket): boolean {
     const client = this.#byKey.get(toConnectionKey(wrapped));
     if (client !== undefined) this.#bySocket.set(wrapped, client);
     return client !== undefined || !this.#from.has(toPlainAddress(wrapped.remoteAddress ?? ''));
   }
 
-  /** The client's address; undefined where the socket's own other key is the client. */
+  /** Returns the address of the client; undefined if the peer of the socket is the client. */
   find(socket: Socket): string | undefined {
     return this.#bySocket.get(socket);
   }
@@ -94,7 +94,7 @@ export class ProxyProtocolPeers {
   }
 }
 
-/** Both ends: on another address of this machine, another connection may have the same far one. */
+/** Identifies a connection by both ends: the same remote end may connect to another local address. */
 export function toConnectionKey({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }

@@ -1,11 +1,11 @@
-/** Reads the PROXY protocol's header, versions 1 and 2: who the client of a balancer is that speaks TCP only. */
+/** Parses the header of the PROXY protocol, versions 1 and 2, by which a TCP balancer reports the address of its client. */
 import { isIPv4, isIPv6 } from 'node:net';
 
-/** What the bytes so far say. */
+/** The result for the bytes so far. */
 export type ProxyHeaderResult =
   | { readonly kind: 'incomplete' }
   | { readonly kind: 'invalid'; readonly detail: string }
-  /** `source`: the client's address; undefined where the balancer speaks for itself (health checks). */
+  /** `source`: the address of the client; undefined if the balancer speaks for itself (health checks). */
   | { readonly kind: 'parsed'; readonly source: string | undefined; readonly length: number };
 
 const V1_START = Buffer.from('PROXY ');
@@ -14,14 +14,14 @@ const V1_LINE = /^PROXY (?:(TCP4|TCP6) (\S+) (\S+) (\d{1,5}) (\d{1,5})|UNKNOWN(?
 const MAX_PORT = 65_535;
 const V2_START = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
 const V2_HEAD_BYTES = 16;
-/** Addresses and what balancers add to them (TLVs): far below what the length field could say. */
+/** Addresses and the TLVs that balancers add: far below the maximum of the length field. */
 const MAX_V2_BYTES = 4_096;
 const COMMAND = { local: 0x20, proxy: 0x21 } as const;
 const FAMILY = { unspecified: 0x00, tcp4: 0x11, tcp6: 0x21 } as const;
 
 const INCOMPLETE = { kind: 'incomplete' } as const;
 
-/** Reads what a connection begins with. */
+/** Parses the first bytes of a connection. */
 export function parseProxyHeader(bytes: Buffer): ProxyHeaderResult {
   if (startsLike(bytes, V2_START)) return bytes.length < V2_HEAD_BYTES ? INCOMPLETE : parseV2(bytes);
   if (startsLike(bytes, V1_START)) return parseV1(bytes);

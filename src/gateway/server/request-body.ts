@@ -1,4 +1,4 @@
-/** Reads a request's content once, into one Buffer: bounded in size, pace and in what all requests hold together. */
+/** Reads a request body once, into one Buffer: limited in size, rate and in the memory of all requests together. */
 import type { Readable } from 'node:stream';
 import type { BodyStream, RequestBody } from '../../core/body.ts';
 import { freeChunk } from '../../core/chunk-memory.ts';
@@ -12,13 +12,13 @@ import type { BodySource } from './body-source.ts';
 import type { BodyWatch, BufferedBody } from './limits.ts';
 import { IncomingStream } from './request-stream.ts';
 
-/** Bytes; reading so much in vain costs less than another TCP and TLS handshake. */
+/** In bytes; reading this much and discarding it costs less than another TCP and TLS handshake. */
 const CHEAP_TO_DRAIN = 64 * 1024;
 const EMPTY = Buffer.alloc(0);
-/** What a chunk costs until it is collected, beside its bytes. */
+/** What a chunk costs in addition to its bytes until it is garbage collected. */
 const CHUNK_OVERHEAD = 400;
 
-/** The content of a request. */
+/** The body of a request. */
 export class IncomingBody implements RequestBody, BufferedBody {
   static readonly #listenForBreak = shareListeners<Readable, IncomingBody>({
     error: (body) => body.fail('body_aborted'),
@@ -32,16 +32,16 @@ export class IncomingBody implements RequestBody, BufferedBody {
   startedAt: Milliseconds = 0;
   lastByteAt: Milliseconds = 0;
   readonly isBuffered = true;
-  /** It waits for its state among the large ones. */
+  /** It waits for a slot among the large bodies. */
   isPaused = false;
-  /** The client's address; its network shares the budget with others. */
+  /** The address of the client; its network shares the budget with others. */
   client = '';
   #network: string | undefined;
   held = 0;
   state: BodyState = 'small';
   #received = 0;
   #stream: IncomingStream | undefined;
-  /** It may break while the gates are still at work, before anybody reads it. */
+  /** It may be cut off while the gates still run, before it is read. */
   #brokenBy: Reason | undefined;
   readonly #source: BodySource;
   readonly #watch: BodyWatch;
@@ -73,7 +73,7 @@ export class IncomingBody implements RequestBody, BufferedBody {
   get isCheapToDrain(): boolean {
     const { isComplete, isMultiplexed, expectsContinue } = this.#source;
     if (isComplete || isMultiplexed) return true;
-    // Whoever waits for 100 may send the content or not: only closing is unambiguous (RFC 9110 §10.1.1).
+    // A client that waits for 100 may send the body or not: only closing the connection is unambiguous (RFC 9110 §10.1.1).
     return !expectsContinue && this.declaredLength !== undefined && this.declaredLength <= CHEAP_TO_DRAIN;
   }
 
@@ -93,7 +93,7 @@ export class IncomingBody implements RequestBody, BufferedBody {
     return this.#stream?.arriving().then((reason) => (reason === undefined ? undefined : toRefusal(reason)));
   }
 
-  /** Gives the buffer's share of the common budget back; called once the exchange is over. */
+  /** Returns the buffer's bytes to the shared budget; called once the exchange is over. */
   free(): void {
     this.#watch.release(this);
   }
@@ -134,7 +134,7 @@ export class IncomingBody implements RequestBody, BufferedBody {
       this.isPaused = true;
       return this.#watch.takeOrWait(this, size, () => this.#listen());
     }
-    // One that waits would hold up the other streams of its HTTP/2 connection.
+    // A waiting body would block the other streams of its HTTP/2 connection.
     const isTaken = this.#watch.takeLarge(this, size);
     if (isTaken) this.#listen();
     return isTaken;
@@ -144,21 +144,21 @@ export class IncomingBody implements RequestBody, BufferedBody {
     this.isPaused = false;
     this.startedAt = this.#watch.now();
     this.lastByteAt = this.startedAt;
-    // A sender that waits for 100 is told to go on only now, after the gates that judge the header alone (RFC 9110 §10.1.1).
+    // A sender that waits for 100 gets it only now, after the gates that check only the header (RFC 9110 §10.1.1).
     if (this.#source.expectsContinue) this.#source.sendContinue();
     IncomingBody.#listenForContent(this.#source.stream, this);
   }
 
   #onData(chunk: Buffer): void {
     this.#watch.onBytes(chunk.length + CHUNK_OVERHEAD);
-    // It is refused already, and the rest is thrown away.
+    // The request is already rejected; discard the rest.
     if (this.#settle === undefined) return freeChunk(chunk);
     this.#received += chunk.length;
     if (this.#received > this.#maxBytes) return this.#finish(refuse('body_too_large', 'body_too_large'));
     const { declaredLength: most = this.#maxBytes } = this;
     const capacity = this.#bytes.toCapacity(chunk, most);
     if (capacity > this.held && !this.#grow(capacity)) return this.fail('buffer_full');
-    // It was the one that had to make room.
+    // This body was the one that was evicted.
     if (this.#settle === undefined) return freeChunk(chunk);
     this.lastByteAt = this.#watch.now();
     this.#bytes.append(chunk, most);
@@ -183,7 +183,7 @@ export class IncomingBody implements RequestBody, BufferedBody {
     settle(result);
   }
 
-  /** Node copies what nobody reads, too; without a listener the copies would wait for the collector. */
+  /** Node also copies bytes that nobody reads; without a listener, the copies would wait for the garbage collector. */
   #drain(): void {
     const { stream, isComplete, isMultiplexed } = this.#source;
     if (isComplete || isMultiplexed || stream.listenerCount('data') > 0) return;

@@ -1,4 +1,4 @@
-/** Passes a request's content on as it comes: bounded in pace, not in size, and never more in memory than a few chunks. */
+/** Streams a request body: limited in rate, not in size, and with only a few chunks in memory. */
 
 import type { BodyConsumer, BodyStream } from '../../core/body.ts';
 import { freeChunk } from '../../core/chunk-memory.ts';
@@ -8,7 +8,7 @@ import { onEvent } from '../../core/safe-events.ts';
 import type { BodySource } from './body-source.ts';
 import type { BodyInProgress, BodyWatch } from './limits.ts';
 
-/** The content of a request, as a stream. */
+/** The body of a request, as a stream. */
 export class IncomingStream implements BodyStream, BodyInProgress {
   readonly length: number | undefined;
   readonly isBuffered = false;
@@ -18,10 +18,10 @@ export class IncomingStream implements BodyStream, BodyInProgress {
   readonly #source: BodySource;
   readonly #watch: BodyWatch;
   #consumer: BodyConsumer | undefined;
-  /** What came before there was a consumer. */
+  /** Chunks that arrived before there was a consumer. */
   #early: Buffer[] = [];
   #hasBegun = false;
-  /** What arrives is kept for a consumer that is still to come. */
+  /** Arriving chunks are kept for a consumer that is not attached yet. */
   #isHeld = false;
   #hasEnded = false;
   #onArrival: (() => void) | undefined;
@@ -52,7 +52,9 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     else if (isTaken) this.resume();
   }
 
-  /** Begins to read, and resolves with the first bytes, the end, or the reason why neither comes; what comes is kept for `start`. */
+  /**
+   * Starts to read, and resolves with the first bytes, the end, or the reason why neither arrives. Chunks are kept for `start`.
+   */
   async arriving(): Promise<Reason | undefined> {
     if (this.#brokenBy !== undefined) return this.#brokenBy;
     const arrival = new Promise<void>((resolve) => {
@@ -79,7 +81,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
 
   resume(): void {
     if (this.#pausedAt === undefined) return;
-    // The pause was not the sender's.
+    // The sender did not cause the pause.
     const now = this.#watch.now();
     this.startedAt += now - this.#pausedAt;
     this.lastByteAt = now;
@@ -92,7 +94,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     this.#source.stream.resume();
   }
 
-  /** Breaks it off; before `start`, it breaks then. */
+  /** Fails the body; before `start`, it fails on `start`. */
   fail(reason: Reason): void {
     if (this.#hasEnded) return;
     this.#brokenBy ??= reason;

@@ -1,4 +1,4 @@
-/** The data port: strict node:http with limits; hands every arrival to the request pipeline as an ParsedHead or a refusal. */
+/** The data port: strict node:http with limits. It passes each request to the pipeline as a ParsedHead or a refusal. */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
@@ -30,12 +30,12 @@ import type { TlsContexts } from './tls.ts';
 import { toHsts } from './tls-settings.ts';
 import { createFinalResponse, isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
 
-/** Handles arrivals; the request pipeline is one. */
+/** Handles requests; the request pipeline implements it. */
 export interface ArrivalHandler {
   handle(exchange: ParsedHead, response: ClientResponse): void;
-  /** The head is refused: no route is looked at. */
+  /** The head is invalid, and rejected before routing. */
   reject(arrival: Arrival, response: ClientResponse, refusal: Refusal): void;
-  /** There is not even a request: the refusal goes straight to the socket. */
+  /** The bytes are not a request: the refusal is written directly to the socket. */
   rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
 }
 
@@ -49,11 +49,11 @@ export interface ListenParts {
   readonly handler: ArrivalHandler;
   readonly onLimit: OnLimit;
   readonly onConnections: (delta: 1 | -1) => void;
-  /** Peers that stand for many clients; the trusted proxies and the balancers of the PROXY protocol, if omitted. */
+  /** Peers that represent many clients; default: the trusted proxies and the balancers of the PROXY protocol. */
   readonly sharedPeers?: readonly string[];
 }
 
-/** A request beside its head. */
+/** The parts of a request other than its head. */
 interface Incoming {
   readonly body: IncomingBody;
   readonly response: ClientResponse;
@@ -61,7 +61,7 @@ interface Incoming {
   readonly upgrade?: SocketUpgrade | undefined;
 }
 
-/** How far shutting down has come: `leaving` ends connections with their next answer, `closing` also those that are idle, `refusing` answers 503. */
+/** The phase of the shutdown: `leaving` closes connections after their next response, `closing` also idle ones, `refusing` responds with 503. */
 export type ListenPhase = 'open' | 'leaving' | 'closing' | 'refusing';
 
 /** The listening data port. */
@@ -100,7 +100,7 @@ export class ListenServer {
     this.#bodies = parts.memory.bodies;
     this.#heap = new HeapGuard(limits.heapShed, clock, parts.memory.collect);
     this.#server = createStrictServer(limits, tls, {
-      // RFC 9110 §7.8: not for HTTP/1.0; behind a request still at work it is served in its turn, as if it had not been said: the connection is not free.
+      // RFC 9110 §7.8: not for HTTP/1.0. Behind another pending request, it is served as if it did not ask for an upgrade.
       shouldUpgradeCallback: guardDecision(
         ({ method, headers, httpVersionMinor, socket }: IncomingMessage) =>
           httpVersionMinor !== 0 && isRelayedUpgrade(method, headers.upgrade) && !this.#clientErrors.hasPendingResponse(socket),
@@ -123,7 +123,7 @@ export class ListenServer {
     interceptConnections(this.#server, 'connection', (socket, proceed) => {
       if (tls !== undefined) {
         this.#bodies.onBytes(TLS_CONNECTION_BYTES);
-        // A handshake takes memory before a request could be answered with 503.
+        // A handshake takes memory before a request could be rejected with 503.
         if (this.#findShortage() !== undefined) {
           socket.destroy();
           return;
@@ -150,23 +150,23 @@ export class ListenServer {
     return this.#listener.open();
   }
 
-  /** Takes a connection that came by no port, as if one had accepted it. */
+  /** Accepts a simulated connection, as if it came from a port. */
   receive(connection: Duplex): void {
     this.#server.emit('connection', connection);
   }
 
-  /** Moves on in shutting down; `refusing` also stops to accept connections. */
+  /** Enters the next phase of the shutdown; `refusing` also stops accepting connections. */
   enter(phase: ListenPhase): void {
     this.#phase = phase;
     if (phase === 'refusing') this.#listener.close();
     if (phase === 'open') return;
     this.#clientErrors.endConnections();
-    // A client may be sending on an idle one at this very moment; while there is time, its answer ends it.
+    // A client may be sending on an idle connection right now; while there is time, the connection is closed after its response.
     if (phase !== 'leaving') this.#server.closeIdleConnections();
     this.#http2.close();
   }
 
-  /** Destroys whatever is left. */
+  /** Destroys all remaining connections. */
   destroy(): void {
     this.#listener.close();
     this.#server.closeAllConnections();
@@ -176,7 +176,7 @@ export class ListenServer {
     this.#certificates?.close();
   }
 
-  /** New connections get what the contexts hold now. */
+  /** Uses the current TLS contexts for new connections. */
   refreshTls(): void {
     if (this.#parts.tls !== undefined) (this.#server as TlsServer).setSecureContext(this.#parts.tls.toServerOptions());
     this.#certificates?.refresh();
@@ -198,7 +198,7 @@ export class ListenServer {
     );
     onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex) => {
       onEvent(socket, 'error', () => socket.destroy());
-      // An answer now would come before those that are due, and be taken for one of them.
+      // A response now would precede the pending ones, and be taken for one of them.
       if (this.#clientErrors.hasPendingResponse(socket)) {
         socket.destroy();
         return;
@@ -212,7 +212,7 @@ export class ListenServer {
     watchConnections(this.#server, onConnections);
   }
 
-  /** Node hands over the bare socket; what is not granted is answered on it like any request, and is the last thing on it. */
+  /** Node passes the raw socket. If the upgrade is not accepted, the response is the last on it. */
   #onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const response = createFinalResponse(request, socket, this.#parts.clock);
     onEvent(socket, 'error', () => socket.destroy());
@@ -220,7 +220,7 @@ export class ListenServer {
   }
 
   #onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean, upgrade?: SocketUpgrade): void {
-    // Pipelined behind an answer that ends the connection: it could never be answered, so it must not be acted upon.
+    // Pipelined behind a response that closes the connection: there can be no response, so the request must not be handled.
     if (!request.socket.writable) return;
     closeAfterIgnoredUpgrade(request, response);
     const source = new Http1BodySource(request, response, expectsContinue);
@@ -245,12 +245,12 @@ export class ListenServer {
     this.#accept(head, { body: new IncomingBody(source, this.#bodies), response, tracked });
   }
 
-  /** One request, whatever version of HTTP it came by. */
+  /** Handles one request, in any version of HTTP. */
   #accept(head: IncomingHead, { body, response, tracked, upgrade }: Incoming): void {
     const { handler, limits, onLimit } = this.#parts;
     const arrival = this.#toArrival(head);
     body.client = arrival.client.address;
-    // Never in clear text, where anybody could have written it (RFC 6797 §7.2).
+    // Never over plain HTTP, where anybody could have injected it (RFC 6797 §7.2).
     if (this.#hsts !== undefined && arrival.client.scheme === 'https')
       response.setHeader('Strict-Transport-Security', this.#hsts);
     if (this.#phase !== 'open') {
@@ -265,7 +265,7 @@ export class ListenServer {
     if (target instanceof Refusal) return handler.reject(arrival, response, target);
     const shortage = this.#findShortage();
     if (shortage !== undefined) return handler.reject(arrival, response, refuse('overloaded', `${shortage}_full`));
-    // Content before the new protocol would be read as part of it.
+    // A body before the new protocol would be read as part of it.
     if (upgrade !== undefined && body.declaredLength !== 0)
       return handler.reject(arrival, response, refuse('malformed_request', 'framing', 'a body with an upgrade request'));
     if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
@@ -273,7 +273,7 @@ export class ListenServer {
     handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);
   }
 
-  /** What the process has too little of to take on more. */
+  /** Returns the resource that is exhausted, if any. */
   #findShortage(): 'heap' | 'memory' | undefined {
     const { memory, onLimit } = this.#parts;
     const shortage = this.#heap.isFull ? 'heap' : memory.guard.isFull ? 'memory' : undefined;
@@ -282,14 +282,13 @@ export class ListenServer {
   }
 
   #toPeer(socket: Socket): string {
-    // The address is gone once the peer is.
+    // The address is undefined once the peer has disconnected.
     return this.#proxyPeers.find(socket) ?? socket.remoteAddress ?? 'unknown';
   }
 
   #toArrival({ method, headers, socket }: IncomingHead): Arrival {
-    const seen = this.#resolveClient(this.#toPeer(socket), 'encrypted' in socket, headers);
-    const shown = this.#certificates?.find(socket);
-    const client = shown === undefined ? seen : { ...seen, ...shown };
-    return toArrival(method, client, this.#parts.clock);
+    const client = this.#resolveClient(this.#toPeer(socket), 'encrypted' in socket, headers);
+    const state = this.#certificates?.find(socket);
+    return toArrival(method, state === undefined ? client : { ...client, ...state }, this.#parts.clock);
   }
 }

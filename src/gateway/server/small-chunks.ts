@@ -1,16 +1,16 @@
-/** Joins small pieces of a request's body: Node makes a Buffer of each, which costs some 400 bytes beside the one that it may hold. */
+/** Joins small chunks of a request body: Node allocates a Buffer for each, which costs about 400 bytes even for a single byte. */
 import type { Readable } from 'node:stream';
 import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import { runNextTurn } from '../../core/safe-events.ts';
 
-/** Bytes; larger pieces are passed on as they are. */
+/** In bytes; larger chunks are passed on unchanged. */
 export const MIN_PIECE = 1_024;
-/** Bytes of small pieces that are joined at most. */
+/** The maximum number of bytes that are joined. */
 const MAX_JOINED = 16 * 1_024;
 
 /**
- * Has a stream hold few large pieces, not many small ones, while nobody reads it: a chunked body or HTTP/2 frames of one byte each
- * would otherwise take 28 MiB for the 64 KiB that Node buffers. What comes in one turn of the event loop is joined.
+ * Makes a stream buffer a few large chunks instead of many small ones while nobody reads it: a chunked body or HTTP/2 frames of one
+ * byte each would otherwise take 28 MiB for the 64 KiB that Node buffers. Chunks of one turn of the event loop are joined.
  */
 export function joinSmallChunks(stream: Readable): void {
   const push = stream.push.bind(stream);

@@ -1,4 +1,4 @@
-/** node:http made strict, the same for every port that strangers reach. */
+/** A strict configuration of node:http, the same for every port that untrusted clients reach. */
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
@@ -9,10 +9,10 @@ import type { TlsContexts } from './tls.ts';
 const UPGRADE_OPTION = /(?:^|,)[\t ]*upgrade[\t ]*(?:,|$)/i;
 const CHECK_INTERVAL_MS = 1_000;
 
-/** What the server itself holds; the rest is up to who answers. */
+/** The limits that the server itself enforces; its caller enforces the others. */
 export type StrictLimits = Pick<LimitsConfig, 'maxHeaderBytes' | 'headTimeout' | 'bodyTimeout' | 'keepAliveTimeout'>;
 
-/** Builds it, not listening yet. */
+/** Creates a server that does not listen yet. */
 export function createStrictServer(limits: StrictLimits, tls: TlsContexts | undefined, more: ServerOptions): Server | TlsServer {
   const options: ServerOptions = {
     maxHeaderSize: limits.maxHeaderBytes,
@@ -21,7 +21,7 @@ export function createStrictServer(limits: StrictLimits, tls: TlsContexts | unde
     keepAliveTimeout: limits.keepAliveTimeout,
     connectionsCheckingInterval: CHECK_INTERVAL_MS,
     insecureHTTPParser: false,
-    // Missing Host is refused by our own check, in our own words.
+    // Our own head check rejects a missing Host, with our own response.
     requireHostHeader: false,
     noDelay: true,
     keepAlive: true,
@@ -31,14 +31,15 @@ export function createStrictServer(limits: StrictLimits, tls: TlsContexts | unde
     tls === undefined
       ? createServer(options)
       : createTlsServer({ ...options, ...tls.toServerOptions(), handshakeTimeout: limits.headTimeout });
-  // 0 is "no limit": a positive one makes Node drop the fields beyond it silently, a signature's among them. We count and refuse.
+  // 0 means no limit: with a limit, Node silently drops the fields beyond it, even those of a signature. The head check counts
+  // and rejects them.
   server.maxHeadersCount = 0;
   return server;
 }
 
 /**
- * Puts `take` before what Node itself does with a new connection; whoever is not called on by `proceed` never reaches the
- * parser. To be called before listeners of our own are added: those hear of every connection, as before.
+ * Runs `take` before Node's own handling of a new connection; a connection reaches the parser only if `proceed` is called.
+ * Call it before other listeners are added: those still get every connection.
  */
 export function interceptConnections<S extends Socket>(
   server: Server | TlsServer,
@@ -54,7 +55,7 @@ export function interceptConnections<S extends Socket>(
   });
 }
 
-/** Tells of each connection that opens or closes. */
+/** Reports each connection that opens or closes. */
 export function watchConnections(server: Server | TlsServer, onConnections: (delta: 1 | -1) => void): void {
   onEvent(server, 'connection', (socket: Socket) => {
     onConnections(1);
@@ -63,14 +64,16 @@ export function watchConnections(server: Server | TlsServer, onConnections: (del
 }
 
 /**
- * Ends the connection with this answer if another protocol was asked for: node:http drops what it read behind a wish that it does
- * not grant, so what comes next may be the middle of a request that nobody saw.
+ * Closes the connection after this response if the client asked for an upgrade: node:http drops the bytes after an upgrade request
+ * that it ignores, so the next bytes may be the middle of a request.
  */
 export function closeAfterIgnoredUpgrade({ headers }: IncomingMessage, response: ServerResponse): void {
   if (headers.upgrade !== undefined && UPGRADE_OPTION.test(headers.connection ?? '')) response.shouldKeepAlive = false;
 }
 
-/** Has it left, and its connection to the next one? Finished alone is too early: the connection is let go a turn later. */
+/**
+ * Whether the response was sent and its connection released. `writableFinished` is not enough: the release follows a turn later.
+ */
 export function isResponseSent(response: ServerResponse): boolean {
   return response.writableFinished && response.socket === null;
 }

@@ -1,4 +1,4 @@
-/** Reads a port's TLS section and says what is wrong with its files. */
+/** Reads the TLS section of a port and reports the problems of its files. */
 
 import { findNextUpdate } from '../../auth/client-certificates/crl.ts';
 import type { ListenTlsConfig, SocketListen } from '../../config/schema/config.ts';
@@ -8,20 +8,20 @@ import type { Clock } from '../../core/clock.ts';
 import type { ServerMetrics } from './server-metrics.ts';
 import { findTlsProblems, type TlsProblem, type TlsSettings } from './tls.ts';
 
-/** What the files gave; not to be used with an error among the troubles. */
+/** The settings and the problems found; do not use the settings if there is an error. */
 export interface TlsRead {
   readonly settings: TlsSettings;
   readonly troubles: readonly Trouble[];
 }
 
-/** Undefined where the section is left out. `section`: its config path. */
+/** Returns undefined if the section is omitted. `section`: its config path. */
 export async function readTls(config: ListenTlsConfig | undefined, section: string, clock: Clock): Promise<TlsRead | undefined> {
   if (config === undefined) return undefined;
   const { pairs, clientCa, clientCrl, troubles } = await readTlsFiles(config);
   const { clientCertificate, minVersion } = config;
   const settings = { pairs, clientCa, clientCrl, clientCertificate, minVersion, http2: config.http2 ?? false };
   const unread = troubles.map(({ path, message }) => ({ severity: 'error' as const, path: `${section}.${path}`, message }));
-  // Without its files nothing more can be said of a pair.
+  // A pair cannot be checked without its files.
   if (unread.length > 0) return { settings, troubles: unread };
   const problems = findTlsProblems(settings, clock.now()).map(({ severity, subject, message, hint }) => ({
     severity,
@@ -32,7 +32,7 @@ export async function readTls(config: ListenTlsConfig | undefined, section: stri
   return { settings, troubles: problems };
 }
 
-/** Shows when the revocation lists of a port expire: from then on, OpenSSL rejects the clients of that CA. */
+/** Reports when the revocation lists of a port expire: from then on, OpenSSL rejects the clients of that CA. */
 export function reportNextUpdate(section: string, { clientCrl }: TlsSettings, metrics: ServerMetrics): void {
   if (clientCrl !== undefined) metrics.crlNextUpdate(section, findNextUpdate(clientCrl));
 }

@@ -1,4 +1,4 @@
-/** TLS on the data port: pairs by name, taken up anew when their files change, and what is wrong with them known before. */
+/** TLS on the data port: certificates by server name, reloaded when their files change, and checked before use. */
 import { constants, X509Certificate } from 'node:crypto';
 import { createSecureContext, type SecureContext, type SecureContextOptions, type TlsOptions } from 'node:tls';
 import { findCrlProblems, splitCrls, splitPem } from '../../auth/client-certificates/crl.ts';
@@ -7,16 +7,16 @@ import { toErrorText } from '../../core/errors.ts';
 import { guardCallback } from '../../core/safe-events.ts';
 import type { Secret } from '../../core/secret.ts';
 
-/** A certificate chain and its key, PEM. */
+/** A certificate chain and its private key, PEM. */
 export interface TlsPair {
   readonly certFile: string;
   readonly cert: Buffer;
   readonly key: Secret;
 }
 
-/** What the listener is told. */
+/** The TLS settings of a port. */
 export interface TlsSettings {
-  /** The first is used where no name fits. */
+  /** The first pair is the default if no server name matches. */
   readonly pairs: readonly TlsPair[];
   readonly clientCa: Buffer | undefined;
   /** Revocation lists of the client CAs, PEM. */
@@ -27,58 +27,58 @@ export interface TlsSettings {
   readonly http2: boolean;
 }
 
-/** What is wrong with a pair, the client CAs or their revocation lists. */
+/** A problem with a pair, the client CAs or their revocation lists. */
 export interface TlsProblem {
   readonly severity: 'error' | 'warning';
-  /** The pair's index, or the setting that names the file. */
+  /** The index of the pair, or the setting that names the file. */
   readonly subject: number | 'clientCaFile' | 'clientCrlFile';
   readonly message: string;
   readonly hint?: string;
 }
 
-/** Old clients offer the second alone (curl -0), and without it are refused in the handshake (RFC 7301 §3.2). */
+/** Old clients offer only the second one (curl -0), and would fail in the handshake without it (RFC 7301 §3.2). */
 const HTTP_1 = ['http/1.1', 'http/1.0'];
 const DAY_MS = 86_400_000;
 const EXPIRES_SOON_MS = 14 * DAY_MS;
 
-interface Named {
+interface NamedContext {
   readonly certificate: X509Certificate;
   readonly context: SecureContext;
 }
 
-/** The contexts of all pairs at one moment. */
+/** The current TLS contexts of all pairs. */
 export class TlsContexts {
-  #named: readonly Named[];
+  #contexts: readonly NamedContext[];
   #settings: TlsSettings;
   #trustVersion = 0;
 
-  /** Throws what OpenSSL says where a pair does not belong together; `findTlsProblems` tells before. */
+  /** Throws the error of OpenSSL if a certificate and key do not match; check with `findTlsProblems` first. */
   constructor(settings: TlsSettings) {
     this.#settings = settings;
-    this.#named = toNamed(settings);
+    this.#contexts = buildContexts(settings);
   }
 
-  /** New connections get these; those that are open keep theirs. False where no certificate, CA or list changed. */
+  /** Replaces the settings for new connections. Returns false if no certificate, CA or list changed. */
   replace(settings: TlsSettings): boolean {
     const hasSameTrust = isSameTrust(settings, this.#settings);
     if (hasSameTrust && isSamePairs(settings.pairs, this.#settings.pairs)) return false;
-    this.#named = toNamed(settings);
+    this.#contexts = buildContexts(settings);
     if (!hasSameTrust) this.#trustVersion++;
     this.#settings = settings;
     return true;
   }
 
-  /** How clients are asked for certificates; undefined where they are not. */
+  /** How client certificates are requested; undefined if they are not. */
   get clientCertificate(): TlsSettings['clientCertificate'] | undefined {
     return this.#settings.clientCa === undefined ? undefined : this.#settings.clientCertificate;
   }
 
-  /** Another one after each change of the client CAs or their revocation lists. */
+  /** Changes with each change of the client CAs or their revocation lists. */
   get trustVersion(): number {
     return this.#trustVersion;
   }
 
-  /** For https.createServer. */
+  /** The options for https.createServer. */
   toServerOptions(): TlsOptions {
     const { clientCa, clientCertificate } = this.#settings;
     return {
@@ -86,19 +86,19 @@ export class TlsContexts {
       ALPNProtocols: this.#settings.http2 ? ['h2', ...HTTP_1] : HTTP_1,
       requestCert: clientCa !== undefined,
       rejectUnauthorized: clientCa !== undefined && clientCertificate === 'require',
-      // Never throws: an odd name must not end the process (CVE-2026-21637).
+      // Must not throw: an unusual name must not end the process (CVE-2026-21637).
       SNICallback: guardCallback((name, done) => done(null, this.find(name))),
     };
   }
 
-  /** The first pair that is valid for the name, else the first of all. */
+  /** Finds the first pair that is valid for the name, or the first of all. */
   find(name: string): SecureContext {
-    const found = this.#named.find(({ certificate }) => isFor(certificate, name)) ?? (this.#named[0] as Named);
+    const found = this.#contexts.find(({ certificate }) => isFor(certificate, name)) ?? (this.#contexts[0] as NamedContext);
     return found.context;
   }
 }
 
-/** What is wrong with the pairs, before they are used. */
+/** Finds problems of the pairs before they are used. */
 export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): TlsProblem[] {
   const found: TlsProblem[] = [];
   for (const [subject, { certFile }] of settings.pairs.entries()) {
@@ -120,7 +120,7 @@ export function findTlsProblems(settings: TlsSettings, now: EpochMilliseconds): 
     else if (end - now < EXPIRES_SOON_MS)
       found.push({ severity: 'warning', subject, message: `${certFile} expires on ${certificate.validTo}`, hint: 'renew it' });
   }
-  // A bad file must not mean that any client is let in (as in Caddy, 2026-02).
+  // An invalid file must not result in accepting any client (as in Caddy, 2026-02).
   if (settings.clientCa !== undefined && !hasCertificate(settings.clientCa))
     found.push({ severity: 'error', subject: 'clientCaFile', message: 'the file of client CAs contains no certificate' });
   return [...found, ...findClientCrlProblems(settings, now)];
@@ -135,7 +135,7 @@ function isSameTrust(a: TlsSettings, b: TlsSettings): boolean {
   return isSameFile(a.clientCa, b.clientCa) && isSameFile(a.clientCrl, b.clientCrl);
 }
 
-/** A key belongs to one certificate, so that the certificates tell. */
+/** Comparing the certificates is enough, because a key belongs to one certificate. */
 function isSamePairs(a: readonly TlsPair[], b: readonly TlsPair[]): boolean {
   return a.length === b.length && a.every(({ cert }, index) => b[index]?.cert.equals(cert));
 }
@@ -144,7 +144,7 @@ function isSameFile(a: Buffer | undefined, b: Buffer | undefined): boolean {
   return a === undefined || b === undefined ? a === b : a.equals(b);
 }
 
-function toNamed(settings: TlsSettings): Named[] {
+function buildContexts(settings: TlsSettings): NamedContext[] {
   return settings.pairs.map((pair, index) => ({
     certificate: new X509Certificate(pair.cert),
     context: createSecureContext(toContextOptions(settings, index)),
@@ -158,7 +158,7 @@ function toContextOptions(settings: TlsSettings, index: number): SecureContextOp
 
 function toClientOptions({ clientCa, clientCrl }: TlsSettings): SecureContextOptions {
   if (clientCa === undefined) return {};
-  // A resumed session is not verified again: its certificate, or another of its chain, may have expired or been revoked since.
+  // A resumed session is not verified again, although a certificate of its chain may have expired or been revoked.
   const verified = { ca: clientCa, secureOptions: constants.SSL_OP_NO_TICKET };
   return clientCrl === undefined ? verified : { ...verified, crl: splitCrls(clientCrl) };
 }
@@ -187,7 +187,7 @@ function hasCertificate(pem: Buffer): boolean {
   }
 }
 
-/** Those of a bundle that can be read. */
+/** Reads the certificates of a bundle that can be parsed. */
 function readCertificates(bundle: Buffer): X509Certificate[] {
   const found: X509Certificate[] = [];
   for (const pem of splitPem(bundle, 'CERTIFICATE')) {

@@ -1,4 +1,4 @@
-/** A connection that asks for another protocol, most often WebSocket: held until the app grants it. */
+/** A request to upgrade the connection, most often to WebSocket: held until the app accepts it. */
 import { type IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -9,17 +9,23 @@ import type { UpgradeRequest } from '../../core/parsed-head.ts';
 import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { closeAfterResponse } from './linger.ts';
 
-/** HTTP of any version, and TLS (RFC 2817) with HTTP in it: their requests would pass no gate. So the request goes on as it is, as the RFC allows. */
+/**
+ * HTTP in any version, and TLS (RFC 2817) with HTTP in it: their requests would bypass the gates. Such a request is served
+ * without the upgrade, as the RFC allows.
+ */
 const NOT_RELAYED = /(?:^|,)(?:h2|http|tls)/i;
-/** Netty ignores white space within a name. */
+/** Netty ignores whitespace within a name. */
 const IGNORED = /[\s"]/g;
 
-/** Is this a wish that can be passed on? Others are served as if it had not been said (RFC 9110 §7.8). */
+/** Returns whether the upgrade can be forwarded. Otherwise the request is served as if it did not ask for one (RFC 9110 §7.8). */
 export function isRelayedUpgrade(method: string | undefined, protocol: string | undefined): boolean {
   return method === 'GET' && protocol !== undefined && !NOT_RELAYED.test(protocol.replace(IGNORED, ''));
 }
 
-/** An answer on a connection that node:http has let go of: the last thing on it, unless the wish is granted instead. */
+/**
+ * Creates a response on a connection that node:http has released. It is the last on the connection, unless the upgrade is
+ * accepted.
+ */
 export function createFinalResponse(request: IncomingMessage, socket: Duplex, clock: Clock): ServerResponse {
   const response = new ServerResponse(request);
   response.assignSocket(socket as Socket);
@@ -28,7 +34,7 @@ export function createFinalResponse(request: IncomingMessage, socket: Duplex, cl
   return response;
 }
 
-/** The wish behind a node:http upgrade event. */
+/** The upgrade request of a node:http `upgrade` event. */
 export class SocketUpgrade implements UpgradeRequest {
   readonly protocol: string;
   readonly #socket: Duplex;
@@ -45,7 +51,7 @@ export class SocketUpgrade implements UpgradeRequest {
   grant(statusLine: string, fields: RawHeaders): BodyStream {
     let head = `HTTP/1.1 ${statusLine}\r\n`;
     for (let i = 0; i < fields.length; i += 2) head += `${fields[i]}: ${fields[i + 1]}\r\n`;
-    // From here on the connection is no HTTP any more.
+    // From here on, the connection no longer carries HTTP.
     this.#response.detachSocket(this.#socket as Parameters<ServerResponse['detachSocket']>[0]);
     this.#socket.write(`${head}\r\n`, 'latin1');
     return new SocketContent(this.#socket, this.#early);
@@ -68,7 +74,7 @@ export class SocketUpgrade implements UpgradeRequest {
   }
 }
 
-/** What comes in on the bare socket. */
+/** The bytes that arrive on the raw socket. */
 class SocketContent implements BodyStream {
   readonly length = undefined;
   readonly #socket: Duplex;
@@ -88,7 +94,7 @@ class SocketContent implements BodyStream {
     });
     onEvent(socket, 'end', () => this.#take()?.end());
     onEvent(socket, 'close', () => this.#take()?.fail('sender_gone'));
-    // Sent before the grant; nothing obliges a client to wait.
+    // Bytes that were sent before the upgrade was accepted; clients need not wait.
     if (this.#early.length > 0) consumer.write(this.#early);
     if (socket.destroyed) this.#take()?.fail('sender_gone');
   }
