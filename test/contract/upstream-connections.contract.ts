@@ -12,7 +12,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
   const open = toOpen(make);
 
   describe(`${name}: connections`, () => {
-    test('that die on reuse before an answer fail what may not be repeated', async () => {
+    test('that die on reuse before a response fail a request that must not be repeated', async () => {
       let requests = 0;
       const port = await startScript((socket) => {
         socket.on('data', () => {
@@ -26,7 +26,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(requests).toBe(2);
     });
 
-    test('that die on reuse before an answer are repeated once where that does no harm', async () => {
+    test('that die on reuse before a response repeat a safe request once', async () => {
       let requests = 0;
       const port = await startScript((socket, connection) => {
         socket.on('data', () => {
@@ -41,7 +41,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(requests).toBe(3);
     });
 
-    test('that die on reuse again and again are repeated once only', async () => {
+    test('that die on reuse again and again repeat a request only once', async () => {
       let requests = 0;
       const port = await startScript((socket) => {
         socket.on('data', () => {
@@ -55,7 +55,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(requests).toBe(3);
     });
 
-    test('that die on reuse after a byte of the answer are not repeated', async () => {
+    test('that die on reuse after a byte of the response do not repeat the request', async () => {
       let requests = 0;
       const port = await startScript((socket) => {
         socket.on('data', () => {
@@ -69,7 +69,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(requests).toBe(2);
     });
 
-    test('that the app closed while idle are not used again', async () => {
+    test('that the app closed while idle are not reused', async () => {
       let app: Socket | undefined;
       let connections = 0;
       const port = await startScript((socket, connection) => {
@@ -87,7 +87,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(connections).toBe(2);
     });
 
-    test('on which the app says something while idle are not used again', async () => {
+    test('on which the app sends something while idle are not reused', async () => {
       let app: Socket | undefined;
       let connections = 0;
       const port = await startScript((socket, connection) => {
@@ -126,7 +126,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(connections).toBe(expected);
     });
 
-    test('idle too long are not used again even where the process was too busy to notice', async () => {
+    test('idle too long are not reused even if the process was too busy to notice', async () => {
       let monotonic = 0;
       const clock: Clock = {
         now: () => 0,
@@ -146,7 +146,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(connections).toBe(2);
     });
 
-    test('leave no timer behind when they are gone', async () => {
+    test('leave no timer when they are closed', async () => {
       const clock = new FakeClock();
       const port = await startScript(answering('HTTP/1.1 204 No Content\r\n\r\n'));
       const upstream = open(port, {}, clock);
@@ -155,7 +155,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(clock.timers).toBe(0);
     });
 
-    test('keep who waits for one no longer than an answer may take, and then nothing was sent', async () => {
+    test('keep a request waiting no longer than the response timeout, and then nothing was sent', async () => {
       const clock = new FakeClock();
       let app: Socket | undefined;
       let requests = 0;
@@ -186,7 +186,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect((await third).content.toString()).toBe('123');
     });
 
-    test('are closed by close() when they are done, and the answer under way comes whole', async () => {
+    test('are closed by close() when they are done, and the response in flight is complete', async () => {
       const clock = new FakeClock();
       let app: Socket | undefined;
       const port = await startScript((socket) =>
@@ -208,7 +208,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       await closed;
     });
 
-    test('are closed at once by close() while idle, and by destroy() while busy, telling nobody', async () => {
+    test('are closed at once by close() while idle, and by destroy() while busy, without a call to the listener', async () => {
       let closed = 0;
       let opened = 0;
       let silent = false;
@@ -233,7 +233,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect([calls, opened]).toEqual([0, 2]);
     });
 
-    test('that die on first use are not repeated', async () => {
+    test('that die on first use do not repeat the request', async () => {
       let requests = 0;
       const port = await startScript((socket) => {
         socket.on('data', () => {
@@ -245,7 +245,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(requests).toBe(1);
     });
 
-    test('on which the app said more than was asked are not used again', async () => {
+    test('on which the app sent more than one response are not reused', async () => {
       let connections = 0;
       const port = await startScript((socket, connection) => {
         connections = connection;
@@ -256,7 +256,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(connections).toBe(3);
     });
 
-    test('on which the app said more than was asked answer nobody who waits for a connection', async () => {
+    test('on which the app sent more than one response do not serve a waiting request', async () => {
       let connections = 0;
       const port = await startScript((socket, connection) => {
         connections = connection;
@@ -268,7 +268,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(connections).toBe(3);
     });
 
-    test('with a request that the app has not read to its end are not used again', async () => {
+    test('with a request that the app has not read to its end are not reused', async () => {
       let connections = 0;
       const port = await startScript((socket, connection) => {
         connections = connection;
@@ -283,7 +283,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       }
     });
 
-    test('on which an exchange was aborted within its answer are not used again', async () => {
+    test('on which an exchange was aborted during its response are not reused', async () => {
       let connections = 0;
       const port = await startScript((socket, connection) => {
         connections = connection;
@@ -306,7 +306,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(connections).toBe(2);
     });
 
-    test('that die on reuse are replaced one by one, though others wait', async () => {
+    test('that die on reuse are replaced one by one, although others wait', async () => {
       let openNow = 0;
       let most = 0;
       const port = await startScript((socket, connection) => {
@@ -326,7 +326,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(most).toBe(1);
     });
 
-    test('are at most as many as allowed; the rest waits its turn', async () => {
+    test('do not exceed their maximum; other requests wait in order', async () => {
       let open_ = 0;
       let most = 0;
       const port = await startScript((socket, connection) => {
@@ -340,7 +340,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(most).toBe(2);
     });
 
-    test('tell the listener nothing more after an abort', async () => {
+    test('do not call the listener after an abort', async () => {
       let isAsked = false;
       const port = await startScript((socket) =>
         socket.on('data', () => {
@@ -385,7 +385,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect(requests).toBe(1);
     });
 
-    test('wait for a paused listener without end, and hear the rest afterwards', async () => {
+    test('wait for a paused listener without a timeout, and deliver the rest afterwards', async () => {
       const clock = new FakeClock();
       const chunk = '5\r\nhello\r\n';
       const port = await startScript(answering(`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunk.repeat(3)}`));
@@ -413,7 +413,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       exchange.resume();
     });
 
-    test('are used again after an answer that ended while the listener was paused', async () => {
+    test('are reused after a response that ended while the listener was paused', async () => {
       let connections = 0;
       const port = await startScript((socket, connection) => {
         connections = connection;
@@ -438,7 +438,7 @@ export function describeUpstreamConnections(name: string, make: Make): void {
       expect((await ask(open(port, { host: 'localhost' }))).status).toBe(204);
     });
 
-    test('carry content of 300 KB byte for byte, and an answer that comes byte by byte', async () => {
+    test('carry a body of 300 KB byte for byte, and a response that arrives byte by byte', async () => {
       const body = Buffer.from(Array.from({ length: 300_000 }, (_, i) => (i * 7) & 0xff));
       const answer = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-A: 1\r\n\r\n';
       let seen = Buffer.alloc(0);

@@ -24,7 +24,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
       expect((await ask(open(port), POST)).failure).toMatchObject({ kind: 'reset', nothingSent: false });
     });
 
-    test('are never a clean end: the app resets where only its close could tell the end', async () => {
+    test('are never a clean end: the app resets a response that only its close could end', async () => {
       const port = await startScript((socket) => {
         socket.on('data', () => socket.write('HTTP/1.1 200 OK\r\n\r\nhalf', () => setImmediate(() => socket.resetAndDestroy())));
       });
@@ -66,19 +66,19 @@ export function describeUpstreamFailures(name: string, make: Make): void {
       expect((await ask(open(port), POST)).failure).toMatchObject({ kind: 'protocol', nothingSent: false });
     });
 
-    test('say that nothing was sent where nobody listens', async () => {
+    test('report that nothing was sent if nobody listens', async () => {
       const port = await startScript(() => undefined);
       closeNow();
       await settle();
       expect((await ask(open(port), POST)).failure).toMatchObject({ kind: 'connect', nothingSent: true });
     });
 
-    test('say that nothing was sent where the name has no address', async () => {
+    test('report that nothing was sent if the name has no address', async () => {
       const upstream = open(9, { host: 'no-such-app.invalid' });
       expect((await ask(upstream, POST)).failure).toMatchObject({ kind: 'connect', nothingSent: true });
     });
 
-    test('say that nothing was sent where connecting takes too long', async () => {
+    test('report that nothing was sent if connecting takes too long', async () => {
       const app = await startDeafApp();
       closeAfterTest(() => app.close());
       const clock = new FakeClock();
@@ -88,7 +88,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
       expect((await asked).failure).toMatchObject({ kind: 'connect', nothingSent: true });
     });
 
-    test('come in spite of a head that drips: it must be whole in time', async () => {
+    test('are not prevented by a head that trickles: it must be complete in time', async () => {
       const clock = new FakeClock();
       let app: Socket | undefined;
       const port = await startScript((socket) =>
@@ -106,7 +106,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
       expect((await asked).failure).toMatchObject({ kind: 'timeout', nothingSent: false });
     });
 
-    test('are not put off by a listener that resumes without having paused', async () => {
+    test('are not delayed by a listener that resumes without having paused', async () => {
       const clock = new FakeClock();
       let isAsked = false;
       let heard: Heard | undefined;
@@ -126,7 +126,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
       await asked;
     });
 
-    test('do not come of content that keeps coming, however long it takes', async () => {
+    test('are not caused by a body that keeps arriving, however long it takes', async () => {
       const clock = new FakeClock();
       let app: Socket | undefined;
       const port = await startScript((socket) =>
@@ -149,7 +149,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
       expect((await asked).content.toString()).toBe('hello');
     });
 
-    test('are told once where the listener throws, and the process lives on', async () => {
+    test('are reported once if the listener throws, and the process keeps running', async () => {
       const port = await startScript(answering('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'));
       const failure = await new Promise<UpstreamFailure>((resolve, reject) => {
         open(port).send(POST, {
@@ -165,7 +165,7 @@ export function describeUpstreamFailures(name: string, make: Make): void {
       expect(failure).toEqual({ kind: 'protocol', nothingSent: false, detail: 'a bug' });
     });
 
-    test('are a timeout where the head, or more of the content, does not come in time', async () => {
+    test('are a timeout if the head, or more of the body, does not arrive in time', async () => {
       for (const bytes of ['', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe']) {
         const clock = new FakeClock();
         let isAsked = false;

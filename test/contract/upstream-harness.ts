@@ -1,4 +1,4 @@
-/** What the contract of the exchange with an app is written with. */
+/** The harness of the upstream contract suites. */
 import { afterEach } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import type { RawHeaders } from '../../src/core/headers.ts';
@@ -11,7 +11,7 @@ import type {
 } from '../../src/gateway/upstream/upstream.ts';
 import { type Script, startScriptApp } from '../support/script-app.ts';
 
-/** Everything a listener heard. */
+/** Everything that a listener received. */
 export interface Heard {
   informations: [number, RawHeaders][];
   status?: number;
@@ -29,12 +29,12 @@ export type Make = (options: UpstreamOptions, clock: Clock) => Upstream;
 const closers: (() => void)[] = [];
 afterEach(closeNow);
 
-/** Closes something once the test is over. */
+/** Closes something after the test. */
 export function closeAfterTest(close: () => void): void {
   closers.push(close);
 }
 
-/** Closes everything that was left for the end of the test. */
+/** Closes everything that was registered for the end of the test. */
 export function closeNow(): void {
   for (const close of closers.splice(0)) close();
 }
@@ -60,9 +60,9 @@ function toOptions(port: number, over: Partial<UpstreamOptions> = {}): UpstreamO
   };
 }
 
-/** A request without content, which may be repeated. */
+/** A request without a body, which may be repeated. */
 export const GET: UpstreamRequest = { method: 'GET', path: '/', headers: ['Host', 'a'], body: Buffer.alloc(0), repeatable: true };
-/** A request with content, which may not be repeated. */
+/** A request with a body, which must not be repeated. */
 export const POST: UpstreamRequest = {
   method: 'POST',
   path: '/',
@@ -71,10 +71,10 @@ export const POST: UpstreamRequest = {
   repeatable: false,
 };
 
-/** Sends a request and hears the answer to its end. */
+/** Sends a request and reads the response to its end. */
 export function ask(upstream: Upstream, request: UpstreamRequest = GET, onStart?: (heard: Heard) => void): Promise<Heard> {
   return new Promise((resolve) => {
-    // Kept as they are: the listener owns what it is given.
+    // Stored without a copy: the listener owns its chunks.
     const chunks: Buffer[] = [];
     const heard: Heard = {
       informations: [],

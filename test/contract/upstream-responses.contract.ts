@@ -1,4 +1,4 @@
-/** What any exchange with an app must hear of its answers, and write of its requests. */
+/** What any exchange with an app must read of its responses, and write of its requests. */
 import { describe, expect, test } from 'vitest';
 import type { UpstreamRequest } from '../../src/gateway/upstream/upstream.ts';
 import { answering } from '../support/script-app.ts';
@@ -8,7 +8,7 @@ import { ask, GET, type Make, POST, startScript, toOpen } from './upstream-harne
 export function describeUpstreamResponses(name: string, make: Make): void {
   const open = toOpen(make);
 
-  describe(`${name}: answers`, () => {
+  describe(`${name}: responses`, () => {
     const good: [string, string, UpstreamRequest, { status: number; content: string }][] = [
       ['with a length', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello', GET, { status: 200, content: 'hello' }],
       [
@@ -40,7 +40,7 @@ export function describeUpstreamResponses(name: string, make: Make): void {
       ],
       ['without a reason phrase', 'HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\nok', GET, { status: 200, content: 'ok' }],
     ];
-    test.each(good)('hears an answer %s, and uses the connection again', async (_title, bytes, request, expected) => {
+    test.each(good)('reads a response %s, and reuses the connection', async (_title, bytes, request, expected) => {
       let connections = 0;
       const port = await startScript((socket, connection) => {
         connections = connection;
@@ -57,7 +57,7 @@ export function describeUpstreamResponses(name: string, make: Make): void {
       expect(connections).toBe(1);
     });
 
-    test('hears header fields as they are: order, case, repetition, bytes', async () => {
+    test('reads header fields unchanged: order, case, repetition, bytes', async () => {
       const port = await startScript(
         answering('HTTP/1.1 200 Fine thanks\r\nSet-Cookie: a=1\r\nX-Odd:  \xe9 \r\nset-cookie: b=2\r\nContent-Length: 0\r\n\r\n'),
       );
@@ -66,7 +66,7 @@ export function describeUpstreamResponses(name: string, make: Make): void {
       expect(heard.headers).toEqual(['Set-Cookie', 'a=1', 'X-Odd', '\xe9', 'set-cookie', 'b=2', 'Content-Length', '0']);
     });
 
-    test('hears trailers and 103', async () => {
+    test('reads trailers and 103', async () => {
       const port = await startScript(
         answering(
           'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Sum: 1\r\n\r\n',
@@ -77,7 +77,7 @@ export function describeUpstreamResponses(name: string, make: Make): void {
       expect(heard.trailers).toEqual(['X-Sum', '1']);
     });
 
-    test('takes the close for the end where no length is given, and opens another connection', async () => {
+    test('takes the close for the end if there is no length, and opens another connection', async () => {
       let connections = 0;
       const port = await startScript((socket, connection) => {
         connections = connection;
@@ -89,7 +89,7 @@ export function describeUpstreamResponses(name: string, make: Make): void {
       expect(connections).toBe(2);
     });
 
-    test('does not use a connection again after Connection: close', async () => {
+    test('does not reuse a connection after Connection: close', async () => {
       let connections = 0;
       const port = await startScript((socket, connection) => {
         connections = connection;
@@ -101,7 +101,7 @@ export function describeUpstreamResponses(name: string, make: Make): void {
       expect(connections).toBe(2);
     });
 
-    test('hears an early answer of an app that never reads the request', async () => {
+    test('reads an early response of an app that never reads the request', async () => {
       const port = await startScript((socket) =>
         socket.write('HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n'),
       );
@@ -110,7 +110,7 @@ export function describeUpstreamResponses(name: string, make: Make): void {
       expect(heard.status).toBe(413);
     });
 
-    test('writes each method and content exactly as it is framed', async () => {
+    test('writes each method and body exactly as it is framed', async () => {
       let seen = '';
       const port = await startScript((socket) => {
         socket.on('data', (chunk) => {

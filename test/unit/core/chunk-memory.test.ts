@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { freeChunk } from '../../../src/core/chunk-memory.ts';
 
-test('frees the memory of a chunk that has it for itself', () => {
+test('frees the memory of a chunk that does not share it', () => {
   const chunk = Buffer.allocUnsafeSlow(65_536);
   freeChunk(chunk);
   expect([chunk.length, chunk.buffer.byteLength]).toEqual([0, 0]);
@@ -13,7 +13,7 @@ test.each([
   ['small', () => Buffer.allocUnsafeSlow(16_383)],
   ['of the pool that all small buffers share', () => Buffer.allocUnsafe(100)],
   ['in memory that threads share', () => Buffer.from(new SharedArrayBuffer(65_536))],
-])('leaves alone what is %s', (_, make) => {
+])('does not free %s', (_, make) => {
   const chunk = make();
   const { length } = chunk;
   freeChunk(chunk);

@@ -10,11 +10,11 @@ test.each([
   ['fe80::1%eth0', 'fe80::1'],
   ['::FFFF:192.0.2.7', '192.0.2.7'],
   ['::ffff:c000:207', '192.0.2.7'],
-])('a client that a proxy calls %s has the address %s', (written, address) => {
+])('a client that a proxy reports as %s has the address %s', (written, address) => {
   expect(resolve('10.1.1.1', false, new HeaderFields(['X-Forwarded-For', written])).address).toBe(address);
 });
 
-test('a client that the PROXY protocol names in binary form has its usual address', () => {
+test('a client that the PROXY protocol reports in binary form gets its normalized address', () => {
   expect(resolve('0:0:0:0:0:ffff:c000:207', false, new HeaderFields([])).address).toBe('192.0.2.7');
   expect(resolve('2001:db8:0:0:0:0:0:7', false, new HeaderFields([])).address).toBe('2001:db8::7');
 });

@@ -19,7 +19,7 @@ describe('toClientNetwork', () => {
     expect(toClientNetwork(address)).toBe(network);
   });
 
-  test('gives every address of one /64 the same network, and the next /64 another', () => {
+  test('maps every address of a /64 to the same network, and the next /64 to another', () => {
     expect(toClientNetwork('2001:db8:1:2::1')).toBe(toClientNetwork('2001:db8:1:2:ffff:ffff:ffff:ffff'));
     expect(toClientNetwork('2001:db8:1:3::1')).not.toBe(toClientNetwork('2001:db8:1:2::1'));
   });

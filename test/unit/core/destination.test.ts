@@ -9,7 +9,7 @@ test.each([
   ['[2001:db8::1]:443', '[2001:db8::2]:443', false],
   ['192.0.2.7:443', '[::192.0.2.7]:443', false],
   ['192.0.2.7:443', '[64:ff9b::192.0.2.7]:443', false],
-])('the rule %s allows %s, whatever the spelling of the address: %s', (rule, text, expected) => {
+])('the rule %s allows %s, whatever the notation of the address: %s', (rule, text, expected) => {
   const [parsedRule, destination] = [parseDestinationRule(rule), parseDestination(text)];
   if (parsedRule === undefined || destination === undefined) throw new Error('one of the two was not parsed');
   expect(findDestinationRule([parsedRule], destination)).toBe(expected ? parsedRule : undefined);

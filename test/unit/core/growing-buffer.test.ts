@@ -2,10 +2,10 @@ import { describe, expect, test } from 'vitest';
 import { GrowingBuffer } from '../../../src/core/growing-buffer.ts';
 
 const KIB = 1_024;
-/** A chunk that has its memory for itself, as Node's have. */
+/** A chunk that does not share its memory, like those of Node. */
 const toChunk = (length: number, byte = 1): Buffer => Buffer.allocUnsafeSlow(length).fill(byte);
 
-test('keeps a single chunk as it is', () => {
+test('adopts a single chunk without a copy', () => {
   const bytes = new GrowingBuffer();
   const chunk = toChunk(100);
   bytes.append(chunk, 1_000);
@@ -13,7 +13,7 @@ test('keeps a single chunk as it is', () => {
   expect([bytes.length, bytes.capacity]).toEqual([100, 100]);
 });
 
-test('copies a slice, which would keep all that it was cut from', () => {
+test('copies a slice, which would keep its whole backing buffer', () => {
   const bytes = new GrowingBuffer();
   const whole = toChunk(64 * KIB);
   bytes.append(whole.subarray(10, 12), 64 * KIB);
@@ -30,7 +30,7 @@ test('holds 100,000 chunks of one byte in the memory of their bytes', () => {
   expect(bytes.view()[99_999]).toBe(99_999 % 256);
 });
 
-test('never grows beyond what may come, and says before what it will take', () => {
+test('never grows beyond the maximum, and reports the next capacity in advance', () => {
   const bytes = new GrowingBuffer();
   const sizes = [600 * KIB, 300 * KIB, 100 * KIB];
   for (const size of sizes) {

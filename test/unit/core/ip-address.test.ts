@@ -46,7 +46,7 @@ describe('normalizeIp', () => {
     expect(normalizeIp(text)).toBeUndefined();
   });
 
-  test('keeps the address: a set of the one spelling contains the other', () => {
+  test('keeps the address: a set of one notation contains the other', () => {
     fc.assert(
       fc.property(fc.oneof(fc.ipV4(), fc.ipV6()), (text) => {
         const ip = normalizeIp(text) ?? '';
@@ -56,7 +56,7 @@ describe('normalizeIp', () => {
     );
   });
 
-  test('gives addresses only, and each of them unchanged when it is normalized again', () => {
+  test('returns only addresses, each unchanged when it is normalized again', () => {
     fc.assert(
       fc.property(fc.oneof(fc.ipV4(), fc.ipV6(), fc.string({ unit: fc.constantFrom(...'0f1:.%[]/') })), (text) => {
         const ip = normalizeIp(text);
@@ -114,7 +114,7 @@ describe('IpRanges', () => {
     expect(new IpRanges(['::ffff:10.0.0.0/104']).has('10.1.1.1')).toBe(true);
   });
 
-  test('gives the same result for every spelling of an address', () => {
+  test('returns the same result for every notation of an address', () => {
     const list = new BlockList();
     list.addSubnet('8000::', 1, 'ipv6');
     const half = new IpRanges(['8000::/1']);
@@ -136,7 +136,7 @@ describe('IpRanges', () => {
     },
   );
 
-  test.each(['0.0.0.0/0', '::/0', '192.0.2.7', '10.0.0.0/8', 'fd00::/8'])('takes the range %s', (text) => {
+  test.each(['0.0.0.0/0', '::/0', '192.0.2.7', '10.0.0.0/8', 'fd00::/8'])('accepts the range %s', (text) => {
     expect(isIpRange(text)).toBe(true);
   });
 });

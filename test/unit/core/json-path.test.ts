@@ -35,7 +35,7 @@ describe('a path finds nothing', () => {
   test.each([
     ...['$.none', '$.id.length', '$.data.object.n.length', '$.data.object.n.0', '$.data[0]', '$.data.object.n[2]'],
     ...['$.data.object.n[1][1].x.y', '$.toString', '$.data.constructor', '$.data.__proto__', '$.id[0]'],
-  ])('at %s, which is not there or not of the JSON', (text) => {
+  ])('at %s, which does not exist or is inherited', (text) => {
     expect(readJsonPath(parse(text), VALUE)).toBeUndefined();
   });
 
@@ -71,7 +71,7 @@ describe('rejects text that is not a path, and quotes what it cannot parse', () 
   });
 });
 
-test('parsing never throws, and a path written out is read back', () => {
+test('parsing never throws, and a formatted path is parsed again', () => {
   fc.assert(fc.property(fc.string({ maxLength: 40 }), (text) => void parseJsonPath(`$${text}`)));
   const step = fc.oneof(fc.nat({ max: 999_999 }), fc.string({ maxLength: 6 }));
   fc.assert(
@@ -81,7 +81,7 @@ test('parsing never throws, and a path written out is read back', () => {
   );
 });
 
-test('whatever stands at a place of any JSON is found there', () => {
+test('finds every value in any JSON by its path', () => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.string({ maxLength: 5 }), fc.nat({ max: 3 }), (inner, name, place) => {
       const list = [...Array<null>(place).fill(null), inner];

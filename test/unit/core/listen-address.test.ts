@@ -24,7 +24,7 @@ describe('an address to listen on', () => {
     ['10.0.0.7,fd00::7:8480', ['10.0.0.7', 'fd00::7'], 8480],
     ['10.0.0.7,[FD00:0::7]:8480', ['10.0.0.7', 'fd00::7'], 8480],
     ['0.0.0.0,[::]:8480', ['0.0.0.0', '::'], 8480],
-  ])('is read: %s', (text, hosts, port) => {
+  ])('is parsed: %s', (text, hosts, port) => {
     expect(parseListenAddress(text)).toEqual({ hosts, port });
   });
 
@@ -50,15 +50,15 @@ describe('an address to listen on', () => {
     [':80', '127.0.0.1:80', true],
     ['127.0.0.1:80', '0.0.0.0:80', true],
     ['127.0.0.1:0', '127.0.0.1:0', false],
-  ])('%s and %s: have a place in common is %s', (a, b, expected) => {
+  ])('%s and %s: overlap is %s', (a, b, expected) => {
     expect(isOverlapping(parse(a), parse(b))).toBe(expected);
   });
 
-  test('is written as it is read', () => {
+  test('is formatted as it was parsed', () => {
     expect([toAddressText('::1', 80), toAddressText('127.0.0.1', 80)]).toEqual(['[::1]:80', '127.0.0.1:80']);
   });
 
-  test('is reached by this machine alone only where all of it is loopback', () => {
+  test('is local only if all of its addresses are loopback', () => {
     expect(['127.0.0.1,[::1]:1', '127.0.0.1,10.0.0.7:1', ':1', '0.0.0.0:1'].map((text) => isLoopbackOnly(parse(text)))).toEqual([
       true,
       false,
@@ -70,7 +70,7 @@ describe('an address to listen on', () => {
 
 describe('a connection', () => {
   test.each([
-    // The gate on the pod's addresses, the app on loopback: the same port, and two places.
+    // The gate on the pod's addresses, the app on loopback: the same port, at two addresses.
     ['10.0.0.7,[fd00::7]:80', '127.0.0.1', false],
     ['10.0.0.7,[fd00::7]:80', '::1', false],
     ['10.0.0.7,[fd00::7]:80', 'localhost', false],
@@ -95,7 +95,7 @@ describe('a connection', () => {
     ['[::]:80', '127.0.0.1', true],
     ['127.0.0.1,[::]:80', '127.0.0.2', false],
     ['app.example:80', 'app.example.', true],
-  ])('to the port of %s at %s comes out there: %s', (listen, host, expected) => {
+  ])('to the port of %s at %s reaches it: %s', (listen, host, expected) => {
     const address = parse(listen);
     expect(isReachedBy(address, { host, port: 80 })).toBe(expected);
     expect(isReachedBy(address, { host, port: 81 })).toBe(false);

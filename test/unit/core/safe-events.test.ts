@@ -93,7 +93,7 @@ test('reports what a timer, a microtask, a next turn, a callback and a promise t
   expect(sites).toEqual(['callback', 'callback', 'promise', 'promise', 'timer', 'timer', 'timer']);
 });
 
-test('throws the exception again where nobody subscribes, as in a command', () => {
+test('throws the exception again without a subscriber, as in a command', () => {
   unsubscribe(ESCAPED_ERRORS, collect);
   expect(() => reportEscaped('timer', BOOM)).toThrow(BOOM);
 });

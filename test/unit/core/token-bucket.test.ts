@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { TokenBucket } from '../../../src/core/token-bucket.ts';
 import { FakeClock } from '../../support/fake-clock.ts';
 
-test('a token bucket allows its burst, then its rate, and saves up no more than the burst', async () => {
+test('a token bucket allows its burst, then its rate, and accumulates no more than the burst', async () => {
   const clock = new FakeClock();
   const bucket = new TokenBucket(2, 3, clock);
   const take = (count: number): boolean[] => Array.from({ length: count }, () => bucket.take());

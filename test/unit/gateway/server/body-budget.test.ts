@@ -19,7 +19,7 @@ const create = (maxBufferedBytes = 1_000 * KIB, maxLargeBodies = 2): BodyBudget 
   new BodyBudget({ maxBufferedBytes, maxLargeBodies });
 
 describe('a budget', () => {
-  test('counts what bodies hold, and gives it back', () => {
+  test('counts the bytes that bodies hold, until they are released', () => {
     const budget = create(1_000);
     const [a, b] = [new Body(), new Body()];
     expect([budget.take(a, 600), budget.take(b, 401), budget.take(b, 400)]).toEqual([true, false, true]);
@@ -30,7 +30,7 @@ describe('a budget', () => {
     expect(b.held).toBe(400);
   });
 
-  test('bounds how many large bodies are read at once', () => {
+  test('limits how many large bodies are read at once', () => {
     const budget = create();
     const bodies = [new Body(), new Body(), new Body()];
     expect(bodies.map((body) => budget.takeLarge(body, 100 * KIB))).toEqual([true, true, false]);
@@ -39,7 +39,7 @@ describe('a budget', () => {
     expect(budget.held).toBe(300 * KIB);
   });
 
-  test('leaves a quarter to small bodies, unless a large one is alone', () => {
+  test('reserves a quarter for small bodies, unless there is only one large body', () => {
     const budget = create();
     const [a, b, small] = [new Body(), new Body(), new Body()];
     expect([budget.takeLarge(a, 700 * KIB), budget.takeLarge(b, 100 * KIB)]).toEqual([true, false]);
@@ -48,7 +48,7 @@ describe('a budget', () => {
     expect(budget.takeLarge(b, 900 * KIB)).toBe(true);
   });
 
-  test('counts a large body until it is given back, but its state only until it is read', () => {
+  test('counts the bytes of a large body until it is released, but its slot only until it is read', () => {
     const budget = create();
     const [a, b] = [new Body(), new Body()];
     budget.takeLarge(a, 700 * KIB);
@@ -62,7 +62,7 @@ describe('a budget', () => {
   });
 });
 
-describe('who makes room', () => {
+describe('the evicted body', () => {
   test('is the oldest of the client that holds most', () => {
     const budget = create(1_600);
     const heavy = [new Body('192.0.2.1', 5), new Body('192.0.2.1', 3), new Body('192.0.2.1', 4)];
@@ -72,7 +72,7 @@ describe('who makes room', () => {
     expect(budget.pickVictims([...heavy, light], 300, 10, 0)).toEqual([heavy[1], heavy[2]]);
   });
 
-  test('is nobody who holds nothing or is too young', () => {
+  test('is none that holds nothing or is too young', () => {
     const budget = create(1_600);
     const [idle, young] = [new Body('192.0.2.1', 0), new Body('192.0.2.2', 9)];
     budget.take(young, 300);

@@ -19,7 +19,7 @@ test.each([
   ['the nearest untrusted hop is the client', client('10.1.1.1', ['6.6.6.6, 1.1.1.1, 10.2.2.2']), '1.1.1.1 http true'],
   ['lines count as one list', client('10.1.1.1', ['6.6.6.6', '1.1.1.1', '192.0.2.7']), '1.1.1.1 http true'],
   ['only trusted hops give the farthest of them', client('10.1.1.1', ['10.3.3.3, 10.2.2.2']), '10.3.3.3 http true'],
-  ['what is no address ends the walk', client('10.1.1.1', ['1.1.1.1, junk, 10.2.2.2']), '10.2.2.2 http true'],
+  ['text that is not an address ends the walk', client('10.1.1.1', ['1.1.1.1, junk, 10.2.2.2']), '10.2.2.2 http true'],
   ['a port behind an address is none of it', client('10.1.1.1', ['198.51.100.7:1234, 10.2.2.2:80']), '198.51.100.7 http true'],
   ['a port behind an IPv6 address is none of it', client('10.1.1.1', ['[2001:db8::1]:1234']), '2001:db8::1 http true'],
   ['an IPv6 address without brackets has no port', client('10.1.1.1', ['2001:db8::1:80']), '2001:db8::1:80 http true'],
@@ -33,7 +33,7 @@ test.each([
   expect(found).toBe(expected);
 });
 
-test('nobody is trusted by default', () => {
+test('no proxy is trusted by default', () => {
   const { viaTrustedProxy } = createClientResolver({ address: [], identity: [] })(
     '127.0.0.1',
     false,

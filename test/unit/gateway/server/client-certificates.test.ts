@@ -21,7 +21,7 @@ test.each([
   expect(toNames(text)).toEqual(names);
 });
 
-test('reads one common name, and none where there are several', () => {
+test('reads a single common name, and none if there are several', () => {
   expect(toNames(undefined, { CN: 'billing' })).toEqual(['CN:billing']);
   expect(toNames('DNS:a', { CN: ['billing', 'admin'] })).toEqual(['DNS:a']);
 });

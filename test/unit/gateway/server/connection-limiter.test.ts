@@ -24,7 +24,7 @@ afterEach(() => {
   server?.close();
 });
 
-/** `/hold` is answered when the test says so. */
+/** The response to `/hold` waits until the test sends it. */
 async function start(isTls: boolean, over: Partial<ConnectionLimiterOptions> = {}) {
   const held: (() => void)[] = [];
   const answer = (request: { url?: string | undefined }, response: { end: (text: string) => void }): void => {
@@ -70,8 +70,8 @@ async function start(isTls: boolean, over: Partial<ConnectionLimiterOptions> = {
 describe.each([
   ['plain', false],
   ['TLS', true],
-])('a %s port with all its connections taken', (_, isTls) => {
-  test('answers a newcomer, and ends the connection that has been idle for longest', async () => {
+])('a %s port with all its connections in use', (_, isTls) => {
+  test('accepts a new connection, and closes the one that has been idle longest', async () => {
     const { dial } = await start(isTls);
     const [first, second, third, fourth] = [await dial(), await dial(), await dial(), await dial()];
     await first.ask('/');
@@ -80,7 +80,7 @@ describe.each([
     expect([first, third, fourth].map(({ isClosed }) => isClosed())).toEqual([false, false, false]);
   });
 
-  test('spares requests under way, and turns newcomers away where there is nothing else', async () => {
+  test('keeps requests in flight, and rejects new connections if there is nothing else to close', async () => {
     const { dial, held } = await start(isTls);
     const busy = [await dial(), await dial(), await dial(), await dial()];
     for (const each of busy) await each.ask('/hold');
@@ -92,7 +92,7 @@ describe.each([
     await (await dial()).ask('/');
   });
 
-  test('takes the place of the address that has the most', async () => {
+  test('replaces a connection of the address that has most', async () => {
     const { dial } = await start(isTls);
     const other = await dial('127.0.0.2');
     const many = [await dial(), await dial(), await dial()];
@@ -102,7 +102,7 @@ describe.each([
     await other.ask('/');
   });
 
-  test('replaces the idle connection of a client that has its share, though the port has places left', async () => {
+  test('replaces the idle connection of a client at its limit, although the port has room', async () => {
     const hits: ConnectionLimit[] = [];
     const { dial } = await start(isTls, { maxPerClient: 2, onLimit: (limit) => void hits.push(limit) });
     const [first, second] = [await dial(), await dial()];
@@ -114,7 +114,7 @@ describe.each([
     expect(first.isClosed()).toBe(false);
   });
 
-  test('closes the connection of a client whose share is busy, and no other', async () => {
+  test('closes the new connection of a client whose connections are all busy, and no other', async () => {
     const { dial, held } = await start(isTls, { maxPerClient: 2 });
     const busy = [await dial(), await dial()];
     for (const each of busy) await each.ask('/hold');
@@ -126,7 +126,7 @@ describe.each([
     for (const each of busy) await until(() => each.text().endsWith('held'));
   });
 
-  test('never ends connections that stand for many clients', async () => {
+  test('never closes connections that represent many clients', async () => {
     const toClient: ConnectionLimiterOptions['toClient'] = ({ remoteAddress }) =>
       remoteAddress === '127.0.0.2' ? undefined : remoteAddress;
     const { dial } = await start(isTls, { maxPerClient: 1, toClient });

@@ -65,7 +65,7 @@ describe('a body', () => {
     expect([body.failed, hits]).toEqual(['body_timeout', ['body_idle']]);
   });
 
-  test('that drips is ended once it had time enough to start', async () => {
+  test('that trickles is ended after the time to start', async () => {
     const { hits, body, drip } = start();
     await drip(14, 1);
     expect(body.failed).toBeUndefined();
@@ -73,7 +73,7 @@ describe('a body', () => {
     expect([body.failed, hits]).toEqual(['body_timeout', ['body_rate']]);
   });
 
-  test('that is slow and honest goes on until the ceiling', async () => {
+  test('that is slow but steady continues until the timeout', async () => {
     const { hits, body, drip } = start();
     await drip(299, 600);
     expect(body.failed).toBeUndefined();
@@ -81,7 +81,7 @@ describe('a body', () => {
     expect([body.failed, hits]).toEqual(['body_timeout', ['body_total']]);
   });
 
-  test('that is forwarded while it arrives has to be faster once it took as long as a whole body may', async () => {
+  test('that is streamed must be faster after the timeout of a buffered body', async () => {
     const { hits, body, drip } = start();
     body.isBuffered = false;
     await drip(299, 600);
@@ -90,7 +90,7 @@ describe('a body', () => {
     expect([body.failed, hits]).toEqual(['body_timeout', ['body_rate']]);
   });
 
-  test('that is forwarded while it arrives goes on at a good pace, until its own ceiling', async () => {
+  test('that is streamed at a good rate continues until its own timeout', async () => {
     const { hits, body, drip } = start();
     body.isBuffered = false;
     await drip(3_600, 10_300);
@@ -99,7 +99,7 @@ describe('a body', () => {
     expect([body.failed, hits]).toEqual(['body_timeout', ['body_total']]);
   });
 
-  test('is let alone once it is read', async () => {
+  test('is no longer checked once it is read', async () => {
     const { clock, watch, body } = start();
     watch.remove(body);
     await clock.advance(600_000);
@@ -107,7 +107,7 @@ describe('a body', () => {
   });
 });
 
-test('no timer is left when the watches end', () => {
+test('no timer is left after close', () => {
   const { clock, watch } = start();
   const heap = new HeapGuard(0.85, clock);
   watch.close();
@@ -115,7 +115,7 @@ test('no timer is left when the watches end', () => {
   expect(clock.timers).toBe(0);
 });
 
-test('a heap above its share is full until it is below again', async () => {
+test('a heap above its share is full until it is below it again', async () => {
   const clock = new FakeClock();
   const never = new HeapGuard(1, clock);
   const always = new HeapGuard(0, clock);

@@ -23,7 +23,7 @@ const open = (host: string, port: number): Promise<Socket | undefined> =>
   });
 
 describe('a server on several addresses', () => {
-  test('gets what comes to each of them, and to no other', async () => {
+  test('gets the connections to each of them, and to no other', async () => {
     const server = createHttpServer((_request, response) => response.end('here'));
     const listener = new Listener(server, { hosts: ['127.0.0.1', '127.0.0.2', '::1'], port: 0 });
     closers.push(() => {
@@ -39,7 +39,7 @@ describe('a server on several addresses', () => {
     for (const host of ['127.0.0.1', '127.0.0.2', '::1']) expect(await open(host, port)).toBeUndefined();
   });
 
-  test('has one bound of connections for all of them', async () => {
+  test('has one connection limit for all of them', async () => {
     const server = createServer();
     server.maxConnections = 2;
     const kept: Socket[] = [];
@@ -68,7 +68,7 @@ describe('a server on several addresses', () => {
     await until(() => kept.length === 3);
   });
 
-  test('has none of them where one cannot be had', async () => {
+  test('listens on none of them if one is not available', async () => {
     const taken = closing(createServer());
     await new Promise<void>((resolve) => taken.listen(0, '127.0.0.2', resolve));
     const { port } = taken.address() as { port: number };
@@ -80,17 +80,17 @@ describe('a server on several addresses', () => {
 });
 
 describe('a server on all addresses', () => {
-  test('takes both families', async () => {
+  test('accepts both families', async () => {
     const server = closing(createServer((socket) => socket.end()));
     const { port, all } = await new Listener(server, { hosts: [], port: 0 }).open();
     expect(all).toEqual([`[::]:${port}`]);
     for (const host of ['127.0.0.1', '127.0.0.9', '::1']) expect(await open(host, port)).toBeDefined();
   });
 
-  test('takes IPv4 where the machine has no IPv6', async () => {
+  test('accepts IPv4 if the machine has no IPv6', async () => {
     const server = closing(createServer((socket) => socket.end()));
     const listen = server.listen.bind(server) as (options: ListenOptions, done: () => void) => Server;
-    // As a kernel without IPv6 has it.
+    // Like a kernel without IPv6.
     server.listen = ((options: ListenOptions, done: () => void) => {
       if (options.host !== '::') return listen(options, done);
       process.nextTick(() => server.emit('error', Object.assign(new Error('no IPv6'), { code: 'EAFNOSUPPORT' })));
@@ -101,7 +101,7 @@ describe('a server on all addresses', () => {
     expect(await open('127.0.0.1', port)).toBeDefined();
   });
 
-  test('does not quietly leave IPv6 to whoever has it', async () => {
+  test('fails if another process has the IPv6 port', async () => {
     const other = closing(createServer());
     await new Promise<void>((resolve) => other.listen(0, '::1', resolve));
     const { port } = other.address() as { port: number };

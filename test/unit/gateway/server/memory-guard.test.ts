@@ -43,7 +43,7 @@ test('memory is tight at its share of the limit, and full halfway from there', a
   expect(state.tight).toBe(3);
 });
 
-test('garbage is collected before anything is refused', async () => {
+test('garbage is collected before anything is rejected', async () => {
   const { clock, state, guard } = start(100);
   state.used = 95;
   state.live = 30;
@@ -51,7 +51,7 @@ test('garbage is collected before anything is refused', async () => {
   expect([guard.isTight, guard.used, state.collections, state.tight]).toEqual([false, 30, 1, 0]);
 });
 
-test('collections that free nothing become rare', async () => {
+test('collections that free nothing become less frequent', async () => {
   const { clock, state } = start(100);
   state.used = 75;
   state.live = 75;
@@ -59,7 +59,7 @@ test('collections that free nothing become rare', async () => {
   expect(state.collections).toBeLessThan(20);
 });
 
-test('each mebibyte that comes in is a measurement, without waiting for a second', () => {
+test('memory is measured for each mebibyte that arrives, without waiting for a second', () => {
   const { state, guard } = start(100);
   state.used = 95;
   state.live = 95;
@@ -69,7 +69,7 @@ test('each mebibyte that comes in is a measurement, without waiting for a second
   expect(guard.isFull).toBe(true);
 });
 
-test('without a limit nothing is measured or refused, and no timer is left', async () => {
+test('without a limit nothing is measured or rejected, and no timer is left', async () => {
   const { clock, state, guard } = start(undefined);
   state.used = 1_000_000;
   guard.onBytes(5 * MIB);

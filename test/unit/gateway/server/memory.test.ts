@@ -34,13 +34,13 @@ describe('the memory for bodies', () => {
     expect([budget.maxBufferedBytes / MIB, budget.maxLargeBodies]).toEqual([bytes, places]);
   });
 
-  test('is what the config says, whatever the container', () => {
+  test('follows the config, whatever the container limit', () => {
     const budget = toMemoryBudget({ maxBufferedBytes: 100 * MIB, maxLargeBodies: 3 }, 96 * MIB);
     expect([budget.maxBufferedBytes / MIB, budget.maxLargeBodies]).toEqual([100, 3]);
   });
 });
 
-describe('a warning is given', () => {
+describe('a warning is reported', () => {
   test('for more memory than the container has', () => {
     const config = parse('maxBufferedBytes: 100Mi', '1Mi');
     const [found, ...more] = findOversize(config, toMemoryBudget(config.limits, 96 * MIB));
@@ -51,7 +51,7 @@ describe('a warning is given', () => {
     expect(findOversize(config, toMemoryBudget(config.limits, 512 * MIB))).toEqual([]);
   });
 
-  test('for more IDs in memory than the heap holds, unless Redis holds them', () => {
+  test('for more IDs in memory than the heap can hold, unless Redis holds them', () => {
     const config = parse('', '1Mi', 'store: { memory: { maxIds: 250000 } }');
     const findWith = (heap: number, from = config) => findOversize(from, toMemoryBudget({}, undefined), heap * MIB);
     expect(findWith(160)).toEqual([]);

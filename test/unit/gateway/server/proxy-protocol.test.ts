@@ -13,7 +13,7 @@ describe('version 1', () => {
     ['PROXY UNKNOWN\r\n', undefined],
     [`${'PROXY UNKNOWN '.padEnd(105, 'a')}\r\n`, undefined],
     ['PROXY UNKNOWN ffff::1 ffff::2 65535 65535\r\n', undefined],
-  ])('%j names its client', (line, source) => {
+  ])('%j reports its client', (line, source) => {
     expect(read(`${line}GET / HTTP/1.1`)).toEqual({ kind: 'parsed', source, length: line.length });
   });
 
@@ -30,7 +30,7 @@ describe('version 1', () => {
     ['a line that never ends', `PROXY UNKNOWN ${'a'.repeat(120)}`],
     ['a line of 107 bytes without its end', 'PROXY UNKNOWN '.padEnd(107, 'a')],
     ['a line of 108 bytes', `${'PROXY UNKNOWN '.padEnd(106, 'a')}\r\n`],
-  ])('refuses %s', (_what, text) => {
+  ])('rejects %s', (_what, text) => {
     expect(read(text).kind).toBe('invalid');
   });
 });
@@ -43,7 +43,7 @@ describe('version 2', () => {
     ['of 4,096 bytes', toV2({ source: '192.0.2.7', more: Buffer.alloc(4_096 - 28) }), '192.0.2.7'],
     ['of the balancer itself', toV2({ source: '192.0.2.7', command: 0x20 }), undefined],
     ['of no family', toV2({ family: 0x00 }), undefined],
-  ])('%s names its client', (_what, bytes, source) => {
+  ])('%s reports its client', (_what, bytes, source) => {
     expect(parseProxyHeader(Buffer.concat([bytes, Buffer.from('GET')]))).toEqual({
       kind: 'parsed',
       source,
@@ -59,12 +59,12 @@ describe('version 2', () => {
     ['fewer bytes than its addresses', toV2({ family: 0x11, more: Buffer.alloc(8) })],
     ['4,097 bytes', toV2({ source: '192.0.2.7', more: Buffer.alloc(4_097 - 28) })],
     ['more bytes than anybody sends', toV2({ source: '192.0.2.7', more: Buffer.alloc(5_000) })],
-  ])('refuses %s', (_what, bytes) => {
+  ])('rejects %s', (_what, bytes) => {
     expect(parseProxyHeader(bytes).kind).toBe('invalid');
   });
 });
 
-test('wants more for every beginning of a good header, and reads the same whatever comes behind it', () => {
+test('is incomplete for every prefix of a valid header, and gives the same result whatever follows it', () => {
   const headers = [Buffer.from('PROXY TCP4 192.0.2.7 10.0.0.1 56324 443\r\n'), toV2({ source: '192.0.2.7' })];
   fc.assert(
     fc.property(fc.constantFrom(...headers), fc.nat(), fc.uint8Array({ maxLength: 64 }), (header, at, rest) => {
@@ -75,7 +75,7 @@ test('wants more for every beginning of a good header, and reads the same whatev
   );
 });
 
-test('never throws, whatever comes', () => {
+test('never throws, whatever the bytes', () => {
   const start = Buffer.from('\r\n\r\n\0\r\nQUIT\n', 'latin1');
   fc.assert(
     fc.property(fc.boolean(), fc.uint8Array({ maxLength: 400 }), (isV2, rest) => {

@@ -18,7 +18,7 @@ function open(): { readonly stream: Readable; readonly read: () => Buffer[] } {
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 const join = (chunks: readonly Buffer[]): string => Buffer.concat(chunks).toString();
 
-test('joins what comes in one turn into one chunk', async () => {
+test('joins the chunks of one turn', async () => {
   const { stream, read } = open();
   const chunks = read();
   for (const letter of 'abcdef') stream.push(Buffer.from(letter));
@@ -31,7 +31,7 @@ test('joins what comes in one turn into one chunk', async () => {
   expect(chunks.map(String)).toEqual(['abcdef', 'g']);
 });
 
-test('keeps the order of small and large chunks, and ends behind the last', async () => {
+test('keeps the order of small and large chunks, and ends after the last', async () => {
   const { stream, read } = open();
   const chunks = read();
   const ended = new Promise((resolve) => stream.once('end', resolve));
@@ -43,7 +43,7 @@ test('keeps the order of small and large chunks, and ends behind the last', asyn
   expect(join(chunks)).toBe(`a${'B'.repeat(2_000)}c`);
 });
 
-test('asks for a pause while nobody reads, and holds few chunks', async () => {
+test('asks for a pause while nobody reads, and buffers few chunks', async () => {
   const { stream, read } = open();
   let pushed = 0;
   while (stream.push(Buffer.from('x'))) pushed++;
@@ -56,7 +56,7 @@ test('asks for a pause while nobody reads, and holds few chunks', async () => {
   expect(chunks.length).toBeLessThan(10);
 });
 
-test('drops what is left when the stream is destroyed', async () => {
+test('drops the remaining bytes when the stream is destroyed', async () => {
   const { stream } = open();
   stream.push(Buffer.from('x'));
   stream.destroy();

@@ -26,7 +26,7 @@ const ROUTE: ForwardRoute = {
   readLimits: { sendTimeout: 30_000, minRate: 10_240, judgedAfter: 300_000 },
 };
 
-/** A server that forwards whatever comes, without a gate before it. */
+/** A server that forwards every request, without gates. */
 interface Relay {
   readonly port: number;
   readonly outcomes: ForwardOutcome[];
@@ -75,7 +75,7 @@ async function startRelayTo(script: Script, clock: Clock = systemClock, route: F
   return startRelay(await openUpstream(script, clock), clock, route);
 }
 
-/** What a client is given, without Date. */
+/** The response that a client gets, without Date. */
 async function askRaw(relay: Relay, head: string): Promise<string> {
   const text = await sendRaw(relay.port, `${head}\r\n\r\n`);
   return text.replace(/^Date: .*\r\n/gm, '');
@@ -83,8 +83,8 @@ async function askRaw(relay: Relay, head: string): Promise<string> {
 
 const GET = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close';
 
-describe('the answer', () => {
-  test('reaches the sender with its status, reason, fields and content', async () => {
+describe('the response', () => {
+  test('reaches the sender with its status, reason, fields and body', async () => {
     const relay = await startRelayTo(answering('HTTP/1.1 202 Fine\r\nX-A: 1\r\nX-A: \xe9\r\nContent-Length: 5\r\n\r\nh\xe9l\0o'));
     expect(await askRaw(relay, GET)).toBe(
       'HTTP/1.1 202 Fine\r\nX-A: 1\r\nX-A: \xe9\r\nContent-Length: 5\r\nConnection: close\r\n\r\nh\xe9l\0o',
@@ -92,7 +92,7 @@ describe('the answer', () => {
     expect(relay.outcomes).toMatchObject([{ kind: 'responded', status: 202 }]);
   });
 
-  test('reaches the sender in chunks where the app gives no length', async () => {
+  test('reaches the sender in chunks if the app sends no length', async () => {
     for (const bytes of [
       'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n',
       'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n',
@@ -102,7 +102,7 @@ describe('the answer', () => {
     }
   });
 
-  test('ends with the connection for a sender that knows no chunks', async () => {
+  test('ends with the connection for a sender without chunked coding', async () => {
     const relay = await startRelayTo(answering('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n'));
     const text = await askRaw(relay, 'GET / HTTP/1.0');
     expect(text).toBe('HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok');
@@ -122,13 +122,13 @@ describe('the answer', () => {
       'HTTP/1.1 304 Same\r\nContent-Length: 9\r\nConnection: close\r\n\r\n',
     ],
     ['GET', 'HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n', 'HTTP/1.1 200 \r\nContent-Length: 0\r\nConnection: close\r\n\r\n'],
-  ])('has no content where there is none: %s, %j', async (method, bytes, expected) => {
+  ])('has no body if the method or status has none: %s, %j', async (method, bytes, expected) => {
     const relay = await startRelayTo(answering(bytes));
     expect(await askRaw(relay, `${method} / HTTP/1.1\r\nHost: a\r\nConnection: close`)).toBe(expected);
     expect(relay.outcomes).toMatchObject([{ kind: 'responded' }]);
   });
 
-  test.each([10, 8_192, 8_193, 300_000])('of %i bytes comes whole, in pieces too', async (size) => {
+  test.each([10, 8_192, 8_193, 300_000])('of %i bytes arrives complete, also in pieces', async (size) => {
     const content = Buffer.from(Array.from({ length: size }, (_, i) => (i * 31) & 0xff));
     const relay = await startRelayTo((socket) => {
       socket.on('data', () => {
@@ -145,14 +145,14 @@ describe('the answer', () => {
     ['TE: gzip;q=0.5 ,\ttrailers', '0\r\nX-Sum: 1\r\n\r\n'],
     ['TE: trailersx', '0\r\n\r\n'],
     ['X: 1', '0\r\n\r\n'],
-  ])('has trailers only for who takes them: %s', async (field, end) => {
+  ])('has trailers only for senders that accept them: %s', async (field, end) => {
     const text = await askRaw(await startRelayTo(answering(TRAILED)), `${GET}\r\n${field}`);
     expect(text.endsWith(`ok\r\n${end}`)).toBe(true);
   });
 
   const HINTED =
     'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nX-A: 1\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n';
-  test('is announced by the hints of 103', async () => {
+  test('is preceded by the hints of 103', async () => {
     const text = await askRaw(await startRelayTo(answering(HINTED)), GET);
     expect(text.startsWith('HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\nHTTP/1.1 200 OK\r\n')).toBe(true);
   });
@@ -162,12 +162,12 @@ describe('the answer', () => {
     ['that Node would not write', HINTED.replace('</a.css>; rel=preload', 'nonsense'), GET],
     ['that say nothing', HINTED.replace('Link', 'X-Link'), GET],
     ['of another 1xx', HINTED.replace('103', '102'), GET],
-  ])('comes without hints %s', async (_title, bytes, head) => {
+  ])('has no hints %s', async (_title, bytes, head) => {
     const text = await askRaw(await startRelayTo(answering(bytes)), head);
     expect(text.startsWith('HTTP/1.1 200 OK\r\n')).toBe(true);
   });
 
-  test('comes even to a POST that the app may not be asked twice, from a connection used before', async () => {
+  test('reaches even a POST that must not be repeated, on a reused connection', async () => {
     const seen: string[] = [];
     const relay = await startRelayTo((socket) => {
       socket.on('data', (bytes: Buffer) => {
@@ -186,7 +186,7 @@ describe('the answer', () => {
   test.each([
     ['POST', 'always' as const],
     ['PUT', 'idempotent' as const],
-  ])('is asked for again on a dead connection: %s, resend: %s', async (method, resend) => {
+  ])('is requested again if the connection was dead: %s, resend: %s', async (method, resend) => {
     let requests = 0;
     const script: Script = (socket) => {
       socket.on('data', () => {
@@ -222,7 +222,7 @@ describe('a failure', () => {
     ]);
   });
 
-  test('to answer in time is a refusal', async () => {
+  test('to respond in time is a refusal', async () => {
     const clock = new FakeClock();
     let isAsked = false;
     const relay = await startRelayTo((socket) => {
@@ -240,7 +240,7 @@ describe('a failure', () => {
   test.each([
     ['a known length', 'Content-Length: 9\r\n\r\nhel'],
     ['chunks', 'Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n'],
-  ])('within content of %s cuts the sender off: never a clean end', async (_title, rest) => {
+  ])('in a body of %s disconnects the sender: never a clean end', async (_title, rest) => {
     const relay = await startRelayTo((socket) => {
       socket.on('data', () => {
         socket.write(`HTTP/1.1 200 OK\r\n${rest}`);
@@ -251,7 +251,7 @@ describe('a failure', () => {
     expect(relay.outcomes).toMatchObject([{ kind: 'broken', status: 200, failure: { kind: 'reset' } }]);
   });
 
-  test('of Node to write the head is a refusal, and can still be answered', async () => {
+  test('of Node to write the head is a refusal, which can still be sent', async () => {
     let aborted = 0;
     const upstream: Upstream = {
       send(_request, listener: UpstreamListener) {
@@ -269,7 +269,7 @@ describe('a failure', () => {
 });
 
 describe('a sender', () => {
-  test('that leaves does not abort the work of the app', async () => {
+  test('that disconnects does not abort the work of the app', async () => {
     let app: Socket | undefined;
     const relay = await startRelayTo((socket) =>
       socket.on('data', () => {
@@ -284,7 +284,7 @@ describe('a sender', () => {
     await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'responded', status: 200 }]);
   });
 
-  test('that leaves within the answer has the rest read and thrown away', async () => {
+  test('that disconnects during the response has the rest read and discarded', async () => {
     let app: Socket | undefined;
     const relay = await startRelayTo((socket) => {
       app = socket;
@@ -298,7 +298,7 @@ describe('a sender', () => {
     await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'responded', status: 200 }]);
   });
 
-  /** More than all buffers between app and sender hold. */
+  /** More than all buffers between the app and the sender can hold. */
   const LARGE = 30_000_000;
   const serveLarge: Script = (socket) => {
     socket.on('data', () => {
@@ -324,7 +324,7 @@ describe('a sender', () => {
     expect(relay.outcomes).toMatchObject([{ kind: 'responded' }]);
   });
 
-  test('that is slow has an answer under way as long as some of it is not sent, though the app has said all', async () => {
+  test('that is slow has a response in flight until all of it is sent, although the app is done', async () => {
     const send: Upstream['send'] = (_request, listener) => {
       listener.onHead(200, 'OK', ['Content-Length', String(LARGE)]);
       listener.onData(Buffer.alloc(LARGE));
@@ -335,7 +335,7 @@ describe('a sender', () => {
     const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
     sender.pause();
     await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'responded' }]);
-    // Else node:http takes the connection for idle, and closes it when it is told to close those.
+    // Otherwise node:http would treat the connection as idle, and close it with the idle ones.
     expect(relay.responses[0]?.writableEnded).toBe(false);
     let received = 0;
     sender.on('data', (chunk: Buffer) => {
@@ -346,7 +346,7 @@ describe('a sender', () => {
     expect(received).toBeGreaterThan(LARGE);
   });
 
-  test('that takes nothing for 30 s is cut off, and the answer read to its end', async () => {
+  test('that reads nothing for 30 s is disconnected, and the response read to its end', async () => {
     const clock = new FakeClock();
     const relay = await startRelayTo(serveLarge, clock);
     const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
@@ -362,7 +362,7 @@ describe('a sender', () => {
     sender.destroy();
   });
 
-  test('that stalled once and reads again gets everything, though the stall began more than 30 s ago', async () => {
+  test('that stalled once and reads again gets everything, although the stall began more than 30 s ago', async () => {
     const clock = new FakeClock();
     const relay = await startRelayTo(serveLarge, clock, { ...ROUTE, readLimits: { ...ROUTE.readLimits, minRate: 0 } });
     const sender = connect(relay.port, '127.0.0.1', () => sender.write(`${GET}\r\n\r\n`));
@@ -385,7 +385,7 @@ describe('a sender', () => {
     expect(received).toBeGreaterThan(LARGE);
   });
 
-  test('that reads too slowly over the whole response is cut off, though it never stalls for 30 s', async () => {
+  test('that reads too slowly over the whole response is disconnected, although it never stalls for 30 s', async () => {
     const clock = new FakeClock();
     const readLimits = { sendTimeout: 30_000, minRate: 2 ** 30, judgedAfter: 20_000 };
     const relay = await startRelayTo(serveLarge, clock, { ...ROUTE, readLimits });
@@ -401,7 +401,7 @@ describe('a sender', () => {
     sender.destroy();
   });
 
-  test('that is slow is waited for once, however many pieces come meanwhile', async () => {
+  test('that is slow gets its listeners once, however many chunks arrive meanwhile', async () => {
     const warnings: Error[] = [];
     const onWarning = (warning: Error): number => warnings.push(warning);
     process.on('warning', onWarning);

@@ -18,13 +18,13 @@ function toHeaders(options: AdmittedOptions, context: HeaderContext = CONTEXT): 
   return new HeaderPolicy(context).toUpstreamHeaders(makeAdmitted(options));
 }
 
-/** Every value that an app could find under `name`, whatever the spelling. */
+/** Every value that an app could find under `name`, in any spelling. */
 function valuesOf(headers: readonly string[], name: string): string[] {
   return headers.filter((_, i) => i % 2 === 1 && toFoldedName(headers[i - 1] as string) === name);
 }
 
 const OWN = ['sidegate-route', 'sidegate-key', 'sidegate-request-id', 'sidegate-user', 'sidegate-stale', 'sidegate-x'];
-/** Fields that say who the user or the calling workload is, one of each known proxy or mesh. */
+/** Fields that identify the user or the calling workload, one of each known proxy or mesh. */
 const IDENTITY = [
   ...[
     'remote-user',
@@ -74,11 +74,11 @@ const CLAIMS = [
   ...OVERRIDES,
 ];
 
-describe('what a client may not say', () => {
+describe('fields that a client must not set', () => {
   test.each([
     ...['Connection', 'Keep-Alive', 'Proxy-Connection', 'Proxy-Authorization', 'Proxy-Authenticate', 'TE', 'Trailer'],
     ...['Transfer-Encoding', 'Upgrade', 'Expect', 'HTTP2-Settings'],
-  ])('drops %s, which is of one hop', (name) => {
+  ])('drops %s, which is hop-by-hop', (name) => {
     for (const spelling of [name, name.toLowerCase(), name.replaceAll('-', '_')])
       expect(toHeaders({ headers: ['Host', 'app.example', spelling, 'evil'] })).not.toContain('evil');
   });
@@ -89,7 +89,7 @@ describe('what a client may not say', () => {
         expect(toHeaders({ headers: ['Host', 'a', spelling, 'evil'], client: { viaTrustedProxy } })).not.toContain('evil');
   });
 
-  test.each(CLAIMS)('drops %s from a client that is no trusted proxy', (name) => {
+  test.each(CLAIMS)('drops %s from a client that is not a trusted proxy', (name) => {
     for (const spelling of [name, name.toUpperCase(), name.replaceAll('-', '_'), name.replace('-', '.')])
       expect(toHeaders({ headers: ['Host', 'a', spelling, 'evil'] })).not.toContain('evil');
   });
@@ -124,13 +124,13 @@ describe('what a client may not say', () => {
     },
   );
 
-  // A name without a sign has no other spelling.
+  // A name without punctuation has no other spelling.
   test.each(CLAIMS.filter((name) => name.includes('-')))('drops another spelling of %s even from a trusted proxy', (name) => {
     const headers = toHeaders({ headers: ['Host', 'a', name.replaceAll('-', '_'), 'evil'], client: { viaTrustedProxy: true } });
     expect(headers).not.toContain('evil');
   });
 
-  test('lets no name through that an app could read as one of ours, whatever its signs', () => {
+  test('drops every name that an app could read as one of ours, with any punctuation', () => {
     const managed = [...OWN, ...CLAIMS, 'webhook-id', 'webhook-timestamp', 'webhook-signature', 'content-length', 'host', 'via'];
     const spelling = fc
       .tuple(
@@ -146,7 +146,7 @@ describe('what a client may not say', () => {
     fc.assert(
       fc.property(spelling, (name) => {
         const folded = toFoldedName(name);
-        // Another case is the very same field, which only the signature's own fields and Host may pass.
+        // Another case is the same field, which passes only for the signature's own fields and Host.
         if (name.toLowerCase() === folded && !OWN.includes(folded) && !CLAIMS.includes(folded)) return;
         expect(valuesOf(toHeaders({ headers: ['Host', 'a', name, 'evil'] }), folded)).not.toContain('evil');
       }),
@@ -160,12 +160,12 @@ describe('what a client may not say', () => {
     expect(headers).toEqual(['Host', 'app.example', 'X-C', '3', ...ADDED, 'Content-Length', '2', 'Connection', 'keep-alive']);
   });
 
-  test.each(['__proto__', 'constructor', 'toString', 'hasOwnProperty'])('passes %s on as the plain name it is', (name) => {
+  test.each(['__proto__', 'constructor', 'toString', 'hasOwnProperty'])('passes on %s as a plain name', (name) => {
     expect(valuesOf(toHeaders({ headers: ['Host', 'a', name, '1'] }), toFoldedName(name))).toEqual(['1']);
     expect(toHeaders({ headers: ['Host', 'a', 'Connection', name, name, '1'] })).not.toContain('1');
   });
 
-  test('decides as before when more names were seen than are remembered', () => {
+  test('decides the same when there are more names than are cached', () => {
     const policy = new HeaderPolicy(CONTEXT);
     for (let i = 0; i < 1_100; i++) policy.toUpstreamHeaders(makeAdmitted({ headers: [`X-${i}`, ''] }));
     const headers = ['Host', 'a', 'X-Real-IP', 'evil', 'X-New', 'good'];
@@ -174,18 +174,18 @@ describe('what a client may not say', () => {
   });
 });
 
-describe('what the app is told', () => {
-  test('keeps the order, case and repetition of the rest, and Host as it came', () => {
+describe('the header for the app', () => {
+  test('keeps the order, case and repetition of other fields, and Host unchanged', () => {
     const sent = ['X-B', '1', 'Host', 'App.Example:8080', 'x-b', '2', 'Authorization', 'Basic eDp5', 'X-A', 'é'];
     expect(toHeaders({ headers: sent }).slice(0, sent.length)).toEqual(sent);
   });
 
-  test('names the key where there was one', () => {
+  test('names the key if one matched', () => {
     expect(valuesOf(toHeaders({ claimed: {} }), 'sidegate-key')).toEqual(['current']);
     expect(valuesOf(toHeaders({}), 'sidegate-key')).toEqual([]);
   });
 
-  test('says of a stale event that it is one, and of no other', () => {
+  test('marks a stale event, and no other', () => {
     expect(valuesOf(toHeaders({ claimed: { isUnchecked: true } }), 'sidegate-unchecked')).toEqual(['true']);
     expect(valuesOf(toHeaders({}), 'sidegate-unchecked')).toEqual([]);
     expect(valuesOf(toHeaders({ claimed: { isStale: true } }), 'sidegate-stale')).toEqual(['true']);
@@ -207,7 +207,7 @@ describe('what the app is told', () => {
     expect([valuesOf(headers, 'x-forwarded-port'), valuesOf(headers, 'forwarded')]).toEqual([['443'], []]);
   });
 
-  test('falls back on Host where a trusted proxy names none, and sends an empty one where there is none at all', () => {
+  test('falls back to Host if a trusted proxy names none, and sends an empty one if there is none at all', () => {
     const client = { viaTrustedProxy: true };
     expect(valuesOf(toHeaders({ client }), 'x-forwarded-host')).toEqual(['app.example']);
     const headers = toHeaders({ headers: [] });
@@ -221,7 +221,7 @@ describe('what the app is told', () => {
   test.each([
     ...['GET', 'HEAD', 'DELETE', 'OPTIONS', 'PROPFIND'].map((method) => [method, undefined] as const),
     ...['POST', 'PUT', 'PATCH'].map((method) => [method, '0'] as const),
-  ])('frames %s: with content always, without content as %s', (method, empty) => {
+  ])('frames %s: with a body always, without a body as %s', (method, empty) => {
     for (const headers of [[], ['Content-Length', '99'], ['Transfer-Encoding', 'chunked'], ['content_length', '99']]) {
       expect(valuesOf(toHeaders({ method, headers, body: '{}' }), 'content-length')).toEqual(['2']);
       expect(valuesOf(toHeaders({ method, headers, body: '' }), 'content-length')).toEqual(empty === undefined ? [] : [empty]);
@@ -242,7 +242,7 @@ describe('a Connection option', () => {
     expect(find('keep-alive', `close,\t${token} , x`)).toBe(toFoldedName(token));
   });
 
-  test.each(['a b', '"x"', 'x;y=1', 'é'])('is forbidden where it is not a token: %s', (token) => {
+  test.each(['a b', '"x"', 'x;y=1', 'é'])('is forbidden if it is not a token: %s', (token) => {
     expect(find(token)).toBe('an invalid token');
   });
 
@@ -253,7 +253,7 @@ describe('a Connection option', () => {
     },
   );
 
-  test('is none where there is no Connection', () => {
+  test('is absent without Connection', () => {
     expect(find()).toBeUndefined();
   });
 });

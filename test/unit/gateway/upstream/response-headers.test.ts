@@ -6,7 +6,7 @@ const policy = new ResponseHeaderPolicy(new Set());
 describe('the head for the sender', () => {
   test.each([
     ...['Connection', 'Keep-Alive', 'Proxy-Connection', 'Proxy-Authenticate', 'TE', 'Trailer', 'Transfer-Encoding', 'Upgrade'],
-  ])('lacks %s, which is of one hop', (name) => {
+  ])('lacks %s, which is hop-by-hop', (name) => {
     expect(policy.toSenderHead(200, [name, 'x', 'X-A', '1']).fields).toEqual(['X-A', '1']);
     expect(policy.toSenderHead(200, ['X-A', '1', name.toLowerCase(), 'x']).fields).toEqual(['X-A', '1']);
   });
@@ -16,7 +16,7 @@ describe('the head for the sender', () => {
     expect(policy.toSenderHead(200, headers).fields).toEqual(headers);
   });
 
-  test('lacks what Connection names, before or behind it, but never the length', () => {
+  test('lacks the fields that Connection names, before or after it, but never the length', () => {
     const headers = [
       ...['X-Hop', '1', 'Connection', 'keep-alive, x-hop', 'X-B', '2', 'connection', 'X-B,Content-Length'],
       ...['Content-Length', '3', 'X-C', '4', 'Connection', 'close'],
@@ -24,7 +24,7 @@ describe('the head for the sender', () => {
     expect(policy.toSenderHead(200, headers)).toEqual({ fields: ['Content-Length', '3', 'X-C', '4'], contentLength: 3 });
   });
 
-  test('has a length beside any status but 101 and 204', () => {
+  test('has a length with any status except 101 and 204', () => {
     expect(policy.toSenderHead(200, ['content-LENGTH', '7'])).toEqual({ fields: ['content-LENGTH', '7'], contentLength: 7 });
     expect(policy.toSenderHead(304, ['Content-Length', '7']).fields).toEqual(['Content-Length', '7']);
     for (const status of [101, 204])
@@ -38,7 +38,7 @@ describe('the head for the sender', () => {
     },
   );
 
-  test('has a switch that the route allows, and no other', () => {
+  test('has a sender control field that the route allows, and no other', () => {
     const allowing = new ResponseHeaderPolicy(new Set(['x-slack-no-retry']));
     expect(allowing.toSenderHead(200, ['X-Slack-No-Retry', '1', 'Webhook-Delivery', '1']).fields).toEqual([
       'X-Slack-No-Retry',
@@ -46,19 +46,19 @@ describe('the head for the sender', () => {
     ]);
   });
 
-  test('is decided as before when more names were seen than are remembered', () => {
+  test('is the same when there are more names than are cached', () => {
     const fresh = new ResponseHeaderPolicy(new Set());
     for (let i = 0; i < 1_100; i++) fresh.toSenderHead(200, [`X-${i}`, '']);
     expect(fresh.toSenderHead(200, ['Keep-Alive', 'x', 'X-New', '1']).fields).toEqual(['X-New', '1']);
   });
 
-  test('takes names that objects have for plain names', () => {
+  test('treats names of object members as plain names', () => {
     const headers = ['__proto__', '1', 'constructor', '2', 'toString', '3'];
     expect(policy.toSenderHead(200, headers).fields).toEqual(headers);
   });
 });
 
-test('passes only trailers on that change nothing of what came before', () => {
+test('passes on only trailers that do not change the meaning of the header', () => {
   const trailers = ['X-Sum', '1', 'Content-Length', '5', 'Set-Cookie', 'a', 'Transfer-Encoding', 'x', 'Webhook-Delivery', '1'];
   expect(policy.toSenderTrailers([...trailers, 'Connection', 'x', 'server-timing', 'a'])).toEqual([
     ['X-Sum', '1'],

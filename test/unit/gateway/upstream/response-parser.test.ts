@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ResponseParser } from '../../../../src/gateway/upstream/response-parser.ts';
 
-/** All that a parser says of some bytes, cut at the given places. */
+/** All events of a parser for some bytes, split at the given positions. */
 function parse(bytes: Buffer, cuts: readonly number[], method = 'GET', maxHeadBytes = 4_096): string[] {
   const said: string[] = [];
   let content = '';
@@ -22,7 +22,7 @@ function parse(bytes: Buffer, cuts: readonly number[], method = 'GET', maxHeadBy
   const ends = [...new Set(cuts)].filter((cut) => cut > 0 && cut < bytes.length).sort((a, b) => a - b);
   let from = 0;
   for (const end of [...ends, bytes.length]) {
-    // The parser is lent its bytes, as by a socket: they are overwritten afterwards.
+    // As with a socket, the bytes are overwritten afterwards.
     const lent = Buffer.from(bytes.subarray(from, end));
     const progress = parser.push(lent);
     lent.fill(0);
@@ -33,13 +33,13 @@ function parse(bytes: Buffer, cuts: readonly number[], method = 'GET', maxHeadBy
   return said;
 }
 
-const ANSWERS = [
+const RESPONSES = [
   'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nKeep-Alive: timeout=5, max=100\r\n\r\nhello',
   'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: foo, close\r\n\r\n5;x=y\r\nhello\r\nb\r\n wide world\r\n0\r\nX-A: 1\r\nX-B: 2\r\n\r\n',
   'HTTP/1.1 204 No Content\r\nDate: x\r\n\r\n',
 ];
 
-test.each(ANSWERS)('says the same of an answer however its bytes are cut (%#)', (text) => {
+test.each(RESPONSES)('parses a response identically however its bytes are split (%#)', (text) => {
   const bytes = Buffer.from(text, 'latin1');
   const whole = parse(bytes, []);
   expect(whole.at(-1)).toMatch(/^complete/);
@@ -78,13 +78,13 @@ test('never throws, whatever the bytes', () => {
   );
 });
 
-test('reads the idle time the app says, and the options of Connection', () => {
-  expect(parse(Buffer.from(ANSWERS[0] as string), [])[0]).toContain('true 5');
-  expect(parse(Buffer.from(ANSWERS[1] as string), [])[1]).toContain('false undefined');
+test('reads the idle timeout of the app, and the options of Connection', () => {
+  expect(parse(Buffer.from(RESPONSES[0] as string), [])[0]).toContain('true 5');
+  expect(parse(Buffer.from(RESPONSES[1] as string), [])[1]).toContain('false undefined');
   expect(parse(Buffer.from('HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n'), [])[0]).toContain('false undefined');
 });
 
-test('heeds close in any of several Connection lines', () => {
+test('finds close in any of several Connection lines', () => {
   const head = 'HTTP/1.1 200 OK\r\nConnection: close\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n';
   expect(parse(Buffer.from(head), [])[0]).toContain('false undefined');
 });
@@ -95,7 +95,7 @@ test('reads a head of spaces in linear time', () => {
   expect(parse(Buffer.from(text), [], 'GET', 2_000_000)[0]).toContain(value);
 });
 
-test('says that bytes are left over behind the answer', () => {
+test('reports bytes after the end of the response', () => {
   expect(parse(Buffer.from('HTTP/1.1 204 No\r\n\r\nHTTP/1.1 200'), [])).toContain('overrun ');
 });
 
@@ -106,6 +106,6 @@ test.each([
   [`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ${'x'.repeat(5_000)}`, 'malformed: the trailers are too large'],
   ['HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nbad trailer\r\n\r\n', 'malformed: a trailer line is malformed'],
   ['HTTP/1.1 102 P\r\n\r\n'.repeat(17), 'malformed: too many 1xx responses'],
-])('refuses %j', (text, error) => {
+])('rejects %j', (text, error) => {
   expect(parse(Buffer.from(text), []).filter((said) => said.startsWith('malformed'))).toEqual([error]);
 });
