@@ -44,7 +44,7 @@ export const systemClock: Clock = {
 
 const MAX_TIMER_MS: Milliseconds = 2_147_483_647;
 
-/** Keeps the process alive until it is cancelled, for a command without an open socket: timers of a Clock do not. */
+/** Keeps the process alive until it is canceled, for a command without an open socket: timers of a Clock do not. */
 export function keepAlive(): CancelTimer {
   const timer = setInterval(() => undefined, MAX_TIMER_MS);
   return () => clearInterval(timer);

@@ -34,7 +34,7 @@ const MAX_SUMMARY_TEXT = 200;
 const FRAME = /^ {4}at (.*)$/gm;
 const IDENTIFIER = /^[A-Za-z_$][\w$]*$/;
 
-/** Summarizes where an error was thrown, in at most 2 kB. Never throws, whatever was thrown. */
+/** Summarizes where an error was thrown, in at most 2 kB. Never throws, for any thrown value. */
 export function toErrorSummary(thrown: unknown): ErrorSummary {
   try {
     if (!(thrown instanceof Error)) return { error: `a thrown ${typeof thrown}`, at: [] };

@@ -7,7 +7,7 @@ export interface ParsedSignature {
   readonly bytes: Buffer;
 }
 
-/** What the signature headers say, before anything is verified. */
+/** The content of the signature headers, before anything is verified. */
 export interface SignedHead {
   /** The ID of the delivery; undefined if no header carries one. */
   readonly id: string | undefined;

@@ -6,7 +6,7 @@ import type { EpochMilliseconds, Milliseconds } from './clock.ts';
 import type { HeaderFields, RawHeaders } from './headers.ts';
 import type { RequestTarget } from './target.ts';
 
-/** What is known about any request, even one whose head is rejected. */
+/** The data of any request, even of one whose head is rejected. */
 export interface Arrival {
   /** Unique to this request; it links the response, the log line and the header that the app gets. */
   readonly requestId: string;

@@ -3,7 +3,7 @@
  * each in a different order, so this file applies all of that in every order. Two paths that share a form may reach the same handler.
  */
 
-/** What an app may treat as the same path. */
+/** A difference between two paths that an app may ignore. */
 export type PathDistinction =
   | 'percentEncoding'
   | 'letterCase'

@@ -19,7 +19,7 @@ type ProxyError =
 export interface RefusalEntry {
   /** HTTP status (RFC 9110 §15). */
   readonly status: number;
-  /** Public, constant text. It must tell an attacker nothing that the status does not. */
+  /** Public, constant text. It must not reveal more to an attacker than the status does. */
   readonly title: string;
   readonly logLevel: RefusalLogLevel;
   /**

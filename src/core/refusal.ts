@@ -162,5 +162,5 @@ export function refuse(code: RefusalCode, reason: Reason, details?: string | Ref
   return new Refusal(code, reason, typeof details === 'string' ? { detail: details } : details);
 }
 
-/** What a gate decides: a refusal, or `undefined` to pass the request on. The common case allocates nothing. */
+/** The decision of a gate: a refusal, or `undefined` to pass the request on. The common case allocates nothing. */
 export type GateDecision = Refusal | undefined;

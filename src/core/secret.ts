@@ -1,4 +1,4 @@
-/** Key material that cannot be logged, printed or serialised by accident. */
+/** Key material that cannot be logged, printed or serialized by accident. */
 import { inspect } from 'node:util';
 
 const MASK = '[secret]';

@@ -1,12 +1,12 @@
-/** Colours for text on a terminal. */
+/** Colors for text on a terminal. */
 
-/** Colour codes of ECMA-48: green, red, yellow. */
+/** Color codes of ECMA-48: green, red, yellow. */
 const TONES = { good: 32, bad: 31, warning: 33 } as const;
 
-/** The meaning of a colour. */
+/** The meaning of a color. */
 export type Tone = keyof typeof TONES;
 
-/** Returns the text in colour if standard output supports colours. */
+/** Returns the text in color if standard output supports colors. */
 export function paint({ isColoured }: { readonly isColoured?: boolean }, tone: Tone, text: string): string {
   return isColoured === true ? `\u001b[${TONES[tone]}m${text}\u001b[0m` : text;
 }

@@ -56,7 +56,7 @@ export class Http2BodySource implements BodySource {
     this.stream = stream;
     this.expectsContinue = fields.get('expect')?.toLowerCase() === '100-continue';
     this.declaredLength = toStreamLength(fields, flags);
-    // Frames may be as small as the sender likes, whatever length it declared.
+    // Frames may be as small as the sender likes, regardless of the declared length.
     if (this.declaredLength !== 0) joinSmallChunks(stream);
   }
 

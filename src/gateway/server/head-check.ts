@@ -47,7 +47,7 @@ export function checkHead(head: IncomingHead, limits: HeadLimits, onLimit: OnLim
   return 'problem' in target ? refuse('malformed_request', 'path_ambiguous', target.problem) : target;
 }
 
-/** Returns why the head is invalid whatever its target. */
+/** Returns why the head is invalid, regardless of its target. */
 export function findUnsound(head: IncomingHead, limits: HeadLimits, onLimit: OnLimit): Refusal | undefined {
   const { headers, url, method } = head;
   if (method.length > MAX_METHOD_LENGTH) return refuse('malformed_request', 'malformed', `a method of ${method.length} bytes`);
@@ -74,7 +74,7 @@ function findFramingProblem({ headers, isOld }: IncomingHead): string | undefine
   const hosts = headers.count('host');
   if (hosts > 1) return 'repeated Host';
   if (hosts === 0 && !isOld) return 'no Host';
-  if (hosts === 1 && !isAuthority(headers.get('host') as string)) return 'Host is not a valid authority';
+  if (hosts === 1 && !isAuthority(headers.get('host') as string)) return 'Host is malformed';
   const codings = headers.count('transfer-encoding');
   if (codings > 0) {
     // RFC 9112 §6.1: invalid framing; an HTTP/1.0 hop in front may have parsed another request from the same bytes.

@@ -154,7 +154,7 @@ function toHeadBytes(raw: RawHeaders): number {
   return raw.reduce((bytes, text) => bytes + text.length, (raw.length / 2) * FIELD_OVERHEAD);
 }
 
-/** Converts the fields to HTTP/1.1: the authority as Host, and a single Cookie (RFC 9113 §8.2.3, §8.3.1). */
+/** Converts the fields to HTTP/1.1: `:authority` as Host, and a single Cookie (RFC 9113 §8.2.3, §8.3.1). */
 function toFields(raw: RawHeaders, authority: string | undefined): string[] {
   const fields: string[] = authority === undefined ? [] : ['host', authority];
   const cookies: string[] = [];
@@ -162,7 +162,7 @@ function toFields(raw: RawHeaders, authority: string | undefined): string[] {
     const name = raw[i] as string;
     const value = raw[i + 1] as string;
     if (name === 'cookie') cookies.push(value);
-    // A Host equal to the authority is redundant; a different one is rejected as repeated.
+    // A Host equal to `:authority` is redundant; a different one is rejected as repeated.
     else if (!name.startsWith(':') && !(name === 'host' && value === authority)) fields.push(name, value);
   }
   if (cookies.length > 0) fields.push('cookie', cookies.join('; '));

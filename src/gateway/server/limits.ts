@@ -26,7 +26,7 @@ export type ListenLimit =
   | 'heap'
   | 'memory';
 
-/** What a TLS connection holds until it is garbage collected, in bytes: a flood of handshakes allocates memory without sending a body. */
+/** The memory that a TLS connection holds until it is garbage collected, in bytes: a flood of handshakes allocates memory without sending a body. */
 export const TLS_CONNECTION_BYTES = 64 * 1024;
 
 /** The limits for bodies while they arrive. */
@@ -213,7 +213,7 @@ export class BodyWatch {
     return true;
   }
 
-  /** The client that holds least is first; its large body waits until it fits, and smaller ones do not overtake it. */
+  /** The client that holds least is first; its large body waits until it fits, and smaller ones do not pass it. */
   #grantSlots(): void {
     if (this.#isEvicting) return;
     while (this.#waiting.size > 0 && this.#budget.hasFreeSlot) {

@@ -9,7 +9,7 @@ import { MemoryGuard } from './memory-guard.ts';
 import { createCollector, createMemoryReader } from './process-memory.ts';
 
 const MIB = 1024 * 1024;
-/** What an idle process needs, with a margin for compiled code: 41 to 48 MiB were measured. */
+/** The memory that an idle process needs, with a margin for compiled code: 41 to 48 MiB were measured. */
 const BASE_BYTES = 56 * MIB;
 /**
  * Bodies get this share of the rest; the remainder is for connections, copies on their way to the app and uncollected garbage.
@@ -63,7 +63,7 @@ export function findOversize(
   if (redis === undefined && idBytes > heapBytes * MAX_IDS_SHARE)
     found.push({
       path: 'store.memory.maxIds',
-      message: `${memory.maxIds} IDs take up to ${toMebibytes(idBytes)}, and the heap of this process has ${toMebibytes(heapBytes)}`,
+      message: `${memory.maxIds} IDs can use ${toMebibytes(idBytes)}, and the heap of this process has ${toMebibytes(heapBytes)}`,
       hint: 'omit it, so that it follows the heap, use Redis, or raise the memory limit',
     });
   for (const [index, { webhook }] of config.routes.entries()) {

@@ -15,7 +15,7 @@ import { IncomingStream } from './request-stream.ts';
 /** In bytes; reading this much and discarding it costs less than another TCP and TLS handshake. */
 const CHEAP_TO_DRAIN = 64 * 1024;
 const EMPTY = Buffer.alloc(0);
-/** What a chunk costs in addition to its bytes until it is garbage collected. */
+/** The bytes that a chunk costs in addition to its bytes until it is garbage collected. */
 const CHUNK_OVERHEAD = 400;
 
 /** The body of a request. */

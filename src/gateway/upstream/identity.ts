@@ -2,7 +2,7 @@
 import type { Admitted } from '../../core/admitted.ts';
 import type { IdentitySigner } from './identity-token.ts';
 
-/** What a route reports about the client. */
+/** The data about the client that a route reports. */
 export interface IdentityContext {
   /** The name of the route. */
   readonly route: string;

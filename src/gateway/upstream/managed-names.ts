@@ -210,7 +210,7 @@ export function isOwnField(name: string): boolean {
 }
 
 /**
- * What a field asserts that only a proxy may assert, for folded names (core/headers.ts); undefined if clients may send the field.
+ * Finds what a field asserts that only a proxy may assert, for folded names (core/headers.ts); undefined if clients may send the field.
  */
 export function findProxyClaim(name: string): ProxyClaim | undefined {
   return CLAIMS.get(name) ?? CLAIM_PREFIXES.find(([prefix]) => name.startsWith(prefix))?.[1];

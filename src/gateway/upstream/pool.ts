@@ -89,7 +89,7 @@ class Pool implements Upstream, ConnectionOwner {
     this.#open(job);
   }
 
-  /** The job was cancelled before it got a connection. */
+  /** The job was canceled before it got a connection. */
   cancel(job: PooledJob): void {
     this.#waiting.delete(job);
   }

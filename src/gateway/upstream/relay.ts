@@ -78,7 +78,7 @@ export class Relay implements UpstreamListener {
 
   attach(exchange: UpstreamExchange): void {
     this.#exchange = exchange;
-    // The app handles a webhook to the end, and its claim is settled, even if the sender disconnects; other requests are cancelled.
+    // The app handles a webhook to the end, and its claim is settled, even if the sender disconnects; other requests are canceled.
     if (this.#parts.admitted.claimed === undefined)
       this.#onSenderGone = onceEvent(this.#response, 'close', () => this.#abort('sender_gone'));
   }

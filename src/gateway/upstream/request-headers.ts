@@ -159,7 +159,7 @@ function isWithheld(folded: string, { forwardAuthorization, forwardMethodOverrid
   return isMethodOverride(folded) && forwardMethodOverride !== true;
 }
 
-/** HTTP/1.0 may lack Host, but our HTTP/1.1 request must have it; empty, because the target has no authority (RFC 9110 §7.2). */
+/** HTTP/1.0 may lack Host, but our HTTP/1.1 request must have it; empty, because the target has no host (RFC 9110 §7.2). */
 function addHost(out: string[], headers: HeaderFields): void {
   if (headers.get('host') === undefined) out.push('Host', '');
 }
@@ -178,7 +178,7 @@ function toVia(headers: HeaderFields): string {
 }
 
 /**
- * sidegate always sets the framing, whatever the method: the app would read a body without a length as the next request
+ * sidegate always sets the framing, for every method: the app would read a body without a length as the next request
  * (CVE-2026-29057).
  */
 export function addFraming(out: string[], { head, body }: Admitted): void {

@@ -10,7 +10,7 @@ export interface ResponseHead {
   readonly isChunked: boolean;
   /** Content-Length in bytes, if present. */
   readonly length: number | undefined;
-  /** The connection can carry another request after this response, as far as the head tells. */
+  /** The connection can carry another request after this response, as far as the head shows. */
   readonly keepsAlive: boolean;
   /** The app's idle timeout in seconds (`Keep-Alive: timeout=`), if it sends one. */
   readonly idleSeconds: number | undefined;

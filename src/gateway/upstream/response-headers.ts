@@ -14,7 +14,7 @@ export interface SenderHead {
 }
 
 /**
- * Fields by which a receiver tells its sender to stop: a bug or a header injection in the app must not silently end all
+ * Fields by which a receiver asks its sender to stop: a bug or a header injection in the app must not silently end all
  * deliveries.
  */
 const SENDER_CONTROL_FIELDS = new Set(['webhook-delivery', 'x-slack-no-retry']);

@@ -134,7 +134,7 @@ export class ResponseParser {
   }
 
   #readFinalHead(head: ResponseHead): void {
-    // RFC 9112 §6.3 rule 1: these have no body, whatever the fields say.
+    // RFC 9112 §6.3 rule 1: these have no body, regardless of the fields.
     const hasBody = !this.#isHeadRequest && head.status !== 204 && head.status !== 304;
     if (!hasBody || head.length === 0) this.#state = 'idle';
     else if (head.isChunked) this.#state = 'chunk-size';

@@ -58,7 +58,7 @@ describe('a warning is reported', () => {
     expect(findWith(102)).toEqual([
       {
         path: 'store.memory.maxIds',
-        message: '250000 IDs take up to 76.3Mi, and the heap of this process has 102Mi',
+        message: '250000 IDs can use 76.3Mi, and the heap of this process has 102Mi',
         hint: 'omit it, so that it follows the heap, use Redis, or raise the memory limit',
       },
     ]);
