@@ -65,7 +65,7 @@ export function isReachedBy(address: ListenAddress, target: ConnectTarget): bool
 /** Returns whether the two share an address and a port, or could. */
 export function isOverlapping(a: ListenAddress, b: ListenAddress): boolean {
   if (a.port !== b.port || a.port === 0) return false;
-  return [a, b].some(isEverywhere) || a.hosts.some((host) => b.hosts.includes(host));
+  return [a, b].some(hasWildcard) || a.hosts.some((host) => b.hosts.includes(host));
 }
 
 /** Returns whether only this machine can reach the address. */
@@ -78,7 +78,7 @@ export function toAddressText(host: string, port: number): string {
   return `${host.includes(':') ? `[${host}]` : host}:${port}`;
 }
 
-function isEverywhere({ hosts }: ListenAddress): boolean {
+function hasWildcard({ hosts }: ListenAddress): boolean {
   return hosts.length === 0 || hosts.some((host) => WILDCARDS.has(host));
 }
 

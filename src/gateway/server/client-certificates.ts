@@ -56,18 +56,18 @@ export class ClientCertificates {
 
   /** The TLS handshake of a connection starts. */
   begin(socket: Socket): void {
-    const ends = toConnectionKey(socket);
-    this.#handshakes.set(ends, this.#version);
-    onceEvent(socket, 'close', () => this.#handshakes.delete(ends));
+    const key = toConnectionKey(socket);
+    this.#handshakes.set(key, this.#version);
+    onceEvent(socket, 'close', () => this.#handshakes.delete(key));
   }
 
   /**
    * The handshake is complete. Returns false if the CAs or their lists changed meanwhile, so that the verification is outdated.
    */
   finish(socket: TLSSocket): boolean {
-    const ends = toConnectionKey(socket);
-    const version = this.#handshakes.get(ends);
-    this.#handshakes.delete(ends);
+    const key = toConnectionKey(socket);
+    const version = this.#handshakes.get(key);
+    this.#handshakes.delete(key);
     return this.#read(socket).state.certificate === undefined || version === this.#version;
   }
 

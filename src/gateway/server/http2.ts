@@ -44,7 +44,7 @@ const FIELD_OVERHEAD = 32;
 /**
  * Fields are read up to this multiple of the limit, so that a client slightly above it gets 431 instead of a closed connection.
  */
-const READ_BEYOND_LIMIT = 2;
+const READ_LIMIT_FACTOR = 2;
 
 /** The HTTP/2 sessions of the port. */
 export class Http2Sessions {
@@ -69,7 +69,7 @@ export class Http2Sessions {
         initialWindowSize: STREAM_WINDOW,
         enableConnectProtocol: false,
       },
-      maxHeaderListPairs: maxHeaderFields * READ_BEYOND_LIMIT + PSEUDO_FIELDS,
+      maxHeaderListPairs: maxHeaderFields * READ_LIMIT_FACTOR + PSEUDO_FIELDS,
       maxSessionMemory: MAX_SESSION_MEMORY,
       maxSessionInvalidFrames: MAX_INVALID,
       maxSessionRejectedStreams: MAX_INVALID,

@@ -130,22 +130,22 @@ export class BodyWatch {
     this.#evict(bytes, 0);
     const isTaken = this.#budget.take(body, bytes);
     this.#grantSlots();
-    return isTaken || this.#countHit();
+    return isTaken || this.#reject();
   }
 
   /** Like `take`, for a body above SMALL_BODY. */
   takeLarge(body: BufferedBody, bytes: number): boolean {
-    if (this.#pressure.isTight) return this.#countHit();
+    if (this.#pressure.isTight) return this.#reject();
     if (this.#budget.takeLarge(body, bytes)) return true;
     this.#evict(bytes, MIN_LARGE_TIME_MS);
     const isTaken = this.#budget.takeLarge(body, bytes);
     this.#grantSlots();
-    return isTaken || this.#countHit();
+    return isTaken || this.#reject();
   }
 
   /** Grants a slot to a large body now or later, by `onGranted`; returns false if it cannot wait. If it fails meanwhile, call `finish`. */
   takeOrWait(body: BufferedBody, bytes: number, onGranted: () => void): boolean {
-    if (this.#pressure.isTight || !this.#budget.canHold(bytes) || !this.#canWait(body)) return this.#countHit();
+    if (this.#pressure.isTight || !this.#budget.canHold(bytes) || !this.#canWait(body)) return this.#reject();
     this.#waiting.add({ body, bytes, since: this.now(), onGranted });
     this.#grantSlots();
     return true;
@@ -184,7 +184,8 @@ export class BodyWatch {
     this.#stop();
   }
 
-  #countHit(): false {
+  /** Counts a body that does not fit. */
+  #reject(): false {
     this.#onLimit('buffer');
     return false;
   }
@@ -248,7 +249,7 @@ export class BodyWatch {
     const now = this.#clock.monotonic();
     this.#sweepWaiting(now);
     for (const body of [...this.#bodies, ...this.#buffered]) {
-      const limit = this.#findBroken(body, now);
+      const limit = this.#findExceeded(body, now);
       if (limit === undefined) continue;
       this.#bodies.delete(body);
       this.#onLimit(limit);
@@ -256,7 +257,7 @@ export class BodyWatch {
     }
   }
 
-  #findBroken(body: BodyInProgress, now: Milliseconds): ListenLimit | undefined {
+  #findExceeded(body: BodyInProgress, now: Milliseconds): ListenLimit | undefined {
     if (body.isPaused) return undefined;
     const age = now - body.startedAt;
     if (now - body.lastByteAt > this.#limits.bodyIdleTimeout) return 'body_idle';

@@ -32,7 +32,7 @@ import { createFinalResponse, isRelayedUpgrade, SocketUpgrade } from './upgrade.
 
 /** Handles requests; the request pipeline implements it. */
 export interface ArrivalHandler {
-  handle(exchange: ParsedHead, response: ClientResponse): void;
+  handle(head: ParsedHead, response: ClientResponse): void;
   /** The head is invalid, and rejected before routing. */
   reject(arrival: Arrival, response: ClientResponse, refusal: Refusal): void;
   /** The bytes are not a request: the refusal is written directly to the socket. */
@@ -134,8 +134,8 @@ export class ListenServer {
       };
       const onReady = (): void => {
         this.#certificates?.begin(socket);
-        const announced = this.#proxyPeers.find(socket);
-        if (announced === undefined || this.#clients.assignClient(socket, announced)) proceed();
+        const client = this.#proxyPeers.find(socket);
+        if (client === undefined || this.#clients.assignClient(socket, client)) proceed();
       };
       this.#proxyPeers.take(socket, { onReady, onInvalid });
     });
@@ -269,8 +269,8 @@ export class ListenServer {
     if (upgrade !== undefined && body.declaredLength !== 0)
       return handler.reject(arrival, response, refuse('malformed_request', 'framing', 'a body with an upgrade request'));
     if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
-    const exchange = { ...arrival, target, headers: head.headers, body };
-    handler.handle(upgrade === undefined ? exchange : { ...exchange, upgrade }, response);
+    const parsed = { ...arrival, target, headers: head.headers, body };
+    handler.handle(upgrade === undefined ? parsed : { ...parsed, upgrade }, response);
   }
 
   /** Returns the resource that is exhausted, if any. */

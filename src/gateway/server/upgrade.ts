@@ -54,7 +54,7 @@ export class SocketUpgrade implements UpgradeRequest {
     // From here on, the connection no longer carries HTTP.
     this.#response.detachSocket(this.#socket as Parameters<ServerResponse['detachSocket']>[0]);
     this.#socket.write(`${head}\r\n`, 'latin1');
-    return new SocketContent(this.#socket, this.#early);
+    return new SocketStream(this.#socket, this.#early);
   }
 
   write(chunk: Buffer): boolean {
@@ -75,7 +75,7 @@ export class SocketUpgrade implements UpgradeRequest {
 }
 
 /** The bytes that arrive on the raw socket. */
-class SocketContent implements BodyStream {
+class SocketStream implements BodyStream {
   readonly length = undefined;
   readonly #socket: Duplex;
   readonly #early: Buffer;

@@ -39,7 +39,7 @@ export interface Forwarder {
 /** The minimum rates for clients that read responses, from the config. */
 export function toReadLimits(limits: Pick<LimitsConfig, 'sendTimeout' | 'streamMinRate' | 'bodyTimeout'>): ReadLimits {
   const { sendTimeout, streamMinRate, bodyTimeout } = limits;
-  return { sendTimeout, minRate: streamMinRate, judgedAfter: bodyTimeout };
+  return { sendTimeout, minRate: streamMinRate, enforcedAfter: bodyTimeout };
 }
 
 /** RFC 9110 §9.2.2. */

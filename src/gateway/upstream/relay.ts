@@ -24,9 +24,9 @@ const EARLY_HINTS = 103;
 export interface ReadLimits {
   /** The maximum time without any progress. */
   readonly sendTimeout: Milliseconds;
-  /** Bytes per second, enforced once the response has waited for the client for `judgedAfter`. */
+  /** Bytes per second, enforced once the response has waited for the client for `enforcedAfter`. */
   readonly minRate: number;
-  readonly judgedAfter: Milliseconds;
+  readonly enforcedAfter: Milliseconds;
 }
 
 /** A body up to this size is written in one piece with the head: one string takes a fifth less of the CPU of a response than buffers. */
@@ -236,8 +236,8 @@ export class Relay implements UpstreamListener {
   }
 
   /** A client that reads a few bytes at a time could otherwise hold its capacity slot indefinitely. */
-  #isReadTooSlowly({ minRate, judgedAfter }: ReadLimits): boolean {
-    return this.#waited > judgedAfter && this.#contentBytes < (this.#waited / 1_000) * minRate;
+  #isReadTooSlowly({ minRate, enforcedAfter }: ReadLimits): boolean {
+    return this.#waited > enforcedAfter && this.#contentBytes < (this.#waited / 1_000) * minRate;
   }
 
   /** Node rejects this head and has written nothing: treat it as if the app had not responded. */
