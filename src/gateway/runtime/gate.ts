@@ -14,7 +14,7 @@ import { ListenServer } from '../server/server.ts';
 import { buildAdmin, toAdminRoutes } from './admin.ts';
 import { type PreparedConfig, prepare } from './check.ts';
 import type { GateAddresses, GateContext } from './context.ts';
-import { createRefusalListener, applyCaptures } from './explain.ts';
+import { applyCaptures, createRefusalListener } from './explain.ts';
 import { findFixedChange } from './fixed-sections.ts';
 import { type KeysRead, toWatchedKeys } from './keys.ts';
 import { toAllLabels } from './proxy.ts';
