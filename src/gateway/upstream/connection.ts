@@ -148,11 +148,7 @@ export class Connection implements ParserEvents {
     this.#owner.onUpgraded(this);
     const body = this.#job?.listener.onUpgrade?.(headers);
     if (body === undefined)
-      return this.#fail({
-        kind: 'protocol',
-        nothingSent: false,
-        detail: 'the app switched to an unrequested protocol',
-      });
+      return this.#fail({ kind: 'protocol', nothingSent: false, detail: 'the app switched to an unrequested protocol' });
     this.#send(body, true);
   }
 
