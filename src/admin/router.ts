@@ -41,8 +41,10 @@ export class AdminRouter {
     const { endpoints, access, onDenied } = this.#parts;
     const [path = '', ...rest] = (request.url ?? '').split('?');
     const found = endpoints.filter((endpoint) => toParameter(endpoint.path, path) !== undefined);
-    if (found.length === 0)
-      return toPlain(404, `not found; the endpoints are ${endpoints.map((endpoint) => endpoint.path).join(', ')}`);
+    if (found.length === 0) {
+      const paths = new Set(endpoints.map((endpoint) => endpoint.path));
+      return toPlain(404, `not found; the endpoints are ${[...paths].join(', ')}`);
+    }
     const denial = authorize(found, request, access);
     if (denial !== undefined) {
       onDenied(denial.reason);
