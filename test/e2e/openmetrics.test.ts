@@ -54,7 +54,7 @@ describe('a scrape', () => {
     const body = await open.text();
     expect(toSeries(body)).toEqual(toSeries(await text.text()));
     expect(body.endsWith('\n# EOF\n')).toBe(true);
-    expect(body).toContain('# TYPE sidegate_http_requests counter\n# HELP sidegate_http_requests Requests answered');
+    expect(body).toContain('# TYPE sidegate_http_requests counter\n# HELP sidegate_http_requests Responses sent');
   });
 
   test('in OpenMetrics leads from the latencies of a traced request to its trace, and in text does not', async () => {
