@@ -258,6 +258,6 @@ test('says why pods are missing while no injector answers', async () => {
   expect(code).toBe(1);
   expect(toTable(report)['Deployment/denied']).toEqual(['idle', 'pods-missing']);
   const denied = report.workloads.find(({ name }: Kube) => name === 'denied');
-  expect(denied.findings[0].message).toMatch(/^deployment\/denied should have 1 pod and has none: .*no container `sidegate`/);
+  expect(denied.findings[0].message).toMatch(/^deployment\/denied should have 1 pod but has none: .*no container `sidegate`/);
   expect(report.cluster.map(({ code: each }: Kube) => each)).toEqual(['injector-down']);
 });

@@ -293,7 +293,7 @@ describe('a pod that is created by way of the API server', () => {
       ['Normal', 'SidegateInjected'],
       ['Warning', 'SidegateWarning'],
     ]);
-    expect(events.find(({ type }) => type === 'Warning').note).toMatch(/has 3 replicas, and its gate no store\.redis/);
+    expect(events.find(({ type }) => type === 'Warning').note).toMatch(/has 3 replicas, but its gate has no store\.redis/);
     const replica = installed.replicas[0] as Replica;
     await until(async () => (await replica.metric('sidegate_injector_events_total{outcome="repeated"}')) === 4);
   });
