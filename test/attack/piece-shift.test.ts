@@ -197,6 +197,15 @@ test('rejects every other message with the same signed string in each custom lay
   expect(others).toBeGreaterThan(500);
 });
 
+test('finds no end of a URL before a JSON body whose own end is unknown', () => {
+  const sample = fc.sample(layouts, 1)[0] as SchemeDescription;
+  const toLayout = (...signed: Piece[]): SchemeDescription => ({ ...sample, signed, separator: '', contentShape: 'json-object' });
+  expect(findAmbiguity(toLayout('url', 'body', 'id'))).toEqual({ before: 'url', after: 'body' });
+  expect(findAmbiguity(toLayout('method', 'timestamp', 'url', 'body', 'id'))).toEqual({ before: 'url', after: 'body' });
+  expect(findAmbiguity(toLayout('url', 'body'))).toBeUndefined();
+  expect(findAmbiguity(toLayout('url', 'body', 'timestamp'))).toBeUndefined();
+});
+
 describe('a custom layout with two readings', () => {
   const toProblems = (custom: object, match: object = { path: '/hook' }): string[] => {
     const webhook = {

@@ -75,7 +75,8 @@ function hasKnownEnd(description: SchemeDescription, { pieces, gaps }: Layout, a
     case 'id':
       return gap !== '' || isSelfMarked(description, next);
     case 'url':
-      return endsUrl(description, gap) || (next === 'body' && isJson);
+      // A JSON body marks its end only once its own end is known, which hasKnownStart finds: a URL may contain brackets and quotes.
+      return endsUrl(description, gap);
     case 'body':
       // White space after a JSON value belongs to it (RFC 8259 §2).
       return isJson && !/^\s/.test(gap) && next !== 'form';
