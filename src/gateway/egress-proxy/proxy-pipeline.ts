@@ -3,10 +3,9 @@ import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { Milliseconds } from '../../core/clock.ts';
 import type { ParsedHead, UpgradeRequest } from '../../core/parsed-head.ts';
-import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
+import { type Refusal, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { type LifecycleParts, type LifecycleRoute, type Port, RequestLifecycle } from '../pipeline/lifecycle.ts';
-import { record } from '../pipeline/record.ts';
 import type { PassResult } from '../pipeline/request-record.ts';
 import type { Forwarder } from '../upstream/forwarder.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
@@ -64,10 +63,6 @@ class ProxyPort implements Port<LifecycleRoute> {
     return this.#parts.route;
   }
 
-  onDecision({ metrics }: LifecycleRoute, decision: 'allow' | 'deny' | 'observe', reason: Reason): void {
-    metrics.decision(decision, reason);
-  }
-
   async pass(
     _route: LifecycleRoute,
     admitted: Admitted,
@@ -78,10 +73,6 @@ class ProxyPort implements Port<LifecycleRoute> {
     const refusal = this.#findProxyProblem(head);
     if (refusal !== undefined) return { refusal };
     return head.upgrade === undefined ? this.#forward(admitted, trace, response) : this.#tunnel(admitted, head.upgrade);
-  }
-
-  record(...[requestRecord, metrics]: Parameters<Port<LifecycleRoute>['record']>): void {
-    record(requestRecord, metrics, this.#parts);
   }
 
   #findProxyProblem({ headers, method }: ParsedHead): Refusal | undefined {

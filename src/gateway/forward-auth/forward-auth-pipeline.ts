@@ -3,8 +3,7 @@ import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import { type Refusal, refuse } from '../../core/refusal.ts';
-import type { RefusalEntry } from '../../core/refusal-catalogue.ts';
-import { REFUSALS } from '../../core/refusal-catalogue.ts';
+import { REFUSALS, type RefusalEntry } from '../../core/refusal-catalogue.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { type LifecycleParts, type Port, RequestLifecycle } from '../pipeline/lifecycle.ts';
 import { recordAuthRequest } from '../pipeline/record.ts';
@@ -37,6 +36,7 @@ export function createForwardAuthPipeline(parts: ForwardAuthParts): RequestLifec
 }
 
 class ForwardAuthPort implements Port<PipelineRoute> {
+  readonly countsDecisionsItself = true;
   readonly #parts: ForwardAuthParts;
 
   constructor(parts: ForwardAuthParts) {

@@ -4,17 +4,17 @@ import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
-import { Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
+import { type Reason, Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { RouteTrace } from '../../telemetry/tracing/span.ts';
 import { lingerOnClose } from '../server/linger.ts';
 import type { ServerMetrics } from '../server/server-metrics.ts';
 import { InFlight } from './in-flight.ts';
-import type { RecordParts } from './record.ts';
-import type { PassResult, RequestRecord } from './request-record.ts';
+import { type RecordParts, record } from './record.ts';
+import { type PassResult, type RequestRecord, toObservedRefusal } from './request-record.ts';
 import { type RefusalFormat, writeRefusal, writeSocketRefusal } from './respond.ts';
-import type { RouteMetrics } from './route-metrics.ts';
+import type { Decision as CountedDecision, RouteMetrics } from './route-metrics.ts';
 import { type GuardedRoute, runGates } from './run-gates.ts';
 import { toTrustLevel, VERIFIED_REFUSALS } from './trust-level.ts';
 
@@ -34,14 +34,14 @@ export interface Port<Route extends LifecycleRoute> {
   precheck?(route: Route, head: ParsedHead): Refusal | undefined;
   /** The trace context that is passed on with the request. */
   toTrace?(trace: RequestTrace): RequestTrace;
-  /** Counts the gates' decision; omitted if it is counted with the request. */
-  onDecision?(route: Route, decision: 'allow' | 'deny' | 'observe', reason: Refusal['reason']): void;
+  /** The gates' decisions are counted with the requests, by `record`. */
+  readonly countsDecisionsItself?: true;
   /** Passes an admitted request on and settles its claim. If it throws, the response is `internal_error` and the claim is held. */
   pass(route: Route, admitted: Admitted, trace: RequestTrace | undefined, response: ClientResponse): Promise<PassResult>;
   /** How a refusal is written; if omitted, as the catalogue says. */
   toFormat?(refusal: Refusal, route: Route | undefined): RefusalFormat;
-  /** Counts, logs and journals a finished request. */
-  record(record: RequestRecord, metrics: RouteMetrics): void;
+  /** Counts, logs and journals a finished request; if omitted, as one that was forwarded. */
+  record?(requestRecord: RequestRecord): void;
   /** Called after the response to a request that was rejected, or would have been without observe mode; must not block or throw. */
   onRefused?(route: Route, head: ParsedHead, refusal: Refusal): void;
 }
@@ -78,7 +78,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
   /** Responds to bytes that are not a request. */
   rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void {
     writeSocketRefusal(socket, refusal, arrival.requestId, this.#parts.clock);
-    this.#port.record({ arrival, refusal }, this.#metrics);
+    this.#record({ arrival, refusal }, this.#metrics);
   }
 
   /** Resolves when no request is in flight. */
@@ -115,12 +115,12 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     const trace = begun && port.toTrace !== undefined ? port.toTrace(begun) : begun;
     if (decision.kind === 'refused') {
       const { refusal } = decision;
-      port.onDecision?.(route, VERIFIED_REFUSALS.has(refusal.code) ? 'allow' : 'deny', refusal.reason);
+      this.#countDecision(route, VERIFIED_REFUSALS.has(refusal.code) ? 'allow' : 'deny', refusal.reason);
       return { arrival, head, route, decision, trace, refusal };
     }
     const { admitted } = decision;
-    if (admitted.observed === undefined) port.onDecision?.(route, 'allow', 'ok');
-    else port.onDecision?.(route, 'observe', admitted.observed.reason);
+    if (admitted.observed === undefined) this.#countDecision(route, 'allow', 'ok');
+    else this.#countDecision(route, 'observe', admitted.observed.reason);
     try {
       const { refusal, outcome, sentAt } = await port.pass(route, admitted, trace, response);
       return { arrival, head, route, decision, trace, refusal, outcome, sentAt };
@@ -132,23 +132,22 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     }
   }
 
-  #finish(record: RequestRecord, response: ClientResponse, route: Route | undefined): void {
-    const { head, refusal } = record;
+  #finish(requestRecord: RequestRecord, response: ClientResponse, route: Route | undefined): void {
+    const { head, refusal } = requestRecord;
     const metrics = route?.metrics ?? this.#metrics;
     if (refusal === undefined) {
       head?.body.free();
-      this.#port.record(record, metrics);
-      const observed = record.decision?.kind === 'admitted' ? record.decision.admitted.observed : undefined;
-      this.#reportRefused(record, route, observed);
+      this.#record(requestRecord, metrics);
+      this.#reportRefused(requestRecord, route, toObservedRefusal(requestRecord));
       return;
     }
     const format = this.#port.toFormat?.(refusal, route);
-    this.#writeRefusal(record, refusal, response, route, format);
+    this.#writeRefusal(requestRecord, refusal, response, route, format);
     try {
-      this.#port.record(format === undefined ? record : { ...record, status: format.status }, metrics);
-      this.#reportRefused(record, route, refusal);
+      this.#record(format === undefined ? requestRecord : { ...requestRecord, status: format.status }, metrics);
+      this.#reportRefused(requestRecord, route, refusal);
     } finally {
-      freeBody(record, refusal.code);
+      freeBody(requestRecord, refusal.code);
     }
   }
 
@@ -166,6 +165,15 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     const challenges = route?.challenges ?? [];
     const isHead = method === 'HEAD' && format?.alwaysHasBody !== true;
     writeRefusal(response, refusal, { requestId, challenges, isHead, mustClose, format });
+  }
+
+  #countDecision({ metrics }: Route, decision: CountedDecision, reason: Reason): void {
+    if (this.#port.countsDecisionsItself !== true) metrics.decision(decision, reason);
+  }
+
+  #record(requestRecord: RequestRecord, metrics: RouteMetrics): void {
+    if (this.#port.record === undefined) record(requestRecord, metrics, this.#parts);
+    else this.#port.record(requestRecord);
   }
 
   #reportRefused({ head }: RequestRecord, route: Route | undefined, refusal: Refusal | undefined): void {

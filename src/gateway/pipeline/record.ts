@@ -3,8 +3,7 @@ import type { Clock } from '../../core/clock.ts';
 import { MAX_METHOD_LENGTH } from '../../core/method.ts';
 import type { Arrival } from '../../core/parsed-head.ts';
 import type { Reason, Refusal, RefusalCode } from '../../core/refusal.ts';
-import type { RefusalLogLevel } from '../../core/refusal-catalogue.ts';
-import { REFUSALS } from '../../core/refusal-catalogue.ts';
+import { REFUSALS, type RefusalLogLevel } from '../../core/refusal-catalogue.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { Logger, RequestLine } from '../../telemetry/log/logger.ts';
@@ -13,7 +12,7 @@ import type { Tracing } from '../../telemetry/tracing/span.ts';
 import { SAMPLED } from '../../telemetry/tracing/traceparent.ts';
 import type { ForwardOutcome } from '../upstream/outcome.ts';
 import type { PipelineLogEvent } from './log-events.ts';
-import type { RequestRecord } from './request-record.ts';
+import { type RequestRecord, toObservedRefusal } from './request-record.ts';
 import type { RouteMetrics } from './route-metrics.ts';
 import { toSpans } from './spans.ts';
 
@@ -33,17 +32,32 @@ const MAX_TEXT = 1_024;
 
 /** Counts, logs and journals one request. */
 export function record(requestRecord: RequestRecord, metrics: RouteMetrics, parts: RecordParts): void {
-  const { arrival, outcome } = requestRecord;
-  const trace = toTrace(requestRecord, parts.tracing);
-  const line = toLine(requestRecord, parts.clock.monotonic() - arrival.startedAt, trace, toResult(requestRecord));
-  const exemplar = toExemplar(trace, parts.clock);
-  metrics.request(line.method, line.status, line.durationMs, exemplar);
-  if (outcome !== undefined) {
+  write(requestRecord, toResult(requestRecord), parts, undefined, (line, exemplar) => {
+    metrics.request(line.method, line.status, line.durationMs, exemplar);
+    const { outcome } = requestRecord;
+    if (outcome === undefined) return;
     metrics.upstream(outcome.upstreamMs, line.durationMs - outcome.upstreamMs, exemplar);
     if ('failure' in outcome) metrics.upstreamError(outcome.failure.kind);
-  }
+  });
+}
+
+/** The same for an auth request of the forward-auth endpoint; `status` is that of the response to its caller. */
+export function recordAuthRequest(requestRecord: RequestRecord, status: number, parts: RecordParts, count: Count): void {
+  const { refusal } = requestRecord;
+  const result = refusal === undefined ? toObserved(ALLOWED, requestRecord) : toRefused(refusal);
+  write(requestRecord, { ...result, status }, parts, 'authz', count);
+}
+
+type Count = (line: RequestLine, exemplar: Exemplar | undefined) => void;
+
+function write(requestRecord: RequestRecord, result: Result, parts: RecordParts, port: RequestLine['port'], count: Count): void {
+  const { arrival } = requestRecord;
+  const { clock, tracing } = parts;
+  const trace = toTrace(requestRecord, tracing);
+  const line = toLine(requestRecord, clock.monotonic() - arrival.startedAt, trace, result, port);
+  count(line, toExemplar(trace, clock));
   report(line, arrival, parts);
-  if (trace?.isRecorded === true) reportSpans(requestRecord, line, trace, parts.tracing);
+  if (trace?.isRecorded === true) reportSpans(requestRecord, line, trace, tracing);
 }
 
 /** A new trace if the request was rejected before its caller was known. */
@@ -60,23 +74,6 @@ function reportSpans(requestRecord: RequestRecord, line: RequestLine, trace: Req
   for (const span of toSpans(requestRecord, line, trace)) onSpan?.(span);
 }
 
-/** The same for an auth request of the forward-auth endpoint; `status` is that of the response to its caller. */
-export function recordAuthRequest(
-  requestRecord: RequestRecord,
-  status: number,
-  parts: RecordParts,
-  count: (line: RequestLine, exemplar: Exemplar | undefined) => void,
-): void {
-  const { arrival, refusal } = requestRecord;
-  const durationMs = parts.clock.monotonic() - arrival.startedAt;
-  const result = refusal === undefined ? toObserved(ALLOWED, requestRecord) : toRefused(refusal);
-  const trace = toTrace(requestRecord, parts.tracing);
-  const line = toLine(requestRecord, durationMs, trace, { ...result, status }, 'authz');
-  count(line, toExemplar(trace, parts.clock));
-  report(line, arrival, parts);
-  if (trace?.isRecorded === true) reportSpans(requestRecord, line, trace, parts.tracing);
-}
-
 /** The journal first, so that the decision is there even if logging fails. */
 function report(line: RequestLine, { receivedAt }: Arrival, { journal, logger }: RecordParts): void {
   journal.add(receivedAt, line);
@@ -89,7 +86,7 @@ function toLine(
   durationMs: number,
   trace: RequestTrace | undefined,
   result: Result,
-  port?: RequestLine['port'],
+  port: RequestLine['port'],
 ): RequestLine {
   const sender = decision?.kind === 'admitted' ? decision.admitted.sender : decision?.sender;
   const event = decision?.kind === 'admitted' ? decision.admitted.claimed?.event : decision?.event;
@@ -146,8 +143,8 @@ function toRefused({ code, reason, detail }: Refusal, sentStatus?: number): Resu
 }
 
 /** A warning if the request was forwarded only because the route is in observe mode. */
-function toObserved(result: Result, { decision }: RequestRecord): Result {
-  const observed = decision?.kind === 'admitted' ? decision.admitted.observed : undefined;
+function toObserved(result: Result, requestRecord: RequestRecord): Result {
+  const observed = toObservedRefusal(requestRecord);
   if (observed === undefined) return result;
   const { code, reason, detail } = observed;
   const level = REFUSALS[code].status < 300 ? 'info' : 'warn';

@@ -9,7 +9,6 @@ import type { Forwarder } from '../upstream/forwarder.ts';
 import type { IdentityContext } from '../upstream/identity.ts';
 import type { Capacity, CapacityResult } from './capacity.ts';
 import { type LifecycleParts, type LifecycleRoute, type Port, RequestLifecycle } from './lifecycle.ts';
-import { record } from './record.ts';
 import type { PassResult } from './request-record.ts';
 import { type RefusalFormat, toFormat } from './respond.ts';
 import type { Routable } from './route-groups.ts';
@@ -79,10 +78,6 @@ class DataPort implements Port<PipelineRoute> {
     return this.table.find({ method, host: headers.get('host'), target, forwardedHost });
   }
 
-  onDecision({ metrics }: PipelineRoute, decision: 'allow' | 'deny' | 'observe', reason: Reason): void {
-    metrics.decision(decision, reason);
-  }
-
   async pass(
     route: PipelineRoute,
     admitted: Admitted,
@@ -124,10 +119,6 @@ class DataPort implements Port<PipelineRoute> {
 
   toFormat(refusal: Refusal, route: PipelineRoute | undefined): RefusalFormat {
     return toFormat(refusal, route?.statuses);
-  }
-
-  record(...[requestRecord, metrics]: Parameters<Port<PipelineRoute>['record']>): void {
-    record(requestRecord, metrics, this.#parts);
   }
 
   onRefused({ name }: PipelineRoute, head: ParsedHead, refusal: Refusal): void {

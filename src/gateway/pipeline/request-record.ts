@@ -28,3 +28,8 @@ export interface RequestRecord extends PassResult {
   /** The status of the response, if it is not the catalogue's. */
   readonly status?: number;
 }
+
+/** Why the request would have been rejected without observe mode. */
+export function toObservedRefusal({ decision }: Pick<RequestRecord, 'decision'>): Refusal | undefined {
+  return decision?.kind === 'admitted' ? decision.admitted.observed : undefined;
+}

@@ -4,8 +4,7 @@ import type { Duplex } from 'node:stream';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Refusal, RefusalCode } from '../../core/refusal.ts';
-import type { RefusalEntry } from '../../core/refusal-catalogue.ts';
-import { REFUSALS } from '../../core/refusal-catalogue.ts';
+import { REFUSALS, type RefusalEntry } from '../../core/refusal-catalogue.ts';
 import { closeAfterResponse } from '../server/linger.ts';
 
 /** The context of a refusal's response. */

@@ -120,7 +120,7 @@ function admitProven(route: GuardedRoute, head: ParsedHead, progress: Progress):
   const isProven = claimed !== undefined || progress.user !== undefined || progress.certificateName !== undefined;
   // Fails closed if a route was ever built without a gate that verifies.
   if (!isProven && !route.isOpen) throw new Error(`no gate of route ${route.name} verified the request`);
-  return toAdmitted(route, head, progress, claimed?.event.body ?? head.body.open(), undefined);
+  return toAdmitted(route, head, progress, claimed, claimed?.event.body ?? head.body.open(), undefined);
 }
 
 function admitObserved(route: GuardedRoute, head: ParsedHead, progress: Progress, refusal: Refusal): Admitted | Refusal {
@@ -129,13 +129,14 @@ function admitObserved(route: GuardedRoute, head: ParsedHead, progress: Progress
   const { content } = head.body;
   // A body that could not be read cannot be forwarded either.
   if (content instanceof Refusal) return content;
-  return toAdmitted(route, head, progress, content ?? head.body.open(), refusal);
+  return toAdmitted(route, head, progress, toClaimed(progress), content ?? head.body.open(), refusal);
 }
 
 function toAdmitted(
   { name: route }: GuardedRoute,
   head: ParsedHead,
   progress: Progress,
+  claimed: ClaimedEvent | undefined,
   body: Admitted['body'],
   observed: Refusal | undefined,
 ): Admitted {
@@ -143,7 +144,7 @@ function toAdmitted(
     head,
     route,
     sender: progress,
-    claimed: toClaimed(progress),
+    claimed,
     destination: progress.destination,
     observed,
     body,

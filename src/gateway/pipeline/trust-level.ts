@@ -1,6 +1,7 @@
 /** Derives how far a caller is trusted from what the gates decided. */
 import type { RefusalCode } from '../../core/refusal.ts';
 import type { TrustLevel } from '../../telemetry/tracing/tracer.ts';
+import { toObservedRefusal } from './request-record.ts';
 import type { Decision, GuardedRoute } from './run-gates.ts';
 
 /** Refusals of requests whose sender was verified. */
@@ -9,6 +10,5 @@ export const VERIFIED_REFUSALS: ReadonlySet<RefusalCode> = new Set(['duplicate',
 /** A route in observe mode forwards unverified requests too, and an open route verifies nobody. */
 export function toTrustLevel(route: GuardedRoute, decision: Decision): TrustLevel {
   if (decision.kind === 'refused' && !VERIFIED_REFUSALS.has(decision.refusal.code)) return 'refused';
-  const isObserved = decision.kind === 'admitted' && decision.admitted.observed !== undefined;
-  return route.isOpen || isObserved ? 'stranger' : 'verified';
+  return route.isOpen || toObservedRefusal({ decision }) !== undefined ? 'stranger' : 'verified';
 }
