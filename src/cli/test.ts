@@ -65,7 +65,7 @@ async function testFile(file: string, pattern: RegExp | undefined, coverage: Cov
 }
 
 const SECRET_PATH = /\.(?:secret|verifyToken|users)\b/;
-const MISSING = /is not set$|is not there$|(?:cannot|may not) be read/;
+const MISSING = /is not set$|does not exist$|(?:cannot|may not) be read/;
 
 /** Hints that the fixture file can also contain a missing secret. */
 function toConfigProblems(problems: readonly Problem[], { file }: Fixtures): Problem[] {

@@ -626,6 +626,8 @@ describe('what cannot be run exits with 2 and the reason', () => {
     const tests = [{ name: 'it', request: { path: '/' }, expect: 'forwarded' }];
     const missing = await run(write({ routes: [BILLING] }, { secrets: { files: SECRETS.files }, tests }));
     expect(missing.text).toMatch(/FIXTURES_NEW is not set\n.*hint: add it to .*\.yaml, under secrets/);
+    const noFile = await run(write({ routes: [BILLING] }, { secrets: { env: SECRETS.env }, tests }));
+    expect(noFile.text).toMatch(/ does not exist\n.*hint: add it to .*\.yaml, under secrets/);
     const unused = await run(
       write({ routes: [BILLING] }, { secrets: { env: { ...SECRETS.env, FIXTURES_NEU: 'x' }, files: SECRETS.files }, tests }),
     );
