@@ -129,7 +129,7 @@ routes:
         - { name: current, secret: { env: BENCH_SECRET } }
       tolerance: 5m
       maxBody: 1Mi
-      dedup: { retention: 3d, lease: 60s, inProgress: wait, waitAtMost: 4s, onStoreError: refuse }
+      dedup: { retention: 3d, lease: 60s, inProgress: wait, maxWait: 4s, onStoreError: refuse }
 `;
   writeFileSync(file, config);
   return file;

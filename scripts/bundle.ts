@@ -1,4 +1,4 @@
-/** Bundles the sidecar, the tools and the worker that hashes passwords, for scripts/build.ts and for tests that run what the image runs. */
+/** Bundles the sidecar, the tools and the password worker, for scripts/build.ts and for tests that run the same bundles as the image. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -11,13 +11,13 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 /** The version in package.json. */
 export const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
 
-/** What `bundle` writes: `sidegate.cjs` is the entry point, which loads the others when it needs them. */
+/** The files that `bundle` writes. `sidegate.cjs` is the entry point, which loads the others when it needs them. */
 export const BUNDLES = ['sidegate.cjs', 'sidegate-tools.cjs', 'password-worker.cjs'] as const;
 
-/** The innermost one in a path. */
+/** The innermost package in a path. */
 const PACKAGE_FOLDER = /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/;
 
-/** Given by whoever builds without the repository at hand, as in an image; else asked of git. */
+/** From the environment if the build has no repository, as in an image; otherwise from git. */
 function readRevision(): string {
   const given = process.env['SIDEGATE_REVISION'];
   if (given !== undefined && given !== '') return given;
@@ -25,15 +25,15 @@ function readRevision(): string {
   return status === 0 ? stdout.trim() : 'unknown';
 }
 
-/** The sidecar never loads the tools, so they are a file of their own. */
+/** The sidecar never loads the tools, so they are in a separate file. */
 const TOOLS_APART: Plugin = {
   name: 'tools-apart',
   setup: (setUp) => setUp.onResolve({ filter: /^\.\/tools\.ts$/ }, () => ({ path: './sidegate-tools.cjs', external: true })),
 };
 
-/** Loaded on first use. Of a start without TLS and Redis, HTTP/2 would take 10 MiB of memory, and ioredis 11 MiB of garbage. */
+/** Loaded on first use. At a start without TLS and Redis, HTTP/2 would use 10 MiB of memory, and ioredis would leave 11 MiB of garbage. */
 const LAZY = /^(?:ioredis|(?:node:)?(?:child_process|http2|https|tls|zlib))$/;
-/** Loaded by dependencies for options that we never set: exemplars, gathering the metrics of other processes, pino's transports. */
+/** Dependencies load these for options that sidegate never sets: exemplars, metrics of other processes, pino's transports. */
 const NEVER_USED = /^(?:@opentelemetry\/api|thread-stream|\.\/lib\/(?:cluster|pushgateway|worker))$/;
 
 const LAZY_DEPENDENCIES: Plugin = {
@@ -46,7 +46,7 @@ const LAZY_DEPENDENCIES: Plugin = {
   },
 };
 
-/** A module with the same exports, which loads `name` when one of them is read. */
+/** Returns a module with the same exports, which loads `name` when one of them is read. */
 function toLazyModule(name: string): string {
   const exported = Object.keys(createRequire(import.meta.url)(name) as object).filter((key) => /^\w+$/.test(key));
   const getters = exported.map((key) => `get ${key}() { return load().${key}; }`);
@@ -54,8 +54,8 @@ function toLazyModule(name: string): string {
 }
 
 /**
- * Shortens names, but no name of a top-level function or class of our own: a stack trace in the log still says where. `keepNames` of
- * esbuild sets each name at run time instead, which costs 6 MiB of memory.
+ * Shortens names, except those of sidegate's own top-level functions and classes, so that stack traces in the log stay useful. `keepNames`
+ * of esbuild would set each name at run time, which costs 6 MiB of memory.
  */
 const SHORT_NAMES: Plugin = {
   name: 'short-names',
@@ -63,7 +63,7 @@ const SHORT_NAMES: Plugin = {
     setUp.onLoad({ filter: /\.(?:[cm]?js|ts)$/ }, async ({ path }) => {
       const source = readFileSync(path, 'utf8');
       const options: TransformOptions = { minifyIdentifiers: true };
-      // Without a format, esbuild leaves the top level as it is.
+      // Without a format, esbuild does not change the top level.
       if (path.endsWith('.ts')) options.loader = 'ts';
       else options.format = /^(?:import|export)\b/m.test(source) ? 'esm' : 'cjs';
       return { contents: (await transform(source, options)).code };
@@ -72,7 +72,7 @@ const SHORT_NAMES: Plugin = {
 
 /**
  * CommonJS, because an ECMAScript module that imports `node:http` reads every property of it. Node loads its fetch client (undici)
- * when `http.WebSocket` is read: 15 MiB of memory and 40 ms at each start, for nothing that is used (bench/RESULTS-footprint.md).
+ * when `http.WebSocket` is read: 15 MiB of memory and 40 ms at each start, for code that is never used (bench/RESULTS-footprint.md).
  */
 const SHARED: BuildOptions = {
   external: ['@node-rs/bcrypt'],
@@ -86,8 +86,8 @@ const SHARED: BuildOptions = {
 };
 
 /**
- * Writes `BUNDLES` into `outdir`; readable ones say where each part comes from, for bench/profile.ts. Returns the folders of the packages
- * that they contain, as package-lock.json names them: `node_modules/ioredis`.
+ * Writes `BUNDLES` into `outdir`; readable ones name the source of each part, for bench/profile.ts. Returns the folders of the packages
+ * that they contain, as in package-lock.json: `node_modules/ioredis`.
  */
 export async function bundle(outdir: string, { isReadable = false } = {}): Promise<string[]> {
   const define = {

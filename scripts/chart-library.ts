@@ -41,7 +41,7 @@ function toKnown(): string[] {
   return [...ROWS.map(([key]) => key), ...Object.keys(OWN)];
 }
 
-/** templates/_sidecar.tpl as it should be. */
+/** Renders templates/_sidecar.tpl. */
 export function renderLibrarySidecar(): string {
   const { version } = JSON.parse(readFileSync(fileURLToPath(new URL('../package.json', import.meta.url)), 'utf8')) as {
     readonly version: string;
@@ -56,7 +56,7 @@ export function renderLibrarySidecar(): string {
   ].join('\n');
 }
 
-/** The library chart's README with its table as it should be. */
+/** Renders the library chart's README with its table. */
 export function renderLibraryReadme(): string {
   const text = readFileSync(fileURLToPath(new URL('../chart/sidegate-lib/README.md', import.meta.url)), 'utf8');
   const [before, rest = ''] = text.split(BEGIN);
@@ -83,7 +83,7 @@ function toCheck(): string {
     `{{- $known := list ${known.map((key) => JSON.stringify(key)).join(' ')} -}}`,
     '{{- range $key := keys . | sortAlpha -}}',
     '{{- if not (has $key $known) -}}',
-    `{{- fail (printf "\\n\\nsidegate: the setting %s is unknown; known are ${known.join(', ')}." $key) -}}`,
+    `{{- fail (printf "\\n\\nsidegate: the setting %s is unknown; the known ones are ${known.join(', ')}." $key) -}}`,
     '{{- end -}}',
     '{{- end -}}',
   ];

@@ -17,14 +17,14 @@ function toValuesSchema(): JsonSchema {
   return z.toJSONSchema(ChartValues, { io: 'input', target: 'draft-07' }) as JsonSchema;
 }
 
-/** values.schema.json as it should be. */
+/** Renders values.schema.json. */
 export function renderValuesSchema(): string {
-  // Defaults are Helm's to merge, from values.yaml alone.
+  // Helm merges the defaults from values.yaml.
   const schema = requireValues(toValuesSchema(), ChartValues.parse({}));
   return `${JSON.stringify({ ...schema, title: 'Values of the chart sidegate' }, null, 2)}\n`;
 }
 
-/** Helm removes what is set to null. Only what is empty by default may be missing so: templates read all the rest. */
+/** Helm removes values that are set to null. Only values that are empty by default may be null, because templates read all others. */
 function requireValues(schema: JsonSchema, values: unknown): JsonSchema {
   if (schema.properties === undefined) return schema;
   const entries = Object.entries(schema.properties).map(([name, inner]) => [name, inner, toValueAt(values, name)] as const);
@@ -40,13 +40,13 @@ function isEmpty(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
 }
 
-/** values.yaml as it should be: every value with its default and its description. */
+/** Renders values.yaml: every value with its default and its description. */
 export function renderValuesYaml(): string {
   const head = '# Values of the chart sidegate. Written from chart/values.ts (`npm run docs`).\n';
   return head + renderGroup(toValuesSchema(), ChartValues.parse({}), '');
 }
 
-/** The chart's README with its table as it should be. */
+/** Renders the chart's README with its table. */
 export function renderChartReadme(): string {
   const text = readFileSync(fileURLToPath(new URL('../chart/sidegate/README.md', import.meta.url)), 'utf8');
   const [before, rest = ''] = text.split(BEGIN);

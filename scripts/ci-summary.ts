@@ -1,4 +1,4 @@
-/** The last line of CI: the sum over all suites; a step that failed outside the suites counts as one failure. */
+/** Prints the last line of CI: the sum over all suites. A step that failed outside the suites counts as one failure. */
 import { readTotals, toClosingLine } from './report.ts';
 
 const [failedSteps = '0', ...files] = process.argv.slice(2);

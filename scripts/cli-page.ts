@@ -6,10 +6,10 @@ import { createProgram } from '../src/cli/program.ts';
 
 const BEGIN = '<!-- options: written by `npm run docs` -->\n';
 const END = '<!-- /options -->\n';
-/** Of the help texts, whatever the terminal. */
+/** The width of the help texts, independent of the terminal. */
 const WIDTH = 100;
 
-/** The page as it should be. */
+/** Renders the page. */
 export function renderCliPage(): string {
   const text = readFileSync(fileURLToPath(new URL('../docs/cli.md', import.meta.url)), 'utf8');
   const [before, rest = ''] = text.split(BEGIN);

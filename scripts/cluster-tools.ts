@@ -1,22 +1,22 @@
-/** Which programs of Kubernetes the cluster tests run, from which Go modules, and where they are kept. */
+/** The Kubernetes programs that the cluster tests run, their Go modules, and where they are cached. */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 
 /** A program that is built from a Go module. */
 export interface ClusterTool {
-  /** Its file in the folder of programs. */
+  /** File name in the folder of programs. */
   readonly name: string;
-  /** Folder of the module below test/cluster/toolchain. */
+  /** The module's folder below test/cluster/toolchain. */
   readonly module: string;
   readonly package: string;
   readonly flags: readonly string[];
-  /** With an empty cache on two cores: half of the CPU time that was measured. */
+  /** Build time with an empty cache on two cores: half of the measured CPU time. */
   readonly minutes: number;
 }
 
 const TOOLCHAIN = resolve(import.meta.dirname, '..', 'test', 'cluster', 'toolchain');
 
-/** A Kubernetes that was built without its version calls itself 0.0, and turns off whatever newer versions have. */
+/** A Kubernetes that was built without its version reports 0.0, and disables the features of newer versions. */
 function toVersionFlags(version: string): string[] {
   const [major = '', minor = ''] = version.slice(1).split('.');
   const set = (name: string, value: string): string => `-X k8s.io/component-base/version.${name}=${value}`;
@@ -34,7 +34,7 @@ function kubernetes(command: string, version: string, minutes: number): ClusterT
   };
 }
 
-/** All of them; the first two are what most tests need. */
+/** All tools; most tests need only the first two. */
 export const CLUSTER_TOOLS: readonly ClusterTool[] = [
   kubernetes('kube-apiserver', 'v1.36.3', 5),
   kubernetes('kube-controller-manager', 'v1.36.3', 2),
@@ -42,12 +42,12 @@ export const CLUSTER_TOOLS: readonly ClusterTool[] = [
   kubernetes('kube-apiserver', 'v1.34.2', 5),
 ];
 
-/** Folder of a tool's module. */
+/** Returns the folder of a tool's module. */
 export function toModuleFolder(tool: ClusterTool): string {
   return resolve(TOOLCHAIN, tool.module);
 }
 
-/** Where the programs are, whether or not they were built already. */
+/** Returns the folder of the programs, whether or not they were built already. */
 export function toBinFolder(): string {
   return join(process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'sidegate', 'bin');
 }

@@ -1,8 +1,10 @@
-/** Writes docs/config.md from the config's schema, so that the page cannot say anything else than the code; and the other pages that code writes. */
+/** Writes docs/config.md from the config's schema, and all other generated pages, so that docs and code always agree. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { renderSizingPage } from '../bench/sizing/page.ts';
 import { DASHBOARD_FILES } from '../chart/dashboards.ts';
+import { CONFIG_RENAMINGS } from '../src/config/load/config-renamings.ts';
+import type { Renaming } from '../src/config/load/renamings.ts';
 import { toJsonSchema } from '../src/config/schema/json-schema.ts';
 import { renderLibraryReadme, renderLibrarySidecar } from './chart-library.ts';
 import { renderChartReadme, renderValuesSchema, renderValuesYaml } from './chart-pages.ts';
@@ -54,9 +56,27 @@ are errors. \`sidegate schema\` prints the JSON Schema for editors, from which t
 | --- | --- | --- | --- |
 `;
 
-/** The page as it should be. */
+/** Renders the page. */
 export function renderConfigPage(): string {
-  return INTRO + toTable(toRows(toJsonSchema(), ''));
+  return INTRO + toTable(toRows(toJsonSchema(), '')) + RENAMED + CONFIG_RENAMINGS.map(toRenamedRow).join('');
+}
+
+const RENAMED = `
+## Renamed keys
+
+The old names remain valid until the next major version. sidegate logs a warning for each one, and \`sidegate check\` shows its line.
+
+| old | new |
+| --- | --- |
+`;
+
+function toRenamedRow(renaming: Renaming): string {
+  const path = renaming.at.join('.').replaceAll('.*', '[]');
+  const [old, name] =
+    renaming.kind === 'key'
+      ? [renaming.old, renaming.name]
+      : [renaming.old, renaming.name].map((value) => `${renaming.key}: ${value}`);
+  return `| \`${path}.${old}\` | \`${path}.${name}\` |\n`;
 }
 
 if (import.meta.main) {

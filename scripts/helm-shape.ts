@@ -1,8 +1,8 @@
-/** Writes a shape as a Helm template, so that the library chart has the very sidecar that the injector makes. */
+/** Converts a shape to a Helm template, so that the library chart has the same sidecar as the injector. */
 import {
   isEach,
-  isHole,
   isList,
+  isPlaceholder,
   isText,
   isWhen,
   type Shape,
@@ -10,7 +10,7 @@ import {
   type Text,
 } from '../src/kubernetes/injector/shape.ts';
 
-/** The template's text: block YAML at column 0, whose dot is the mapping of values. */
+/** Returns the template: block YAML at column 0, whose dot is the object of values. */
 export function toHelm(shape: Shape): string {
   return `${toLines(shape).join('\n')}\n`;
 }
@@ -29,7 +29,7 @@ function toEntry(key: string, shape: Shape): string[] {
 
 function toItem(shape: Shape): string[] {
   if (typeof shape === 'object' && isWhen(shape)) return guard(`if .${shape.$when}`, toItem(shape.then));
-  // What stands inside goes by its own entry's values.
+  // Inside, the values are those of the entry.
   if (typeof shape === 'object' && isEach(shape)) return guard(`range .${shape.$each}`, toItem(shape.of));
   const scalar = toScalar(shape);
   if (scalar !== undefined) return [`- ${scalar}`];
@@ -48,7 +48,7 @@ function indent(lines: readonly string[]): string[] {
 
 function toScalar(shape: Shape): string | undefined {
   if (typeof shape !== 'object') return JSON.stringify(shape);
-  if (isHole(shape)) return `{{ .${shape.$value} | toJson }}`;
+  if (isPlaceholder(shape)) return `{{ .${shape.$value} | toJson }}`;
   return isText(shape) ? toPrintf(shape) : undefined;
 }
 

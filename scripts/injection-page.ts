@@ -7,7 +7,7 @@ import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
 const BEGIN = '<!-- annotations: written by `npm run docs` -->\n';
 const END = '<!-- /annotations -->\n';
 
-/** The page as it should be. */
+/** Renders the page. */
 export function renderInjectionPage(): string {
   const text = readFileSync(fileURLToPath(new URL('../docs/injection.md', import.meta.url)), 'utf8');
   const [before, rest = ''] = text.split(BEGIN);

@@ -6,7 +6,7 @@ type Layers = readonly (readonly string[])[];
 
 /**
  * Areas by layer, lowest first: an area imports from itself and from lower layers only. A subfolder that is listed here is an area
- * with a layer of its own: the composition root is above the admin port that it starts, and explaining a rejection serves requests.
+ * with a separate layer: the composition root is above the admin port that it starts, and the gate uses the analysis of rejections.
  */
 const LAYERS: Layers = [
   ['core'],

@@ -1,4 +1,4 @@
-/** Rejects regular expressions whose matching time is not linear in the text: untrusted text would hold the event loop (ReDoS). */
+/** Rejects regular expressions whose matching time is not linear in the text: untrusted text could block the event loop (ReDoS). */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseSync, Visitor } from 'oxc-parser';
@@ -7,11 +7,11 @@ import { parseSync, Visitor } from 'oxc-parser';
 process.env['RECHECK_BACKEND'] = 'pure';
 const { checkSync } = await import('recheck');
 
-/** A pattern that may stay although the checker does not call it linear. */
+/** A pattern that is allowed although the checker does not find it linear. */
 interface Allowed {
   /** Below src/. */
   readonly file: string;
-  /** As it stands in the source. */
+  /** As written in the source. */
   readonly pattern: string;
   /** Why no untrusted text makes it slow. */
   readonly reason: string;
@@ -74,9 +74,9 @@ const ALLOWED: readonly Allowed[] = [
   },
 ];
 
-/** Repetitions up to this are checked as they are; larger ones as unbounded, which is stricter, and decided in milliseconds. */
+/** Larger repetitions are checked as unbounded, which is stricter and takes only milliseconds. */
 const MAX_EXACT_REPETITION = 8;
-/** Of one pattern. */
+/** Per pattern. */
 const CHECK_TIMEOUT_MS = 10_000;
 
 /** A pattern of the source tree. */
@@ -89,7 +89,7 @@ interface Pattern {
   readonly flags: string;
 }
 
-/** Each pattern below `root` that is neither linear nor allowed, one line each; and each allowance that nothing needs. */
+/** Lists each pattern below `root` that is neither linear nor allowed, and each unused allowance, one line each. */
 export function lintPatterns(root: string, allowed: readonly Allowed[] = ALLOWED): string[] {
   const unused = new Set(allowed);
   const found: string[] = [];
@@ -128,7 +128,7 @@ function findProblem({ source, flags }: Pattern): string | undefined {
   return `takes ${result.complexity.summary} time; make it linear (core/trim.ts), or allow it with a reason`;
 }
 
-/** Large counted repetitions as `*` or `+`. */
+/** Replaces large counted repetitions by `*` or `+`. */
 function widenRepetitions(source: string): string {
   return source.replace(/\\.|\[(?:\\.|[^\]\\])*\]|\{(\d+)(,?)(\d*)\}/gs, (found, low?: string, comma?: string, high?: string) => {
     if (low === undefined) return found;

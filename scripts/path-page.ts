@@ -1,10 +1,10 @@
-/** Measures how web frameworks interpret spellings of a path, and writes docs/path-interpretation.md. What they run on is installed by scripts/prepare-test.ts oracles. */
+/** Measures how web frameworks interpret spellings of a path, and writes docs/path-interpretation.md. `scripts/prepare-test.ts oracles` installs the frameworks. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { FRAMEWORKS, type FrameworkResponse, startFramework } from '../test/support/frameworks/framework.ts';
 import { SHOWN_TARGETS } from '../test/support/frameworks/targets.ts';
 
 const PAGE = 'docs/path-interpretation.md';
-/** What is before it in the page is written by hand. */
+/** The text before this line is written by hand. */
 const MARK = '<!-- measured: written by `npm run docs:paths` -->\n';
 
 const LETTERS = { admin: '**A**', account: '**C**', billing: '**H**', open: 'o' } as const;

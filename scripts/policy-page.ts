@@ -1,9 +1,9 @@
-/** Writes the templates of the policies by which the API server injects the sidecar, from the injector's source. */
+/** Writes the templates of the policies with which the API server injects the sidecar, from the injector's source. */
 import { APP_HEALTH } from '../src/kubernetes/injector/app-probes.ts';
 import { DATA_PORT, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from '../src/kubernetes/injector/names.ts';
 import { toPointer } from '../src/kubernetes/injector/patch.ts';
 import { CONTAINER_SHAPE, VOLUMES_SHAPE } from '../src/kubernetes/injector/sidecar.ts';
-import { type CelHoles, celText, toCel } from './cel-shape.ts';
+import { type CelPlaceholders, celText, toCel } from './cel-shape.ts';
 import { toRules } from './policy-rules.ts';
 import { toVariables } from './policy-variables.ts';
 
@@ -12,7 +12,7 @@ const V = 'variables.';
 const text = (name: string) => ({ expression: V + name });
 const number = (name: string) => ({ expression: V + name, isNumber: true }) as const;
 
-const HOLES: CelHoles = {
+const PLACEHOLDERS: CelPlaceholders = {
   values: {
     image: text('image'),
     imagePullPolicy: { expression: "'{{ .Values.sidecar.imagePullPolicy }}'" },
@@ -25,7 +25,7 @@ const HOLES: CelHoles = {
     memoryRequest: text('memoryRequest'),
     cpuLimit: text('cpuLimit'),
     memoryLimit: text('memoryLimit'),
-    // A native sidecar outlives the app: nothing to wait for.
+    // A native sidecar stops after the app, so it needs no delay.
     pause: { expression: '0', isNumber: true },
   },
   conditions: {
@@ -51,14 +51,14 @@ function toAppProbe(): string {
 const add = (path: string, value: string): string => `JSONPatch{op: 'add', path: ${path}, value: ${value}}`;
 const at = (...path: readonly string[]): string => celText(toPointer(path));
 
-/** The parts of the patch, each a list of operations; the sidecar comes last, as it moves the init containers. */
+/** The parts of the patch, each a list of operations; the sidecar comes last, because it moves the init containers. */
 function toOperations(): string[] {
   const answered = `{'path': dyn('${APP_HEALTH}/' + h.container + '/' + h.kind), 'port': dyn(variables.adminPort)}`;
   const preStop = "{'sleep': dyn({'seconds': dyn(variables.preStop)})}";
   const env = "'/spec/containers/' + string(variables.appIndex) + '/env'";
   const entry = "{'name': dyn(variables.variable), 'value': dyn('127.0.0.1')}";
-  const volumes = toCel(VOLUMES_SHAPE, HOLES);
-  const container = toCel(CONTAINER_SHAPE, HOLES);
+  const volumes = toCel(VOLUMES_SHAPE, PLACEHOLDERS);
+  const container = toCel(CONTAINER_SHAPE, PLACEHOLDERS);
   const status = `'{"version":"{{ .Chart.AppVersion }}","takeover":"' + (variables.isSamePort ? 'same-port' : 'service') + '","sidecar":"native","hash":"{{ include "sidegate.defaultsHash" . }}"}'`;
   return [
     `!variables.isSamePort || variables.variable == '' ? [] : size(variables.env) == 0 ? [${add(env, `[${entry}]`)}] : size(variables.envIndexes) == 0 ? [${add(`${env} + '/-'`, entry)}] : [${add(`${env} + '/' + string(variables.envIndexes[size(variables.envIndexes) - 1]) + '/value'`, "'127.0.0.1'")}]`,
@@ -74,7 +74,7 @@ function toOperations(): string[] {
   ];
 }
 
-/** templates/mutating-admission-policy.yaml as it should be. */
+/** Renders templates/mutating-admission-policy.yaml. */
 export function renderMutatingPolicy(): string {
   const sound = toRules().map(({ holds }) => `(${holds})`);
   const parts = toOperations().map((part) => `(${part})`);
@@ -102,7 +102,7 @@ ${indent(parts.join(' +\n'), 10)}
 `;
 }
 
-/** templates/settings-policy.yaml as it should be: says why a pod is not injected. */
+/** Renders templates/settings-policy.yaml, which explains why a pod is not injected. */
 export function renderSettingsPolicy(): string {
   const rules = toRules().map(
     ({ holds, message }) => `    - expression: >-
@@ -126,7 +126,7 @@ ${rules.join('\n')}
 `;
 }
 
-/** The binding of either: nothing but who is bound. */
+/** The binding of either policy. */
 export function renderBinding(kind: 'Mutating' | 'Validating'): string {
   const suffix = kind === 'Mutating' ? '-inject' : '-settings';
   const actions = kind === 'Mutating' ? '' : '  validationActions: [Deny]\n';
@@ -154,7 +154,7 @@ function renderMetadata(suffix = '-inject'): string {
     {{- include "sidegate.componentLabels" (dict "root" . "component" "admission") | nindent 4 }}`;
 }
 
-/** Pods that ask for the sidecar and have none; of those that have, the policy \`protected\` judges. */
+/** Selects pods that request the sidecar and have none; the policy \`protected\` checks those that have one. */
 function renderMatch(): string {
   return `  matchConstraints:
     objectSelector:

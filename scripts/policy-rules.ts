@@ -1,4 +1,4 @@
-/** What an admission policy that injects will not do, each with the sentence that denies the pod: what src/kubernetes/injector denies, and what only it can do. */
+/** The rules of the admission policy that injects, each with its message: pods that src/kubernetes/injector denies, and pods that only the webhook can handle. */
 
 import {
   ADMIN_PORT,
@@ -16,7 +16,7 @@ import { celText } from './cel-shape.ts';
 import { lastingPorts } from './policy-ports.ts';
 import { MOST, matches } from './policy-variables.ts';
 
-/** What must hold, and what is said where it does not: CEL both. */
+/** A condition and the message if it does not hold, both in CEL. */
 export interface PolicyRule {
   readonly holds: string;
   readonly message: string;
@@ -24,7 +24,7 @@ export interface PolicyRule {
 
 const BY_WEBHOOK = 'install the chart with admission.mode: webhook, or use `sidegate inject -f`';
 
-/** All of them. */
+/** All rules. */
 export function toRules(): PolicyRule[] {
   return [...toSettingRules(), ...toPodRules(), ...toPortRules(), ...toProbeRules()];
 }
@@ -44,7 +44,7 @@ function toSettingRules(): PolicyRule[] {
     {
       holds: `size(${unknown}) == 0`,
       message: `'the annotation ' + ${unknown}[0] + ${celText(
-        ` is unknown: known are ${Object.values(SETTINGS)
+        ` is unknown: the known ones are ${Object.values(SETTINGS)
           .map(({ name }) => name)
           .join(', ')}`,
       )}`,
@@ -56,12 +56,12 @@ function toSettingRules(): PolicyRule[] {
     },
     {
       holds: "variables.takeover == 'service' || variables.isSamePort",
-      message: `'takeover ' + variables.takeover + ${celText(` is beyond what the API server's own policy can do: use service or same-port, or ${BY_WEBHOOK}`)}`,
+      message: `'takeover ' + variables.takeover + ${celText(` is not supported by the API server's own policy: use service or same-port, or ${BY_WEBHOOK}`)}`,
     },
     {
       holds: "variables.mode != 'container'",
       message: celText(
-        `${DOMAIN}/sidecar is container, and the API server's own policy makes native sidecars only: remove it, or ${BY_WEBHOOK}`,
+        `${DOMAIN}/sidecar is container, but the API server's own policy supports only native sidecars: remove it, or ${BY_WEBHOOK}`,
       ),
     },
     {
@@ -100,7 +100,7 @@ function toPodRules(): PolicyRule[] {
     {
       holds:
         "object.spec.?os.?name.orValue('') != 'windows' && object.spec.?nodeSelector.orValue({})[?'kubernetes.io/os'].orValue('') != 'windows'",
-      message: celText('the pod is for Windows, and the sidecar runs on Linux only: put a Linux gate before it'),
+      message: celText('the pod is for Windows, but the sidecar runs only on Linux: run a gate on Linux in front of it'),
     },
     {
       holds: `!variables.containers.exists(c, c.name == '${CONTAINER}') && !variables.initContainers.exists(c, c.name == '${CONTAINER}')`,
@@ -173,7 +173,7 @@ function toProbeRules(): PolicyRule[] {
       'h.isTls && h.port == variables.appPort',
       'a probe uses HTTPS, but the sidecar connects to the app over HTTP: serve HTTP in the app, or use another takeover',
     ),
-    rule('h.hasHeaders', `a probe has httpHeaders, which the API server's own policy cannot pass on: ${BY_WEBHOOK}`),
+    rule('h.hasHeaders', `a probe has httpHeaders, which the API server's own policy cannot handle: ${BY_WEBHOOK}`),
     rule("!h.path.matches('^[!-~]*$')", `a probe has a path that is not ASCII: ${BY_WEBHOOK}`),
     {
       holds:

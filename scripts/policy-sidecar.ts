@@ -1,4 +1,4 @@
-/** Writes what the validating policies demand of a container `sidegate`, from the shape that the injector fills and the rules it goes by. */
+/** Writes the checks of the validating policies for a container `sidegate`, from the injector's shape and rules. */
 
 import { toDefaulted } from '../src/kubernetes/injector/defaulted.ts';
 import { PORT_NUMBER } from '../src/kubernetes/injector/kubernetes-values.ts';
@@ -15,21 +15,21 @@ import {
   TERMINATION_PATH,
   VOLUME_SOURCES,
 } from '../src/kubernetes/injector/sidecar-rules.ts';
-import { type CelHoles, celText, toCel } from './cel-shape.ts';
+import { type CelPlaceholders, celText, toCel } from './cel-shape.ts';
 import { matches } from './policy-variables.ts';
 
 const HEAD = `{{/*
-Written from src/kubernetes/injector (\`npm run docs\`): what a container \`${CONTAINER}\` must be. Every field is compared with what the injector makes, and a
-field that is not known here is denied. The values that differ from pod to pod are read where each stands alone, so one that is forged
-differs from the others.
+Written from src/kubernetes/injector (\`npm run docs\`): what a container \`${CONTAINER}\` must contain. Every field is compared with what the injector
+creates, and unknown fields are denied. Values that differ between pods are read at a place where each is alone; a forged value then differs at the
+other places.
 */}}
 `;
 const APP_PROBE = '--app-probe=';
 const SIDECAR = 'variables.sidecar';
 const at = (path: string, fallback: string): string => `${SIDECAR}.?${path}.orValue(${fallback})`;
 
-/** The holes of the shape, as the container itself has them. */
-const HOLES: CelHoles = {
+/** The values of the shape's placeholders, as the container has them. */
+const PLACEHOLDERS: CelPlaceholders = {
   values: {
     port: { expression: 'variables.port', isNumber: true },
     adminPort: { expression: 'variables.adminPort', isNumber: true },
@@ -57,7 +57,7 @@ const HOLES: CelHoles = {
   },
 };
 
-/** Items of a list that must be as they are made, and how a strange one is called. */
+/** Lists whose items must be as the injector creates them, and the field that names an unknown item in messages. */
 const LISTS: Readonly<Record<string, { readonly isFree: string; readonly label: string }>> = {
   env: { isFree: '(e.name in variables.allowedEnv)', label: 'name' },
   volumeMounts: {
@@ -81,7 +81,7 @@ function toVariables(): Variable[] {
       name: 'sidecars',
       expression: `variables.initContainers.filter(c, c.name == '${CONTAINER}') + object.spec.containers.filter(c, c.name == '${CONTAINER}')`,
     },
-    // By its fields, whatever the API server knows of them.
+    // Dynamic, so that fields which the API server does not know are compared as well.
     { name: 'sidecar', expression: 'size(variables.sidecars) == 0 ? dyn({}) : dyn(variables.sidecars[0])' },
     { name: 'isInit', expression: `variables.initContainers.exists(c, c.name == '${CONTAINER}')` },
     { name: 'allowedEnv', expression: '{{ .Values.admission.allowedEnv | toJson }}' },
@@ -120,7 +120,7 @@ function toPause(): Variable[] {
   ];
 }
 
-/** Each a list: of the names of what differs. One variable each, as the API server limits the cost of one expression. */
+/** Each variable lists the names of fields that differ. There is one per field, because the API server limits the cost of an expression. */
 function toDifferences(): Variable[] {
   const shape = toDefaulted(CONTAINER_SHAPE) as ShapeMap;
   const fields = COMPARED.map((key) => ({ name: `differs_${key}`, expression: toDifference(key, shape[key] as Shape) }));
@@ -146,8 +146,8 @@ function toDifferences(): Variable[] {
 function toDifference(key: string, shape: Shape): string {
   const list = LISTS[key];
   const isConditional = isWhen(shape);
-  const condition = isConditional ? HOLES.conditions[shape.$when] : 'true';
-  const expected = toCel(isConditional ? shape.then : shape, HOLES);
+  const condition = isConditional ? PLACEHOLDERS.conditions[shape.$when] : 'true';
+  const expected = toCel(isConditional ? shape.then : shape, PLACEHOLDERS);
   if (list === undefined) {
     const isSame = `${at(key, 'dyn(null)')} == dyn(${expected})`;
     const holds = isConditional ? `(${condition} ? ${isSame} : !${SIDECAR}.?${key}.hasValue())` : isSame;
@@ -160,7 +160,7 @@ function toDifference(key: string, shape: Shape): string {
   return `${own} == ${wanted} ? [] : ${named}`;
 }
 
-/** Ways by which other containers of the pod reach the process of the sidecar, or the node's network reaches the app. */
+/** Settings that give other containers access to the sidecar's process, or the node's network access to the app. */
 function toShared(): string {
   const keys = ['hostNetwork', ...SHARING].map((key) => `(object.spec.?${key}.orValue(false) ? [${celText(key)}] : [])`);
   return `size(variables.sidecars) == 0 ? [] : ${keys.join(' + ')}`;
@@ -177,11 +177,11 @@ function toValidations(): Validation[] {
   return [
     {
       holds: 'size(variables.shared) == 0',
-      message: `' has ' + variables.shared.join(', ') + ': true beside its sidecar. With hostNetwork the app is reached on its node past the sidecar; with hostPID and shareProcessNamespace other containers can read the secrets of the sidecar in its memory, or end it and take its port. Take the field away.'`,
+      message: `' has ' + variables.shared.join(', ') + ': true and a sidecar. With hostNetwork, clients can bypass the sidecar on the node; with hostPID and shareProcessNamespace, other containers can read the secrets in the memory of the sidecar, or end it and use its port. Remove the field.'`,
     },
     {
       holds: `size(variables.sidecars) == 0 || variables.isInit || object.spec.?restartPolicy.orValue('Always') == 'Always'`,
-      message: `' has the restartPolicy ' + object.spec.?restartPolicy.orValue('') + ' and a container \`${CONTAINER}\` beside its app: once that ends it stays away, and the app is open on its own port. Use a native sidecar (sidegate.dev/sidecar: native), or restartPolicy: Always.'`,
+      message: `' has the restartPolicy ' + object.spec.?restartPolicy.orValue('') + ' and a sidecar that is a plain container: it is not restarted after it ends, and the app is then open on its own port. Use a native sidecar (sidegate.dev/sidecar: native), or restartPolicy: Always.'`,
     },
     {
       holds: `size(variables.sidecars) == 0 || !object.spec.?ephemeralContainers.orValue([])${TARGETING}`,
@@ -189,17 +189,17 @@ function toValidations(): Validation[] {
     },
     {
       holds: `!(variables.initContainers + object.spec.containers).exists(c, c.name != '${CONTAINER}' && c.?ports.orValue([]).exists(p, p.?name.orValue('') == '${DATA_PORT}'))`,
-      message: `' has a port named ${DATA_PORT} on another container than the sidecar: a Service with the targetPort ${DATA_PORT} would lead to it unverified. Name the port otherwise.'`,
+      message: `' has a port named ${DATA_PORT} on another container than the sidecar: a Service with the targetPort ${DATA_PORT} would send unverified requests to it. Rename the port.'`,
     },
   ];
 }
 
 const DIFFERENCES: Validation = {
   holds: 'size(variables.differences) == 0',
-  message: `' has a container \`${CONTAINER}\` that is not the one that sidegate {{ .Chart.AppVersion }} injects: it differs in ' + variables.differences.join(', ') + '. The name \`${CONTAINER}\` is the sidecar\\'s own: leave the container to the injector or the library chart. If another webhook adds environment variables, name them in admission.allowedEnv; if it adds mounts, in admission.allowedMounts.'`,
+  message: `' has a container \`${CONTAINER}\` that is not the one that sidegate {{ .Chart.AppVersion }} injects: it differs in ' + variables.differences.join(', ') + '. The name \`${CONTAINER}\` is reserved: let the injector or the library chart add the container. If another webhook adds environment variables or mounts, list them in admission.allowedEnv and admission.allowedMounts.'`,
 };
 
-/** templates/_sidecar.tpl as it should be. */
+/** Renders templates/_sidecar.tpl. */
 export function renderSidecarPolicy(): string {
   const variables = toVariables().map(({ name, expression }) => `- name: ${name}\n  expression: >-\n    ${expression}`);
   return [

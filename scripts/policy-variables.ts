@@ -1,4 +1,4 @@
-/** What the admission policies that inject go by: the injector's decisions (src/kubernetes/injector) as CEL variables, each of which always has a value. */
+/** The injector's decisions (src/kubernetes/injector) as CEL variables for the admission policies; each always has a value. */
 
 import { HOOK_PLACES, PROBE_PLACES } from '../src/kubernetes/injector/handlers.ts';
 import { PORT_NUMBER, WHOLE_SECONDS } from '../src/kubernetes/injector/kubernetes-values.ts';
@@ -12,7 +12,7 @@ export interface PolicyVariable {
   readonly expression: string;
 }
 
-/** Longest lists that are looked at: CEL has no ranges, and no pod comes near. */
+/** Maximum length of lists, because CEL has no ranges. No realistic pod reaches it. */
 export const MOST = 32;
 const RANGE = `[${Array.from({ length: MOST }, (_, index) => index).join(', ')}]`;
 
@@ -20,7 +20,7 @@ const RANGE = `[${Array.from({ length: MOST }, (_, index) => index).join(', ')}]
 const annotation = (key: keyof typeof SETTINGS, fallback: string): string =>
   `variables.annotations[?${celText(`${DOMAIN}/${SETTINGS[key].name}`)}].orValue(${fallback})`;
 const sidecar = (value: string): string => `'{{ .Values.sidecar.${value} }}'`;
-/** Whether text has a form; raw strings leave the pattern as it is. */
+/** Whether a text matches a format; raw strings leave the pattern unchanged. */
 export const matches = (text: string, pattern: string): string => `${text}.matches(r'${pattern}')`;
 const TCP_PORTS = (container: string): string => `${container}.?ports.orValue([]).filter(p, p.?protocol.orValue('TCP') == 'TCP')`;
 /** The indexes of a list. */
@@ -30,7 +30,7 @@ const distinct = (list: string): string =>
   `${indexes(list, `!variables.range.exists(j, j < i && ${list}[j] == ${list}[i])`)}.map(i, ${list}[i])`;
 const toList = (text: string): string => `${text}.trim() == '' ? [] : ${text}.split(',').map(name, name.trim())`;
 
-/** All of them, in the order in which they need each other. */
+/** All variables, in the order of their dependencies. */
 export function toVariables(): PolicyVariable[] {
   return [
     { name: 'range', expression: RANGE },
@@ -104,7 +104,7 @@ function toAppVariables(): PolicyVariable[] {
   ];
 }
 
-/** Probes that reach the pod by network and must be asked by the sidecar, in the injector's own order; and hooks, which must not be. */
+/** Probes that connect to the pod, which the sidecar must answer, in the injector's order; and hooks, which it must not answer. */
 function toHandlerVariables(): PolicyVariable[] {
   const all = [...PROBE_PLACES, ...HOOK_PLACES].map(([kind, steps]) => ({
     name: `${kind}Handlers`,

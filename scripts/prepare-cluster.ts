@@ -1,14 +1,14 @@
-/** Sees to it that the programs of Kubernetes which the cluster tests run are in the user's cache: builds from Go modules what is not. */
+/** Builds the Kubernetes programs that the cluster tests run from Go modules, unless they are in the user's cache. */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CLUSTER_TOOLS, type ClusterTool, toBinFolder, toModuleFolder } from './cluster-tools.ts';
 
-/** Since then Go itself fetches the newer one that a module asks for. */
+/** From this version on, Go fetches the newer toolchain that a module requires. */
 const OLDEST_GO = 21;
 
-/** Builds what is missing or was built from other sources; gives what hindered it, in one line. */
+/** Builds programs that are missing or outdated. Returns the reason of a failure, in one line. */
 export function prepareCluster(tools: readonly ClusterTool[] = CLUSTER_TOOLS, bin: string = toBinFolder()): string | undefined {
   const stale = tools.filter((tool) => !isFresh(tool, bin));
   if (stale.length === 0) return undefined;
@@ -24,7 +24,7 @@ export function prepareCluster(tools: readonly ClusterTool[] = CLUSTER_TOOLS, bi
   return undefined;
 }
 
-/** Whether the program there was built, to its end, from what the module says today. */
+/** Whether the program was built completely, from the current version of the module. */
 export function isFresh(tool: ClusterTool, bin: string): boolean {
   const mark = toMarkFile(tool, bin);
   return existsSync(join(bin, tool.name)) && existsSync(mark) && readFileSync(mark, 'utf8') === toMark(tool);
@@ -52,7 +52,7 @@ function judgeGo(): string | undefined {
   return `${stdout.trim()} is too old, 1.${OLDEST_GO} is the oldest that will do; ${install}`;
 }
 
-/** The name is given last, by a rename: a build that was ended half-way leaves nothing that could be taken for a program. */
+/** Renames the file at the end, so that an interrupted build leaves no incomplete program. */
 function build(tool: ClusterTool, bin: string): boolean {
   const target = join(bin, tool.name);
   const unfinished = `${target}.${process.pid}.unfinished`;

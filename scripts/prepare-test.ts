@@ -1,4 +1,4 @@
-/** Sees to it that what the tests run against is on the machine: installs it where that is possible, or says in one line what is missing. */
+/** Installs the programs that the tests run against, if possible; otherwise reports the missing ones in one line. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -18,22 +18,22 @@ const NEEDED: Readonly<Record<string, string>> = {
   nginx: 'nginx',
   git: 'git',
 };
-/** What one suite alone needs, by its name. */
+/** Programs that only one suite needs, by the suite's name. */
 const NEEDED_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   browser: { chromium: 'chromium' },
   cluster: { go: 'golang-go', etcd: 'etcd-server', prometheus: 'prometheus', promtool: 'prometheus' },
 };
-/** The same for what not every release has: without it some tests say that they are skipped. */
+/** Programs that some releases do not have; without them, some tests are skipped. */
 const WELCOME: Readonly<Record<string, string>> = { caddy: 'caddy' };
 /** The same, for one suite alone. */
 const WELCOME_BY_SUITE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   oracles: { php: 'php-cli', puma: 'puma', java: 'openjdk-17-jdk-headless', mvn: 'maven' },
 };
-/** Asked by Debian's packages whether they may start their services; 101 is no. */
+/** Debian's packages run this program to find out whether they may start their services; 101 means no. */
 const POLICY = '/usr/sbin/policy-rc.d';
 const VENV = '.cache/python';
 const PYTHON_PACKAGES = ['standardwebhooks==1.1.0', 'requests==2.32.5', 'opentelemetry-proto==1.45.2'];
-/** The senders' own libraries are heavy, and only one suite asks them. */
+/** The senders' own libraries are large, and only one suite uses them. */
 const SENDERS_VENV = '.cache/oracles-python';
 const SENDERS_PACKAGES = [
   'standardwebhooks==1.1.0',
@@ -70,7 +70,7 @@ function install(packages: readonly string[]): boolean {
   return apt('update') && withoutServices(() => apt('install', '-y', '--no-install-recommends', ...packages));
 }
 
-/** A package's own service must not start: the tests run servers of theirs. */
+/** The packages' services must not start, because the tests start their own servers. */
 function withoutServices(action: () => boolean): boolean {
   if (existsSync(POLICY)) return action();
   writeFileSync(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
@@ -85,7 +85,7 @@ function findMissing(needed: Readonly<Record<string, string>>): string[] {
   return Object.keys(needed).filter((command) => !isInstalled(command));
 }
 
-/** Signers and clients in Python prove interoperability; without them their tests say that they are skipped. */
+/** Signers and clients in Python, for interoperability tests; without them, these tests are skipped. */
 function preparePython(folder: string, packages: readonly string[]): void {
   const marker = `${folder}/ready`;
   const wanted = packages.join('\n');
@@ -99,7 +99,7 @@ function preparePython(folder: string, packages: readonly string[]): void {
   else console.log(`Python's ${packages.join(' and ')} could not be installed: their tests are skipped`);
 }
 
-/** The same in Go; `go build` itself knows what is still fresh. */
+/** The same in Go; `go build` rebuilds only what has changed. */
 function prepareGo(source: string, program: string, what: string): void {
   const isBuilt =
     isInstalled('go') &&
@@ -118,7 +118,7 @@ function prepareSpring(): void {
   if (!isBuilt) console.log('the Spring app could not be built (apt-get install maven): its tests are skipped');
 }
 
-/** Since Node 25 the binary links libatomic, which slim systems do not have. */
+/** Since version 25, Node's binary needs libatomic, which minimal systems do not have. */
 function prepareImageNode(): void {
   try {
     installImageNode();
@@ -128,7 +128,7 @@ function prepareImageNode(): void {
   }
 }
 
-/** The npm package is installed and run on each of them; without one, its tests say that they are skipped. */
+/** Tests install and run the npm package on each of these versions, and are skipped for missing ones. */
 function preparePackageNodes(): void {
   for (const version of [...Object.values(PACKAGE_NODE_VERSIONS), IMAGE_NODE_VERSION])
     try {

@@ -1,4 +1,4 @@
-/** Writes docs/presets.md from the catalogue, so that the page cannot say anything else than the gate does. */
+/** Writes docs/presets.md from the catalogue, so that docs and code always agree. */
 import { PRESETS } from '../src/auth/schemes/catalogue.ts';
 import type { Algorithm, SchemeDescription, Tolerance } from '../src/auth/schemes/description.ts';
 import { toConfirming } from '../test/support/confirming.ts';
@@ -85,7 +85,7 @@ const ALGORITHMS: Readonly<Record<Algorithm, string>> = {
   token: 'the token itself',
 };
 
-/** The page as it should be. */
+/** Renders the page. */
 export function renderPresetsPage(): string {
   const known = PRESETS.filter(({ from }) => from !== undefined);
   const rows = known.map((preset) =>

@@ -1,14 +1,14 @@
 /** Adds up the runners' JSON reports. */
 import { readFileSync } from 'node:fs';
 
-/** What the reports say. */
+/** The sums over the reports. */
 export interface Totals {
   readonly passed: number;
   readonly failed: number;
   readonly skipped: number;
 }
 
-/** The sum over all reports; one that is missing or unreadable counts as a failure. */
+/** Adds up all reports; a missing or unreadable report counts as a failure. */
 export function readTotals(files: readonly string[]): Totals {
   return files
     .map(readOne)
@@ -37,7 +37,7 @@ function readOne(file: string): Totals {
   }
 }
 
-/** The line that ends a run. */
+/** The last line of a run. */
 export function toClosingLine({ passed, failed, skipped }: Totals): string {
   return `${passed} passed, ${failed} failed${skipped === 0 ? '' : `, ${skipped} skipped`}`;
 }

@@ -1,4 +1,4 @@
-/** Writes dist/sidegate.cdx.json: the CycloneDX bill of materials of what sidegate ships: the packages in its bundles, and those installed with it. */
+/** Writes dist/sidegate.cdx.json, the CycloneDX bill of materials: the packages in sidegate's bundles, and those installed with it. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,7 @@ interface Component {
   readonly licenses?: readonly unknown[];
 }
 
-/** A CycloneDX document, as far as this script reads it. */
+/** The parts of a CycloneDX document that this script reads. */
 export interface Bom {
   readonly bomFormat: string;
   readonly specVersion: string;
@@ -41,7 +41,7 @@ interface Manifest {
 
 /**
  * The bill of materials of the lock file, without the packages that only development needs. Not `npm sbom --omit dev`: the packages in the
- * bundles are development dependencies, as an installation does not need them beside the bundles.
+ * bundles are development dependencies, because an installation needs only the bundles.
  */
 export async function createBom(): Promise<Bom> {
   const args = ['sbom', '--sbom-format', 'cyclonedx', '--sbom-type', 'application', '--package-lock-only'];
@@ -77,7 +77,7 @@ function keepShipped(bom: Bom, { packages }: Lock, { name }: Manifest, bundled: 
   const refs = new Set([root, ...components.map((component) => component['bom-ref'])]);
   return {
     ...bom,
-    // npm names the root after the folder that it is in.
+    // npm uses the name of the folder for the root.
     metadata: { ...bom.metadata, component: { ...bom.metadata.component, name } },
     components,
     dependencies: bom.dependencies

@@ -1,4 +1,4 @@
-/** Makes rows of a table out of a JSON Schema: one for each key that may be written. */
+/** Converts a JSON Schema to the rows of a table, one for each key. */
 import type { JsonSchema } from '../src/config/schema/json-schema.ts';
 
 /** One key. */
@@ -9,15 +9,15 @@ export interface Row {
   readonly text: string;
 }
 
-/** The rows as a table's text, without its head. */
+/** Formats the rows as the text of a table, without its head. */
 export function toTable(rows: readonly Row[]): string {
   return rows.map(({ key, value, fallback, text }) => `| \`${key}\` | ${value} | ${fallback} | ${text} |\n`).join('');
 }
 
-/** The rows of a schema; `path` stands before each key. */
+/** Returns the rows of a schema; `path` is the prefix of each key. */
 export function toRows(schema: JsonSchema, path: string): Row[] {
   const variants = toVariants(schema);
-  // What may be one or a list of them is shown as the list.
+  // A key that accepts one value or a list is shown as a list.
   const lists = variants.flatMap(({ items }) => (items === undefined ? [] : [items]));
   if (lists.length > 0) return lists.flatMap((items) => toRows(items, `${path}[]`));
   const rows = variants.flatMap((variant) =>

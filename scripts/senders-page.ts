@@ -1,4 +1,4 @@
-/** Writes docs/senders.md: how each preset's sender takes an answer, and what the gate answers it. */
+/** Writes docs/senders.md: how the sender of each preset interprets responses, and which status sidegate sends it. */
 
 import { PRESETS } from '../src/auth/schemes/catalogue.ts';
 import { SENDERS, type SenderProfile, toMeaning, toStatuses } from '../src/auth/schemes/senders.ts';
@@ -24,7 +24,7 @@ const MEANINGS = `
 | --- | --- |
 `;
 
-/** The page as it should be. */
+/** Renders the page. */
 export function renderSendersPage(): string {
   const named = PRESETS.filter(({ from }) => from !== undefined);
   return HEAD + named.map(({ name }) => toSenderRow(name, SENDERS[name] ?? {})).join('') + MEANINGS + toMeaningRows();
@@ -50,11 +50,11 @@ const RETRIES: Readonly<Record<NonNullable<SenderProfile['retries']>, string>> =
   nothing: 'nothing',
 };
 
-/** By status, as one sender often needs the same for many codes. */
+/** Grouped by status, because one sender often needs the same status for many codes. */
 function toChanges(name: string): string {
   const byChange = new Map<string, RefusalCode[]>();
   for (const [code, status] of toStatuses(name)) {
-    // What it waits for itself.
+    // The status that the sender expects for its own verification request.
     if (code === 'handshake') continue;
     const change = `${REFUSALS[code].status} → ${status}`;
     byChange.set(change, [...(byChange.get(change) ?? []), code]);

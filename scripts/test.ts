@@ -23,7 +23,7 @@ const args = [
 const env = suite === 'node26' ? toImageNodeEnv() : process.env;
 const { status } = spawnSync('npx', args, { stdio: 'inherit', env });
 const totals = readTotals([report]);
-// A runner that failed outside any test has failed all the same.
+// A failure outside any test is also a failure.
 const failed = totals.failed === 0 && status !== 0 ? 1 : totals.failed;
 console.log(toClosingLine({ ...totals, failed }));
 process.exitCode = failed > 0 || totals.passed === 0 ? 1 : 0;

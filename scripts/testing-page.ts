@@ -1,13 +1,13 @@
-/** Writes docs/testing.md: what fixture files are, with every key of theirs from their schema. */
+/** Writes docs/testing.md: how to test a config with fixtures, with all keys of fixture files from their schema. */
 import { toFixturesJsonSchema } from '../src/diagnostics/simulate/fixtures.ts';
 import { type Row, toRows, toTable } from './schema-rows.ts';
 
 const INTRO = `# Test a config in CI
 
-\`sidegate test FILE…\` runs requests through a config and compares the decisions with those you expect. So you know what a config accepts before you roll it out. The requests pass through the same code as in production, from
-the bytes of the request head to the headers that the app would get. The command needs no ports, app, Redis, network or real secrets.
+\`sidegate test FILE…\` sends simulated requests through a config and compares each decision with the one you expect, so that CI shows what a config accepts before you roll it out. The requests pass through the same code as in
+production, from the bytes of the request head to the headers that the app gets. The command needs no ports, app, Redis, network or real secrets.
 
-[examples/fixtures.yaml](../examples/fixtures.yaml) tests [examples/gate.yaml](../examples/gate.yaml) and is a good starting point. This page is generated from the schema (\`npm run docs\`).
+Start from [examples/fixtures.yaml](../examples/fixtures.yaml), which tests [examples/gate.yaml](../examples/gate.yaml). A short fixture file:
 
 \`\`\`yaml
 config: gate.yaml
@@ -30,24 +30,30 @@ tests:
     expect: { verdict: signature_mismatch, status: 401 }
 \`\`\`
 
+Run it with \`sidegate test gate.test.yaml\`. It exits with 0 if all decisions are as expected.
+
 **Real and simulated parts.** Everything after a connection is accepted is real: the HTTP parser and its limits, routes, keys, users and password hashes, deduplication, header rules, handshakes,
-\`mode: observe\`, and the statuses that each sender gets. The fixture sets the time, the client's address, TLS and certificate, the app's responses, responses of remote URLs (\`remote\`), and secrets. Certificates and Redis
-of the config are not needed; event IDs are kept in memory. The forward proxy, the forward-auth endpoint, the admin port, HTTP/2 and the PROXY protocol are not simulated.
+\`mode: observe\`, and the statuses that each sender gets. The fixture sets the time, the client's address, TLS and certificate, the app's responses, responses of remote URLs (\`remote\`), and secrets. The certificates and the Redis
+of the config are not used; event IDs are kept in memory. The forward proxy, the forward-auth endpoint, the admin port, HTTP/2 and the PROXY protocol are not simulated.
 
-**Time** stands still while a request is processed, and starts at \`now\` in each test. \`at\` advances it: leases, bans and retention periods end, and keys expire. When sidegate itself waits, for the app or for
-the outcome of another delivery, that time passes at once.
+**Time.** Each test starts at \`now\`, and time stops while a request is processed. \`at\` advances it: leases, bans and retention periods end, and keys expire. If sidegate waits, for the app or for
+the outcome of another delivery, the simulator skips the waiting time.
 
-**Signing.** \`sign\` signs with the route's own scheme and key, so fixtures contain no signatures that nobody can recreate. For schemes with public keys, \`sign.secret\` takes the private key. Captured deliveries need no
-\`sign\`: give their header fields as \`headers\`, their body as \`bodyFile\` or \`bodyBase64\`, and the time of the capture as \`now\`. \`headers\` replace headers that would be generated, including those of
-\`sign\`; with your own \`Transfer-Encoding\`, the body is sent as it is written.
+**Signing.** \`sign\` signs a request with the scheme and a key of its route, so that you never write signatures by hand. For schemes with public keys, set \`sign.secret\` to the private key. To replay a captured delivery, omit
+\`sign\`: set \`headers\` to its header fields, \`bodyFile\` or \`bodyBase64\` to its body, and \`now\` to the time of the capture. \`headers\` override generated headers, including those of
+\`sign\`. If they contain \`Transfer-Encoding\`, the body is sent exactly as written.
 
-**Secrets.** \`secrets\` can replace each secret, users file or directory that the config refers to, by the same name or path. Others are read as sidegate would read them. Never put real secrets into fixtures.
+**Secrets.** \`secrets\` replaces secrets, users files and directories that the config refers to, by the same name or path. sidegate reads those that are not listed as it would in production. Never put real secrets into fixtures.
 
-**Results.** Exit code 0: all decisions are as expected. 1: a decision differs; the report shows where, the expected and the actual result, and what sidegate logged. 2: a file has an error or the command was used
-incorrectly. The first step that fails ends its test. \`--run PATTERN\` runs the tests whose name matches a regular expression. \`--format json\` and \`--format junit\` are for programs; with \`--output FILE\` the text still
-goes to the terminal. The report ends with the routes that no test reached. \`sidegate schema --fixtures\` prints the JSON Schema for editors.
+**Results.** The exit code is 0 if all decisions are as expected, 1 if one differs, and 2 if a file is invalid or the command was used incorrectly. For each difference, the report shows its line, the expected and the actual result,
+and what sidegate logged. A test ends at the first step that fails. The report ends with the routes that no test reached.
 
-Each test is either one request, with the keys below, or a list of \`steps\` that have them.
+**Options.** \`--run PATTERN\` runs only the tests whose name matches a regular expression. \`--format json\` and \`--format junit\` print reports for programs; with \`--output FILE\` the report goes to the file and the text to the
+terminal. \`sidegate schema --fixtures\` prints the JSON Schema for editors.
+
+## Keys
+
+A test is either one request with the keys below, or a list of \`steps\` with the same keys. This table is generated from the schema (\`npm run docs\`).
 
 | key | value | default | meaning |
 | --- | --- | --- | --- |
@@ -55,10 +61,10 @@ Each test is either one request, with the keys below, or a list of \`steps\` tha
 
 const STEPS = 'tests[].steps[].';
 const ONLY_OF_STEPS = `${STEPS}name`;
-/** A list that would fill the page. */
+/** A list that is too long for the table. */
 const VERDICT_LIST = /^`forwarded`(?:, `[a-z_]+`)+/;
 
-/** The page as it should be. */
+/** Renders the page. */
 export function renderTestingPage(): string {
   const rows = toRows(toFixturesJsonSchema(), '').filter(({ key }) => !key.startsWith(STEPS) || key === ONLY_OF_STEPS);
   const shown = rows.map((row): Row => ({ ...row, value: row.value.replace(VERDICT_LIST, '`forwarded` or a code') }));

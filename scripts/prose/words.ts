@@ -78,7 +78,7 @@ const FIELD_TERMS: readonly Term[] = [
   { find: 'go(?:es)? without', instead: 'has no, does not have', bad: 'No pod goes without.' },
   { find: 'in the hands of', instead: 'belongs to', bad: 'It is in the hands of the caller.' },
   { find: 'guests?', instead: 'app, client', bad: 'The guest of the gate.' },
-  { find: 'doors?|floors?|theatres?', instead: 'entry point, layer, simulator', bad: 'At the door of the gate.' },
+  { find: 'doors?|(?<!math\\.)floors?|theatres?', instead: 'entry point, layer, simulator', bad: 'At the door of the gate.' },
   {
     find: 'refus(?:es|ed|ing)(?! (?:to|connections?)\\b)(?<!connection refused)',
     instead: 'reject',

@@ -44,14 +44,14 @@ export async function examineCluster(options: DoctorOptions, io: Io): Promise<nu
     context: options.context,
     env: io.env,
     clock: systemClock,
-    tell: io.stderr,
+    onMessage: io.stderr,
   });
   const namespace = options.allNamespaces === true ? undefined : (options.namespace ?? cluster.namespace);
   const client = new KubeClient(cluster.access, systemClock);
   try {
     const report = diagnose(await readFacts(client, { namespace, isLive: options.live === true, given }, systemClock));
     const subject = { context: cluster.name, namespace };
-    io.stdout(format === 'json' ? toJson(report, subject) : toText(report, subject, io.isColoured === true));
+    io.stdout(format === 'json' ? toJson(report, subject) : toText(report, subject, io.isColored === true));
     return isFailed(report, failOn) ? EXIT.failed : EXIT.ok;
   } catch (thrown) {
     // Without a response from the API server there is no result.

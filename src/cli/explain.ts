@@ -14,7 +14,7 @@ import { Refusal } from '../core/refusal.ts';
 import { parseTarget } from '../core/target.ts';
 import type { Captured } from '../diagnostics/captured/captured.ts';
 import { readCaptured } from '../diagnostics/captured/read.ts';
-import { type Suspect, type SuspectKey, type SuspectRequest, toSuspectKey } from '../diagnostics/explain/suspect.ts';
+import { type AnalysisInput, type CandidateKey, type RejectedRequest, toCandidateKey } from '../diagnostics/explain/analysis.ts';
 import { RouteTable } from '../gateway/pipeline/router.ts';
 import { compileRoute } from '../gateway/runtime/compiled-route.ts';
 import { readKeys } from '../gateway/runtime/keys.ts';
@@ -39,10 +39,10 @@ export interface ExplainOptions extends SecretOptions {
 /** The input formats. */
 export const CAPTURE_FORMATS = ['http', 'har', 'curl', 'trace'];
 
-/** What to analyse. */
+/** What to analyze. */
 interface Subject {
   readonly route?: string;
-  readonly suspect: Suspect;
+  readonly analysisInput: AnalysisInput;
   /** Problems of the keys. */
   readonly notes: readonly string[];
 }
@@ -55,18 +55,18 @@ export async function explainRequest(file: string | undefined, options: ExplainO
   const receivedAt = options.at === undefined ? (captured.at ?? systemClock.now()) : toSeconds(options.at, '--at') * 1_000;
   const { method, target, isBodyComplete = true } = captured;
   const body = isBodyComplete ? captured.body : undefined;
-  const request: SuspectRequest = { method, target, headers: new HeaderFields(captured.headers), body, receivedAt };
+  const request: RejectedRequest = { method, target, headers: new HeaderFields(captured.headers), body, receivedAt };
   const subject =
     options.config === undefined
       ? await toSecretSubject(options, captured, request, io)
       : await toConfigSubject(options, request);
-  const verification = verifyStepwise(subject.suspect);
+  const verification = verifyStepwise(subject.analysisInput);
   const notes = [...captured.notes, ...subject.notes];
   if (options.format === 'json') {
     const { lines, ...rest } = verification;
     io.stdout(`${JSON.stringify({ ...rest, route: subject.route, notes, steps: lines }, undefined, 2)}\n`);
   } else {
-    const title = subject.route === undefined ? '' : `route: ${subject.route}, scheme ${subject.suspect.scheme.name}\n`;
+    const title = subject.route === undefined ? '' : `route: ${subject.route}, scheme ${subject.analysisInput.scheme.name}\n`;
     io.stdout(title + notes.map((note) => `note: ${note}\n`).join('') + formatVerification(verification, io));
   }
   return verification.result === 'valid' ? EXIT.ok : EXIT.failed;
@@ -89,14 +89,14 @@ function readNamedFile(file: string): Buffer {
 }
 
 /** The subject for a preset and one secret. */
-async function toSecretSubject(options: ExplainOptions, captured: Captured, request: SuspectRequest, io: Io): Promise<Subject> {
+async function toSecretSubject(options: ExplainOptions, captured: Captured, request: RejectedRequest, io: Io): Promise<Subject> {
   if (options.route !== undefined) throw usageError('--route requires --config FILE');
   const scheme = toScheme(options.scheme ?? '');
   const { description } = scheme;
   checkSigned(description);
   const secret = await readSecretOption(options);
   const silent = options.format === 'json' ? { ...io, stdout: () => undefined } : io;
-  const suspect: Suspect = {
+  const analysisInput: AnalysisInput = {
     request,
     scheme,
     allowDotInId: false,
@@ -106,11 +106,11 @@ async function toSecretSubject(options: ExplainOptions, captured: Captured, requ
     others: [],
     presets: PRESETS,
   };
-  return { suspect, notes: [] };
+  return { analysisInput, notes: [] };
 }
 
 /** Assumes https: senders rarely sign http URLs, which are typical of the hop between a proxy and the gate. */
-function toOrigin({ origin }: Captured, { headers }: SuspectRequest): string {
+function toOrigin({ origin }: Captured, { headers }: RejectedRequest): string {
   return origin ?? `https://${headers.get('host') ?? 'localhost'}`;
 }
 
@@ -119,7 +119,7 @@ function checkSigned({ name, signature }: { readonly name: string; readonly sign
 }
 
 /** The subject for a route of a config, with its keys and those of all other routes. */
-async function toConfigSubject(options: ExplainOptions, request: SuspectRequest): Promise<Subject> {
+async function toConfigSubject(options: ExplainOptions, request: RejectedRequest): Promise<Subject> {
   if (options.secretEnv !== undefined || options.secretFile !== undefined || options.encoding !== undefined)
     throw usageError('--config already names the secrets: omit --secret-env, --secret-file and --encoding');
   const loaded = await loadConfig(options.config ?? '', systemClock, { needsUpstream: false });
@@ -128,22 +128,22 @@ async function toConfigSubject(options: ExplainOptions, request: SuspectRequest)
   const { webhook } = route;
   if (webhook === undefined) throw usageError(`the route ${route.name} has no webhook section, so its requests are not signed`);
   checkSigned(webhook.description);
-  const keys: SuspectKey[] = [];
-  const others: SuspectKey[] = [];
+  const keys: CandidateKey[] = [];
+  const others: CandidateKey[] = [];
   const notes: string[] = [];
   for (const [index, each] of loaded.config.routes.entries()) {
-    const { set, troubles } = await readKeys(compileRoute(each), index);
-    for (const { key, message } of troubles) notes.push(`the key ${key} of the route ${each.name}: ${message}`);
-    const found = set.keys.map((key) => toSuspectKey(each.name, key)).filter((key) => key !== undefined);
+    const { set, problems } = await readKeys(compileRoute(each), index);
+    for (const { key, message } of problems) notes.push(`the key ${key} of the route ${each.name}: ${message}`);
+    const found = set.keys.map((key) => toCandidateKey(each.name, key)).filter((key) => key !== undefined);
     (each === route ? keys : others).push(...found);
   }
   const { description, allowDotInId, tolerance, publicUrl } = webhook;
   const scheme = compileScheme(description);
   const base = { request, scheme, allowDotInId, tolerance, keys, others, presets: PRESETS };
-  return { route: route.name, suspect: { ...base, publicUrl: options.publicUrl ?? publicUrl ?? '' }, notes };
+  return { route: route.name, analysisInput: { ...base, publicUrl: options.publicUrl ?? publicUrl ?? '' }, notes };
 }
 
-function findRoute({ routes }: Config, name: string | undefined, { method, target: raw, headers }: SuspectRequest): RouteConfig {
+function findRoute({ routes }: Config, name: string | undefined, { method, target: raw, headers }: RejectedRequest): RouteConfig {
   const names = routes.map((route) => route.name).join(', ');
   if (name !== undefined) {
     const named = routes.find((route) => route.name === name);

@@ -81,9 +81,9 @@ function toState(text: string): unknown {
 }
 
 async function readToken(admin: AdminConfig): Promise<string | undefined> {
-  const { token, troubles } = await readAdminToken(admin);
-  const [trouble] = troubles;
-  if (trouble !== undefined) throw usageError(`${trouble.path}: ${trouble.message}: ${trouble.hint}`);
+  const { token, problems } = await readAdminToken(admin);
+  const [problem] = problems;
+  if (problem !== undefined) throw usageError(`${problem.path}: ${problem.message}: ${problem.hint}`);
   return token?.expose().toString('latin1');
 }
 

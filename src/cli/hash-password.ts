@@ -81,7 +81,7 @@ function prompt(text: string, { stdin, stderr }: Io): Promise<string> {
         }
         if (character === CANCEL) {
           finish();
-          return reject(usageError('cancelled'));
+          return reject(usageError('canceled'));
         }
         typed = BACKSPACE.has(character) ? [...typed].slice(0, -1).join('') : typed + character;
       }

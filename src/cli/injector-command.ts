@@ -59,7 +59,7 @@ export async function readInjectorConfig(file: string, io: Io): Promise<Injector
 /** Returns undefined after reporting why. */
 export async function openCluster({ kubeconfig, context }: InjectorOptions, io: Io): Promise<KubeClient | undefined> {
   try {
-    const { access } = await findCluster({ file: kubeconfig, context, env: io.env, clock: systemClock, tell: io.stderr });
+    const { access } = await findCluster({ file: kubeconfig, context, env: io.env, clock: systemClock, onMessage: io.stderr });
     return new KubeClient(access, systemClock);
   } catch (thrown) {
     if (!(thrown instanceof SidegateError && thrown.kind === 'user')) throw thrown;

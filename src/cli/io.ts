@@ -5,7 +5,7 @@ export interface Io {
   readonly stdin: NodeJS.ReadableStream & { isTTY?: boolean };
   readonly stdout: (text: string) => void;
   /** Standard output is a terminal, and NO_COLOR is not set. */
-  readonly isColoured?: boolean;
+  readonly isColored?: boolean;
   readonly stderr: (text: string) => void;
   readonly env: Readonly<Record<string, string | undefined>>;
 }

@@ -8,7 +8,7 @@ import { readVersion } from './version.ts';
 const io: Io = {
   stdin: process.stdin,
   stdout: (text) => process.stdout.write(text),
-  isColoured: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '' && process.env['TERM'] !== 'dumb',
+  isColored: process.stdout.isTTY === true && (process.env['NO_COLOR'] ?? '') === '' && process.env['TERM'] !== 'dumb',
   stderr: (text) => process.stderr.write(text),
   env: process.env,
 };

@@ -70,7 +70,7 @@ export async function writeReport(output: string | undefined, io: Io, run: (io: 
   const toParts = (text: string): void => {
     parts.push(text);
   };
-  const code = await run({ ...io, isColoured: false, stdout: toParts });
+  const code = await run({ ...io, isColored: false, stdout: toParts });
   if (parts.length === 0) return code;
   try {
     await writeFile(output, parts.join(''));

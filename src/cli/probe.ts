@@ -85,7 +85,7 @@ export async function probeEndpoint(url: string | undefined, options: ProbeOptio
     io.stderr(`sidegate probe: no response from ${target.url.host} (${target.addresses.join(', ')}): ${result.unreachable}\n`);
     return EXIT.usage;
   }
-  const text = render(result, format, options.output === undefined && io.isColoured === true);
+  const text = render(result, format, options.output === undefined && io.isColored === true);
   await write(result, text, { file: options.output, io });
   return hasFailed(result, failOn) ? EXIT.failed : EXIT.ok;
 }
@@ -173,9 +173,9 @@ function toCounter(command: string, io: Io): CountHandled {
     });
 }
 
-function render(report: ProbeReport, format: Format, isColoured: boolean): string {
+function render(report: ProbeReport, format: Format, isColored: boolean): string {
   if (format === 'json') return toJson(report);
-  return format === 'junit' ? toJunit(report) : toText(report, isColoured);
+  return format === 'junit' ? toJunit(report) : toText(report, isColored);
 }
 
 async function write(report: ProbeReport, text: string, { file, io }: { file: string | undefined; io: Io }): Promise<void> {

@@ -79,7 +79,7 @@ function addForKubernetes(program: Command, io: Io, setExit: (code: number) => v
 /** Only for the help: the entry point runs these commands without commander. */
 function addInjectorCommands(program: Command): void {
   for (const [name, description] of [
-    ['inject-server', 'run the admission webhook that injects the sidecar into labelled pods'],
+    ['inject-server', 'run the admission webhook that injects the sidecar into labeled pods'],
     ['rotate-certificates', "renew the injector's CA and certificate, and the caBundle of its webhook"],
   ] as const)
     program.command(name).description(description).requiredOption('-c, --config <file>', 'config file of the injector');
@@ -191,9 +191,7 @@ function addSchema(program: Command, io: Io): void {
 
 function addInject(program: Command, io: Io, setExit: (code: number) => void): void {
   withReport(program.command('inject'), REPORTS.inject)
-    .description(
-      'inject the sidecar into labelled pods and pod templates of manifests; exit 1 and print nothing if one is denied',
-    )
+    .description('inject the sidecar into labeled pods and pod templates of manifests; exit 1 and print nothing if one is denied')
     .requiredOption('-f, --filename <file>', 'manifests in YAML or JSON; - for standard input; repeatable', COLLECT)
     .option('-c, --config <file>', "the injector's config, with the defaults of sidecars")
     .option('-n, --namespace <name>', 'namespace of objects without one', 'default')

@@ -5,9 +5,9 @@ import type { Message, Scheme, VerifyKey } from '../auth/schemes/scheme.ts';
 import type { SignedHead } from '../core/event.ts';
 import { Refusal } from '../core/refusal.ts';
 import { paint } from '../core/terminal.ts';
+import type { AnalysisInput, Finding } from '../diagnostics/explain/analysis.ts';
 import { DEFAULT_BUDGET, Meter } from '../diagnostics/explain/meter.ts';
 import { explainNow } from '../diagnostics/explain/run.ts';
-import type { Finding, Suspect } from '../diagnostics/explain/suspect.ts';
 import { checkRecency } from '../gateway/pipeline/gates/timestamp.ts';
 import type { Io } from './io.ts';
 
@@ -26,9 +26,9 @@ export interface Verification {
 const COMMAND_BUDGET = { bytes: 16 * DEFAULT_BUDGET.bytes, candidates: 8 * DEFAULT_BUDGET.candidates };
 
 /** Verifies like the gates, but checks the timestamp after the signature, so that both are reported. */
-export function verifyStepwise(suspect: Suspect): Verification {
-  const { scheme, allowDotInId, request } = suspect;
-  const explain = (): readonly Finding[] => explainNow(suspect, new Meter(COMMAND_BUDGET)).findings;
+export function verifyStepwise(analysisInput: AnalysisInput): Verification {
+  const { scheme, allowDotInId, request } = analysisInput;
+  const explain = (): readonly Finding[] => explainNow(analysisInput, new Meter(COMMAND_BUDGET)).findings;
   const head = scheme.readHead(request.headers, { allowDotInId });
   if (head instanceof Refusal) {
     const line = `headers: ${head.detail ?? toMissing(scheme)}`;
@@ -36,8 +36,8 @@ export function verifyStepwise(suspect: Suspect): Verification {
   }
   const count = head.signatures.length;
   const lines = [`headers: well-formed, ${count} signature${count === 1 ? '' : 's'}`];
-  const { key, tried, signedAt, problem } = verify(suspect, head);
-  const isRecent = signedAt === undefined || checkTime(suspect, signedAt, lines);
+  const { key, tried, signedAt, problem } = verify(analysisInput, head);
+  const isRecent = signedAt === undefined || checkTime(analysisInput, signedAt, lines);
   const rejected = (result: string, line: string): Verification => ({ result, lines: [...lines, line], findings: explain() });
   if (request.body === undefined)
     return rejected(isRecent ? 'not_checked' : 'timestamp_outside_tolerance', 'signature: not checked, as the body is missing');
@@ -62,7 +62,7 @@ interface Verified {
 }
 
 /** The timestamp may be in the body, which is parsed only after its signature was verified. */
-function verify({ scheme, publicUrl, keys, request }: Suspect, head: SignedHead): Verified {
+function verify({ scheme, publicUrl, keys, request }: AnalysisInput, head: SignedHead): Verified {
   const { method, target, body = Buffer.alloc(0), receivedAt } = request;
   const message: Message = { method, url: scheme.signsUrl ? publicUrl + target : '', body };
   const usable = keys.flatMap(({ key }) => (key === undefined ? [] : [key]));
@@ -74,7 +74,7 @@ function verify({ scheme, publicUrl, keys, request }: Suspect, head: SignedHead)
   return 'problem' in identity ? { key, problem: identity.problem } : { key, signedAt: identity.timestamp };
 }
 
-function checkTime({ tolerance, request: { receivedAt } }: Suspect, signedAt: number, lines: string[]): boolean {
+function checkTime({ tolerance, request: { receivedAt } }: AnalysisInput, signedAt: number, lines: string[]): boolean {
   let skew = 0;
   const onSkew = (milliseconds: number): void => {
     skew = milliseconds / 1_000;

@@ -8,7 +8,7 @@ import { usageError } from '../core/errors.ts';
 import { HeaderFields } from '../core/headers.ts';
 import type { Secret } from '../core/secret.ts';
 import { splitUrl } from '../diagnostics/captured/captured.ts';
-import type { Suspect, SuspectKey } from '../diagnostics/explain/suspect.ts';
+import type { AnalysisInput, CandidateKey } from '../diagnostics/explain/analysis.ts';
 import {
   readBody,
   readSecretOption,
@@ -44,7 +44,7 @@ export async function verifyDelivery(file: string | undefined, options: VerifyOp
   const secret = await readSecretOption(options);
   const body = await readBody(file, io);
   const { origin = '', target } = splitUrl(options.publicUrl ?? '/');
-  const suspect: Suspect = {
+  const analysisInput: AnalysisInput = {
     request: { method: options.method, target, headers, body, receivedAt },
     scheme,
     allowDotInId: false,
@@ -54,13 +54,13 @@ export async function verifyDelivery(file: string | undefined, options: VerifyOp
     others: [],
     presets: PRESETS,
   };
-  const verification = verifyStepwise(suspect);
+  const verification = verifyStepwise(analysisInput);
   io.stdout(formatVerification(verification, io));
   return verification.result === 'valid' ? EXIT.ok : EXIT.failed;
 }
 
 /** The key of the command line. If the scheme cannot parse it, the analysis tries other decodings. */
-export function toGivenKey(scheme: Scheme, secret: Secret, encoding: SecretEncoding | undefined, io: Io): SuspectKey {
+export function toGivenKey(scheme: Scheme, secret: Secret, encoding: SecretEncoding | undefined, io: Io): CandidateKey {
   const parsed = scheme.parseKey('given', secret, encoding);
   const key = { route: '', name: 'given', secret, encoding };
   if ('key' in parsed) return { ...key, key: parsed.key };

@@ -7,7 +7,7 @@ import type { HeaderFields, RawHeaders } from './headers.ts';
 import type { RequestTarget } from './target.ts';
 
 /** The data of any request, even of one whose head is rejected. */
-export interface Arrival {
+export interface RequestInfo {
   /** Unique to this request; it links the response, the log line and the header that the app gets. */
   readonly requestId: string;
   readonly method: string;
@@ -31,7 +31,7 @@ export interface UpgradeRequest {
 }
 
 /** A request with a parsed head. */
-export interface ParsedHead extends Arrival {
+export interface ParsedHead extends RequestInfo {
   readonly target: RequestTarget;
   readonly headers: HeaderFields;
   readonly body: RequestBody;

@@ -35,7 +35,7 @@ export interface RefusalEntry {
 
 /** One entry for each code; a missing entry does not compile. */
 export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
-  route_not_found: { status: 404, title: 'No route', proxyError: 'http_request_denied', logLevel: 'info' },
+  route_not_found: { status: 404, title: 'Route not found', proxyError: 'http_request_denied', logLevel: 'info' },
   method_not_allowed: { status: 405, title: 'Method not allowed', proxyError: 'http_request_denied', logLevel: 'info' },
   unsupported_media_type: { status: 415, title: 'Unsupported media type', proxyError: 'http_request_denied', logLevel: 'info' },
   body_too_large: { status: 413, title: 'Content too large', proxyError: 'http_request_denied', logLevel: 'info', close: true },
@@ -51,7 +51,7 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
   target_too_long: { status: 414, title: 'Target too long', proxyError: 'http_request_error', logLevel: 'info', close: true },
   request_timeout: {
     status: 408,
-    title: 'Request took too long',
+    title: 'Request timeout',
     proxyError: 'http_request_error',
     logLevel: 'info',
     close: true,
@@ -79,17 +79,17 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     proxyError: 'http_request_denied',
     logLevel: 'info',
   },
-  destination_denied: { status: 403, title: 'Destination denied', proxyError: 'http_request_denied', logLevel: 'info' },
+  destination_denied: { status: 403, title: 'Destination not allowed', proxyError: 'http_request_denied', logLevel: 'info' },
   loop_detected: { status: 508, title: 'Loop detected', proxyError: 'proxy_loop_detected', logLevel: 'error' },
   tls_required: { status: 403, title: 'TLS required', proxyError: 'http_request_denied', logLevel: 'info' },
-  caller_denied: { status: 403, title: 'Caller denied', proxyError: 'http_request_denied', logLevel: 'warn' },
+  caller_denied: { status: 403, title: 'Caller not allowed', proxyError: 'http_request_denied', logLevel: 'warn' },
   original_request_unclear: {
     status: 403,
-    title: 'Original request unclear',
+    title: 'Invalid original request',
     proxyError: 'http_request_denied',
     logLevel: 'warn',
   },
-  content_needed: { status: 403, title: 'Content needed', proxyError: 'http_request_denied', logLevel: 'info' },
+  content_needed: { status: 403, title: 'Request body required', proxyError: 'http_request_denied', logLevel: 'info' },
   certificate_required: {
     status: 403,
     title: 'Client certificate required',
@@ -104,12 +104,12 @@ export const REFUSALS: Readonly<Record<RefusalCode, RefusalEntry>> = {
     retryAfterSeconds: 1,
   },
   duplicate: { status: 200, title: 'Already handled', logLevel: 'info' },
-  stale: { status: 200, title: 'Newer one handled', logLevel: 'info' },
-  handshake: { status: 200, title: 'Answered by the gate', logLevel: 'info' },
-  handshake_refused: { status: 403, title: 'Handshake refused', proxyError: 'http_request_denied', logLevel: 'info' },
+  stale: { status: 200, title: 'Newer version already handled', logLevel: 'info' },
+  handshake: { status: 200, title: 'Handshake completed', logLevel: 'info' },
+  handshake_refused: { status: 403, title: 'Handshake rejected', proxyError: 'http_request_denied', logLevel: 'info' },
   in_progress: {
     status: 503,
-    title: 'Being handled',
+    title: 'In progress',
     proxyError: 'proxy_internal_response',
     logLevel: 'info',
     retryAfterSeconds: 5,

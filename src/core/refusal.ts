@@ -114,7 +114,7 @@ export type Reason =
   | 'upstream_reset'
   | 'upstream_invalid_response';
 
-/** A response that sidegate sends in place of the app's. */
+/** A response that sidegate sends instead of the app's. */
 export interface Reply {
   readonly status: number;
   readonly contentType: string;

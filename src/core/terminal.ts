@@ -7,6 +7,6 @@ const TONES = { good: 32, bad: 31, warning: 33 } as const;
 export type Tone = keyof typeof TONES;
 
 /** Returns the text in color if standard output supports colors. */
-export function paint({ isColoured }: { readonly isColoured?: boolean }, tone: Tone, text: string): string {
-  return isColoured === true ? `\u001b[${TONES[tone]}m${text}\u001b[0m` : text;
+export function paint({ isColored }: { readonly isColored?: boolean }, tone: Tone, text: string): string {
+  return isColored === true ? `\u001b[${TONES[tone]}m${text}\u001b[0m` : text;
 }

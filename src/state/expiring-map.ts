@@ -11,7 +11,7 @@ export interface Expiring {
 /** The bounds of a map. */
 export interface MapBounds {
   readonly maxEntries: number;
-  /** What the entries are, for the error of a full map, such as `IDs`. */
+  /** The noun for the entries in the error of a full map, such as `IDs`. */
   readonly what: string;
 }
 

@@ -193,7 +193,7 @@ describe('one client', () => {
       await new Promise((done) => (socket.write(chunks, done) ? undefined : socket.once('close', done)));
     socket.destroy();
     expect(await ended).toMatch(/^(?:HTTP\/1\.1 411 |$)/);
-    expect(await injector.metric('sidegate_injector_requests_turned_away_total{reason="length_required"}')).toBe(1);
+    expect(await injector.metric('sidegate_injector_requests_rejected_total{reason="length_required"}')).toBe(1);
     expect((await review('127.0.0.1'))?.status).toBe(200);
   });
 });
@@ -212,7 +212,7 @@ describe('a forged review', () => {
     expect((await review(STRANGER))?.status).toBe(200);
     await until(() => toEvents().length > 0);
     expect(toEvents()).toEqual(['/apis/events.k8s.io/v1/namespaces/shop/events']);
-    expect(await injector.metric('sidegate_injector_requests_turned_away_total{reason="excluded_namespace"}')).toBe(1);
+    expect(await injector.metric('sidegate_injector_requests_rejected_total{reason="excluded_namespace"}')).toBe(1);
   });
 });
 
@@ -231,7 +231,7 @@ describe('with client certificates', () => {
     expect(await review(STRANGER, toCaller(makeAuthority(folder, 'foreign'), API_SERVER))).toBeUndefined();
     // The CA of a cluster signs kubelets and users, too.
     expect((await review(STRANGER, toCaller(callers, 'system:node:a')))?.status).toBe(403);
-    expect(await injector.metric('sidegate_injector_requests_turned_away_total{reason="caller_unknown"}')).toBe(1);
+    expect(await injector.metric('sidegate_injector_requests_rejected_total{reason="caller_unknown"}')).toBe(1);
   });
 
   test('that are optional, others are answered, but cause no look-up and no Event', async () => {

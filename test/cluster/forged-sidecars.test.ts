@@ -124,7 +124,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     // The API server wants the same hostPort then.
     if (key === 'hostNetwork') delete pod['spec'].containers[0].ports;
     const { status, body } = await create(pod);
-    expect(body.message).toContain(`has ${key}: true beside its sidecar`);
+    expect(body.message).toContain(`has ${key}: true and a sidecar`);
     expect(status).toBe(403);
   });
 

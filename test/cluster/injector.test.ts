@@ -79,7 +79,7 @@ async function readAuthority({ secret }: InjectorInstallation): Promise<X509Cert
 }
 
 const toSteps = (controllers: readonly RotationProgram[]): unknown[] =>
-  controllers.flatMap(({ log }) => log().flatMap(({ msg, step }) => (msg === 'authority_rotated' ? [step] : [])));
+  controllers.flatMap(({ log }) => log().flatMap(({ msg, step }) => (msg === 'ca_rotated' ? [step] : [])));
 
 interface Load {
   readonly failures: string[];

@@ -143,7 +143,7 @@ describe('a chart that writes the sidecar by the library', () => {
   });
 
   test.each<[string, Settings, string]>([
-    ['a setting that is unknown', { memory: '64Mi' }, 'the setting memory is unknown; known are config, secrets,'],
+    ['a setting that is unknown', { memory: '64Mi' }, 'the setting memory is unknown; the known ones are config, secrets,'],
     ['a setting that is missing', { image: '' }, 'the setting image is'],
     ['a port out of range', { port: 70_000 }, 'the setting port is "70000": expected a port from 1 to 65535, for example 8480.'],
     [
@@ -167,7 +167,7 @@ describe('a chart that writes the sidecar by the library', () => {
     [
       'a hook that anyone could set off',
       { takeover: 'same-port', appProbes: { web: { ...appProbes.web, prestop: 'http://127.0.0.1:3000/stop' } } },
-      'appProbes has web/prestop; known are livez, readyz and startupz.',
+      'appProbes has web/prestop; the known ones are livez, readyz and startupz.',
     ],
     ['a race for the port', { takeover: 'env', sidecar: 'container' }, 'takeover=env needs a native sidecar'],
     ['a race for the address', { takeover: 'same-port', sidecar: 'container' }, 'takeover=same-port needs a native sidecar'],

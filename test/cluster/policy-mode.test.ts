@@ -192,11 +192,11 @@ describe('the API server’s own policy', () => {
     ],
     ['takeover rename', toPod({ annotations: { 'sidegate.dev/takeover': 'rename' } }), 'takeover rename is beyond'],
     ['takeover env', toPod({ annotations: { 'sidegate.dev/takeover': 'env:PORT' } }), 'takeover env:PORT is beyond'],
-    ['a plain container', toPod({ annotations: { 'sidegate.dev/sidecar': 'container' } }), 'makes native sidecars only'],
+    ['a plain container', toPod({ annotations: { 'sidegate.dev/sidecar': 'container' } }), 'supports only native sidecars'],
     [
       'a plain container that would race for the port',
       toPod({ annotations: { ...sameP, 'sidegate.dev/sidecar': 'container' } }),
-      'makes native sidecars only',
+      'supports only native sidecars',
     ],
     [
       'hostNetwork',

@@ -387,7 +387,7 @@ describe('a request to forget', () => {
     expect((await post({ ...json, 'Content-Encoding': 'gzip' }, '{"id":"x"}')).status).toBe(415);
     expect(await post(json, '{"id":"x"}', '/routes/none/forget')).toMatchObject({
       status: 404,
-      text: 'there is no route with this name; routes that remember IDs: billing\n',
+      text: 'no route has this name; routes that remember IDs: billing\n',
     });
     for (const name of ['loose', 'open'])
       expect(await post(json, '{"id":"x"}', `/routes/${name}/forget`)).toMatchObject({

@@ -69,7 +69,7 @@ describe('sidegate forget', () => {
     await start({ token: TOKEN_FROM });
     expect(await forget(...toArgs('x', 'none'), ...admin())).toMatchObject({
       status: 1,
-      stderr: 'sidegate forget: 404 there is no route with this name; routes that remember IDs: billing\n',
+      stderr: 'sidegate forget: 404 no route has this name; routes that remember IDs: billing\n',
     });
     rmSync(join(gate.folder, 'token'));
     writeFileSync(join(gate.folder, 'other'), 'f'.repeat(32));

@@ -154,7 +154,7 @@ describe('sidegate verify', () => {
       return stdout;
     };
     expect(explain(`${bytes}\n`, headers)).toContain('it matches without the line end after the body');
-    expect(explain('{}', headers)).toContain('the secret differs, or the body was parsed and serialised again');
+    expect(explain('{}', headers)).toContain('the secret differs, or the body was parsed and serialized again');
     expect(explain(bytes, headers, '--encoding', 'utf8')).toContain('the secret of the key given decoded as base64');
     expect(explain(bytes, { ...headers, 'Webhook-Id': '' })).toContain('result: missing_signature');
     const ms = unixNow() * 1000;

@@ -256,10 +256,10 @@ test('asks running sidecars what they serve, through the API server', async () =
   expect((await doctor('--live', '-o', 'json')).json.findings).toEqual({ error: 0, warning: 0, note: 0 });
   objects[metrics] = 'up 1\n';
   expect((await doctor('--live')).stdout).toContain(
-    'cannot tell which config web-1-a uses: port 8481 serves no sidegate_config_info metric',
+    'cannot determine which config web-1-a uses: port 8481 serves no sidegate_config_info metric',
   );
   objects[metrics] = 403;
-  expect((await doctor('--live')).stdout).toContain('cannot tell which config web-1-a uses: you may not get pods/proxy');
+  expect((await doctor('--live')).stdout).toContain('cannot determine which config web-1-a uses: you may not get pods/proxy');
 });
 
 test('tells what it may not read, and judges the rest', async () => {
@@ -270,7 +270,7 @@ test('tells what it may not read, and judges the rest', async () => {
   expect(stdout).toContain("which pods can connect to the app's port: you may not list networkpolicies in shop");
   expect(stdout).toContain('whether the webhook is configured: you may not list mutatingwebhookconfigurations');
   expect(stdout).toContain('the ConfigMap web-gate was not checked: you may not get it');
-  expect(stdout).toContain('cannot tell which sidecars are stale: you may not list mutatingwebhookconfigurations');
+  expect(stdout).toContain('cannot determine which sidecars are stale: you may not list mutatingwebhookconfigurations');
   expect(stdout).toMatch(/1 unknown\. 0 errors, 0 warnings, \d+ notes\./);
 });
 
@@ -278,7 +278,7 @@ test('gives no verdict where pods may not be listed, or nobody answers', async (
   objects[`/api/v1/namespaces/${NAMESPACE}/pods`] = 403;
   const { code, stdout } = await doctor();
   expect(code).toBe(1);
-  expect(stdout).toContain('pods-not-known: cannot tell which pods are protected: you may not list pods in shop');
+  expect(stdout).toContain('pods-not-known: cannot determine which pods are protected: you may not list pods in shop');
   objects['/version'] = 401;
   expect(await doctor()).toMatchObject({ code: 2, stderr: 'sidegate: GET /version: /version is forbidden\n' });
 });

@@ -218,7 +218,7 @@ describe('every answer of the gate itself', () => {
     const { type, title, status, code, requestId, ...rest } = JSON.parse(answer.text);
     expect({ type, title, status, code }).toEqual({
       type: 'urn:sidegate:refusal:route_not_found',
-      title: 'No route',
+      title: 'Route not found',
       status: 404,
       code: 'route_not_found',
     });

@@ -101,7 +101,7 @@ describe('a review', () => {
       (folder) => ({ certificate: { directory: folder } }),
     );
     expect((await running().send(toReview())).status).toBe(500);
-    expect(await running().metric('sidegate_injector_requests_turned_away_total{reason="internal"}')).toBe(1);
+    expect(await running().metric('sidegate_injector_requests_rejected_total{reason="internal"}')).toBe(1);
     expect(await running().ready()).toMatchObject({ status: 503 });
   });
 
@@ -122,7 +122,7 @@ describe('a review', () => {
       .catch(() => undefined);
     // The rest of a content that is too large may be cut off before its answer is read.
     expect([status, undefined]).toContain(answer?.status);
-    expect(await running().metric(`sidegate_injector_requests_turned_away_total{reason="${reason}"}`)).toBe(1);
+    expect(await running().metric(`sidegate_injector_requests_rejected_total{reason="${reason}"}`)).toBe(1);
   });
 });
 
@@ -162,7 +162,7 @@ describe('certificates in a directory', () => {
     await injector?.stop();
     injector = undefined;
     const other = await startWithDirectory(() => bundle);
-    await until(async () => (await running().ready()).text.includes('does not hold its authority'));
+    await until(async () => (await running().ready()).text.includes('does not contain its CA'));
     expect(readFileSync(other.ca).toString('base64')).not.toBe(bundle);
   });
 });
@@ -172,7 +172,7 @@ test('an injector whose certificate is in a Secret says what it lacks', async ()
     toCluster(() => ''),
     () => ({ certificate: { secret: { namespace: 'gate', name: 'tls' }, webhook: 'injector' } }),
   );
-  const wanted = 'Secret tls in namespace gate: not allowed; the service account needs get on this Secret';
+  const wanted = 'Secret tls in namespace gate: forbidden; grant the service account get on this Secret';
   await until(async () => (await running().ready()).text.includes(wanted));
 });
 

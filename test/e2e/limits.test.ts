@@ -118,7 +118,7 @@ test('a request that waits too long for a place is 503, and its retry comes thro
 });
 
 test('more waiters than allowed are 503 at once', async () => {
-  const { port, metric } = await start({ maxWaiting: 1 }, { dedup: { waitAtMost: '30s' } });
+  const { port, metric } = await start({ maxWaiting: 1 }, { dedup: { maxWait: '30s' } });
   let finish: () => void = () => undefined;
   app.handler = (_request, response) => {
     finish = () => response.end('handled');
@@ -136,7 +136,7 @@ test('more waiters than allowed are 503 at once', async () => {
 });
 
 test('a waiter whose time is over is 503 with Retry-After while the first is still at work', async () => {
-  const { port } = await start({}, { dedup: { waitAtMost: '100ms' } });
+  const { port } = await start({}, { dedup: { maxWait: '100ms' } });
   let finish: () => void = () => undefined;
   app.handler = (_request, response) => {
     finish = () => response.end('handled');

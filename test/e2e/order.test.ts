@@ -156,7 +156,7 @@ describe.each([
   });
 
   test('one that waits longer than it may is told to come again, and its retry gets through', async () => {
-    const { first, second, metric } = await start(toSections({ waitAtMost: '100ms' }));
+    const { first, second, metric } = await start(toSections({ maxWait: '100ms' }));
     const resource = makeResource();
     const { arrived, finish } = holdApp();
     const older = send(first, resource(1));
@@ -176,7 +176,7 @@ describe.each([
     timeout: 60_000,
   }, async () => {
     const { first, second } = await start(
-      toSections({ waitAtMost: '30s', lease: '60s' }, { webhook: { dedup: { lease: '120s' } } }),
+      toSections({ maxWait: '30s', lease: '60s' }, { webhook: { dedup: { lease: '120s' } } }),
     );
     const resources = Array.from({ length: 5 }, makeResource);
     const versions = Array.from({ length: 20 }, (_, i) => (i * 7) % 20);
@@ -247,7 +247,7 @@ test('an event that says no resource passes, counted as unordered', async () => 
 
 test('a replica that dies with an event at the app blocks its resource until the lease is over, and no longer', async () => {
   const { first, second, processes } = await startReplicas(
-    toSections({ lease: '3s', waitAtMost: '50ms' }, { route: { timeout: '1s' } }),
+    toSections({ lease: '3s', maxWait: '50ms' }, { route: { timeout: '1s' } }),
   );
   const resource = makeResource();
   let isWithApp = false;

@@ -117,7 +117,7 @@ print(opener.open(sys.argv[1]).read().decode())`;
 
 describe('certificates', () => {
   test('are picked by the name that a client asks for', async () => {
-    await start({ more: [{ certFile: other.cert, keyFile: other.key }] });
+    await start({ additionalCertificates: [{ certFile: other.cert, keyFile: other.key }] });
     expect((await shake()).name).toBe('local');
     expect((await shake({ servername: 'other.example' })).name).toBe('other');
     expect((await shake({ servername: 'a.wild.example' })).name).toBe('other');

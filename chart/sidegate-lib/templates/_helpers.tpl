@@ -191,7 +191,7 @@ ingress:
 {{- range $container, $kinds := default dict .appProbes -}}
 {{- range $kind := keys $kinds | sortAlpha -}}
 {{- if not (has $kind (list "livez" "readyz" "startupz")) -}}
-{{- fail (printf "\n\nsidegate: appProbes has %s/%s; known are livez, readyz and startupz. Anyone who reaches the admin port could trigger a hook: use exec or sleep." $container $kind) -}}
+{{- fail (printf "\n\nsidegate: appProbes has %s/%s; the known ones are livez, readyz and startupz. Anyone who reaches the admin port could trigger a hook: use exec or sleep." $container $kind) -}}
 {{- end -}}
 {{- end -}}
 {{- range $kind := list "livez" "readyz" "startupz" -}}

@@ -125,7 +125,7 @@ volumeMounts:
 {{- $known := list "config" "secrets" "takeover" "appPort" "port" "adminPort" "sidecar" "image" "imagePullSecrets" "cpuRequest" "memoryRequest" "cpuLimit" "memoryLimit" "preStop" "imagePullPolicy" "movedPort" "portName" "appProbes" "gracePeriodSeconds" -}}
 {{- range $key := keys . | sortAlpha -}}
 {{- if not (has $key $known) -}}
-{{- fail (printf "\n\nsidegate: the setting %s is unknown; known are config, secrets, takeover, appPort, port, adminPort, sidecar, image, imagePullSecrets, cpuRequest, memoryRequest, cpuLimit, memoryLimit, preStop, imagePullPolicy, movedPort, portName, appProbes, gracePeriodSeconds." $key) -}}
+{{- fail (printf "\n\nsidegate: the setting %s is unknown; the known ones are config, secrets, takeover, appPort, port, adminPort, sidecar, image, imagePullSecrets, cpuRequest, memoryRequest, cpuLimit, memoryLimit, preStop, imagePullPolicy, movedPort, portName, appProbes, gracePeriodSeconds." $key) -}}
 {{- end -}}
 {{- end -}}
 {{- include "sidegate.lib.form" (list . "config" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*$" "a name of lower-case letters, digits, dots and dashes" "web-gate") -}}

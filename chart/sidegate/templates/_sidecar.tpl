@@ -1,7 +1,7 @@
 {{/*
-Written from src/kubernetes/injector (`npm run docs`): what a container `sidegate` must be. Every field is compared with what the injector makes, and a
-field that is not known here is denied. The values that differ from pod to pod are read where each stands alone, so one that is forged
-differs from the others.
+Written from src/kubernetes/injector (`npm run docs`): what a container `sidegate` must contain. Every field is compared with what the injector
+creates, and unknown fields are denied. Values that differ between pods are read at a place where each is alone; a forged value then differs at the
+other places.
 */}}
 {{- define "sidegate.sidecarVariables" -}}
 - name: sidecars
@@ -103,12 +103,12 @@ differs from the others.
 - expression: >-
     size(variables.shared) == 0
   messageExpression: >-
-    variables.pod + ' has ' + variables.shared.join(', ') + ': true beside its sidecar. With hostNetwork the app is reached on its node past the sidecar; with hostPID and shareProcessNamespace other containers can read the secrets of the sidecar in its memory, or end it and take its port. Take the field away.'
+    variables.pod + ' has ' + variables.shared.join(', ') + ': true and a sidecar. With hostNetwork, clients can bypass the sidecar on the node; with hostPID and shareProcessNamespace, other containers can read the secrets in the memory of the sidecar, or end it and use its port. Remove the field.'
   reason: Forbidden
 - expression: >-
     size(variables.sidecars) == 0 || variables.isInit || object.spec.?restartPolicy.orValue('Always') == 'Always'
   messageExpression: >-
-    variables.pod + ' has the restartPolicy ' + object.spec.?restartPolicy.orValue('') + ' and a container `sidegate` beside its app: once that ends it stays away, and the app is open on its own port. Use a native sidecar (sidegate.dev/sidecar: native), or restartPolicy: Always.'
+    variables.pod + ' has the restartPolicy ' + object.spec.?restartPolicy.orValue('') + ' and a sidecar that is a plain container: it is not restarted after it ends, and the app is then open on its own port. Use a native sidecar (sidegate.dev/sidecar: native), or restartPolicy: Always.'
   reason: Forbidden
 - expression: >-
     size(variables.sidecars) == 0 || !object.spec.?ephemeralContainers.orValue([]).exists(e, e.?targetContainerName.orValue('') == 'sidegate')
@@ -118,13 +118,13 @@ differs from the others.
 - expression: >-
     !(variables.initContainers + object.spec.containers).exists(c, c.name != 'sidegate' && c.?ports.orValue([]).exists(p, p.?name.orValue('') == 'sidegate'))
   messageExpression: >-
-    variables.pod + ' has a port named sidegate on another container than the sidecar: a Service with the targetPort sidegate would lead to it unverified. Name the port otherwise.'
+    variables.pod + ' has a port named sidegate on another container than the sidecar: a Service with the targetPort sidegate would send unverified requests to it. Rename the port.'
   reason: Forbidden
 {{- if not .Values.admission.insecureAllowOtherSidecars }}
 - expression: >-
     size(variables.differences) == 0
   messageExpression: >-
-    variables.pod + ' has a container `sidegate` that is not the one that sidegate {{ .Chart.AppVersion }} injects: it differs in ' + variables.differences.join(', ') + '. The name `sidegate` is the sidecar\'s own: leave the container to the injector or the library chart. If another webhook adds environment variables, name them in admission.allowedEnv; if it adds mounts, in admission.allowedMounts.'
+    variables.pod + ' has a container `sidegate` that is not the one that sidegate {{ .Chart.AppVersion }} injects: it differs in ' + variables.differences.join(', ') + '. The name `sidegate` is reserved: let the injector or the library chart add the container. If another webhook adds environment variables or mounts, list them in admission.allowedEnv and admission.allowedMounts.'
   reason: Forbidden
 {{- end }}
 {{- end -}}

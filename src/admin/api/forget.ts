@@ -70,7 +70,7 @@ function findRouteProblem(name: string, routes: readonly ForgettingRoute[]): Adm
   const found = routes.find((route) => route.name === name);
   const others = routes.filter(({ remembersIds }) => remembersIds).map((route) => route.name);
   const known = others.length === 0 ? 'no route remembers IDs' : `routes that remember IDs: ${others.join(', ')}`;
-  if (found === undefined) return toPlain(404, `there is no route with this name; ${known}`);
+  if (found === undefined) return toPlain(404, `no route has this name; ${known}`);
   return found.remembersIds
     ? undefined
     : toPlain(409, `route ${name} does not remember IDs: it has no webhook section, or dedup: off; ${known}`);

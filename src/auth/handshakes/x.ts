@@ -12,8 +12,8 @@ const TOKEN_LIKE = /^[A-Za-z0-9+/_.=-]*$/;
 const MAX_TOKEN_LENGTH = 258;
 
 /**
- * https://docs.x.com/x-api/webhooks/quickstart. Anyone can request the HMAC of any token, so those HMACs must never be valid for
- * anything else: a token is neither JSON nor the query that X signs, and a body that could be a token is not a delivery.
+ * Implements https://docs.x.com/x-api/webhooks/quickstart. Anyone can request the HMAC of any token, so these HMACs must never be valid
+ * for other requests. A token is neither JSON nor the query that X signs, and a body that could be a token is not a delivery.
  */
 export function createX({ scheme }: HandshakeOptions): Handshake {
   return {

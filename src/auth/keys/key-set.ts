@@ -17,7 +17,7 @@ export interface KeySetOptions {
 export interface KeySetEvents {
   /** Undefined: the previous keys have expired. */
   onKeys(keys: readonly JsonWebKey[] | undefined): void;
-  onTrouble(message: string): void;
+  onFailure(message: string): void;
 }
 
 const MAX_BYTES = 65_536;
@@ -53,7 +53,7 @@ export class RemoteKeySet {
   }
 
   /** Fetches the keys early, because no key matches a signature. Returns false if the keys are too recent for newer ones to exist. */
-  askEarly(): boolean {
+  refreshEarly(): boolean {
     const now = this.#clock.monotonic();
     if (this.#fetchedAt !== undefined && now - this.#fetchedAt < MIN_EARLY_INTERVAL_MS) return false;
     if (this.#requestedAt === undefined || now - this.#requestedAt >= MIN_EARLY_INTERVAL_MS) runDetached(this.#fetch());
@@ -103,7 +103,7 @@ export class RemoteKeySet {
 
   #onFailed(message: string): void {
     if (this.#isClosed) return;
-    this.#events.onTrouble(message);
+    this.#events.onFailure(message);
     this.#schedule(Math.min(FIRST_RETRY_MS * 2 ** this.#failures, this.#options.refresh));
     this.#failures++;
   }

@@ -38,7 +38,7 @@ const KNOWN_MS: Milliseconds = 60 * 60_000;
 const MAX_PROOFS = 2;
 /**
  * Wrong passwords for one user from one banned network. After that many, the network's proofs for the user are dropped: clients
- * behind one NAT cannot be distinguished, so an attacker could try passwords against a neighbour's proof at full speed.
+ * behind one NAT cannot be distinguished, so an attacker could try passwords against a neighbor's proof at full speed.
  */
 const MAX_MISSES = 100;
 

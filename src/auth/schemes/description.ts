@@ -80,7 +80,7 @@ export interface SenderDescription {
   readonly title: string;
   /** URL of the sender's documentation of the signature. */
   readonly docs: string;
-  /** What the key is, and where to find it at the sender. */
+  /** The kind of key, and where to find it at the sender. */
   readonly key: string;
 }
 

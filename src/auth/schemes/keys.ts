@@ -12,7 +12,7 @@ export interface KeySource {
   readonly encoding: SecretEncoding | undefined;
 }
 
-/** Prepared key material in private fields, so that printing or serialising does not reveal it. */
+/** Prepared key material in private fields, so that printing or serializing does not reveal it. */
 export class Material {
   readonly algorithm: Algorithm;
   readonly #key: KeyObject;

@@ -50,8 +50,8 @@ function toLayout({ signed, separator }: SchemeDescription): Layout {
  * The first two pieces with an ambiguous boundary; undefined if the signed string has only one interpretation. Removes pieces from the
  * left while their end is known, and from the right while their start is known; at most one piece may remain.
  *
- * For JSON bodies the proof is that no JSON object or array is a proper prefix or suffix of another: its last bracket closes its first
- * one, and starting inside a string would swap the roles of opening and closing quotes.
+ * For JSON bodies the proof is that no JSON object or array is a proper prefix or suffix of another. Its last bracket closes its first
+ * one, and a suffix that started inside a string would swap the roles of opening and closing quotes.
  */
 export function findAmbiguity(description: SchemeDescription): Ambiguity | undefined {
   const layout = toLayout(description);

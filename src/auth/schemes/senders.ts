@@ -2,7 +2,7 @@
 import type { RefusalCode } from '../../core/refusal.ts';
 import { REFUSALS } from '../../core/refusal-catalogue.ts';
 
-/** Documented behaviour of one sender. What its documentation omits is absent, and treated as in Standard Webhooks. */
+/** Documented behavior of one sender. Properties that its documentation omits are undefined, and treated as in Standard Webhooks. */
 export interface SenderProfile {
   /** Statuses that count as delivered. Default: any 2xx. */
   readonly acknowledgedBy?: readonly number[];
@@ -18,7 +18,7 @@ export interface SenderProfile {
   readonly schedule?: string;
 }
 
-/** What the gate means by a refusal: the event is done, it can never be accepted, or the sender should retry later. */
+/** The meaning of a refusal for the sender: the event is done, it can never be accepted, or the sender should retry later. */
 export type Meaning = 'done' | 'never' | 'later';
 
 const SERVER_ERROR = 500;
@@ -60,7 +60,7 @@ function toNeeded(profile: SenderProfile, meaning: Meaning, status: number): num
   return [status, ...LATER_STATUSES].find((each) => isSentAgain(profile, each));
 }
 
-/** The documented behaviour of senders with a preset. */
+/** The documented behavior of senders with a preset. */
 export const SENDERS: Readonly<Record<string, SenderProfile>> = {
   'standard-webhooks': { retries: 'failures', disabledBy: [410], waitsSeconds: 15, schedule: '10 attempts in 75 hours' },
   svix: {

@@ -12,9 +12,11 @@ import type { Problem } from '../schema/problem.ts';
 import { provideRetention } from '../schema/retention.ts';
 import { ConfigSchema } from '../schema/schema.ts';
 import { type FakeSources, withFakeSources } from '../sources/fake-sources.ts';
+import { CONFIG_RENAMINGS } from './config-renamings.ts';
 import { type Position, parseYaml, readText, type YamlFile } from './document.ts';
 import { type Overridden, type Overrides, override } from './overrides.ts';
 import { isRemoved, REMOVAL_DEPTHS, removeRejected, watchRemoved, withoutFaulty } from './remainder.ts';
+import { applyRenamings } from './renamings.ts';
 import { provideUpstreams } from './upstreams.ts';
 
 /** A valid config. */
@@ -62,15 +64,18 @@ export async function loadConfig(file: string, clock: Clock, options?: LoadOptio
 /** Checks the text of `file`. */
 export function parseConfig(file: string, text: string, clock: Clock, options: LoadOptions = {}): LoadResult {
   const { overrides = {}, maxProblems } = options;
-  const read = parseYaml(file, text, 'start with routes:', maxProblems);
-  if ('problems' in read) return { config: undefined, problems: read.problems };
+  const written = parseYaml(file, text, 'start with routes:', maxProblems);
+  if ('problems' in written) return { config: undefined, problems: written.problems };
+  const read = applyRenamings(written, CONFIG_RENAMINGS);
   const { value, toFlag, problems: flagProblems } = override(read.value, overrides);
   const toProblem = toProblemOf(read.toProblem, toFlag);
   const parsed = ConfigSchema.safeParse(value, { reportInput: true });
   const locate = (path: string): Position | undefined => read.locate(path.split('.'));
   if (!parsed.success) {
     const findings = toFindings(parsed.error.issues, toJsonSchema(), maxProblems);
-    const problems = [...flagProblems, ...findings.map((finding) => toProblem('error', finding))];
+    const renamed = read.ratings.map(({ severity, ...finding }) => toProblem(severity, finding));
+    const rejected = findings.map((finding) => toProblem('error', finding));
+    const problems = [...flagProblems, ...[...rejected, ...renamed].slice(0, maxProblems)];
     // For text from an untrusted source, do no more work than is needed to reject it.
     const rest = maxProblems === undefined ? checkRest(value, parsed.error.issues, { file, clock, options }) : undefined;
     if (rest === undefined) return { config: undefined, problems };
@@ -78,7 +83,7 @@ export function parseConfig(file: string, text: string, clock: Clock, options: L
     return { config: undefined, problems: [...problems, ...more], rest: { config: rest.config, locate } };
   }
   const { config, ratings, toOwnPlace } = complete(parsed.data, file, options);
-  const rated = toDistinct([...ratings, ...validate(config, clock.now())].map(toOwnPlace));
+  const rated = toDistinct([...read.ratings, ...ratings, ...validate(config, clock.now())].map(toOwnPlace));
   const problems = [
     ...flagProblems,
     ...truncate(rated, maxProblems).map(({ severity, ...finding }) => toProblem(severity, finding)),
@@ -150,7 +155,7 @@ function toDistinct(ratings: readonly Rating[]): Rating[] {
   return [...new Map(ratings.map((rating) => [JSON.stringify(rating), rating])).values()];
 }
 
-/** Truncates the list; errors first, so that no error is dropped in favour of a warning. */
+/** Truncates the list; errors first, so that no error is dropped before a warning. */
 function truncate(ratings: readonly Rating[], max: number | undefined): readonly Rating[] {
   if (max === undefined || ratings.length <= max) return ratings;
   return [...ratings].sort((a, b) => Number(b.severity === 'error') - Number(a.severity === 'error')).slice(0, max);

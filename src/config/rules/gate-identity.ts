@@ -1,7 +1,7 @@
 /** Which routes run equivalent gates. */
 import { methodsOf, type RouteConfig } from '../schema/config.ts';
 
-/** What the router needs to know of a route. */
+/** The properties of a route that the router uses. */
 export interface Routing {
   readonly match: RouteConfig['match'] & { readonly methods: readonly string[] };
   readonly gateIdentity: string;
@@ -10,7 +10,7 @@ export interface Routing {
 /**
  * Equal for two routes if and only if a request that passes the gates of one passes those of the other with the same effect: they have
  * the same mode, users and certificates, and both or neither allow anyone. A route with a webhook equals only itself, because each
- * route remembers the IDs of its own deliveries. Settings that apply after the gates do not count: upstream, timeouts and headers.
+ * route remembers only the IDs of its deliveries. Settings that apply after the gates do not count: upstream, timeouts and headers.
  */
 export function toGateIdentity({ name, mode, allow, basic, clientCertificate, webhook }: RouteConfig): string {
   return JSON.stringify([mode, allow, basic, clientCertificate, webhook === undefined ? undefined : name]);

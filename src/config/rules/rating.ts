@@ -1,4 +1,4 @@
-/** What a rule reports about the config: where, what, how severe, and how to fix it. */
+/** The findings of rules about the config: position, message, severity and fix. */
 import type { Finding } from '../schema/issues.ts';
 import type { Problem } from '../schema/problem.ts';
 

@@ -93,7 +93,7 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConf
     );
   }
   // The claim is also held while the event waits for its turn.
-  const orderWaitMs = webhook.order?.waitAtMost ?? 0;
+  const orderWaitMs = webhook.order?.maxWait ?? 0;
   if (dedup.lease <= route.timeout + route.connectTimeout + orderWaitMs) {
     found.push(
       error(
@@ -101,12 +101,12 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConf
         'the lease can end while the app still handles the delivery, so a retry would run concurrently',
         webhook.order === undefined
           ? 'set it above timeout + connectTimeout'
-          : 'set it above timeout + connectTimeout + order.waitAtMost',
+          : 'set it above timeout + connectTimeout + order.maxWait',
       ),
     );
   }
-  if (dedup.inProgress === 'wait' && dedup.waitAtMost >= dedup.lease)
-    found.push(warning([...path, 'waitAtMost'], 'deliveries wait longer than the lease lasts', 'set it below lease'));
+  if (dedup.inProgress === 'wait' && dedup.maxWait >= dedup.lease)
+    found.push(warning([...path, 'maxWait'], 'deliveries wait longer than the lease lasts', 'set it below lease'));
   if (dedup.onStoreError === 'forward')
     found.push(
       warning(
@@ -120,7 +120,7 @@ function checkDedup(dedup: DedupConfig, webhook: WebhookConfig, route: RouteConf
 
 function checkOrder(order: OrderConfig, route: RouteConfig, path: Path): Rating[] {
   const found: Rating[] = [];
-  const { retention, lease, waitAtMost, onStoreError } = order;
+  const { retention, lease, maxWait, onStoreError } = order;
   if (lease <= route.timeout + route.connectTimeout) {
     found.push(
       error(
@@ -130,8 +130,8 @@ function checkOrder(order: OrderConfig, route: RouteConfig, path: Path): Rating[
       ),
     );
   }
-  if (waitAtMost >= lease)
-    found.push(warning([...path, 'waitAtMost'], 'events wait longer than the lease lasts', 'set it below lease'));
+  if (maxWait >= lease)
+    found.push(warning([...path, 'maxWait'], 'events wait longer than the lease lasts', 'set it below lease'));
   if (retention <= lease) {
     found.push(
       error(

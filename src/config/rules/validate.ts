@@ -7,7 +7,7 @@ import { error, type Path, type Rating, warning } from './rating.ts';
 import { checkAppProbes } from './validate-app-probes.ts';
 import { checkAuthz } from './validate-authz.ts';
 import { checkBasic, checkRealms } from './validate-basic.ts';
-import { checkNeighbours } from './validate-neighbours.ts';
+import { checkNeighbors } from './validate-neighbors.ts';
 import { checkProxy } from './validate-proxy.ts';
 import { checkTrustedRanges } from './validate-ranges.ts';
 import { checkTraces } from './validate-trace.ts';
@@ -31,7 +31,7 @@ export function toRules(config: Config, now: EpochMilliseconds): (() => readonly
     () => checkTraces(config),
     () => checkRealms(config),
     () => checkOverlaps(config.routes),
-    () => checkNeighbours(config.routes),
+    () => checkNeighbors(config.routes),
   ];
 }
 

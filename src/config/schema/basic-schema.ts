@@ -77,7 +77,7 @@ export const basic = z.strictObject({
             .min(1)
             .default(['client', 'user'])
             .describe(
-              'What failed attempts are counted by: client network (`client`), user name (`user`) or both. The client is checked first.',
+              'Counts failed attempts by client network (`client`), user name (`user`) or both. The client is checked first.',
             ),
           ban: duration()
             .prefault('5m')

@@ -9,10 +9,10 @@ export const order = z.strictObject({
     "JSON path of the resource's version: a number, a string of up to 4,096 digits, or a time (RFC 3339). Events without key or version are forwarded without ordering.",
   ),
   onStale: z
-    .enum(['answer', 'forward'])
-    .default('answer')
+    .enum(['acknowledge', 'forward'])
+    .default('acknowledge')
     .describe(
-      'What happens to an event that is older than the newest handled one: `answer` responds with 200 without forwarding it; `forward` forwards it with `Sidegate-Stale: true`.',
+      'Policy for an event that is older than the newest handled one: `acknowledge` responds with 200 without forwarding it; `forward` forwards it with `Sidegate-Stale: true`.',
     ),
   retention: duration()
     .prefault('3d')
@@ -24,13 +24,11 @@ export const order = z.strictObject({
     .describe(
       'How long a resource stays reserved for one event if the gate crashes; must be longer than timeout + connectTimeout.',
     ),
-  waitAtMost: duration()
+  maxWait: duration()
     .prefault('4s')
-    .describe('How long an event waits while the app handles another one of the same resource; then it gets 503.'),
+    .describe('Maximum time that an event waits while the app handles another one of the same resource; then it gets 503.'),
   onStoreError: z
     .enum(['refuse', 'forward'])
     .default('refuse')
-    .describe(
-      'What happens while the store is down: `refuse` rejects events with 503; `forward` forwards them in order of arrival.',
-    ),
+    .describe('Policy while the store is down: `refuse` rejects events with 503; `forward` forwards them in order of arrival.'),
 });

@@ -17,7 +17,7 @@ interface DedupSection {
   readonly dedup: 'off' | { readonly retention: Milliseconds; readonly isRetentionDefault: boolean };
 }
 
-/** Whether the sender signs the body but no timestamp. If so, a captured delivery stays valid for ever. */
+/** Whether the sender signs the body but no timestamp. If so, a captured delivery stays valid forever. */
 export function isUntimed({ description, tolerance }: Pick<DedupSection, 'description' | 'tolerance'>): boolean {
   return tolerance === undefined && description.signed.length > 0;
 }

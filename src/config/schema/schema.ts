@@ -122,7 +122,7 @@ export const ConfigSchema = z.strictObject({
         .array(addressRange())
         .default([])
         .describe(
-          'Proxies whose identity headers, such as Remote-User or X-Auth-Request-User, are forwarded to the app; these headers are removed from all other requests. List only proxies that remove them from the requests of their own clients.',
+          'Proxies whose identity headers, such as Remote-User or X-Auth-Request-User, are forwarded to the app; these headers are removed from all other requests. List only proxies that remove these headers from the requests of their clients.',
         ),
       hsts: z
         .strictObject({
@@ -198,10 +198,10 @@ export const ConfigSchema = z.strictObject({
               .min(1)
               .max(10_000)
               .default(10)
-              .describe('Maximum number of rejections that are analysed per minute and route.'),
+              .describe('Maximum number of rejections that are analyzed per minute and route.'),
             maxBody: size()
               .prefault('256Ki')
-              .describe('Maximum size of a body that is analysed; of larger ones only the head is analysed.'),
+              .describe('Maximum size of a body that is analyzed; of larger ones only the head is analyzed.'),
             cpuShare: z
               .number()
               .min(0.001)

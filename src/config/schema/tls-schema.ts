@@ -10,7 +10,7 @@ const certificate = {
 /** Server certificates, client certificates and TLS versions. */
 export const portTls = z.strictObject({
   ...certificate,
-  more: z
+  additionalCertificates: z
     .array(z.strictObject(certificate))
     .default([])
     .describe(

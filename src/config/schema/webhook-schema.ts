@@ -26,14 +26,14 @@ const dedup = z
       .enum(['wait', 'reject'])
       .default('wait')
       .describe(
-        'What happens to a delivery whose ID is being handled: `wait` waits for the outcome; `reject` responds with 503 at once.',
+        'Policy for a delivery whose ID is being handled: `wait` waits for the outcome; `reject` responds with 503 at once.',
       ),
-    waitAtMost: duration().prefault('4s').describe('Maximum time to wait with `inProgress: wait`; then the delivery gets 503.'),
+    maxWait: duration().prefault('4s').describe('Maximum time to wait with `inProgress: wait`; then the delivery gets 503.'),
     onStoreError: z
       .enum(['refuse', 'forward'])
       .default('refuse')
       .describe(
-        'What happens while the store is down: `refuse` rejects deliveries with 503; `forward` forwards them without a check for duplicates, with `Sidegate-Unchecked: true` for the app and `unchecked` in log and journal.',
+        'Policy while the store is down: `refuse` rejects deliveries with 503; `forward` forwards them without a check for duplicates, with `Sidegate-Unchecked: true` for the app and `unchecked` in log and journal.',
       ),
     unsignedId: z
       .enum(['check', 'trust'])
@@ -123,7 +123,7 @@ const written = z.strictObject({
     .prefault({}),
   dedup: z
     .union([z.literal('off'), z.literal(false).transform(() => 'off' as const), dedup], {
-      error: 'expected off, or an object with retention, lease, inProgress, waitAtMost, onStoreError, unsignedId, maxKinds',
+      error: 'expected off, or an object with retention, lease, inProgress, maxWait, onStoreError, unsignedId, maxKinds',
     })
     .prefault({})
     .describe('Forwards each event only once; `off` also forwards duplicates.'),

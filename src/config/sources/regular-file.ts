@@ -24,7 +24,7 @@ export async function readRegularFile(file: string, maxBytes: number): Promise<B
 
 /** Opens a regular file. Rejects pipes and devices without waiting for them. */
 export async function withFile<T>(file: string, use: (handle: FileHandle) => Promise<T>): Promise<T> {
-  // Without O_NONBLOCK, opening a pipe without a writer would block a thread for ever.
+  // Without O_NONBLOCK, opening a pipe without a writer would block a thread forever.
   const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     if (!(await handle.stat()).isFile()) throw new Error(`${file} is not a regular file`);

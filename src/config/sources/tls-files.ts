@@ -11,46 +11,46 @@ export interface PairBytes {
 }
 
 /** A file that cannot be read. */
-export interface FileTrouble {
+export interface FileProblem {
   /** Config path, relative to the `tls` section. */
   readonly path: string;
   readonly message: string;
 }
 
-/** The files that could be read, and the troubles with the others. */
+/** The files that could be read, and the problems with the others. */
 export interface TlsFiles {
   readonly pairs: readonly PairBytes[];
   readonly clientCa: Buffer | undefined;
   readonly clientCrl: Buffer | undefined;
-  readonly troubles: readonly FileTrouble[];
+  readonly problems: readonly FileProblem[];
 }
 
 /** Reads all files of a `tls` section. */
 export async function readTlsFiles(config: ListenTlsConfig): Promise<TlsFiles> {
-  const troubles: FileTrouble[] = [];
+  const problems: FileProblem[] = [];
   const read = async (file: string, path: string): Promise<Buffer | undefined> => {
     try {
       return await readFile(file);
     } catch (thrown) {
-      troubles.push({ path, message: `${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})` });
+      problems.push({ path, message: `${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})` });
       return undefined;
     }
   };
   const pairs: PairBytes[] = [];
-  for (const [index, { certFile, keyFile }] of [config, ...config.more].entries()) {
-    const at = index === 0 ? '' : `more.${index - 1}.`;
+  for (const [index, { certFile, keyFile }] of [config, ...config.additionalCertificates].entries()) {
+    const at = index === 0 ? '' : `additionalCertificates.${index - 1}.`;
     const cert = await read(certFile, `${at}certFile`);
     const key = await read(keyFile, `${at}keyFile`);
     if (cert !== undefined && key !== undefined) pairs.push({ certFile, cert, key: new Secret(key) });
   }
   const clientCa = config.clientCaFile === undefined ? undefined : await read(config.clientCaFile, 'clientCaFile');
   const clientCrl = config.clientCrlFile === undefined ? undefined : await read(config.clientCrlFile, 'clientCrlFile');
-  return { pairs, clientCa, clientCrl, troubles };
+  return { pairs, clientCa, clientCrl, problems };
 }
 
 /** The files to watch. */
 export function toTlsFiles(config: ListenTlsConfig | undefined): string[] {
   if (config === undefined) return [];
-  const pairs = [config, ...config.more].flatMap(({ certFile, keyFile }) => [certFile, keyFile]);
+  const pairs = [config, ...config.additionalCertificates].flatMap(({ certFile, keyFile }) => [certFile, keyFile]);
   return [...pairs, config.clientCaFile, config.clientCrlFile].filter((file) => file !== undefined);
 }

@@ -19,7 +19,7 @@ export interface WatchListener {
   /** Called with the files whose contents changed, including files that were removed. */
   onChange(changed: readonly string[]): void;
   /** Called if a directory cannot be watched for events. Polling continues. */
-  onTrouble(message: string): void;
+  onFailure(message: string): void;
 }
 
 /** Each file with a digest of its contents. */
@@ -98,7 +98,7 @@ class FileWatch implements Watch {
       onEvent(watcher, 'error', (error) => this.#drop(directory, error.message));
       this.#watchers.set(directory, watcher);
     } catch (thrown) {
-      this.#listener.onTrouble(
+      this.#listener.onFailure(
         `${directory} cannot be watched (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'}); it is polled every ${POLL_MS / 1000} s`,
       );
     }
@@ -107,7 +107,7 @@ class FileWatch implements Watch {
   #drop(directory: string, message: string): void {
     this.#watchers.get(directory)?.close();
     this.#watchers.delete(directory);
-    this.#listener.onTrouble(`the watch of ${directory} ended: ${message}`);
+    this.#listener.onFailure(`the watch of ${directory} ended: ${message}`);
   }
 
   #onEvent(): void {

@@ -16,7 +16,7 @@ export interface Captured {
   readonly isBodyComplete?: boolean;
   /** When it was sent, if the capture contains the time. */
   readonly at?: EpochMilliseconds;
-  /** What may differ from the original request. */
+  /** Possible differences from the original request. */
   readonly notes: readonly string[];
 }
 

@@ -42,8 +42,7 @@ export function readCurl(bytes: Buffer, readFile: ReadNamedFile): Captured {
   if (!/(?:^|\/)curl(?:\.exe)?$/.test(words[0] ?? '')) throw usageError('the command line does not begin with curl');
   const options = toOptions(words.slice(1));
   const has = (name: string): boolean => options.some((option) => option.name === name);
-  if (has('form'))
-    throw usageError('the boundary of -F (multipart) is made anew by each run of curl: capture the request itself');
+  if (has('form')) throw usageError('curl creates a new boundary for -F (multipart) in each run: capture the request itself');
   if (has('upload-file')) throw usageError('-T is not read: give the content by --data-binary @FILE');
   const { origin, target } = toUrl(options);
   const data = options.flatMap((option) => toData(option, readFile) ?? []);
@@ -90,7 +89,7 @@ function toOptions(words: readonly string[]): Option[] {
   return options;
 }
 
-/** `-XPOST`, `-sSX POST`: letters without a value may stand before one with a value. */
+/** `-XPOST`, `-sSX POST`: letters without a value may precede one with a value. */
 function readShort(word: string, take: (name: string, value?: string) => void, options: Option[]): void {
   for (let at = 1; at < word.length; at++) {
     const name = WITH_VALUE[`-${word[at]}`];
@@ -100,14 +99,14 @@ function readShort(word: string, take: (name: string, value?: string) => void, o
   }
 }
 
-/** What an option adds to the content; undefined for others. */
+/** The part of the body that an option adds; undefined for other options. */
 function toData({ name, value }: Option, readFile: ReadNamedFile): Option | undefined {
   switch (name) {
     case 'data-raw':
       return { name, value };
     case 'data':
     case 'data-ascii':
-      // Of files only: what stands on the command line keeps its line ends.
+      // curl removes line endings from files only, not from values on the command line.
       return { name, value: value.startsWith('@') ? readText(value, readFile).replace(/[\r\n\0]/g, '') : value };
     case 'data-binary':
     case 'json':
@@ -133,7 +132,7 @@ function toUrlEncoded(value: string, readFile: ReadNamedFile): string {
   return (name === '' ? '' : `${name}=`) + text.replace(/[^A-Za-z0-9._~-]/g, toEscape).replaceAll('%20', '+');
 }
 
-/** What curl adds by itself, unless the command line says otherwise. */
+/** The headers that curl adds by default. */
 function toHeaders(options: readonly Option[], origin: string, hasData: boolean): string[] {
   const given = options.filter(({ name }) => name === 'header').map(({ value }) => value);
   const headers = given

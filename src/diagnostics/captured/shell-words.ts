@@ -1,7 +1,7 @@
 /** Splits a command line into words like bash, without running any of it (docs/adr/0015-small-parsers.md). Text is latin1: words are bytes. */
 import { usageError } from '../../core/errors.ts';
 
-/** What a shell would look up or run: a variable, a parameter, arithmetic, a command. Any other `$` is a dollar. */
+/** Text that a shell would expand: a variable, a parameter, arithmetic, a command. Any other `$` is a dollar sign. */
 const EXPANSION = /^(?:\$[A-Za-z0-9_{([@*#?$!-]|`)/;
 
 /** The words of the first command. Throws a usage error for an expansion, as its value is not known here. */
@@ -87,7 +87,7 @@ function readDouble(text: string, start: number): Piece {
   throw usageError('the command line has a " without its end');
 }
 
-/** Within double quotes the backslash stands for itself before most characters. */
+/** Within double quotes, a backslash before most characters is a normal character. */
 function toEscaped(next: string): string {
   if (next === '\n') return '';
   return '$`"\\'.includes(next) ? next : `\\${next}`;

@@ -55,7 +55,7 @@ export const CAUSES: Readonly<Record<ExplainCause, CauseEntry>> = {
   },
   clock_skew: {
     meaning: 'the timestamp is in the future, or off by a multiple of half an hour: a clock or a time zone is wrong',
-    fix: 'synchronise both clocks with NTP and use UTC timestamps; `sidegate_timestamp_skew_seconds` shows which senders are off',
+    fix: 'synchronize both clocks with NTP and use UTC timestamps; `sidegate_timestamp_skew_seconds` shows which senders are off',
   },
   late: {
     meaning:
@@ -107,11 +107,11 @@ export const CAUSES: Readonly<Record<ExplainCause, CauseEntry>> = {
     fix: 'forward the body as bytes, not as text',
   },
   body_reserialised: {
-    meaning: 'the JSON was parsed and serialised again, with other whitespace than when it was signed',
+    meaning: 'the JSON was parsed and serialized again, with other whitespace than when it was signed',
     fix: 'find the proxy or middleware that parses the body (body parsers, API gateways, WAFs) and make it forward the raw bytes',
   },
   body_escapes: {
-    meaning: 'the JSON was parsed and serialised again, with other escapes (`\\u…`, `\\/`) than when it was signed',
+    meaning: 'the JSON was parsed and serialized again, with other escapes (`\\u…`, `\\/`) than when it was signed',
     fix: 'find the proxy or middleware that parses the body (body parsers, API gateways, WAFs) and make it forward the raw bytes',
   },
   body_compression: {
@@ -135,7 +135,7 @@ export const CAUSES: Readonly<Record<ExplainCause, CauseEntry>> = {
     fix: 'copy the secret again from the settings of this endpoint at the sender, and run `sidegate explain` on a captured request',
   },
   skipped: {
-    meaning: 'the rejection was not analysed: `explain.perMinute` was used up, or too many rejections were waiting',
+    meaning: 'the rejection was not analyzed: `explain.perMinute` was used up, or too many rejections were waiting',
     fix: 'capture a request and run `sidegate explain` on it',
   },
 };

@@ -53,7 +53,7 @@ class ExplainedSeries implements RouteSeries<RouteIdentity> {
     this.causes = new BoundCounters(family, name);
   }
 
-  initialise(): void {
+  initialize(): void {
     // Most causes never occur, so no series is exported from the start.
   }
 
@@ -68,7 +68,7 @@ export function createExplainMetrics(
 ): ExplainMetrics & { readonly setRoutes: (routes: readonly RouteIdentity[]) => void } {
   const explained = new CounterFamily({
     name: 'sidegate_explained_total',
-    help: 'Causes of rejected signatures, as found by the analysis; `skipped`: not analysed.',
+    help: 'Causes of rejected signatures, as found by the analysis; `skipped`: not analyzed.',
     labelNames: ['route', 'cause'],
     registers,
   });

@@ -3,16 +3,16 @@ import { rememberClientNetworks } from '../../core/client-network.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { ParsedHead } from '../../core/parsed-head.ts';
 import type { Reason, Refusal } from '../../core/refusal.ts';
+import type { AnalysisInput, Explanation, RejectedRequest } from './analysis.ts';
 import { CpuBudget } from './cpu-budget.ts';
 import { DEFAULT_BUDGET, Meter } from './meter.ts';
 import { explainInBackground } from './run.ts';
-import type { Explanation, Suspect, SuspectRequest } from './suspect.ts';
 
 /** The limits of the analysis. */
 export interface ExplainerOptions {
   /** Analyses per route. */
   readonly perMinute: number;
-  /** In bytes. Larger bodies are not kept, so only the head is analysed. */
+  /** In bytes. Larger bodies are not kept, so only the head is analyzed. */
   readonly maxBody: number;
   /** Share of one core for all analyses together: between 0 and 1. */
   readonly cpuShare: number;
@@ -21,7 +21,7 @@ export interface ExplainerOptions {
 }
 
 /** The context of a request, read when its analysis starts. */
-export type SuspectContext = Omit<Suspect, 'request'>;
+export type AnalysisContext = Omit<AnalysisInput, 'request'>;
 
 /** The result of one analysis. */
 export interface Explained extends Explanation {
@@ -35,15 +35,15 @@ export interface ExplainerParts {
   /** Resolves after other work had a chance to run. */
   readonly pause: () => Promise<void>;
   /** Returns undefined for a route that was removed. */
-  readonly find: (route: string) => SuspectContext | undefined;
+  readonly find: (route: string) => AnalysisContext | undefined;
   readonly onExplained: (explained: Explained) => void;
-  /** Called for a rejection that is not analysed. */
+  /** Called for a rejection that is not analyzed. */
   readonly onSkipped: (route: string) => void;
   /** Called for an analysis that threw, which is our bug. */
   readonly onFailed: (requestId: string, error: unknown) => void;
 }
 
-/** Rejections that can be analysed. */
+/** Rejections that can be analyzed. */
 export const EXPLAINED_REASONS: ReadonlySet<Reason> = new Set<Reason>([
   'bad_signature',
   'malformed_signature',
@@ -77,7 +77,7 @@ interface Waiting {
   readonly client: ClientUse;
   readonly route: string;
   readonly requestId: string;
-  readonly request: SuspectRequest;
+  readonly request: RejectedRequest;
 }
 
 /** The queue of rejections and its worker. */

@@ -4,9 +4,9 @@ import { compileScheme } from '../../auth/schemes/compile.ts';
 import type { Piece, SchemeDescription } from '../../auth/schemes/description.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';
 import { HeaderFields } from '../../core/headers.ts';
+import type { AnalysisInput } from './analysis.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 import { parseLeniently } from './signature-forms.ts';
-import type { Suspect } from './suspect.ts';
 import { toUrlForms } from './url-forms.ts';
 
 /** One interpretation. */
@@ -22,18 +22,18 @@ export interface HeadForm {
 }
 
 /** Yields all interpretations, that of the route's scheme first. */
-export function* toHeadForms(suspect: Suspect): Generator<HeadForm> {
-  const { scheme, request, publicUrl } = suspect;
+export function* toHeadForms(analysisInput: AnalysisInput): Generator<HeadForm> {
+  const { scheme, request, publicUrl } = analysisInput;
   const urls = scheme.signsUrl ? toUrlForms(publicUrl, request) : [];
   const url = urls[0]?.url ?? '';
   const base = { scheme, headers: request.headers, url };
   yield { ...base, cause: undefined, text: 'as the scheme of the route expects' };
-  yield* toFamilyForms(suspect, base);
-  yield* toLenientForms(suspect, base);
+  yield* toFamilyForms(analysisInput, base);
+  yield* toLenientForms(analysisInput, base);
   for (const form of urls.slice(1)) yield { ...base, cause: 'url', text: `over ${form.text}`, url: form.url };
-  yield* toTimestampForms(suspect, base);
-  yield* toSignedPartForms(suspect, base);
-  yield* toPresetForms(suspect);
+  yield* toTimestampForms(analysisInput, base);
+  yield* toSignedPartForms(analysisInput, base);
+  yield* toPresetForms(analysisInput);
 }
 
 type Base = Omit<HeadForm, 'cause' | 'text'>;
@@ -46,7 +46,7 @@ export interface SeenPreset {
 }
 
 /** The presets whose headers are in the request, except the route's own scheme. */
-export function toSeenPresets({ scheme, presets, request: { headers } }: Suspect): readonly SeenPreset[] {
+export function toSeenPresets({ scheme, presets, request: { headers } }: AnalysisInput): readonly SeenPreset[] {
   const own = toShape(scheme.description);
   const byShape = new Map<string, SchemeDescription[]>();
   for (const preset of presets) {
@@ -76,11 +76,11 @@ export function toTwins({ twins = {} }: SchemeDescription): ReadonlySet<string> 
 }
 
 /** If the request has both sets of header names: without the alternative ones. */
-function* toFamilyForms({ scheme: { description }, request: { headers } }: Suspect, base: Base): Generator<HeadForm> {
+function* toFamilyForms({ scheme: { description }, request: { headers } }: AnalysisInput, base: Base): Generator<HeadForm> {
   const twins = toTwins(description);
   const isMixed = headers.names.some((name) => twins.has(name)) && headers.get(toSignatureName(description)) !== undefined;
   if (!isMixed) return;
-  const text = 'with the headers of its own naming scheme only';
+  const text = 'with only the headers of the naming scheme of the route';
   yield { ...base, cause: 'header_family', text, headers: without(headers, (name) => twins.has(name)) };
 }
 
@@ -102,7 +102,10 @@ export const CONVENTIONAL_HEADERS: readonly string[] = [
   'webhook-signature',
 ];
 
-function* toLenientForms({ scheme: { description }, request: { headers }, presets }: Suspect, base: Base): Generator<HeadForm> {
+function* toLenientForms(
+  { scheme: { description }, request: { headers }, presets }: AnalysisInput,
+  base: Base,
+): Generator<HeadForm> {
   const name = toSignatureName(description);
   const value = headers.get(name);
   if (value !== undefined && value !== '') {
@@ -126,7 +129,7 @@ function* toLenientForms({ scheme: { description }, request: { headers }, preset
   }
 }
 
-function* toTimestampForms({ scheme: { description }, request: { headers } }: Suspect, base: Base): Generator<HeadForm> {
+function* toTimestampForms({ scheme: { description }, request: { headers } }: AnalysisInput, base: Base): Generator<HeadForm> {
   const { timestamp, id } = description;
   if (timestamp === undefined || 'json' in timestamp.from) return;
   const cause = 'timestamp_unit';
@@ -152,7 +155,7 @@ function* toTimestampForms({ scheme: { description }, request: { headers } }: Su
 
 const UNITS = { s: 'seconds', ms: 'milliseconds', rfc3339: 'RFC 3339' } as const;
 
-function* toSignedPartForms({ scheme: { description } }: Suspect, base: Base): Generator<HeadForm> {
+function* toSignedPartForms({ scheme: { description } }: AnalysisInput, base: Base): Generator<HeadForm> {
   const { signed, timestamp, id } = description;
   const hasTime = timestamp !== undefined && !('json' in timestamp.from);
   const hasId = id !== undefined && 'header' in id;
@@ -173,10 +176,10 @@ function* toSignedPartForms({ scheme: { description } }: Suspect, base: Base): G
   }
 }
 
-function* toPresetForms(suspect: Suspect): Generator<HeadForm> {
-  const { request, publicUrl, scheme: own } = suspect;
+function* toPresetForms(analysisInput: AnalysisInput): Generator<HeadForm> {
+  const { request, publicUrl, scheme: own } = analysisInput;
   const twins = toTwins(own.description);
-  for (const { preset, names } of toSeenPresets(suspect)) {
+  for (const { preset, names } of toSeenPresets(analysisInput)) {
     const scheme = compileScheme(preset);
     const isTwin = twins.has(toSignatureName(preset));
     const cause = isTwin ? 'header_family' : 'other_preset';

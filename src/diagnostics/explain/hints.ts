@@ -5,14 +5,14 @@ import { TIMESTAMP_FORMATS } from '../../auth/schemes/timestamp.ts';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import type { SignedHead } from '../../core/event.ts';
 import { Refusal } from '../../core/refusal.ts';
+import type { AnalysisInput, Finding } from './analysis.ts';
 import { CAUSES } from './causes.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 import { toSeenPresets, toTwins } from './head-forms.ts';
-import type { Finding, Suspect } from './suspect.ts';
 
 const SECOND: Milliseconds = 1_000;
 const HALF_HOUR: Milliseconds = 1_800_000;
-/** A wrong time zone is recognised despite delays of up to this long. */
+/** A wrong time zone is recognized despite delays of up to this long. */
 const LEEWAY: Milliseconds = 60_000;
 /** A timestamp this far off is in another unit, not late. */
 const YEAR: Milliseconds = 31_536_000_000;
@@ -23,18 +23,18 @@ export function toFinding(cause: ExplainCause, text: string): Finding {
 }
 
 /** Findings on the head, as the route's scheme reads it. */
-export function toHeadHints(suspect: Suspect, head: SignedHead | Refusal): Finding[] {
-  if (!(head instanceof Refusal)) return [...toUnitHint(suspect), ...toAlgorithmHint(suspect, head)];
-  const found = [...toPresetHints(suspect), ...toUnitHint(suspect)];
+export function toHeadHints(analysisInput: AnalysisInput, head: SignedHead | Refusal): Finding[] {
+  if (!(head instanceof Refusal)) return [...toUnitHint(analysisInput), ...toAlgorithmHint(analysisInput, head)];
+  const found = [...toPresetHints(analysisInput), ...toUnitHint(analysisInput)];
   if (head.reason === 'missing_signature') {
-    if (!found.some(({ cause }) => cause === 'header_family')) found.push(toFinding('headers_missing', toMissing(suspect)));
+    if (!found.some(({ cause }) => cause === 'header_family')) found.push(toFinding('headers_missing', toMissing(analysisInput)));
   } else if (!found.some(({ cause }) => cause === 'timestamp_unit')) {
     found.push(toFinding('headers_malformed', `the signature headers are malformed: ${head.detail ?? 'they cannot be parsed'}`));
   }
   return found;
 }
 
-function toMissing({ scheme, request: { headers } }: Suspect): string {
+function toMissing({ scheme, request: { headers } }: AnalysisInput): string {
   const missing = toNeededHeaders(scheme).filter((name) => (headers.get(name.toLowerCase()) ?? '') === '');
   const last = missing.at(-1);
   if (last === undefined) return 'a header of the signature is missing';
@@ -49,20 +49,20 @@ function toNeededHeaders({ description: { id, timestamp, signature, signed } }: 
   return names;
 }
 
-function toPresetHints(suspect: Suspect): Finding[] {
-  const twins = toTwins(suspect.scheme.description);
-  return toSeenPresets(suspect).flatMap(({ preset, names }) => {
+function toPresetHints(analysisInput: AnalysisInput): Finding[] {
+  const twins = toTwins(analysisInput.scheme.description);
+  return toSeenPresets(analysisInput).flatMap(({ preset, names }) => {
     const name = preset.signature?.header ?? '';
     // A token header does not identify a sender, and a header of the route's own scheme does not point to another preset.
-    if (preset.signed.length === 0 || suspect.scheme.headerNames.includes(name.toLowerCase())) return [];
+    if (preset.signed.length === 0 || analysisInput.scheme.headerNames.includes(name.toLowerCase())) return [];
     const isTwin = twins.has(name.toLowerCase());
     const text = isTwin ? `the headers use the naming of ${name}` : `this looks like ${names}: the request has ${name}`;
     return [toFinding(isTwin ? 'header_family' : 'other_preset', `${text} (scheme: ${names})`)];
   });
 }
 
-/** Recognises the unit by the instant that the value means in each unit. */
-function toUnitHint({ scheme: { description }, request: { headers, receivedAt } }: Suspect): Finding[] {
+/** Recognizes the unit by the instant that the value means in each unit. */
+function toUnitHint({ scheme: { description }, request: { headers, receivedAt } }: AnalysisInput): Finding[] {
   const { timestamp } = description;
   if (timestamp === undefined || !('header' in timestamp.from)) return [];
   const { unit, from } = timestamp;
@@ -81,7 +81,7 @@ function toUnitHint({ scheme: { description }, request: { headers, receivedAt } 
 const UNITS = { s: 'seconds', ms: 'milliseconds', rfc3339: 'RFC 3339' } as const;
 
 /** A secret cannot verify signatures of a key pair, nor the reverse. */
-function toAlgorithmHint({ keys }: Suspect, { signatures }: SignedHead): Finding[] {
+function toAlgorithmHint({ keys }: AnalysisInput, { signatures }: SignedHead): Finding[] {
   const known = new Set(keys.map(({ key }) => (key?.material as { algorithm?: string } | undefined)?.algorithm));
   const sent = [...new Set(signatures.map(({ algorithm }) => algorithm))];
   if (known.has(undefined) || keys.length === 0 || sent.length === 0 || sent.some((algorithm) => known.has(algorithm))) return [];
@@ -90,7 +90,7 @@ function toAlgorithmHint({ keys }: Suspect, { signatures }: SignedHead): Finding
 }
 
 /** Why the timestamp is not accepted; empty if it is. */
-export function toTimeHints({ tolerance, request: { receivedAt } }: Suspect, signedAt: EpochMilliseconds): Finding[] {
+export function toTimeHints({ tolerance, request: { receivedAt } }: AnalysisInput, signedAt: EpochMilliseconds): Finding[] {
   const skew = receivedAt - signedAt;
   if (tolerance === undefined || Math.abs(skew) >= YEAR || (skew <= tolerance.past && -skew <= tolerance.future)) return [];
   const distance = Math.round(Math.abs(skew) / SECOND);

@@ -1,4 +1,4 @@
-/** The forms in which serialisers write the same JSON value. */
+/** The forms in which serializers write the same JSON value. */
 import { isUtf8 } from 'node:buffer';
 import { isStepEnd, type JsonStyle, type Token, toTokens, writeJson } from './json-tokens.ts';
 

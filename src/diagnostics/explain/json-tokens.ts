@@ -3,7 +3,7 @@
 /** One token: punctuation, or a literal as written. */
 export type Token = string;
 
-/** How a serialiser writes JSON. */
+/** How a serializer writes JSON. */
 export interface JsonStyle {
   readonly item: string;
   readonly colon: string;
@@ -68,7 +68,7 @@ function isClose(token: Token): boolean {
   return token === '}' || token === ']';
 }
 
-/** The line break before a token; no serialiser writes one inside an empty object or array. */
+/** The line break before a token; no serializer writes one inside an empty object or array. */
 function toGap(before: Token, token: Token, { indent }: JsonStyle, depth: number): string {
   const isBroken = before === ',' || isOpen(before) !== isClose(token);
   return indent !== undefined && isBroken ? `\n${indent.repeat(depth)}` : '';

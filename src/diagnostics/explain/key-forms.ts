@@ -4,8 +4,8 @@ import type { SecretEncoding } from '../../auth/schemes/description.ts';
 import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
 import { Secret } from '../../core/secret.ts';
 import { trimEnds } from '../../core/trim.ts';
+import type { AnalysisInput, CandidateKey } from './analysis.ts';
 import type { ExplainCause } from './explain-metrics.ts';
-import type { Suspect, SuspectKey } from './suspect.ts';
 
 /** One key, or one decoding of its secret. */
 export interface KeyForm {
@@ -18,7 +18,7 @@ export interface KeyForm {
 }
 
 /** Everything to try, likely ones first: the live keys, expired and future keys, other decodings, keys of other routes. */
-export function* toKeyForms({ scheme, keys, others, request: { receivedAt } }: Suspect): Generator<KeyForm> {
+export function* toKeyForms({ scheme, keys, others, request: { receivedAt } }: AnalysisInput): Generator<KeyForm> {
   const live = keys.filter((key) => isLive(key, receivedAt));
   for (const key of live) yield toOwnForm(undefined, `the key ${key.name}`, key, scheme);
   for (const key of keys) {
@@ -31,11 +31,11 @@ export function* toKeyForms({ scheme, keys, others, request: { receivedAt } }: S
   for (const key of others) yield* toForeignForms(key);
 }
 
-function isLive({ notBefore, notAfter }: SuspectKey, now: number): boolean {
+function isLive({ notBefore, notAfter }: CandidateKey, now: number): boolean {
   return (notBefore === undefined || notBefore <= now) && (notAfter === undefined || now < notAfter);
 }
 
-function toOwnForm(cause: ExplainCause | undefined, text: string, key: SuspectKey, own: Scheme): KeyForm {
+function toOwnForm(cause: ExplainCause | undefined, text: string, key: CandidateKey, own: Scheme): KeyForm {
   const toKeys = (scheme: Scheme): readonly VerifyKey[] => {
     if (scheme === own && key.key !== undefined) return [key.key];
     // Another preset may decode secrets in another way: some decode whsec_, others use it as written.
@@ -47,7 +47,7 @@ function toOwnForm(cause: ExplainCause | undefined, text: string, key: SuspectKe
   return { cause, text, toKeys };
 }
 
-function* toForeignForms({ route, name, secret, encoding, key }: SuspectKey): Generator<KeyForm> {
+function* toForeignForms({ route, name, secret, encoding, key }: CandidateKey): Generator<KeyForm> {
   const text = `the key ${name} of the route ${route}`;
   yield {
     cause: 'other_route_key',
@@ -67,7 +67,7 @@ interface SecretForm {
   readonly bytes: Buffer | undefined;
 }
 
-function* toSecretForms({ name, secret }: SuspectKey): Generator<KeyForm> {
+function* toSecretForms({ name, secret }: CandidateKey): Generator<KeyForm> {
   const seen = new Set<string>();
   for (const { cause, how, bytes } of decodeSecret(secret.expose().toString('latin1'))) {
     if (bytes === undefined || bytes.length === 0 || seen.has(bytes.toString('latin1'))) continue;

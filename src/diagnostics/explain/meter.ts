@@ -1,4 +1,4 @@
-/** Bounds the cost of one analysis, whatever an untrusted client sends. */
+/** Bounds the cost of one analysis for any request of an untrusted client. */
 
 /** The limits of one analysis. */
 export interface Budget {

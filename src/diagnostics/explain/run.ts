@@ -1,11 +1,12 @@
 /** Runs an analysis to its end, at once or in the background. */
-import { analyse } from './analyse.ts';
+
+import type { AnalysisInput, Explanation } from './analysis.ts';
+import { analyze } from './analyze.ts';
 import type { Meter } from './meter.ts';
-import type { Explanation, Suspect } from './suspect.ts';
 
 /** Without interruption, for commands. */
-export function explainNow(suspect: Suspect, meter: Meter): Explanation {
-  const steps = analyse(suspect, meter);
+export function explainNow(analysisInput: AnalysisInput, meter: Meter): Explanation {
+  const steps = analyze(analysisInput, meter);
   for (;;) {
     const { value, done } = steps.next();
     if (done === true) return value;
@@ -21,8 +22,12 @@ export interface Pace {
 }
 
 /** In the background: lets other work run before each step. */
-export async function explainInBackground(suspect: Suspect, meter: Meter, { pause, measure }: Pace): Promise<Explanation> {
-  const steps = analyse(suspect, meter);
+export async function explainInBackground(
+  analysisInput: AnalysisInput,
+  meter: Meter,
+  { pause, measure }: Pace,
+): Promise<Explanation> {
+  const steps = analyze(analysisInput, meter);
   for (;;) {
     await pause();
     const { value, done } = measure(() => steps.next());

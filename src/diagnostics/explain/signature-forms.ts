@@ -87,7 +87,7 @@ function compare(
 ): Entry | undefined {
   const { algorithm, bytes, encoding, isCanonical, prefix } = found;
   const differences: [LenientSignature['cause'], string][] = [];
-  if (algorithm !== form?.algorithm) differences.push(['signature_algorithm', `as ${algorithm}, judging by its length`]);
+  if (algorithm !== form?.algorithm) differences.push(['signature_algorithm', `as ${algorithm}, according to its length`]);
   if (encoding !== signature.encoding)
     differences.push(['signature_encoding', `as ${encoding} instead of ${signature.encoding}`]);
   else if (!isCanonical) differences.push(['signature_encoding', `as ${encoding} with different padding`]);

@@ -1,6 +1,6 @@
 /** The URLs that a sender may have signed instead of the one that the gate reconstructs. */
 import type { HeaderFields } from '../../core/headers.ts';
-import type { SuspectRequest } from './suspect.ts';
+import type { RejectedRequest } from './analysis.ts';
 
 /** One URL; `text` shows at most its origin, because paths and queries can contain tokens. */
 export interface UrlForm {
@@ -14,7 +14,7 @@ const HOST = /^[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?$|^\[[0-9A-Fa-f:.]{2,45}\](?:
 const MAX_HOSTS = 4;
 
 /** The URL that the gate reconstructs comes first. */
-export function toUrlForms(publicUrl: string, { target, headers }: SuspectRequest): readonly UrlForm[] {
+export function toUrlForms(publicUrl: string, { target, headers }: RejectedRequest): readonly UrlForm[] {
   const forms: UrlForm[] = [];
   const hosts = toHosts(headers);
   const base = publicUrl === '' ? `https://${hosts[0] ?? 'localhost'}` : publicUrl;

@@ -33,7 +33,7 @@ export interface DeliveryOptions {
 /** Whether the endpoint must accept or reject a delivery. */
 export type ExpectedDecision = 'accept' | 'reject';
 
-/** What a response revealed. */
+/** Confidential data that a response contained. */
 export type Leak = 'signature' | 'secret' | 'trace';
 
 /** A delivery and its reply. */

@@ -13,7 +13,7 @@ export type Severity = (typeof SEVERITIES)[number];
 /** `see`: the responses are correct, but only the app knows the rest, so a person must see for themselves. */
 export type Outcome = 'passed' | 'failed' | 'see' | 'not_applicable' | 'skipped';
 
-/** What a check found. */
+/** The result of a check. */
 export interface CheckFinding {
   readonly outcome: Outcome;
   /** The replies, or why nothing was sent. */
@@ -43,7 +43,7 @@ export interface Check {
   readonly severity: Severity;
   readonly sent: string;
   readonly expected: string;
-  /** What a failure means in practice. */
+  /** The practical impact of a failure. */
   readonly impact: string;
   /** It evaluates the replies to the other checks, so it runs after them. */
   readonly isLast?: true;

@@ -1,4 +1,4 @@
-/** What the checks need to know about a scheme: the parts of its signatures, the headers that hold them, and how to sign. */
+/** The properties of a scheme that the checks use: the parts of its signatures, their headers, and how to sign. */
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import type { SchemeDescription, SecretEncoding, SignatureDescription } from '../../auth/schemes/description.ts';
 import type { Scheme } from '../../auth/schemes/scheme.ts';

@@ -10,16 +10,16 @@ const WORDS: Readonly<Record<Outcome, string>> = {
   skipped: 'skipped',
 };
 /** ECMA-48: green, red, yellow, faint. */
-const COLOURS: Readonly<Record<Outcome, number>> = { passed: 32, failed: 31, see: 33, not_applicable: 2, skipped: 2 };
+const COLORS: Readonly<Record<Outcome, number>> = { passed: 32, failed: 31, see: 33, not_applicable: 2, skipped: 2 };
 const WORD_WIDTH = 8;
 
-/** Lines of text; `isColoured` only for terminals. */
-export function toText(report: ProbeReport, isColoured: boolean): string {
+/** Lines of text; `isColored` only for terminals. */
+export function toText(report: ProbeReport, isColored: boolean): string {
   const width = Math.max(...report.checks.map(({ id }) => id.length)) + 2;
   const groups = Object.keys(GROUPS) as Group[];
   const sections = groups.flatMap((group) => {
     const checks = report.checks.filter((check) => check.group === group);
-    return checks.length === 0 ? [] : [`${GROUPS[group]}\n${checks.map((check) => toLines(check, width, isColoured)).join('')}`];
+    return checks.length === 0 ? [] : [`${GROUPS[group]}\n${checks.map((check) => toLines(check, width, isColored)).join('')}`];
   });
   const place = report.address === '' ? report.target : `${report.target} (${report.address})`;
   const heading = `${place}, ${report.scheme}: ${report.checks.length} checks, ${report.requests} requests`;
@@ -29,10 +29,10 @@ export function toText(report: ProbeReport, isColoured: boolean): string {
 function toLines(
   { id, outcome, severity, actual, sent, expected, impact, advice }: CheckResult,
   width: number,
-  isColoured: boolean,
+  isColored: boolean,
 ): string {
   const word = WORDS[outcome].padEnd(WORD_WIDTH);
-  const shown = isColoured ? `\u001b[${COLOURS[outcome]}m${word}\u001b[0m` : word;
+  const shown = isColored ? `\u001b[${COLORS[outcome]}m${word}\u001b[0m` : word;
   const line = `  ${shown}${id.padEnd(width)}`;
   const note = advice === undefined ? '' : `${' '.repeat(WORD_WIDTH + 2)}${advice}\n`;
   if (outcome !== 'failed') return `${line}${actual}\n${note}`;

@@ -11,7 +11,7 @@ export interface Sample {
   readonly isJson: boolean;
   /** Compact; `note` is added as a member. */
   write(id: string, at: EpochMilliseconds, note?: string): Buffer;
-  /** With line endings, spaces, escapes and a member order that no serialiser would write. */
+  /** With line endings, spaces, escapes and a member order that no serializer would write. */
   writeOddly(id: string, at: EpochMilliseconds): Buffer;
   /** With exactly this many bytes. */
   writeLong(id: string, at: EpochMilliseconds, bytes: number): Buffer;
@@ -104,7 +104,7 @@ function toOddText(event: Event): string {
   return `{\r\n${members.join(' ,\r\n')}\n }\n\n`;
 }
 
-/** Escapes the first character, which no serialiser does with letters. */
+/** Escapes the first character, which no serializer does with letters. */
 function toOddValue(value: unknown): string {
   if (typeof value !== 'string' || value === '') return JSON.stringify(value);
   return `"\\u${value.charCodeAt(0).toString(16).padStart(4, '0')}${JSON.stringify(value.slice(1)).slice(1)}`;

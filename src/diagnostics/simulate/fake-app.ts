@@ -13,7 +13,7 @@ import type {
 } from '../../gateway/upstream/upstream.ts';
 
 /** How the app responds to the next request. */
-export type AppBehaviour =
+export type AppBehavior =
   | { readonly status: number; readonly headers: RawHeaders; readonly body: Buffer; readonly after: Milliseconds }
   | { readonly fails: UpstreamFailureKind };
 
@@ -26,7 +26,7 @@ export interface AppRequest {
 }
 
 /** Responds 200 immediately. */
-export const DEFAULT_BEHAVIOUR: AppBehaviour = { status: 200, headers: [], body: Buffer.alloc(0), after: 0 };
+export const DEFAULT_BEHAVIOR: AppBehavior = { status: 200, headers: [], body: Buffer.alloc(0), after: 0 };
 
 const FAILURES: Readonly<Record<UpstreamFailureKind, Omit<UpstreamFailure, 'kind'>>> = {
   connect: { nothingSent: true, detail: 'the simulated app refuses connections' },
@@ -37,7 +37,7 @@ const FAILURES: Readonly<Record<UpstreamFailureKind, Omit<UpstreamFailure, 'kind
 
 /** One app for all routes of a simulation; routes differ only in their timeouts. */
 export class FakeApp {
-  behaviour: AppBehaviour = DEFAULT_BEHAVIOUR;
+  behavior: AppBehavior = DEFAULT_BEHAVIOR;
   #received: AppRequest[] = [];
 
   /** Returns the requests since the last call, in order. */
@@ -58,7 +58,7 @@ export class FakeApp {
     { responseTimeout }: UpstreamOptions,
     clock: Clock,
   ): ReturnType<Upstream['send']> {
-    const { behaviour } = this;
+    const { behavior } = this;
     let isOver = false;
     const finish = (action: () => void): void => {
       if (!isOver) action();
@@ -66,12 +66,12 @@ export class FakeApp {
     };
     const respond = (body: Buffer): void => {
       const { method, path, headers } = request;
-      const isReached = !('fails' in behaviour) || behaviour.fails !== 'connect';
+      const isReached = !('fails' in behavior) || behavior.fails !== 'connect';
       if (isReached) this.#received.push({ method, path, headers: new HeaderFields([...headers]), body });
       const delay =
-        'fails' in behaviour ? (behaviour.fails === 'timeout' ? responseTimeout : 0) : Math.min(behaviour.after, responseTimeout);
-      const isLate = !('fails' in behaviour) && behaviour.after > responseTimeout;
-      clock.after(delay, () => finish(() => play(isLate ? { fails: 'timeout' } : behaviour, method, listener)));
+        'fails' in behavior ? (behavior.fails === 'timeout' ? responseTimeout : 0) : Math.min(behavior.after, responseTimeout);
+      const isLate = !('fails' in behavior) && behavior.after > responseTimeout;
+      clock.after(delay, () => finish(() => play(isLate ? { fails: 'timeout' } : behavior, method, listener)));
     };
     const exchange: UpstreamExchange = {
       resume: () => undefined,
@@ -97,9 +97,9 @@ function collect(content: Exclude<UpstreamRequest['body'], Buffer>, onEnd: (body
   });
 }
 
-function play(behaviour: AppBehaviour, method: string, listener: UpstreamListener): void {
-  if ('fails' in behaviour) return listener.onFailure({ kind: behaviour.fails, ...FAILURES[behaviour.fails] });
-  const { status, headers, body } = behaviour;
+function play(behavior: AppBehavior, method: string, listener: UpstreamListener): void {
+  if ('fails' in behavior) return listener.onFailure({ kind: behavior.fails, ...FAILURES[behavior.fails] });
+  const { status, headers, body } = behavior;
   const isWithoutBody = status === 204 || status === 304;
   listener.onHead(status, '', isWithoutBody ? headers : [...headers, 'Content-Length', String(body.length)]);
   if (body.length > 0 && !isWithoutBody && method !== 'HEAD') listener.onData(body);

@@ -212,7 +212,7 @@ const step = z.strictObject({ name: z.string().optional().describe('Name of the 
 
 const test = z
   .strictObject({
-    name: z.string().min(1, 'a test needs a name').describe('What the test expects, in a sentence.'),
+    name: z.string().min(1, 'a test needs a name').describe('A sentence that says what the test expects.'),
     now: instant().optional().describe('Start time, instead of that of the file: for captured deliveries.'),
     steps: z.array(step).min(1).optional().describe('Requests in sequence to the same gate.'),
     ...STEP_FIELDS,

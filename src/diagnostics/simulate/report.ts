@@ -37,7 +37,7 @@ export function countResults({ files }: TestReport): { passed: number; failed: n
   return { passed: results.length - failed - unusable, failed, unusable };
 }
 
-/** Colours words of a text report; by default, it does not. */
+/** Colors words of a text report; by default, it does not. */
 type Paint = (tone: Tone, text: string) => string;
 const PLAIN: Paint = (_tone, text) => text;
 

@@ -8,7 +8,7 @@ import { parseTarget } from '../../core/target.ts';
 import { RouteTable } from '../../gateway/pipeline/router.ts';
 import type { PreparedConfig } from '../../gateway/runtime/check.ts';
 import { findMismatches, type Mismatch } from './compare.ts';
-import { type AppBehaviour, DEFAULT_BEHAVIOUR } from './fake-app.ts';
+import { type AppBehavior, DEFAULT_BEHAVIOR } from './fake-app.ts';
 import type { AppConfig, FixtureStep, Fixtures, FixtureTest } from './fixtures.ts';
 import { type Signed, type StepProblem, signRequest } from './sign-request.ts';
 import type { SimulatedRequest } from './simulated-connection.ts';
@@ -107,7 +107,7 @@ class TestRunner {
     const request = await this.#toRequest(step, id);
     if ('problem' in request) return { mismatches: [], problem: request };
     for (let time = 1; time <= step.repeat; time++) {
-      const result = await this.#simulator.send(request, toBehaviour(step.app));
+      const result = await this.#simulator.send(request, toBehavior(step.app));
       if (result.line.route !== undefined) this.routes.add(result.line.route);
       const mismatches = findMismatches(step.expect, result);
       if (mismatches.length > 0)
@@ -169,11 +169,11 @@ class TestRunner {
   }
 }
 
-function toBehaviour(app: AppConfig | undefined): AppBehaviour {
-  if (app === undefined) return DEFAULT_BEHAVIOUR;
+function toBehavior(app: AppConfig | undefined): AppBehavior {
+  if (app === undefined) return DEFAULT_BEHAVIOR;
   if ('fails' in app) return app;
   const { status, ...rest } = app;
-  if (!('headers' in rest)) return { ...DEFAULT_BEHAVIOUR, status };
+  if (!('headers' in rest)) return { ...DEFAULT_BEHAVIOR, status };
   return { status, headers: toLines(rest.headers).flat(), body: Buffer.from(rest.body), after: rest.after as Milliseconds };
 }
 

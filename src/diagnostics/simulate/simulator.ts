@@ -10,7 +10,7 @@ import { Gate } from '../../gateway/runtime/gate.ts';
 import type { GateLogger } from '../../gateway/runtime/log-events.ts';
 import type { ListenServer } from '../../gateway/server/server.ts';
 import type { RequestLine } from '../../telemetry/log/logger.ts';
-import { type AppBehaviour, type AppRequest, FakeApp } from './fake-app.ts';
+import { type AppBehavior, type AppRequest, FakeApp } from './fake-app.ts';
 import { SimulatedClock, settle } from './simulated-clock.ts';
 import { type SenderResponse, type SimulatedRequest, sendSimulated } from './simulated-connection.ts';
 
@@ -99,8 +99,8 @@ export class Simulator {
   }
 
   /** Sends one request and waits for its result. */
-  async send(request: SimulatedRequest, behaviour: AppBehaviour): Promise<SimulationResult> {
-    this.#app.behaviour = behaviour;
+  async send(request: SimulatedRequest, behavior: AppBehavior): Promise<SimulationResult> {
+    this.#app.behavior = behavior;
     const logged = new Promise<RequestLine>((resolve) => {
       this.#onLine = resolve;
     });

@@ -8,11 +8,10 @@ import type { LimitsConfig } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { type Destination, parseDestination } from '../../core/destination.ts';
 import type { ListenAddress } from '../../core/listen-address.ts';
-import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
+import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { guardDecision, onceEvent, onEvent } from '../../core/safe-events.ts';
 import { parseTarget, type RequestTarget } from '../../core/target.ts';
-import { toArrival, toDirectClient } from '../server/arrival.ts';
 import { Http1BodySource } from '../server/body-source.ts';
 import { type ClientCertificates, createClientCertificates } from '../server/client-certificates.ts';
 import { ClientErrors } from '../server/client-errors.ts';
@@ -22,6 +21,7 @@ import { type BodyWatch, HeapGuard, type ListenMemory, type OnLimit } from '../s
 import { type BoundAddress, Listener } from '../server/listener.ts';
 import { PortClients } from '../server/port-clients.ts';
 import { IncomingBody } from '../server/request-body.ts';
+import { createRequestInfo, toDirectClient } from '../server/request-info.ts';
 import type { ListenPhase } from '../server/server.ts';
 import { closeAfterIgnoredUpgrade, createStrictServer, interceptConnections, watchConnections } from '../server/strict-server.ts';
 import type { TlsContexts } from '../server/tls.ts';
@@ -31,8 +31,8 @@ import { createFinalResponse, SocketUpgrade } from '../server/upgrade.ts';
 export interface ProxyHandler {
   /** With `upgrade`, the request is a CONNECT and is granted as a tunnel. */
   handle(head: ParsedHead, response: ServerResponse): void;
-  reject(arrival: Arrival, response: ServerResponse, refusal: Refusal): void;
-  rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
+  reject(info: RequestInfo, response: ServerResponse, refusal: Refusal): void;
+  rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void;
 }
 
 /** The dependencies of the port. */
@@ -78,7 +78,7 @@ export class ProxyServer {
       clock,
       onLimit,
       toPeer: ({ remoteAddress = 'unknown' }) => remoteAddress,
-      rejectSocket: (arrival, socket, refusal) => handler.rejectSocket(arrival, socket, refusal),
+      rejectSocket: (info, socket, refusal) => handler.rejectSocket(info, socket, refusal),
     });
     // Clients upgrade through the proxy by CONNECT; in absolute-form requests an Upgrade field is ignored.
     this.#server = createStrictServer(limits, tls, { shouldUpgradeCallback: guardDecision(() => false, false) });
@@ -87,7 +87,7 @@ export class ProxyServer {
     onEvent(this.#server, 'request', (request, response) => this.#onRequest(request, response, false));
     onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-      handler.reject(this.#toArrival(request), response, refuse('expectation_failed', 'expectation_failed'));
+      handler.reject(this.#createInfo(request), response, refuse('expectation_failed', 'expectation_failed'));
     });
     onEvent(this.#server, 'connect', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
       this.#onConnect(request, socket, head),
@@ -138,14 +138,14 @@ export class ProxyServer {
     this.#clientErrors.track(request.socket, { response, body });
     const tracked = this.#clients.track(request.socket, source, response, response);
     const head = toIncomingHead(request);
-    const arrival = this.#toArrival(request);
+    const info = this.#createInfo(request);
     this.#watchEnd(response, request.socket);
-    const refusal = this.#checkLimits(tracked, arrival) ?? this.#findCertificateEnd(request.socket, response);
-    if (refusal !== undefined) return handler.reject(arrival, response, refusal);
+    const refusal = this.#checkLimits(tracked, info) ?? this.#findCertificateEnd(request.socket, response);
+    if (refusal !== undefined) return handler.reject(info, response, refusal);
     const target = this.#checkHead(head, parseAbsoluteTarget);
-    if (target instanceof Refusal) return handler.reject(arrival, response, target);
+    if (target instanceof Refusal) return handler.reject(info, response, target);
     const { headers } = head;
-    handler.handle({ ...arrival, ...target, headers, body }, response);
+    handler.handle({ ...info, ...target, headers, body }, response);
   }
 
   #onConnect(request: IncomingMessage, socket: Duplex, early: Buffer): void {
@@ -159,21 +159,21 @@ export class ProxyServer {
     const response = createFinalResponse(request, socket, this.#parts.clock);
     const head = toIncomingHead(request);
     const { headers } = head;
-    const arrival = this.#toArrival(request);
+    const info = this.#createInfo(request);
     const source = new Http1BodySource(request, response, false);
     const body = new IncomingBody(source, this.#bodies);
     this.#clientErrors.track(request.socket, { response, body });
     const tracked = this.#clients.track(request.socket, source, response, response);
-    const refusal = this.#checkLimits(tracked, arrival) ?? this.#findCertificateEnd(request.socket, response);
-    if (refusal !== undefined) return handler.reject(arrival, response, refusal);
+    const refusal = this.#checkLimits(tracked, info) ?? this.#findCertificateEnd(request.socket, response);
+    if (refusal !== undefined) return handler.reject(info, response, refusal);
     const target = this.#checkHead(head, parseConnectTarget);
-    if (target instanceof Refusal) return handler.reject(arrival, response, target);
+    if (target instanceof Refusal) return handler.reject(info, response, target);
     // Its bytes would be treated as tunnel data.
     if (body.declaredLength !== 0)
-      return handler.reject(arrival, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
+      return handler.reject(info, response, refuse('malformed_request', 'framing', 'content with CONNECT'));
     this.#certificates?.upgrade(request.socket);
     const upgrade = new SocketUpgrade('', socket, response, early);
-    handler.handle({ ...arrival, ...target, headers, body, upgrade }, response);
+    handler.handle({ ...info, ...target, headers, body, upgrade }, response);
   }
 
   /** Closes the connection after a response whose head promised keep-alive before the gate began to shut down. */
@@ -187,7 +187,7 @@ export class ProxyServer {
   }
 
   /** Rejects the request if the gate is shutting down, or a limit on clients or memory is reached. */
-  #checkLimits(tracked: TrackedRequest, { client }: Arrival): Refusal | undefined {
+  #checkLimits(tracked: TrackedRequest, { client }: RequestInfo): Refusal | undefined {
     if (this.#phase === 'refusing') return refuse('draining', 'draining');
     // A tunnel counts as a request: its client is authenticated, so there is no second limit.
     if (!this.#clients.admit(tracked, client.address, false)) return refuse('overloaded', 'client_limit');
@@ -230,8 +230,8 @@ export class ProxyServer {
     );
   }
 
-  #toArrival({ method = '', socket }: IncomingMessage): Arrival {
-    return toArrival(method, toDirectClient(socket.remoteAddress ?? 'unknown', 'encrypted' in socket), this.#parts.clock);
+  #createInfo({ method = '', socket }: IncomingMessage): RequestInfo {
+    return createRequestInfo(method, toDirectClient(socket.remoteAddress ?? 'unknown', 'encrypted' in socket), this.#parts.clock);
   }
 }
 

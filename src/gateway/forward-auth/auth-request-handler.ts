@@ -4,10 +4,10 @@ import type { Client } from '../../core/client.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import { HeaderFields } from '../../core/headers.ts';
 import { IpRanges } from '../../core/ip-address.ts';
-import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
+import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { createForwardedForReader } from '../server/client-address.ts';
-import type { ArrivalHandler } from '../server/server.ts';
+import type { RequestHandler } from '../server/server.ts';
 import { readOriginalRequest } from './original-request.ts';
 
 /** The trusted callers and proxies. */
@@ -20,13 +20,13 @@ export interface AuthRequestRules {
 }
 
 /** Handles original requests. */
-export interface OriginalRequestHandler extends ArrivalHandler {
+export interface OriginalRequestHandler extends RequestHandler {
   /** `authRequest`: what the caller sent, if only the original request is at fault. */
-  reject(arrival: Arrival, response: ClientResponse, refusal: Refusal, authRequest?: ParsedHead): void;
+  reject(info: RequestInfo, response: ClientResponse, refusal: Refusal, authRequest?: ParsedHead): void;
 }
 
 /** Passes the original request on to `pipeline`. */
-export function createAuthRequestHandler(rules: AuthRequestRules, pipeline: OriginalRequestHandler): ArrivalHandler {
+export function createAuthRequestHandler(rules: AuthRequestRules, pipeline: OriginalRequestHandler): RequestHandler {
   const callers = new IpRanges(rules.trustedCallers);
   const readClientAddress = createForwardedForReader(rules.trustedProxies);
 
@@ -51,8 +51,8 @@ export function createAuthRequestHandler(rules: AuthRequestRules, pipeline: Orig
       if (original instanceof Refusal) pipeline.reject(authRequest, response, original, authRequest);
       else pipeline.handle(original, response);
     },
-    reject: (arrival, response, refusal) => pipeline.reject(arrival, response, refusal),
-    rejectSocket: (arrival, socket, refusal) => pipeline.rejectSocket(arrival, socket, refusal),
+    reject: (info, response, refusal) => pipeline.reject(info, response, refusal),
+    rejectSocket: (info, socket, refusal) => pipeline.rejectSocket(info, socket, refusal),
   };
 }
 

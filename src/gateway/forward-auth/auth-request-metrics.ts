@@ -45,7 +45,7 @@ class AuthSeries implements RouteSeries<AuthRouteLabels> {
     this.#duration = new BoundHistogram(duration, name);
   }
 
-  initialise(labels: AuthRouteLabels): void {
+  initialize(labels: AuthRouteLabels): void {
     if (labels.authz === true) for (const response of toAlertedResponses(labels)) this.#responses.get(toId(response));
   }
 

@@ -31,7 +31,7 @@ export interface ClaimAttempt {
 export interface ClaimPolicy {
   /** While another request holds the claim. */
   readonly inProgress: 'wait' | 'reject';
-  readonly waitAtMost: Milliseconds;
+  readonly maxWait: Milliseconds;
   readonly onStoreError: 'refuse' | 'forward';
   readonly busyReason: Reason;
   readonly unavailableReason: Reason;
@@ -70,14 +70,14 @@ export async function acquireClaim(attempt: ClaimAttempt, policy: ClaimPolicy, p
 async function wait(
   { remainingMs }: Busy,
   attempt: ClaimAttempt,
-  { waitAtMost, busyReason }: ClaimPolicy,
+  { maxWait, busyReason }: ClaimPolicy,
   { clock, waiters }: ClaimParts,
 ): Promise<ClaimGrant | Refusal> {
   let remaining = remainingMs;
   let tries = 0;
   const settled = await waiters.wait({
     clock,
-    timeout: waitAtMost,
+    timeout: maxWait,
     poll: async () => {
       tries++;
       const reply = await attempt.ask(tries);

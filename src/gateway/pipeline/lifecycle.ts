@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { Admitted } from '../../core/admitted.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import { toErrorText } from '../../core/errors.ts';
-import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
+import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { type Reason, Refusal, type RefusalCode, refuse } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import { runDetached } from '../../core/safe-events.ts';
@@ -71,14 +71,14 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
   }
 
   /** Responds to a request whose head was rejected; `head`: if it could be parsed anyway. */
-  reject(arrival: Arrival, response: ClientResponse, refusal: Refusal, head?: ParsedHead): void {
-    this.#finish({ arrival, refusal, ...(head && { head }) }, response, undefined);
+  reject(info: RequestInfo, response: ClientResponse, refusal: Refusal, head?: ParsedHead): void {
+    this.#finish({ info, refusal, ...(head && { head }) }, response, undefined);
   }
 
   /** Responds to bytes that are not a request. */
-  rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void {
-    writeSocketRefusal(socket, refusal, arrival.requestId, this.#parts.clock);
-    this.#record({ arrival, refusal }, this.#metrics);
+  rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void {
+    writeSocketRefusal(socket, refusal, info.requestId, this.#parts.clock);
+    this.#record({ info, refusal }, this.#metrics);
   }
 
   /** Resolves when no request is in flight. */
@@ -95,7 +95,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     this.#inFlight.enter();
     try {
       const route = this.#port.find(head);
-      if (route instanceof Refusal) this.#finish({ arrival: head, head, refusal: route }, response, undefined);
+      if (route instanceof Refusal) this.#finish({ info: head, head, refusal: route }, response, undefined);
       else this.#finish(await this.#process(route, head, response), response, route);
     } catch (thrown) {
       // Even if logging fails, the sender must not wait for a response and the process must keep running.
@@ -107,28 +107,28 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
 
   async #process(route: Route, head: ParsedHead, response: ClientResponse): Promise<RequestRecord> {
     const port = this.#port;
-    const arrival = head;
+    const info = head;
     const prechecked = port.precheck?.(route, head);
-    if (prechecked !== undefined) return { arrival, head, route, refusal: prechecked };
+    if (prechecked !== undefined) return { info, head, route, refusal: prechecked };
     const decision = await runGates(route, head);
     const begun = this.#parts.tracing.tracer.begin(route.trace.trust, toTrustLevel(route, decision), head.headers);
     const trace = begun && port.toTrace !== undefined ? port.toTrace(begun) : begun;
     if (decision.kind === 'refused') {
       const { refusal } = decision;
       this.#countDecision(route, VERIFIED_REFUSALS.has(refusal.code) ? 'allow' : 'deny', refusal.reason);
-      return { arrival, head, route, decision, trace, refusal };
+      return { info, head, route, decision, trace, refusal };
     }
     const { admitted } = decision;
     if (admitted.observed === undefined) this.#countDecision(route, 'allow', 'ok');
     else this.#countDecision(route, 'observe', admitted.observed.reason);
     try {
       const { refusal, outcome, sentAt } = await port.pass(route, admitted, trace, response);
-      return { arrival, head, route, decision, trace, refusal, outcome, sentAt };
+      return { info, head, route, decision, trace, refusal, outcome, sentAt };
     } catch (thrown) {
       // It is unknown what the app saw, so the claim is held until its lease expires.
       admitted.claimed?.claim?.hold();
       const refusal = refuse('internal_error', 'internal_error', toErrorText(thrown));
-      return { arrival, head, route, decision, trace, refusal };
+      return { info, head, route, decision, trace, refusal };
     }
   }
 
@@ -152,7 +152,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
   }
 
   #writeRefusal(
-    { arrival, head }: RequestRecord,
+    { info, head }: RequestRecord,
     refusal: Refusal,
     response: ClientResponse,
     route: Route | undefined,
@@ -161,7 +161,7 @@ export class RequestLifecycle<Route extends LifecycleRoute> {
     if (refusal.code === 'body_too_large') this.#parts.metrics.limitHit('body_size');
     const mustClose = head === undefined || !head.body.isCheapToDrain;
     if (mustClose) lingerOnClose(response.req.socket, this.#parts.clock);
-    const { requestId, method } = arrival;
+    const { requestId, method } = info;
     const challenges = route?.challenges ?? [];
     const isHead = method === 'HEAD' && format?.alwaysHasBody !== true;
     writeRefusal(response, refusal, { requestId, challenges, isHead, mustClose, format });

@@ -1,7 +1,7 @@
 /** Counts, logs and journals each finished request, however it ended; no other module does. */
 import type { Clock } from '../../core/clock.ts';
 import { MAX_METHOD_LENGTH } from '../../core/method.ts';
-import type { Arrival } from '../../core/parsed-head.ts';
+import type { RequestInfo } from '../../core/parsed-head.ts';
 import type { Reason, Refusal, RefusalCode } from '../../core/refusal.ts';
 import { REFUSALS, type RefusalLogLevel } from '../../core/refusal-catalogue.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
@@ -51,18 +51,18 @@ export function recordAuthRequest(requestRecord: RequestRecord, status: number, 
 type Count = (line: RequestLine, exemplar: Exemplar | undefined) => void;
 
 function write(requestRecord: RequestRecord, result: Result, parts: RecordParts, port: RequestLine['port'], count: Count): void {
-  const { arrival } = requestRecord;
+  const { info } = requestRecord;
   const { clock, tracing } = parts;
   const trace = toTrace(requestRecord, tracing);
-  const line = toLine(requestRecord, clock.monotonic() - arrival.startedAt, trace, result, port);
+  const line = toLine(requestRecord, clock.monotonic() - info.startedAt, trace, result, port);
   count(line, toExemplar(trace, clock));
-  report(line, arrival, parts);
+  report(line, info, parts);
   if (trace?.isRecorded === true) reportSpans(requestRecord, line, trace, tracing);
 }
 
 /** A new trace if the request was rejected before its caller was known. */
 function toTrace({ trace }: RequestRecord, { tracer }: Tracing): RequestTrace | undefined {
-  return trace ?? tracer.begin('none', 'refused');
+  return trace ?? tracer.begin('none', 'rejected');
 }
 
 /** Only a sampled trace can be looked up. */
@@ -75,14 +75,14 @@ function reportSpans(requestRecord: RequestRecord, line: RequestLine, trace: Req
 }
 
 /** The journal first, so that the decision is there even if logging fails. */
-function report(line: RequestLine, { receivedAt }: Arrival, { journal, logger }: RecordParts): void {
+function report(line: RequestLine, { receivedAt }: RequestInfo, { journal, logger }: RecordParts): void {
   journal.add(receivedAt, line);
   logger.request(line);
 }
 
 /** One literal with all fields, present or not: a single object shape costs a sixth of what joining parts would cost. */
 function toLine(
-  { arrival, head, outcome, route, decision }: RequestRecord,
+  { info, head, outcome, route, decision }: RequestRecord,
   durationMs: number,
   trace: RequestTrace | undefined,
   result: Result,
@@ -93,12 +93,12 @@ function toLine(
   return {
     level: result.level,
     port,
-    requestId: arrival.requestId,
+    requestId: info.requestId,
     trace_id: trace?.traceId,
     span_id: trace?.spanId,
     route: route?.name,
-    method: shorten(arrival.method, MAX_METHOD_LENGTH),
-    client: shorten(arrival.client.address),
+    method: shorten(info.method, MAX_METHOD_LENGTH),
+    client: shorten(info.client.address),
     bytesIn: head?.body.received ?? 0,
     durationMs,
     key: event?.keyName,

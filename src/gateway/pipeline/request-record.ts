@@ -1,6 +1,6 @@
 /** The facts about a finished request that metrics, log, journal and spans are written from. */
 import type { Milliseconds } from '../../core/clock.ts';
-import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
+import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import type { Refusal } from '../../core/refusal.ts';
 import type { RequestTrace } from '../../core/request-trace.ts';
 import type { RouteTrace } from '../../telemetry/tracing/span.ts';
@@ -17,7 +17,7 @@ export interface PassResult {
 
 /** How a request ended. */
 export interface RequestRecord extends PassResult {
-  readonly arrival: Arrival;
+  readonly info: RequestInfo;
   /** Absent if the head itself was rejected. */
   readonly head?: ParsedHead;
   /** Absent if no route was found. */

@@ -99,7 +99,7 @@ class BoundRoute implements RouteMetrics, RouteSeries<RouteLabels> {
   }
 
   /** An alert must see the increase from 0 to the first failure. */
-  initialise(labels: RouteLabels): void {
+  initialize(labels: RouteLabels): void {
     this.#forgetKeys(labels.keys);
     for (const [decision, reason] of toAlerted(labels)) this.#decisions.get(`${decision} ${reason}`);
     const { methods } = labels;

@@ -1,4 +1,4 @@
-/** Settles every claim of an id or a place: retries failed confirms and releases until the store accepts them or they are moot. */
+/** Settles every claim of an ID or a resource: retries failed confirms and releases until the store accepts them or they are moot. */
 import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 import { runDetached } from '../../core/safe-events.ts';
 import type { SeenIds } from '../../state/claims/seen-ids.ts';
@@ -11,24 +11,24 @@ interface AnySettlement {
   readonly mootAt: Milliseconds;
 }
 
-/** The end of one claim of an id. */
+/** The end of one claim of an ID. */
 export interface IdSettlement extends AnySettlement {
   readonly of: 'id';
   readonly token: string;
   readonly fingerprint: string;
-  /** How long a confirmed id is remembered. */
+  /** How long a confirmed ID is remembered. */
   readonly retention: Milliseconds;
 }
 
-/** The end of one event's hold on its resource's place. */
-export interface PlaceSettlement extends AnySettlement {
-  readonly of: 'place';
+/** The end of one event's claim of its resource. */
+export interface ResourceSettlement extends AnySettlement {
+  readonly of: 'resource';
   readonly versions: NewestVersions;
   readonly leave: LeaveRequest;
 }
 
 /** A settlement to be written to the store. */
-export type Settlement = IdSettlement | PlaceSettlement;
+export type Settlement = IdSettlement | ResourceSettlement;
 
 /** The outcome of a settlement, for the metrics. */
 export type SettlementOutcome = 'confirmed' | 'released' | 'fenced' | 'settle_retried' | 'settle_lost';
@@ -108,7 +108,7 @@ export class Settlements {
   }
 
   #write(settlement: Settlement): Promise<boolean> {
-    if (settlement.of === 'place') return settlement.versions.leave(settlement.leave);
+    if (settlement.of === 'resource') return settlement.versions.leave(settlement.leave);
     const { kind, key, token, fingerprint, retention } = settlement;
     return kind === 'confirm' ? this.#store.confirm(key, token, fingerprint, retention) : this.#store.release(key, token);
   }

@@ -15,8 +15,8 @@ const SERVER_ERROR = 500;
 
 /** The gate's own span, and that of the request to the app, if one was sent. */
 export function toSpans(requestRecord: RequestRecord, line: RequestLine, trace: RequestTrace): Span[] {
-  const { arrival, head, outcome, sentAt, route } = requestRecord;
-  const method = METHODS.has(arrival.method) ? arrival.method : '_OTHER';
+  const { info, head, outcome, sentAt, route } = requestRecord;
+  const method = METHODS.has(info.method) ? info.method : '_OTHER';
   const { traceId, flags, tracestate } = trace;
   const shared = { traceId, flags, tracestate };
   const template = route?.trace.template;
@@ -28,13 +28,13 @@ export function toSpans(requestRecord: RequestRecord, line: RequestLine, trace: 
       isParentRemote: trace.parentId !== undefined,
       kind: 'server',
       name: toName(method, template),
-      startedAt: arrival.receivedAt,
-      endedAt: arrival.receivedAt + line.durationMs,
+      startedAt: info.receivedAt,
+      endedAt: info.receivedAt + line.durationMs,
       attributes: {
         'http.request.method': method,
         ...(template === undefined ? undefined : { 'http.route': template }),
         'http.response.status_code': line.status,
-        'url.scheme': arrival.client.scheme,
+        'url.scheme': info.client.scheme,
         ...toServerAddress(head),
         ...(line.status >= SERVER_ERROR ? { 'error.type': toErrorType(requestRecord, line) } : undefined),
         ...(line.port === undefined ? undefined : { 'sidegate.port': line.port }),
@@ -49,7 +49,7 @@ export function toSpans(requestRecord: RequestRecord, line: RequestLine, trace: 
     },
   ];
   if (outcome === undefined || sentAt === undefined) return spans;
-  const startedAt = arrival.receivedAt + (sentAt - arrival.startedAt);
+  const startedAt = info.receivedAt + (sentAt - info.startedAt);
   const errorType = toClientErrorType(outcome);
   const app = route?.trace.app ?? head?.destination;
   spans.push({

@@ -9,6 +9,6 @@ export const VERIFIED_REFUSALS: ReadonlySet<RefusalCode> = new Set(['duplicate',
 
 /** A route in observe mode forwards unverified requests too, and an open route verifies nobody. */
 export function toTrustLevel(route: GuardedRoute, decision: Decision): TrustLevel {
-  if (decision.kind === 'refused' && !VERIFIED_REFUSALS.has(decision.refusal.code)) return 'refused';
-  return route.isOpen || toObservedRefusal({ decision }) !== undefined ? 'stranger' : 'verified';
+  if (decision.kind === 'refused' && !VERIFIED_REFUSALS.has(decision.refusal.code)) return 'rejected';
+  return route.isOpen || toObservedRefusal({ decision }) !== undefined ? 'unverified' : 'verified';
 }

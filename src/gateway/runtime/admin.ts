@@ -12,7 +12,7 @@ import { AdminServer } from '../../admin/server.ts';
 import type { KeyRing } from '../../auth/keys/key-ring.ts';
 import { type AdminConfig, type Config, type RouteConfig, remembersIds } from '../../config/schema/config.ts';
 import { readSecret } from '../../config/sources/secrets.ts';
-import type { Trouble } from '../../config/sources/trouble.ts';
+import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { Captures } from '../../diagnostics/explain/captures.ts';
@@ -25,7 +25,7 @@ import type { Metrics } from './metrics.ts';
 /** The result of reading the token; undefined if there was an error. */
 export interface AdminTokenRead {
   readonly token: Secret | undefined;
-  readonly troubles: readonly Trouble[];
+  readonly problems: readonly SourceProblem[];
 }
 
 /** The dependencies of the admin port. */
@@ -52,12 +52,12 @@ const PATH = 'admin.token.secret';
 
 /** Reads the token, if the config has one. */
 export async function readAdminToken({ token }: AdminConfig): Promise<AdminTokenRead> {
-  if (token === undefined) return { token: undefined, troubles: [] };
+  if (token === undefined) return { token: undefined, problems: [] };
   const read = await readSecret(token.secret);
   if ('problem' in read) return failed(read.problem, read.hint);
   const problem = findTokenProblem(read.secret);
   if (problem !== undefined) return failed(problem.problem, problem.hint);
-  return { token: read.secret, troubles: [] };
+  return { token: read.secret, problems: [] };
 }
 
 /** The files to watch. */
@@ -105,5 +105,5 @@ function toForgettingRoute({ config }: AdminRoute): ForgettingRoute {
 }
 
 function failed(message: string, hint: string): AdminTokenRead {
-  return { token: undefined, troubles: [{ severity: 'error', path: PATH, message, hint }] };
+  return { token: undefined, problems: [{ severity: 'error', path: PATH, message, hint }] };
 }

@@ -3,7 +3,7 @@
 import { findBcryptProblem } from '../../auth/passwords/native-bcrypt.ts';
 import { type LoadedConfig, loadConfig } from '../../config/load/load.ts';
 import type { Overrides } from '../../config/load/overrides.ts';
-import { describeNeighbours } from '../../config/rules/validate-neighbours.ts';
+import { describeNeighbors } from '../../config/rules/validate-neighbors.ts';
 import { realmsOf } from '../../config/schema/config.ts';
 import type { Problem } from '../../config/schema/problem.ts';
 import { type Fingerprints, toFingerprints } from '../../config/sources/watch.ts';
@@ -79,9 +79,9 @@ export async function readParts(file: string, loaded: LoadedConfig, clock: Clock
   const authzTls = await readTls(loaded.config.authz?.tls, 'authz.tls', clock);
   const tracing = await readTracing(loaded.config.tracing);
   for (const read of [...keys, ...realms, identity, adminToken, tls, proxyTls, authzTls, tracing])
-    for (const { severity, path, message, hint } of read?.troubles ?? []) addProblem(severity, path, message, hint);
+    for (const { severity, path, message, hint } of read?.problems ?? []) addProblem(severity, path, message, hint);
   const store = await readStoreSettings(loaded.config.store);
-  for (const { path, message, hint } of store.troubles) addProblem('error', path, message, hint);
+  for (const { path, message, hint } of store.problems) addProblem('error', path, message, hint);
   for (const { path, message, hint } of findOversize(loaded.config)) addProblem('warning', path, message, hint);
   if (problems.some((problem) => problem.severity === 'error')) return { loaded: undefined, seen, problems };
   return { loaded, routes, keys, realms, identity, adminToken, tls, proxyTls, authzTls, tracing, store, seen, problems };
@@ -111,7 +111,7 @@ export async function reportConfig(file: string, clock: Clock, options: ReportOp
   const problems = [...ready.problems, ...(connections?.problems ?? [])];
   return {
     problems: problems.sort((a, b) => (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0)),
-    notes: loaded === undefined ? [] : [...describeNeighbours(loaded.config.routes), ...(connections?.notes ?? [])],
+    notes: loaded === undefined ? [] : [...describeNeighbors(loaded.config.routes), ...(connections?.notes ?? [])],
   };
 }
 

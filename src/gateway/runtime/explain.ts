@@ -7,10 +7,10 @@ import type { Config } from '../../config/schema/config.ts';
 import type { Clock } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import { runNextTurn } from '../../core/safe-events.ts';
+import { type CandidateKey, toCandidateKey } from '../../diagnostics/explain/analysis.ts';
 import { toSecretBytes } from '../../diagnostics/explain/capture-redaction.ts';
 import type { Captures } from '../../diagnostics/explain/captures.ts';
-import { type Explained, Explainer, type SuspectContext } from '../../diagnostics/explain/explainer.ts';
-import { type SuspectKey, toSuspectKey } from '../../diagnostics/explain/suspect.ts';
+import { type AnalysisContext, type Explained, Explainer } from '../../diagnostics/explain/explainer.ts';
 import type { Journal } from '../../telemetry/journal/journal.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import type { GateLogger } from './log-events.ts';
@@ -42,7 +42,7 @@ export function applyCaptures(captures: Captures, { routes }: Config, rings: Rea
   const capturing = new Map<string, SchemeDescription>();
   for (const { name, webhook } of routes) if (webhook?.capture === 'failures') capturing.set(name, webhook.description);
   captures.take(capturing, () =>
-    toSecretBytes([...rings].flatMap(([route, ring]) => toSuspectKeys(route, ring)).map(({ secret }) => secret.expose())),
+    toSecretBytes([...rings].flatMap(([route, ring]) => toCandidateKeys(route, ring)).map(({ secret }) => secret.expose())),
   );
 }
 
@@ -61,21 +61,21 @@ function createExplainer({ explain }: Config, parts: ExplainParts): Explainer['o
   return explainer.offer.bind(explainer);
 }
 
-function toContext(name: string, { current }: ExplainParts): SuspectContext | undefined {
+function toContext(name: string, { current }: ExplainParts): AnalysisContext | undefined {
   const { routes, rings } = current();
   const webhook = routes.find(({ config }) => config.name === name)?.webhook;
   // Signatures within the content are verified with certificates, not with keys of the route.
   if (webhook === undefined || webhook.config.description.isSignedInContent === true) return undefined;
   const { scheme } = webhook;
   const { allowDotInId, tolerance, publicUrl = '' } = webhook.config;
-  const keys: SuspectKey[] = [];
-  const others: SuspectKey[] = [];
-  for (const [route, ring] of rings) (route === name ? keys : others).push(...toSuspectKeys(route, ring));
+  const keys: CandidateKey[] = [];
+  const others: CandidateKey[] = [];
+  for (const [route, ring] of rings) (route === name ? keys : others).push(...toCandidateKeys(route, ring));
   return { scheme, allowDotInId, tolerance, publicUrl, keys, others, presets: PRESETS };
 }
 
-function toSuspectKeys(route: string, { all }: KeyRing): SuspectKey[] {
-  return all.map((key) => toSuspectKey(route, key)).filter((key) => key !== undefined);
+function toCandidateKeys(route: string, { all }: KeyRing): CandidateKey[] {
+  return all.map((key) => toCandidateKey(route, key)).filter((key) => key !== undefined);
 }
 
 /** A warning if the cause is proven: the sender has a key, so the setup is wrong. Otherwise it may be any untrusted client. */

@@ -268,7 +268,7 @@ export class Gate {
     const { clock, logger } = this.#context;
     return watchFiles(seen, clock, {
       onChange: (changed) => runDetached(onChange(changed)),
-      onTrouble: (message) => logger.warn('watch_failed', { message }),
+      onFailure: (message) => logger.warn('watch_failed', { message }),
     });
   }
 

@@ -1,13 +1,13 @@
 /** Reads the key that forwarded requests are signed with. */
 import type { IdentityConfig } from '../../config/schema/config.ts';
 import { readSecret } from '../../config/sources/secrets.ts';
-import type { Trouble } from '../../config/sources/trouble.ts';
+import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { type IdentityKey, parseIdentityKey } from '../upstream/identity-token.ts';
 
 /** The result of reading the key, which is undefined if there was an error. */
 export interface IdentityRead {
   readonly key: IdentityKey | undefined;
-  readonly troubles: readonly Trouble[];
+  readonly problems: readonly SourceProblem[];
 }
 
 const PATH = 'identity.key.secret';
@@ -20,7 +20,7 @@ export async function readIdentity(config: IdentityConfig | undefined): Promise<
   if ('problem' in read) return failed(read.problem, read.hint);
   const parsed = parseIdentityKey({ name: key.name, algorithm, encoding: key.secret.encoding }, read.secret);
   if ('problem' in parsed) return failed(parsed.problem, parsed.hint);
-  return { key: parsed, troubles: read.warnings.map((message) => ({ severity: 'warning', path: PATH, message })) };
+  return { key: parsed, problems: read.warnings.map((message) => ({ severity: 'warning', path: PATH, message })) };
 }
 
 /** The files to watch. */
@@ -29,5 +29,5 @@ export function toIdentityFiles(config: IdentityConfig | undefined): string[] {
 }
 
 function failed(message: string, hint: string): IdentityRead {
-  return { key: undefined, troubles: [{ severity: 'error', path: PATH, message, hint }] };
+  return { key: undefined, problems: [{ severity: 'error', path: PATH, message, hint }] };
 }

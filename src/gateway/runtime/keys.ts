@@ -6,13 +6,13 @@ import type { Scheme, VerifyKey } from '../../auth/schemes/scheme.ts';
 import { findNamedPreset } from '../../config/rules/suggest-preset.ts';
 import type { KeyConfig, RouteConfig } from '../../config/schema/config.ts';
 import { readSecret } from '../../config/sources/secrets.ts';
-import type { Trouble } from '../../config/sources/trouble.ts';
+import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import type { Secret } from '../../core/secret.ts';
 import type { WatchedKey } from '../../telemetry/log/key-evidence.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 
 /** A problem with one key's secret; never contains the secret. */
-export interface KeyTrouble extends Trouble {
+export interface KeyProblem extends SourceProblem {
   readonly route: string;
   readonly key: string;
 }
@@ -20,7 +20,7 @@ export interface KeyTrouble extends Trouble {
 /** The result of reading a route's secrets. */
 export interface KeysRead {
   readonly set: KeySet;
-  readonly troubles: readonly KeyTrouble[];
+  readonly problems: readonly KeyProblem[];
 }
 
 /** Shorter tokens can be guessed by repeated requests. */
@@ -30,40 +30,40 @@ const DEFAULT_SCHEME = 'standard-webhooks';
 
 /** Reads all secrets of a route; an unusable secret is listed as unavailable and does not affect the others. */
 export async function readKeys({ config: route, webhook }: CompiledRoute, index: number): Promise<KeysRead> {
-  if (webhook === undefined) return { set: { keys: [], unavailable: [] }, troubles: [] };
+  if (webhook === undefined) return { set: { keys: [], unavailable: [] }, problems: [] };
   const { scheme } = webhook;
   const keys: VerifyKey[] = [];
   const unavailable: string[] = [];
-  const troubles: KeyTrouble[] = [];
+  const problems: KeyProblem[] = [];
   for (const [position, config] of webhook.config.keys.entries()) {
     const path = `routes.${index}.webhook.keys.${position}.secret`;
     const read = await readKey(scheme, config, route);
     for (const message of read.warnings)
-      troubles.push({ severity: 'warning', path, route: route.name, key: config.name, message });
+      problems.push({ severity: 'warning', path, route: route.name, key: config.name, message });
     if (read.key !== undefined) {
       keys.push(read.key);
       continue;
     }
     unavailable.push(config.name);
-    troubles.push({ severity: 'error', path, route: route.name, key: config.name, ...read.problem });
+    problems.push({ severity: 'error', path, route: route.name, key: config.name, ...read.problem });
   }
-  const handshakeToken = await readHandshakeToken(route, `routes.${index}.webhook.handshake.verifyToken`, troubles);
-  return { set: { keys, unavailable, ...(handshakeToken === undefined ? undefined : { handshakeToken }) }, troubles };
+  const handshakeToken = await readHandshakeToken(route, `routes.${index}.webhook.handshake.verifyToken`, problems);
+  return { set: { keys, unavailable, ...(handshakeToken === undefined ? undefined : { handshakeToken }) }, problems };
 }
 
 /** If the token is missing, only the handshake fails; deliveries are not affected. */
-async function readHandshakeToken(route: RouteConfig, path: string, troubles: KeyTrouble[]): Promise<Secret | undefined> {
+async function readHandshakeToken(route: RouteConfig, path: string, problems: KeyProblem[]): Promise<Secret | undefined> {
   const source = route.webhook?.handshake?.verifyToken;
   if (source === undefined) return undefined;
-  const trouble = { path, route: route.name, key: 'handshake' };
+  const common = { path, route: route.name, key: 'handshake' };
   const read = await readSecret(source);
   if ('problem' in read) {
-    troubles.push({ severity: 'error', ...trouble, message: read.problem, hint: read.hint });
+    problems.push({ severity: 'error', ...common, message: read.problem, hint: read.hint });
     return undefined;
   }
   const tooShort = `the token has ${read.secret.length} bytes; use at least ${MIN_TOKEN_BYTES}`;
   for (const message of read.secret.length < MIN_TOKEN_BYTES ? [...read.warnings, tooShort] : read.warnings)
-    troubles.push({ severity: 'warning', ...trouble, message });
+    problems.push({ severity: 'warning', ...common, message });
   return read.secret;
 }
 

@@ -84,9 +84,9 @@ export class Realms {
 
   #report(reads: readonly RealmRead[]): void {
     this.#resizePool();
-    for (const { realm, set, rejected, troubles } of reads) {
+    for (const { realm, set, rejected, problems } of reads) {
       this.#events.onUsers(realm, { usable: set.size, rejected });
-      if (troubles.some(({ severity }) => severity === 'error')) this.#broken.add(realm);
+      if (problems.some(({ severity }) => severity === 'error')) this.#broken.add(realm);
       else this.#broken.delete(realm);
     }
     this.#events.onRead(this.#broken.size === 0);

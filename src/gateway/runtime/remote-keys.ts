@@ -56,7 +56,7 @@ export class RemoteKeys {
       }
     for (const [id, { set }] of before) if (!this.#sources.has(id)) set.close();
     for (const use of this.#uses) this.#setKeys(use);
-    for (const [route, ring] of rings) ring.watchMisses(() => this.#askEarly(route));
+    for (const [route, ring] of rings) ring.watchMisses(() => this.#refreshEarly(route));
   }
 
   /** Stops fetching. */
@@ -69,7 +69,7 @@ export class RemoteKeys {
     const { host } = options.url;
     const set = new RemoteKeySet(options, get, clock, {
       onKeys: (keys) => this.#onKeys(id, keys, host),
-      onTrouble: (message) => logger.warn('remote_keys_failed', { message }),
+      onFailure: (message) => logger.warn('remote_keys_failed', { message }),
     });
     return { set, known: undefined };
   }
@@ -100,9 +100,9 @@ export class RemoteKeys {
     return keys?.length;
   }
 
-  #askEarly(route: string): boolean {
+  #refreshEarly(route: string): boolean {
     const sets = this.#uses.filter((use) => use.route === route).map(({ id }) => this.#sources.get(id)?.set);
-    return sets.map((set) => set?.askEarly() === true).includes(true);
+    return sets.map((set) => set?.refreshEarly() === true).includes(true);
   }
 }
 

@@ -64,7 +64,7 @@ export function buildServices(ready: PreparedConfig, context: GateContext): Serv
   const telemetry = { clock, logger, journal: new Journal(journal.size), captures, metrics, tracing };
   const store = openReportedStore(ready, telemetry);
   const settlements = new Settlements(store.seenIds, clock, {
-    onOutcome: (outcome, settled) => (settled.of === 'place' ? metrics.order(outcome) : metrics.dedup(outcome)),
+    onOutcome: (outcome, settled) => (settled.of === 'resource' ? metrics.order(outcome) : metrics.dedup(outcome)),
     onLost: ({ kind, key }, why) => logger.error('settlement_lost', { kind, key, why }),
   });
   const threads = limits.passwordThreads ?? Math.max(1, availableParallelism() - 1);

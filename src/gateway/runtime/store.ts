@@ -14,7 +14,7 @@ import type { RedisNode, RedisStoreOptions, RedisTls, RedisTopology } from '../.
 import { createRedisStore, type RedisStoreEvents } from '../../state/redis/redis-store.ts';
 
 /** A problem with what the store's config refers to. */
-export interface StoreTrouble {
+export interface StoreProblem {
   /** Config path. */
   readonly path: string;
   readonly message: string;
@@ -25,7 +25,7 @@ export interface StoreTrouble {
 export interface StoreSettings {
   readonly redis: RedisStoreOptions | undefined;
   readonly maxIds: number;
-  readonly troubles: readonly StoreTrouble[];
+  readonly problems: readonly StoreProblem[];
 }
 
 const DEFAULT_PORT = 6379;
@@ -34,10 +34,10 @@ const PATH = 'store.redis';
 /** Reads the secrets and files the store's config names. */
 export async function readStoreSettings(config: StoreConfig): Promise<StoreSettings> {
   const { maxIds } = config.memory;
-  if (config.redis === undefined) return { redis: undefined, maxIds, troubles: [] };
+  if (config.redis === undefined) return { redis: undefined, maxIds, problems: [] };
   const reader = new SettingsReader();
   const redis = await reader.read(config.redis);
-  return { redis, maxIds, troubles: reader.troubles };
+  return { redis, maxIds, problems: reader.problems };
 }
 
 /** The maximum number of clients and users whose failed attempts are kept in memory: about 10 MB. */
@@ -90,7 +90,7 @@ interface FromUrl {
 }
 
 class SettingsReader {
-  readonly troubles: StoreTrouble[] = [];
+  readonly problems: StoreProblem[] = [];
 
   async read(config: RedisConfig): Promise<RedisStoreOptions | undefined> {
     const url = await this.#readUrl(config);
@@ -99,7 +99,7 @@ class SettingsReader {
     const username = config.username ?? url?.username;
     const db = config.db ?? url?.db;
     const tls = await this.#readTls(config, url?.isTls === true);
-    if (topology === undefined || this.troubles.length > 0) return undefined;
+    if (topology === undefined || this.problems.length > 0) return undefined;
     const { keyPrefix, connectTimeout, commandTimeout } = config;
     return {
       topology,
@@ -125,7 +125,7 @@ class SettingsReader {
     const url = URL.canParse(text) ? new URL(text) : undefined;
     const [username, password] = url === undefined ? [] : [decode(url.username), decode(url.password)];
     if (url === undefined || !['redis:', 'rediss:'].includes(url.protocol) || url.hostname === '') {
-      this.troubles.push({
+      this.problems.push({
         path: `${PATH}.${key}`,
         message: 'must be a redis:// or rediss:// URL',
         hint: 'for example redis://127.0.0.1:6379',
@@ -133,7 +133,7 @@ class SettingsReader {
       return undefined;
     }
     if (username === undefined || password === undefined) {
-      this.troubles.push({
+      this.problems.push({
         path: `${PATH}.${key}`,
         message: 'the user or password has a % that does not begin an escape',
         hint: 'write % as %25, or use username and passwordFile',
@@ -193,7 +193,7 @@ class SettingsReader {
     try {
       return await readFile(file);
     } catch (thrown) {
-      this.troubles.push({
+      this.problems.push({
         path: `${PATH}.${key}`,
         message: `${file} cannot be read (${(thrown as NodeJS.ErrnoException).code ?? 'unknown reason'})`,
       });
@@ -203,7 +203,7 @@ class SettingsReader {
 
   #unwrap(read: SecretRead, key: string): Secret | undefined {
     if ('secret' in read) return read.secret;
-    this.troubles.push({ path: `${PATH}.${key}`, message: read.problem, hint: read.hint });
+    this.problems.push({ path: `${PATH}.${key}`, message: read.problem, hint: read.hint });
     return undefined;
   }
 }

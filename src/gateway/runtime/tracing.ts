@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Config } from '../../config/schema/config.ts';
 import { type OtlpSettings, readOtlpSettings } from '../../config/sources/otlp-settings.ts';
-import type { Trouble } from '../../config/sources/trouble.ts';
+import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import { SpanExporter } from '../../telemetry/tracing/otlp/exporter.ts';
 import { createPost } from '../../telemetry/tracing/otlp/post.ts';
@@ -14,15 +14,15 @@ import type { Metrics } from './metrics.ts';
 /** The result of reading the settings, which are undefined if there was an error. */
 export interface TracingRead {
   readonly settings: OtlpSettings | undefined;
-  readonly troubles: readonly Trouble[];
+  readonly problems: readonly SourceProblem[];
 }
 
 /** Reads the settings; undefined if the section is omitted. */
 export async function readTracing(config: Config['tracing']): Promise<TracingRead | undefined> {
   if (config === undefined) return undefined;
   const { settings, problems } = await readOtlpSettings(config);
-  const troubles = problems.map(({ path, ...rest }) => ({ severity: 'error' as const, path: `tracing.${path}`, ...rest }));
-  return { settings, troubles };
+  const located = problems.map(({ path, ...rest }) => ({ severity: 'error' as const, path: `tracing.${path}`, ...rest }));
+  return { settings, problems: located };
 }
 
 /** The dependencies of tracing. */
@@ -61,7 +61,7 @@ export function buildTracing(config: Config['tracing'], read: TracingRead | unde
   const { interval, maxQueued } = otlp;
   const exporter = new SpanExporter({ source: { resource, version }, interval, maxQueued }, post, clock, {
     onSpans: (outcome, count) => metrics.traceSpans(outcome, count),
-    onTrouble: (why) => logger.warn('tracing_export_failed', { why }),
+    onFailure: (why) => logger.warn('tracing_export_failed', { why }),
     onRecovery: () => logger.info('tracing_export_recovered'),
   });
   return {

@@ -12,7 +12,7 @@ import {
   toSourceName,
   type UserSourceConfig,
 } from '../../config/schema/config.ts';
-import type { Trouble } from '../../config/sources/trouble.ts';
+import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { readUserSource, toUserFiles, type UserText } from '../../config/sources/user-sources.ts';
 import { readContainerMemory } from '../../core/container-memory.ts';
 
@@ -20,7 +20,7 @@ import { readContainerMemory } from '../../core/container-memory.ts';
 const MAX_WARNINGS = 20;
 
 /** A problem with a source; never contains a hash or a password. */
-export interface UsersTrouble extends Trouble {
+export interface UsersProblem extends SourceProblem {
   readonly realm: string;
 }
 
@@ -31,7 +31,7 @@ export interface RealmRead {
   readonly set: UserSet;
   /** How many users cannot log in because their entry is invalid. */
   readonly rejected: number;
-  readonly troubles: readonly UsersTrouble[];
+  readonly problems: readonly UsersProblem[];
   /** The files to watch. */
   readonly files: readonly string[];
   /** A source could not be read, for a reason that may be temporary: too many open files, or a disk error. */
@@ -63,7 +63,7 @@ class RealmReader {
   readonly #sources: readonly UserSourceConfig[];
   readonly #path: string;
   readonly #memory: Bytes | undefined;
-  readonly #troubles: UsersTrouble[] = [];
+  readonly #problems: UsersProblem[] = [];
   readonly #rejected = new Set<string>();
   #isUnread = false;
 
@@ -90,14 +90,14 @@ class RealmReader {
     // After all sources: an invalid entry in one of them may be meant to replace an entry in another.
     const usable = read.map((source) => ({ ...source, entries: source.entries.filter(({ user }) => !this.#rejected.has(user)) }));
     const set = new UserSet(isComplete ? usable : []);
-    const [{ realm }, rejected, troubles, isUnread] = [this.#realm, this.#rejected.size, this.#troubles, this.#isUnread];
-    return { realm, set, rejected, troubles, files, isUnread };
+    const [{ realm }, rejected, problems, isUnread] = [this.#realm, this.#rejected.size, this.#problems, this.#isUnread];
+    return { realm, set, rejected, problems, files, isUnread };
   }
 
   async #readSource(source: UserSourceConfig, index: number): Promise<readonly UserEntry[]> {
-    const report = (severity: UsersTrouble['severity'], message: string, hint?: string): void => {
+    const report = (severity: UsersProblem['severity'], message: string, hint?: string): void => {
       const path = this.#sources.length === 1 ? this.#path : `${this.#path}.${index}`;
-      this.#troubles.push({ severity, path, realm: this.#realm.realm, message, ...(hint === undefined ? undefined : { hint }) });
+      this.#problems.push({ severity, path, realm: this.#realm.realm, message, ...(hint === undefined ? undefined : { hint }) });
     };
     const text = await readUserSource(source);
     if ('problem' in text) {
@@ -161,7 +161,7 @@ class RealmReader {
   }
 }
 
-type Report = (severity: UsersTrouble['severity'], message: string, hint?: string) => void;
+type Report = (severity: UsersProblem['severity'], message: string, hint?: string) => void;
 
 function toMebibytes(bytes: Bytes): string {
   return (bytes / 2 ** 20).toFixed(0);

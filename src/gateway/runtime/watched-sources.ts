@@ -12,7 +12,7 @@ import type { IdentitySigner } from '../upstream/identity-token.ts';
 import { readAdminToken, toAdminFiles } from './admin.ts';
 import type { CompiledRoute } from './compiled-route.ts';
 import { readIdentity, toIdentityFiles } from './identity.ts';
-import { type KeyTrouble, readKeys, toSecretFiles } from './keys.ts';
+import { type KeyProblem, readKeys, toSecretFiles } from './keys.ts';
 import type { GateLogger } from './log-events.ts';
 import type { Metrics } from './metrics.ts';
 import type { Realms } from './realms.ts';
@@ -88,19 +88,19 @@ async function reloadKeys(
   for (const [index, route] of routes.entries()) {
     const { name, webhook } = route.config;
     if (!hasChanged(toSecretFiles(route.config), changed)) continue;
-    const { set, troubles } = await readKeys(route, index);
+    const { set, problems } = await readKeys(route, index);
     rings.get(name)?.replace(set);
     for (const { name: key, secret } of webhook?.keys ?? [])
       if ('file' in secret && changed.includes(secret.file)) keyEvidence.renew(name, key);
-    metrics.route(name).ready(!troubles.some(({ severity }) => severity === 'error'));
-    reportKeys(name, troubles, logger);
+    metrics.route(name).ready(!problems.some(({ severity }) => severity === 'error'));
+    reportKeys(name, problems, logger);
     logger.info('secret_reloaded', { route: name, keys: set.keys.length, unavailable: set.unavailable.length });
   }
   return ALL_READ;
 }
 
-function reportKeys(route: string, troubles: readonly KeyTrouble[], logger: GateLogger): void {
-  for (const { severity, key, message } of troubles) {
+function reportKeys(route: string, problems: readonly KeyProblem[], logger: GateLogger): void {
+  for (const { severity, key, message } of problems) {
     if (severity === 'error') logger.error('secret_unavailable', { route, key, message });
     else logger.warn('secret_warning', { route, key, message });
   }
@@ -120,7 +120,7 @@ async function reloadUsers(
 ): Promise<readonly string[]> {
   const reads = await readSettledRealms(config, changed, clock);
   for (const read of reads) {
-    const broken = read.troubles.filter(({ severity }) => severity === 'error');
+    const broken = read.problems.filter(({ severity }) => severity === 'error');
     for (const { realm, message } of broken) logger.error('users_reload_failed', { realm, message });
     realms.replace(read);
     logger.info('users_reloaded', { realm: read.realm, users: read.set.size, rejected: read.rejected });
@@ -145,7 +145,7 @@ async function reloadIdentity(
   { config: { identity }, logger, signer }: ReloadParts,
 ): Promise<readonly string[]> {
   const read = await readIdentity(identity);
-  for (const { severity, message } of read?.troubles ?? [])
+  for (const { severity, message } of read?.problems ?? [])
     if (severity === 'error') logger.error('identity_reload_failed', { message });
   if (read?.key === undefined) return ALL_READ;
   signer.replace(read.key, identity);
@@ -158,8 +158,8 @@ async function reloadAdminToken(
   _changed: readonly string[],
   { config, logger, adminAccess }: ReloadParts,
 ): Promise<readonly string[]> {
-  const { token, troubles } = await readAdminToken(config.admin);
-  for (const { message } of troubles) logger.error('admin_token_reload_failed', { message });
+  const { token, problems } = await readAdminToken(config.admin);
+  for (const { message } of problems) logger.error('admin_token_reload_failed', { message });
   if (token === undefined) return ALL_READ;
   adminAccess.replace(token);
   logger.info('admin_token_reloaded');
@@ -172,11 +172,11 @@ export async function reloadTls(changed: readonly string[] | undefined, parts: R
   for (const port of ports) {
     if (changed !== undefined && !hasChanged(toTlsFiles(port.config), changed)) continue;
     const read = await readTls(port.config, port.section, clock);
-    const broken = read?.troubles.filter(({ severity }) => severity === 'error') ?? [];
+    const broken = read?.problems.filter(({ severity }) => severity === 'error') ?? [];
     for (const { path, message } of broken) logger.error('tls_reload_failed', { path, message });
     if (read === undefined || broken.length > 0) continue;
     if (!port.contexts.replace(read.settings)) continue;
-    for (const { path, message, hint } of read.troubles) logger.warn('tls_warning', { path, message, hint });
+    for (const { path, message, hint } of read.problems) logger.warn('tls_warning', { path, message, hint });
     reportNextUpdate(port.section, read.settings, metrics);
     port.refreshTls();
     logger.info('tls_reloaded', { section: port.section });

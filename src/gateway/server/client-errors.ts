@@ -3,12 +3,12 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../core/clock.ts';
-import type { Arrival } from '../../core/parsed-head.ts';
+import type { RequestInfo } from '../../core/parsed-head.ts';
 import { type Reason, type Refusal, refuse } from '../../core/refusal.ts';
 import { onceEvent } from '../../core/safe-events.ts';
-import { toArrival, toDirectClient } from './arrival.ts';
 import type { OnLimit } from './limits.ts';
 import { closeAfterResponse } from './linger.ts';
+import { createRequestInfo, toDirectClient } from './request-info.ts';
 import { isResponseSent } from './strict-server.ts';
 
 /** The latest request on a connection. */
@@ -23,7 +23,7 @@ export interface ClientErrorParts {
   readonly onLimit: OnLimit;
   /** Returns the remote address of the connection. */
   toPeer(socket: Socket): string;
-  rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
+  rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void;
 }
 
 /** Handles the errors on the connections of one port. */
@@ -86,7 +86,7 @@ export class ClientErrors {
   reject(socket: Socket, refusal: Refusal): void {
     this.#ending.add(socket);
     const { clock, toPeer, rejectSocket } = this.#parts;
-    rejectSocket(toArrival('', toDirectClient(toPeer(socket), 'encrypted' in socket), clock), socket, refusal);
+    rejectSocket(createRequestInfo('', toDirectClient(toPeer(socket), 'encrypted' in socket), clock), socket, refusal);
   }
 
   #toRefusal(error: NodeJS.ErrnoException): Refusal {

@@ -24,7 +24,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
   /** Arriving chunks are kept for a consumer that is not attached yet. */
   #isHeld = false;
   #hasEnded = false;
-  #onArrival: (() => void) | undefined;
+  #onAvailable: (() => void) | undefined;
   #pausedAt: Milliseconds | undefined;
   #brokenBy: Reason | undefined;
 
@@ -57,12 +57,12 @@ export class IncomingStream implements BodyStream, BodyInProgress {
    */
   async arriving(): Promise<Reason | undefined> {
     if (this.#brokenBy !== undefined) return this.#brokenBy;
-    const arrival = new Promise<void>((resolve) => {
-      this.#onArrival = resolve;
+    const available = new Promise<void>((resolve) => {
+      this.#onAvailable = resolve;
     });
     this.#isHeld = true;
     this.#begin();
-    await arrival;
+    await available;
     return this.#brokenBy;
   }
 
@@ -99,7 +99,7 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     if (this.#hasEnded) return;
     this.#brokenBy ??= reason;
     this.#finish()?.fail(reason);
-    this.#tellArrival();
+    this.#notifyAvailable();
   }
 
   #onData(chunk: Buffer): void {
@@ -112,19 +112,19 @@ export class IncomingStream implements BodyStream, BodyInProgress {
     else if (consumer.write(chunk) || this.#consumer === undefined) return;
     this.#pausedAt = this.lastByteAt;
     this.#source.stream.pause();
-    this.#tellArrival();
+    this.#notifyAvailable();
   }
 
   #onEnd(): void {
     if (!this.#source.isComplete) return this.fail('body_aborted');
     this.#hasEnded = true;
     this.#finish()?.end();
-    this.#tellArrival();
+    this.#notifyAvailable();
   }
 
-  #tellArrival(): void {
-    this.#onArrival?.();
-    this.#onArrival = undefined;
+  #notifyAvailable(): void {
+    this.#onAvailable?.();
+    this.#onAvailable = undefined;
   }
 
   #finish(): BodyConsumer | undefined {

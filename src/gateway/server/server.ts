@@ -8,10 +8,9 @@ import type { LimitsConfig, SocketListen } from '../../config/schema/config.ts';
 import type { ClientResponse } from '../../core/client-response.ts';
 import type { Clock } from '../../core/clock.ts';
 import { IpRanges } from '../../core/ip-address.ts';
-import type { Arrival, ParsedHead } from '../../core/parsed-head.ts';
+import type { ParsedHead, RequestInfo } from '../../core/parsed-head.ts';
 import { Refusal, refuse } from '../../core/refusal.ts';
 import { guardDecision, onEvent } from '../../core/safe-events.ts';
-import { toArrival } from './arrival.ts';
 import { Http1BodySource } from './body-source.ts';
 import { type ClientResolver, createClientResolver } from './client-address.ts';
 import { type ClientCertificates, createClientCertificates } from './client-certificates.ts';
@@ -25,18 +24,19 @@ import { type BoundAddress, Listener } from './listener.ts';
 import { PortClients } from './port-clients.ts';
 import { ProxyProtocolPeers } from './proxy-protocol-peers.ts';
 import { IncomingBody } from './request-body.ts';
+import { createRequestInfo } from './request-info.ts';
 import { closeAfterIgnoredUpgrade, createStrictServer, interceptConnections, watchConnections } from './strict-server.ts';
 import type { TlsContexts } from './tls.ts';
 import { toHsts } from './tls-settings.ts';
 import { createFinalResponse, isRelayedUpgrade, SocketUpgrade } from './upgrade.ts';
 
 /** Handles requests; the request pipeline implements it. */
-export interface ArrivalHandler {
+export interface RequestHandler {
   handle(head: ParsedHead, response: ClientResponse): void;
   /** The head is invalid, and rejected before routing. */
-  reject(arrival: Arrival, response: ClientResponse, refusal: Refusal): void;
+  reject(info: RequestInfo, response: ClientResponse, refusal: Refusal): void;
   /** The bytes are not a request: the refusal is written directly to the socket. */
-  rejectSocket(arrival: Arrival, socket: Duplex, refusal: Refusal): void;
+  rejectSocket(info: RequestInfo, socket: Duplex, refusal: Refusal): void;
 }
 
 /** The dependencies of the server. */
@@ -46,7 +46,7 @@ export interface ListenParts {
   readonly limits: LimitsConfig;
   readonly clock: Clock;
   readonly memory: ListenMemory;
-  readonly handler: ArrivalHandler;
+  readonly handler: RequestHandler;
   readonly onLimit: OnLimit;
   readonly onConnections: (delta: 1 | -1) => void;
   /** Peers that represent many clients; default: the trusted proxies and the balancers of the PROXY protocol. */
@@ -95,7 +95,7 @@ export class ListenServer {
       clock,
       onLimit: parts.onLimit,
       toPeer: (socket) => this.#toPeer(socket),
-      rejectSocket: (arrival, socket, refusal) => parts.handler.rejectSocket(arrival, socket, refusal),
+      rejectSocket: (info, socket, refusal) => parts.handler.rejectSocket(info, socket, refusal),
     });
     this.#bodies = parts.memory.bodies;
     this.#heap = new HeapGuard(limits.heapShed, clock, parts.memory.collect);
@@ -188,7 +188,7 @@ export class ListenServer {
     onEvent(this.#server, 'checkContinue', (request, response) => this.#onRequest(request, response, true));
     onEvent(this.#server, 'checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
       this.#parts.handler.reject(
-        this.#toArrival(toIncomingHead(request)),
+        this.#createInfo(toIncomingHead(request)),
         response,
         refuse('expectation_failed', 'expectation_failed'),
       );
@@ -203,8 +203,8 @@ export class ListenServer {
         socket.destroy();
         return;
       }
-      const arrival = this.#toArrival(toIncomingHead(request));
-      this.#parts.handler.rejectSocket(arrival, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
+      const info = this.#createInfo(toIncomingHead(request));
+      this.#parts.handler.rejectSocket(info, socket, refuse('malformed_request', 'malformed', 'CONNECT'));
     });
     onEvent(this.#server, 'clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       this.#clientErrors.handle(error, socket),
@@ -236,11 +236,11 @@ export class ListenServer {
     const tracked = this.#clients.track(head.socket, source, response, stream);
     if (headBytes > limits.maxHeaderBytes) {
       onLimit('header_bytes');
-      return handler.reject(this.#toArrival(head), response, refuse('header_too_large', 'header_too_large'));
+      return handler.reject(this.#createInfo(head), response, refuse('header_too_large', 'header_too_large'));
     }
     if (head.headers.get('expect') !== undefined && !source.expectsContinue) {
       const refusal = refuse('expectation_failed', 'expectation_failed');
-      return handler.reject(this.#toArrival(head), response, refusal);
+      return handler.reject(this.#createInfo(head), response, refusal);
     }
     this.#accept(head, { body: new IncomingBody(source, this.#bodies), response, tracked });
   }
@@ -248,28 +248,27 @@ export class ListenServer {
   /** Handles one request, in any version of HTTP. */
   #accept(head: IncomingHead, { body, response, tracked, upgrade }: Incoming): void {
     const { handler, limits, onLimit } = this.#parts;
-    const arrival = this.#toArrival(head);
-    body.client = arrival.client.address;
+    const info = this.#createInfo(head);
+    body.client = info.client.address;
     // Never over plain HTTP, where anybody could have injected it (RFC 6797 §7.2).
-    if (this.#hsts !== undefined && arrival.client.scheme === 'https')
-      response.setHeader('Strict-Transport-Security', this.#hsts);
+    if (this.#hsts !== undefined && info.client.scheme === 'https') response.setHeader('Strict-Transport-Security', this.#hsts);
     if (this.#phase !== 'open') {
       response.shouldKeepAlive = false;
-      if (this.#phase === 'refusing') return handler.reject(arrival, response, refuse('draining', 'draining'));
+      if (this.#phase === 'refusing') return handler.reject(info, response, refuse('draining', 'draining'));
     }
-    const unverified = this.#certificates?.refuse(arrival.client, response);
-    if (unverified !== undefined) return handler.reject(arrival, response, unverified);
-    if (!this.#clients.admit(tracked, arrival.client.address, upgrade !== undefined))
-      return handler.reject(arrival, response, refuse('overloaded', 'client_limit'));
+    const unverified = this.#certificates?.refuse(info.client, response);
+    if (unverified !== undefined) return handler.reject(info, response, unverified);
+    if (!this.#clients.admit(tracked, info.client.address, upgrade !== undefined))
+      return handler.reject(info, response, refuse('overloaded', 'client_limit'));
     const target = checkHead(head, limits, onLimit);
-    if (target instanceof Refusal) return handler.reject(arrival, response, target);
+    if (target instanceof Refusal) return handler.reject(info, response, target);
     const shortage = this.#findShortage();
-    if (shortage !== undefined) return handler.reject(arrival, response, refuse('overloaded', `${shortage}_full`));
+    if (shortage !== undefined) return handler.reject(info, response, refuse('overloaded', `${shortage}_full`));
     // A body before the new protocol would be read as part of it.
     if (upgrade !== undefined && body.declaredLength !== 0)
-      return handler.reject(arrival, response, refuse('malformed_request', 'framing', 'a body with an upgrade request'));
+      return handler.reject(info, response, refuse('malformed_request', 'framing', 'a body with an upgrade request'));
     if (upgrade !== undefined) this.#certificates?.upgrade(head.socket);
-    const parsed = { ...arrival, target, headers: head.headers, body };
+    const parsed = { ...info, target, headers: head.headers, body };
     handler.handle(upgrade === undefined ? parsed : { ...parsed, upgrade }, response);
   }
 
@@ -286,9 +285,9 @@ export class ListenServer {
     return this.#proxyPeers.find(socket) ?? socket.remoteAddress ?? 'unknown';
   }
 
-  #toArrival({ method, headers, socket }: IncomingHead): Arrival {
+  #createInfo({ method, headers, socket }: IncomingHead): RequestInfo {
     const client = this.#resolveClient(this.#toPeer(socket), 'encrypted' in socket, headers);
     const state = this.#certificates?.find(socket);
-    return toArrival(method, state === undefined ? client : { ...client, ...state }, this.#parts.clock);
+    return createRequestInfo(method, state === undefined ? client : { ...client, ...state }, this.#parts.clock);
   }
 }

@@ -2,8 +2,8 @@
 
 import { findNextUpdate } from '../../auth/client-certificates/crl.ts';
 import type { ListenTlsConfig, SocketListen } from '../../config/schema/config.ts';
+import type { SourceProblem } from '../../config/sources/source-problem.ts';
 import { readTlsFiles } from '../../config/sources/tls-files.ts';
-import type { Trouble } from '../../config/sources/trouble.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { ServerMetrics } from './server-metrics.ts';
 import { findTlsProblems, type TlsProblem, type TlsSettings } from './tls.ts';
@@ -11,25 +11,25 @@ import { findTlsProblems, type TlsProblem, type TlsSettings } from './tls.ts';
 /** The settings and the problems found; do not use the settings if there is an error. */
 export interface TlsRead {
   readonly settings: TlsSettings;
-  readonly troubles: readonly Trouble[];
+  readonly problems: readonly SourceProblem[];
 }
 
 /** Returns undefined if the section is omitted. `section`: its config path. */
 export async function readTls(config: ListenTlsConfig | undefined, section: string, clock: Clock): Promise<TlsRead | undefined> {
   if (config === undefined) return undefined;
-  const { pairs, clientCa, clientCrl, troubles } = await readTlsFiles(config);
+  const { pairs, clientCa, clientCrl, problems: unreadable } = await readTlsFiles(config);
   const { clientCertificate, minVersion } = config;
   const settings = { pairs, clientCa, clientCrl, clientCertificate, minVersion, http2: config.http2 ?? false };
-  const unread = troubles.map(({ path, message }) => ({ severity: 'error' as const, path: `${section}.${path}`, message }));
+  const unread = unreadable.map(({ path, message }) => ({ severity: 'error' as const, path: `${section}.${path}`, message }));
   // A pair cannot be checked without its files.
-  if (unread.length > 0) return { settings, troubles: unread };
+  if (unread.length > 0) return { settings, problems: unread };
   const problems = findTlsProblems(settings, clock.now()).map(({ severity, subject, message, hint }) => ({
     severity,
     path: `${section}.${toKey(subject)}`,
     message,
     ...(hint === undefined ? undefined : { hint }),
   }));
-  return { settings, troubles: problems };
+  return { settings, problems };
 }
 
 /** Reports when the revocation lists of a port expire: from then on, OpenSSL rejects the clients of that CA. */
@@ -39,10 +39,10 @@ export function reportNextUpdate(section: string, { clientCrl }: TlsSettings, me
 
 function toKey(subject: TlsProblem['subject']): string {
   if (typeof subject === 'string') return subject;
-  return subject === 0 ? 'certFile' : `more.${subject - 1}.certFile`;
+  return subject === 0 ? 'certFile' : `additionalCertificates.${subject - 1}.certFile`;
 }
 
-/** The value of Strict-Transport-Security (RFC 6797 §6.1); undefined if it is not to be sent. */
+/** The value of Strict-Transport-Security (RFC 6797 §6.1); undefined if it is not sent. */
 export function toHsts(hsts: SocketListen['hsts']): string | undefined {
   if (hsts === undefined) return undefined;
   const { maxAge, includeSubDomains, preload } = hsts;

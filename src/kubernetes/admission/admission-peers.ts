@@ -60,7 +60,7 @@ const BURST_S = 2;
 export interface AdmittedRequest {
   /** Call when the body was received. */
   startReview(): void;
-  /** Call once when the response is written, whatever the outcome. */
+  /** Call once when the response is written, for any outcome. */
   end(): void;
 }
 

@@ -14,7 +14,7 @@ import { closeAfterIgnoredUpgrade, createStrictServer } from '../../gateway/serv
 import type { TlsContexts } from '../../gateway/server/tls.ts';
 import { AdmissionPeers, type AdmittedRequest, type PeerLimits } from './admission-peers.ts';
 import type { CallerNames } from './caller-names.ts';
-import type { ConnectionLimit, TurnedAwayLabel } from './injector-metrics.ts';
+import type { ConnectionLimit, RejectionLabel } from './injector-metrics.ts';
 import type { ReviewReply } from './reviewer.ts';
 
 /** The dependencies of the server. */
@@ -30,7 +30,7 @@ export interface AdmissionServerParts {
   readonly requiresVerified: boolean;
   readonly perClient: Omit<PeerLimits, 'maxBytes'>;
   readonly onConnectionClosed: (limit: ConnectionLimit) => void;
-  readonly onTurnedAway: (reason: TurnedAwayLabel) => void;
+  readonly onRejected: (reason: RejectionLabel) => void;
   readonly onInFlight: (delta: 1 | -1) => void;
   readonly onHandshakeFailed: (problem: string) => void;
 }
@@ -66,7 +66,7 @@ export const ADMISSION_LIMITS = {
   maxConnections: MAX_CONNECTIONS,
 };
 const CONTENT_TYPE = /^application\/json *(?:;|$)/i;
-const REASONS: Partial<Readonly<Record<Reason, readonly [TurnedAwayLabel, number]>>> = {
+const REASONS: Partial<Readonly<Record<Reason, readonly [RejectionLabel, number]>>> = {
   body_too_large: ['body_too_large', 413],
   body_timeout: ['body_timeout', 408],
   buffer_full: ['overloaded', 503],
@@ -192,8 +192,8 @@ export class AdmissionServer {
     }
   }
 
-  #reject(reason: TurnedAwayLabel, status: number, line: string): ReviewReply {
-    this.#parts.onTurnedAway(reason);
+  #reject(reason: RejectionLabel, status: number, line: string): ReviewReply {
+    this.#parts.onRejected(reason);
     return { status, text: `${line}\n` };
   }
 
@@ -204,7 +204,7 @@ export class AdmissionServer {
   }
 }
 
-function findHeadProblem({ url = '', method, headers }: IncomingMessage): [TurnedAwayLabel, number, string] | undefined {
+function findHeadProblem({ url = '', method, headers }: IncomingMessage): [RejectionLabel, number, string] | undefined {
   // The API server adds its timeout as a query.
   if (url.split('?')[0] !== PATH) return ['path', 404, `not found: the path is ${PATH}`];
   if (method !== 'POST') return ['method', 405, 'only POST is allowed'];

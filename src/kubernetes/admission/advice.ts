@@ -1,9 +1,9 @@
 /** Warnings about pods that are allowed: an invalid config, environment variables that the sidecar does not have, replicas without shared state. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { OwnerReference } from '../injector/review.ts';
+import { ConfigChecks } from './config-checks.ts';
 import type { Lookups } from './lookups.ts';
 import type { AdvisedPod } from './reviewer.ts';
-import { Verdicts } from './verdicts.ts';
 
 /** The dependencies. */
 export interface AdviceParts {
@@ -18,7 +18,7 @@ const REPLICATED: Readonly<Record<string, string>> = { ReplicaSet: 'replicasets'
 
 /** Creates the function that computes the warnings; it never rejects. */
 export function createAdvice({ lookups, clock, onLate }: AdviceParts): (pod: AdvisedPod) => Promise<readonly string[]> {
-  const verdicts = new Verdicts(clock);
+  const checks = new ConfigChecks(clock);
   return (pod) =>
     new Promise((resolve) => {
       const cancel = clock.after(MAX_WAIT_MS, () => {
@@ -29,11 +29,11 @@ export function createAdvice({ lookups, clock, onLate }: AdviceParts): (pod: Adv
         cancel();
         resolve(warnings);
       };
-      advise(pod, lookups, verdicts).then(done, () => done([]));
+      advise(pod, lookups, checks).then(done, () => done([]));
     });
 }
 
-async function advise({ request, configMap, overrides }: AdvisedPod, lookups: Lookups, verdicts: Verdicts): Promise<string[]> {
+async function advise({ request, configMap, overrides }: AdvisedPod, lookups: Lookups, checks: ConfigChecks): Promise<string[]> {
   if (configMap === undefined) return [];
   const { namespace, owner } = request;
   const [found, replicas] = await Promise.all([
@@ -42,9 +42,9 @@ async function advise({ request, configMap, overrides }: AdvisedPod, lookups: Lo
   ]);
   if (found === 'unknown') return [];
   if (found === 'absent') return [`the ConfigMap ${configMap} does not exist: the pod does not start before it is created`];
-  const verdict = verdicts.judge(configMap, found.object, overrides);
-  if (verdict === undefined) return [];
-  const { warnings, unsharedRoute } = verdict;
+  const checked = checks.check(configMap, found.object, overrides);
+  if (checked === undefined) return [];
+  const { warnings, unsharedRoute } = checked;
   if (unsharedRoute === undefined || owner === undefined || replicas < 2) return [...warnings];
   return [
     ...warnings,

@@ -110,7 +110,7 @@ export class DirectorySource implements CertificateSource {
     await this.#load(listener);
     const watch = await watchFiles(seen, this.#clock, {
       onChange: () => runDetached(this.#load(listener)),
-      onTrouble: (message) => this.#logger.warn('watch_failed', { message }),
+      onFailure: (message) => this.#logger.warn('watch_failed', { message }),
     });
     if (this.#isClosed) watch.close();
     this.#watch = watch;
@@ -122,13 +122,13 @@ export class DirectorySource implements CertificateSource {
   }
 
   async #load(listener: CertificateListener): Promise<void> {
-    const config = { ...this.#files, more: [], clientCertificate: 'require', minVersion: '1.2' } as const;
+    const config = { ...this.#files, additionalCertificates: [], clientCertificate: 'require', minVersion: '1.2' } as const;
     const read = await readTls(config, 'server.certificate', this.#clock);
     const [pair] = read?.settings.pairs ?? [];
-    const problem = read?.troubles.find(({ severity }) => severity === 'error');
+    const problem = read?.problems.find(({ severity }) => severity === 'error');
     const chain = pair === undefined ? [] : readCertificates(pair.cert.toString('latin1'));
     if (pair === undefined || problem !== undefined || chain.length === 0)
       listener.onProblem(problem?.message ?? `${this.#files.certFile} contains no certificate`);
-    else listener.onLoaded({ pair, chain, issuer: undefined, warnings: read?.troubles.map(({ message }) => message) ?? [] });
+    else listener.onLoaded({ pair, chain, issuer: undefined, warnings: read?.problems.map(({ message }) => message) ?? [] });
   }
 }

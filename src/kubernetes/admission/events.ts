@@ -9,7 +9,7 @@ import { KubeError } from '../client/error.ts';
 import type { ReviewedRequest } from '../injector/review.ts';
 import type { EventOutcome } from './injector-metrics.ts';
 import type { AdmissionLogger } from './log-events.ts';
-import type { News } from './reviewer.ts';
+import type { PodEvent } from './reviewer.ts';
 import { shorten } from './warnings.ts';
 
 /** The dependencies. */
@@ -50,14 +50,14 @@ export class Events {
   }
 
   /** Returns at once, and never throws. */
-  send(news: News): void {
-    const outcome = this.#findSkipReason(news);
+  send(podEvent: PodEvent): void {
+    const outcome = this.#findSkipReason(podEvent);
     if (outcome !== undefined) this.#parts.onOutcome(outcome);
-    else runDetached(this.#send(news));
+    else runDetached(this.#send(podEvent));
   }
 
   /** Why the Event is not sent, or undefined. */
-  #findSkipReason({ request, reason, note }: News): EventOutcome | undefined {
+  #findSkipReason({ request, reason, note }: PodEvent): EventOutcome | undefined {
     const now = this.#parts.clock.monotonic();
     if (toRegarding(request) === undefined) return 'dropped';
     if (now < this.#forbiddenUntil) return 'forbidden';
@@ -76,12 +76,12 @@ export class Events {
     if (oldest !== undefined) this.#sent.delete(oldest);
   }
 
-  async #send(news: News): Promise<void> {
+  async #send(podEvent: PodEvent): Promise<void> {
     const { kube, clock, logger, instance, onOutcome } = this.#parts;
-    const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(news.request.namespace)}/events`;
+    const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(podEvent.request.namespace)}/events`;
     this.#inFlight++;
     try {
-      await kube.request('POST', path, { body: toEvent(news, instance, toInstant(clock.now())), timeout: TIMEOUT_MS });
+      await kube.request('POST', path, { body: toEvent(podEvent, instance, toInstant(clock.now())), timeout: TIMEOUT_MS });
       onOutcome('sent');
     } catch (thrown) {
       const isForbidden = thrown instanceof KubeError && thrown.status === 403 && thrown.reason === 'Forbidden';
@@ -90,14 +90,14 @@ export class Events {
         this.#forbiddenUntil = clock.monotonic() + FORBIDDEN_FOR_MS;
         onOutcome('forbidden');
       } else onOutcome('failed');
-      logger.warn('event_failed', { namespace: news.request.namespace, problem: shorten(toErrorText(thrown)) });
+      logger.warn('event_failed', { namespace: podEvent.request.namespace, problem: shorten(toErrorText(thrown)) });
     } finally {
       this.#inFlight--;
     }
   }
 }
 
-function toEvent({ request, type, reason, note }: News, instance: string, now: string): object {
+function toEvent({ request, type, reason, note }: PodEvent, instance: string, now: string): object {
   const regarding = toRegarding(request);
   return {
     apiVersion: 'events.k8s.io/v1',

@@ -8,7 +8,7 @@ import { collectProcessMetrics } from '../../telemetry/metrics/process-metrics.t
 import { CounterFamily, GaugeFamily, HistogramFamily } from '../../telemetry/metrics/series.ts';
 
 /** Why a request got no review response; the API server then applies its failurePolicy. */
-export const TURNED_AWAY = [
+export const REJECTIONS = [
   'path',
   'method',
   'content_type',
@@ -23,7 +23,7 @@ export const TURNED_AWAY = [
   'not_a_review',
   'internal',
 ] as const;
-export type TurnedAwayLabel = (typeof TURNED_AWAY)[number];
+export type RejectionLabel = (typeof REJECTIONS)[number];
 
 /** Why a connection to the webhook port was closed early. */
 export const CONNECTION_LIMITS = ['rate', 'client', 'total'] as const;
@@ -48,7 +48,7 @@ type Success = 'success' | 'failure';
 export interface InjectorMetrics {
   /** `result` and `reason` are from closed sets; durations cover completed reviews. */
   admission(result: string, reason: string, duration: Milliseconds): void;
-  turnedAway(reason: TurnedAwayLabel): void;
+  rejected(reason: RejectionLabel): void;
   inFlight(delta: 1 | -1): void;
   handshakeFailed(): void;
   escapedError(scope: EscapeScope): void;
@@ -58,7 +58,7 @@ export interface InjectorMetrics {
   certificateCheck(result: Success, at: EpochMilliseconds): void;
   /** The validity of the served certificate; alerts use the remaining share of it. */
   serverLasts(from: EpochMilliseconds, to: EpochMilliseconds): void;
-  authorityEnds(at: EpochMilliseconds): void;
+  caEnds(at: EpochMilliseconds): void;
   event(outcome: EventOutcome): void;
   lookup(outcome: LookupOutcome): void;
   /** Sets the function that returns readiness when metrics are scraped. */
@@ -71,7 +71,7 @@ export interface InjectorMetrics {
 export interface InjectorMetricsOptions extends BuildOptions {
   /** Whether to include process_* and nodejs_*. */
   readonly processMetrics: boolean;
-  /** All results with their reasons, initialised to 0. */
+  /** All results with their reasons, initialized to 0. */
   readonly admissions: readonly (readonly [result: string, reason: string])[];
 }
 
@@ -93,13 +93,13 @@ export function createInjectorMetrics(options: InjectorMetricsOptions): Injector
   const inFlight = gauges.inFlight.series();
   createBuildInfo(registers, options);
   if (options.processMetrics) collectProcessMetrics(registry);
-  initialise(counters, options.admissions);
+  initialize(counters, options.admissions);
   return {
     admission(result, reason, took) {
       counters.admissions.series(result, reason).add();
       duration.observe(took / 1000);
     },
-    turnedAway: (reason) => counters.turnedAway.series(reason).add(),
+    rejected: (reason) => counters.rejected.series(reason).add(),
     inFlight: (delta) => inFlight.add(delta),
     connectionClosed: (limit) => counters.closed.series(limit).add(),
     handshakeFailed: () => counters.handshakes.series().add(),
@@ -113,8 +113,8 @@ export function createInjectorMetrics(options: InjectorMetricsOptions): Injector
       gauges.serverStart.series().value = from / 1000;
       gauges.serverEnd.series().value = to / 1000;
     },
-    authorityEnds(at) {
-      gauges.authorityEnd.series().value = at / 1000;
+    caEnds(at) {
+      gauges.caEnd.series().value = at / 1000;
     },
     event: (outcome) => counters.events.series(outcome).add(),
     lookup: (outcome) => counters.lookups.series(outcome).add(),
@@ -128,7 +128,7 @@ function createCounters(registers: readonly Registry[]) {
     new CounterFamily({ name: `sidegate_injector_${name}`, help, labelNames, registers });
   return {
     admissions: counter('admissions_total', 'Completed reviews, by result and reason.', 'result', 'reason'),
-    turnedAway: counter('requests_turned_away_total', 'Requests that were rejected without a review, by reason.', 'reason'),
+    rejected: counter('requests_rejected_total', 'Requests that were rejected without a review, by reason.', 'reason'),
     handshakes: counter('tls_handshakes_failed_total', 'Connections whose TLS handshake failed.'),
     escapedErrors: counter('escaped_errors_total', 'Unhandled exceptions, by scope.', 'scope'),
     closed: counter(
@@ -154,15 +154,15 @@ function createGauges(registers: readonly Registry[]) {
     inFlight: gauge('admissions_in_flight', 'Reviews in progress.'),
     serverStart: gauge('certificate_not_before_timestamp_seconds', 'Start of the validity of the served certificate.'),
     serverEnd: gauge('certificate_not_after_timestamp_seconds', 'End of the validity of the served certificate.'),
-    authorityEnd: gauge('authority_not_after_timestamp_seconds', 'End of the validity of the CA that signs.'),
+    caEnd: gauge('ca_not_after_timestamp_seconds', 'End of the validity of the CA that signs.'),
     checkedAt: gauge('certificate_last_check_success_timestamp_seconds', 'Time of the last successful check of the certificate.'),
   };
 }
 
-/** Initialises all series to 0: an alert cannot fire on a series that only appears with its first failure. */
-function initialise(counters: ReturnType<typeof createCounters>, admissions: InjectorMetricsOptions['admissions']): void {
+/** Initializes all series to 0: an alert cannot fire on a series that only appears with its first failure. */
+function initialize(counters: ReturnType<typeof createCounters>, admissions: InjectorMetricsOptions['admissions']): void {
   for (const [result, reason] of admissions) counters.admissions.series(result, reason);
-  for (const reason of TURNED_AWAY) counters.turnedAway.series(reason);
+  for (const reason of REJECTIONS) counters.rejected.series(reason);
   for (const scope of ESCAPE_SCOPES) counters.escapedErrors.series(scope);
   for (const step of CERTIFICATE_STEPS) counters.certificates.series(step);
   for (const result of SUCCESS) counters.checks.series(result);

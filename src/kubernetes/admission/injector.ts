@@ -12,7 +12,7 @@ import { buildMemory, type Memory, toMemoryBudget } from '../../gateway/server/m
 import { TlsContexts, type TlsSettings } from '../../gateway/server/tls.ts';
 import { watchEscapedErrors } from '../../telemetry/log/escaped-errors.ts';
 import { EventLoopMonitor } from '../../telemetry/metrics/event-loop-monitor.ts';
-import { createStopgap, type ServerPair } from '../certificates/server-pair.ts';
+import { createTemporaryPair, type ServerPair } from '../certificates/server-pair.ts';
 import type { KubeClient } from '../client/client.ts';
 import type { InjectorConfig, InjectServerConfig } from '../injector/injector-config.ts';
 import { ADMISSION_LIMITS, AdmissionServer, MAX_BODY_BYTES } from './admission-server.ts';
@@ -51,7 +51,7 @@ export interface InjectorAddresses {
 }
 
 const FLUSH_EVERY_MS: Milliseconds = 50;
-const STOPGAP_LIFE_MS: Milliseconds = 3_600_000;
+const TEMPORARY_PAIR_LIFETIME_MS: Milliseconds = 3_600_000;
 const HANDSHAKE_LOG_INTERVAL_MS: Milliseconds = 60_000;
 
 /** A running injector. */
@@ -79,7 +79,7 @@ export class Injector {
     const metrics = createInjectorMetrics({ version, revision, processMetrics: true, admissions: ADMISSIONS });
     this.#metrics = metrics;
     this.#clusterVersion = new ClusterVersion({ kube, clock, logger });
-    this.#pair = createStopgap(clock.now(), STOPGAP_LIFE_MS);
+    this.#pair = createTemporaryPair(clock.now(), TEMPORARY_PAIR_LIFETIME_MS);
     this.#clientCa = context.clientCa;
     this.#contexts = new TlsContexts(this.#toSettings(this.#pair));
     const derived = toMemoryBudget({}, readContainerMemory());
@@ -154,9 +154,9 @@ export class Injector {
       kube: () => this.#clusterVersion.oldest,
       excludedNamespaces: server.excludedNamespaces,
       advise: createAdvice({ lookups, clock, onLate: () => metrics.lookup('late') }),
-      tell: (news, isVerified) => {
+      sendEvent: (podEvent, isVerified) => {
         // If the API server is authenticated, no other caller may cause writes to the cluster.
-        if (isVerified || server.clientAuth === undefined) events.send(news);
+        if (isVerified || server.clientAuth === undefined) events.send(podEvent);
         else metrics.event('unverified');
       },
     });
@@ -170,7 +170,7 @@ export class Injector {
       requiresVerified: server.clientAuth?.mode === 'require',
       perClient: server.perClient,
       onConnectionClosed: (limit) => metrics.connectionClosed(limit),
-      onTurnedAway: (reason) => metrics.turnedAway(reason),
+      onRejected: (reason) => metrics.rejected(reason),
       onInFlight: (delta) => metrics.inFlight(delta),
       onHandshakeFailed: (problem) => this.#onHandshakeFailed(problem),
     });
@@ -188,7 +188,7 @@ export class Injector {
     const { caFile } = server.clientAuth;
     this.#caWatch = await watchFiles(await toFingerprints([caFile]), clock, {
       onChange: () => runDetached(this.#reloadClientCa(caFile)),
-      onTrouble: (message) => logger.warn('watch_failed', { message }),
+      onFailure: (message) => logger.warn('watch_failed', { message }),
     });
   }
 

@@ -30,7 +30,7 @@ export interface AdvisedPod {
 }
 
 /** The content of an Event. */
-export interface News {
+export interface PodEvent {
   readonly request: ReviewedRequest;
   readonly type: 'Normal' | 'Warning';
   readonly reason: 'SidegateInjected' | 'SidegateDenied' | 'SidegateWarning';
@@ -52,7 +52,7 @@ export interface ReviewerParts {
   /** Computes further warnings; never rejects and is bounded in time. Only for verified callers, because it reveals the contents of the cluster. */
   readonly advise: (pod: AdvisedPod) => Promise<readonly string[]>;
   /** Sends an Event; returns at once. */
-  readonly tell: (news: News, isVerified: boolean) => void;
+  readonly sendEvent: (podEvent: PodEvent, isVerified: boolean) => void;
 }
 
 const TAKEOVERS = ['service', 'rename', 'same-port', 'env'] as const satisfies readonly Extract<
@@ -87,17 +87,17 @@ export function createReviewer(parts: ReviewerParts): (content: Buffer, isVerifi
     }));
     // The API server requires the request's uid in the response.
     if (request.uid === '') {
-      metrics.turnedAway('not_a_review');
+      metrics.rejected('not_a_review');
       return NO_REVIEW;
     }
     if (excluded.has(request.namespace)) {
-      metrics.turnedAway('excluded_namespace');
+      metrics.rejected('excluded_namespace');
       return EXCLUDED;
     }
     const advice = advised === undefined || !isVerified ? [] : await advise(advised);
     metrics.admission(injection.outcome, toReason(injection), clock.monotonic() - start);
     log(parts, request, injection, advice);
-    if (!request.isDryRun) for (const news of toNews(request, injection, advice)) parts.tell(news, isVerified);
+    if (!request.isDryRun) for (const podEvent of toPodEvents(request, injection, advice)) parts.sendEvent(podEvent, isVerified);
     return { status: 200, text: JSON.stringify(addWarnings(response, advice)) };
   };
 }
@@ -152,12 +152,12 @@ function log({ logger }: ReviewerParts, request: ReviewedRequest, injection: Rep
   else logger.info('pod_skipped', facts);
 }
 
-function toNews(request: ReviewedRequest, injection: ReportedInjection, advice: readonly string[]): News[] {
+function toPodEvents(request: ReviewedRequest, injection: ReportedInjection, advice: readonly string[]): PodEvent[] {
   if (injection.outcome === 'skipped') return [];
   if (injection.outcome === 'denied') return [{ request, type: 'Warning', reason: 'SidegateDenied', note: injection.message }];
   const warnings = [...injection.warnings, ...advice];
   return [
     { request, type: 'Normal', reason: 'SidegateInjected', note: injection.summary },
-    ...warnings.map((note): News => ({ request, type: 'Warning', reason: 'SidegateWarning', note })),
+    ...warnings.map((note): PodEvent => ({ request, type: 'Warning', reason: 'SidegateWarning', note })),
   ];
 }

@@ -85,7 +85,7 @@ export class ServedCertificate {
     this.#confirm();
     metrics.certificate('server_loaded');
     metrics.serverLasts(Date.parse(server.validFrom), Date.parse(server.validTo));
-    if (issuer !== undefined) metrics.authorityEnds(Date.parse(issuer.validTo));
+    if (issuer !== undefined) metrics.caEnds(Date.parse(issuer.validTo));
     logger.info('certificate_loaded', {
       serial: server.serialNumber,
       until: server.validTo,

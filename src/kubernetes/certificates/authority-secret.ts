@@ -1,16 +1,16 @@
 /** The Secret with the CA and its key, which only the rotation controller reads. */
 import type { KubeClient } from '../client/client.ts';
 import { type Authorities, readSecretData, toSecretData } from './authority.ts';
+import { ClusterObjectError } from './cluster-object-error.ts';
 import { ClusterSecret, type SecretObject } from './cluster-secret.ts';
-import { Trouble } from './trouble.ts';
 
-/** What it held when it was read. */
+/** The Secret at the time it was read. */
 export interface AuthorityReading {
   readonly authorities: Authorities | undefined;
   readonly object: SecretObject;
 }
 
-/** The Secret. */
+/** Reads and writes the Secret. */
 export class AuthoritySecret {
   readonly #secret: ClusterSecret;
 
@@ -18,15 +18,16 @@ export class AuthoritySecret {
     this.#secret = new ClusterSecret(kube, { namespace, name, verbs: 'get and update' });
   }
 
-  /** Rejects with Trouble. */
+  /** Rejects with ClusterObjectError. */
   async read(): Promise<AuthorityReading> {
     const object = await this.#secret.read();
     const authorities = readSecretData(object.data ?? {});
-    if (authorities !== undefined && 'problem' in authorities) throw new Trouble(`${this.#secret.title}: ${authorities.problem}`);
+    if (authorities !== undefined && 'problem' in authorities)
+      throw new ClusterObjectError(`${this.#secret.title}: ${authorities.problem}`);
     return { authorities, object };
   }
 
-  /** False if somebody else has written since; rejects with Trouble. */
+  /** False if the Secret has changed since it was read; rejects with ClusterObjectError. */
   write({ object }: AuthorityReading, authorities: Authorities): Promise<boolean> {
     return this.#secret.write(object, toSecretData(authorities));
   }

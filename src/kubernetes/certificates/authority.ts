@@ -1,32 +1,32 @@
-/** The injector's own authority as it lies in a Secret: who signs now, who will, who did. */
+/** The injector's CA as stored in a Secret: the certificate that signs now, the next one and the previous one. */
 import { createPrivateKey, generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
 import { type Issuer, issueAuthority, type Validity } from './certificate.ts';
 import type { SecretData } from './cluster-secret.ts';
 
-/** All authorities of one moment. */
+/** All CA certificates that are in use at one time. */
 export interface Authorities {
-  /** Signs servers. */
+  /** Signs server certificates. */
   readonly current: Issuer;
-  /** Is trusted already, and will sign once everybody trusts it. */
+  /** Already trusted; signs once every API server trusts it. */
   readonly next?: Issuer;
-  /** Is still trusted, as servers that it signed may be running. */
+  /** Still trusted, because servers may still use certificates that it signed. */
   readonly previous?: Previous;
 }
 
-/** One whose key is gone. */
+/** A CA certificate whose key was deleted. */
 export interface Previous {
   readonly certificate: X509Certificate;
-  /** When it stopped to sign. */
+  /** When it stopped signing. */
   readonly since: EpochMilliseconds;
 }
 
-/** The Secret holds something that is not ours, or broken. */
+/** The Secret contains keys of another program, or data that cannot be parsed. */
 export interface UnusableSecret {
   readonly problem: string;
 }
 
-/** Clocks of nodes differ: what is valid from now on must be so for one that is slow. */
+/** Clocks of nodes differ: a new certificate must be valid on a node whose clock is slow. */
 export const BACKDATED_MS: Milliseconds = 300_000;
 const NAME = 'sidegate injector';
 const KEYS = {
@@ -39,33 +39,33 @@ const KEYS = {
 } as const;
 const KNOWN: readonly string[] = Object.values(KEYS);
 
-/** A new authority that lasts for `life` from now on. */
+/** Creates a CA that is valid for `life` from now on. */
 export function createAuthority(now: EpochMilliseconds, life: Milliseconds): Issuer {
   const keys = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   return { certificate: issueAuthority(NAME, keys, toValidity(now, life)), privateKey: keys.privateKey };
 }
 
-/** From a little before now. */
+/** Starts before now, by BACKDATED_MS. */
 export function toValidity(now: EpochMilliseconds, life: Milliseconds): Validity {
   return { notBefore: now - BACKDATED_MS, notAfter: now + life };
 }
 
-/** When it was made, to the second. */
+/** When the certificate was issued, to the second. */
 export function toMadeAt({ validFrom }: X509Certificate): EpochMilliseconds {
   return Date.parse(validFrom) + BACKDATED_MS;
 }
 
-/** When it ends. */
+/** When the certificate expires. */
 export function toEnd({ validTo }: X509Certificate): EpochMilliseconds {
   return Date.parse(validTo);
 }
 
-/** Everything that is to be trusted, the one that signs first. */
+/** All CA certificates to trust; the one that signs is first. */
 export function toTrusted({ current, next, previous }: Authorities): X509Certificate[] {
   return [current, next, previous].flatMap((each) => (each === undefined ? [] : [each.certificate]));
 }
 
-/** How it is written. */
+/** Converts to the data of the Secret. */
 export function toSecretData({ current, next, previous }: Authorities): SecretData {
   return {
     [KEYS.certificate]: toBase64(current.certificate.toString()),
@@ -82,20 +82,20 @@ export function toSecretData({ current, next, previous }: Authorities): SecretDa
   };
 }
 
-/** How it is read; undefined where nothing was written yet. No text of a problem holds what a key holds. */
+/** Parses the data of the Secret; undefined if it is empty. Messages never contain a private key. */
 export function readSecretData(data: SecretData): Authorities | UnusableSecret | undefined {
   const names = Object.keys(data);
   if (names.length === 0) return undefined;
   const foreign = names.filter((name) => !KNOWN.includes(name));
   if (foreign.length > 0)
-    return { problem: `it holds ${foreign.join(', ')}, which are not the injector's: give it a Secret of its own` };
+    return { problem: `it contains ${foreign.join(', ')}, which the injector did not write: use a separate Secret for the CA` };
   const current = readIssuer(data, KEYS.certificate, KEYS.key);
   if ('problem' in current) return current;
   const next = data[KEYS.nextCertificate] === undefined ? undefined : readIssuer(data, KEYS.nextCertificate, KEYS.nextKey);
   const previous = readPrevious(data);
   return {
     current,
-    // Without a whole successor another is announced; without a whole predecessor nothing is left to trust.
+    // If the next CA is unusable, the rotation announces a new one. If the previous one is unusable, it is no longer trusted.
     ...(next === undefined || 'problem' in next ? undefined : { next }),
     ...(previous === undefined ? undefined : { previous }),
   };
@@ -103,7 +103,7 @@ export function readSecretData(data: SecretData): Authorities | UnusableSecret |
 
 function readIssuer(data: SecretData, certificateName: string, keyName: string): Issuer | UnusableSecret {
   const broken = {
-    problem: `its ${certificateName} and ${keyName} are no authority with its key: empty it, and another is made`,
+    problem: `its ${certificateName} and ${keyName} are not a CA certificate with its key: delete all its keys, and the rotation controller creates a new CA`,
   };
   try {
     const certificate = new X509Certificate(toText(data[certificateName]));

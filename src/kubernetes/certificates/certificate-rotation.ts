@@ -5,14 +5,14 @@ import { toErrorText } from '../../core/errors.ts';
 import type { KubeClient } from '../client/client.ts';
 import { type Authorities, toEnd, toTrusted } from './authority.ts';
 import { AuthoritySecret } from './authority-secret.ts';
+import { ClusterObjectError } from './cluster-object-error.ts';
 import { ClusterSecret, type SecretObject } from './cluster-secret.ts';
 import type { RotationLogger } from './log-events.ts';
 import { planRotation, type RotationTimes, toRenewal } from './rotation.ts';
 import { type IssuedPair, issuePair, readPairData, toNames, toPairData } from './server-pair.ts';
-import { Trouble } from './trouble.ts';
 import { isSameTrust, WebhookBundle } from './webhook-bundle.ts';
 
-/** Which objects it keeps, and for how long things last. */
+/** The objects that it maintains, and the lifetimes of the certificates. */
 export interface RotationConfig extends RotationTimes {
   readonly namespace: string;
   readonly authoritySecret: string;
@@ -23,7 +23,7 @@ export interface RotationConfig extends RotationTimes {
   readonly checkInterval: Milliseconds;
 }
 
-/** Everything that it needs. */
+/** The dependencies. */
 export interface RotationParts {
   readonly kube: Pick<KubeClient, 'request'>;
   readonly clock: Clock;
@@ -36,7 +36,7 @@ interface Served {
   readonly object: SecretObject;
 }
 
-/** How long until every API server has seen a changed caBundle: they watch it, so less than a second. */
+/** How long until every API server uses a changed caBundle. They watch it, so this takes less than a second. */
 const SETTLED_AFTER_MS: Milliseconds = 10_000;
 const FIRST_RETRY_MS: Milliseconds = 1_000;
 const MAX_ROUNDS = 8;
@@ -53,9 +53,9 @@ export class CertificateRotation {
   readonly #server: ClusterSecret;
   readonly #bundle: WebhookBundle;
   readonly #trustedSince = new Map<string, Milliseconds>();
-  /** Remembered for the case that both Secrets are emptied while injectors still serve by it. */
+  /** Remembered in case both Secrets are emptied while injectors still serve a certificate that it signed. */
   #lastIssuer: X509Certificate | undefined;
-  #trouble: string | undefined;
+  #problem: string | undefined;
   #failures = 0;
   #cancel: CancelTimer = () => undefined;
   #isClosed = false;
@@ -74,13 +74,13 @@ export class CertificateRotation {
     const { logger } = this.#parts;
     try {
       await this.#align();
-      if (this.#trouble !== undefined) logger.info('certificate_check_recovered');
-      this.#trouble = undefined;
+      if (this.#problem !== undefined) logger.info('certificate_check_recovered');
+      this.#problem = undefined;
       this.#failures = 0;
     } catch (thrown) {
       const problem = toErrorText(thrown);
-      if (problem !== this.#trouble) logger.warn('certificate_check_failed', { problem });
-      this.#trouble = problem;
+      if (problem !== this.#problem) logger.warn('certificate_check_failed', { problem });
+      this.#problem = problem;
       this.#failures++;
     }
     if (!this.#isClosed) this.#cancel = this.#parts.clock.after(this.#toDelay(), () => this.start());
@@ -94,7 +94,7 @@ export class CertificateRotation {
 
   async #align(): Promise<void> {
     for (let round = 0; round < MAX_ROUNDS; round++) {
-      // First what is trusted, then what should be: the other way round, an old Secret could take a new CA out of the bundle.
+      // The bundle is read before the Secret: in the other order, an outdated Secret could remove a new CA from the bundle.
       const bundle = await this.#bundle.read();
       const served = await this.#readServed();
       const authorities = await this.#agree();
@@ -103,7 +103,7 @@ export class CertificateRotation {
       this.#noteTrusted(trusted);
       if (await this.#renew(served, authorities)) return;
     }
-    throw new Trouble(`the webhook configuration ${this.#config.webhook} or a Secret is changed by somebody all the time`);
+    throw new ClusterObjectError(`another client keeps changing the webhook configuration ${this.#config.webhook} or a Secret`);
   }
 
   async #readServed(): Promise<Served> {
@@ -113,7 +113,7 @@ export class CertificateRotation {
     return { issued, object };
   }
 
-  /** The CAs as all controllers see them, moved on by a step if one is due. */
+  /** The CAs that all controllers agree on, after the next step if one is due. */
   async #agree(): Promise<Authorities> {
     const { clock, logger } = this.#parts;
     for (let round = 0; round < MAX_ROUNDS; round++) {
@@ -122,14 +122,14 @@ export class CertificateRotation {
       if (plan === undefined) return reading.authorities as Authorities;
       if (!(await this.#authority.write(reading, plan.authorities))) continue;
       const { current, next } = plan.authorities;
-      logger.info('authority_rotated', {
+      logger.info('ca_rotated', {
         step: plan.step,
         current: toTitle(current.certificate),
         next: next === undefined ? undefined : toTitle(next.certificate),
       });
       return plan.authorities;
     }
-    throw new Trouble(`the Secret ${this.#config.authoritySecret} is changed by somebody all the time`);
+    throw new ClusterObjectError(`another client keeps changing the Secret ${this.#config.authoritySecret}`);
   }
 
   async #patch(bundle: Awaited<ReturnType<WebhookBundle['read']>>, trusted: readonly X509Certificate[]): Promise<boolean> {
@@ -142,7 +142,7 @@ export class CertificateRotation {
     return true;
   }
 
-  /** Since when the API servers trust each of them without a break. */
+  /** Records since when the API servers have trusted each of them without interruption. */
   #noteTrusted(trusted: readonly X509Certificate[]): void {
     const now = this.#parts.clock.monotonic();
     const prints = trusted.map(({ fingerprint256 }) => fingerprint256);
@@ -150,7 +150,7 @@ export class CertificateRotation {
     for (const print of prints) if (!this.#trustedSince.has(print)) this.#trustedSince.set(print, now);
   }
 
-  /** Writes a new pair if one is due; false if the Secret has changed meanwhile. */
+  /** Writes a new pair if one is due; false if the Secret has changed in the meantime. */
   async #renew({ issued, object }: Served, { current }: Authorities): Promise<boolean> {
     const { clock, logger } = this.#parts;
     if (!this.#isRenewalDue(issued, current.certificate, clock.now())) return true;
@@ -167,7 +167,7 @@ export class CertificateRotation {
     const { certificate, issuer } = issued;
     if (issuer.raw.equals(current.raw))
       return now >= toRenewal(certificate) || toNames(this.#config).some((name) => certificate.checkHost(name) === undefined);
-    // An API server that has not seen the new CA yet would reject the handshake; the old one is trusted meanwhile.
+    // An API server that does not know the new CA yet would reject the handshake; until then the old one is still trusted.
     const isOldTrusted = this.#trustedSince.has(issuer.fingerprint256);
     const settledAfter = Math.min(this.#config.overlap, SETTLED_AFTER_MS);
     const since = this.#trustedSince.get(current.fingerprint256) ?? Number.POSITIVE_INFINITY;
@@ -177,7 +177,7 @@ export class CertificateRotation {
   #toDelay(): Milliseconds {
     const { checkInterval } = this.#config;
     const delay = this.#failures === 0 ? checkInterval : Math.min(checkInterval, FIRST_RETRY_MS * 2 ** (this.#failures - 1));
-    // Controllers that started together do not stay in step.
+    // Jitter, so that controllers that started together do not send their requests together.
     return delay * (1 - JITTER + 2 * JITTER * Math.random());
   }
 }

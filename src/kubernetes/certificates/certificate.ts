@@ -1,4 +1,4 @@
-/** Issues X.509 v3 certificates (RFC 5280): an authority of our own, and the server certificates that it signs. Pure: keys and times are handed in. */
+/** Issues X.509 v3 certificates (RFC 5280): a CA certificate, and the server certificates that it signs. Pure: keys and times are parameters. */
 import { createHash, type KeyObject, randomBytes, sign, X509Certificate } from 'node:crypto';
 import type { EpochMilliseconds } from '../../core/clock.ts';
 import { bitString, explicit, implicit, integer, octetString, oid, sequence, setOf, time, utf8String, yes } from './der.ts';
@@ -15,7 +15,7 @@ export interface KeyPair {
   readonly privateKey: KeyObject;
 }
 
-/** Who signs. */
+/** A CA certificate with its key. */
 export interface Issuer {
   readonly certificate: X509Certificate;
   readonly privateKey: KeyObject;
@@ -38,7 +38,7 @@ const SERIAL_BYTES = 16;
 const KEY_ID_BYTES = 20;
 const DNS_NAME = 2;
 
-/** What a certificate says, in the parts that differ. */
+/** The fields in which certificates differ. */
 interface Contents {
   readonly issuer: Buffer;
   readonly subject: Buffer;
@@ -47,10 +47,10 @@ interface Contents {
   readonly extensions: readonly Buffer[];
 }
 
-/** An authority: it vouches for itself, and signs servers only, no further authorities. Its name tells it from others by its key. */
+/** Issues a self-signed CA certificate that can sign server certificates, but no further CAs. Its name contains a part of its key's ID. */
 export function issueAuthority(name: string, keys: KeyPair, validity: Validity): X509Certificate {
   const keyId = toKeyId(keys.publicKey);
-  // Two that are trusted at once must not share a name, or a verifier may try the wrong key and stop there.
+  // Two CAs that are trusted at the same time must have different names: otherwise a verifier may try only the wrong key.
   const subject = toName(`${name} ${keyId.toString('hex', 0, 4)}`);
   const extensions = [
     extension(OID.basicConstraints, true, sequence(yes(), integer(Buffer.from([0])))),
@@ -61,7 +61,7 @@ export function issueAuthority(name: string, keys: KeyPair, validity: Validity):
   return seal({ issuer: subject, subject, validity, publicKey: keys.publicKey, extensions }, keys.privateKey);
 }
 
-/** A server's certificate for these DNS names. It never outlives its issuer. */
+/** Issues a server certificate for these DNS names. It expires no later than its issuer. */
 export function issueServer(
   names: readonly string[],
   publicKey: KeyObject,
@@ -72,7 +72,7 @@ export function issueServer(
   const issuerKeyId = toKeyId(certificate.publicKey);
   const extensions = [
     extension(OID.basicConstraints, true, sequence()),
-    // digitalSignature, which is all that TLS 1.3 and ECDHE ask for.
+    // digitalSignature: TLS 1.3 and ECDHE need no other usage.
     extension(OID.keyUsage, true, bitString(Buffer.from([0b1000_0000]), 7)),
     extension(OID.extendedKeyUsage, false, sequence(oid(OID.serverAuth))),
     extension(OID.subjectKeyId, false, octetString(toKeyId(publicKey))),
@@ -110,19 +110,19 @@ function toName(commonName: string): Buffer {
   return sequence(setOf(sequence(oid(OID.commonName), utf8String(commonName))));
 }
 
-/** Byte for byte as the issuer has it, or the chain breaks (§7.1); ours have one common name alone. */
+/** Must equal the issuer's subject byte for byte (§7.1). The CAs issued here have a common name only. */
 function toSubject({ subject }: X509Certificate): Buffer {
   return toName(subject.replace(/^CN=/, ''));
 }
 
-/** Positive, never 0, with more than the 64 random bits that public authorities must have. */
+/** Positive, never 0, with more than the 64 random bits that public CAs must use. */
 function toSerial(): Buffer {
   const serial = randomBytes(SERIAL_BYTES);
   serial[0] = ((serial[0] ?? 0) & 0x7f) | 0x40;
   return serial;
 }
 
-/** RFC 7093 §2 (1): the first 160 bits of the SHA-256 of the key's bits; SHA-1 may be switched off (FIPS). */
+/** RFC 7093 §2 (1): the first 160 bits of the SHA-256 of the key's bits; SHA-1 may be disabled (FIPS). */
 function toKeyId(publicKey: KeyObject): Buffer {
   const { x = '', y = '' } = publicKey.export({ format: 'jwk' });
   const point = Buffer.concat([Buffer.from([4]), Buffer.from(x, 'base64url'), Buffer.from(y, 'base64url')]);

@@ -1,46 +1,46 @@
-/** One Secret of the cluster, read and replaced as a whole; a write on an old reading is rejected, so two writers never mix. */
+/** Reads and replaces one Secret of the cluster. A write is rejected if the Secret has changed since it was read, so two writers never mix. */
 import type { KubeClient } from '../client/client.ts';
-import { isConflict, toKubeTrouble } from './trouble.ts';
+import { isConflict, toClusterObjectError } from './cluster-object-error.ts';
 
-/** What a Secret holds, as the API has it: base64 by key. */
+/** The data of a Secret as in the API: base64 by key. */
 export type SecretData = Readonly<Record<string, string>>;
 
-/** As much of a Secret as is looked at; everything else is written back as it came. */
+/** The fields of a Secret that are used; all others are written back unchanged. */
 export interface SecretObject {
   readonly metadata: { readonly name: string; readonly resourceVersion: string };
   readonly data?: SecretData | null;
 }
 
-/** Where it is, and which verbs the ServiceAccount needs on it. */
-export interface SecretPlace {
+/** The Secret's name, and the verbs that the ServiceAccount needs on it. */
+export interface SecretReference {
   readonly namespace: string;
   readonly name: string;
   readonly verbs: 'get' | 'get and update';
 }
 
-/** The Secret. It must exist: nobody needs the right to create Secrets, which RBAC cannot limit to one name. */
+/** The Secret must exist, so that no account needs the right to create Secrets, which RBAC cannot limit to one name. */
 export class ClusterSecret {
   readonly title: string;
   readonly #kube: Pick<KubeClient, 'request'>;
   readonly #path: string;
   readonly #verbs: string;
 
-  constructor(kube: Pick<KubeClient, 'request'>, { namespace, name, verbs }: SecretPlace) {
+  constructor(kube: Pick<KubeClient, 'request'>, { namespace, name, verbs }: SecretReference) {
     this.#kube = kube;
     this.#path = `/api/v1/namespaces/${namespace}/secrets/${name}`;
     this.title = `Secret ${name} in namespace ${namespace}`;
     this.#verbs = verbs;
   }
 
-  /** Rejects with Trouble. */
+  /** Rejects with ClusterObjectError. */
   read(): Promise<SecretObject> {
     return this.#request('GET');
   }
 
-  /** False if the Secret has changed since it was read; rejects with Trouble. */
+  /** False if the Secret has changed since it was read; rejects with ClusterObjectError. */
   async write(object: SecretObject, data: SecretData): Promise<boolean> {
     try {
-      // The resourceVersion goes along, so the API server rejects a write on an old reading.
+      // The object includes its resourceVersion, so the API server rejects the write if the Secret has changed.
       await this.#request('PUT', { ...object, data });
       return true;
     } catch (thrown) {
@@ -54,7 +54,7 @@ export class ClusterSecret {
       return await this.#kube.request<SecretObject>(method, this.#path, body === undefined ? {} : { body });
     } catch (thrown) {
       if (isConflict(thrown)) throw thrown;
-      throw toKubeTrouble(thrown, this.title, `${this.#verbs} on this Secret`);
+      throw toClusterObjectError(thrown, this.title, `${this.#verbs} on this Secret`);
     }
   }
 }

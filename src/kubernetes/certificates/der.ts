@@ -1,4 +1,4 @@
-/** Writes DER (ITU-T X.690 §10), as much of it as certificates need. */
+/** Encodes DER (ITU-T X.690 §10): the types that certificates need. */
 import { type EpochMilliseconds, toInstant } from '../../core/clock.ts';
 
 const TAG = {
@@ -15,11 +15,11 @@ const TAG = {
 } as const;
 const CONTEXT = 0x80;
 const CONSTRUCTED = 0x20;
-/** From here on two digits no longer tell the year (RFC 5280 §4.1.2.5). */
+/** Years from 2050 on need four digits (RFC 5280 §4.1.2.5). */
 const FIRST_GENERALIZED_YEAR = 2050;
 const LAST_YEAR = 9999;
 
-/** A tag, a length, a value. */
+/** Encodes a tag, a length and a value. */
 function encode(tag: number, content: Buffer): Buffer {
   return Buffer.concat([Buffer.from([tag]), encodeLength(content.length), content]);
 }
@@ -36,22 +36,22 @@ function toBigEndian(value: number): number[] {
   return bytes;
 }
 
-/** Values in this order. */
+/** Encodes values in this order. */
 export function sequence(...parts: readonly Buffer[]): Buffer {
   return encode(TAG.sequence, Buffer.concat(parts));
 }
 
-/** A set of one value: nothing here needs more, and so nothing has to be sorted (X.690 §10.3). */
+/** Encodes a set of one value. Certificates need no larger sets, which would have to be sorted (X.690 §10.3). */
 export function setOf(part: Buffer): Buffer {
   return encode(TAG.set, part);
 }
 
-/** True; false is the default wherever a certificate has one, and defaults are left out (X.690 §11.5). */
+/** Encodes true. All booleans of a certificate default to false, and DER omits defaults (X.690 §11.5). */
 export function yes(): Buffer {
   return encode(TAG.boolean, Buffer.from([0xff]));
 }
 
-/** A number that is not negative, big-endian. */
+/** Encodes a non-negative integer, given in big-endian order. */
 export function integer(magnitude: Buffer): Buffer {
   let start = 0;
   while (start < magnitude.length - 1 && magnitude[start] === 0) start++;
@@ -60,22 +60,22 @@ export function integer(magnitude: Buffer): Buffer {
   return encode(TAG.integer, (shortest[0] ?? 0) >= 0x80 ? Buffer.concat([Buffer.from([0]), shortest]) : shortest);
 }
 
-/** Whole bytes, or bits of which the last `unused` do not count. */
+/** Encodes bits; the last `unused` bits of the last byte are ignored. */
 export function bitString(bits: Buffer, unused = 0): Buffer {
   return encode(TAG.bitString, Buffer.concat([Buffer.from([unused]), bits]));
 }
 
-/** Bytes as they are. */
+/** Encodes bytes. */
 export function octetString(bytes: Buffer): Buffer {
   return encode(TAG.octetString, bytes);
 }
 
-/** Text. */
+/** Encodes text. */
 export function utf8String(text: string): Buffer {
   return encode(TAG.utf8String, Buffer.from(text, 'utf8'));
 }
 
-/** An identifier such as `2.5.29.14`. */
+/** Encodes an object identifier such as `2.5.29.14`. */
 export function oid(dotted: string): Buffer {
   const [first = 0, second = 0, ...rest] = dotted.split('.').map(Number);
   return encode(TAG.oid, Buffer.from([first * 40 + second, ...rest].flatMap(toBase128)));
@@ -87,12 +87,12 @@ function toBase128(value: number): number[] {
   return digits;
 }
 
-/** A value under a tag of its context, with the value's own tag inside. */
+/** Encodes a value with a context-specific tag, which contains the value's own tag (explicit tagging). */
 export function explicit(number: number, value: Buffer): Buffer {
   return encode(CONTEXT | CONSTRUCTED | number, value);
 }
 
-/** Bytes under a tag of their context, instead of their own. */
+/** Encodes a value with a context-specific tag, which replaces its own tag (implicit tagging). */
 export function implicit(number: number, content: Buffer): Buffer {
   return encode(CONTEXT | number, content);
 }
@@ -101,7 +101,8 @@ export function implicit(number: number, content: Buffer): Buffer {
 export function time(at: EpochMilliseconds): Buffer {
   const digits = `${toInstant(at).slice(0, 19).replace(/[-:T]/g, '')}Z`;
   const year = Number(/^\d{4}/.exec(digits)?.[0]);
-  if (!(year >= 1950 && year <= LAST_YEAR)) throw new RangeError(`no certificate can hold the year of ${toInstant(at)}`);
+  if (!(year >= 1950 && year <= LAST_YEAR))
+    throw new RangeError(`the year of ${toInstant(at)} is outside the range of a certificate (1950 to ${LAST_YEAR})`);
   return year < FIRST_GENERALIZED_YEAR
     ? encode(TAG.utcTime, Buffer.from(digits.slice(2), 'latin1'))
     : encode(TAG.generalizedTime, Buffer.from(digits, 'latin1'));

@@ -2,7 +2,7 @@
 import type { Logger, TelemetryLogEvent } from '../../telemetry/log/logger.ts';
 
 type RotationLogEvent =
-  | 'authority_rotated'
+  | 'ca_rotated'
   | 'ca_bundle_patched'
   | 'certificate_check_failed'
   | 'certificate_check_recovered'

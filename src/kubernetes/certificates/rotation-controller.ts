@@ -7,7 +7,7 @@ import type { KubeClient } from '../client/client.ts';
 import { CertificateRotation, type RotationConfig } from './certificate-rotation.ts';
 import type { RotationLogger } from './log-events.ts';
 
-/** What a controller is given by the command that starts it. */
+/** The dependencies, provided by the command that starts the controller. */
 export interface RotationContext {
   readonly rotation: RotationConfig;
   readonly kube: KubeClient;
@@ -27,18 +27,18 @@ export class RotationController {
   constructor(context: RotationContext) {
     this.#context = context;
     this.#rotation = new CertificateRotation(context.rotation, context);
-    // There is no port to scrape a metric from: such errors are in the log.
+    // The controller has no port from which metrics could be scraped, so these errors are only logged.
     this.#unwatchErrors = watchEscapedErrors({ ...context, metrics: { escapedError: () => undefined } });
   }
 
-  /** Runs from now on; a failure is logged and tried again. */
+  /** Starts the rotation. Failures are logged and retried. */
   start(): void {
     const { clock, logger } = this.#context;
     this.#cancelFlush = clock.every(FLUSH_EVERY_MS, () => logger.flush());
     runDetached(this.#rotation.start());
   }
 
-  /** Stops at once: each step is one write, so nothing is left half done. */
+  /** Stops immediately. This is safe because each step is a single write. */
   async stop(): Promise<true> {
     this.#rotation.close();
     this.#cancelFlush();

@@ -1,33 +1,33 @@
-/** When an authority is succeeded, in steps that leave every server trusted at every moment. Pure. */
+/** Decides when a CA is replaced, in steps that keep every server trusted at all times. Pure. */
 import type { X509Certificate } from 'node:crypto';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { type Authorities, createAuthority, toEnd, toMadeAt } from './authority.ts';
 
-/** How long things last. */
+/** Lifetimes. */
 export interface RotationTimes {
   readonly authorityLife: Milliseconds;
   readonly serverLife: Milliseconds;
-  /** How long a successor is trusted before it signs. */
+  /** How long the next CA is trusted before it signs. */
   readonly overlap: Milliseconds;
 }
 
-/** A step, as logs and metrics call it. */
+/** A step of the rotation, as logged. */
 export type RotationStep = 'created' | 'replaced' | 'announced' | 'switched' | 'retired';
 
-/** What is to be written. */
+/** The state to write. */
 export interface RotationPlan {
   readonly step: RotationStep;
   readonly authorities: Authorities;
 }
 
-/** Of its life, how much passes before a certificate is succeeded. */
+/** The share of its lifetime after which a certificate is renewed. */
 export const RENEWED_AFTER = 2 / 3;
-/** For replicas that had read the Secret just before it was written, and for clocks that differ. */
-const MOST_SLACK_MS: Milliseconds = 60_000;
+/** Margin for replicas that read the Secret before it was written, and for clocks that differ. */
+const MAX_MARGIN_MS: Milliseconds = 60_000;
 
 /**
- * The next step, or undefined while there is none to be done. `known`: the authority that this replica last worked with, so that it stays
- * trusted for a while when somebody empties the Secret: that is how a rotation is forced.
+ * The next step, or undefined if no step is due. `known`: the CA that this replica used last. It stays trusted for a while if an operator
+ * empties the Secret to force a rotation.
  */
 export function planRotation(
   authorities: Authorities | undefined,
@@ -43,9 +43,9 @@ export function planRotation(
   const end = toEnd(current.certificate);
   if (next !== undefined && toEnd(next.certificate) > now && now >= Math.min(toMadeAt(next.certificate) + times.overlap, end))
     return { step: 'switched', authorities: { current: next, previous: { certificate: current.certificate, since: now } } };
-  // Nobody can trust it any more, so nothing is lost by haste.
+  // An expired CA is not trusted by any client, so it can be replaced without an overlap.
   if (end <= now) return { step: 'replaced', authorities: { current: createAuthority(now, times.authorityLife) } };
-  if (previous !== undefined && now >= previous.since + times.serverLife + Math.min(times.overlap, MOST_SLACK_MS))
+  if (previous !== undefined && now >= previous.since + times.serverLife + Math.min(times.overlap, MAX_MARGIN_MS))
     return { step: 'retired', authorities: { current, ...(next === undefined ? undefined : { next }) } };
   if ((next === undefined || toEnd(next.certificate) <= now) && now >= toRenewal(current.certificate))
     return {
@@ -55,7 +55,7 @@ export function planRotation(
   return undefined;
 }
 
-/** When a certificate is to be succeeded: after two thirds of its life. */
+/** When a certificate must be renewed: after two thirds of its lifetime. */
 export function toRenewal(certificate: X509Certificate): EpochMilliseconds {
   const made = toMadeAt(certificate);
   return made + (toEnd(certificate) - made) * RENEWED_AFTER;

@@ -1,4 +1,4 @@
-/** The certificate that the injector serves, with its key, as it lies in a Secret: written by the rotation controller, read by the injector. */
+/** The injector's server certificate and key as stored in a Secret, which the rotation controller writes and the injector reads. */
 import { createPrivateKey, generateKeyPairSync, X509Certificate } from 'node:crypto';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { Secret } from '../../core/secret.ts';
@@ -12,7 +12,7 @@ export interface ServerPair {
   readonly key: Secret;
 }
 
-/** A pair with what both sides need to know of it. */
+/** A pair with its parsed certificates. */
 export interface IssuedPair {
   readonly pair: ServerPair;
   readonly certificate: X509Certificate;
@@ -20,7 +20,7 @@ export interface IssuedPair {
   readonly issuer: X509Certificate;
 }
 
-/** Names and life of a server's certificate. */
+/** The names and lifetime of a server certificate. */
 export interface ServerNames {
   readonly service: string;
   readonly namespace: string;
@@ -31,7 +31,7 @@ export interface ServerNames {
 /** The keys of a Secret of type kubernetes.io/tls, so that other tools can read it. */
 const KEYS = { certificate: 'tls.crt', key: 'tls.key', issuer: 'ca.crt' } as const;
 
-/** Makes a key and has `issuer` sign a certificate for it. */
+/** Creates a key and issues a certificate for it. */
 export function issuePair(issuer: Issuer, names: ServerNames, now: EpochMilliseconds): IssuedPair {
   const keys = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const certificate = issueServer(toNames(names), keys.publicKey, toValidity(now, names.serverLife), issuer);
@@ -39,19 +39,19 @@ export function issuePair(issuer: Issuer, names: ServerNames, now: EpochMillisec
   return { certificate, issuer: issuer.certificate, pair: { cert: Buffer.from(certificate.toString()), key } };
 }
 
-/** A pair that nobody trusts, to listen with until there is a real one. */
-export function createStopgap(now: EpochMilliseconds, life: Milliseconds): ServerPair {
+/** Creates a temporary certificate that no client trusts, to listen with until the first one is loaded. */
+export function createTemporaryPair(now: EpochMilliseconds, life: Milliseconds): ServerPair {
   const names = { service: 'sidegate', namespace: 'none', dnsNames: [], serverLife: life };
   return issuePair(createAuthority(now, life), names, now).pair;
 }
 
-/** The API server calls by `<service>.<namespace>.svc`; the others are for people with curl. */
+/** The API server uses `<service>.<namespace>.svc`; the other names are for manual requests, for example with curl. */
 export function toNames({ service, namespace, dnsNames }: Omit<ServerNames, 'serverLife'>): string[] {
   const base = `${service}.${namespace}`;
   return [...new Set([`${base}.svc`, `${base}.svc.cluster.local`, base, service, ...dnsNames])];
 }
 
-/** How it is written. */
+/** Converts to the data of the Secret. */
 export function toPairData({ pair, issuer }: IssuedPair): SecretData {
   return {
     [KEYS.certificate]: pair.cert.toString('base64'),
@@ -60,7 +60,7 @@ export function toPairData({ pair, issuer }: IssuedPair): SecretData {
   };
 }
 
-/** How it is read; undefined if the Secret holds no such pair, whole and matching. */
+/** Parses the data of the Secret; undefined unless it contains a complete pair whose certificate, key and issuer match. */
 export function readPairData(data: SecretData): IssuedPair | undefined {
   const read = (key: string): Buffer => Buffer.from(data[key] ?? '', 'base64');
   try {

@@ -1,10 +1,10 @@
-/** What the API server trusts: the caBundle of our webhook in its live configuration, found and changed by the webhook's name. */
+/** Reads and writes the CAs that the API server trusts: the caBundle of the injector's webhook in its configuration. */
 import type { X509Certificate } from 'node:crypto';
 import { CONTENT, type KubeClient } from '../client/client.ts';
 import { readCertificates } from './chain.ts';
-import { isConflict, Trouble, toKubeTrouble } from './trouble.ts';
+import { ClusterObjectError, isConflict, toClusterObjectError } from './cluster-object-error.ts';
 
-/** The one webhook of the configuration. */
+/** The webhook's name in the configuration. */
 export const WEBHOOK_NAME = 'inject.sidegate.dev';
 
 interface Configuration {
@@ -21,7 +21,7 @@ interface Webhook {
   };
 }
 
-/** What it held when it was read. */
+/** The caBundle at the time it was read. */
 export interface BundleReading {
   readonly trusted: readonly X509Certificate[];
   /** The name that the API server expects in the certificate. */
@@ -29,7 +29,7 @@ export interface BundleReading {
   readonly resourceVersion: string;
 }
 
-/** The live configuration. */
+/** The webhook's configuration in the cluster. */
 export class WebhookBundle {
   readonly #kube: Pick<KubeClient, 'request'>;
   readonly #path: string;
@@ -41,11 +41,11 @@ export class WebhookBundle {
     this.#title = `MutatingWebhookConfiguration ${name}`;
   }
 
-  /** Rejects with Trouble. */
+  /** Rejects with ClusterObjectError. */
   async read(): Promise<BundleReading> {
-    const { metadata, webhooks } = await this.#ask('GET');
+    const { metadata, webhooks } = await this.#request('GET');
     const webhook = webhooks?.find(({ name }) => name === WEBHOOK_NAME);
-    if (webhook === undefined) throw new Trouble(`${this.#title} has no webhook ${WEBHOOK_NAME}`);
+    if (webhook === undefined) throw new ClusterObjectError(`${this.#title} has no webhook ${WEBHOOK_NAME}`);
     const { caBundle = '', url, service } = webhook.clientConfig;
     return {
       trusted: readCertificates(Buffer.from(caBundle, 'base64').toString('latin1')),
@@ -54,12 +54,15 @@ export class WebhookBundle {
     };
   }
 
-  /** False where the configuration has changed since it was read; rejects with Trouble. */
+  /** False if the configuration has changed since it was read; rejects with ClusterObjectError. */
   async write({ resourceVersion }: BundleReading, trusted: readonly X509Certificate[]): Promise<boolean> {
     const caBundle = Buffer.from(trusted.map((certificate) => certificate.toString()).join(''), 'latin1').toString('base64');
     try {
-      // Webhooks are merged by their names, so this one is hit wherever it stands in the list by now.
-      await this.#ask('PATCH', { metadata: { resourceVersion }, webhooks: [{ name: WEBHOOK_NAME, clientConfig: { caBundle } }] });
+      // The API server merges webhooks by name, so the position of this one in the list does not matter.
+      await this.#request('PATCH', {
+        metadata: { resourceVersion },
+        webhooks: [{ name: WEBHOOK_NAME, clientConfig: { caBundle } }],
+      });
       return true;
     } catch (thrown) {
       if (isConflict(thrown)) return false;
@@ -67,18 +70,18 @@ export class WebhookBundle {
     }
   }
 
-  async #ask(method: 'GET' | 'PATCH', body?: object): Promise<Configuration> {
+  async #request(method: 'GET' | 'PATCH', body?: object): Promise<Configuration> {
     try {
       const options = body === undefined ? {} : { body, contentType: CONTENT.strategicMergePatch };
       return await this.#kube.request<Configuration>(method, this.#path, options);
     } catch (thrown) {
       if (isConflict(thrown)) throw thrown;
-      throw toKubeTrouble(thrown, this.#title, `${method.toLowerCase()} on this configuration`);
+      throw toClusterObjectError(thrown, this.#title, `${method.toLowerCase()} on this configuration`);
     }
   }
 }
 
-/** Whether both are the same authorities, in whatever order. */
+/** Whether both contain the same CA certificates, in any order. */
 export function isSameTrust(one: readonly X509Certificate[], other: readonly X509Certificate[]): boolean {
   return one.length === other.length && one.every(({ raw }) => other.some((each) => each.raw.equals(raw)));
 }

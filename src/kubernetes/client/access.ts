@@ -1,6 +1,6 @@
-/** How a cluster is reached, whoever read it: the mounted service account or a kubeconfig. */
+/** How to connect to a cluster, independent of its source: the mounted service account or a kubeconfig. */
 
-/** What a request shows for itself. Handed out for one request at a time; where it lies in between it is a Secret. */
+/** The credentials of one request, as plain text; between requests they are kept as Secrets. */
 export interface Credentials {
   readonly token?: string;
   /** PEM, with its key. */
@@ -8,24 +8,24 @@ export interface Credentials {
   readonly key?: string;
 }
 
-/** A cluster's API server, and how it is told from an impostor. */
+/** A cluster's API server, and how to authenticate it. */
 export interface ClusterAccess {
-  /** https, or http on loopback; a path is kept before every request's own. */
+  /** https, or http on loopback. Its path is the prefix of every request's path. */
   readonly server: URL;
-  /** PEM; left out: the authorities of the system. Asked before every request, as a mounted one may be exchanged. */
+  /** PEM. Default: the CAs of the system. Read before every request, because a mounted CA can be replaced. */
   readonly ca?: string | undefined;
   readonly skipVerify?: boolean | undefined;
-  /** The name in the server's certificate, where it is not the host. */
+  /** The name in the server's certificate, if it differs from the host. */
   readonly serverName?: string | undefined;
-  /** The proxy on the way, in the words of the environment variables of that name. */
+  /** The proxy to use, in the format of the environment variables with these names. */
   readonly proxyEnv?: ProxyEnv | undefined;
-  /** Fields of every request, for example Impersonate-User. */
+  /** Header fields of every request, for example Impersonate-User. */
   readonly headers?: Readonly<Record<string, string | readonly string[]>> | undefined;
-  /** Asked before every request, and with `isRefused` once more after a 401, when what is remembered must not be given again. */
-  credentials(isRefused?: boolean): Promise<Credentials>;
+  /** Called before every request, and again with `isRejected` after a 401: then cached credentials must not be returned again. */
+  credentials(isRejected?: boolean): Promise<Credentials>;
 }
 
-/** Which proxy is asked to CONNECT, and for which hosts none is. */
+/** The proxy for CONNECT requests, and the hosts that are reached without it. */
 export interface ProxyEnv {
   readonly HTTPS_PROXY: string;
   readonly NO_PROXY?: string | undefined;

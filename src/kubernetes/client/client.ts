@@ -1,10 +1,10 @@
-/** Talks to a cluster's API server: JSON over https with deadlines and bounds, and errors that tell its reason. */
+/** A client for a cluster's API server: JSON over https with deadlines and size limits, and errors with the server's reason. */
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { ClusterAccess } from './access.ts';
 import { KubeError, toKubeError } from './error.ts';
-import { type Answer, Transport } from './transport.ts';
+import { type KubeResponse, Transport } from './transport.ts';
 
-/** Content types of changes. */
+/** Content types of request bodies. */
 export const CONTENT = {
   json: 'application/json',
   /** RFC 6902. */
@@ -12,33 +12,33 @@ export const CONTENT = {
   /** RFC 7396. */
   mergePatch: 'application/merge-patch+json',
   strategicMergePatch: 'application/strategic-merge-patch+json',
-  /** Server-side apply; the query names `fieldManager`. JSON is YAML. */
+  /** Server-side apply; the query must contain `fieldManager`. The body is JSON, which is valid YAML. */
   apply: 'application/apply-patch+yaml',
 } as const;
 
-/** Asks for the name and labels of an object alone, never for what it holds: for Secrets. */
+/** Requests only the metadata of an object, never its data: for Secrets. */
 export const METADATA_ONLY_OBJECT = 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1';
 
-/** What a request may have beside its method and path. */
+/** Options of a request. */
 export interface RequestOptions {
-  /** Becomes JSON. */
+  /** Sent as JSON. */
   readonly body?: unknown;
-  /** Of the body; `application/json` if left out. */
+  /** Of the body. Default: `application/json`. */
   readonly contentType?: string;
   readonly query?: Query;
   readonly accept?: string;
-  /** For all of it, answer and all; 15 s if left out. */
+  /** For the request and its whole response. Default: 15 s. */
   readonly timeout?: Milliseconds;
-  /** Bytes that the answer may have; 64 MiB if left out. */
+  /** Maximum size of the response in bytes. Default: 64 MiB. */
   readonly maxBytes?: number;
 }
 
-/** Parameters of a URL; undefined ones are left out. */
+/** Query parameters; undefined ones are omitted. */
 export type Query = Readonly<Record<string, string | number | boolean | undefined>>;
 
-/** How a list is asked for. */
+/** Options of a list request. */
 export interface ListOptions extends Pick<RequestOptions, 'accept' | 'timeout'> {
-  /** Objects in one answer; 500 if left out. */
+  /** Maximum number of objects in one response. Default: 500. */
   readonly pageSize?: number;
 }
 
@@ -53,11 +53,11 @@ const PAGE_SIZE = 500;
 const UNAUTHORIZED = 401;
 const EXPIRED = 410;
 const TOO_MANY = 429;
-/** API Priority and Fairness asks for one second; whoever asks for much more would hold up what waits for us. */
-const LONGEST_WAIT_SECONDS = 10;
-const MOST_WAITS = 3;
+/** API Priority and Fairness sends `Retry-After: 1`. A much longer value must not delay the caller. */
+const MAX_WAIT_SECONDS = 10;
+const MAX_WAITS = 3;
 
-/** One cluster. */
+/** Sends requests to one cluster. */
 export class KubeClient {
   readonly #access: ClusterAccess;
   readonly #clock: Clock;
@@ -69,23 +69,23 @@ export class KubeClient {
     this.#transport = new Transport(access, clock);
   }
 
-  /** The parsed answer. Rejects with KubeError and nothing else. */
+  /** Returns the parsed response. Rejects only with KubeError. */
   async request<T>(method: string, path: string, options: RequestOptions = {}): Promise<T> {
-    const { body } = await this.#ask(method, path, { accept: CONTENT.json, ...options });
+    const { body } = await this.#send(method, path, { accept: CONTENT.json, ...options });
     try {
       return JSON.parse(body.toString('utf8')) as T;
     } catch {
-      throw new KubeError(0, 'NotUnderstood', `${method} ${path}: the answer is no JSON`);
+      throw new KubeError(0, 'NotUnderstood', `${method} ${path}: the response is not JSON`);
     }
   }
 
-  /** The answer as text, for what is no JSON: a pod's metrics, a log. Rejects like `request`. */
+  /** Returns the response as text, for other formats than JSON, such as a pod's metrics or log. Rejects like `request`. */
   async text(path: string, options: RequestOptions = {}): Promise<string> {
-    const { body } = await this.#ask('GET', path, { accept: '*/*', ...options });
+    const { body } = await this.#send('GET', path, { accept: '*/*', ...options });
     return body.toString('utf8');
   }
 
-  /** All objects of a list, page by page; one whose pages expired on the way is asked for anew, in one piece. */
+  /** Returns all objects of a list, read page by page. If the list's continue token expires, the whole list is read again in one request. */
   async list<T>(path: string, query: Query = {}, options: ListOptions = {}): Promise<T[]> {
     const { pageSize = PAGE_SIZE, ...rest } = options;
     const found: T[] = [];
@@ -109,7 +109,7 @@ export class KubeClient {
     this.#transport.close();
   }
 
-  async #ask(method: string, path: string, options: RequestOptions): Promise<Answer> {
+  async #send(method: string, path: string, options: RequestOptions): Promise<KubeResponse> {
     const { body, contentType = CONTENT.json, accept = CONTENT.json, timeout = TIMEOUT, maxBytes = MAX_BYTES } = options;
     const request = {
       method,
@@ -119,24 +119,24 @@ export class KubeClient {
       timeout,
       maxBytes,
     };
-    let isRefused = false;
+    let isRejected = false;
     for (let waits = 0; ; ) {
-      const answer = await this.#transport.send(request, await this.#credentials(isRefused));
-      if (answer.status === UNAUTHORIZED && !isRefused) {
-        // A token may have been rotated since it was read: once, with what is valid now.
-        isRefused = true;
-      } else if (answer.status === TOO_MANY && waits < MOST_WAITS && answer.retryAfter !== undefined) {
+      const response = await this.#transport.send(request, await this.#credentials(isRejected));
+      if (response.status === UNAUTHORIZED && !isRejected) {
+        // The token may have been rotated since it was read, so try once more with fresh credentials.
+        isRejected = true;
+      } else if (response.status === TOO_MANY && waits < MAX_WAITS && response.retryAfter !== undefined) {
         waits++;
-        await this.#wait(answer.retryAfter);
+        await this.#wait(response.retryAfter);
       } else {
-        return accepted(answer, `${method} ${path}`);
+        return toAccepted(response, `${method} ${path}`);
       }
     }
   }
 
-  async #credentials(isRefused: boolean): ReturnType<ClusterAccess['credentials']> {
+  async #credentials(isRejected: boolean): ReturnType<ClusterAccess['credentials']> {
     try {
-      return await this.#access.credentials(isRefused);
+      return await this.#access.credentials(isRejected);
     } catch (thrown) {
       if (thrown instanceof KubeError) throw thrown;
       throw new KubeError(0, 'NoCredentials', thrown instanceof Error ? thrown.message : 'there are no credentials');
@@ -145,17 +145,17 @@ export class KubeClient {
 
   #wait(seconds: number): Promise<void> {
     return new Promise((resolve) => {
-      this.#clock.after(Math.min(seconds, LONGEST_WAIT_SECONDS) * 1_000, resolve);
+      this.#clock.after(Math.min(seconds, MAX_WAIT_SECONDS) * 1_000, resolve);
     });
   }
 }
 
-function accepted(answer: Answer, request: string): Answer {
-  const { status, body } = answer;
-  if (status >= 200 && status < 300) return answer;
-  // Whoever may redirect us may have our credentials: no API server does.
+function toAccepted(response: KubeResponse, request: string): KubeResponse {
+  const { status, body } = response;
+  if (status >= 200 && status < 300) return response;
+  // An API server never redirects. Following a redirect would send the credentials to another host.
   if (status >= 300 && status < 400)
-    throw new KubeError(status, 'Redirected', `${request}: the answer points elsewhere (${status})`);
+    throw new KubeError(status, 'Redirected', `${request}: the server sent a redirect (${status}), which is not followed`);
   throw toKubeError(status, body, request);
 }
 

@@ -1,13 +1,13 @@
-/** Why the API server did not do what it was asked; no text of it holds a credential. */
+/** Errors of requests to the API server. Their messages never contain credentials. */
 
-/** Reasons of our own, where no API server gave one. */
-export type OwnReason = 'Unreachable' | 'Timeout' | 'TooLarge' | 'NotUnderstood' | 'Redirected' | 'NoCredentials';
+/** Reasons of failures before the API server sent a response, or of responses that cannot be used. */
+export type ClientReason = 'Unreachable' | 'Timeout' | 'TooLarge' | 'NotUnderstood' | 'Redirected' | 'NoCredentials';
 
-/** A refusal by the API server, or no answer of its. */
+/** The API server rejected the request, or did not respond. */
 export class KubeError extends Error {
-  /** The HTTP status; 0 where no answer came. */
+  /** The HTTP status; 0 without a response. */
   readonly status: number;
-  /** As the API server has it (Forbidden, NotFound, Conflict …), or one of ours. */
+  /** The API server's reason (Forbidden, NotFound, Conflict …), or a ClientReason. */
   readonly reason: string;
 
   constructor(status: number, reason: string, message: string) {
@@ -18,7 +18,7 @@ export class KubeError extends Error {
   }
 }
 
-/** Reasons of statuses that came without any, as apimachinery's StatusReason names them. */
+/** Reasons by status, for responses without one; the names are those of StatusReason in apimachinery. */
 const REASONS: Readonly<Record<number, string>> = {
   400: 'BadRequest',
   401: 'Unauthorized',
@@ -36,14 +36,14 @@ const REASONS: Readonly<Record<number, string>> = {
   503: 'ServiceUnavailable',
   504: 'Timeout',
 };
-const LONGEST_MESSAGE = 2_000;
+const MAX_MESSAGE_LENGTH = 2_000;
 
-/** The error in an answer: its Status where it is one, else what its status tells. Text that is no Status is some proxy's page, and is not shown. */
+/** Converts a response to an error. Other bodies than a Status object come from a proxy, and are not shown. */
 export function toKubeError(status: number, body: Buffer, request: string): KubeError {
-  const said = parseStatus(body);
-  const reason = said?.reason || REASONS[status] || 'Unknown';
-  const message = said?.message || `the answer was ${status}, without a word of the API server`;
-  return new KubeError(status, reason, `${request}: ${message.slice(0, LONGEST_MESSAGE)}`);
+  const parsed = parseStatus(body);
+  const reason = parsed?.reason || REASONS[status] || 'Unknown';
+  const message = parsed?.message || `the response was ${status}, without a message from the API server`;
+  return new KubeError(status, reason, `${request}: ${message.slice(0, MAX_MESSAGE_LENGTH)}`);
 }
 
 function parseStatus(body: Buffer): { readonly reason: string; readonly message: string } | undefined {

@@ -1,15 +1,15 @@
-/** How a pod reaches its own cluster: by the address in its environment and the service account that the kubelet mounts. */
+/** Access to the cluster from inside a pod: the address from its environment, and the mounted service account. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SidegateError } from '../../core/errors.ts';
 import type { ClusterAccess } from './access.ts';
 
-/** A way into a cluster, and whose it is. */
+/** Access to a cluster, with its name. */
 export interface ClusterEntry {
   readonly access: ClusterAccess;
-  /** The namespace that is meant where none is given. */
+  /** The default namespace. */
   readonly namespace: string;
-  /** What people call it: the context's name, or "in-cluster". */
+  /** The name of the kubeconfig context, or "in-cluster". */
   readonly name: string;
 }
 
@@ -17,7 +17,7 @@ type Env = Readonly<Record<string, string | undefined>>;
 
 const FOLDER = '/var/run/secrets/kubernetes.io/serviceaccount';
 
-/** The pod's own cluster; undefined where this is no pod of one. */
+/** Reads the access to the pod's own cluster; undefined outside a pod. */
 export async function readInCluster(env: Env, folder: string = FOLDER): Promise<ClusterEntry | undefined> {
   const [host, port] = [env['KUBERNETES_SERVICE_HOST'], env['KUBERNETES_SERVICE_PORT']];
   if (!host || !port) return undefined;
@@ -29,7 +29,7 @@ export async function readInCluster(env: Env, folder: string = FOLDER): Promise<
     get ca() {
       return ca;
     },
-    // The kubelet renews the token before its hour is over, and the authority when the cluster exchanges it.
+    // The kubelet renews the token before it expires after an hour, and the CA when the cluster replaces it.
     async credentials() {
       const token = await readMounted(folder, 'token');
       ca = await readMounted(folder, 'ca.crt');
@@ -43,12 +43,12 @@ function toServer(host: string, port: string): URL {
   try {
     if (/^[0-9]{1,5}$/.test(port)) return new URL(`https://${host.includes(':') ? `[${host}]` : host}:${port}`);
   } catch {
-    // Said below, as for a port that is no number.
+    // Reported below, like a port that is not a number.
   }
   throw new SidegateError(
     'user',
     'in_cluster',
-    `KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are ${host} and ${port}, which make no address`,
+    `KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are ${host} and ${port}, which do not form a valid address`,
   );
 }
 

@@ -1,4 +1,4 @@
-/** Runs a kubeconfig's credential plugin (client.authentication.k8s.io), as EKS, GKE and AKS have them, and remembers what it gave. */
+/** Runs a kubeconfig's credential plugin (client.authentication.k8s.io), as EKS, GKE and AKS use, and caches its credentials. */
 import { spawn } from 'node:child_process';
 import * as z from 'zod';
 import type { Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
@@ -7,7 +7,7 @@ import { onceEvent, onEvent } from '../../core/safe-events.ts';
 import { Secret } from '../../core/secret.ts';
 import type { Credentials } from './access.ts';
 
-/** A plugin as the kubeconfig names it. */
+/** A plugin's entry in the kubeconfig. */
 export const ExecSchema = z.object({
   command: z.string().min(1),
   args: z.array(z.string()).nullish(),
@@ -18,16 +18,16 @@ export const ExecSchema = z.object({
   interactiveMode: z.string().nullish(),
 });
 
-/** The context that a plugin runs in. */
+/** The environment in which a plugin runs. */
 export interface ExecContext {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
-  /** Where the kubeconfig lies, from which relative commands count. */
+  /** The directory of the kubeconfig; relative commands are resolved against it. */
   readonly folder: string;
-  /** Told to the plugin where it asks for it. */
+  /** Passed to the plugin if it sets provideClusterInfo. */
   readonly cluster: Readonly<Record<string, unknown>>;
-  /** What the plugin says on its standard error: a login page to open, or why it failed. */
-  readonly tell: (text: string) => void;
+  /** Receives the plugin's standard error, such as a login URL or the reason of a failure. */
+  readonly onMessage: (text: string) => void;
 }
 
 type ExecSpec = z.output<typeof ExecSchema>;
@@ -39,7 +39,7 @@ interface Remembered {
 
 const VERSIONS = ['client.authentication.k8s.io/v1', 'client.authentication.k8s.io/v1beta1'];
 const TIMEOUT: Milliseconds = 60_000;
-const LARGEST_OUTPUT = 1_048_576;
+const MAX_OUTPUT_BYTES = 1_048_576;
 const OutputSchema = z.object({
   apiVersion: z.string(),
   kind: z.literal('ExecCredential'),
@@ -51,31 +51,33 @@ const OutputSchema = z.object({
   }),
 });
 
-/** The credentials of a plugin; what it gave is kept in memory until it expires or is refused. */
+/** The credentials of a plugin, cached in memory until they expire or are rejected. */
 export class ExecPlugin {
   readonly #spec: ExecSpec;
   readonly #context: ExecContext;
   #remembered: Remembered | undefined;
   #underWay: Promise<Remembered> | undefined;
 
-  /** Throws where the plugin can never be run from here. */
+  /** Throws SidegateError if the plugin cannot be used. */
   constructor(spec: ExecSpec, context: ExecContext) {
     this.#spec = spec;
     this.#context = context;
     if (!VERSIONS.includes(spec.apiVersion)) {
-      throw this.#trouble(
-        `speaks ${spec.apiVersion}, which kubectl dropped in 1.24; update the plugin and write the kubeconfig anew`,
+      throw this.#toError(
+        `uses ${spec.apiVersion}, which kubectl removed in 1.24; update the plugin and create the kubeconfig again`,
       );
     }
     if (spec.interactiveMode === 'Always') {
-      throw this.#trouble('wants a terminal (interactiveMode: Always), and gets none here; use a context that logs in by itself');
+      throw this.#toError(
+        'requires a terminal (interactiveMode: Always), which is not available; use a context that logs in without one',
+      );
     }
   }
 
-  /** Rejects with a SidegateError that holds nothing of what the plugin printed. */
-  async credentials(isRefused = false): Promise<Credentials> {
+  /** Rejects with a SidegateError that contains nothing of the plugin's output. */
+  async credentials(isRejected = false): Promise<Credentials> {
     const known = this.#remembered;
-    if (known !== undefined && known.until > this.#context.clock.now() && !isRefused) return expose(known);
+    if (known !== undefined && known.until > this.#context.clock.now() && !isRejected) return expose(known);
     this.#underWay ??= this.#run().finally(() => {
       this.#underWay = undefined;
     });
@@ -88,17 +90,17 @@ export class ExecPlugin {
     const output = await this.#start();
     const parsed = OutputSchema.safeParse(toJson(output));
     if (!parsed.success) {
-      const paths = parsed.error.issues.map(({ path }) => path.join('.') || 'its output').join(', ');
-      throw this.#trouble(`printed no ExecCredential that can be used (${paths})`);
+      const paths = parsed.error.issues.map(({ path }) => path.join('.') || 'the whole output').join(', ');
+      throw this.#toError(`printed no valid ExecCredential (invalid: ${paths})`);
     }
     const { apiVersion, status } = parsed.data;
     if (apiVersion !== this.#spec.apiVersion) {
-      throw this.#trouble(`answered in another version than the kubeconfig's ${this.#spec.apiVersion}`);
+      throw this.#toError(`printed another apiVersion than the kubeconfig's ${this.#spec.apiVersion}`);
     }
     const { token, clientCertificateData: cert, clientKeyData: key } = status;
     if ((cert === undefined) !== (key === undefined))
-      throw this.#trouble('gave a certificate without a key, or a key without one');
-    if (token === undefined && cert === undefined) throw this.#trouble('gave neither a token nor a certificate');
+      throw this.#toError('returned a certificate without a key, or a key without a certificate');
+    if (token === undefined && cert === undefined) throw this.#toError('returned neither a token nor a certificate');
     return {
       parts: { token: toSecret(token), cert: toSecret(cert), key: toSecret(key) },
       until: this.#toEnd(status.expirationTimestamp),
@@ -108,13 +110,13 @@ export class ExecPlugin {
   #toEnd(text: string | undefined): EpochMilliseconds {
     if (text === undefined) return Number.POSITIVE_INFINITY;
     const end = Date.parse(text);
-    if (Number.isNaN(end)) throw this.#trouble('gave an expirationTimestamp that is no time');
+    if (Number.isNaN(end)) throw this.#toError('returned an invalid expirationTimestamp');
     return end;
   }
 
   #start(): Promise<string> {
     const { args, env } = this.#spec;
-    const { clock, folder, tell } = this.#context;
+    const { clock, folder, onMessage } = this.#context;
     const child = spawn(toCommand(this.#spec.command, folder), args ?? [], {
       env: { ...this.#context.env, ...toVariables(env ?? []), KUBERNETES_EXEC_INFO: JSON.stringify(this.#toInfo()) },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -123,48 +125,48 @@ export class ExecPlugin {
       const fail = (text: string): void => {
         cancel();
         child.kill('SIGKILL');
-        // What the plugin itself has started may hold the other ends.
+        // Processes that the plugin started may keep the other ends open.
         child.stdout.destroy();
         child.stderr.destroy();
-        reject(this.#trouble(text));
+        reject(this.#toError(text));
       };
-      const cancel = clock.after(TIMEOUT, () => fail(`gave nothing within ${TIMEOUT / 1000} s`));
+      const cancel = clock.after(TIMEOUT, () => fail(`did not finish within ${TIMEOUT / 1000} s`));
       const chunks: Buffer[] = [];
       let length = 0;
       onEvent(child.stdout, 'data', (chunk: Buffer) => {
         length += chunk.length;
-        if (length > LARGEST_OUTPUT) fail(`printed more than ${LARGEST_OUTPUT} bytes`);
+        if (length > MAX_OUTPUT_BYTES) fail(`printed more than ${MAX_OUTPUT_BYTES} bytes`);
         else chunks.push(chunk);
       });
-      onEvent(child.stderr.setEncoding('utf8'), 'data', tell);
-      onceEvent(child, 'error', (error: NodeJS.ErrnoException) => fail(this.#toStartTrouble(error.code)));
+      onEvent(child.stderr.setEncoding('utf8'), 'data', onMessage);
+      onceEvent(child, 'error', (error: NodeJS.ErrnoException) => fail(this.#toStartFailure(error.code)));
       onceEvent(child, 'close', (code, signal) => {
         cancel();
         if (code === 0) resolve(Buffer.concat(chunks).toString('utf8'));
-        else reject(this.#trouble(`ended with ${signal ?? `exit code ${code}`}`));
+        else reject(this.#toError(`ended with ${signal ?? `exit code ${code}`}`));
       });
     });
   }
 
-  #toStartTrouble(code: string | undefined): string {
+  #toStartFailure(code: string | undefined): string {
     const { installHint } = this.#spec;
-    const hint = installHint ? `: ${installHint.trim()}` : '; install it, or put it on the PATH';
+    const hint = installHint ? `: ${installHint.trim()}` : '; install it, or add its directory to PATH';
     return code === 'ENOENT' ? `is not installed${hint}` : `cannot be started (${code ?? 'unknown reason'})`;
   }
 
-  /** The ExecCredential that says what is wanted. */
+  /** The ExecCredential that describes the request to the plugin. */
   #toInfo(): object {
     const { apiVersion, provideClusterInfo } = this.#spec;
     const cluster = provideClusterInfo === true ? { cluster: this.#context.cluster } : undefined;
     return { apiVersion, kind: 'ExecCredential', spec: { ...cluster, interactive: false } };
   }
 
-  #trouble(text: string): SidegateError {
+  #toError(text: string): SidegateError {
     return new SidegateError('user', 'kube_exec', `the credential plugin ${this.#spec.command} ${text}`);
   }
 }
 
-/** A name is looked up in PATH; a path counts from the kubeconfig's folder. */
+/** A name is looked up in PATH; a relative path is resolved against the kubeconfig's directory. */
 function toCommand(command: string, folder: string): string {
   return command.includes('/') && !command.startsWith('/') ? `${folder}/${command}` : command;
 }

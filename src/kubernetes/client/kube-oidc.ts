@@ -11,7 +11,7 @@ import { createOidcFetch } from './oidc-fetch.ts';
 
 const text = z.string().nullish();
 
-/** What kubectl writes below `auth-provider.config`. */
+/** The fields below `auth-provider.config`, as kubectl writes them. */
 export const OidcSchema = z.object({
   'idp-issuer-url': text,
   'client-id': text,
@@ -22,7 +22,7 @@ export const OidcSchema = z.object({
   'idp-certificate-authority-data': text,
 });
 
-/** The tokens of one answer of the provider. */
+/** The tokens in one response of the provider. */
 export interface OidcTokens {
   readonly idToken: Secret;
   readonly refreshToken: Secret;
@@ -70,10 +70,10 @@ export class OidcProvider {
   }
 
   /** Rejects with a SidegateError that contains nothing of any token. */
-  async credentials(isRefused = false): Promise<Credentials> {
+  async credentials(isRejected = false): Promise<Credentials> {
     const isUsable = this.#idToken !== undefined && !this.#isExpired(this.#idToken);
-    // Without a refresh token nothing better can be had: the API server then says what is wrong with this one.
-    if (!isUsable || (isRefused && this.#refreshToken !== undefined)) await this.#renew();
+    // Without a refresh token the old ID token is sent again, and the API server reports why it rejects it.
+    if (!isUsable || (isRejected && this.#refreshToken !== undefined)) await this.#renew();
     return this.#idToken === undefined ? {} : { token: toText(this.#idToken) };
   }
 
@@ -86,7 +86,7 @@ export class OidcProvider {
     }
   }
 
-  /** Once for all who wait: many providers accept a refresh token only once. */
+  /** Concurrent callers share one renewal, because many providers accept a refresh token only once. */
   #renew(): Promise<void> {
     this.#underWay ??= this.#refresh().finally(() => {
       this.#underWay = undefined;
@@ -98,22 +98,22 @@ export class OidcProvider {
     const refreshToken = this.#refreshToken;
     if (refreshToken === undefined)
       throw oidcError(`the id-token has expired or cannot be read, and there is no refresh-token: ${LOG_IN}`);
-    // Loaded here only: the library and Node's fetch classes are of no use to other users.
+    // Loaded on first use, because the library and Node's fetch classes use memory.
     const oidc = await import('openid-client');
-    const answer = await this.#ask(oidc, toText(refreshToken)).catch((thrown: unknown) => {
-      throw this.#toTrouble(thrown);
+    const tokens = await this.#request(oidc, toText(refreshToken)).catch((thrown: unknown) => {
+      throw this.#toError(thrown);
     });
-    if (answer.id_token === undefined) {
+    if (tokens.id_token === undefined) {
       throw oidcError(`${this.#issuer.host} sent no ID token; ${LOG_IN}, with the scope openid`);
     }
-    const idToken = new Secret(Buffer.from(answer.id_token));
+    const idToken = new Secret(Buffer.from(tokens.id_token));
     this.#idToken = idToken;
-    if (answer.refresh_token === undefined || answer.refresh_token === toText(refreshToken)) return;
-    this.#refreshToken = new Secret(Buffer.from(answer.refresh_token));
+    if (tokens.refresh_token === undefined || tokens.refresh_token === toText(refreshToken)) return;
+    this.#refreshToken = new Secret(Buffer.from(tokens.refresh_token));
     await this.#context.onRotation({ idToken, refreshToken: this.#refreshToken });
   }
 
-  async #ask(oidc: OidcModule, refreshToken: string): ReturnType<OidcModule['refreshTokenGrant']> {
+  async #request(oidc: OidcModule, refreshToken: string): ReturnType<OidcModule['refreshTokenGrant']> {
     const { clock, ca, proxyEnv } = this.#context;
     const options = { [oidc.customFetch]: createOidcFetch({ clock, ca, proxyEnv }) };
     const clientAuth = toClientAuth(oidc, this.#clientSecret);
@@ -121,19 +121,19 @@ export class OidcProvider {
     return oidc.refreshTokenGrant(provider, refreshToken);
   }
 
-  #toTrouble(thrown: unknown): SidegateError {
+  #toError(thrown: unknown): SidegateError {
     const causes = toCauses(thrown);
     const unreached = causes.find((cause) => cause instanceof KubeError);
-    if (unreached !== undefined) return oidcError(`the provider cannot be asked for a new token: ${unreached.message}`);
+    if (unreached !== undefined) return oidcError(`the request for a new token failed: ${unreached.message}`);
     const { host } = this.#issuer;
     const code = causes.map((cause) => (cause as Partial<ResponseBodyError>).error).find((error) => typeof error === 'string');
     if (code !== undefined && ERROR_CODE.test(code)) return oidcError(`${host} rejects the refresh token (${code}): ${LOG_IN}`);
     const own = causes.map((cause) => (cause as NodeJS.ErrnoException).code).find((each) => typeof each === 'string');
-    return oidcError(`${host} did not answer like an OpenID provider (${own ?? 'unknown reason'})`);
+    return oidcError(`${host} did not respond like an OpenID provider (${own ?? 'unknown reason'})`);
   }
 }
 
-/** RFC 6749 §2.3.1: Basic, unless the provider takes the secret only in the content. A public client has no secret. */
+/** RFC 6749 §2.3.1: Basic, unless the provider accepts the secret only in the body. A public client has no secret. */
 function toClientAuth(oidc: OidcModule, secret: Secret | undefined): ClientAuth {
   if (secret === undefined) return oidc.None();
   return (provider, client, body, headers) => {

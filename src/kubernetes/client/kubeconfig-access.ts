@@ -1,4 +1,4 @@
-/** Turns a kubeconfig's cluster and user into the way to its API server: authority, proxy, and whichever credentials the user has. */
+/** Converts a cluster and user of a kubeconfig to a ClusterAccess: CA, proxy and credentials. */
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { isLoopbackIp } from '../../core/ip-address.ts';
@@ -9,13 +9,13 @@ import { OidcProvider } from './kube-oidc.ts';
 import { type KubeCluster, type KubeconfigOptions, type KubeUser, kubeconfigError, type Placed } from './kubeconfig-schema.ts';
 import { saveTokens } from './kubeconfig-tokens.ts';
 
-type Environment = Pick<KubeconfigOptions, 'env' | 'clock' | 'tell'>;
+type Environment = Pick<KubeconfigOptions, 'env' | 'clock' | 'onMessage'>;
 type CredentialSource = ClusterAccess['credentials'];
 
 const OIDC = 'oidc';
 const EXEC_EXTENSION = 'client.authentication.k8s.io/exec';
 
-/** Throws SidegateError, which names fields and files and no content of theirs. */
+/** Throws SidegateError, whose message contains names of fields and files but never their contents. */
 export async function createAccess(
   cluster: Placed<KubeCluster>,
   user: Placed<KubeUser> | undefined,
@@ -25,7 +25,7 @@ export async function createAccess(
   const ca = await readPart(cluster, 'certificate-authority');
   const skipVerify = cluster.value['insecure-skip-tls-verify'] === true;
   if (skipVerify && ca !== undefined) {
-    throw kubeconfigError('the cluster has a certificate-authority and insecure-skip-tls-verify: leave one of them out');
+    throw kubeconfigError('the cluster has a certificate-authority and insecure-skip-tls-verify: remove one of them');
   }
   const access = {
     server,
@@ -35,7 +35,7 @@ export async function createAccess(
     proxyEnv: toProxyEnv(cluster.value['proxy-url'], server, environment.env),
   };
   if (user === undefined) return { ...access, credentials: async () => ({}) };
-  refuseUnsupported(user.value);
+  rejectUnsupported(user.value);
   const credentials = await createCredentials(user, environment, () => describeCluster(cluster.value, access));
   return { ...access, headers: toImpersonation(user.value), credentials };
 }
@@ -43,10 +43,12 @@ export async function createAccess(
 function toServer(text: string | null | undefined): URL {
   const server = URL.parse(text || 'none');
   if (server === null || !['https:', 'http:'].includes(server.protocol)) {
-    throw kubeconfigError("the cluster's server is no URL such as https://203.0.113.1:6443");
+    throw kubeconfigError("the cluster's server must be a URL such as https://203.0.113.1:6443");
   }
   if (server.protocol === 'http:' && !isLoopback(server)) {
-    throw kubeconfigError(`the cluster's server is plain http (${server.host}): everybody on the way could read the credentials`);
+    throw kubeconfigError(
+      `the cluster's server uses http (${server.host}), which would expose the credentials on the network: use https`,
+    );
   }
   return server;
 }
@@ -62,28 +64,28 @@ function toProxyEnv(given: string | null | undefined, server: URL, env: Environm
   return { HTTPS_PROXY: toProxy(fromEnv, 'HTTPS_PROXY'), NO_PROXY: env['NO_PROXY'] || env['no_proxy'] };
 }
 
-/** The text itself may hold a password and is not shown. */
+/** The value can contain a password, so messages do not show it. */
 function toProxy(text: string, where: string): string {
   const url = URL.parse(text);
-  if (url === null) throw kubeconfigError(`${where} is no URL such as http://proxy.example:3128`);
+  if (url === null) throw kubeconfigError(`${where} must be a URL such as http://proxy.example:3128`);
   if (url.protocol !== 'http:' && url.protocol !== 'https:') {
     throw kubeconfigError(
-      `${where} is of the kind ${url.protocol.slice(0, -1)}, which is not supported; use an http or https proxy`,
+      `${where} has the scheme ${url.protocol.slice(0, -1)}, which is not supported: use an http or https proxy`,
     );
   }
   return url.href;
 }
 
-function refuseUnsupported(user: KubeUser): void {
+function rejectUnsupported(user: KubeUser): void {
   if (user.username) {
     throw kubeconfigError(
-      'the user has a name and password, which API servers take no more since 1.19; use a token, a certificate or a plugin',
+      'the user has a name and password, which API servers have not accepted since 1.19: use a token, a certificate or a plugin',
     );
   }
   const provider = user['auth-provider'];
   if (provider !== null && provider !== undefined && provider.name !== OIDC) {
     throw kubeconfigError(
-      `the user has the auth-provider ${provider.name ?? ''}, which is not supported; write the kubeconfig anew with the provider's exec plugin (gke-gcloud-auth-plugin, kubelogin)`,
+      `the user has the auth-provider ${provider.name ?? ''}, which is not supported: create the kubeconfig again with the provider's exec plugin (gke-gcloud-auth-plugin, kubelogin)`,
     );
   }
 }
@@ -105,15 +107,15 @@ async function createCredentials(
   const provider = user.value['auth-provider'];
   if (provider) {
     const oidc = await createOidcProvider(user, environment);
-    return async (isRefused) => ({ ...(await certificate()), ...(await oidc.credentials(isRefused)) });
+    return async (isRejected) => ({ ...(await certificate()), ...(await oidc.credentials(isRejected)) });
   }
   if (!exec) return certificate;
-  const { clock, env, tell } = environment;
-  const plugin = new ExecPlugin(exec, { clock, env, tell, folder: user.folder, cluster: toCluster() });
-  return async (isRefused) => ({ ...(await certificate()), ...(await plugin.credentials(isRefused)) });
+  const { clock, env, onMessage } = environment;
+  const plugin = new ExecPlugin(exec, { clock, env, onMessage, folder: user.folder, cluster: toCluster() });
+  return async (isRejected) => ({ ...(await certificate()), ...(await plugin.credentials(isRejected)) });
 }
 
-async function createOidcProvider(user: Placed<KubeUser>, { clock, env, tell }: Environment): Promise<OidcProvider> {
+async function createOidcProvider(user: Placed<KubeUser>, { clock, env, onMessage }: Environment): Promise<OidcProvider> {
   const config = user.value['auth-provider']?.config ?? {};
   const ca = await readPart({ ...user, value: config }, 'idp-certificate-authority');
   const issuer = URL.parse(config['idp-issuer-url'] ?? '');
@@ -126,20 +128,20 @@ async function createOidcProvider(user: Placed<KubeUser>, { clock, env, tell }: 
         await saveTokens({ file: user.file, user: user.name }, tokens);
       } catch (thrown) {
         const why = (thrown as NodeJS.ErrnoException).code ?? (thrown as Error).message;
-        tell(
-          `the OIDC provider replaced the refresh token, and ${user.file} could not be changed (${why}): kubectl may ask you to log in again\n`,
+        onMessage(
+          `the OIDC provider replaced the refresh token, but ${user.file} could not be updated (${why}): kubectl may ask you to log in again\n`,
         );
       }
     },
   });
 }
 
-/** Files are read again each time: short-lived certificates are exchanged in place. */
+/** Reads the files for every request, because short-lived certificates are replaced in place. */
 async function createCertificateSource(user: Placed<KubeUser>): Promise<() => Promise<Credentials>> {
   const [cert, key] = [await readPart(user, 'client-certificate'), await readPart(user, 'client-key')];
   if ((cert === undefined) !== (key === undefined)) {
     throw kubeconfigError(
-      `the user has a client-${cert === undefined ? 'key' : 'certificate'} and no client-${cert === undefined ? 'certificate' : 'key'}`,
+      `the user has a client-${cert === undefined ? 'key' : 'certificate'} but no client-${cert === undefined ? 'certificate' : 'key'}`,
     );
   }
   return async () => {
@@ -149,7 +151,7 @@ async function createCertificateSource(user: Placed<KubeUser>): Promise<() => Pr
   };
 }
 
-/** What stands in the kubeconfig as base64 counts before the file that is named. */
+/** Inline base64 data takes precedence over a file. */
 async function readPart<Name extends string>(
   { value, folder }: Placed<{ readonly [Key in Name | `${Name}-data`]?: unknown }>,
   name: Name,
@@ -172,7 +174,7 @@ async function read(file: string, field: string): Promise<Secret> {
   }
 }
 
-/** Impersonation, as `kubectl --as` writes it into requests. */
+/** The headers of impersonation, as in `kubectl --as`. */
 function toImpersonation(user: KubeUser): Record<string, string | string[]> {
   const extra = Object.entries(user['as-user-extra'] ?? {}).map(([name, values]) => [
     `Impersonate-Extra-${encodeURIComponent(name)}`,
@@ -186,7 +188,7 @@ function toImpersonation(user: KubeUser): Record<string, string | string[]> {
   };
 }
 
-/** For plugins that ask for it (provideClusterInfo), as client-go tells it. */
+/** The cluster's description for plugins with provideClusterInfo, in the format of client-go. */
 function describeCluster(cluster: KubeCluster, { ca }: Pick<ClusterAccess, 'ca'>): Record<string, unknown> {
   const config = cluster.extensions?.find(({ name }) => name === EXEC_EXTENSION)?.extension;
   return {

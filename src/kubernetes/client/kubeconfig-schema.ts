@@ -1,4 +1,4 @@
-/** The fields of a kubeconfig that say how a cluster is reached; others are kubectl's own and are let pass. */
+/** The fields of a kubeconfig that determine how to connect to a cluster; others are ignored. */
 import * as z from 'zod';
 import type { Clock } from '../../core/clock.ts';
 import { SidegateError } from '../../core/errors.ts';
@@ -44,18 +44,18 @@ export type KubeCluster = z.output<typeof Cluster>;
 export type KubeUser = z.output<typeof User>;
 export type KubeContext = z.output<typeof Context>;
 
-/** Whose files, and which of their contexts. */
+/** Which files and which context to use. */
 export interface KubeconfigOptions {
-  /** --kubeconfig: this file alone. */
+  /** --kubeconfig: only this file. */
   readonly file?: string | undefined;
   readonly context?: string | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
-  /** What a credential plugin says meanwhile. */
-  readonly tell: (text: string) => void;
+  /** Receives messages of credential plugins and warnings. */
+  readonly onMessage: (text: string) => void;
 }
 
-/** An entry, with the file that it came from and the folder from which its relative paths count. */
+/** An entry, with its file and the directory against which its relative paths are resolved. */
 export interface Placed<T> {
   readonly name: string;
   readonly value: T;
@@ -63,7 +63,7 @@ export interface Placed<T> {
   readonly folder: string;
 }
 
-/** An error in the kubeconfig, for its user to mend; names fields and files, and no content of theirs. */
+/** An error in the kubeconfig. The message contains names of fields and files, never their contents. */
 export function kubeconfigError(message: string): SidegateError {
   return new SidegateError('user', 'kubeconfig', `kubeconfig: ${message}`);
 }

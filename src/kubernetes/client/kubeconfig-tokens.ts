@@ -1,4 +1,4 @@
-/** Writes renewed OIDC tokens into the kubeconfig that they came from, as kubectl does: a provider may void the old refresh token. */
+/** Writes renewed OIDC tokens to their kubeconfig, like kubectl, because the provider may revoke the old refresh token. */
 import { randomUUID } from 'node:crypto';
 import { open, readFile, realpath, rename, rm, stat } from 'node:fs/promises';
 import { isMap, isScalar, isSeq, parseDocument, type Scalar } from 'yaml';
@@ -27,7 +27,7 @@ export async function saveTokens({ file, user }: TokenPlace, { idToken, refreshT
   });
 }
 
-/** The lock of client-go: who creates the file may write the kubeconfig. */
+/** Uses the same lock as client-go: the process that creates the lock file may write the kubeconfig. */
 async function withLock(lock: string, write: () => Promise<void>): Promise<void> {
   const handle = await open(lock, 'wx', 0o600);
   try {
@@ -38,7 +38,7 @@ async function withLock(lock: string, write: () => Promise<void>): Promise<void>
   }
 }
 
-/** Owner and mode stay: root may run the doctor with the kubeconfig of another user. */
+/** Keeps owner and mode, because root may run the doctor with the kubeconfig of another user. */
 async function replaceFile(target: string, text: string): Promise<void> {
   const { mode, uid, gid } = await stat(target);
   const temporary = `${target}.${randomUUID()}`;
@@ -61,16 +61,16 @@ function replaceTokens(text: string, user: string, values: Readonly<Record<strin
   const edits: Edit[] = [];
   for (const [name, value] of Object.entries(values)) {
     const node = findToken(text, user, name);
-    // Only what is there is replaced: without an ID token, kubectl gets one by the refresh token.
+    // Missing values are not added: without an ID token, kubectl gets one with the refresh token.
     if (node?.range) edits.push({ start: node.range[0], end: node.range[1], text: JSON.stringify(value) });
     else if (name === 'refresh-token') throw new Error('the kubeconfig has no such refresh-token');
   }
   const after = edits
     .toSorted((a, b) => b.start - a.start)
     .reduce((changed, edit) => changed.slice(0, edit.start) + edit.text + changed.slice(edit.end), text);
-  // YAML has more forms of a value than one that ends where its line does.
+  // YAML values can span several lines, so the result is parsed again.
   if (edits.length === 0 || findToken(after, user, 'refresh-token')?.value !== values['refresh-token'])
-    throw new Error('the kubeconfig would not be YAML any more');
+    throw new Error('the kubeconfig would no longer be valid YAML');
   return after;
 }
 

@@ -1,4 +1,4 @@
-/** Reads kubeconfig files the way kubectl does: which files, how they are merged, and which context is meant. */
+/** Reads kubeconfig files like kubectl: finds them, merges them and selects the context. */
 import { dirname, join, resolve } from 'node:path';
 import { FILE_NOT_FOUND, parseYaml, readText } from '../../config/load/document.ts';
 import { findNearest } from '../../config/schema/did-you-mean.ts';
@@ -15,9 +15,9 @@ import {
   type Placed,
 } from './kubeconfig-schema.ts';
 
-/** Nothing but these leads a pod to its cluster. */
+/** How a pod finds its cluster. */
 const IN_A_POD =
-  '; a pod goes by KUBERNETES_SERVICE_HOST, which is not set, and by the token of its service account (automountServiceAccountToken)';
+  '; in a pod, sidegate uses KUBERNETES_SERVICE_HOST, which is not set, and the token of the service account (automountServiceAccountToken)';
 
 interface Merged {
   currentContext: string | undefined;
@@ -26,7 +26,7 @@ interface Merged {
   readonly contexts: Map<string, Placed<KubeContext>>;
 }
 
-/** The cluster that kubectl would talk to: by --kubeconfig, KUBECONFIG, ~/.kube/config, or from within a pod. Throws SidegateError for its user. */
+/** Finds the cluster that kubectl would use: from --kubeconfig, KUBECONFIG, ~/.kube/config, or in a pod. Throws SidegateError. */
 export async function findCluster(options: KubeconfigOptions): Promise<ClusterEntry> {
   const { files, mustExist } = toFiles(options);
   const merged = await merge(files, mustExist);
@@ -34,14 +34,11 @@ export async function findCluster(options: KubeconfigOptions): Promise<ClusterEn
     const entry = options.context === undefined ? await readInCluster(options.env) : undefined;
     if (entry !== undefined) return entry;
     throw kubeconfigError(
-      `which cluster? there is no kubeconfig${files.length === 0 ? '' : ` (${files.join(', ')})`}; give --kubeconfig FILE${options.context === undefined ? IN_A_POD : ''}`,
+      `no kubeconfig found${files.length === 0 ? '' : ` (${files.join(', ')})`}: pass --kubeconfig FILE${options.context === undefined ? IN_A_POD : ''}`,
     );
   }
   const name = options.context ?? merged.currentContext;
-  if (!name)
-    throw kubeconfigError(
-      `which context? the kubeconfig names none as current-context; give --context${listNames(merged.contexts)}`,
-    );
+  if (!name) throw kubeconfigError(`the kubeconfig has no current-context: pass --context${listNames(merged.contexts)}`);
   const context = find(merged.contexts, name, 'context').value;
   const cluster = find(merged.clusters, context.cluster ?? '', `cluster of the context ${name},`);
   const user = context.user ? find(merged.users, context.user, `user of the context ${name},`) : undefined;
@@ -55,7 +52,7 @@ function toFiles({ file, env }: KubeconfigOptions): { readonly files: readonly s
   return { files: env['HOME'] ? [join(env['HOME'], '.kube', 'config')] : [], mustExist: false };
 }
 
-/** The first file to say something counts, entry by entry; files of a list that are not there are passed over. */
+/** For each entry, the first file that contains it counts. Files in KUBECONFIG that do not exist are skipped. */
 async function merge(files: readonly string[], mustExist: boolean): Promise<Merged | undefined> {
   const merged: Merged = { currentContext: undefined, clusters: new Map(), users: new Map(), contexts: new Map() };
   let isAny = false;
@@ -79,8 +76,8 @@ function addFile(merged: Merged, file: string, text: string): void {
 }
 
 function parseKubeconfig(file: string, text: string) {
-  const read = parseYaml(file, text, 'it should be a kubeconfig, as kubectl writes it');
-  // Messages of the YAML parser quote nothing; those of the schema name types, not values.
+  const read = parseYaml(file, text, 'expected a kubeconfig as kubectl writes it');
+  // Messages of the YAML parser contain no values, and those of the schema only types.
   if ('problems' in read) throw kubeconfigError(read.problems.map(formatProblem).join('\n'));
   const parsed = KubeconfigSchema.safeParse(read.value);
   if (parsed.success) return parsed.data;
@@ -97,9 +94,9 @@ function find<T>(entries: ReadonlyMap<string, T>, name: string, what: string): T
   if (found !== undefined) return found;
   const nearest = findNearest(name, [...entries.keys()]);
   const hint = nearest === undefined ? listNames(entries) : `; did you mean ${nearest}?`;
-  throw kubeconfigError(`the kubeconfig has no ${what} ${name || '(none is named)'}${hint}`);
+  throw kubeconfigError(`the kubeconfig has no ${what} ${name || '(empty name)'}${hint}`);
 }
 
 function listNames(entries: ReadonlyMap<string, unknown>): string {
-  return entries.size === 0 ? '; it has none' : `; there are ${[...entries.keys()].join(', ')}`;
+  return entries.size === 0 ? '; it has none' : `; available: ${[...entries.keys()].join(', ')}`;
 }

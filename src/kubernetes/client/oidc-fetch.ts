@@ -1,4 +1,4 @@
-/** Carries the requests of `openid-client` with the rules of all our requests: deadline, bound, no redirects, the given CA and proxy. */
+/** Sends the requests of `openid-client` with a deadline, a size limit, no redirects, and the configured CA and proxy. */
 import type { CustomFetch } from 'openid-client';
 import type { Clock, Milliseconds } from '../../core/clock.ts';
 import type { ClusterAccess } from './access.ts';
@@ -7,12 +7,12 @@ import { Transport } from './transport.ts';
 const TIMEOUT: Milliseconds = 15_000;
 const MAX_BYTES = 1_048_576;
 
-/** How the provider is reached. */
+/** How to connect to the provider. */
 export interface OidcReach extends Pick<ClusterAccess, 'ca' | 'proxyEnv'> {
   readonly clock: Clock;
 }
 
-/** The result rejects with KubeError if there is no whole answer. */
+/** The returned function rejects with KubeError unless a complete response is received. */
 export function createOidcFetch({ clock, ca, proxyEnv }: OidcReach): CustomFetch {
   return async (address, { method, headers, body }) => {
     const url = new URL(address);
@@ -24,13 +24,13 @@ export function createOidcFetch({ clock, ca, proxyEnv }: OidcReach): CustomFetch
         : { type: 'application/x-www-form-urlencoded', bytes: Buffer.from(String(body)) };
     const path = url.pathname + url.search;
     try {
-      const answer = await transport.send(
+      const response = await transport.send(
         { method, path, accept: 'application/json', content, timeout: TIMEOUT, maxBytes: MAX_BYTES },
         {},
       );
-      // The content is parsed as JSON in any case, whatever its type says.
-      return new Response(answer.body.length === 0 ? null : new Uint8Array(answer.body), {
-        status: answer.status,
+      // The body is parsed as JSON regardless of its Content-Type.
+      return new Response(response.body.length === 0 ? null : new Uint8Array(response.body), {
+        status: response.status,
         headers: { 'content-type': 'application/json' },
       });
     } finally {

@@ -1,4 +1,4 @@
-/** One request to the API server and its answer: kept-alive connections, TLS by the cluster's authority, a deadline, a bound. */
+/** Sends one request to the API server: keep-alive connections, TLS with the cluster's CA, a deadline and a size limit. */
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { getCACertificates } from 'node:tls';
@@ -7,12 +7,12 @@ import { GrowingBuffer } from '../../core/growing-buffer.ts';
 import { onEvent } from '../../core/safe-events.ts';
 import { trimEnd } from '../../core/trim.ts';
 import type { ClusterAccess, Credentials } from './access.ts';
-import { KubeError, type OwnReason } from './error.ts';
+import { type ClientReason, KubeError } from './error.ts';
 
-/** A request with all that it needs. */
-export interface Outgoing {
+/** A request with all its options. */
+export interface KubeRequest {
   readonly method: string;
-  /** With its query. */
+  /** With the query. */
   readonly path: string;
   readonly accept: string;
   readonly content: { readonly type: string; readonly bytes: Buffer } | undefined;
@@ -20,11 +20,11 @@ export interface Outgoing {
   readonly maxBytes: number;
 }
 
-/** What came back. */
-export interface Answer {
+/** The response. */
+export interface KubeResponse {
   readonly status: number;
   readonly body: Buffer;
-  /** Seconds, where the server named some. */
+  /** In seconds, if the server sent Retry-After. */
   readonly retryAfter: number | undefined;
 }
 
@@ -33,22 +33,23 @@ const KEPT = { keepAlive: true, maxSockets: 8 };
 
 type Agent = HttpAgent | HttpsAgent;
 
-/** Node's `bad response` codes are of no use to who reads them; these are. */
-const TROUBLES: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'nothing listens there',
-  ENOTFOUND: 'there is no such host',
-  EAI_AGAIN: 'the host name cannot be looked up now',
-  ECONNRESET: 'the connection broke off',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'its certificate is not by the authority that is given',
-  SELF_SIGNED_CERT_IN_CHAIN: 'its certificate is not by the authority that is given',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is not by the authority that is given',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'its certificate is not by the authority that is given',
-  CERT_SIGNATURE_FAILURE: 'its certificate is not by the authority that is given',
-  CERT_HAS_EXPIRED: 'its certificate has ended',
-  ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate has other names',
+const UNTRUSTED = 'its certificate is not signed by the given CA';
+/** Readable messages for Node's error codes. */
+const MESSAGES: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connection refused',
+  ENOTFOUND: 'the host does not exist',
+  EAI_AGAIN: 'the host name cannot be resolved at the moment',
+  ECONNRESET: 'the connection was reset',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
+  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
+  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNTRUSTED,
+  CERT_SIGNATURE_FAILURE: UNTRUSTED,
+  CERT_HAS_EXPIRED: 'its certificate has expired',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for other names',
 };
 
-/** Sends requests over connections that are kept for as long as authority and client certificate stay. */
+/** Reuses connections until the CA or the client certificate changes. */
 export class Transport {
   readonly #access: ClusterAccess;
   readonly #clock: Clock;
@@ -59,8 +60,8 @@ export class Transport {
     this.#clock = clock;
   }
 
-  /** Rejects with KubeError, status 0, where no whole answer came. */
-  async send(outgoing: Outgoing, credentials: Credentials): Promise<Answer> {
+  /** Rejects with KubeError (status 0) unless a complete response is received. */
+  async send(outgoing: KubeRequest, credentials: Credentials): Promise<KubeResponse> {
     try {
       const first = await this.#try(outgoing, credentials);
       if (!('isStale' in first)) return first;
@@ -68,10 +69,10 @@ export class Transport {
       if (!('isStale' in second)) return second;
     } catch (thrown) {
       if (thrown instanceof KubeError) throw thrown;
-      // Node throws for PEM that it cannot read, and for a token that fits into no header.
-      throw this.#fail('NoCredentials', `certificate, key, authority or token cannot be used (${toTrouble(thrown as Error)})`);
+      // Node throws for PEM that it cannot parse, and for a token with characters that headers cannot contain.
+      throw this.#fail('NoCredentials', `the certificate, key, CA or token is invalid (${toMessage(thrown as Error)})`);
     }
-    throw this.#fail('Unreachable', 'the connection broke off');
+    throw this.#fail('Unreachable', 'the connection was closed before the response');
   }
 
   close(): void {
@@ -79,7 +80,7 @@ export class Transport {
     this.#agent = undefined;
   }
 
-  #try(outgoing: Outgoing, credentials: Credentials): Promise<Answer | { readonly isStale: true }> {
+  #try(outgoing: KubeRequest, credentials: Credentials): Promise<KubeResponse | { readonly isStale: true }> {
     return new Promise((resolve, reject) => {
       const request = this.#open(outgoing, credentials);
       const end = (): void => {
@@ -91,30 +92,30 @@ export class Transport {
         reject(error);
       };
       const cancel = this.#clock.after(outgoing.timeout, () =>
-        fail(this.#fail('Timeout', `no whole answer within ${outgoing.timeout / 1000} s`)),
+        fail(this.#fail('Timeout', `no complete response within ${outgoing.timeout / 1000} s`)),
       );
-      let isAnswered = false;
+      let hasResponse = false;
       onEvent(request, 'error', (error: NodeJS.ErrnoException) => {
-        // A kept connection that the server had just closed: nothing was done, so a question may be asked again.
-        if (request.reusedSocket && !isAnswered && outgoing.method === 'GET' && error.code === 'ECONNRESET') {
+        // The server closed an idle connection at this moment: it did not process the request, so a GET can be sent again.
+        if (request.reusedSocket && !hasResponse && outgoing.method === 'GET' && error.code === 'ECONNRESET') {
           end();
           resolve({ isStale: true });
-        } else fail(this.#fail('Unreachable', toTrouble(error)));
+        } else fail(this.#fail('Unreachable', toMessage(error)));
       });
       onEvent(request, 'response', (incoming) => {
-        isAnswered = true;
-        readAnswer(incoming, outgoing.maxBytes, (answer) => {
+        hasResponse = true;
+        readResponse(incoming, outgoing.maxBytes, (received) => {
           cancel();
-          if (typeof answer === 'string')
-            fail(this.#fail(answer === 'too large' ? 'TooLarge' : 'Unreachable', toSentence(answer, outgoing)));
-          else resolve(answer);
+          if (typeof received === 'string')
+            fail(this.#fail(received === 'too large' ? 'TooLarge' : 'Unreachable', toSentence(received, outgoing)));
+          else resolve(received);
         });
       });
       request.end(outgoing.content?.bytes);
     });
   }
 
-  #open({ method, path, accept, content }: Outgoing, credentials: Credentials): ReturnType<typeof httpRequest> {
+  #open({ method, path, accept, content }: KubeRequest, credentials: Credentials): ReturnType<typeof httpRequest> {
     const { server, headers } = this.#access;
     const options: RequestOptions = {
       agent: this.#agentFor(credentials),
@@ -134,7 +135,7 @@ export class Transport {
     return server.protocol === 'http:' ? httpRequest(options) : httpsRequest(options);
   }
 
-  /** A new certificate or authority means new connections: the old ones were opened as someone else. */
+  /** A new certificate or CA needs new connections, because the old ones were opened with another identity. */
   #agentFor({ cert, key }: Credentials): Agent {
     const { ca } = this.#access;
     const madeOf = [ca, cert, key];
@@ -147,7 +148,7 @@ export class Transport {
 
   #createAgent(ca: string | undefined, cert: string | undefined, key: string | undefined): Agent {
     const { server, serverName, skipVerify, proxyEnv } = this.#access;
-    // Plain http is for loopback alone, where no proxy has a part.
+    // http is allowed on loopback only, where no proxy is used.
     if (server.protocol === 'http:') return new HttpAgent(KEPT);
     return new HttpsAgent({
       ...KEPT,
@@ -161,12 +162,16 @@ export class Transport {
     });
   }
 
-  #fail(reason: OwnReason, text: string): KubeError {
+  #fail(reason: ClientReason, text: string): KubeError {
     return new KubeError(0, reason, `${this.#access.server.host}: ${text}`);
   }
 }
 
-function readAnswer(incoming: IncomingMessage, maxBytes: number, done: (answer: Answer | 'too large' | 'broken') => void): void {
+function readResponse(
+  incoming: IncomingMessage,
+  maxBytes: number,
+  done: (response: KubeResponse | 'too large' | 'broken') => void,
+): void {
   const bytes = new GrowingBuffer();
   onEvent(incoming, 'data', (chunk: Buffer) => {
     if (bytes.length + chunk.length > maxBytes) done('too large');
@@ -182,18 +187,20 @@ function readAnswer(incoming: IncomingMessage, maxBytes: number, done: (answer: 
   });
 }
 
-function toSentence(answer: 'too large' | 'broken', { maxBytes, path }: Outgoing): string {
+function toSentence(failure: 'too large' | 'broken', { maxBytes, path }: KubeRequest): string {
   const [plain] = path.split('?');
-  return answer === 'too large' ? `the answer to ${plain} has more than ${maxBytes} bytes` : `the answer to ${plain} broke off`;
+  return failure === 'too large'
+    ? `the response to ${plain} has more than ${maxBytes} bytes`
+    : `the response to ${plain} is incomplete`;
 }
 
 function toSeconds(text: string | undefined): number | undefined {
   return text !== undefined && /^[0-9]{1,6}$/.test(text) ? Number(text) : undefined;
 }
 
-/** What went wrong on the way; OpenSSL's own texts name no secret, but no path of ours either, so the code is enough. */
-function toTrouble({ code, message }: NodeJS.ErrnoException): string {
+/** The message for a failed connection. OpenSSL's texts contain no useful detail, so other codes are shown as they are. */
+function toMessage({ code, message }: NodeJS.ErrnoException): string {
   if (code === undefined) return message;
-  const known = TROUBLES[code];
+  const known = MESSAGES[code];
   return known === undefined ? code : `${known} (${code})`;
 }

@@ -13,8 +13,8 @@ import { findSidecar, isConcerned, isOnAppPort, isReady } from './sidecar.ts';
 import { findWorkloads, nameOf, type Workload } from './workloads.ts';
 
 /**
- * `unprotected`: pods that should have the sidecar do not have it; `bypassed`: they have it, but something bypasses it; `idle`: the
- * workload has no pods at present; `unasked`: it does not request the sidecar; `unknown`: something that `protected` depends on could
+ * `unprotected`: pods that should have the sidecar do not have it. `bypassed`: they have it, but something bypasses it. `idle`: the
+ * workload has no pods at present. `unasked`: it does not request the sidecar. `unknown`: `protected` depends on something that could
  * not be determined.
  */
 export const STATES = ['unprotected', 'bypassed', 'unknown', 'idle', 'protected', 'unasked'] as const;
@@ -139,7 +139,7 @@ function compare(a: WorkloadReport, b: WorkloadReport): number {
   );
 }
 
-/** What could not be checked because a list is unknown. */
+/** Findings about checks that were not possible because a list is unknown. */
 function judgeUnknown(facts: Facts): Finding[] {
   const {
     services,
@@ -174,7 +174,7 @@ function judgeUnknown(facts: Facts): Finding[] {
       ? [
           finding(
             'not-known',
-            `cannot tell ${what}: ${list.unknown}`,
+            `cannot determine ${what}: ${list.unknown}`,
             'run sidegate doctor with an account that has this permission',
           ),
         ]
@@ -183,13 +183,13 @@ function judgeUnknown(facts: Facts): Finding[] {
   const stale =
     current.unknown === undefined
       ? []
-      : [finding('not-known', `cannot tell which sidecars are stale: ${current.unknown}`, 'pass --config injector.yaml')];
+      : [finding('not-known', `cannot determine which sidecars are stale: ${current.unknown}`, 'pass --config injector.yaml')];
   const pods =
     'unknown' in facts.pods
       ? [
           finding(
             'pods-not-known',
-            `cannot tell which pods are protected: ${facts.pods.unknown}`,
+            `cannot determine which pods are protected: ${facts.pods.unknown}`,
             'pass a namespace in which you may list pods (-n), or run sidegate doctor with an account that has this permission',
           ),
         ]

@@ -46,13 +46,13 @@ export type GateConfig =
 export interface Current {
   readonly version: string | undefined;
   readonly hash: string | undefined;
-  /** What the container `sidegate` may contain; undefined if it could not be determined. */
+  /** The rules for the container `sidegate`; undefined if they could not be determined. */
   readonly rules: SidecarRules | undefined;
   /** Why the version or the hash is unknown. */
   readonly unknown: string | undefined;
 }
 
-/** What a running sidecar reports about itself. */
+/** The config hash that a running sidecar reports. */
 export type Live = { readonly hash: string } | { readonly unknown: string };
 
 /** Values by `namespace/name`. */

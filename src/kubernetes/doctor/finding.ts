@@ -160,7 +160,7 @@ export type FindingCode = keyof typeof FINDINGS;
 export interface Finding {
   readonly code: FindingCode;
   readonly severity: FindingSeverity;
-  /** What was found, with the names of the objects. */
+  /** A description with the names of the objects. */
   readonly message: string;
   /** How to fix it. */
   readonly fix: string;

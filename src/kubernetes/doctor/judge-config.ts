@@ -40,7 +40,7 @@ export function judgeConfig(workload: Workload, facts: Facts): Finding[] {
 function judgeNameless({ pods }: Workload): Finding[] {
   const nameless = pods.filter((pod) => isProtected(pod) && configNameOf(pod) === undefined);
   if (nameless.length === 0) return [];
-  const message = `cannot tell which config the sidecar of ${listNames(nameless.map(({ metadata }) => metadata.name))} uses: there is no volume ${CONFIG_VOLUME} of a ConfigMap`;
+  const message = `cannot determine which config the sidecar of ${listNames(nameless.map(({ metadata }) => metadata.name))} uses: there is no volume ${CONFIG_VOLUME} of a ConfigMap`;
   return [finding('not-known', message, `name the volume of its ConfigMap ${CONFIG_VOLUME}`)];
 }
 
@@ -146,13 +146,13 @@ function judgeSecret(name: string, { namespace }: Workload, facts: Facts): Findi
   return [
     finding(
       'not-known',
-      `cannot tell whether the Secret ${name} exists: ${presence.unknown}`,
+      `cannot determine whether the Secret ${name} exists: ${presence.unknown}`,
       'run sidegate doctor with an account that may get it',
     ),
   ];
 }
 
-/** A kubelet takes up to two minutes to update a changed ConfigMap in its pods. */
+/** A kubelet needs two minutes at most to update a changed ConfigMap in its pods. */
 function judgeLive(workload: Workload, facts: Facts): Finding[] {
   const { namespace, pods } = workload;
   const found: Finding[] = [];
@@ -164,7 +164,7 @@ function judgeLive(workload: Workload, facts: Facts): Finding[] {
       found.push(
         finding(
           'not-known',
-          `cannot tell which config ${pod.metadata.name} uses: ${live.unknown}`,
+          `cannot determine which config ${pod.metadata.name} uses: ${live.unknown}`,
           'run sidegate doctor with an account that may get pods/proxy',
         ),
       );

@@ -70,7 +70,7 @@ function toReason(workload: Workload, without: readonly Pod[]): string {
   if (without.some((pod) => askOf(pod) === 'true')) return `although the label ${INJECT_LABEL} requests it`;
   if (template !== undefined && isConcerned(template)) return `although the template of ${nameOf(workload)} has or requests it`;
   if (isAsked(workload)) return `although other pods of ${nameOf(workload)} have or request it`;
-  return `in a namespace that is labelled ${ENFORCE_LABEL}`;
+  return `in a namespace that is labeled ${ENFORCE_LABEL}`;
 }
 
 function toFix(workload: Workload, without: readonly Pod[]): string {
@@ -180,13 +180,13 @@ function judgePods(workload: Workload): Finding[] {
   return found;
 }
 
-function judgeMissing({ pods, wanted = 0, template, trouble, ...rest }: Workload, facts: Facts): Finding[] {
+function judgeMissing({ pods, wanted = 0, template, failure, ...rest }: Workload, facts: Facts): Finding[] {
   if ('unknown' in facts.pods || pods.length > 0 || wanted === 0 || template === undefined || !isConcerned(template)) return [];
   const count = `${wanted} ${wanted === 1 ? 'pod' : 'pods'}`;
   return [
     finding(
       'pods-missing',
-      `${nameOf(rest)} should have ${count} but has none${trouble === undefined ? '' : `: ${trouble}`}`,
+      `${nameOf(rest)} should have ${count} but has none${failure === undefined ? '' : `: ${failure}`}`,
       `kubectl -n ${rest.namespace} get events`,
     ),
   ];

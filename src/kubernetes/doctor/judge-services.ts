@@ -132,7 +132,7 @@ function ingressesOf({ metadata: { name, namespace } }: Service, facts: ServiceF
 
 function judgeSlices(pod: Pod, facts: ServiceFacts): Finding[] {
   const { podIP = '', podIPs = [] } = pod.status ?? {};
-  // IPv6 has many spellings of one address, and whoever writes a slice may use any of them.
+  // IPv6 has many spellings of one address, and the author of a slice may use any of them.
   const own = new Set([podIP, ...podIPs.map(({ ip = '' }) => ip)].flatMap((ip) => normalizeIp(ip) ?? []));
   return itemsOf(facts.ownEndpointSlices).flatMap(({ metadata, endpoints, ports }) => {
     const address = (endpoints ?? [])

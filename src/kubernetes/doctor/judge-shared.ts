@@ -7,7 +7,7 @@ import type { Pod, Service } from './objects.ts';
 import { resolveTarget } from './ports.ts';
 import { isLiving, type Workload } from './workloads.ts';
 
-/** All findings about shared Services. Pods of the workload itself have findings of their own. */
+/** All findings about shared Services. Pods of the workload itself have separate findings. */
 export function judgeShared({ namespace, pods }: Workload, facts: Facts): Finding[] {
   const gates = pods.filter((pod) => isGate(pod, facts));
   if (gates.length === 0) return [];

@@ -88,7 +88,7 @@ function judgeImages(workload: Workload, { current }: Facts): Finding[] {
   return [
     finding(
       'image-not-known',
-      'cannot tell which images are allowed in sidecars: neither the policies of the chart nor the config of the injector could be read',
+      'cannot determine which images are allowed in sidecars: neither the policies of the chart nor the config of the injector could be read',
       'pass --config injector.yaml, or run sidegate doctor with an account that may list validatingadmissionpolicies',
     ),
   ];

@@ -3,7 +3,7 @@ import type { Container, PodSpec, ServicePort } from './objects.ts';
 import { findSidecar } from './sidecar.ts';
 
 /**
- * What listens on a port. `beside`: another port of the pod; it does not matter which container declares it, because only annotations
+ * The process that listens on a port. `beside`: another port of the pod; it does not matter which container declares it, because only annotations
  * say which container is the app. `nothing`: the pod declares no port of that name.
  */
 export type Target = 'app' | 'beside' | 'sidecar' | 'other' | 'nothing';
@@ -25,7 +25,7 @@ export function resolveTarget(spec: PodSpec, { port, targetPort, protocol = 'TCP
   return targetPort ?? port;
 }
 
-/** What listens on this port of the pod. */
+/** Returns which process listens on this port of the pod. */
 export function classify(spec: PodSpec, port: number | undefined): Target {
   if (port === undefined) return 'nothing';
   const sidecar = findSidecar({ spec });

@@ -1,4 +1,4 @@
-/** Reads a cluster for the doctor: lists, and the objects that pods refer to. What may not be read is reported; nothing is written. */
+/** Reads a cluster for the doctor: lists, and the objects that pods refer to. It reports objects that it may not read, and writes nothing. */
 
 import type { Clock } from '../../core/clock.ts';
 import type { KubeClient, Query } from '../client/client.ts';

@@ -3,7 +3,7 @@ import type { Report, State, WorkloadReport } from './diagnose.ts';
 import type { Finding, FindingSeverity } from './finding.ts';
 import { nameOf } from './workloads.ts';
 
-/** What the report covers. */
+/** The scope of the report. */
 export interface Subject {
   readonly context: string;
   /** Undefined: all namespaces. */
@@ -11,7 +11,7 @@ export interface Subject {
 }
 
 /** Codes of ECMA-48: red, yellow, faint, green. */
-const COLOURS: Readonly<Record<State | FindingSeverity, number>> = {
+const COLORS: Readonly<Record<State | FindingSeverity, number>> = {
   unprotected: 31,
   bypassed: 31,
   error: 31,
@@ -24,10 +24,10 @@ const COLOURS: Readonly<Record<State | FindingSeverity, number>> = {
 };
 const HEADS = ['STATE', 'NAMESPACE', 'WORKLOAD', 'PODS', 'TAKEOVER', 'SIDECAR'];
 
-/** Lines of text; `isColoured` only for terminals. */
-export function toText(report: Report, { context, namespace }: Subject, isColoured: boolean): string {
+/** Lines of text; `isColored` only for terminals. */
+export function toText(report: Report, { context, namespace }: Subject, isColored: boolean): string {
   const paint = (word: State | FindingSeverity, text: string): string =>
-    isColoured ? `\u001b[${COLOURS[word]}m${text}\u001b[0m` : text;
+    isColored ? `\u001b[${COLORS[word]}m${text}\u001b[0m` : text;
   const subject = toPlain(`${context}, ${namespace === undefined ? 'all namespaces' : `namespace ${namespace}`}`);
   const shown = report.workloads.filter(({ state, findings }) => state !== 'unasked' || findings.length > 0);
   const rows = shown.map(toCells);
@@ -81,8 +81,8 @@ function toSummary({ states, findings }: Report): string {
     .map(([state, number]) => `${number} ${state}`);
   const others = unasked === 0 ? '' : `; ${unasked} ${unasked === 1 ? 'does' : 'do'} not request the sidecar`;
   const workloads = words.length === 0 ? 'no workload requests the sidecar' : words.join(', ');
-  const troubles = [count(findings.error, 'error'), count(findings.warning, 'warning'), count(findings.note, 'note')];
-  return `${workloads}${words.length === 0 ? '' : others}. ${troubles.join(', ')}.`;
+  const counts = [count(findings.error, 'error'), count(findings.warning, 'warning'), count(findings.note, 'note')];
+  return `${workloads}${words.length === 0 ? '' : others}. ${counts.join(', ')}.`;
 }
 
 function count(number: number, noun: string): string {

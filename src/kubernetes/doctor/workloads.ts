@@ -16,7 +16,7 @@ export interface Workload {
   /** Desired number of pods; undefined if not specified. */
   readonly wanted: number | undefined;
   /** Why pods could not be created, as reported by the API server. */
-  readonly trouble: string | undefined;
+  readonly failure: string | undefined;
 }
 
 interface Known {
@@ -116,12 +116,12 @@ function toWorkload({ namespace, kind, name, controller, pods }: Draft, facts: F
     metadata,
     pods,
     wanted: kind === 'Deployment' || kind === 'StatefulSet' || kind === 'ReplicaSet' ? spec && (spec.replicas ?? 1) : undefined,
-    trouble: findTrouble(controller, facts),
+    failure: findFailure(controller, facts),
   };
 }
 
-/** ReplicaFailure stands on the ReplicaSet, and its Deployment repeats it. */
-function findTrouble(controller: Controller | undefined, facts: Facts): string | undefined {
+/** ReplicaFailure is a condition of the ReplicaSet, and its Deployment repeats it. */
+function findFailure(controller: Controller | undefined, facts: Facts): string | undefined {
   const uid = controller?.metadata.uid;
   const owned = itemsOf(facts.controllers.ReplicaSet).filter((set) => uid !== undefined && ownerOf(set)?.uid === uid);
   const conditions = [controller, ...owned].flatMap((each) => each?.status?.conditions ?? []);

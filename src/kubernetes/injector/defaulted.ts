@@ -1,5 +1,5 @@
 /** Adds the defaults of the API server to a shape, so that a stored pod can be compared with it. */
-import { each, isEach, isHole, isList, isText, isWhen, type Shape, type ShapeMap, when } from './shape.ts';
+import { each, isEach, isList, isPlaceholder, isText, isWhen, type Shape, type ShapeMap, when } from './shape.ts';
 
 /** SetDefaults_Probe of k8s.io/api/core/v1. */
 const PROBE = { timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3 } as const;
@@ -14,7 +14,7 @@ const DEFAULTS: Readonly<Record<string, ShapeMap>> = {
 
 /** The shape with defaults; fields that the shape already has are kept. */
 export function toDefaulted(shape: Shape, key = ''): Shape {
-  if (typeof shape !== 'object' || isHole(shape) || isText(shape)) return shape;
+  if (typeof shape !== 'object' || isPlaceholder(shape) || isText(shape)) return shape;
   if (isWhen(shape)) return when(shape.$when, toDefaulted(shape.then, key));
   if (isEach(shape)) return each(shape.$each, toDefaulted(shape.of));
   if (isList(shape)) return shape.map((item) => toDefaulted(item));

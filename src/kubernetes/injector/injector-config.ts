@@ -68,7 +68,7 @@ function findClashes({ port, adminPort, movedPort }: SidecarDefaults) {
   return findings;
 }
 
-/** With these, the injector would deny every pod without annotations of its own. */
+/** With these limits, the injector would deny every pod without its own resource annotations. */
 function findTooSmallLimits({ resources: { requests, limits } }: SidecarDefaults) {
   const findings = [];
   for (const kind of ['cpu', 'memory'] as const) {

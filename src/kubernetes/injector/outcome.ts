@@ -9,7 +9,7 @@ export interface KubeVersion {
   readonly minor: number;
 }
 
-/** What an injection depends on besides the pod. */
+/** The input of an injection besides the pod. */
 export interface InjectContext {
   readonly defaults: SidecarDefaults;
   /** Version of sidegate. */

@@ -1,12 +1,12 @@
 /** Shapes: Kubernetes objects with placeholders. The sidecar is defined once as a shape, and filled with values, CEL or Helm expressions. */
 
 /** A placeholder for a value. */
-export interface Hole<Name extends string = string> {
+export interface Placeholder<Name extends string = string> {
   readonly $value: Name;
 }
 /** Text that contains placeholders. */
 export interface Text<Name extends string = string> {
-  readonly $text: readonly (string | Hole<Name>)[];
+  readonly $text: readonly (string | Placeholder<Name>)[];
 }
 /** Present only if the condition holds; as an item of a list it stands for zero or one items. */
 export interface When<Name extends string = string> {
@@ -19,7 +19,7 @@ export interface Each<Name extends string = string> {
   readonly of: Shape;
 }
 /** A value with placeholders. */
-export type Shape = string | number | boolean | Hole | Text | When | Each | readonly Shape[] | ShapeMap;
+export type Shape = string | number | boolean | Placeholder | Text | When | Each | readonly Shape[] | ShapeMap;
 /** An object with placeholders. */
 export interface ShapeMap {
   readonly [key: string]: Shape;
@@ -30,12 +30,12 @@ export interface Values {
   readonly [name: string]: string | number | boolean | undefined | readonly Values[];
 }
 
-export const value = <Name extends string>($value: Name): Hole<Name> => ({ $value });
-export const text = (...$text: readonly (string | Hole)[]): Text => ({ $text });
+export const value = <Name extends string>($value: Name): Placeholder<Name> => ({ $value });
+export const text = (...$text: readonly (string | Placeholder)[]): Text => ({ $text });
 export const when = ($when: string, then: Shape): When => ({ $when, then });
 export const each = ($each: string, of: Shape): Each => ({ $each, of });
 
-export const isHole = (shape: Shape): shape is Hole => typeof shape === 'object' && '$value' in shape;
+export const isPlaceholder = (shape: Shape): shape is Placeholder => typeof shape === 'object' && '$value' in shape;
 export const isText = (shape: Shape): shape is Text => typeof shape === 'object' && '$text' in shape;
 export const isWhen = (shape: Shape): shape is When => typeof shape === 'object' && '$when' in shape;
 export const isEach = (shape: Shape): shape is Each => typeof shape === 'object' && '$each' in shape;
@@ -44,7 +44,7 @@ export const isList = (shape: Shape): shape is readonly Shape[] => Array.isArray
 /** Fills the shape with values; the values of a list's entries shadow outer ones. */
 export function fill(shape: Shape, values: Values): unknown {
   if (typeof shape !== 'object') return shape;
-  if (isHole(shape)) return values[shape.$value];
+  if (isPlaceholder(shape)) return values[shape.$value];
   if (isText(shape)) return shape.$text.map((part) => (typeof part === 'string' ? part : String(values[part.$value]))).join('');
   if (isList(shape)) return shape.flatMap((item) => fillItem(item, values));
   return Object.fromEntries(
@@ -65,25 +65,29 @@ function isSet(found: Values[string]): boolean {
 }
 
 /** The place of a value in a shape, alone or at the end of a text. */
-export interface HolePlace {
+export interface PlaceholderPosition {
   readonly path: readonly (string | number)[];
   /** The text before the value. */
   readonly prefix: string;
 }
 
 /** The first place of a value whose path does not depend on the values: not in or after repeated and conditional items. */
-export function findHole(shape: Shape, name: string, path: HolePlace['path'] = []): HolePlace | undefined {
+export function findPlaceholder(
+  shape: Shape,
+  name: string,
+  path: PlaceholderPosition['path'] = [],
+): PlaceholderPosition | undefined {
   if (typeof shape !== 'object' || isEach(shape)) return undefined;
-  if (isHole(shape)) return shape.$value === name ? { path, prefix: '' } : undefined;
+  if (isPlaceholder(shape)) return shape.$value === name ? { path, prefix: '' } : undefined;
   if (isText(shape)) {
     const [last, ...before] = [...shape.$text].reverse();
     const isOnly = typeof last === 'object' && last.$value === name && before.every((part) => typeof part === 'string');
     return isOnly ? { path, prefix: before.reverse().join('') } : undefined;
   }
-  if (isWhen(shape)) return findHole(shape.then, name, path);
+  if (isWhen(shape)) return findPlaceholder(shape.then, name, path);
   const items = isList(shape) ? [...fixedItems(shape).entries()] : Object.entries(shape as ShapeMap);
   for (const [key, inner] of items) {
-    const found = findHole(inner, name, [...path, key]);
+    const found = findPlaceholder(inner, name, [...path, key]);
     if (found !== undefined) return found;
   }
   return undefined;

@@ -35,7 +35,7 @@ export interface NamedSidecar {
   readonly isInit: boolean;
 }
 
-/** The container with that name, whatever it contains; init containers come first. */
+/** The container with that name, valid or not; init containers come first. */
 export function findNamed(pod: Raw): NamedSidecar | undefined {
   const spec = objectAt(pod, 'spec');
   const isNamed = (container: unknown): container is Raw => isRaw(container) && textAt(container, 'name') === CONTAINER;

@@ -1,9 +1,9 @@
-/** What the container `sidegate` may contain: tables that the injector, the doctor and the chart's admission policies share. */
+/** The rules for the container `sidegate`: tables that the injector, the doctor and the chart's admission policies share. */
 import { CONFIG_VOLUME, SECRET_VOLUME } from './names.ts';
-import { findHole, type HolePlace, type ShapeMap } from './shape.ts';
+import { findPlaceholder, type PlaceholderPosition, type ShapeMap } from './shape.ts';
 import { CONTAINER_SHAPE } from './sidecar.ts';
 
-/** What a cluster allows in addition to what every sidecar contains. */
+/** Fields that a cluster allows in addition to those that every sidecar contains. */
 export interface SidecarRules {
   /** Images or repositories; undefined or `*`: any. */
   readonly allowedImages?: readonly string[] | undefined;
@@ -29,7 +29,7 @@ export const TERMINATION_PATH = '/dev/termination-log';
 export const CREDENTIALS_FOLDER = '/var/run/secrets/';
 
 /** Where the shutdown delay is in a sidecar. */
-export const PAUSE_PLACE: HolePlace = findHole(CONTAINER_SHAPE, 'pause') ?? { path: [], prefix: '' };
+export const PAUSE_PLACE: PlaceholderPosition = findPlaceholder(CONTAINER_SHAPE, 'pause') ?? { path: [], prefix: '' };
 /** Seconds. */
 export const PAUSE_PATTERN = '^[0-9]{1,4}$';
 

@@ -1,4 +1,4 @@
-/** Finds Services in the same manifests that bypass the sidecars just injected, by the rules of `sidegate doctor`. */
+/** Finds Services in the same manifests that bypass the injected sidecars, with the rules of `sidegate doctor`. */
 import type { FindingCode } from '../doctor/finding.ts';
 import { judgeServices } from '../doctor/judge-services.ts';
 import type { Container, Ingress, Pod, PodTemplate, Service, ServicePort } from '../doctor/objects.ts';
@@ -6,10 +6,10 @@ import type { KubeVersion } from '../injector/outcome.ts';
 import { isRaw, listAt, objectAt, type Raw, textAt } from '../injector/raw.ts';
 import { findWorkloads } from './workloads.ts';
 
-/** Without host ports and ports beside the app's: the injector itself warns about these. */
+/** Without host ports and other ports than the app's: the injector itself warns about these. */
 const CODES: ReadonlySet<FindingCode> = new Set(['service-to-app', 'headless-to-app', 'service-to-nothing']);
 
-/** Messages without duplicates: what bypasses which sidecar, and how to fix it. `values`: the documents after the injection. */
+/** Returns messages without duplicates: what bypasses which sidecar, and how to fix it. `values`: the documents after injection. */
 export function findBypasses(
   values: readonly unknown[],
   { namespace: fallback, kube }: { readonly namespace: string; readonly kube: KubeVersion },
@@ -32,7 +32,7 @@ export function findBypasses(
   return [...new Set(found)];
 }
 
-/** The objects, including those in Lists. */
+/** Returns the objects, including those in Lists. */
 function toObjects(value: unknown): Raw[] {
   if (!isRaw(value)) return [];
   const items = (textAt(value, 'kind') ?? '').endsWith('List') ? listAt(value, 'items') : [];

@@ -1,4 +1,4 @@
-/** Manifests as kubectl reads them: YAML 1.1 or JSON, several documents; changed in place, so that comments and order stay. */
+/** Parses manifests like kubectl (YAML 1.1 or JSON, several documents) and changes them in place, which keeps comments and order. */
 import {
   type CollectionTag,
   type Document,
@@ -17,25 +17,25 @@ import type { PatchOperation, Path } from '../injector/patch.ts';
 
 /** One document of a file. */
 export interface Manifest {
-  /** From 1 on. */
+  /** Starts at 1. */
   readonly number: number;
   readonly line: number;
   readonly value: unknown;
-  /** Patches what stands at `base`. */
+  /** Patches the value at `base`. */
   readonly apply: (base: Path, patch: readonly PatchOperation[]) => void;
-  /** As it is now: what was not touched keeps its very characters. */
+  /** The document as text. Unchanged documents are returned byte for byte. */
   readonly toText: () => string;
   readonly toValue: () => unknown;
 }
 
-/** Where a file is no YAML. */
-export interface SyntaxTrouble {
+/** The first syntax error of a file. */
+export interface ManifestSyntaxError {
   readonly line: number;
   readonly column: number;
   readonly message: string;
 }
 
-/** YAML 1.1 as Kubernetes has it: 0644 is octal and yes is true, but y is text, and dates and 12:30 are, too. */
+/** YAML 1.1 as in Kubernetes: 0644 is octal and yes is true, but y, dates and 12:30 are strings. */
 const CUSTOM_TAGS = (tags: Tags): Tags => {
   const kept = tags.filter(
     (tag) => typeof tag === 'string' || (tag.tag !== 'tag:yaml.org,2002:timestamp' && tag.format !== 'TIME'),
@@ -44,7 +44,7 @@ const CUSTOM_TAGS = (tags: Tags): Tags => {
 };
 const LETTER: ScalarTag = { tag: 'tag:yaml.org,2002:str', default: true, test: /^[yYnN]$/, resolve: (text) => text };
 
-/** A number, boolean or null, as it was written. */
+/** A number, boolean or null in its original spelling. */
 class Verbatim {
   readonly source: string;
   constructor(source: string) {
@@ -59,8 +59,8 @@ const VERBATIM: ScalarTag = {
   stringify: ({ value }) => (value as Verbatim).source,
 };
 
-/** The documents of a file, or why there are none. */
-export function parseManifests(text: string): readonly Manifest[] | SyntaxTrouble {
+/** Returns the documents of a file, or its first syntax error. */
+export function parseManifests(text: string): readonly Manifest[] | ManifestSyntaxError {
   const lineCounter = new LineCounter();
   const parsed = parseAllDocuments(text, {
     version: '1.1',
@@ -85,18 +85,18 @@ export function parseManifests(text: string): readonly Manifest[] | SyntaxTroubl
 
 function toManifest(parsed: Document, number: number, place: { readonly source: string; readonly line: number }): Manifest {
   let document = parsed;
-  let isTouched = false;
+  let isChanged = false;
   return {
     number,
     line: place.line,
     value: parsed.toJS({ maxAliasCount: 100 }),
     apply: (base, patch) => {
-      // What an alias stands for stands elsewhere, too: there it must not change. JSON becomes YAML.
-      if (!isTouched && (hasAliases(parsed) || isJson(parsed))) document = rebuild(parsed);
-      isTouched = true;
+      // Aliases are expanded, because their anchors must not change. JSON is converted to YAML.
+      if (!isChanged && (hasAliases(parsed) || isJson(parsed))) document = rebuild(parsed);
+      isChanged = true;
       for (const operation of patch) change(document, base, operation);
     },
-    toText: () => (isTouched ? print(document, place.source) : place.source),
+    toText: () => (isChanged ? print(document, place.source) : place.source),
     toValue: () => document.toJS({ maxAliasCount: 100 }),
   };
 }
@@ -139,7 +139,7 @@ function change(document: Document, base: Path, operation: PatchOperation): void
   } else if (!setScalar(document.getIn(path, true), operation.value)) document.setIn(path, document.createNode(operation.value));
 }
 
-/** In place, so that a comment beside it stays. */
+/** Sets the value in place, which keeps a comment on the same line. */
 function setScalar(node: unknown, value: unknown): boolean {
   if (!isScalar(node) || typeof value === 'object') return false;
   node.value = value;
@@ -170,17 +170,17 @@ function print(document: Document, source: string): string {
   return text.endsWith('\n') ? text : `${text}\n`;
 }
 
-/** Lists under a key stand at its own column, or further in: as the author has it. */
+/** Whether the author indents lists below their key. */
 function hasIndentedLists(document: Document, source: string): boolean {
-  let answer: boolean | undefined;
+  let isIndented: boolean | undefined;
   visit(document, {
     Pair: (_, { key, value }: Pair) => {
       if (!isScalar(key) || !isSeq(value) || value.flow === true || !key.range || !value.range) return undefined;
-      answer = source !== '' && columnOf(source, document, value.range[0]) > columnOf(source, document, key.range[0]);
+      isIndented = source !== '' && columnOf(source, document, value.range[0]) > columnOf(source, document, key.range[0]);
       return visit.BREAK;
     },
   });
-  return answer ?? false;
+  return isIndented ?? false;
 }
 
 function columnOf(source: string, document: Document, offset: number): number {

@@ -1,41 +1,41 @@
-/** Where pods stand in Kubernetes objects: a Pod is one, and what makes pods has a template of them. */
+/** Finds the pods and pod templates in Kubernetes objects. */
 import type { Path } from '../injector/patch.ts';
 import { isRaw, listAt, objectAt, type Raw, textAt } from '../injector/raw.ts';
 
-/** A pod, or a template of pods. */
+/** A pod, or an object with a pod template. */
 export interface Workload {
   readonly kind: string;
   readonly name: string;
   readonly namespace: string | undefined;
   readonly apiVersion: string;
-  /** Of the object in its document. */
+  /** The path of the object in its document. */
   readonly objectPath: Path;
-  /** Of the pod in the object. */
+  /** The path of the pod in the object. */
   readonly podPath: Path;
   readonly object: Raw;
   readonly pod: Raw;
-  /** What it makes must come to an end. */
+  /** Whether its pods must complete. */
   readonly isJob: boolean;
 }
 
 const TEMPLATE: Path = ['spec', 'template'];
-const PLACES: Readonly<Record<string, Path>> = {
+const POD_PATHS: Readonly<Record<string, Path>> = {
   Pod: [],
   PodTemplate: ['template'],
   CronJob: ['spec', 'jobTemplate', 'spec', 'template'],
 };
 const JOBS: ReadonlySet<string> = new Set(['Job', 'CronJob']);
 
-/** Every pod and template of pods in a document, those in a List, too. */
+/** Finds all pods and pod templates of a document, including those in Lists. */
 export function findWorkloads(value: unknown, objectPath: Path = []): Workload[] {
   const kind = textAt(value, 'kind') ?? '';
   const items = listAt(value, 'items');
   if (kind.endsWith('List') && items.length > 0)
     return items.flatMap((item, index) => findWorkloads(withKind(item, value, kind), [...objectPath, 'items', index]));
   if (!isRaw(value)) return [];
-  const podPath = PLACES[kind] ?? TEMPLATE;
+  const podPath = POD_PATHS[kind] ?? TEMPLATE;
   const pod = podPath.reduce<Raw>((from, step) => objectAt(from, String(step)), value);
-  const isKnown = Object.hasOwn(PLACES, kind);
+  const isKnown = Object.hasOwn(POD_PATHS, kind);
   if (!isKnown && listAt(objectAt(pod, 'spec'), 'containers').length === 0) return [];
   const metadata = objectAt(value, 'metadata');
   return [
@@ -53,7 +53,7 @@ export function findWorkloads(value: unknown, objectPath: Path = []): Workload[]
   ];
 }
 
-/** Items of a PodList say nothing of their kind: the list does. */
+/** Items of a typed list such as PodList have no separate kind; it is derived from the list's. */
 function withKind(item: unknown, list: unknown, listKind: string): unknown {
   if (!isRaw(item) || textAt(item, 'kind') !== undefined || listKind === 'List') return item;
   return { apiVersion: textAt(list, 'apiVersion') ?? '', kind: listKind.slice(0, -'List'.length), ...item };

@@ -19,7 +19,7 @@ export interface ClaimRequest {
   readonly leaseMs: Milliseconds;
 }
 
-/** What `forget` found and removed; `fingerprint` is the one that the ID was claimed or confirmed with. */
+/** The state that `forget` removed; `fingerprint` is the one that the ID was claimed or confirmed with. */
 export type Forgotten =
   | { readonly was: 'absent'; readonly fingerprint?: never }
   | { readonly was: 'in-progress' | 'handled'; readonly fingerprint: string };

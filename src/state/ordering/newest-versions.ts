@@ -1,7 +1,7 @@
 /** The contract of ordering: the app handles one event of a resource at a time, and none that is older than a handled one. */
 import type { Milliseconds } from '../../core/clock.ts';
 
-/** An event that is to be forwarded to the app. */
+/** An event that the gate wants to forward to the app. */
 export interface EnterRequest {
   /** Identifies the resource; bounded; includes the route. */
   readonly key: string;

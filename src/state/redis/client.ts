@@ -17,7 +17,7 @@ export function toReconnectDelay(attempt: number): Milliseconds {
   return Math.round(full / 2 + Math.random() * (full / 2));
 }
 
-/** Connects in the background; reconnects for ever. */
+/** Connects in the background, and reconnects after every failure. */
 export function openRedis(options: RedisStoreOptions): RedisClient {
   const { topology } = options;
   const common = toCommonOptions(options);

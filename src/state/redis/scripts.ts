@@ -11,9 +11,9 @@
  *   `-` and 0. The key's TTL is the later of the two.
  * - Login attempts: the number of failed attempts. The key's TTL is the window, or the ban once the limit is reached.
  *
- * KEYS             the key of each operation, in order; then the second key of each `…Both`, in order
- * ARGV[4i-3 … 4i]  the name and the three arguments of operation i; times in ms
- * RETURNS          for each operation the result of its function, or { -1, error }; the failure of one does not affect the others
+ * - KEYS: the key of each operation, in order; then the second key of each `…Both`, in order.
+ * - ARGV[4i-3 … 4i]: the name and the three arguments of operation i; times in ms.
+ * - RETURNS: for each operation the result of its function, or { -1, error }. The failure of one does not affect the others.
  */
 export const OPERATE = `
 local operations = {}

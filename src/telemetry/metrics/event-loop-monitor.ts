@@ -4,7 +4,7 @@ import type { CancelTimer, Clock, Milliseconds } from '../../core/clock.ts';
 const CHECK_INTERVAL_MS: Milliseconds = 1_000;
 /** Longer than an occasional full garbage collection or CPU throttling. */
 const LATE_MS: Milliseconds = 1_000;
-/** A few long pauses are no reason to restart: the machine was suspended or is busy, and a restart would add load. */
+/** A few long pauses do not justify a restart: the machine was suspended or is busy, and a restart would add load. */
 const STUCK_AFTER_MS: Milliseconds = 30_000;
 
 /** Runs a timer every second and measures how late it fires. */

@@ -18,7 +18,7 @@ interface Sample {
   };
 }
 
-/** What can be scraped. */
+/** Metrics that can be scraped. */
 export interface Exposition {
   /** Renders the metrics: in the Prometheus text format, or as OpenMetrics, which includes exemplars. */
   exposition(format?: ExpositionFormat): Promise<{ contentType: string; text: string }>;

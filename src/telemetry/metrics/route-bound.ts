@@ -73,27 +73,27 @@ export class BoundGauge {
     else if (!this.#isRemoved) this.#family.series(...this.#labels).value = value;
   }
 
-  /** Stops exporting it, for good. */
+  /** Stops exporting it permanently. */
   remove(): void {
     this.#isRemoved = true;
     this.#family.remove(...this.#labels);
   }
 }
 
-/** What an area exports of one route. */
+/** The series of one route. */
 export interface RouteSeries<Labels> {
   /** Exports series at 0 from the start, and removes those that the new config does not name. */
-  initialise(labels: Labels): void;
+  initialize(labels: Labels): void;
   remove(): void;
 }
 
-/** What decides whether a route of a new config is the one of the old config. */
+/** Identifies a route across reloads: a route with the same identity keeps its series. */
 export interface RouteIdentity {
   readonly name: string;
   readonly scheme: string;
 }
 
-/** What an area exports of all routes. */
+/** The series of all routes of an area. */
 export class PerRoute<Labels extends RouteIdentity, Series extends RouteSeries<Labels>> {
   readonly #create: (route: RouteIdentity) => Series;
   readonly #routes = new Map<string, { readonly scheme: string; readonly series: Series }>();
@@ -115,7 +115,7 @@ export class PerRoute<Labels extends RouteIdentity, Series extends RouteSeries<L
     for (const labels of routes) {
       const { name, scheme } = labels;
       const kept = this.#routes.get(name) ?? { scheme, series: this.#create(labels) };
-      kept.series.initialise(labels);
+      kept.series.initialize(labels);
       this.#routes.set(name, kept);
     }
   }

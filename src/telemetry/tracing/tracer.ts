@@ -6,11 +6,11 @@ import { TraceIds } from './trace-ids.ts';
 import { parseTraceparent, RANDOM, SAMPLED } from './traceparent.ts';
 import { parseTracestate } from './tracestate.ts';
 
-/** Whose trace is continued. `none`: nobody's. `verified`: nobody's, but a verified caller's is linked. `always`: every allowed caller's. */
+/** The callers whose traces are continued. `none`: no traces. `verified`: none, but the traces of verified callers are linked. `always`: those of all allowed callers. */
 export type TraceTrust = 'none' | 'verified' | 'always';
 
-/** How far the caller is trusted. `verified`: a gate verified it. `stranger`: allowed without verification. `refused`: rejected. */
-export type TrustLevel = 'verified' | 'stranger' | 'refused';
+/** How far the caller is trusted. `verified`: a gate verified it. `unverified`: allowed without verification. `rejected`: not allowed. */
+export type TrustLevel = 'verified' | 'unverified' | 'rejected';
 
 /** Options of the tracer. */
 export interface TracerOptions {
@@ -40,7 +40,7 @@ export class Tracer {
   /** Returns the request's trace; undefined if it has none. `headers`: undefined if they could not be parsed. */
   begin(trust: TraceTrust, trustLevel: TrustLevel, headers?: HeaderFields): RequestTrace | undefined {
     const { part } = this.#options;
-    const continues = trust === 'always' && trustLevel !== 'refused';
+    const continues = trust === 'always' && trustLevel !== 'rejected';
     if (part === 'pass') return continues ? this.#continue(readContext(headers)) : undefined;
     if (continues) return this.#continue(readContext(headers)) ?? this.#start(undefined);
     // A rejected caller must not write into another party's trace, but a trusted one may be linked.

@@ -68,7 +68,7 @@ const BODY_CHECKS: readonly Check[] = [
     sent: 'the same JSON with other whitespace, and with a trailing line ending, under the valid signature',
     expected: 'all rejected',
     impact:
-      'The app verifies a re-serialised body instead of the received bytes: altered bodies pass, and valid ones fail if two serialisers differ.',
+      'The app verifies a re-serialized body instead of the received bytes: altered bodies pass, and valid ones fail if two serializers differ.',
     run: rejectJson(
       withOtherNote('a', pretty, 'other whitespace'),
       withOtherNote('a', (body) => Buffer.concat([body, Buffer.from('\n')]), 'a trailing line ending'),

@@ -85,7 +85,7 @@ export const VALID_CHECKS: readonly Check[] = [
     sent: 'JSON with unusual whitespace, line endings, escapes, characters and $&, signed byte for byte',
     expected: '2xx',
     impact:
-      'The signature is verified over a body that was parsed and serialised again: single events fail because of their contents, which is hard to debug.',
+      'The signature is verified over a body that was parsed and serialized again: single events fail because of their contents, which is hard to debug.',
     run: (context) => expectAccepted(context, context.make({ body: context.sample.writeOddly })),
   },
   {

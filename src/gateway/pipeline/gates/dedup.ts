@@ -18,7 +18,7 @@ export interface DedupOptions {
   readonly retention: Milliseconds;
   readonly lease: Milliseconds;
   readonly inProgress: 'wait' | 'reject';
-  readonly waitAtMost: Milliseconds;
+  readonly maxWait: Milliseconds;
   readonly onStoreError: 'refuse' | 'forward';
   /** How an id is treated that the signature does not cover. */
   readonly unsignedId: 'check' | 'trust';
@@ -202,8 +202,8 @@ class DedupAttempt implements ClaimAttempt {
   }
 
   #settle(kind: IdSettlement['kind'], { key, token, fingerprint }: ClaimRequest): void {
-    const { retention, lease, waitAtMost } = this.#options;
-    const mootAt = this.#head.startedAt + (kind === 'confirm' ? retention : lease + waitAtMost);
+    const { retention, lease, maxWait } = this.#options;
+    const mootAt = this.#head.startedAt + (kind === 'confirm' ? retention : lease + maxWait);
     this.#parts.settlements.settle({ of: 'id', kind, key, token, fingerprint, retention, mootAt });
   }
 }

@@ -9,7 +9,7 @@ import { acquireClaim, Busy, type ClaimAttempt, type ClaimParts, type ClaimPolic
 import type { ClaimWaiters } from '../claim-waiters.ts';
 import { toResourceKey } from '../event-keys.ts';
 import { NOTHING_CLAIMED } from '../grants.ts';
-import type { PlaceSettlement, Settlements } from '../settlements.ts';
+import type { ResourceSettlement, Settlements } from '../settlements.ts';
 import { readValues } from './exact-numbers.ts';
 import type { ClaimGate } from './gate.ts';
 import { toName, toSortable } from './order-version.ts';
@@ -25,8 +25,8 @@ export interface OrderOptions {
   /** How long the newest version of a resource is remembered. */
   readonly retention: Milliseconds;
   readonly lease: Milliseconds;
-  readonly waitAtMost: Milliseconds;
-  readonly onStale: 'answer' | 'forward';
+  readonly maxWait: Milliseconds;
+  readonly onStale: 'acknowledge' | 'forward';
   readonly onStoreError: 'refuse' | 'forward';
 }
 
@@ -83,7 +83,7 @@ class OrderAttempt implements ClaimAttempt {
     if (result.state === 'busy') return new Busy(result.remainingMs);
     onEvent(result.state);
     if (result.state === 'entered') return { claim: this.#toClaim(), isStale: false, isUnchecked: false };
-    // It takes no place: the app gets it marked as stale.
+    // It does not claim the resource; the app gets it marked as stale.
     return this.#options.onStale === 'forward' ? STALE : refuse('stale', 'stale');
   }
 
@@ -104,18 +104,18 @@ class OrderAttempt implements ClaimAttempt {
     };
   }
 
-  #settle(kind: PlaceSettlement['kind']): void {
+  #settle(kind: ResourceSettlement['kind']): void {
     const { versions, settlements } = this.#parts;
-    const { retention, lease, waitAtMost } = this.#options;
+    const { retention, lease, maxWait } = this.#options;
     const { key, version, token } = this.#request;
     const isHandled = kind === 'confirm';
     settlements.settle({
-      of: 'place',
+      of: 'resource',
       kind,
       key,
       versions,
       leave: { key, token, ...(isHandled ? { handled: { version, retentionMs: retention } } : undefined) },
-      mootAt: this.#head.startedAt + (isHandled ? retention : lease + waitAtMost),
+      mootAt: this.#head.startedAt + (isHandled ? retention : lease + maxWait),
     });
   }
 }
@@ -126,7 +126,7 @@ function toRequest(options: OrderOptions, body: Buffer, token: string): EnterReq
   const resource = toName(named);
   const version = toSortable(numbered);
   if (resource === undefined || version === undefined) return undefined;
-  // Versions of two kinds cannot be compared, so each kind has its own place.
+  // Versions of two kinds cannot be compared, so each kind is claimed separately.
   const key = toResourceKey(options.route, version.slice(0, 1), resource);
   return { key, version, token, leaseMs: options.lease };
 }

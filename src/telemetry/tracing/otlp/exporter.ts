@@ -17,7 +17,7 @@ export interface ExporterOptions {
 export interface ExporterEvents {
   onSpans(outcome: SpanOutcome, count: number): void;
   /** Called when exports start to fail. */
-  onTrouble(why: string): void;
+  onFailure(why: string): void;
   /** Called when exports succeed again. */
   onRecovery(): void;
 }
@@ -119,7 +119,7 @@ export class SpanExporter {
   }
 
   #reportFailure(why: string): void {
-    if (!this.#isFailing) this.#events.onTrouble(why);
+    if (!this.#isFailing) this.#events.onFailure(why);
     this.#isFailing = true;
   }
 

@@ -50,7 +50,7 @@ export function createPost(options: PostOptions, clock: Clock): PostSpans {
       const { url, timeout, userAgent } = options;
       const outgoing = (isTls ? openHttps : openHttp)(url, {
         method: 'POST',
-        // The collector could close an idle connection just as it is reused; a new one every few seconds costs little.
+        // The collector could close an idle connection at the moment of its reuse; a new one every few seconds costs little.
         agent: false,
         ca: options.ca,
         headers: {

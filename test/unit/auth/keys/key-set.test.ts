@@ -12,7 +12,7 @@ function start(first: unknown = { keys: [KEY] }, freshFor?: number) {
   let answer: unknown = first;
   let asked = 0;
   const keys: (readonly JsonWebKey[] | undefined)[] = [];
-  const troubles: string[] = [];
+  const problems: string[] = [];
   const set = new RemoteKeySet(
     { url: new URL('https://keys.example/jwks.json'), refresh: HOUR, keepFor: 24 * HOUR },
     async () => {
@@ -21,13 +21,13 @@ function start(first: unknown = { keys: [KEY] }, freshFor?: number) {
       return { body: Buffer.from(typeof answer === 'string' ? answer : JSON.stringify(answer)), freshFor };
     },
     clock,
-    { onKeys: (found) => void keys.push(found), onTrouble: (message) => void troubles.push(message) },
+    { onKeys: (found) => void keys.push(found), onFailure: (message) => void problems.push(message) },
   );
   const advance = (duration: number): Promise<void> => clock.advance(duration);
   const reply = (next: unknown): void => {
     answer = next;
   };
-  return { set, keys, troubles, advance, asked: () => asked, answer: reply };
+  return { set, keys, problems, advance, asked: () => asked, answer: reply };
 }
 
 test('asks at once, and then as often as it is told', async () => {
@@ -41,7 +41,7 @@ test('asks at once, and then as often as it is told', async () => {
 });
 
 test('keeps the keys it has while they cannot be fetched, tries again more and more slowly, and gives them up after a day', async () => {
-  const { keys, troubles, advance, asked, answer } = start();
+  const { keys, problems, advance, asked, answer } = start();
   await settle();
   answer(new RemoteFailure('keys.example: answered 500'));
   await advance(HOUR);
@@ -54,7 +54,7 @@ test('keeps the keys it has while they cannot be fetched, tries again more and m
   expect(asked()).toBe(4);
   await advance(24 * HOUR);
   expect(keys).toEqual([[KEY], undefined]);
-  expect(new Set(troubles)).toEqual(new Set(['keys.example: answered 500']));
+  expect(new Set(problems)).toEqual(new Set(['keys.example: answered 500']));
   answer({ keys: [KEY] });
   await advance(HOUR);
   expect(keys).toEqual([[KEY], undefined, [KEY]]);
@@ -67,24 +67,24 @@ test.each([
   ['a set without keys', { keys: [] }, 'the response is not a JWK Set with keys'],
   ['too many keys', { keys: Array(21).fill(KEY) }, 'more than 20 keys'],
 ])('takes %s as a failure, which leaves the keys as they are', async (_title, wrong, message) => {
-  const { keys, troubles, advance, answer } = start();
+  const { keys, problems, advance, answer } = start();
   await settle();
   answer(wrong);
   await advance(HOUR);
-  expect([keys, troubles]).toEqual([[[KEY]], [`keys.example: ${message}`]]);
+  expect([keys, problems]).toEqual([[[KEY]], [`keys.example: ${message}`]]);
 });
 
 test('asks early when no key fits, but not more than once a minute, whatever strangers send', async () => {
   const { set, advance, asked } = start();
   await settle();
-  for (let i = 0; i < 5; i++) expect(set.askEarly()).toBe(false);
+  for (let i = 0; i < 5; i++) expect(set.refreshEarly()).toBe(false);
   await settle();
   expect(asked()).toBe(1);
   await advance(60_000);
-  for (let i = 0; i < 5; i++) expect(set.askEarly()).toBe(true);
+  for (let i = 0; i < 5; i++) expect(set.refreshEarly()).toBe(true);
   await settle();
   expect(asked()).toBe(2);
-  expect(set.askEarly()).toBe(false);
+  expect(set.refreshEarly()).toBe(false);
 });
 
 test('says nothing more once it is closed', async () => {

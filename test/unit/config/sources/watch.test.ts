@@ -18,11 +18,11 @@ async function start(...names: string[]) {
   const files = names.map((name) => join(folder, name));
   const clock = new FakeClock();
   const changes: string[][] = [];
-  const troubles: string[] = [];
+  const problems: string[] = [];
   const open = async (known?: Fingerprints): Promise<void> => {
     watch = await watchFiles(known ?? (await toFingerprints(files)), clock, {
       onChange: (changed) => void changes.push(changed.map((file) => file.slice(folder.length + 1))),
-      onTrouble: (message) => void troubles.push(message),
+      onFailure: (message) => void problems.push(message),
     });
   };
   /** Lets the system tell of an event, and the debounce pass; true once `count` changes were told. */
@@ -31,7 +31,7 @@ async function start(...names: string[]) {
       await clock.advance(250);
       return changes.length >= count;
     });
-  return { folder, files, clock, changes, troubles, open, seen };
+  return { folder, files, clock, changes, problems, open, seen };
 }
 
 describe('a watched file', () => {
@@ -120,9 +120,9 @@ test('what changed between the reading and the watch is told at once', async () 
 });
 
 test('a directory that is not there is told of, and found by the poll once it is', async () => {
-  const { folder, clock, open, changes, troubles } = await start('later/file');
+  const { folder, clock, open, changes, problems } = await start('later/file');
   await open();
-  expect(troubles).toEqual([expect.stringContaining('cannot be watched (ENOENT); it is polled every 30 s')]);
+  expect(problems).toEqual([expect.stringContaining('cannot be watched (ENOENT); it is polled every 30 s')]);
   mkdirSync(join(folder, 'later'));
   writeFileSync(join(folder, 'later', 'file'), '1');
   await until(async () => {

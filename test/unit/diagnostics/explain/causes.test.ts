@@ -7,12 +7,12 @@ import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SchemeDescription, SecretEncoding } from '../../../../src/auth/schemes/description.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
+import type { AnalysisInput, CandidateKey, Explanation } from '../../../../src/diagnostics/explain/analysis.ts';
 import { CAUSES } from '../../../../src/diagnostics/explain/causes.ts';
 import type { ExplainCause } from '../../../../src/diagnostics/explain/explain-metrics.ts';
 import { EXPLAIN_CAUSES } from '../../../../src/diagnostics/explain/explain-metrics.ts';
 import { DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
 import { explainNow } from '../../../../src/diagnostics/explain/run.ts';
-import type { Explanation, Suspect, SuspectKey } from '../../../../src/diagnostics/explain/suspect.ts';
 
 const NOW = 1_800_000_000_000;
 const SECONDS = String(NOW / 1_000);
@@ -43,11 +43,17 @@ interface KeyCase {
   readonly notAfter: number;
 }
 
-function toSuspect({ scheme = 'standard-webhooks', headers, target = '/hooks', publicUrl = '', ...rest }: Case): Suspect {
+function toAnalysisInput({
+  scheme = 'standard-webhooks',
+  headers,
+  target = '/hooks',
+  publicUrl = '',
+  ...rest
+}: Case): AnalysisInput {
   const description = typeof scheme === 'string' ? findPreset(scheme) : scheme;
   if (description === undefined) throw new Error(`no preset ${scheme}`);
   const compiled = compileScheme(description);
-  const toKey = ({ name = 'current', route = 'billing', text = WHSEC, encoding, ...dates }: Partial<KeyCase>): SuspectKey => {
+  const toKey = ({ name = 'current', route = 'billing', text = WHSEC, encoding, ...dates }: Partial<KeyCase>): CandidateKey => {
     const secret = new Secret(Buffer.from(text));
     const parsed = compiled.parseKey(name, secret, encoding, dates.notAfter);
     return { name, route, secret, encoding, ...('key' in parsed ? { key: parsed.key } : undefined), ...dates };
@@ -73,7 +79,7 @@ function toSuspect({ scheme = 'standard-webhooks', headers, target = '/hooks', p
 
 function explain(one: Case): Explanation & { causes: ExplainCause[]; text: string; meter: Meter } {
   const meter = new Meter(DEFAULT_BUDGET);
-  const explanation = explainNow(toSuspect(one), meter);
+  const explanation = explainNow(toAnalysisInput(one), meter);
   const { findings } = explanation;
   return { ...explanation, causes: findings.map(({ cause }) => cause), text: findings.map(({ text }) => text).join('\n'), meter };
 }
@@ -291,7 +297,7 @@ const ROWS: readonly [ExplainCause, string, string, Case][] = [
   [
     'header_family',
     'both, and they disagree',
-    'own naming scheme only',
+    'only the headers of the naming scheme',
     { headers: { ...standard(), 'Svix-Id': 'other', 'Svix-Signature': 'v1,x' } },
   ],
   ['other_preset', 'GitHub, by its headers alone', 'the request has X-Hub-Signature-256', { headers: github(), body: undefined }],
@@ -520,9 +526,9 @@ describe('of every preset that signs with a secret', () => {
 });
 
 test('presets that sign alike are named together, as nothing tells them apart', () => {
-  const suspect = toSuspect({ headers: github(), body: undefined });
+  const analysisInput = toAnalysisInput({ headers: github(), body: undefined });
   const alike = { ...(findPreset('github') as SchemeDescription), name: 'alike' };
-  const { findings } = explainNow({ ...suspect, presets: [...PRESETS, alike] }, new Meter(DEFAULT_BUDGET));
+  const { findings } = explainNow({ ...analysisInput, presets: [...PRESETS, alike] }, new Meter(DEFAULT_BUDGET));
   expect(findings.map(({ text }) => text)[0]).toMatch(
     /this looks like github (?:or \S+ )*?or alike: the request has X-Hub-Signature-256/,
   );
@@ -543,7 +549,7 @@ describe('what is genuine', () => {
 });
 
 test('of presets that sign alike, the one whose id header is there is named alone', () => {
-  const { findings } = explainNow(toSuspect({ headers: github(), body: undefined }), new Meter(DEFAULT_BUDGET));
+  const { findings } = explainNow(toAnalysisInput({ headers: github(), body: undefined }), new Meter(DEFAULT_BUDGET));
   expect(findings.map(({ text }) => text)).toContain(
     'this looks like github: the request has X-Hub-Signature-256 (scheme: github)',
   );

@@ -8,13 +8,13 @@ import { HeaderFields } from '../../../../src/core/headers.ts';
 import type { ParsedHead } from '../../../../src/core/parsed-head.ts';
 import { type Reason, type Refusal, refuse } from '../../../../src/core/refusal.ts';
 import { Secret } from '../../../../src/core/secret.ts';
-import { Explainer, type SuspectContext } from '../../../../src/diagnostics/explain/explainer.ts';
+import { type AnalysisContext, Explainer } from '../../../../src/diagnostics/explain/explainer.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
 
 const SECRET = 'a secret of sixteen and more';
 const scheme = compileScheme(findPreset('github') as SchemeDescription);
 
-function toContext(): SuspectContext {
+function toContext(): AnalysisContext {
   const secret = new Secret(Buffer.from(SECRET));
   const parsed = scheme.parseKey('current', secret, undefined);
   if (!('key' in parsed)) throw new Error(parsed.problem);
@@ -48,7 +48,7 @@ const BROKEN = refuse('malformed_request', 'body_aborted');
 const BAD = refuse('signature_mismatch', 'bad_signature');
 
 /** With pauses that the test ends one by one, where it wants. */
-function start(options: { find?: (route: string) => SuspectContext | undefined; isHeld?: boolean; cost?: number } = {}) {
+function start(options: { find?: (route: string) => AnalysisContext | undefined; isHeld?: boolean; cost?: number } = {}) {
   const clock = new FakeClock();
   const explained: string[] = [];
   const skipped: string[] = [];

@@ -8,13 +8,13 @@ import { compileScheme } from '../../../../src/auth/schemes/compile.ts';
 import type { SchemeDescription } from '../../../../src/auth/schemes/description.ts';
 import { HeaderFields } from '../../../../src/core/headers.ts';
 import { Secret } from '../../../../src/core/secret.ts';
+import { type AnalysisInput, type CandidateKey, toCandidateKey } from '../../../../src/diagnostics/explain/analysis.ts';
 import { type Budget, DEFAULT_BUDGET, Meter } from '../../../../src/diagnostics/explain/meter.ts';
 import { explainNow } from '../../../../src/diagnostics/explain/run.ts';
-import { type Suspect, type SuspectKey, toSuspectKey } from '../../../../src/diagnostics/explain/suspect.ts';
 
 const NOW = 1_800_000_000_000;
 
-function toSuspect(preset: string, headers: readonly string[], body: Buffer, keys: readonly SuspectKey[]): Suspect {
+function toAnalysisInput(preset: string, headers: readonly string[], body: Buffer, keys: readonly CandidateKey[]): AnalysisInput {
   const scheme = compileScheme(findPreset(preset) as SchemeDescription);
   return {
     request: { method: 'POST', target: '/hooks?token=x', headers: new HeaderFields(headers), body, receivedAt: NOW },
@@ -28,7 +28,7 @@ function toSuspect(preset: string, headers: readonly string[], body: Buffer, key
   };
 }
 
-function toKey(text: string): SuspectKey {
+function toKey(text: string): CandidateKey {
   return { route: 'billing', name: 'current', secret: new Secret(Buffer.from(text)), encoding: undefined };
 }
 
@@ -69,10 +69,10 @@ describe('an explanation', () => {
         const body = Buffer.from('{"a":1}');
         const headers = github(key, isEnded ? Buffer.from('{"a":1}\n') : body);
         for (const preset of ['github', 'standard-webhooks']) {
-          const suspect = toSuspect(preset, headers, body, [toKey(text)]);
-          const explanation = explainNow(suspect, new Meter(DEFAULT_BUDGET));
+          const analysisInput = toAnalysisInput(preset, headers, body, [toKey(text)]);
+          const explanation = explainNow(analysisInput, new Meter(DEFAULT_BUDGET));
           proven.add(explanation.isProven);
-          const shown = `${JSON.stringify(explanation)}\n${inspect(explanation, { depth: 10 })}\n${inspect(suspect, { depth: 10 })}`;
+          const shown = `${JSON.stringify(explanation)}\n${inspect(explanation, { depth: 10 })}\n${inspect(analysisInput, { depth: 10 })}`;
           for (const spelling of toSpellings(text)) expect(shown).not.toContain(spelling);
         }
       }),
@@ -97,7 +97,7 @@ describe('an explanation', () => {
     ];
     for (const preset of ['standard-webhooks', 'svix', 'github', 'bearer']) {
       const found = explainNow(
-        toSuspect(preset, [...headers, 'Authorization', mark], Buffer.from(mark), [toKey('x'.repeat(32))]),
+        toAnalysisInput(preset, [...headers, 'Authorization', mark], Buffer.from(mark), [toKey('x'.repeat(32))]),
         new Meter(DEFAULT_BUDGET),
       );
       expect(JSON.stringify(found)).not.toContain(mark);
@@ -144,8 +144,8 @@ describe('an explanation', () => {
         fc.array(fc.tuple(names, values), { maxLength: 8 }),
         bodies,
         (preset, headers, body) => {
-          const suspect = toSuspect(preset, headers.flat(), Buffer.from(body), [toKey(`whsec_${'A'.repeat(32)}`)]);
-          expect(explainNow(suspect, new Meter(DEFAULT_BUDGET)).findings.length).toBeGreaterThan(0);
+          const analysisInput = toAnalysisInput(preset, headers.flat(), Buffer.from(body), [toKey(`whsec_${'A'.repeat(32)}`)]);
+          expect(explainNow(analysisInput, new Meter(DEFAULT_BUDGET)).findings.length).toBeGreaterThan(0);
         },
       ),
       { numRuns: 150 },
@@ -158,7 +158,7 @@ describe('the budget', () => {
   const stranger = (body: Buffer, budget: Budget): [Meter, string] => {
     const meter = new Meter(budget);
     const { findings } = explainNow(
-      toSuspect('github', github(Buffer.from('stranger'), Buffer.from('x')), body, [toKey('a secret of mine')]),
+      toAnalysisInput('github', github(Buffer.from('stranger'), Buffer.from('x')), body, [toKey('a secret of mine')]),
       meter,
     );
     return [meter, JSON.stringify(findings)];
@@ -188,8 +188,8 @@ describe('the budget', () => {
     const secret = 'a secret of mine';
     for (const indent of [undefined, 2, '\t']) {
       const signed = Buffer.from(indent === undefined ? `${body}\n` : JSON.stringify(value, null, indent));
-      const suspect = toSuspect('github', github(Buffer.from(secret), signed), body, [toKey(secret)]);
-      expect(explainNow(suspect, new Meter(DEFAULT_BUDGET)).isProven).toBe(true);
+      const analysisInput = toAnalysisInput('github', github(Buffer.from(secret), signed), body, [toKey(secret)]);
+      expect(explainNow(analysisInput, new Meter(DEFAULT_BUDGET)).isProven).toBe(true);
     }
   });
 
@@ -213,12 +213,12 @@ test("a key's own text comes with it, and prints nowhere", () => {
     undefined,
   );
   if (!('key' in parsed)) throw new Error(parsed.problem);
-  expect(toSuspectKey('billing', parsed.key)?.secret.expose().toString()).toBe(text);
+  expect(toCandidateKey('billing', parsed.key)?.secret.expose().toString()).toBe(text);
   for (const shown of [
     inspect(parsed, { depth: 10, showHidden: true }),
     JSON.stringify(parsed),
-    JSON.stringify(toSuspectKey('billing', parsed.key)),
+    JSON.stringify(toCandidateKey('billing', parsed.key)),
   ])
     for (const spelling of toSpellings(text)) expect(shown).not.toContain(spelling);
-  expect(toSuspectKey('billing', { name: 'k', material: {}, notAfter: undefined })).toBeUndefined();
+  expect(toCandidateKey('billing', { name: 'k', material: {}, notAfter: undefined })).toBeUndefined();
 });

@@ -21,7 +21,7 @@ const read = (redis: unknown): Promise<StoreSettings> =>
 const node = (port: number) => ({ host: '127.0.0.1', port });
 
 test('without Redis there is memory', async () => {
-  expect(await read(undefined)).toEqual({ redis: undefined, maxIds: 250_000, troubles: [] });
+  expect(await read(undefined)).toEqual({ redis: undefined, maxIds: 250_000, problems: [] });
 });
 
 describe('Redis is found', () => {
@@ -31,8 +31,8 @@ describe('Redis is found', () => {
     ['redis://[::1]:7000', { topology: { kind: 'standalone', node: { host: '::1', port: 7000 } } }],
     ['rediss://gate:p%40ss@127.0.0.1', { username: 'gate', tls: {} }],
   ])('by %s', async (url, expected) => {
-    const { redis, troubles } = await read({ url });
-    expect(troubles).toEqual([]);
+    const { redis, problems } = await read({ url });
+    expect(problems).toEqual([]);
     expect(redis).toMatchObject(expected);
   });
 
@@ -97,7 +97,7 @@ describe('what is wrong is told with its place, and never with a password', () =
   ])('%s', async (_, redis, path) => {
     const settings = await read(redis);
     expect(settings.redis).toBeUndefined();
-    expect(settings.troubles).toMatchObject([{ path }]);
-    expect(JSON.stringify(settings.troubles)).not.toContain('canary');
+    expect(settings.problems).toMatchObject([{ path }]);
+    expect(JSON.stringify(settings.problems)).not.toContain('canary');
   });
 });

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { createAdvice } from '../../../../src/kubernetes/admission/advice.ts';
 import { ClusterVersion } from '../../../../src/kubernetes/admission/cluster-version.ts';
+import { ConfigChecks } from '../../../../src/kubernetes/admission/config-checks.ts';
 import { Lookups } from '../../../../src/kubernetes/admission/lookups.ts';
 import type { AdvisedPod } from '../../../../src/kubernetes/admission/reviewer.ts';
-import { Verdicts } from '../../../../src/kubernetes/admission/verdicts.ts';
 import { KubeError } from '../../../../src/kubernetes/client/error.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
@@ -140,9 +140,9 @@ describe('advice', () => {
         return elapsed;
       },
     });
-    const verdicts = new Verdicts(slow);
+    const checks = new ConfigChecks(slow);
     const isJudged = (gate: string): boolean =>
-      verdicts.judge('gate', { edition: gate, replicas: undefined, gate, gateLength: 1 }, {}) !== undefined;
+      checks.check('gate', { edition: gate, replicas: undefined, gate, gateLength: 1 }, {}) !== undefined;
     // Each look at this clock takes 200 ms. The first is let off: it takes what all of them need.
     expect([isJudged('a'), isJudged('b')]).toEqual([true, true]);
     expect([isJudged('c'), isJudged('c'), isJudged('c'), isJudged('b')]).toEqual([false, false, false, true]);

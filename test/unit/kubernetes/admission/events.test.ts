@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { Events } from '../../../../src/kubernetes/admission/events.ts';
-import type { News } from '../../../../src/kubernetes/admission/reviewer.ts';
+import type { PodEvent } from '../../../../src/kubernetes/admission/reviewer.ts';
 import type { RequestOptions } from '../../../../src/kubernetes/client/client.ts';
 import { KubeError } from '../../../../src/kubernetes/client/error.ts';
 import { createLogger } from '../../../../src/telemetry/log/logger.ts';
@@ -8,7 +8,7 @@ import { FakeClock, settle } from '../../../support/fake-clock.ts';
 
 const OWNER = { apiVersion: 'apps/v1', kind: 'ReplicaSet', name: 'web', uid: '1' };
 
-function toNews(over: Partial<News['request']> = {}, note = 'done'): News {
+function toPodEvent(over: Partial<PodEvent['request']> = {}, note = 'done'): PodEvent {
   const request = { uid: 'u', namespace: 'shop', name: 'web-…', isDryRun: false, owner: OWNER, ...over };
   return { request, type: 'Normal', reason: 'SidegateInjected', note };
 }
@@ -31,7 +31,7 @@ function start(answer: () => Promise<unknown> = () => Promise.resolve({})) {
 describe('an Event', () => {
   test('is on the owner, with the time to the microsecond', async () => {
     const { events, outcomes, sent } = start();
-    events.send(toNews());
+    events.send(toPodEvent());
     await settle();
     expect(outcomes).toEqual(['sent']);
     expect(sent[0]?.path).toBe('/apis/events.k8s.io/v1/namespaces/shop/events');
@@ -40,8 +40,8 @@ describe('an Event', () => {
 
   test('is on the pod where it has no owner but its name, and nowhere where it has neither', async () => {
     const { events, outcomes, sent } = start();
-    events.send(toNews({ owner: undefined, name: 'web' }));
-    events.send(toNews({ owner: undefined }));
+    events.send(toPodEvent({ owner: undefined, name: 'web' }));
+    events.send(toPodEvent({ owner: undefined }));
     await settle();
     expect(outcomes).toEqual(['dropped', 'sent']);
     expect(sent[0]?.body['regarding']).toEqual({ apiVersion: 'v1', kind: 'Pod', name: 'web', namespace: 'shop' });
@@ -49,11 +49,11 @@ describe('an Event', () => {
 
   test('is told once in ten minutes', async () => {
     const { clock, events, outcomes } = start();
-    for (let i = 0; i < 3; i++) events.send(toNews());
+    for (let i = 0; i < 3; i++) events.send(toPodEvent());
     await settle();
     expect(outcomes).toEqual(['repeated', 'repeated', 'sent']);
     await clock.advance(600_000);
-    events.send(toNews());
+    events.send(toPodEvent());
     await settle();
     expect(outcomes.at(-1)).toBe('sent');
   });
@@ -63,7 +63,7 @@ describe('an Event', () => {
     let id = 0;
     const tellMany = async (): Promise<void> => {
       for (let i = 0; i < 5; i++) {
-        for (let j = 0; j < 6; j++) events.send(toNews({}, `note ${id++}`));
+        for (let j = 0; j < 6; j++) events.send(toPodEvent({}, `note ${id++}`));
         await settle();
       }
     };
@@ -76,25 +76,25 @@ describe('an Event', () => {
 
   test('that may not be made is not tried again for ten minutes, and harms nobody', async () => {
     const { clock, events, outcomes, sent } = start(() => Promise.reject(new KubeError(403, 'Forbidden', 'no')));
-    events.send(toNews());
+    events.send(toPodEvent());
     await settle();
-    events.send(toNews({}, 'other'));
+    events.send(toPodEvent({}, 'other'));
     expect([outcomes, sent.length]).toEqual([['forbidden', 'forbidden'], 1]);
     await clock.advance(600_000);
-    events.send(toNews({}, 'another'));
+    events.send(toPodEvent({}, 'another'));
     expect(sent).toHaveLength(2);
   });
 
   test('that fails is counted', async () => {
     const { events, outcomes } = start(() => Promise.reject(new KubeError(0, 'Timeout', 'late')));
-    events.send(toNews());
+    events.send(toPodEvent());
     await settle();
     expect(outcomes).toEqual(['failed']);
   });
 
   test('has a note of bounded length, on one line', async () => {
     const { events, sent } = start();
-    events.send(toNews({}, `a\nb${'ü'.repeat(5_000)}`));
+    events.send(toPodEvent({}, `a\nb${'ü'.repeat(5_000)}`));
     await settle();
     const note = String(sent[0]?.body['note']);
     expect([note.startsWith('a b'), [...note].length]).toEqual([true, 900]);

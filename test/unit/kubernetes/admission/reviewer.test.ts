@@ -27,7 +27,7 @@ function start(advise: () => Promise<readonly string[]>) {
     kube: () => ({ major: 1, minor: 34 }),
     excludedNamespaces: [],
     advise,
-    tell: () => undefined,
+    sendEvent: () => undefined,
   });
 }
 

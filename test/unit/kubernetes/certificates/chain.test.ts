@@ -23,10 +23,10 @@ test('accepts a server that is trusted itself', () => {
 test.each([
   ['no certificate at all', [], root, 'injector.gate.svc', now, /no certificate yet/],
   ['an empty bundle', chain, [], 'injector.gate.svc', now, /is empty/],
-  ['a bundle without its authority', chain, other, 'injector.gate.svc', now, /does not hold its authority/],
+  ['a bundle without its authority', chain, other, 'injector.gate.svc', now, /does not contain its CA/],
   ['another name', chain, root, 'injector.other.svc', now, /not for injector\.other\.svc/],
-  ['a certificate that has ended', chain, root, 'injector.gate.svc', now + 3 * 86_400_000, /ended on/],
-  ['a certificate that has not begun', chain, root, 'injector.gate.svc', now - 86_400_000, /begins on/],
+  ['a certificate that has ended', chain, root, 'injector.gate.svc', now + 3 * 86_400_000, /expired on/],
+  ['a certificate that has not begun', chain, root, 'injector.gate.svc', now - 86_400_000, /is not valid before/],
 ] as const)('tells of %s', (_, given, trusted, name, at, problem) => {
   expect(findChainProblem(given, trusted, name, at)).toMatch(problem);
 });

@@ -122,11 +122,13 @@ describe('the Secret', () => {
   test('is not touched where it holds what is not ours, and never shows what it holds', () => {
     const data = toSecretData(make());
     expect(readSecretData({ ...data, password: 'aHVudGVyMg==' })).toEqual({
-      problem: expect.stringMatching(/^it holds password, /),
+      problem: expect.stringMatching(/^it contains password, /),
     });
     const other = toSecretData(make());
     const mixed = { ...data, 'ca.key': other['ca.key'] ?? '' };
-    expect(readSecretData(mixed)).toEqual({ problem: expect.stringContaining('empty it, and another is made') });
+    expect(readSecretData(mixed)).toEqual({
+      problem: expect.stringContaining('delete all its keys, and the rotation controller creates a new CA'),
+    });
     for (const text of ['', 'bm9uc2Vuc2U=', '!']) expect(readSecretData({ ...data, 'ca.crt': text })).toHaveProperty('problem');
   });
 

@@ -89,7 +89,7 @@ test.each([
   const { client } = await start((_, response) => response.writeHead(code).end(text));
   const error = await failureOf(client.request('GET', '/x'));
   expect([error.status, error.reason]).toEqual([code, reason]);
-  expect(error.message).toBe(`GET /x: the answer was ${code}, without a word of the API server`);
+  expect(error.message).toBe(`GET /x: the response was ${code}, without a message from the API server`);
 });
 
 test('asks for credentials anew after a 401, once', async () => {
@@ -141,7 +141,7 @@ test('trusts the authority that is given and no other', async () => {
   );
   const error = await failureOf(client.request('GET', '/x'));
   expect([error.status, error.reason]).toEqual([0, 'Unreachable']);
-  expect(error.message).toMatch(/^127\.0\.0\.1:\d+: its certificate is not by the authority that is given \(/);
+  expect(error.message).toMatch(/^127\.0\.0\.1:\d+: its certificate is not signed by the given CA \(/);
   expect(server.asked).toEqual([]);
 });
 
@@ -168,7 +168,7 @@ test('holds the certificate against the name that is given instead of the host',
     (_, response) => answerJson(response, 200, {}),
     () => ({ serverName: 'kubernetes.default' }),
   );
-  expect((await failureOf(wrong.client.request('GET', '/x'))).message).toMatch(/its certificate has other names/);
+  expect((await failureOf(wrong.client.request('GET', '/x'))).message).toMatch(/its certificate is for other names/);
 });
 
 test('goes by the authority of the moment', async () => {
@@ -213,7 +213,7 @@ test('goes by the proxy that is given, and checks the certificate behind it', as
     (_, response) => answerJson(response, 200, {}),
     () => ({ proxyEnv, serverName: 'other.name' }),
   );
-  expect((await failureOf(wrong.client.request('GET', '/x'))).message).toMatch(/its certificate has other names/);
+  expect((await failureOf(wrong.client.request('GET', '/x'))).message).toMatch(/its certificate is for other names/);
 });
 
 test('follows no redirect', async () => {
@@ -234,7 +234,7 @@ test('gives up a server that does not answer in time', async () => {
   while (server.asked.length === 0) await settle();
   await clock.advance(5_000);
   const { reason, message } = await failure;
-  expect([reason, message]).toEqual(['Timeout', `${server.url.host}: no whole answer within 5 s`]);
+  expect([reason, message]).toEqual(['Timeout', `${server.url.host}: no complete response within 5 s`]);
   expect(clock.timers).toBe(0);
 });
 
@@ -254,7 +254,7 @@ test('gives up an answer that comes drop by drop', async () => {
 test('reads no answer beyond its bound', async () => {
   const { client } = await start((_, response) => void response.writeHead(200).end('x'.repeat(101)));
   expect((await failureOf(client.request('GET', '/x?a=b', { maxBytes: 100 }))).message).toMatch(
-    /the answer to \/x has more than 100 bytes$/,
+    /the response to \/x has more than 100 bytes$/,
   );
   expect(await client.text('/x', { maxBytes: 101 })).toHaveLength(101);
 });
@@ -272,7 +272,7 @@ test('says that nothing listens', async () => {
   const server = await startApiServer(() => undefined);
   await server.stop();
   const client = new KubeClient({ server: server.url, credentials: async () => ({}) }, systemClock);
-  expect((await failureOf(client.request('GET', '/x'))).message).toBe(`${server.url.host}: nothing listens there (ECONNREFUSED)`);
+  expect((await failureOf(client.request('GET', '/x'))).message).toBe(`${server.url.host}: connection refused (ECONNREFUSED)`);
 });
 
 test.each([
@@ -284,7 +284,7 @@ test.each([
     () => ({ credentials: async () => credentials }),
   );
   const { reason, message } = await failureOf(client.request('GET', '/x'));
-  expect([reason, message]).toEqual(['NoCredentials', expect.stringMatching(/authority or token cannot be used \(/)]);
+  expect([reason, message]).toEqual(['NoCredentials', expect.stringMatching(/CA or token is invalid \(/)]);
   expect(server.asked).toEqual([]);
 });
 

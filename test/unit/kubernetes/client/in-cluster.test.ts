@@ -66,7 +66,7 @@ test('says so where the variables make no address', async () => {
     { KUBERNETES_SERVICE_PORT: '99999' },
     { KUBERNETES_SERVICE_HOST: 'a b' },
   ])
-    await expect(readInCluster({ ...ENV, ...wrong }, folder)).rejects.toThrow(/make no address/);
+    await expect(readInCluster({ ...ENV, ...wrong }, folder)).rejects.toThrow(/do not form a valid address/);
 });
 
 test('takes the namespace default where none is mounted', async () => {

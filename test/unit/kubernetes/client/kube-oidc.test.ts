@@ -100,7 +100,7 @@ function writeConfig(fields: Fields = {}, user: Fields = {}): void {
 }
 
 const find = (clock: Clock = systemClock, env: Record<string, string> = {}) =>
-  findCluster({ file, env, clock, tell: (text) => void told.push(text) });
+  findCluster({ file, env, clock, onMessage: (text) => void told.push(text) });
 
 /** The `Authorization` of the last of some requests. */
 async function ask(times = 1, env: Record<string, string> = {}): Promise<string | undefined> {
@@ -226,7 +226,7 @@ describe('the client', () => {
     try {
       writeConfig({ 'idp-issuer-url': 'https://idp.example' });
       const { port } = proxy.address() as AddressInfo;
-      expect(await troubleOf(ask(1, { HTTPS_PROXY: `http://127.0.0.1:${port}` }))).toMatch(/the provider cannot be asked/);
+      expect(await troubleOf(ask(1, { HTTPS_PROXY: `http://127.0.0.1:${port}` }))).toMatch(/the request for a new token failed/);
       expect(asked).toEqual(['idp.example:443']);
     } finally {
       proxy.closeAllConnections();
@@ -281,7 +281,7 @@ describe('a replaced refresh token', () => {
     writeFileSync(`${file}.lock`, '');
     expect(await ask()).toMatch(/renewed$/);
     expect(told.join('')).toMatch(
-      /^the OIDC provider replaced the refresh token, and .*config could not be changed \(EEXIST\): kubectl may ask you to log in again\n$/,
+      /^the OIDC provider replaced the refresh token, but .*config could not be updated \(EEXIST\): kubectl may ask you to log in again\n$/,
     );
     expect(readFileSync(file, 'utf8')).toBe(before);
     expect(readdirSync(folder).toSorted()).toEqual(['config', 'config.lock']);
@@ -298,7 +298,7 @@ describe('a replaced refresh token', () => {
     const before = readFileSync(file, 'utf8');
     expect(await ask()).toMatch(/renewed$/);
     expect(told.join('')).toMatch(
-      /could not be changed \(the kubeconfig (?:would not be YAML any more|has no such refresh-token)\)/,
+      /could not be updated \(the kubeconfig (?:would no longer be valid YAML|has no such refresh-token)\)/,
     );
     expect(readFileSync(file, 'utf8')).toBe(before);
     expect(readdirSync(folder)).toEqual(['config']);
@@ -328,12 +328,12 @@ describe('what cannot work says what to do', () => {
     [
       'another CA',
       { 'idp-certificate-authority-data': null },
-      /cannot be asked for a new token: 127\.0\.0\.1:\d+: its certificate is not by/,
+      /the request for a new token failed: 127\.0\.0\.1:\d+: its certificate is not signed by/,
     ],
     [
       'nobody there',
       { 'idp-issuer-url': 'https://127.0.0.1:9' },
-      /cannot be asked for a new token: 127\.0\.0\.1:9: nothing listens there/,
+      /the request for a new token failed: 127\.0\.0\.1:9: connection refused/,
     ],
   ])('%s', async (_, fields, text) => {
     writeConfig(fields);
@@ -358,25 +358,25 @@ describe('what cannot work says what to do', () => {
     [
       'an error that repeats the request',
       answer(400, { error: `no such token ${REFRESH}` }),
-      /did not answer like an OpenID provider/,
+      /did not respond like an OpenID provider/,
     ],
     [
       'no ID token',
       answer(200, { access_token: 'a', token_type: 'Bearer' }),
       /sent no ID token; log in again .*, with the scope openid/,
     ],
-    ['a page', answer(200, `<html>${REFRESH}</html>`, 'text/html'), /did not answer like an OpenID provider/],
-    ['a redirect', answer(302, ''), /did not answer like an OpenID provider/],
-    ['nothing', answer(204, ''), /did not answer like an OpenID provider/],
+    ['a page', answer(200, `<html>${REFRESH}</html>`, 'text/html'), /did not respond like an OpenID provider/],
+    ['a redirect', answer(302, ''), /did not respond like an OpenID provider/],
+    ['nothing', answer(204, ''), /did not respond like an OpenID provider/],
     ['a huge answer', answer(200, 'x'.repeat(1_048_577)), /has more than 1048576 bytes/],
-    ['a broken answer', (_, response) => response.destroy(), /cannot be asked for a new token: .*broke off/],
+    ['a broken answer', (_, response) => response.destroy(), /the request for a new token failed: .*reset/],
     [
       'a token for another client',
       (_, response) =>
         answerTokens(response, {
           id_token: toIdToken('x').replace(/\.[^.]+\./, `.${encode({ iss: 'x', aud: 'y', sub: 'z', iat: 1, exp: 9e9 })}.`),
         }),
-      /did not answer like an OpenID provider/,
+      /did not respond like an OpenID provider/,
     ],
   ])('%s', async (_, respond, text) => {
     grant = respond;
@@ -388,14 +388,14 @@ describe('what cannot work says what to do', () => {
   test('another issuer than the one that was asked', async () => {
     metadata = { issuer: 'https://elsewhere.example' };
     writeConfig();
-    expect(await troubleOf(ask())).toMatch(/did not answer like an OpenID provider/);
+    expect(await troubleOf(ask())).toMatch(/did not respond like an OpenID provider/);
     expect(requests()).toEqual([GRANT[0]]);
   });
 
   test('a token endpoint without TLS, which would get the secret', async () => {
     metadata = { token_endpoint: 'http://127.0.0.1:9/token' };
     writeConfig();
-    expect(await troubleOf(ask())).toMatch(/did not answer like an OpenID provider/);
+    expect(await troubleOf(ask())).toMatch(/did not respond like an OpenID provider/);
   });
 
   test('a provider that does not answer in time', async () => {
@@ -408,7 +408,7 @@ describe('what cannot work says what to do', () => {
     const trouble = troubleOf(access.credentials());
     await asked;
     await clock.advance(15_000);
-    expect(await trouble).toMatch(/no whole answer within 15 s/);
+    expect(await trouble).toMatch(/no complete response within 15 s/);
   });
 
   test('fails as an error of its user', async () => {

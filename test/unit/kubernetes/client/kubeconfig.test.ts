@@ -57,7 +57,7 @@ function toConfig(
 }
 
 const find = (options: Partial<KubeconfigOptions>) =>
-  findCluster({ env: {}, clock: systemClock, tell: (text) => void told.push(text), ...options });
+  findCluster({ env: {}, clock: systemClock, onMessage: (text) => void told.push(text), ...options });
 
 /** Finds the cluster and asks it something; what it saw of us. */
 async function ask(options: Partial<KubeconfigOptions>, times = 1) {
@@ -109,7 +109,7 @@ describe('which files', () => {
   test('falls back on the cluster that it runs in', async () => {
     const env = { KUBERNETES_SERVICE_HOST: '10.0.0.1', KUBERNETES_SERVICE_PORT: '443' };
     expect(await troubleOf(find({ env }))).toMatch(/serviceaccount.* cannot be read/);
-    expect(await troubleOf(find({ env, context: 'one' }))).toMatch(/^kubeconfig: which cluster\?.*give --kubeconfig FILE$/);
+    expect(await troubleOf(find({ env, context: 'one' }))).toMatch(/^kubeconfig: no kubeconfig found.*: pass --kubeconfig FILE$/);
   });
 
   test.each([
@@ -117,7 +117,7 @@ describe('which files', () => {
     [
       'none at all',
       () => find({ env: { HOME: folder } }),
-      /which cluster\? there is no kubeconfig \(.*\.kube\/config\); give --kubeconfig FILE; a pod goes by KUBERNETES_SERVICE_HOST, .*automountServiceAccountToken/,
+      /no kubeconfig found \(.*\.kube\/config\): pass --kubeconfig FILE; in a pod, sidegate uses KUBERNETES_SERVICE_HOST, .*automountServiceAccountToken/,
     ],
     ['no YAML', () => find({ file: write('x', `users: [{ token: ${SECRET}`) }), /x:\d+:\d+: error/],
     [
@@ -129,12 +129,12 @@ describe('which files', () => {
     [
       'no context',
       () => find({ file: write('x', { ...toConfig({}), 'current-context': '' }) }),
-      /which context\?.*there are one/,
+      /no current-context: pass --context; available: one/,
     ],
     [
       'unknown cluster',
       () => find({ file: write('x', toConfig({}, { context: { cluster: 'production' } })) }),
-      /no cluster of the context one, production; there are one/,
+      /no cluster of the context one, production; available: one/,
     ],
     [
       'unknown user',
@@ -161,17 +161,13 @@ describe('the cluster', () => {
   test('is known by another name in its certificate', async () => {
     const config = (name: string) => write('config', toConfig({}, { cluster: { 'tls-server-name': name } }));
     expect(await ask({ file: config('localhost') })).toBeDefined();
-    expect(await troubleOf(ask({ file: config('elsewhere') }))).toMatch(/its certificate has other names/);
+    expect(await troubleOf(ask({ file: config('elsewhere') }))).toMatch(/its certificate is for other names/);
   });
 
   test.each([
-    ['no server', { server: undefined }, /server is no URL/],
-    ['plain http afar', { server: 'http://203.0.113.1:8080' }, /plain http \(203\.0\.113\.1:8080\)/],
-    [
-      'both authority and none',
-      { 'insecure-skip-tls-verify': true, 'certificate-authority-data': 'eA==' },
-      /leave one of them out/,
-    ],
+    ['no server', { server: undefined }, /server must be a URL/],
+    ['plain http afar', { server: 'http://203.0.113.1:8080' }, /uses http \(203\.0\.113\.1:8080\)/],
+    ['both authority and none', { 'insecure-skip-tls-verify': true, 'certificate-authority-data': 'eA==' }, /remove one of them/],
     [
       'an authority that is not there',
       { 'certificate-authority-data': undefined, 'certificate-authority': 'none.crt' },
@@ -180,9 +176,9 @@ describe('the cluster', () => {
     [
       'a SOCKS proxy',
       { 'proxy-url': `socks5://user:${SECRET}@127.0.0.1:1080` },
-      /proxy-url is of the kind socks5, which is not supported/,
+      /proxy-url has the scheme socks5, which is not supported/,
     ],
-    ['a proxy that is no URL', { 'proxy-url': `:${SECRET}` }, /proxy-url is no URL/],
+    ['a proxy that is no URL', { 'proxy-url': `:${SECRET}` }, /proxy-url must be a URL/],
   ])('is refused with %s', async (_, cluster, text) => {
     expect(await troubleOf(find({ file: write('config', toConfig({}, { cluster })) }))).toMatch(text);
   });
@@ -243,23 +239,23 @@ describe('the user', () => {
   });
 
   test.each([
-    ['a password', { username: 'admin', password: SECRET }, /name and password, which API servers take no more/],
+    ['a password', { username: 'admin', password: SECRET }, /name and password, which API servers have not accepted since 1\.19/],
     [
       'an auth-provider',
       { 'auth-provider': { name: 'gcp', config: { 'access-token': SECRET } } },
       /auth-provider gcp, which is not supported.*gke-gcloud-auth-plugin/,
     ],
-    ['a key without certificate', { 'client-key-data': SECRET }, /has a client-key and no client-certificate/],
+    ['a key without certificate', { 'client-key-data': SECRET }, /has a client-key but no client-certificate/],
     ['a token file that is not there', { tokenFile: 'absent' }, /tokenFile .*absent cannot be read/],
     [
       'an old plugin',
       { exec: { command: 'x', apiVersion: 'client.authentication.k8s.io/v1alpha1' } },
-      /plugin x speaks .*v1alpha1, which kubectl dropped in 1\.24/,
+      /plugin x uses .*v1alpha1, which kubectl removed in 1\.24/,
     ],
     [
       'a plugin that wants a terminal',
       { exec: { command: 'x', apiVersion: 'client.authentication.k8s.io/v1', interactiveMode: 'Always' } },
-      /plugin x wants a terminal/,
+      /plugin x requires a terminal/,
     ],
   ])('is refused with %s', async (_, user, text) => {
     expect(await troubleOf(ask({ file: write('config', toConfig(user)) }))).toMatch(text);
@@ -358,16 +354,16 @@ describe('a credential plugin', () => {
   });
 
   test.each([
-    ['no JSON', `echo ${SECRET}`, /printed no ExecCredential that can be used \(its output\)/],
-    ['no token', `echo '${toCredential({})}'`, /gave neither a token nor a certificate/],
-    ['half a pair', `echo '${toCredential({ clientKeyData: SECRET })}'`, /a key without one/],
-    ['a number for a token', `echo '${toCredential({ token: 1 })}'`, /can be used \(status\.token\)/],
+    ['no JSON', `echo ${SECRET}`, /printed no valid ExecCredential \(invalid: the whole output\)/],
+    ['no token', `echo '${toCredential({})}'`, /returned neither a token nor a certificate/],
+    ['half a pair', `echo '${toCredential({ clientKeyData: SECRET })}'`, /a key without a certificate/],
+    ['a number for a token', `echo '${toCredential({ token: 1 })}'`, /\(invalid: status\.token\)/],
     [
       'another version',
       `echo '${toCredential({ token: SECRET }, 'client.authentication.k8s.io/v1beta1')}'`,
-      /answered in another version/,
+      /printed another apiVersion/,
     ],
-    ['no time', `echo '${toCredential({ token: SECRET, expirationTimestamp: 'soon' })}'`, /expirationTimestamp that is no time/],
+    ['no time', `echo '${toCredential({ token: SECRET, expirationTimestamp: 'soon' })}'`, /invalid expirationTimestamp/],
     ['too much', 'head -c 1100000 /dev/zero', /printed more than 1048576 bytes/],
     ['a signal', 'kill -9 $$', /ended with SIGKILL/],
   ])('is refused for %s, without a word of it being shown', async (_, script, text) => {
@@ -382,7 +378,7 @@ describe('a credential plugin', () => {
     let pid = '';
     while (pid === '') pid = await new Promise((done) => setImmediate(() => done(readIfThere(join(folder, 'pid')))));
     await clock.advance(60_000);
-    expect(await trouble).toMatch(/gave nothing within 60 s/);
+    expect(await trouble).toMatch(/did not finish within 60 s/);
     while (isAlive(Number(pid))) await new Promise((done) => setImmediate(done));
   });
 
@@ -391,7 +387,7 @@ describe('a credential plugin', () => {
       file: write('config', toConfig({ exec: { command: 'no-such-plugin', apiVersion: V1, ...fields } })),
     });
     expect(await troubleOf(ask(config({})))).toBe(
-      'the credential plugin no-such-plugin is not installed; install it, or put it on the PATH',
+      'the credential plugin no-such-plugin is not installed; install it, or add its directory to PATH',
     );
     expect(await troubleOf(ask(config({ installHint: 'See https://x.example\n' })))).toMatch(
       /is not installed: See https:\/\/x\.example$/,

@@ -205,7 +205,7 @@ describe('the sidecar', () => {
     const namespaces = [{ metadata: { name: NAMESPACE, labels: { 'sidegate.dev/enforce': 'true' } } }];
     const { codes, messageOf, fixOf } = examine({ ...makeDeployment(plain), pods: [makeBare('a', plain, OWNER)], namespaces });
     expect(codes).toEqual(['no-sidecar']);
-    expect(messageOf('no-sidecar')).toBe('1 of 1 pod (a) has no sidecar, in a namespace that is labelled sidegate.dev/enforce');
+    expect(messageOf('no-sidecar')).toBe('1 of 1 pod (a) has no sidecar, in a namespace that is labeled sidegate.dev/enforce');
     expect(fixOf('no-sidecar')).toMatch(/^set the label/);
   });
 
@@ -490,7 +490,7 @@ describe('the config', () => {
   test('names Secrets that are not there, or nobody knows', () => {
     expect(examine({ secrets: new Map([['shop/web-secret', 'missing']]) }).codes).toEqual(['secret-missing']);
     expect(examine({ secrets: new Map([['shop/web-secret', { unknown: 'you may not get it' }]]) }).messageOf('not-known')).toBe(
-      'cannot tell whether the Secret web-secret exists: you may not get it',
+      'cannot determine whether the Secret web-secret exists: you may not get it',
     );
   });
 
@@ -523,7 +523,7 @@ describe('the config', () => {
     expect(live({ hash: 'abc' }, { hash: 'abc' }).codes).toEqual([]);
     expect(live({ hash: 'abc' }, { hash: 'old' }).codes).toEqual(['config-not-taken', 'config-differs']);
     expect(live({ hash: 'abc' }, { unknown: 'no answer' }).messageOf('not-known')).toBe(
-      'cannot tell which config b uses: no answer',
+      'cannot determine which config b uses: no answer',
     );
   });
 });

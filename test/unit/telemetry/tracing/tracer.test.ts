@@ -11,7 +11,7 @@ const toHeaders = (flags = '01') =>
   new HeaderFields(['traceparent', `00-${TRACE}-${SPAN}-${flags}`, 'tracestate', 'a=1', 'Tracestate', 'b=2']);
 const CONTEXT = { traceId: TRACE, spanId: SPAN, flags: 1, tracestate: 'a=1,b=2' };
 const TRUSTS: readonly TraceTrust[] = ['none', 'verified', 'always'];
-const TRUST_LEVELS: readonly TrustLevel[] = ['verified', 'stranger', 'refused'];
+const TRUST_LEVELS: readonly TrustLevel[] = ['verified', 'unverified', 'rejected'];
 
 const begin = (
   part: TracerOptions['part'],
@@ -26,15 +26,15 @@ describe('a caller’s trace', () => {
   test.each(continued)('trust %s, %s: is continued only where all are trusted and it was let through', (trust, trustLevel) => {
     for (const part of ['pass', 'propagate', 'record'] as const) {
       const isContinued = begin(part, trust, trustLevel)?.traceId === TRACE;
-      expect(isContinued).toBe(trust === 'always' && trustLevel !== 'refused');
+      expect(isContinued).toBe(trust === 'always' && trustLevel !== 'rejected');
     }
   });
 
   test.each(continued)('trust %s, %s: is linked to where it is not continued, but the caller is trusted', (trust, trustLevel) => {
     const trace = begin('record', trust, trustLevel);
-    const isLinked = (trust === 'verified' && trustLevel === 'verified') || (trust === 'always' && trustLevel === 'refused');
+    const isLinked = (trust === 'verified' && trustLevel === 'verified') || (trust === 'always' && trustLevel === 'rejected');
     expect(trace?.link).toEqual(isLinked ? CONTEXT : undefined);
-    expect(trace?.parentId).toBe(trust === 'always' && trustLevel !== 'refused' ? SPAN : undefined);
+    expect(trace?.parentId).toBe(trust === 'always' && trustLevel !== 'rejected' ? SPAN : undefined);
   });
 
   test('that is not sampled is not sampled here either, whatever the share', () => {
@@ -77,7 +77,7 @@ describe('a trace of the gate’s own', () => {
     const tracer = new Tracer({ part: 'record', sampleRatio: 1 });
     const ids = new Set<string>();
     for (let i = 0; i < 1_000; i++) {
-      const trace = tracer.begin('verified', 'stranger');
+      const trace = tracer.begin('verified', 'unverified');
       expect(trace?.traceId).toMatch(/^[0-9a-f]{32}$/);
       expect(trace?.spanId).toMatch(/^[0-9a-f]{16}$/);
       expect(trace?.flags).toBe(3);
@@ -99,7 +99,7 @@ describe('a trace of the gate’s own', () => {
       for (let i = 0; i < pool.length; i += 32) createHash('sha256').update(String(++at)).digest().copy(pool, i);
     });
     const tracer = new Tracer({ part: 'record', sampleRatio, ids });
-    const traces = Array.from({ length: 4_000 }, () => tracer.begin('none', 'refused'));
+    const traces = Array.from({ length: 4_000 }, () => tracer.begin('none', 'rejected'));
     const sampled = traces.filter((trace) => trace?.isRecorded === true).length;
     expect(sampled / traces.length).toBeCloseTo(share, 1);
     for (const trace of traces) expect(trace?.flags).toBe(trace?.isRecorded === true ? 3 : 2);
@@ -110,7 +110,7 @@ describe('a trace of the gate’s own', () => {
     for (const trustLevel of TRUST_LEVELS)
       for (const trust of ['none', 'verified'] as const)
         expect(tracer.begin(trust, trustLevel, toHeaders('01'))).toMatchObject({ isRecorded: false, flags: 2 });
-    expect(tracer.begin('always', 'refused', toHeaders('01'))).toMatchObject({ isRecorded: false, flags: 2 });
+    expect(tracer.begin('always', 'rejected', toHeaders('01'))).toMatchObject({ isRecorded: false, flags: 2 });
   });
 });
 

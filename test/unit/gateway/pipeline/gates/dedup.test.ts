@@ -12,7 +12,7 @@ const OPTIONS: DedupOptions = {
   retention: 259_200_000,
   lease: 60_000,
   inProgress: 'wait',
-  waitAtMost: 4_000,
+  maxWait: 4_000,
   onStoreError: 'refuse',
   unsignedId: 'check',
   maxKinds: 2,

@@ -17,8 +17,8 @@ const OPTIONS: OrderOptions = {
   version: { text: '$.data.version', steps: ['data', 'version'] },
   retention: 259_200_000,
   lease: 60_000,
-  waitAtMost: 4_000,
-  onStale: 'answer',
+  maxWait: 4_000,
+  onStale: 'acknowledge',
   onStoreError: 'refuse',
 };
 
@@ -298,7 +298,7 @@ describe('while the store is away', () => {
     fail('unreachable');
     handled.grant?.claim?.confirm();
     failed.grant?.claim?.release();
-    await clock.advance(OPTIONS.lease + OPTIONS.waitAtMost + 1_000);
+    await clock.advance(OPTIONS.lease + OPTIONS.maxWait + 1_000);
     fail(undefined);
     await clock.advance(10_000);
     expect(settled.filter((outcome) => outcome !== 'settle_retried')).toEqual(['confirmed']);

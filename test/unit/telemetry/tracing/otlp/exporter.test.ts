@@ -42,7 +42,7 @@ function open(url: string, over: { maxQueued?: number; readHeaders?: () => Promi
     onSpans: (outcome, count) => {
       counts[outcome] += count;
     },
-    onTrouble: (why) => told.push(why),
+    onFailure: (why) => told.push(why),
     onRecovery: () => told.push('recovered'),
   });
   return { exporter, clock, counts, told };

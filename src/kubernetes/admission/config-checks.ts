@@ -10,7 +10,7 @@ import { type Kept, MAX_GATE_LENGTH } from './lookups.ts';
 import { warnOfVariables } from './variables.ts';
 
 /** The cached result for a config. */
-export interface Verdict {
+export interface CheckedConfig {
   /** Why the sidecar does not start with it, or which variables are missing. */
   readonly warnings: readonly string[];
   /** The first route with state, if replicas do not share their state. */
@@ -26,11 +26,11 @@ const SLOW_MS: Milliseconds = 100;
 const PAUSE_FACTOR = 4;
 
 /** Checks configs, one after another. */
-export class Verdicts {
+export class ConfigChecks {
   readonly #clock: Clock;
-  readonly #remembered = new Map<string, Verdict>();
+  readonly #remembered = new Map<string, CheckedConfig>();
   #pausedUntil: Milliseconds = Number.NEGATIVE_INFINITY;
-  /** The first check is slower, because it initialises the parser. */
+  /** The first check is slower, because it initializes the parser. */
   #isWarm = false;
 
   constructor(clock: Clock) {
@@ -38,7 +38,7 @@ export class Verdicts {
   }
 
   /** Undefined while checks are paused. */
-  judge(name: string, { edition, gate, gateLength }: Kept, overrides: Overrides): Verdict | undefined {
+  check(name: string, { edition, gate, gateLength }: Kept, overrides: Overrides): CheckedConfig | undefined {
     if (gate === undefined) return { warnings: [toUncheckedWarning(name, gateLength)], unsharedRoute: undefined };
     const key = edition === undefined ? undefined : `${edition} ${JSON.stringify(overrides)}`;
     const known = key === undefined ? undefined : this.#remembered.get(key);
@@ -48,13 +48,13 @@ export class Verdicts {
     // The path in the sidecar, so that relative paths resolve correctly; the files are not read here.
     const file = `${CONFIG_FOLDER}/${CONFIG_KEY}`;
     const { config, problems } = parseConfig(file, gate, this.#clock, { overrides, maxProblems: MAX_PROBLEMS });
-    const verdict =
+    const checked =
       config === undefined
         ? { warnings: [toWarning(name, problems)], unsharedRoute: undefined }
         : { warnings: warnOfVariables(config, name).map(toBounded), unsharedRoute: findUnsharedRoute(config) };
-    if (key !== undefined) this.#remember(key, verdict);
+    if (key !== undefined) this.#remember(key, checked);
     this.#pauseIfSlow(this.#clock.monotonic(), start);
-    return verdict;
+    return checked;
   }
 
   #pauseIfSlow(now: Milliseconds, start: Milliseconds): void {
@@ -62,8 +62,8 @@ export class Verdicts {
     this.#isWarm = true;
   }
 
-  #remember(key: string, verdict: Verdict): void {
-    this.#remembered.set(key, verdict);
+  #remember(key: string, checked: CheckedConfig): void {
+    this.#remembered.set(key, checked);
     const oldest = this.#remembered.size > MAX_REMEMBERED ? this.#remembered.keys().next().value : undefined;
     if (oldest !== undefined) this.#remembered.delete(oldest);
   }

@@ -3,13 +3,13 @@
 import type { VerifyKey } from '../../auth/schemes/scheme.ts';
 import type { SignedHead } from '../../core/event.ts';
 import { Refusal } from '../../core/refusal.ts';
+import type { AnalysisInput, Explanation, Finding } from './analysis.ts';
 import { type BodyForm, toBodyForms } from './body-forms.ts';
 import { type HeadForm, toHeadForms } from './head-forms.ts';
 import { toFinding, toHeadHints, toTimeHints } from './hints.ts';
 import { type KeyForm, toKeyForms } from './key-forms.ts';
 import { LazyList } from './lazy-list.ts';
 import type { Meter } from './meter.ts';
-import type { Explanation, Finding, Suspect } from './suspect.ts';
 
 /** Which parts a combination changes. */
 interface Shape {
@@ -39,37 +39,37 @@ interface Match {
 }
 
 /** Runs the analysis; at each `yield` the caller can let other work run. */
-export function* analyse(suspect: Suspect, meter: Meter): Generator<void, Explanation> {
-  const { scheme, allowDotInId, request } = suspect;
+export function* analyze(analysisInput: AnalysisInput, meter: Meter): Generator<void, Explanation> {
+  const { scheme, allowDotInId, request } = analysisInput;
   const head = scheme.readHead(request.headers, { allowDotInId });
-  const hints = toHeadHints(suspect, head);
-  const times = toTimes(suspect, head);
-  const match = request.body === undefined ? undefined : yield* search(suspect, request.body, meter);
+  const hints = toHeadHints(analysisInput, head);
+  const times = toTimes(analysisInput, head);
+  const match = request.body === undefined ? undefined : yield* search(analysisInput, request.body, meter);
   if (match !== undefined) return toProven(match, hints, times);
   const found = [...hints, ...times];
-  if (request.body !== undefined && hints.length === 0) found.unshift(toUnknown(suspect, meter));
-  if (found.length === 0) found.push(toUnknown(suspect, meter));
+  if (request.body !== undefined && hints.length === 0) found.unshift(toUnknown(analysisInput, meter));
+  if (found.length === 0) found.push(toUnknown(analysisInput, meter));
   return { findings: found, isProven: false };
 }
 
 /** Findings on the timestamp, which is in the head or, in some schemes, in the body. */
-function toTimes(suspect: Suspect, head: SignedHead | Refusal): Finding[] {
-  const { scheme, request } = suspect;
+function toTimes(analysisInput: AnalysisInput, head: SignedHead | Refusal): Finding[] {
+  const { scheme, request } = analysisInput;
   if (head instanceof Refusal) return [];
-  if (head.timestamp !== undefined) return toTimeHints(suspect, head.timestamp);
+  if (head.timestamp !== undefined) return toTimeHints(analysisInput, head.timestamp);
   const { timestamp } = scheme.description;
   if (timestamp === undefined || !('json' in timestamp.from) || request.body === undefined) return [];
   const identity = scheme.identify(head, { method: request.method, url: '', body: request.body });
-  return 'problem' in identity || identity.timestamp === undefined ? [] : toTimeHints(suspect, identity.timestamp);
+  return 'problem' in identity || identity.timestamp === undefined ? [] : toTimeHints(analysisInput, identity.timestamp);
 }
 
 /** Tries all combinations of at most two changes, in the order of SHAPES. */
-function* search(suspect: Suspect, body: Buffer, meter: Meter): Generator<void, Match | undefined> {
+function* search(analysisInput: AnalysisInput, body: Buffer, meter: Meter): Generator<void, Match | undefined> {
   const asReceived: BodyForm = { cause: undefined, text: '', bytes: body };
   const forms: Forms = {
-    heads: new LazyList<HeadForm>(undefined, toHeadForms(suspect)),
+    heads: new LazyList<HeadForm>(undefined, toHeadForms(analysisInput)),
     bodies: new LazyList(asReceived, toBodyForms(body, meter)),
-    keys: new LazyList<KeyForm>(undefined, toKeyForms(suspect)),
+    keys: new LazyList<KeyForm>(undefined, toKeyForms(analysisInput)),
   };
   for (const shape of SHAPES) {
     for (const candidate of combine(forms, shape)) {
@@ -81,7 +81,7 @@ function* search(suspect: Suspect, body: Buffer, meter: Meter): Generator<void, 
       if (keys.length === 0) continue;
       if (!meter.takeCandidate(keys.length * (candidate.body.bytes.length + CANDIDATE_BYTES))) return undefined;
       yield;
-      if (isMatch(suspect, candidate, keys)) return candidate;
+      if (isMatch(analysisInput, candidate, keys)) return candidate;
     }
   }
   return undefined;
@@ -112,7 +112,11 @@ function* withKeys(
   else for (const key of keys) yield key && { head, body, key };
 }
 
-function isMatch({ request: { method } }: Suspect, { head: form, body: { bytes } }: Match, keys: readonly VerifyKey[]): boolean {
+function isMatch(
+  { request: { method } }: AnalysisInput,
+  { head: form, body: { bytes } }: Match,
+  keys: readonly VerifyKey[],
+): boolean {
   const { scheme, headers, url } = form;
   const head = scheme.readHead(headers, { allowDotInId: true });
   return !(head instanceof Refusal) && scheme.verify(head, { method, url, body: bytes }, keys) !== undefined;
@@ -131,7 +135,7 @@ function toProven({ head, body, key }: Match, hints: readonly Finding[], times: 
   return { findings: [...proven, ...times], isProven: true };
 }
 
-function toUnknown({ request: { body, headers } }: Suspect, meter: Meter): Finding {
+function toUnknown({ request: { body, headers } }: AnalysisInput, meter: Meter): Finding {
   if (body === undefined) return toFinding('unknown', 'the body was not kept, so no variant could be tried');
   const tried = `none of ${meter.candidates} candidates matches${meter.isExceeded ? ', and the budget of the analysis was used up' : ''}`;
   if (body.length === 0)
@@ -143,5 +147,5 @@ function toUnknown({ request: { body, headers } }: Suspect, meter: Meter): Findi
     );
   const isDirect = headers.get('via') === undefined && headers.get('x-forwarded-for') === undefined;
   const proxies = isDirect ? '' : '; the request passed proxies, which may have changed the body';
-  return toFinding('unknown', `${tried}: the secret differs, or the body was parsed and serialised again${proxies}`);
+  return toFinding('unknown', `${tried}: the secret differs, or the body was parsed and serialized again${proxies}`);
 }

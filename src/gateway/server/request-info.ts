@@ -1,11 +1,11 @@
-/** The data that is recorded of each request when it arrives, on any port. */
+/** Creates the data that every request has, on all ports. */
 import { randomUUID } from 'node:crypto';
 import type { Client } from '../../core/client.ts';
 import type { Clock } from '../../core/clock.ts';
-import type { Arrival } from '../../core/parsed-head.ts';
+import type { RequestInfo } from '../../core/parsed-head.ts';
 
-/** `method`: empty if the bytes are not a request. */
-export function toArrival(method: string, client: Client, clock: Clock): Arrival {
+/** Assigns a new request ID. `method`: empty if the bytes are not a request. */
+export function createRequestInfo(method: string, client: Client, clock: Clock): RequestInfo {
   return { requestId: randomUUID(), method, client, receivedAt: clock.now(), startedAt: clock.monotonic() };
 }
 

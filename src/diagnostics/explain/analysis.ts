@@ -9,7 +9,7 @@ import type { Secret } from '../../core/secret.ts';
 import type { ExplainCause } from './explain-metrics.ts';
 
 /** A rejected request. */
-export interface SuspectRequest {
+export interface RejectedRequest {
   readonly method: string;
   /** In origin-form, as received. */
   readonly target: string;
@@ -20,7 +20,7 @@ export interface SuspectRequest {
 }
 
 /** A key that may have signed it. */
-export interface SuspectKey {
+export interface CandidateKey {
   readonly route: string;
   readonly name: string;
   readonly secret: Secret;
@@ -32,8 +32,8 @@ export interface SuspectKey {
 }
 
 /** A rejected request, with everything that could verify it. */
-export interface Suspect {
-  readonly request: SuspectRequest;
+export interface AnalysisInput {
+  readonly request: RejectedRequest;
   readonly scheme: Scheme;
   readonly allowDotInId: boolean;
   /** Undefined if the scheme signs no timestamp. */
@@ -41,9 +41,9 @@ export interface Suspect {
   /** Of the route; empty if it has none. */
   readonly publicUrl: string;
   /** Of the route, live or not. */
-  readonly keys: readonly SuspectKey[];
+  readonly keys: readonly CandidateKey[];
   /** Of all other routes. */
-  readonly others: readonly SuspectKey[];
+  readonly others: readonly CandidateKey[];
   readonly presets: readonly SchemeDescription[];
 }
 
@@ -63,7 +63,7 @@ export interface Explanation {
 }
 
 /** Returns undefined for a key whose secret text is unknown. */
-export function toSuspectKey(route: string, key: VerifyKey): SuspectKey | undefined {
+export function toCandidateKey(route: string, key: VerifyKey): CandidateKey | undefined {
   const source = toKeySource(key);
   return source === undefined ? undefined : { route, ...key, ...source, key };
 }

@@ -16,7 +16,7 @@ interface MatchSpace {
 }
 
 /** Warnings about routes that the router cannot distinguish, and about settings that disable its protections. */
-export function checkNeighbours(routes: readonly RouteConfig[]): Rating[] {
+export function checkNeighbors(routes: readonly RouteConfig[]): Rating[] {
   const spaces = toMatchSpaces(routes);
   return [...spaces.flatMap(checkSettings), ...spaces.flatMap((space) => checkSpace(space, spaces))];
 }
@@ -54,7 +54,7 @@ function checkSpace(space: MatchSpace, spaces: readonly MatchSpace[]): Rating[] 
 }
 
 /** Describes, for each guarded route inside a wider one with other gates, how requests for the two are kept apart. */
-export function describeNeighbours(routes: readonly RouteConfig[]): string[] {
+export function describeNeighbors(routes: readonly RouteConfig[]): string[] {
   const spaces = toMatchSpaces(routes);
   return spaces.filter(isGuarded).flatMap((space) => {
     const wider = spaces.filter((other) => isWider(other, space)).sort((a, b) => b.path.length - a.path.length)[0];

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { parseConfig } from '../../../../src/config/load/load.ts';
-import { describeNeighbours } from '../../../../src/config/rules/validate-neighbours.ts';
+import { describeNeighbors } from '../../../../src/config/rules/validate-neighbors.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
 
 const ALL = 'allow: anyone';
@@ -19,7 +19,7 @@ function toWarnings(...routes: readonly string[]): string[] {
 function toNotes(...routes: readonly string[]): readonly string[] {
   const { config } = load(...routes);
   if (config === undefined) throw new Error('no config');
-  return describeNeighbours(config.routes);
+  return describeNeighbors(config.routes);
 }
 
 describe('sidegate check warns', () => {
