@@ -5,9 +5,9 @@ import {
   DEFAULT_MEMORY_LIMIT,
   DEFAULT_MEMORY_REQUEST,
   IMAGE,
+  INTERCEPTION,
   MEMORY,
   OBJECT_NAME,
-  TAKEOVER,
   WHOLE_SECONDS,
 } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { formed, PULL_POLICIES, port } from './values-forms.ts';
@@ -39,11 +39,14 @@ export const sidecar = z.strictObject({
     .array(formed(OBJECT_NAME, 'registry-login'))
     .default([])
     .describe('Names of image pull secrets, which must exist in the namespace of each pod. They are added to those of the pod.'),
-  takeover: formed(TAKEOVER, 'service')
+  interception: formed(INTERCEPTION, 'service')
     .default('service')
     .describe(
       "Interception mode: `service`, `rename`, `same-port`, `same-port:HOST`, `env` or `env:PORT`. The name after the colon is the app's environment variable.",
     ),
+  takeover: formed({ ...INTERCEPTION, pattern: `^$|${INTERCEPTION.pattern}` }, 'service')
+    .default('')
+    .describe('Deprecated: the old name of `interception`. If set, it overrides `interception`.'),
   mode: z
     .enum(['auto', 'native', 'container'])
     .default('auto')
@@ -52,7 +55,7 @@ export const sidecar = z.strictObject({
     ),
   port: port().default(8480).describe('Port for requests.'),
   adminPort: port().default(8481).describe('Port of health checks and metrics.'),
-  movedPort: port().default(8482).describe('Port that the app listens on with `takeover: env`.'),
+  movedPort: port().default(8482).describe('Port that the app listens on with `interception: env`.'),
   resources: resources.prefault({}).describe('Resources of the container.'),
   preStop: formed(WHOLE_SECONDS, '5s')
     .default('5s')

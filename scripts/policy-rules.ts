@@ -10,11 +10,11 @@ import {
   SECRET_VOLUME,
   STATUS_ANNOTATION,
 } from '../src/kubernetes/injector/names.ts';
-import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
+import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { SHARING } from '../src/kubernetes/injector/sidecar-check.ts';
 import { celText } from './cel-shape.ts';
 import { lastingPorts } from './policy-ports.ts';
-import { MOST, matches } from './policy-variables.ts';
+import { annotation, MOST, matches } from './policy-variables.ts';
 
 /** A condition and the message if it does not hold, both in CEL. */
 export interface PolicyRule {
@@ -29,17 +29,30 @@ export function toRules(): PolicyRule[] {
   return [...toSettingRules(), ...toPodRules(), ...toPortRules(), ...toProbeRules()];
 }
 
+const toAnnotation = (name: string): string => `${DOMAIN}/${name}`;
+
+/** A pod must not set an annotation under both names. */
+function toRenamedRule(name: string, oldName: string): PolicyRule {
+  const [current, old] = [name, oldName].map(toAnnotation);
+  return {
+    holds: `!('${current}' in variables.annotations && '${old}' in variables.annotations)`,
+    message: celText(`the annotation ${old} is the old name of ${current}, which is set as well: remove it`),
+  };
+}
+
 function toSettingRules(): PolicyRule[] {
-  const names = Object.values(SETTINGS).map(({ name }) => `${DOMAIN}/${name}`);
+  const settings = Object.entries(SETTINGS) as [keyof typeof SETTINGS, Setting][];
+  const names = settings.flatMap(([, { name, oldName }]) => (oldName === undefined ? [name] : [name, oldName])).map(toAnnotation);
   const unknown = `variables.annotations.filter(k, k.startsWith('${DOMAIN}/') && !(k in [${[...names, STATUS_ANNOTATION].map(celText).join(', ')}]))`;
-  const forms = Object.values(SETTINGS).map(({ name, form, example }) => {
-    const value = `variables.annotations[?${celText(`${DOMAIN}/${name}`)}].orValue(${celText(example)})`;
+  const forms = settings.map(([key, { name, form, example }]) => {
+    const value = annotation(key, celText(example));
     const length = form.maxLength === undefined ? '' : ` && size(${value}) <= ${form.maxLength}`;
     return {
       holds: matches(value, form.pattern) + length,
-      message: `${celText(`the annotation ${DOMAIN}/${name} is "`)} + ${value} + ${celText(`": expected ${form.expected}, for example ${example}`)}`,
+      message: `${celText(`the annotation ${toAnnotation(name)} is "`)} + ${value} + ${celText(`": expected ${form.expected}, for example ${example}`)}`,
     };
   });
+  const renamed = settings.flatMap(([, { name, oldName }]) => (oldName === undefined ? [] : [toRenamedRule(name, oldName)]));
   return [
     {
       holds: `size(${unknown}) == 0`,
@@ -49,14 +62,15 @@ function toSettingRules(): PolicyRule[] {
           .join(', ')}`,
       )}`,
     },
+    ...renamed,
     ...forms,
     {
       holds: "variables.config != ''",
       message: celText(`the annotation ${DOMAIN}/config is missing: name the ConfigMap whose key gate.yaml is the gate's config`),
     },
     {
-      holds: "variables.takeover == 'service' || variables.isSamePort",
-      message: `'takeover ' + variables.takeover + ${celText(` is not supported by the API server's own policy: use service or same-port, or ${BY_WEBHOOK}`)}`,
+      holds: "variables.interception == 'service' || variables.isSamePort",
+      message: `'the interception mode ' + variables.interception + ${celText(` is not supported by the API server's own policy: use service or same-port, or ${BY_WEBHOOK}`)}`,
     },
     {
       holds: "variables.mode != 'container'",
@@ -66,7 +80,7 @@ function toSettingRules(): PolicyRule[] {
     },
     {
       holds: `!('${DOMAIN}/port' in variables.annotations) || !variables.isSamePort || variables.dataPortText == string(variables.appPort)`,
-      message: `'${DOMAIN}/port is ' + variables.dataPortText + ', but with takeover same-port the sidecar uses the port ' + string(variables.appPort) + ' of the app: remove ${DOMAIN}/port'`,
+      message: `'${DOMAIN}/port is ' + variables.dataPortText + ', but with interception mode same-port the sidecar uses the port ' + string(variables.appPort) + ' of the app: remove ${DOMAIN}/port'`,
     },
     ...toResourceRules(),
   ];
@@ -161,24 +175,24 @@ function toProbeRules(): PolicyRule[] {
     {
       holds: '!variables.hooks.exists(h, h.port == variables.appPort)',
       message: celText(
-        'a postStart or preStop hook uses the port that takeover same-port moves to loopback, where the kubelet cannot connect: use exec or sleep, or another takeover',
+        'a postStart or preStop hook uses the port that interception mode same-port moves to loopback, where the kubelet cannot connect: use exec or sleep, or another interception mode',
       ),
     },
     rule('h.port == -1', "a probe uses the name of a port that its container does not declare: write the port's number"),
     rule(
       "h.action == 'grpc' && h.port == variables.appPort",
-      'a probe uses gRPC on the port that takeover same-port moves to loopback: use an httpGet or exec probe, or another takeover',
+      'a probe uses gRPC on the port that interception mode same-port moves to loopback: use an httpGet or exec probe, or another interception mode',
     ),
     rule(
       'h.isTls && h.port == variables.appPort',
-      'a probe uses HTTPS, but the sidecar connects to the app over HTTP: serve HTTP in the app, or use another takeover',
+      'a probe uses HTTPS, but the sidecar connects to the app over HTTP: serve HTTP in the app, or use another interception mode',
     ),
     rule('h.hasHeaders', `a probe has httpHeaders, which the API server's own policy cannot handle: ${BY_WEBHOOK}`),
     rule("!h.path.matches('^[!-~]*$')", `a probe has a path that is not ASCII: ${BY_WEBHOOK}`),
     {
       holds:
         "!variables.isSamePort || variables.variable == '' || !variables.env.exists(e, e.name == variables.variable && has(e.valueFrom))",
-      message: `'the variable ' + variables.variable + ' of the app uses valueFrom, but ${DOMAIN}/takeover has to set it: remove the variable from the container'`,
+      message: `'the variable ' + variables.variable + ' of the app uses valueFrom, but ${DOMAIN}/interception has to set it: remove the variable from the container'`,
     },
   ];
 }

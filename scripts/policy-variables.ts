@@ -3,7 +3,7 @@
 import { HOOK_PLACES, PROBE_PLACES } from '../src/kubernetes/injector/handlers.ts';
 import { PORT_NUMBER, WHOLE_SECONDS } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { DEFAULT_CONTAINER_ANNOTATION, DOMAIN } from '../src/kubernetes/injector/names.ts';
-import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
+import { SETTINGS, type Setting } from '../src/kubernetes/injector/settings.ts';
 import { celText } from './cel-shape.ts';
 
 /** A variable of a policy. */
@@ -16,9 +16,13 @@ export interface PolicyVariable {
 export const MOST = 32;
 const RANGE = `[${Array.from({ length: MOST }, (_, index) => index).join(', ')}]`;
 
-/** An annotation, with its default as CEL text. */
-const annotation = (key: keyof typeof SETTINGS, fallback: string): string =>
-  `variables.annotations[?${celText(`${DOMAIN}/${SETTINGS[key].name}`)}].orValue(${fallback})`;
+/** The value of an annotation, also under its old name; `fallback`: the default in CEL. */
+export function annotation(key: keyof typeof SETTINGS, fallback: string): string {
+  const { name, oldName }: Setting = SETTINGS[key];
+  const read = (each: string, otherwise: string): string =>
+    `variables.annotations[?${celText(`${DOMAIN}/${each}`)}].orValue(${otherwise})`;
+  return read(name, oldName === undefined ? fallback : read(oldName, fallback));
+}
 const sidecar = (value: string): string => `'{{ .Values.sidecar.${value} }}'`;
 /** Whether a text matches a format; raw strings leave the pattern unchanged. */
 export const matches = (text: string, pattern: string): string => `${text}.matches(r'${pattern}')`;
@@ -47,9 +51,9 @@ export function toVariables(): PolicyVariable[] {
 function toSettingVariables(): PolicyVariable[] {
   return [
     { name: 'config', expression: annotation('config', "''") },
-    { name: 'takeover', expression: annotation('takeover', sidecar('takeover')) },
-    { name: 'isSamePort', expression: "variables.takeover.startsWith('same-port')" },
-    { name: 'variable', expression: "variables.takeover.contains(':') ? variables.takeover.split(':')[1] : ''" },
+    { name: 'interception', expression: annotation('interception', `'{{ include "sidegate.interception" . }}'`) },
+    { name: 'isSamePort', expression: "variables.interception.startsWith('same-port')" },
+    { name: 'variable', expression: "variables.interception.contains(':') ? variables.interception.split(':')[1] : ''" },
     { name: 'mode', expression: annotation('sidecar', sidecar('mode')) },
     { name: 'image', expression: annotation('image', `'{{ include "sidegate.sidecarImage" . }}'`) },
     { name: 'cpuRequest', expression: annotation('cpuRequest', sidecar('resources.requests.cpu')) },

@@ -38,7 +38,8 @@ export async function examineCluster(options: DoctorOptions, io: Io): Promise<nu
     throw usageError('use either --namespace or --all-namespaces');
   if (options.namespace !== undefined && !NAMESPACE.test(options.namespace))
     throw usageError(`--namespace ${options.namespace} is not a valid namespace name`);
-  const given = options.config === undefined ? undefined : { config: await readGiven(options.config), version: readVersion() };
+  const given =
+    options.config === undefined ? undefined : { config: await readGiven(options.config, io), version: readVersion() };
   const cluster = await findCluster({
     file: options.kubeconfig,
     context: options.context,
@@ -66,8 +67,9 @@ function isFailed({ findings }: Report, failOn: string): boolean {
   return findings.error > 0 || (failOn === 'warning' && findings.warning > 0);
 }
 
-async function readGiven(file: string): Promise<InjectorConfig> {
+async function readGiven(file: string, io: Io): Promise<InjectorConfig> {
   const { config, problems } = await loadInjectorConfig(file);
   if (config === undefined) throw usageError(`--config: ${problems.map(formatProblem).join('\n')}`);
+  for (const warning of problems) io.stderr(`${formatProblem(warning)}\n`);
   return config;
 }

@@ -38,11 +38,18 @@ test.each([
   ['same-port:BIND', 'as its variable BIND says'],
   ['env', 'as its variable PORT says'],
   ['env:WEB_PORT', 'as its variable WEB_PORT says'],
-])('say what is left to do with takeover %s', async (takeover, sentence) => {
-  const notes = await renderNotes('1.36.3', { takeover });
+])('say what is left to do with interception %s', async (interception, sentence) => {
+  const notes = await renderNotes('1.36.3', { interception });
   expect(notes).toContain('\n4. Leave your app');
   expect(notes).toContain(sentence);
   expect(notes).not.toContain('targetPort');
+});
+
+test('name the new name of a deprecated value, which still counts', async () => {
+  const notes = await renderNotes('1.36.3', { takeover: 'env:WEB_PORT' });
+  expect(notes).toContain('as its variable WEB_PORT says');
+  expect(notes).toContain('NOTE: sidecar.takeover is deprecated: it was renamed to sidecar.interception.');
+  expect(await renderNotes('1.36.3')).not.toContain('deprecated');
 });
 
 test('warn of nothing where nothing is switched off', async () => {

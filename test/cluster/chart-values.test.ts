@@ -47,7 +47,7 @@ describe('the chart', () => {
     ['a misspelt value', { injector: { replica: 3 } }, "additional properties 'replica' not allowed"],
     ['a word that is none of the choices', { admission: { mode: 'webhoook' } }, "value must be one of 'webhook', 'policy'"],
     ['text in the place of a number', { injector: { replicas: 'two' } }, 'got string, want integer'],
-    ['a takeover that does not exist', { sidecar: { takeover: 'iptables' } }, '/sidecar/takeover'],
+    ['an interception mode that does not exist', { sidecar: { interception: 'iptables' } }, '/sidecar/interception'],
     ['a port out of range', { sidecar: { port: 70_000 } }, 'maximum: got 70,000, want 65,535'],
     [
       'a variable that changes the program of sidecars',
@@ -67,10 +67,10 @@ describe('the chart', () => {
   test.each([
     ['the policy mode before 1.36', { admission: { mode: 'policy' } }, '1.35.4', 'admission.mode=policy needs Kubernetes 1.36'],
     [
-      'a takeover that the API server does not know',
-      { admission: { mode: 'policy' }, sidecar: { takeover: 'env:PORT' } },
+      'an interception mode that the API server does not know',
+      { admission: { mode: 'policy' }, sidecar: { interception: 'env:PORT' } },
       '1.36.3',
-      'With sidecar.takeover=env:PORT it would deny',
+      'With sidecar.interception=env:PORT it would deny',
     ],
     [
       'a container beside the app where the API server injects',

@@ -38,7 +38,7 @@ const service = (name: string, targetPort: number | string, spec: Kube = {}): Ku
   spec: { selector: { app: name }, ports: [{ port: 80, targetPort }], ...spec },
 });
 
-const asking = (takeover = 'service', annotations: Kube = {}): Kube => askForGate(takeover, { annotations });
+const asking = (interception = 'service', annotations: Kube = {}): Kube => askForGate(interception, { annotations });
 
 async function create(...objects: Kube[]): Promise<void> {
   for (const object of objects) {

@@ -18,7 +18,7 @@ import { until } from '../support/gate.ts';
 
 const USUAL: Lives = { checkInterval: '500ms', overlap: '1s' };
 /** Announced after 12 s, signing after 14 s, its predecessor gone after 20 s; servers are renewed every 2.7 s. */
-const SHORT: Lives = { authorityLife: '18s', serverLife: '4s', overlap: '2s', checkInterval: '500ms' };
+const SHORT: Lives = { caLifetime: '18s', serverLifetime: '4s', overlap: '2s', checkInterval: '500ms' };
 const METADATA = { labels: { 'sidegate.dev/inject': 'true' }, annotations: { 'sidegate.dev/config': 'gate' } };
 const GATE = `routes:
   - name: orders
@@ -246,7 +246,7 @@ describe('a pod that is created by way of the API server', () => {
     const namespace = await toApps(await install(USUAL, 1));
     const annotations = { ...METADATA.annotations, 'sidegate.dev/takeovr': 'service' };
     const { status, body } = await create(namespace, { metadata: { ...METADATA, annotations } });
-    expect([status, body.message]).toEqual([400, expect.stringContaining('sidegate.dev/takeover')]);
+    expect([status, body.message]).toEqual([400, expect.stringContaining('sidegate.dev/interception')]);
     const replica = installation?.replicas[0] as Replica;
     expect(await replica.metric('sidegate_injector_admissions_total{result="denied",reason="invalid_setting"}')).toBe(1);
   });

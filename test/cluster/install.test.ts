@@ -54,10 +54,10 @@ test('leaves a pod without the label as it is', async () => {
 });
 
 test('denies a pod whose annotation is misspelt, in a sentence', async () => {
-  const pod = makeGatedPod('misspelt', 'service', { annotations: { 'sidegate.dev/tekeover': 'rename' } });
+  const pod = makeGatedPod('misspelt', 'service', { annotations: { 'sidegate.dev/interseption': 'rename' } });
   const { status, body } = await cluster.create(pod, { namespace });
   expect(status).toBe(400);
-  expect(body.message).toMatch(/sidegate\.dev\/tekeover.*takeover/);
+  expect(body.message).toMatch(/sidegate\.dev\/interseption.*interception/);
 });
 
 test('puts the sidecar into the pods of Deployments, StatefulSets and Jobs', async () => {

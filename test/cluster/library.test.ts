@@ -94,7 +94,7 @@ const appProbes = { web: { livez: 'http://127.0.0.1:3000/healthz?a=$$b&c=$(D)', 
 
 describe('a chart that writes the sidecar by the library', () => {
   test.each<[string, Settings, Settings?, string?]>([
-    ['takeover service', {}],
+    ['interception service', {}],
     ['its own ports', { port: 9000, adminPort: 9001 }],
     ['two Secrets', { secrets: ['stripe-webhook', 'web-users'] }],
     ['a container beside the app', { sidecar: 'container' }],
@@ -102,11 +102,12 @@ describe('a chart that writes the sidecar by the library', () => {
     ['more time before the end, in a container beside the app', { preStop: '1m', sidecar: 'container' }],
     ['its own resources', { cpuRequest: '100m', cpuLimit: '1', memoryRequest: '96Mi', memoryLimit: '256Mi' }],
     ['a Secret to pull with', { imagePullSecrets: ['registry'] }],
-    ['takeover rename', { takeover: 'rename' }, { portName: 'http' }, 'http-app'],
-    ['takeover same-port', { takeover: 'same-port:HOST' }, { appProbes }],
-    ['takeover same-port, where the app is on the loopback by itself', { takeover: 'same-port' }, { appProbes }],
-    ['takeover env', { takeover: 'env' }],
-    ['takeover env with a variable of its own', { takeover: 'env:WEB_PORT' }],
+    ['interception rename', { interception: 'rename' }, { portName: 'http' }, 'http-app'],
+    ['interception same-port', { interception: 'same-port:HOST' }, { appProbes }],
+    ['interception same-port, where the app is on the loopback by itself', { interception: 'same-port' }, { appProbes }],
+    ['interception env', { interception: 'env' }],
+    ['interception env under its old name', { takeover: 'env' }],
+    ['interception env with a variable of its own', { interception: 'env:WEB_PORT' }],
   ])('makes the pod that `sidegate inject -f` makes, with %s', async (_what, settings, own = {}, portName = 'http') => {
     const pod = podOf(await render({ ...settings, ...own }, portName));
     const injected = await inject(settings);
@@ -147,9 +148,9 @@ describe('a chart that writes the sidecar by the library', () => {
     ['a setting that is missing', { image: '' }, 'the setting image is'],
     ['a port out of range', { port: 70_000 }, 'the setting port is "70000": expected a port from 1 to 65535, for example 8480.'],
     [
-      'a takeover that does not exist',
-      { takeover: 'iptables' },
-      'the setting takeover is "iptables": expected service, rename, same-port',
+      'an interception mode that does not exist',
+      { interception: 'iptables' },
+      'the setting interception is "iptables": expected service, rename, same-port',
     ],
     ['seconds without their unit', { preStop: 5 }, 'the setting preStop is "5": expected a duration'],
     ['no seconds without their unit', { preStop: 0 }, 'the setting preStop is "0": expected a duration'],
@@ -158,20 +159,24 @@ describe('a chart that writes the sidecar by the library', () => {
     ['a name that is none', { secrets: ['Stripe'] }, 'the setting secrets is "Stripe": expected names'],
     [
       'a port of its own where it takes the app’s',
-      { takeover: 'env', port: 9000 },
+      { interception: 'env', port: 9000 },
       "the sidecar listens on the app's port 3000. Remove the setting port",
     ],
     ['ports that collide', { port: 3000 }, 'must differ'],
-    ['a rename without a name', { takeover: 'rename' }, 'takeover=rename needs the setting portName'],
-    ['a probe that nobody could ask', { takeover: 'same-port' }, 'the probe web/livez is not in the setting appProbes'],
+    ['a rename without a name', { interception: 'rename' }, 'interception=rename needs the setting portName'],
+    ['a probe that nobody could ask', { interception: 'same-port' }, 'the probe web/livez is not in the setting appProbes'],
     [
       'a hook that anyone could set off',
-      { takeover: 'same-port', appProbes: { web: { ...appProbes.web, prestop: 'http://127.0.0.1:3000/stop' } } },
+      { interception: 'same-port', appProbes: { web: { ...appProbes.web, prestop: 'http://127.0.0.1:3000/stop' } } },
       'appProbes has web/prestop; the known ones are livez, readyz and startupz.',
     ],
-    ['a race for the port', { takeover: 'env', sidecar: 'container' }, 'takeover=env needs a native sidecar'],
-    ['a race for the address', { takeover: 'same-port', sidecar: 'container' }, 'takeover=same-port needs a native sidecar'],
-    ['probes that need no help', { appProbes }, 'appProbes need takeover=same-port'],
+    ['a race for the port', { interception: 'env', sidecar: 'container' }, 'interception=env needs a native sidecar'],
+    [
+      'a race for the address',
+      { interception: 'same-port', sidecar: 'container' },
+      'interception=same-port needs a native sidecar',
+    ],
+    ['probes that need no help', { appProbes }, 'appProbes need interception=same-port'],
   ])('is refused with a sentence for %s', async (_what, settings, message) => {
     await expect(render(settings)).rejects.toThrow(message);
   });

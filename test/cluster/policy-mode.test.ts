@@ -84,7 +84,7 @@ function essence({ metadata, spec }: Kube): Kube {
   return { labels: metadata.labels, annotations: metadata.annotations, spec };
 }
 
-const sameP = { 'sidegate.dev/takeover': 'same-port' };
+const sameP = { 'sidegate.dev/interception': 'same-port' };
 const get = (path: string, port: unknown, more: Kube = {}): Kube => ({ httpGet: { path, port, ...more } });
 const CASES: readonly (readonly [string, Kube])[] = [
   ['a plain pod', toPod()],
@@ -130,7 +130,7 @@ const CASES: readonly (readonly [string, Kube])[] = [
   [
     'same-port with probes of each kind',
     toPod({
-      annotations: { ...sameP, 'sidegate.dev/takeover': 'same-port:HOST' },
+      annotations: { ...sameP, 'sidegate.dev/interception': 'same-port:HOST' },
       container: {
         env: [
           { name: 'HOST', value: '0.0.0.0' },
@@ -159,8 +159,9 @@ const CASES: readonly (readonly [string, Kube])[] = [
   ],
   [
     'same-port with the first variable of the app',
-    toPod({ annotations: { ...sameP, 'sidegate.dev/takeover': 'same-port:HOST' } }),
+    toPod({ annotations: { ...sameP, 'sidegate.dev/interception': 'same-port:HOST' } }),
   ],
+  ['the old name of an annotation', toPod({ annotations: { 'sidegate.dev/takeover': 'same-port' } })],
 ];
 
 describe('the API server’s own policy', () => {
@@ -190,8 +191,16 @@ describe('the API server’s own policy', () => {
       { ...toPod(), metadata: { name: 'web', labels: { 'sidegate.dev/inject': 'true' } } },
       'sidegate.dev/config is missing',
     ],
-    ['takeover rename', toPod({ annotations: { 'sidegate.dev/takeover': 'rename' } }), 'takeover rename is beyond'],
-    ['takeover env', toPod({ annotations: { 'sidegate.dev/takeover': 'env:PORT' } }), 'takeover env:PORT is beyond'],
+    [
+      'interception rename',
+      toPod({ annotations: { 'sidegate.dev/interception': 'rename' } }),
+      'the interception mode rename is not supported',
+    ],
+    [
+      'interception env',
+      toPod({ annotations: { 'sidegate.dev/interception': 'env:PORT' } }),
+      'the interception mode env:PORT is not supported',
+    ],
     ['a plain container', toPod({ annotations: { 'sidegate.dev/sidecar': 'container' } }), 'supports only native sidecars'],
     [
       'a plain container that would race for the port',
@@ -245,7 +254,7 @@ describe('the API server’s own policy', () => {
     [
       'a hook on the port',
       toPod({ annotations: sameP, container: { lifecycle: { preStop: get('/admin/shutdown', 'http') } } }),
-      'hook uses the port that takeover same-port moves',
+      'hook uses the port that interception mode same-port moves',
     ],
     [
       'a hook at the start of another container',
@@ -253,7 +262,7 @@ describe('the API server’s own policy', () => {
         annotations: sameP,
         spec: { containers: [WEB, { name: 'b', image: 'b:1', lifecycle: { postStart: { tcpSocket: { port: 8080 } } } }] },
       }),
-      'hook uses the port that takeover same-port moves',
+      'hook uses the port that interception mode same-port moves',
     ],
     ['a gRPC probe', toPod({ annotations: sameP, container: { livenessProbe: { grpc: { port: 8080 } } } }), 'uses gRPC'],
     [
@@ -261,13 +270,18 @@ describe('the API server’s own policy', () => {
       toPod({ annotations: sameP, container: { livenessProbe: get('/', 8080, { httpHeaders: [{ name: 'A', value: 'b' }] }) } }),
       'httpHeaders',
     ],
+    [
+      'an annotation under both of its names',
+      toPod({ annotations: { ...sameP, 'sidegate.dev/takeover': 'service' } }),
+      'sidegate.dev/takeover is the old name of sidegate.dev/interception, which is set as well: remove it',
+    ],
     ['a request above the limit', toPod({ annotations: { 'sidegate.dev/memory-request': '1Gi' } }), 'above its limit'],
   ] as const)('denies %s with a sentence, as the injector would', async (what, pod, message) => {
     const { status, body } = await create(injecting, pod);
     expect(body['message']).toContain(message);
     expect(status).toBe(422);
     // These are within the injector's reach alone.
-    const isBeyond = ['takeover rename', 'takeover env', 'a plain container', 'header fields of a probe'].includes(what);
+    const isBeyond = ['interception rename', 'interception env', 'a plain container', 'header fields of a probe'].includes(what);
     expect(inject(pod).outcome).toBe(isBeyond ? 'injected' : 'denied');
   });
 

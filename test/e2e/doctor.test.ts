@@ -124,8 +124,8 @@ test('says that all is well, and exits 0', async () => {
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   expect(stdout).toBe(`test, namespace shop
 
-STATE      NAMESPACE  WORKLOAD        PODS  TAKEOVER  SIDECAR
-protected  shop       deployment/web  1/1   service   native 1.0.0
+STATE      NAMESPACE  WORKLOAD        PODS  INTERCEPTION  SIDECAR
+protected  shop       deployment/web  1/1   service       native 1.0.0
 
 1 protected. 0 errors, 0 warnings, 0 notes.
 `);
@@ -147,14 +147,14 @@ test('shows the worst first, each with what to do, and exits 1', async () => {
   expect(code).toBe(1);
   expect(stdout).toBe(`test, namespace shop
 
-STATE        NAMESPACE  WORKLOAD        PODS  TAKEOVER  SIDECAR
-unprotected  shop       pod/free        0/1   -         -
+STATE        NAMESPACE  WORKLOAD        PODS  INTERCEPTION  SIDECAR
+unprotected  shop       pod/free        0/1   -             -
   error    no-sidecar: 1 of 1 pod (free) has no sidecar, although the label sidegate.dev/inject requests it
            → make sure that the injector is ready, then delete and recreate pod/free
-bypassed     shop       pod/other       1/1   service   native 1.0.0
+bypassed     shop       pod/other       1/1   service       native 1.0.0
   error    service-to-app: Service other, port 80, targets port 8080, the app's own, and bypasses the sidecar
            → set its targetPort to sidegate
-protected    shop       deployment/web  1/1   service   native 1.0.0
+protected    shop       deployment/web  1/1   service       native 1.0.0
 
 1 unprotected, 1 bypassed, 1 protected; 1 does not request the sidecar. 2 errors, 0 warnings, 0 notes.
 `);
@@ -178,7 +178,7 @@ test('gives tools JSON whose form stays', async () => {
         name: 'web',
         state: 'protected',
         pods: { total: 1, protected: 1, ready: 1 },
-        takeovers: ['service'],
+        interceptions: ['service'],
         forms: ['native'],
         versions: ['1.0.0'],
         findings: [

@@ -183,7 +183,7 @@ describe('the command', () => {
     const file = join(folder, 'injector.yaml');
     writeFileSync(
       file,
-      'sidecar: { image: a }\nrotation: { namespace: a, authoritySecret: b, serverSecret: c, service: d, webhook: e, overlapp: 1h }\n',
+      'sidecar: { image: a }\nrotation: { namespace: a, caSecret: b, serverSecret: c, service: d, webhook: e, overlapp: 1h }\n',
     );
     for (const command of ['inject-server', 'rotate-certificates']) {
       const { code, stderr } = await runSidegate([command, '--config', file]);

@@ -42,10 +42,10 @@ sidegate.dev/injected: "true"
 {{/* Annotations of the pod: what was done to it. */}}
 {{- define "sidegate.podAnnotations" -}}
 {{- $values := include "sidegate.lib.values" . | fromJson -}}
-{{- $takeover := include "sidegate.lib.takeover" . -}}
+{{- $mode := include "sidegate.lib.interceptionMode" . -}}
 {{- $kind := ternary "native" "container" $values.isNative -}}
 {{- $version := include "sidegate.lib.version" . | trim -}}
-sidegate.dev/status: {{ printf "{\"version\":%q,\"takeover\":%q,\"sidecar\":%q,\"hash\":\"library\"}" $version $takeover $kind | squote }}
+sidegate.dev/status: {{ printf "{\"version\":%q,\"takeover\":%q,\"sidecar\":%q,\"hash\":\"library\"}" $version $mode $kind | squote }}
 {{- end -}}
 
 {{/* The app's lifecycle: it keeps running while its pod is removed from the endpoints. Empty with `preStop: 0s`. */}}
@@ -66,7 +66,7 @@ preStop:
 {{/* Items of the app's env: the variable of `same-port:VARIABLE` or `env:VARIABLE`. */}}
 {{- define "sidegate.appEnv" -}}
 {{- $values := include "sidegate.lib.values" . | fromJson -}}
-{{- $parts := splitList ":" (default "service" .takeover) -}}
+{{- $parts := splitList ":" (include "sidegate.lib.interception" .) -}}
 {{- $variable := ternary (index $parts (sub (len $parts) 1 | int)) "" (eq (len $parts) 2) -}}
 {{- if eq (first $parts) "env" -}}
 - name: {{ default "PORT" $variable }}
@@ -77,12 +77,12 @@ preStop:
 {{- end -}}
 {{- end -}}
 
-{{/* The port that the app listens on, for probes. With `takeover: env` it is not the app's usual port. */}}
+{{/* The port that the app listens on, for probes. With `interception: env` it is not the app's usual port. */}}
 {{- define "sidegate.appPort" -}}
 {{- (include "sidegate.lib.values" . | fromJson).appPort -}}
 {{- end -}}
 
-{{/* With `takeover: same-port`: the body of a probe that the sidecar forwards to the app: `list $settings "web" "livez"`. */}}
+{{/* With `interception: same-port`: the body of a probe that the sidecar forwards to the app: `list $settings "web" "livez"`. */}}
 {{- define "sidegate.appProbe" -}}
 {{- $settings := index . 0 -}}
 {{- $container := index . 1 -}}
@@ -142,9 +142,14 @@ ingress:
 {{- uniq $names | toJson -}}
 {{- end -}}
 
+{{/* The interception mode, with the app's variable if there is one; `takeover` is the old name of the setting. */}}
+{{- define "sidegate.lib.interception" -}}
+{{- default "service" (default .takeover .interception) -}}
+{{- end -}}
+
 {{/* The interception mode without the app's variable. */}}
-{{- define "sidegate.lib.takeover" -}}
-{{- default "service" .takeover | splitList ":" | first -}}
+{{- define "sidegate.lib.interceptionMode" -}}
+{{- include "sidegate.lib.interception" . | splitList ":" | first -}}
 {{- end -}}
 
 {{/* preStop in seconds. */}}
@@ -162,25 +167,25 @@ ingress:
 {{- fail (printf "\n\nsidegate: the setting %s is missing." $name) -}}
 {{- end -}}
 {{- end -}}
-{{- $takeover := include "sidegate.lib.takeover" . -}}
-{{- $takesPort := has $takeover (list "same-port" "env") -}}
+{{- $mode := include "sidegate.lib.interceptionMode" . -}}
+{{- $takesPort := has $mode (list "same-port" "env") -}}
 {{- if and $takesPort (eq (default "auto" .sidecar) "container") -}}
-{{- fail (printf "\n\nsidegate: takeover=%s needs a native sidecar, because the app could bind the port before a plain container does. Remove the setting sidecar, or set takeover=service or takeover=rename." $takeover) -}}
+{{- fail (printf "\n\nsidegate: interception=%s needs a native sidecar, because the app could bind the port before a plain container does. Remove the setting sidecar, or set interception=service or interception=rename." $mode) -}}
 {{- end -}}
 {{- $appPort := int .appPort -}}
 {{- if and $takesPort .port (ne (int .port) $appPort) -}}
-{{- fail (printf "\n\nsidegate: port is %d, but with takeover=%s the sidecar listens on the app's port %d. Remove the setting port." (int .port) $takeover $appPort) -}}
+{{- fail (printf "\n\nsidegate: port is %d, but with interception=%s the sidecar listens on the app's port %d. Remove the setting port." (int .port) $mode $appPort) -}}
 {{- end -}}
-{{- if and (eq $takeover "rename") (not .portName) -}}
-{{- fail "\n\nsidegate: takeover=rename needs the setting portName: the name of the app's port that the Service refers to. Give the app's port another name." -}}
+{{- if and (eq $mode "rename") (not .portName) -}}
+{{- fail "\n\nsidegate: interception=rename needs the setting portName: the name of the app's port that the Service refers to. Give the app's port another name." -}}
 {{- end -}}
-{{- if and .appProbes (ne $takeover "same-port") -}}
-{{- fail (printf "\n\nsidegate: appProbes need takeover=same-port. With %s the kubelet can probe the app directly: remove appProbes." $takeover) -}}
+{{- if and .appProbes (ne $mode "same-port") -}}
+{{- fail (printf "\n\nsidegate: appProbes need interception=same-port. With %s the kubelet can probe the app directly: remove appProbes." $mode) -}}
 {{- end -}}
 {{- $port := ternary $appPort (int (default 8480 .port)) $takesPort -}}
 {{- $adminPort := int (default 8481 .adminPort) -}}
-{{- $upstream := ternary (int (default 8482 .movedPort)) $appPort (eq $takeover "env") -}}
-{{- if or (eq $port $adminPort) (eq $adminPort $upstream) (and (eq $port $upstream) (ne $takeover "same-port")) -}}
+{{- $upstream := ternary (int (default 8482 .movedPort)) $appPort (eq $mode "env") -}}
+{{- if or (eq $port $adminPort) (eq $adminPort $upstream) (and (eq $port $upstream) (ne $mode "same-port")) -}}
 {{- fail (printf "\n\nsidegate: two of the ports %d (sidecar), %d (health and metrics) and %d (app) must differ." $port $adminPort $upstream) -}}
 {{- end -}}
 {{- $secrets := list -}}
@@ -206,11 +211,11 @@ ingress:
   "image" (toString .image)
   "imagePullPolicy" (default "IfNotPresent" .imagePullPolicy)
   "isNative" $isNative
-  "isOnPodAddresses" (eq $takeover "same-port")
-  "isOnAllAddresses" (ne $takeover "same-port")
+  "isOnPodAddresses" (eq $mode "same-port")
+  "isOnAllAddresses" (ne $mode "same-port")
   "port" $port
   "adminPort" $adminPort
-  "portName" (ternary .portName "sidegate" (eq $takeover "rename"))
+  "portName" (ternary .portName "sidegate" (eq $mode "rename"))
   "appPort" $upstream
   "config" .config
   "secrets" $secrets

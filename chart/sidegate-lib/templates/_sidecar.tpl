@@ -122,15 +122,15 @@ volumeMounts:
 {{- if not (kindIs "map" .) -}}
 {{- fail "\n\nsidegate: a helper was given no settings: pass an object with config, image and appPort, such as .Values.sidegate." -}}
 {{- end -}}
-{{- $known := list "config" "secrets" "takeover" "appPort" "port" "adminPort" "sidecar" "image" "imagePullSecrets" "cpuRequest" "memoryRequest" "cpuLimit" "memoryLimit" "preStop" "imagePullPolicy" "movedPort" "portName" "appProbes" "gracePeriodSeconds" -}}
+{{- $known := list "config" "secrets" "interception" "appPort" "port" "adminPort" "sidecar" "image" "imagePullSecrets" "cpuRequest" "memoryRequest" "cpuLimit" "memoryLimit" "preStop" "imagePullPolicy" "movedPort" "portName" "appProbes" "gracePeriodSeconds" "takeover" -}}
 {{- range $key := keys . | sortAlpha -}}
 {{- if not (has $key $known) -}}
-{{- fail (printf "\n\nsidegate: the setting %s is unknown; the known ones are config, secrets, takeover, appPort, port, adminPort, sidecar, image, imagePullSecrets, cpuRequest, memoryRequest, cpuLimit, memoryLimit, preStop, imagePullPolicy, movedPort, portName, appProbes, gracePeriodSeconds." $key) -}}
+{{- fail (printf "\n\nsidegate: the setting %s is unknown; the known ones are config, secrets, interception, appPort, port, adminPort, sidecar, image, imagePullSecrets, cpuRequest, memoryRequest, cpuLimit, memoryLimit, preStop, imagePullPolicy, movedPort, portName, appProbes, gracePeriodSeconds." $key) -}}
 {{- end -}}
 {{- end -}}
 {{- include "sidegate.lib.form" (list . "config" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*$" "a name of lower-case letters, digits, dots and dashes" "web-gate") -}}
 {{- include "sidegate.lib.form" (list . "secrets" "^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*(?: *, *[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?)*)*$" "names of lower-case letters, digits, dots and dashes, separated by commas" "stripe-webhook, web-users") -}}
-{{- include "sidegate.lib.form" (list . "takeover" "^(?:service|rename|(?:same-port|env)(?::[A-Za-z_][A-Za-z0-9_]{0,127})?)$" "service, rename, same-port, same-port:VARIABLE, env or env:VARIABLE" "same-port:HOST") -}}
+{{- include "sidegate.lib.form" (list . "interception" "^(?:service|rename|(?:same-port|env)(?::[A-Za-z_][A-Za-z0-9_]{0,127})?)$" "service, rename, same-port, same-port:VARIABLE, env or env:VARIABLE" "same-port:HOST") -}}
 {{- include "sidegate.lib.form" (list . "appPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "3000") -}}
 {{- include "sidegate.lib.form" (list . "port" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8480") -}}
 {{- include "sidegate.lib.form" (list . "adminPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8481") -}}
@@ -142,5 +142,6 @@ volumeMounts:
 {{- include "sidegate.lib.form" (list . "cpuLimit" "^(?:[1-9][0-9]{0,5}m|[1-9][0-9]{0,3}(?:\\.[0-9]{1,3})?|0\\.(?:[1-9][0-9]{0,2}|0[1-9][0-9]?|00[1-9]))$" "cores, as 50m or 0.5" "1") -}}
 {{- include "sidegate.lib.form" (list . "memoryLimit" "^[1-9][0-9]{0,5}(?:Mi|Gi|M|G)$" "memory in Mi, Gi, M or G" "256Mi") -}}
 {{- include "sidegate.lib.form" (list . "preStop" "^(?:(?:0|[1-9][0-9]{0,3})s|[1-9][0-9]?m)$" "a duration in whole seconds (s) or minutes (m)" "10s") -}}
+{{- include "sidegate.lib.form" (list . "takeover" "^(?:service|rename|(?:same-port|env)(?::[A-Za-z_][A-Za-z0-9_]{0,127})?)$" "service, rename, same-port, same-port:VARIABLE, env or env:VARIABLE" "same-port:HOST") -}}
 {{- include "sidegate.lib.form" (list . "movedPort" "^(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$" "a port from 1 to 65535" "8482") -}}
 {{- end -}}

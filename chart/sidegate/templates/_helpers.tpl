@@ -111,6 +111,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- default (include "sidegate.image" .) .Values.sidecar.image -}}
 {{- end -}}
 
+{{/* The interception mode; `sidecar.takeover` is the old name of the value. */}}
+{{- define "sidegate.interception" -}}
+{{- default .Values.sidecar.interception .Values.sidecar.takeover -}}
+{{- end -}}
+
 {{/* injector.yaml: the defaults of sidecars, and the server. */}}
 {{- define "sidegate.injectorConfig" -}}
 sidecar:
@@ -120,7 +125,7 @@ sidecar:
   allowedImages: {{ include "sidegate.allowedImages" . }}
   allowedEnv: {{ .Values.admission.allowedEnv | toJson }}
   allowedMounts: {{ default list .Values.admission.allowedMounts | toJson }}
-  takeover: {{ .Values.sidecar.takeover | quote }}
+  interception: {{ include "sidegate.interception" . | quote }}
   mode: {{ .Values.sidecar.mode }}
   port: {{ .Values.sidecar.port }}
   adminPort: {{ .Values.sidecar.adminPort }}
@@ -155,7 +160,7 @@ server:
 {{- if include "sidegate.hasRotation" . }}
 rotation:
   namespace: {{ include "sidegate.namespace" . }}
-  authoritySecret: {{ include "sidegate.certificateSecret" . }}
+  caSecret: {{ include "sidegate.certificateSecret" . }}
   serverSecret: {{ include "sidegate.serverSecret" . }}
   service: {{ include "sidegate.injectorName" . }}
   webhook: {{ include "sidegate.injectorName" . }}

@@ -55,14 +55,14 @@ export interface ReviewerParts {
   readonly sendEvent: (podEvent: PodEvent, isVerified: boolean) => void;
 }
 
-const TAKEOVERS = ['service', 'rename', 'same-port', 'env'] as const satisfies readonly Extract<
+const INTERCEPTION_MODES = ['service', 'rename', 'same-port', 'env'] as const satisfies readonly Extract<
   Injection,
   { outcome: 'injected' }
->['takeover'][];
+>['interception'][];
 
-/** All results of a review, with their reasons; for an injection the reason is the takeover. */
+/** All results of a review, with their reasons; for an injection the reason is the interception mode. */
 export const ADMISSIONS: readonly (readonly [result: string, reason: string])[] = [
-  ...TAKEOVERS.map((takeover) => ['injected', takeover] as const),
+  ...INTERCEPTION_MODES.map((interception) => ['injected', interception] as const),
   ...SKIP_REASONS.map((reason) => ['skipped', reason] as const),
   ...DENY_REASONS.map((reason) => ['denied', reason] as const),
 ];
@@ -131,7 +131,7 @@ function toConfigMap(review: unknown): string | undefined {
 }
 
 function toReason(injection: ReportedInjection): string {
-  return injection.outcome === 'injected' ? injection.takeover : injection.reason;
+  return injection.outcome === 'injected' ? injection.interception : injection.reason;
 }
 
 function log({ logger }: ReviewerParts, request: ReviewedRequest, injection: ReportedInjection, advice: readonly string[]): void {

@@ -15,7 +15,7 @@ import { isSameTrust, WebhookBundle } from './webhook-bundle.ts';
 /** The objects that it maintains, and the lifetimes of the certificates. */
 export interface RotationConfig extends RotationTimes {
   readonly namespace: string;
-  readonly authoritySecret: string;
+  readonly caSecret: string;
   readonly serverSecret: string;
   readonly service: string;
   readonly webhook: string;
@@ -63,8 +63,8 @@ export class CertificateRotation {
   constructor(config: RotationConfig, parts: RotationParts) {
     this.#config = config;
     this.#parts = parts;
-    const { namespace, authoritySecret, serverSecret, webhook } = config;
-    this.#authority = new AuthoritySecret(parts.kube, namespace, authoritySecret);
+    const { namespace, caSecret, serverSecret, webhook } = config;
+    this.#authority = new AuthoritySecret(parts.kube, namespace, caSecret);
     this.#server = new ClusterSecret(parts.kube, { namespace, name: serverSecret, verbs: 'get and update' });
     this.#bundle = new WebhookBundle(parts.kube, webhook);
   }
@@ -129,7 +129,7 @@ export class CertificateRotation {
       });
       return plan.authorities;
     }
-    throw new ClusterObjectError(`another client keeps changing the Secret ${this.#config.authoritySecret}`);
+    throw new ClusterObjectError(`another client keeps changing the Secret ${this.#config.caSecret}`);
   }
 
   async #patch(bundle: Awaited<ReturnType<WebhookBundle['read']>>, trusted: readonly X509Certificate[]): Promise<boolean> {

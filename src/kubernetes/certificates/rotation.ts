@@ -5,8 +5,8 @@ import { type Authorities, createAuthority, toEnd, toMadeAt } from './authority.
 
 /** Lifetimes. */
 export interface RotationTimes {
-  readonly authorityLife: Milliseconds;
-  readonly serverLife: Milliseconds;
+  readonly caLifetime: Milliseconds;
+  readonly serverLifetime: Milliseconds;
   /** How long the next CA is trusted before it signs. */
   readonly overlap: Milliseconds;
 }
@@ -37,20 +37,20 @@ export function planRotation(
 ): RotationPlan | undefined {
   if (authorities === undefined) {
     const previous = known === undefined || toEnd(known) <= now ? undefined : { certificate: known, since: now };
-    return { step: 'created', authorities: { current: createAuthority(now, times.authorityLife), ...withPrevious(previous) } };
+    return { step: 'created', authorities: { current: createAuthority(now, times.caLifetime), ...withPrevious(previous) } };
   }
   const { current, next, previous } = authorities;
   const end = toEnd(current.certificate);
   if (next !== undefined && toEnd(next.certificate) > now && now >= Math.min(toMadeAt(next.certificate) + times.overlap, end))
     return { step: 'switched', authorities: { current: next, previous: { certificate: current.certificate, since: now } } };
   // An expired CA is not trusted by any client, so it can be replaced without an overlap.
-  if (end <= now) return { step: 'replaced', authorities: { current: createAuthority(now, times.authorityLife) } };
-  if (previous !== undefined && now >= previous.since + times.serverLife + Math.min(times.overlap, MAX_MARGIN_MS))
+  if (end <= now) return { step: 'replaced', authorities: { current: createAuthority(now, times.caLifetime) } };
+  if (previous !== undefined && now >= previous.since + times.serverLifetime + Math.min(times.overlap, MAX_MARGIN_MS))
     return { step: 'retired', authorities: { current, ...(next === undefined ? undefined : { next }) } };
   if ((next === undefined || toEnd(next.certificate) <= now) && now >= toRenewal(current.certificate))
     return {
       step: 'announced',
-      authorities: { current, next: createAuthority(now, times.authorityLife), ...withPrevious(previous) },
+      authorities: { current, next: createAuthority(now, times.caLifetime), ...withPrevious(previous) },
     };
   return undefined;
 }

@@ -25,7 +25,7 @@ export interface ServerNames {
   readonly service: string;
   readonly namespace: string;
   readonly dnsNames: readonly string[];
-  readonly serverLife: Milliseconds;
+  readonly serverLifetime: Milliseconds;
 }
 
 /** The keys of a Secret of type kubernetes.io/tls, so that other tools can read it. */
@@ -34,19 +34,19 @@ const KEYS = { certificate: 'tls.crt', key: 'tls.key', issuer: 'ca.crt' } as con
 /** Creates a key and issues a certificate for it. */
 export function issuePair(issuer: Issuer, names: ServerNames, now: EpochMilliseconds): IssuedPair {
   const keys = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-  const certificate = issueServer(toNames(names), keys.publicKey, toValidity(now, names.serverLife), issuer);
+  const certificate = issueServer(toNames(names), keys.publicKey, toValidity(now, names.serverLifetime), issuer);
   const key = new Secret(Buffer.from(keys.privateKey.export({ type: 'pkcs8', format: 'pem' })));
   return { certificate, issuer: issuer.certificate, pair: { cert: Buffer.from(certificate.toString()), key } };
 }
 
 /** Creates a temporary certificate that no client trusts, to listen with until the first one is loaded. */
 export function createTemporaryPair(now: EpochMilliseconds, life: Milliseconds): ServerPair {
-  const names = { service: 'sidegate', namespace: 'none', dnsNames: [], serverLife: life };
+  const names = { service: 'sidegate', namespace: 'none', dnsNames: [], serverLifetime: life };
   return issuePair(createAuthority(now, life), names, now).pair;
 }
 
 /** The API server uses `<service>.<namespace>.svc`; the other names are for manual requests, for example with curl. */
-export function toNames({ service, namespace, dnsNames }: Omit<ServerNames, 'serverLife'>): string[] {
+export function toNames({ service, namespace, dnsNames }: Omit<ServerNames, 'serverLifetime'>): string[] {
   const base = `${service}.${namespace}`;
   return [...new Set([`${base}.svc`, `${base}.svc.cluster.local`, base, service, ...dnsNames])];
 }

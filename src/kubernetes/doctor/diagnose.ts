@@ -28,7 +28,7 @@ export interface WorkloadReport {
   readonly state: State;
   readonly pods: { readonly total: number; readonly protected: number; readonly ready: number };
   /** From the status annotations of its pods; several during a rollout, none if the sidecar was written by hand. */
-  readonly takeovers: readonly string[];
+  readonly interceptions: readonly string[];
   readonly forms: readonly string[];
   readonly versions: readonly string[];
   readonly findings: readonly Finding[];
@@ -99,7 +99,7 @@ function toReport(workload: Workload, facts: Facts): WorkloadReport {
       protected: gates.length,
       ready: gates.filter((pod) => isReady(pod) === true).length,
     },
-    takeovers: distinct(sidecars.flatMap(({ status }) => status?.takeover ?? [])),
+    interceptions: distinct(sidecars.flatMap(({ status }) => status?.takeover ?? [])),
     forms: distinct(sidecars.map(({ form }) => form)),
     versions: distinct(sidecars.flatMap(({ status }) => status?.version ?? [])),
     findings,

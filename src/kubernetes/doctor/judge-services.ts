@@ -165,7 +165,7 @@ function judgeHostPorts(pod: Pod): Finding[] {
         finding(
           'host-port',
           `hostPort ${hostPort} of the container ${name} exposes port ${containerPort}, the app's own, and bypasses the sidecar`,
-          'remove the hostPort, or use the takeover same-port or env',
+          'remove the hostPort, or use the interception mode same-port or env',
         ),
       ];
     }),

@@ -22,7 +22,7 @@ const COLORS: Readonly<Record<State | FindingSeverity, number>> = {
   unasked: 2,
   protected: 32,
 };
-const HEADS = ['STATE', 'NAMESPACE', 'WORKLOAD', 'PODS', 'TAKEOVER', 'SIDECAR'];
+const HEADS = ['STATE', 'NAMESPACE', 'WORKLOAD', 'PODS', 'INTERCEPTION', 'SIDECAR'];
 
 /** Lines of text; `isColored` only for terminals. */
 export function toText(report: Report, { context, namespace }: Subject, isColored: boolean): string {
@@ -52,14 +52,14 @@ export function toText(report: Report, { context, namespace }: Subject, isColore
   ].join('\n');
 }
 
-function toCells({ state, namespace, kind, name, pods, takeovers, forms, versions }: WorkloadReport): string[] {
+function toCells({ state, namespace, kind, name, pods, interceptions, forms, versions }: WorkloadReport): string[] {
   const sidecar = [...forms, ...versions].join(' ');
   return [
     state,
     namespace,
     nameOf({ kind, name }),
     `${pods.protected}/${pods.total}`,
-    takeovers.join(' ') || '-',
+    interceptions.join(' ') || '-',
     sidecar || '-',
   ].map(toPlain);
 }

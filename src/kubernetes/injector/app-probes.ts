@@ -35,7 +35,7 @@ function checkHook({ container, kind, port }: Handler, { plan, findings }: Work)
   else if (port === plan.app.port)
     findings.deny(
       'probe_unreachable',
-      `${place} uses port ${port}, which takeover same-port moves to loopback, where the kubelet cannot connect: use exec or sleep, or another takeover`,
+      `${place} uses port ${port}, which interception mode same-port moves to loopback, where the kubelet cannot connect: use exec or sleep, or another interception mode`,
     );
   else findings.warn(`${place} uses port ${port}: that port must stay open on the pod's address`);
 }
@@ -55,7 +55,7 @@ function toTarget(handler: Handler, { plan, findings }: Work): string | undefine
     if (port === plan.app.port)
       findings.deny(
         'probe_unreachable',
-        `${place} uses gRPC on port ${port}, which takeover same-port moves to loopback: use an httpGet or exec probe, or another takeover`,
+        `${place} uses gRPC on port ${port}, which interception mode same-port moves to loopback: use an httpGet or exec probe, or another interception mode`,
       );
     else findings.warn(`${place} uses gRPC on port ${port}: that port must stay open on the pod's address`);
     return undefined;
@@ -65,7 +65,7 @@ function toTarget(handler: Handler, { plan, findings }: Work): string | undefine
   if (isTls && port === plan.app.port) {
     findings.deny(
       'probe_unreachable',
-      `${place} uses HTTPS on port ${port}, but the sidecar connects to the app over HTTP: serve HTTP in the app, or use another takeover`,
+      `${place} uses HTTPS on port ${port}, but the sidecar connects to the app over HTTP: serve HTTP in the app, or use another interception mode`,
     );
     return undefined;
   }

@@ -1,6 +1,7 @@
 /** The entry point of the injector: takes a pod as raw JSON, and returns the smallest patch that adds the sidecar. */
 import { containersOf, findApp, warnOfOtherPorts, warnOfUndeclaredPort } from './app.ts';
 import { Findings } from './findings.ts';
+import { intercept } from './interception.ts';
 import { CONTAINER, INJECT_LABEL, INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
 import type { InjectContext, Injection } from './outcome.ts';
 import { Patch } from './patch.ts';
@@ -14,7 +15,6 @@ import { delayStop } from './shutdown.ts';
 import { CONTAINER_SHAPE, type SidecarValues, VOLUMES_SHAPE } from './sidecar.ts';
 import { findDifferences, findPodFaults } from './sidecar-check.ts';
 import { type InjectionStatus, readStatus, toDefaultsHash } from './status.ts';
-import { takeOver } from './takeover.ts';
 
 /** Injects the sidecar into `pod`. Never throws, for any value. A pod that already has the sidecar is skipped. */
 export function injectPod(pod: unknown, context: InjectContext): Injection {
@@ -56,6 +56,7 @@ function inject(pod: Raw, context: InjectContext, findings: Findings): Injection
     for (const problem of read.problems) findings.deny('invalid_setting', problem);
     return undefined;
   }
+  for (const warning of read.warnings) findings.warn(warning);
   const app = findApp(pod, read.settings);
   if ('problem' in app) {
     findings.deny('app_unclear', app.problem);
@@ -68,7 +69,7 @@ function inject(pod: Raw, context: InjectContext, findings: Findings): Injection
   checkPortNames(pod, plan, findings);
   const patch = new Patch();
   const work = { pod, plan, patch, findings };
-  const appProbes = takeOver(work);
+  const appProbes = intercept(work);
   const pause = delayStop(work, context);
   if (findings.denial !== undefined) return undefined;
   addSidecar(pod, plan, toValues(plan, appProbes, pause), patch);
@@ -78,7 +79,7 @@ function inject(pod: Raw, context: InjectContext, findings: Findings): Injection
     patch: patch.operations,
     warnings: findings.warnings,
     summary: toSummary(plan),
-    takeover: plan.takeover.mode,
+    interception: plan.interception.mode,
   };
 }
 
@@ -88,7 +89,7 @@ function toDenied(findings: Findings): Injection {
 }
 
 function toValues(plan: Plan, appProbes: readonly string[], pause: number): SidecarValues {
-  const isOnPodAddresses = plan.takeover.mode === 'same-port';
+  const isOnPodAddresses = plan.interception.mode === 'same-port';
   return {
     image: plan.image,
     imagePullPolicy: plan.imagePullPolicy,
@@ -129,7 +130,7 @@ function mark(pod: Raw, plan: Plan, { version, defaults }: InjectContext, patch:
   const metadata = objectAt(pod, 'metadata');
   const status: InjectionStatus = {
     version,
-    takeover: plan.takeover.mode,
+    takeover: plan.interception.mode,
     sidecar: plan.isNative ? 'native' : 'container',
     hash: toDefaultsHash(defaults),
   };
@@ -137,7 +138,7 @@ function mark(pod: Raw, plan: Plan, { version, defaults }: InjectContext, patch:
   patch.set(['metadata', 'annotations'], objectAt(metadata, 'annotations'), STATUS_ANNOTATION, JSON.stringify(status));
 }
 
-function toSummary({ app, takeover, isNative, port, appPort }: Plan): string {
+function toSummary({ app, interception, isNative, port, appPort }: Plan): string {
   const kind = isNative ? 'native sidecar' : 'sidecar container';
-  return `${kind} on port ${port} in front of ${app.name} on port ${appPort} (takeover ${takeover.mode})`;
+  return `${kind} on port ${port} in front of ${app.name} on port ${appPort} (interception mode ${interception.mode})`;
 }

@@ -9,13 +9,13 @@ import {
   DEFAULT_MEMORY_REQUEST,
   hasForm,
   IMAGE,
+  INTERCEPTION,
   MEMORY,
   OBJECT_NAME,
   PROGRAM_FOLDERS,
   PROGRAM_VARIABLES,
   type SidecarMode,
-  TAKEOVER,
-  toTakeover,
+  toInterception,
   toWholeSeconds,
   type ValueForm,
   WHOLE_SECONDS,
@@ -79,9 +79,9 @@ const sidecar = z.strictObject({
     )
     .default([])
     .describe('Paths that other webhooks may mount into sidecars. Paths below `/var/run/secrets/` are always allowed.'),
-  takeover: formed(TAKEOVER, 'service')
+  interception: formed(INTERCEPTION, 'service')
     .prefault('service')
-    .transform(toTakeover)
+    .transform(toInterception)
     .describe('How the sidecar intercepts requests to the app.'),
   mode: z
     .enum(['auto', 'native', 'container'] satisfies SidecarMode[])
@@ -91,7 +91,7 @@ const sidecar = z.strictObject({
     ),
   port: port().default(8480).describe('Data port of the sidecar.'),
   adminPort: port().default(8481).describe('Admin port of the sidecar, for health and metrics.'),
-  movedPort: port().default(8482).describe('Port that the app listens on with takeover `env`.'),
+  movedPort: port().default(8482).describe('Port that the app listens on with the interception mode `env`.'),
   resources,
   preStop: formed(WHOLE_SECONDS, '5s')
     .prefault('5s')

@@ -24,7 +24,7 @@ const checkInterval = () =>
 export const rotation = z
   .strictObject({
     namespace: objectName().describe('Namespace of the Service and both Secrets.'),
-    authoritySecret: objectName().describe('Secret for the CA and its key. It must exist, and can be empty.'),
+    caSecret: objectName().describe('Secret for the CA and its key. It must exist, and can be empty.'),
     serverSecret: objectName().describe("Secret for the injector's server certificate. It must exist, and can be empty."),
     service: objectName().describe('Service through which the API server calls the injector.'),
     webhook: objectName().describe('MutatingWebhookConfiguration whose caBundle is updated.'),
@@ -32,17 +32,19 @@ export const rotation = z
       .array(z.string().regex(DNS_NAME, 'a DNS name consists of lower-case labels separated by dots'))
       .default([])
       .describe('Further DNS names in the certificate, if the API server does not use the name of the Service.'),
-    authorityLife: life().prefault('365d').describe('Validity of a CA; it is replaced after two thirds of this time.'),
-    serverLife: life().prefault('7d').describe('Validity of a server certificate; it is renewed after two thirds of this time.'),
+    caLifetime: life().prefault('365d').describe('Validity of a CA; it is replaced after two thirds of this time.'),
+    serverLifetime: life()
+      .prefault('7d')
+      .describe('Validity of a server certificate; it is renewed after two thirds of this time.'),
     overlap: duration().prefault('24h').describe('How long a new CA is trusted before it signs certificates.'),
     checkInterval: checkInterval().describe(
       'How often Secrets and webhook configuration are checked, with a random deviation of up to a fifth.',
     ),
   })
-  .refine(({ authorityLife, overlap, serverLife }) => overlap + serverLife <= authorityLife / 3, {
+  .refine(({ caLifetime, overlap, serverLifetime }) => overlap + serverLifetime <= caLifetime / 3, {
     error:
-      'overlap + serverLife must not exceed a third of authorityLife, because a CA is replaced during the last third of its validity',
-    path: ['authorityLife'],
+      'overlap + serverLifetime must not exceed a third of caLifetime, because a CA is replaced during the last third of its validity',
+    path: ['caLifetime'],
   });
 
 const trustedBy = () =>

@@ -67,7 +67,7 @@ export const SIDECAR_MODE: ValueForm = {
   expected: 'auto, native or container',
   words: ['auto', 'native', 'container'],
 };
-export const TAKEOVER: ValueForm = {
+export const INTERCEPTION: ValueForm = {
   pattern: `^(?:service|rename|(?:same-port|env)(?::${VARIABLE})?)$`,
   expected: 'service, rename, same-port, same-port:VARIABLE, env or env:VARIABLE',
   words: ['service', 'rename', 'same-port', 'env'],
@@ -90,10 +90,10 @@ export const ADDED_MOUNT: ValueForm = {
 };
 
 /** How the sidecar intercepts requests to the app. */
-export type Takeover = 'service' | 'rename' | 'same-port' | 'env';
+export type InterceptionMode = 'service' | 'rename' | 'same-port' | 'env';
 /** The mode, and the environment variable of the app that it sets. */
-export interface TakeoverSetting {
-  readonly mode: Takeover;
+export interface Interception {
+  readonly mode: InterceptionMode;
   readonly variable?: string;
 }
 /** `native`: an init container with restartPolicy Always; `auto`: native if the cluster supports it. */
@@ -104,11 +104,11 @@ export function hasForm({ pattern, maxLength }: ValueForm, text: string): boolea
   return text.length <= (maxLength ?? Number.POSITIVE_INFINITY) && new RegExp(pattern, 'u').test(text);
 }
 
-/** Parses text that has the format TAKEOVER. */
-export function toTakeover(text: string): TakeoverSetting {
+/** Parses text that has the format INTERCEPTION. */
+export function toInterception(text: string): Interception {
   const [mode = '', variable] = text.split(':');
   if (mode === 'env') return { mode, variable: variable ?? 'PORT' };
-  return variable === undefined ? { mode: mode as Takeover } : { mode: mode as Takeover, variable };
+  return variable === undefined ? { mode: mode as InterceptionMode } : { mode: mode as InterceptionMode, variable };
 }
 
 /** Parses text that has the format WHOLE_SECONDS. */

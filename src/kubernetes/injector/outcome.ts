@@ -1,6 +1,6 @@
 /** Outcomes of an injection, and the closed lists of reasons in metrics and Events. */
 import type { SidecarDefaults } from './injector-config.ts';
-import type { Takeover } from './kubernetes-values.ts';
+import type { InterceptionMode } from './kubernetes-values.ts';
 import type { PatchOperation } from './patch.ts';
 
 /** The version of the oldest among API server and kubelets. */
@@ -49,7 +49,7 @@ export type Injection =
       readonly patch: readonly PatchOperation[];
       readonly warnings: readonly string[];
       readonly summary: string;
-      readonly takeover: Takeover;
+      readonly interception: InterceptionMode;
     }
   | { readonly outcome: 'skipped'; readonly reason: SkipReason; readonly message: string }
   | { readonly outcome: 'denied'; readonly reason: DenyReason; readonly message: string };

@@ -3,7 +3,7 @@
 import type { App } from './app.ts';
 import type { Findings } from './findings.ts';
 import type { SidecarDefaults } from './injector-config.ts';
-import { type TakeoverSetting, toAmount } from './kubernetes-values.ts';
+import { type Interception, toAmount } from './kubernetes-values.ts';
 import { DATA_PORT, DOMAIN } from './names.ts';
 import { type InjectContext, isAtLeast } from './outcome.ts';
 import type { Patch } from './patch.ts';
@@ -14,7 +14,7 @@ import { isAllowedImage } from './sidecar-rules.ts';
 /** The planned sidecar. */
 export interface Plan {
   readonly app: App;
-  readonly takeover: TakeoverSetting;
+  readonly interception: Interception;
   readonly isNative: boolean;
   /** The sidecar's data port. */
   readonly port: number;
@@ -60,15 +60,15 @@ export interface Work {
 export function toPlan(app: App, input: PlanInput): Plan {
   const { settings, context, findings } = input;
   const { defaults } = context;
-  const takeover = settings.takeover ?? defaults.takeover;
+  const interception = settings.interception ?? defaults.interception;
   const plan = {
     app,
-    takeover,
-    isNative: decideNative(takeover, input),
-    port: decidePort(app, takeover, input),
-    portName: takeover.mode === 'rename' ? (app.declared?.name ?? DATA_PORT) : DATA_PORT,
+    interception,
+    isNative: decideNative(interception, input),
+    port: decidePort(app, interception, input),
+    portName: interception.mode === 'rename' ? (app.declared?.name ?? DATA_PORT) : DATA_PORT,
     adminPort: settings.adminPort ?? defaults.adminPort,
-    appPort: takeover.mode === 'env' ? defaults.movedPort : app.port,
+    appPort: interception.mode === 'env' ? defaults.movedPort : app.port,
     preStopSeconds: settings.preStop ?? defaults.preStop,
     image: settings.image ?? defaults.image,
     imagePullPolicy: defaults.imagePullPolicy,
@@ -97,16 +97,16 @@ function checkImage(image: string, { context: { defaults }, findings }: PlanInpu
 }
 
 /** Whether the sidecar listens on the port that the app used. */
-export function takesAppPort({ mode }: TakeoverSetting): boolean {
+export function takesAppPort({ mode }: Interception): boolean {
   return mode === 'same-port' || mode === 'env';
 }
 
-function decidePort(app: App, takeover: TakeoverSetting, { settings, context, findings }: PlanInput): number {
-  if (!takesAppPort(takeover)) return settings.port ?? context.defaults.port;
+function decidePort(app: App, interception: Interception, { settings, context, findings }: PlanInput): number {
+  if (!takesAppPort(interception)) return settings.port ?? context.defaults.port;
   if (settings.port !== undefined && settings.port !== app.port)
     findings.deny(
       'invalid_setting',
-      `${DOMAIN}/port is ${settings.port}, but with takeover ${takeover.mode} the sidecar uses the app's port ${app.port}: remove ${DOMAIN}/port`,
+      `${DOMAIN}/port is ${settings.port}, but with interception mode ${interception.mode} the sidecar uses the app's port ${app.port}: remove ${DOMAIN}/port`,
     );
   return app.port;
 }
@@ -134,9 +134,9 @@ function checkResources(plan: Plan, findings: Findings): void {
       );
 }
 
-function decideNative(takeover: TakeoverSetting, { pod, settings, context, findings }: PlanInput): boolean {
+function decideNative(interception: Interception, { pod, settings, context, findings }: PlanInput): boolean {
   const { defaults, kube, isJob } = context;
-  const { mode } = takeover;
+  const { mode } = interception;
   const wanted = settings.sidecar ?? defaults.mode;
   const seesNamedPorts = isAtLeast(kube, NATIVE_NAMED_PORTS_SINCE);
   if (wanted === 'native' && !isAtLeast(kube, NATIVE_SINCE))
@@ -147,13 +147,13 @@ function decideNative(takeover: TakeoverSetting, { pod, settings, context, findi
   if (wanted === 'native' && mode === 'rename' && !seesNamedPorts)
     findings.deny(
       'version_too_old',
-      `takeover rename with a native sidecar requires Kubernetes 1.33: set ${DOMAIN}/sidecar: container, or another ${DOMAIN}/takeover`,
+      `interception mode rename with a native sidecar requires Kubernetes 1.33: set ${DOMAIN}/sidecar: container, or another ${DOMAIN}/interception`,
     );
   const since = mode === 'rename' ? NATIVE_NAMED_PORTS_SINCE : NATIVE_SINCE;
   const isNative = wanted === 'native' || (wanted === 'auto' && isAtLeast(kube, since));
   if (!isNative) {
     checkEnd(pod, isJob === true, findings);
-    if (takesAppPort(takeover)) denyRace(mode, wanted, findings);
+    if (takesAppPort(interception)) denyRace(mode, wanted, findings);
   } else if (mode === 'service' && !seesNamedPorts)
     findings.warn(
       'before Kubernetes 1.33, Services do not resolve the port name sidegate of a native sidecar: write targetPort as a number',
@@ -163,13 +163,13 @@ function decideNative(takeover: TakeoverSetting, { pod, settings, context, findi
 
 /** An app that ignores its variable could take the port before the sidecar, and would then stay unprotected. */
 function denyRace(mode: string, wanted: string, findings: Findings): void {
-  const because = `takeover ${mode} requires a native sidecar, because the app could take the port before a plain container does`;
+  const because = `interception mode ${mode} requires a native sidecar, because the app could take the port before a plain container does`;
   if (wanted === 'container')
-    findings.deny('invalid_setting', `${because}: set ${DOMAIN}/sidecar: native, or ${DOMAIN}/takeover: service or rename`);
+    findings.deny('invalid_setting', `${because}: set ${DOMAIN}/sidecar: native, or ${DOMAIN}/interception: service or rename`);
   else
     findings.deny(
       'version_too_old',
-      `${because}, and native sidecars require Kubernetes 1.29: set ${DOMAIN}/takeover: service or rename`,
+      `${because}, and native sidecars require Kubernetes 1.29: set ${DOMAIN}/interception: service or rename`,
     );
 }
 

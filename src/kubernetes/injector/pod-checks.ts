@@ -35,9 +35,9 @@ export function checkPod(pod: Raw, findings: Findings): void {
 
 /** Checks for ports of the sidecar that other containers of the pod use. */
 export function checkPorts(pod: Raw, plan: Plan, findings: Findings): void {
-  const { app, takeover, port, adminPort, appPort } = plan;
-  const takes = takesAppPort(takeover);
-  const isMoved = takeover.mode === 'env';
+  const { app, interception, port, adminPort, appPort } = plan;
+  const takes = takesAppPort(interception);
+  const isMoved = interception.mode === 'env';
   if (port === adminPort)
     findings.deny('port_taken', `the sidecar's data port and its admin port are both ${port}: set ${DOMAIN}/admin-port`);
   else if (adminPort === app.port || (isMoved && adminPort === appPort))
@@ -47,10 +47,10 @@ export function checkPorts(pod: Raw, plan: Plan, findings: Findings): void {
   if (isMoved && appPort === app.port)
     findings.deny(
       'port_taken',
-      `the app already listens on ${appPort}, the port that takeover env would move it to: use another takeover`,
+      `the app already listens on ${appPort}, the port that interception mode env would move it to: use another interception mode`,
     );
   const settings = new Map([
-    ...(isMoved ? ([[appPort, 'takeover']] as const) : []),
+    ...(isMoved ? ([[appPort, 'interception']] as const) : []),
     [port, takes ? 'app-port' : 'port'],
     [adminPort, 'admin-port'],
   ]);
@@ -72,9 +72,9 @@ function portsOf(pod: Raw, app: App) {
 
 /** A Service resolves port names in the app's containers before native sidecars, so the sidecar's names must not be used there. */
 export function checkPortNames(pod: Raw, plan: Plan, findings: Findings): void {
-  const { app, portName, takeover } = plan;
+  const { app, portName, interception } = plan;
   for (const { name, index, container, isApp } of portsOf(pod, app)) {
-    const isRenamed = takeover.mode === 'rename' && isApp && index === app.declared?.index;
+    const isRenamed = interception.mode === 'rename' && isApp && index === app.declared?.index;
     if (!isRenamed && (name === portName || name === ADMIN_PORT))
       findings.deny(
         'name_taken',

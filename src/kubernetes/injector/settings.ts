@@ -7,6 +7,7 @@ import {
   DEFAULT_MEMORY_REQUEST,
   hasForm,
   IMAGE,
+  INTERCEPTION,
   MEMORY,
   OBJECT_NAME,
   OBJECT_NAMES,
@@ -14,9 +15,8 @@ import {
   PORT_NUMBER_OR_NAME,
   SIDECAR_MODE,
   type SidecarMode,
-  TAKEOVER,
+  toInterception,
   toNames,
-  toTakeover,
   toWholeSeconds,
   type ValueForm,
   WHOLE_SECONDS,
@@ -28,6 +28,8 @@ import { isRaw, objectAt, type Raw } from './raw.ts';
 export interface Setting<T = unknown> {
   /** Without the prefix `sidegate.dev/`. */
   readonly name: string;
+  /** The name in older releases, which remains valid, with a warning. */
+  readonly oldName?: string;
   readonly form: ValueForm;
   /** Parses text of that form. */
   readonly read: (text: string) => T;
@@ -41,7 +43,7 @@ const setting = <T>(
   name: string,
   form: ValueForm,
   read: (text: string) => T,
-  rest: Pick<Setting, 'fallback' | 'description' | 'example'>,
+  rest: Pick<Setting, 'oldName' | 'fallback' | 'description' | 'example'>,
 ): Setting<T> => ({ name, form, read, ...rest });
 
 const asIs = (text: string): string => text;
@@ -59,8 +61,9 @@ export const SETTINGS = {
     description: 'Secrets that the config refers to; each is mounted as the directory `../secrets/NAME`, relative to the config.',
     example: 'stripe-webhook, web-users',
   }),
-  takeover: setting('takeover', TAKEOVER, toTakeover, {
-    fallback: '`sidecar.takeover`, otherwise `service`',
+  interception: setting('interception', INTERCEPTION, toInterception, {
+    oldName: 'takeover',
+    fallback: '`sidecar.interception`, otherwise `service`',
     description:
       'How the sidecar intercepts requests to the app. After a colon: the environment variable of the app that is set.',
     example: 'same-port:HOST',
@@ -135,35 +138,44 @@ export type PodSettings = { readonly [Key in keyof typeof SETTINGS]: Read<(typeo
   readonly config: string;
 };
 /** The settings, or messages about all problems with them. */
-export type SettingsRead = { readonly settings: PodSettings } | { readonly problems: readonly string[] };
+export type SettingsRead =
+  | { readonly settings: PodSettings; readonly warnings: readonly string[] }
+  | { readonly problems: readonly string[] };
 
 const PREFIX = `${DOMAIN}/`;
 const ALL: readonly (readonly [string, Setting])[] = Object.entries(SETTINGS);
 const NAMES = ALL.map(([, { name }]) => name);
+const OLD_NAMES = ALL.flatMap(([, { oldName }]) => oldName ?? []);
 const MAX_SHOWN_LENGTH = 60;
 
 /** Parses the annotations of a pod. */
 export function readSettings(pod: Raw): SettingsRead {
   const annotations = objectAt(objectAt(pod, 'metadata'), 'annotations');
   const problems = Object.keys(annotations).flatMap((key) => findUnknown(key));
+  const warnings: string[] = [];
   const settings: Record<string, unknown> = {};
   for (const [key, setting] of ALL) {
-    const annotation = PREFIX + setting.name;
-    if (!Object.hasOwn(annotations, annotation)) continue;
-    const problem = findProblem(setting, annotations[annotation]);
-    if (problem === undefined) settings[key] = setting.read(String(annotations[annotation]));
+    const [name, second] = [setting.name, setting.oldName].filter((each) => Object.hasOwn(annotations, `${PREFIX}${each}`));
+    if (name === undefined) continue;
+    if (second !== undefined)
+      problems.push(`the annotation ${PREFIX}${second} is the old name of ${PREFIX}${name}, which is set as well: remove it`);
+    if (name !== setting.name)
+      warnings.push(`the annotation ${PREFIX}${name} is deprecated: it was renamed to ${PREFIX}${setting.name}`);
+    const value = annotations[PREFIX + name];
+    const problem = findProblem({ ...setting, name }, value);
+    if (problem === undefined) settings[key] = setting.read(String(value));
     else problems.push(problem);
   }
   if (!Object.hasOwn(annotations, PREFIX + SETTINGS.config.name))
     problems.push(
       `the annotation ${PREFIX}config is missing: set it to the ConfigMap with the gate's config in its key gate.yaml`,
     );
-  return problems.length > 0 ? { problems } : { settings: settings as unknown as PodSettings };
+  return problems.length > 0 ? { problems } : { settings: settings as unknown as PodSettings, warnings };
 }
 
 function findUnknown(key: string): string[] {
   const name = key.slice(PREFIX.length);
-  if (!key.startsWith(PREFIX) || key === STATUS_ANNOTATION || NAMES.includes(name)) return [];
+  if (!key.startsWith(PREFIX) || key === STATUS_ANNOTATION || NAMES.includes(name) || OLD_NAMES.includes(name)) return [];
   const nearest = name === 'inject' ? undefined : findNearest(name, NAMES);
   const hint = nearest === undefined ? `known annotations: ${NAMES.join(', ')}` : `did you mean ${PREFIX}${nearest}?`;
   return [`the annotation ${show(key)} is unknown: ${name === 'inject' ? 'it is a label' : hint}`];

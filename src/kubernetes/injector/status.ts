@@ -1,7 +1,7 @@
 /** Writes and reads the status annotation of an injected pod. */
 import { createHash } from 'node:crypto';
 import type { SidecarDefaults } from './injector-config.ts';
-import type { Takeover } from './kubernetes-values.ts';
+import type { InterceptionMode } from './kubernetes-values.ts';
 import { INJECTED_LABEL, STATUS_ANNOTATION } from './names.ts';
 import { objectAt, textAt } from './raw.ts';
 
@@ -9,7 +9,8 @@ import { objectAt, textAt } from './raw.ts';
 export interface InjectionStatus {
   /** Version of sidegate. */
   readonly version: string;
-  readonly takeover: Takeover;
+  /** The interception mode, under its first name: during an upgrade, an older injector must be able to read it. */
+  readonly takeover: InterceptionMode;
   readonly sidecar: 'native' | 'container';
   /** Hash of the defaults that the sidecar was created with; other settings are in the pod's annotations. */
   readonly hash: string;
@@ -32,12 +33,12 @@ export function toDefaultsHash(defaults: SidecarDefaults): string {
 }
 
 /** One line per default, in a fixed order, so that chart templates can compute the same hash. */
-function toHashedText({ resources, takeover, ...rest }: SidecarDefaults): string {
+function toHashedText({ resources, interception, ...rest }: SidecarDefaults): string {
   return [
     rest.image,
     rest.imagePullPolicy,
     rest.imagePullSecrets.join(','),
-    takeover.variable === undefined ? takeover.mode : `${takeover.mode}:${takeover.variable}`,
+    interception.variable === undefined ? interception.mode : `${interception.mode}:${interception.variable}`,
     rest.mode,
     rest.port,
     rest.adminPort,

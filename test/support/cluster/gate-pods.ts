@@ -32,8 +32,8 @@ export async function createGateConfig(cluster: Cluster, namespace: string, sect
 }
 
 /** Metadata by which a pod asks for the sidecar. */
-export function askForGate(takeover: string, more: { labels?: Kube; annotations?: Kube } = {}): Kube {
-  const settings = { config: 'gate', secrets: 'signing', takeover };
+export function askForGate(interception: string, more: { labels?: Kube; annotations?: Kube } = {}): Kube {
+  const settings = { config: 'gate', secrets: 'signing', interception };
   const annotations = Object.fromEntries(Object.entries(settings).map(([key, value]) => [`sidegate.dev/${key}`, value]));
   return {
     labels: { 'sidegate.dev/inject': 'true', ...more.labels },
@@ -44,7 +44,7 @@ export function askForGate(takeover: string, more: { labels?: Kube; annotations?
 /** A pod that asks for the sidecar, whose app has all three probes. */
 export function makeGatedPod(
   name: string,
-  takeover: string,
+  interception: string,
   over: { labels?: Kube; annotations?: Kube; container?: Kube; spec?: Kube } = {},
 ): Kube {
   const probe = (path: string): Kube => ({ httpGet: { path, port: 'http' }, periodSeconds: 1 });
@@ -53,7 +53,7 @@ export function makeGatedPod(
     readinessProbe: probe('/ready'),
     livenessProbe: { ...probe('/live'), failureThreshold: 30 },
   };
-  const metadata = askForGate(takeover, over);
+  const metadata = askForGate(interception, over);
   return makePod(name, { metadata, container: { ...probes, ...over.container }, ...(over.spec && { spec: over.spec }) });
 }
 

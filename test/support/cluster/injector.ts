@@ -49,7 +49,7 @@ export interface InjectorInstallation {
 }
 
 /** How the certificates are to live; as in injector.yaml. */
-export type Lives = Readonly<Partial<Record<'authorityLife' | 'serverLife' | 'overlap' | 'checkInterval', string>>>;
+export type Lives = Readonly<Partial<Record<'caLifetime' | 'serverLifetime' | 'overlap' | 'checkInterval', string>>>;
 
 const NAME = 'sidegate-injector';
 const ROTATION = 'sidegate-rotation';
@@ -192,7 +192,7 @@ interface ConfigParts {
 
 function toConfig({ namespace, webhook, lives, clientAuth }: ConfigParts): string {
   const { checkInterval } = lives;
-  const secrets = { authoritySecret: `${NAME}-ca`, serverSecret: `${NAME}-tls` };
+  const secrets = { caSecret: `${NAME}-ca`, serverSecret: `${NAME}-tls` };
   return stringify({
     sidecar: { image: 'registry.example/sidegate:1.0.0' },
     server: {

@@ -13,7 +13,7 @@ import { planRotation, type RotationTimes } from '../../../../src/kubernetes/cer
 
 const SECOND = 1_000;
 const HOUR = 3_600 * SECOND;
-const TIMES: RotationTimes = { authorityLife: 900 * HOUR, serverLife: 24 * HOUR, overlap: 10 * HOUR };
+const TIMES: RotationTimes = { caLifetime: 900 * HOUR, serverLifetime: 24 * HOUR, overlap: 10 * HOUR };
 const START = 1_800_000_000_000;
 
 function make(at = START): Authorities {
@@ -39,7 +39,7 @@ function live(
 describe('an authority', () => {
   test('is made where there is none', () => {
     expect(planRotation(undefined, undefined, START, TIMES)?.step).toBe('created');
-    expect(toEnd(make().current.certificate)).toBe(START + TIMES.authorityLife);
+    expect(toEnd(make().current.certificate)).toBe(START + TIMES.caLifetime);
   });
 
   test('is succeeded after two thirds of its life: announced, then signing, then the old one leaves', () => {
@@ -52,19 +52,19 @@ describe('an authority', () => {
 
   test('stays trusted until every certificate that it signed has ended', () => {
     const { current } = make();
-    const next = createAuthority(START, TIMES.authorityLife);
+    const next = createAuthority(START, TIMES.caLifetime);
     const switched = { current: next, previous: { certificate: current.certificate, since: START } };
-    expect(planRotation(switched, undefined, START + TIMES.serverLife, TIMES)).toBeUndefined();
-    expect(planRotation(switched, undefined, START + TIMES.serverLife + 60 * SECOND, TIMES)?.step).toBe('retired');
+    expect(planRotation(switched, undefined, START + TIMES.serverLifetime, TIMES)).toBeUndefined();
+    expect(planRotation(switched, undefined, START + TIMES.serverLifetime + 60 * SECOND, TIMES)?.step).toBe('retired');
   });
 
   test('that has ended is replaced at once, or by its successor where one is announced', () => {
     const old = make();
-    const late = START + TIMES.authorityLife;
+    const late = START + TIMES.caLifetime;
     const plan = planRotation(old, undefined, late, TIMES);
     expect(plan?.step).toBe('replaced');
     expect(toTrusted(plan?.authorities as Authorities)).toHaveLength(1);
-    const announced = { ...old, next: createAuthority(late - HOUR, TIMES.authorityLife) };
+    const announced = { ...old, next: createAuthority(late - HOUR, TIMES.caLifetime) };
     expect(planRotation(announced, undefined, late, TIMES)?.step).toBe('switched');
   });
 
@@ -72,7 +72,7 @@ describe('an authority', () => {
     const known = make().current.certificate;
     const plan = planRotation(undefined, known, START + HOUR, TIMES);
     expect(toTrusted(plan?.authorities as Authorities)[1]?.serialNumber).toBe(known.serialNumber);
-    expect(planRotation(undefined, known, START + TIMES.authorityLife, TIMES)?.authorities.previous).toBeUndefined();
+    expect(planRotation(undefined, known, START + TIMES.caLifetime, TIMES)?.authorities.previous).toBeUndefined();
   });
 
   test('that signs now is always among those that were trusted for the overlap before', () => {
@@ -103,7 +103,7 @@ describe('an authority', () => {
 describe('the Secret', () => {
   test('gives back what was written to it', () => {
     const { current } = make();
-    const next = createAuthority(START, TIMES.authorityLife);
+    const next = createAuthority(START, TIMES.caLifetime);
     const whole = { current, next, previous: { certificate: createAuthority(START, HOUR).certificate, since: START + 1 } };
     for (const authorities of [{ current }, { current, next }, whole]) {
       const read = readSecretData(toSecretData(authorities)) as Authorities;

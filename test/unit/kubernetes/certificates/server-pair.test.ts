@@ -5,7 +5,7 @@ import { issuePair, readPairData, toPairData } from '../../../../src/kubernetes/
 
 const NOW = 1_800_000_000_000;
 const DAY = 86_400_000;
-const NAMES = { service: 'injector', namespace: 'gate', dnsNames: ['injector.example'], serverLife: DAY };
+const NAMES = { service: 'injector', namespace: 'gate', dnsNames: ['injector.example'], serverLifetime: DAY };
 const issue = (): SecretData => toPairData(issuePair(createAuthority(NOW, 30 * DAY), NAMES, NOW));
 
 describe('the Secret with the certificate that is served', () => {

@@ -35,8 +35,8 @@ function examine(over: Over = {}) {
 }
 
 const template = makeTemplate();
-const with_ = (takeover: string, more: Json = {}): Json =>
-  makeTemplate({ ...more, annotations: { 'sidegate.dev/takeover': takeover, ...more.annotations } });
+const with_ = (interception: string, more: Json = {}): Json =>
+  makeTemplate({ ...more, annotations: { 'sidegate.dev/interception': interception, ...more.annotations } });
 /** One Deployment of this template with one pod of it. */
 const of = (its: Json, over: Over = {}): Over => ({ ...makeDeployment(its), pods: [makePod('a', its, OWNER)], ...over });
 const sound = (over: Json = {}): Json =>
@@ -56,7 +56,7 @@ test('finds nothing in a healthy cluster', () => {
   expect(web).toMatchObject({
     kind: 'Deployment',
     state: 'protected',
-    takeovers: ['service'],
+    interceptions: ['service'],
     forms: ['native'],
     versions: ['1.0.0'],
   });
@@ -276,9 +276,9 @@ describe('a Service', () => {
     ['past a renamed port', 'rename', { targetPort: 8080 }, 'set its targetPort to http'],
     ["by the app's new name", 'rename', { targetPort: 'http-app' }, 'set its targetPort to http'],
     ['to where the app was moved', 'env', { targetPort: 8482 }, 'set its targetPort to sidegate'],
-  ])('leads to the app %s', (_, takeover, port, fix) => {
+  ])('leads to the app %s', (_, interception, port, fix) => {
     const { codes, fixOf, web } = examine(
-      of(with_(takeover), { services: [makeService({ ports: [{ port: 80, ...port }] })], networkPolicies: { unknown: 'x' } }),
+      of(with_(interception), { services: [makeService({ ports: [{ port: 80, ...port }] })], networkPolicies: { unknown: 'x' } }),
     );
     expect(codes).toContain('service-to-app');
     expect([fixOf('service-to-app'), web.state]).toEqual([fix, 'bypassed']);
@@ -294,9 +294,9 @@ describe('a Service', () => {
     ['same-port', { targetPort: 'http' }],
     ['env', { targetPort: 8080 }],
     ['env', { targetPort: 'http' }],
-  ])('is right in mode %s with %j', (takeover, port) => {
+  ])('is right in mode %s with %j', (interception, port) => {
     const { codes } = examine(
-      of(with_(takeover), { services: [makeService({ ports: [{ port: 80, ...port }] })], networkPolicies: { unknown: 'x' } }),
+      of(with_(interception), { services: [makeService({ ports: [{ port: 80, ...port }] })], networkPolicies: { unknown: 'x' } }),
     );
     expect(codes).toEqual(['not-known']);
   });
@@ -371,12 +371,15 @@ test.each([
   ['service', ['host-port']],
   ['same-port', []],
   ['env', []],
-])('judges a hostPort in mode %s', (takeover, codes) => {
-  const its = with_(takeover, { container: { ports: [{ name: 'http', containerPort: 8080, hostPort: 80 }] } });
-  const services = [makeService({ ports: [{ port: 80, targetPort: takeover === 'service' ? 'sidegate' : 8080 }] })];
+])('judges a hostPort in mode %s', (interception, codes) => {
+  const its = with_(interception, { container: { ports: [{ name: 'http', containerPort: 8080, hostPort: 80 }] } });
+  const services = [makeService({ ports: [{ port: 80, targetPort: interception === 'service' ? 'sidegate' : 8080 }] })];
   expect(
     examine(
-      of(its, { services, networkPolicies: [makeNetworkPolicy([{ ports: [{ port: takeover === 'service' ? 8480 : 8080 }] }])] }),
+      of(its, {
+        services,
+        networkPolicies: [makeNetworkPolicy([{ ports: [{ port: interception === 'service' ? 8480 : 8080 }] }])],
+      }),
     ).codes,
   ).toEqual(codes);
 });
@@ -669,8 +672,8 @@ describe('what may not be read', () => {
 });
 
 /** One pod whose sidecar, or what stands beside it, is changed. */
-const changed = (takeover: string, change: (pod: Json, sidecar: Json) => void): Over => {
-  const its = with_(takeover);
+const changed = (interception: string, change: (pod: Json, sidecar: Json) => void): Over => {
+  const its = with_(interception);
   const pod: Json = makePod('a', its, OWNER);
   const all = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
   change(

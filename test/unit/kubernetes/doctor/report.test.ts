@@ -48,9 +48,9 @@ describe('what objects say', () => {
   ])('is no status with the %s %j', (key, value) => {
     const pod: Json = makePod('a');
     const status = JSON.parse(pod.metadata.annotations['sidegate.dev/status']);
-    const takeoversOf = () => diagnose(makeFacts({ pods: [pod] })).workloads.flatMap(({ takeovers }) => takeovers);
-    expect(takeoversOf()).toEqual(['service']);
+    const interceptionsOf = () => diagnose(makeFacts({ pods: [pod] })).workloads.flatMap(({ interceptions }) => interceptions);
+    expect(interceptionsOf()).toEqual(['service']);
     pod.metadata.annotations['sidegate.dev/status'] = JSON.stringify({ ...status, [key]: value });
-    expect(takeoversOf()).toEqual([]);
+    expect(interceptionsOf()).toEqual([]);
   });
 });

@@ -49,6 +49,28 @@ test.each([
   expect(warnings).toEqual(expected.map((pattern) => expect.stringMatching(pattern)));
 });
 
+describe('the old name of an annotation', () => {
+  test('has the same effect as the new one, with a warning', () => {
+    const { interception, warnings } = inject({ 'sidegate.dev/takeover': 'env' });
+    expect(interception).toBe('env');
+    expect(warnings).toEqual(['the annotation sidegate.dev/takeover is deprecated: it was renamed to sidegate.dev/interception']);
+  });
+
+  test.each([
+    [
+      { 'sidegate.dev/takeover': 'service', 'sidegate.dev/interception': 'service' },
+      'the annotation sidegate.dev/takeover is the old name of sidegate.dev/interception, which is set as well: remove it',
+    ],
+    [{ 'sidegate.dev/takeover': 'iptables' }, 'the annotation sidegate.dev/takeover is "iptables": expected service, rename'],
+  ])('is denied for %j', (annotations, message) => {
+    expect(injectPod(pod(annotations), CONTEXT)).toMatchObject({
+      outcome: 'denied',
+      reason: 'invalid_setting',
+      message: expect.stringContaining(message),
+    });
+  });
+});
+
 describe('the sidecar', () => {
   test('is started by arguments that sidegate run reads, probes with header fields and variables among them', () => {
     const livenessProbe = {
@@ -56,7 +78,7 @@ describe('the sidecar', () => {
     };
     const readinessProbe = { tcpSocket: { port: 8080 } };
     const containers = [{ ...WEB, livenessProbe, readinessProbe }];
-    const { sidecar } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers });
+    const { sidecar } = inject({ 'sidegate.dev/interception': 'same-port' }, { containers });
     // As the kubelet does it: variables that are set take their place, and of two dollar signs one is left.
     const args = sidecar.args.map((arg) => expandVariables(arg, { SIDEGATE_POD_IPS: '10.0.0.7,fd00::7', D: 'd', F: 'f' }));
     const options = {
@@ -93,29 +115,29 @@ describe('the sidecar', () => {
     [29, 'service', 'native'],
     [32, 'rename', 'container'],
     [33, 'rename', 'native'],
-  ] as const)('is on Kubernetes 1.%i, with takeover %s, %s by itself', (minor, takeover, kind) => {
-    const { sidecar, paths } = inject({ 'sidegate.dev/takeover': takeover }, {}, { kube: { major: 1, minor } });
+  ] as const)('is on Kubernetes 1.%i, with interception %s, %s by itself', (minor, interception, kind) => {
+    const { sidecar, paths } = inject({ 'sidegate.dev/interception': interception }, {}, { kube: { major: 1, minor } });
     expect(sidecar['restartPolicy']).toBe(kind === 'native' ? 'Always' : undefined);
     expect(paths).toContain(kind === 'native' ? '/spec/initContainers' : '/spec/containers/-');
   });
 
   test.each([
     [28, {}, 'native sidecars require Kubernetes 1.29, but the cluster has 1.28'],
-    [32, { 'sidegate.dev/takeover': 'rename' }, 'takeover rename with a native sidecar requires Kubernetes 1.33'],
+    [32, { 'sidegate.dev/interception': 'rename' }, 'interception mode rename with a native sidecar requires Kubernetes 1.33'],
   ])('is denied on Kubernetes 1.%i where native is asked for with %j', (minor, annotations, message) => {
     const asked = { 'sidegate.dev/sidecar': 'native', ...annotations };
     expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
   });
 
   test.each([
-    ['same-port', 'container', 34, 'takeover same-port requires a native sidecar'],
-    ['env:PORT', 'container', 34, 'takeover env requires a native sidecar'],
+    ['same-port', 'container', 34, 'interception mode same-port requires a native sidecar'],
+    ['env:PORT', 'container', 34, 'interception mode env requires a native sidecar'],
     ['same-port:HOST', 'auto', 28, 'native sidecars require Kubernetes 1.29'],
     ['env', 'auto', 28, 'native sidecars require Kubernetes 1.29'],
   ])(
-    'is denied with takeover %s where it comes out as a plain container: %s on Kubernetes 1.%i',
-    (takeover, sidecar, minor, message) => {
-      const asked = { 'sidegate.dev/takeover': takeover, 'sidegate.dev/sidecar': sidecar };
+    'is denied with interception %s where it comes out as a plain container: %s on Kubernetes 1.%i',
+    (interception, sidecar, minor, message) => {
+      const asked = { 'sidegate.dev/interception': interception, 'sidegate.dev/sidecar': sidecar };
       expect(() => inject(asked, {}, { kube: { major: 1, minor } })).toThrow(message);
     },
   );
@@ -130,7 +152,7 @@ describe('the sidecar', () => {
 
   test('tells of ports that need more than it has, and of gRPC probes that must stay reachable', () => {
     const containers = [{ ...WEB, ports: [{ containerPort: 80 }], livenessProbe: { grpc: { port: 9090 } } }];
-    const { warnings } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers });
+    const { warnings } = inject({ 'sidegate.dev/interception': 'same-port' }, { containers });
     expect(warnings).toEqual([
       'the sidecar listens on port 80: nodes must allow this for containers without root (ip_unprivileged_port_start)',
       'the container web (livez) uses gRPC on port 9090: that port must stay open on the pod’s address'.replace('’', "'"),
@@ -139,7 +161,7 @@ describe('the sidecar', () => {
 
   test('asks an app by HTTPS on a port that is not its own', () => {
     const livenessProbe = { httpGet: { path: '/', port: 9443, scheme: 'HTTPS' } };
-    const { sidecar } = inject({ 'sidegate.dev/takeover': 'same-port' }, { containers: [{ ...WEB, livenessProbe }] });
+    const { sidecar } = inject({ 'sidegate.dev/interception': 'same-port' }, { containers: [{ ...WEB, livenessProbe }] });
     expect(sidecar.args.at(-1)).toBe('--app-probe=web/livez=https://127.0.0.1:9443/');
   });
 });
@@ -147,7 +169,7 @@ describe('the sidecar', () => {
 describe('a hook that is asked by network', () => {
   const AUTHORIZATION = [{ name: 'Authorization', value: 'Basic YTpi' }];
   const stop = (port: unknown) => ({ preStop: { httpGet: { path: '/admin/shutdown', port, httpHeaders: AUTHORIZATION } } });
-  const samePort = { 'sidegate.dev/takeover': 'same-port' };
+  const samePort = { 'sidegate.dev/interception': 'same-port' };
 
   test.each([
     ['of the app', [{ ...WEB, lifecycle: stop('http') }], 'the container web (preStop) uses port 8080'],

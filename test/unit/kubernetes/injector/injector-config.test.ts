@@ -13,7 +13,7 @@ describe("the injector's config", () => {
       imagePullSecrets: [],
       allowedEnv: [],
       allowedMounts: [],
-      takeover: { mode: 'service' },
+      interception: { mode: 'service' },
       mode: 'auto',
       port: 8480,
       adminPort: 8481,
@@ -49,9 +49,9 @@ describe("the injector's config", () => {
   });
 
   test('tells mistakes with their places and how to mend them', () => {
-    expect(problemsOf('sidecar:\n  image: a b\n  takover: service\n')).toEqual([
+    expect(problemsOf('sidecar:\n  image: a b\n  intercepton: service\n')).toEqual([
       'injector.yaml:2:10: error sidecar.image: "a b" is invalid: expected an image reference without blanks, for example registry.example/sidegate:1.0.0',
-      'injector.yaml:3:3: error sidecar.takover: unknown key "takover"\n  hint: did you mean "takeover"?',
+      'injector.yaml:3:3: error sidecar.intercepton: unknown key "intercepton"\n  hint: did you mean "interception"?',
     ]);
     expect(problemsOf('sidecar:\n  image: a\n  resources: { limits: { memory: 100m } }\n')).toEqual([
       'injector.yaml:3:34: error sidecar.resources.limits.memory: "100m" is invalid: expected memory in Mi, Gi, M or G, for example 192Mi',
@@ -61,6 +61,26 @@ describe("the injector's config", () => {
     ]);
     expect(problemsOf('sidecar:\n  image: a\n  movedPort: 8480\n')).toEqual([
       'injector.yaml:3:14: error sidecar.movedPort: 8480 is already a port of the sidecar\n  hint: choose another port',
+    ]);
+  });
+
+  test('accepts old names, with a warning', () => {
+    const rotation =
+      'namespace: n, authoritySecret: a, serverSecret: s, service: i, webhook: w, authorityLife: 90d, serverLife: 1d';
+    const { config, problems } = parseInjectorConfig(
+      'injector.yaml',
+      `sidecar:\n  image: a\n  takeover: env\nrotation: { ${rotation} }\n`,
+    );
+    expect(config?.sidecar.interception).toEqual({ mode: 'env', variable: 'PORT' });
+    expect(config?.rotation).toMatchObject({ caSecret: 'a', caLifetime: 7_776_000_000, serverLifetime: 86_400_000 });
+    expect(problems.map(({ severity, path, hint }) => [severity, path, hint])).toEqual([
+      ['warning', 'sidecar.takeover', 'write interception'],
+      ['warning', 'rotation.authoritySecret', 'write caSecret'],
+      ['warning', 'rotation.authorityLife', 'write caLifetime'],
+      ['warning', 'rotation.serverLife', 'write serverLifetime'],
+    ]);
+    expect(problemsOf('sidecar: { image: a, takeover: env, interception: env }\n')).toEqual([
+      'injector.yaml:1:22: error sidecar.takeover: "takeover" is the old name of "interception", which is set as well\n  hint: remove it',
     ]);
   });
 

@@ -83,9 +83,9 @@ const annotations = fc
     fc.constantFrom('service', 'rename', 'same-port', 'same-port:HOST', 'env', 'env:A'),
     fc.constantFrom('auto', 'native', 'container'),
   )
-  .map(([some, takeover, sidecar]) => ({
+  .map(([some, interception, sidecar]) => ({
     'sidegate.dev/config': 'gate',
-    'sidegate.dev/takeover': takeover,
+    'sidegate.dev/interception': interception,
     'sidegate.dev/sidecar': sidecar,
     ...some,
   }));

@@ -58,7 +58,7 @@ describe('an admission review', () => {
     const patch = JSON.parse(Buffer.from(String(response['patch']), 'base64').toString()) as { path: string }[];
     expect(patch.map(({ path }) => path)).toContain('/spec/initContainers');
     expect(response['warnings']).toEqual([
-      'sidegate: native sidecar on port 8480 in front of web on port 8080 (takeover service)',
+      'sidegate: native sidecar on port 8480 in front of web on port 8080 (interception mode service)',
     ]);
   });
 

@@ -42,9 +42,9 @@ const sidecarOf = (pod: Json): Json => findNamed(pod)?.container;
 describe('the sidecar that the injector made', () => {
   test.each([
     ['service', {}],
-    ['rename', { 'sidegate.dev/takeover': 'rename' }],
-    ['same-port', { 'sidegate.dev/takeover': 'same-port:HOST' }],
-    ['env', { 'sidegate.dev/takeover': 'env' }],
+    ['rename', { 'sidegate.dev/interception': 'rename' }],
+    ['same-port', { 'sidegate.dev/interception': 'same-port:HOST' }],
+    ['env', { 'sidegate.dev/interception': 'env' }],
     ['a plain container', { 'sidegate.dev/sidecar': 'container', 'sidegate.dev/port': '9000' }],
   ])('has no differences with %s', (_which, annotations) => {
     const pod = makeInjected(annotations);
@@ -54,7 +54,7 @@ describe('the sidecar that the injector made', () => {
   });
 
   test('has none as the API server stores it, with what other admission plug-ins add', () => {
-    const pod = makeInjected({ 'sidegate.dev/takeover': 'same-port' });
+    const pod = makeInjected({ 'sidegate.dev/interception': 'same-port' });
     const sidecar = sidecarOf(pod);
     for (const probe of ['startupProbe', 'readinessProbe', 'livenessProbe']) {
       Object.assign(sidecar[probe], { timeoutSeconds: 1, successThreshold: 1 });
@@ -125,7 +125,7 @@ describe('a container with the name of the sidecar and the marks of an injected 
   });
 
   test('is not taken for it with an address of its own', () => {
-    const pod = makeInjected({ 'sidegate.dev/takeover': 'same-port' });
+    const pod = makeInjected({ 'sidegate.dev/interception': 'same-port' });
     sidecarOf(pod).env = [{ name: 'SIDEGATE_POD_IPS', value: '127.0.0.1' }];
     expect(findDifferences(pod, { allowedEnv: ['SIDEGATE_POD_IPS_2'], allowedMounts: [] })).toEqual(['env SIDEGATE_POD_IPS']);
   });

@@ -4,7 +4,7 @@ import { trimEnd } from '../../core/trim.ts';
 import { lastingContainersOf } from './app.ts';
 import { rewriteProbes } from './app-probes.ts';
 import { handlersOf } from './handlers.ts';
-import type { Takeover } from './kubernetes-values.ts';
+import type { InterceptionMode } from './kubernetes-values.ts';
 import { DOMAIN } from './names.ts';
 import type { Work } from './plan.ts';
 import { has, listAt, type Raw, textAt } from './raw.ts';
@@ -13,7 +13,7 @@ const MAX_PORT_NAME_LENGTH = 15;
 const DASH = new Set('-');
 const LOOPBACK = '127.0.0.1';
 
-const MODES: Readonly<Record<Takeover, (work: Work) => readonly string[]>> = {
+const MODES: Readonly<Record<InterceptionMode, (work: Work) => readonly string[]>> = {
   service: warnOfHostPort,
   rename: renamePort,
   'same-port': moveToLoopback,
@@ -21,14 +21,14 @@ const MODES: Readonly<Record<Takeover, (work: Work) => readonly string[]>> = {
 };
 
 /** Changes the app's containers, and returns the sidecar's `--app-probe` values. */
-export function takeOver(work: Work): readonly string[] {
-  return MODES[work.plan.takeover.mode](work);
+export function intercept(work: Work): readonly string[] {
+  return MODES[work.plan.interception.mode](work);
 }
 
 function warnOfHostPort({ plan: { app }, findings }: Work): readonly string[] {
   const hostPort = app.declared?.hostPort;
   if (hostPort !== undefined && hostPort !== 0)
-    findings.warn(`hostPort ${hostPort} bypasses the sidecar: remove it, or use takeover same-port or env`);
+    findings.warn(`hostPort ${hostPort} bypasses the sidecar: remove it, or use interception mode same-port or env`);
   return [];
 }
 
@@ -38,7 +38,7 @@ function renamePort(work: Work): readonly string[] {
   if (declared?.name === undefined) {
     findings.deny(
       'app_unclear',
-      `takeover rename requires a named port: name port ${plan.app.port} of the container ${name} like the targetPort of the Service`,
+      `interception mode rename requires a named port: name port ${plan.app.port} of the container ${name} like the targetPort of the Service`,
     );
     return [];
   }
@@ -61,14 +61,14 @@ function toFreeName(name: string, container: Raw): string {
 }
 
 function moveToLoopback(work: Work): readonly string[] {
-  const { variable } = work.plan.takeover;
+  const { variable } = work.plan.interception;
   if (variable !== undefined) setVariable(work, variable, LOOPBACK);
   return rewriteProbes(work);
 }
 
 function moveToPort(work: Work): readonly string[] {
   const { pod, plan, patch } = work;
-  setVariable(work, plan.takeover.variable ?? 'PORT', String(plan.appPort));
+  setVariable(work, plan.interception.variable ?? 'PORT', String(plan.appPort));
   for (const container of lastingContainersOf(pod))
     for (const handler of handlersOf(container))
       if (handler.port === plan.app.port) patch.set([...handler.path, handler.action], handler.request, 'port', plan.appPort);
@@ -85,7 +85,7 @@ function setVariable({ plan: { app }, patch, findings }: Work, name: string, val
   else if (has(found, 'valueFrom'))
     findings.deny(
       'invalid_setting',
-      `the variable ${name} of the container ${app.name} uses valueFrom, but ${DOMAIN}/takeover has to set it: remove the variable from the container`,
+      `the variable ${name} of the container ${app.name} uses valueFrom, but ${DOMAIN}/interception has to set it: remove the variable from the container`,
     );
   else if (textAt(found, 'value') !== value) patch.set([...path, index], found, 'value', value);
 }

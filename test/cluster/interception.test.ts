@@ -50,8 +50,8 @@ async function serve(app: string, targetPort: string | number): Promise<ServiceP
   return proxy;
 }
 
-async function startGated(name: string, takeover: string, container: Kube = {}): Promise<PodRunner> {
-  const { status, body } = await cluster.create(makeGatedPod(name, takeover, { labels: { app: name }, container }), {
+async function startGated(name: string, interception: string, container: Kube = {}): Promise<PodRunner> {
+  const { status, body } = await cluster.create(makeGatedPod(name, interception, { labels: { app: name }, container }), {
     namespace,
   });
   expect(status, body.message).toBe(201);
@@ -59,21 +59,21 @@ async function startGated(name: string, takeover: string, container: Kube = {}):
 }
 
 const MODES = [
-  { takeover: 'service', targetPort: 'sidegate', port: 8480, container: {} },
-  { takeover: 'service', targetPort: 8480, port: 8480, container: {} },
-  { takeover: 'rename', targetPort: 'http', port: 8480, container: {} },
-  { takeover: 'same-port', targetPort: 8080, port: 8080, container: { env: [{ name: 'HOST', value: '127.0.0.1' }] } },
-  { takeover: 'same-port:HOST', targetPort: 'http', port: 8080, container: {} },
-  { takeover: 'env', targetPort: 8080, port: 8080, container: { env: [{ name: 'PORT', value: '8080' }] } },
-  { takeover: 'env:PORT', targetPort: 'http', port: 8080, container: {} },
+  { interception: 'service', targetPort: 'sidegate', port: 8480, container: {} },
+  { interception: 'service', targetPort: 8480, port: 8480, container: {} },
+  { interception: 'rename', targetPort: 'http', port: 8480, container: {} },
+  { interception: 'same-port', targetPort: 8080, port: 8080, container: { env: [{ name: 'HOST', value: '127.0.0.1' }] } },
+  { interception: 'same-port:HOST', targetPort: 'http', port: 8080, container: {} },
+  { interception: 'env', targetPort: 8080, port: 8080, container: { env: [{ name: 'PORT', value: '8080' }] } },
+  { interception: 'env:PORT', targetPort: 'http', port: 8080, container: {} },
 ];
 
 test.each(MODES)(
-  'takes over by $takeover, a Service to $targetPort: the app gets the signed delivery once and nothing else',
-  async ({ takeover, targetPort, port, container }) => {
-    const name = `${takeover.replace(':', '-').toLowerCase()}-${targetPort}`;
+  'takes over by $interception, a Service to $targetPort: the app gets the signed delivery once and nothing else',
+  async ({ interception, targetPort, port, container }) => {
+    const name = `${interception.replace(':', '-').toLowerCase()}-${targetPort}`;
     const proxy = await serve(name, targetPort);
-    const pod = await startGated(name, takeover, container);
+    const pod = await startGated(name, interception, container);
     await until(() => proxy.endpoints().length === 1);
     expect(proxy.endpoints()).toEqual([`${pod.addresses.outer}:${port}`]);
     const answers = await sendFour(`http://${proxy.clusterIp}:80`);
@@ -85,9 +85,9 @@ test.each(MODES)(
   },
 );
 
-test.each(['same-port', 'same-port:HOST'])('leaves no way to the app past the gate in %s', async (takeover) => {
-  const name = `closed-${takeover.replace(':', '-').toLowerCase()}`;
-  const pod = await startGated(name, takeover, { env: [{ name: 'HOST', value: '127.0.0.1' }] });
+test.each(['same-port', 'same-port:HOST'])('leaves no way to the app past the gate in %s', async (interception) => {
+  const name = `closed-${interception.replace(':', '-').toLowerCase()}`;
+  const pod = await startGated(name, interception, { env: [{ name: 'HOST', value: '127.0.0.1' }] });
   const response = await fetch(`${pod.url(8080)}/anything`);
   expect(response.status).toBe(404);
   expect(received(pod)).toEqual([]);
@@ -95,13 +95,13 @@ test.each(['same-port', 'same-port:HOST'])('leaves no way to the app past the ga
 
 test.each(['same-port:HOST', 'env:PORT'])(
   "restarts an app that hangs, by the app's own rewritten probe, in %s",
-  async (takeover) => {
-    const name = `hanging-${takeover.replace(':', '-').toLowerCase()}`;
+  async (interception) => {
+    const name = `hanging-${interception.replace(':', '-').toLowerCase()}`;
     const hangs =
       "let n = 0; require('http').createServer((q, r) => r.writeHead(q.url === '/live' && ++n > 3 ? 500 : 200).end()).listen(process.env.PORT || 8080, process.env.HOST)";
     const livenessProbe = { httpGet: { path: '/live', port: 'http' }, periodSeconds: 1, failureThreshold: 1 };
     const container = { command: ['node', '-e', hangs], livenessProbe };
-    const { body } = await cluster.create(makeGatedPod(name, takeover, { container }), { namespace });
+    const { body } = await cluster.create(makeGatedPod(name, interception, { container }), { namespace });
     expect(body.spec.containers[0].livenessProbe.httpGet.port).not.toBe('http');
     const pod = await until(() => node.find(namespace, name));
     await until(() => pod.steps.filter((step) => step === 'app started').length > 1);
