@@ -1,17 +1,11 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { lintLayers } from '../scripts/lint-layers.ts';
-
-const folders: string[] = [];
-afterEach(() => {
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
-});
+import { makeFolder } from './support/fixtures.ts';
 
 function lint(files: Record<string, string>): string[] {
-  const folder = mkdtempSync(join(tmpdir(), 'sidegate-layers-'));
-  folders.push(folder);
+  const folder = makeFolder();
   for (const [file, text] of Object.entries(files)) {
     mkdirSync(join(folder, dirname(file)), { recursive: true });
     writeFileSync(join(folder, file), text);

@@ -1,5 +1,4 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
@@ -40,6 +39,8 @@ import { FINDINGS } from '../src/kubernetes/doctor/finding.ts';
 import { parseInjectorConfig } from '../src/kubernetes/injector/injector-config.ts';
 import { hasForm } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { SETTINGS } from '../src/kubernetes/injector/settings.ts';
+import { makeFolder } from './support/fixtures.ts';
+import { recordIo } from './support/io.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
@@ -136,16 +137,11 @@ describe('the docs', () => {
     expect(page).not.toMatch(/\|\s+\|$/m);
     const [, fixtures = ''] = /```yaml\n(.*?)```/s.exec(page) ?? [];
     const [, config = ''] = /```yaml gate\.yaml\n(.*?)```/s.exec(read('README.md')) ?? [];
-    const folder = mkdtempSync(join(tmpdir(), 'sidegate-docs-'));
+    const folder = makeFolder();
     writeFileSync(join(folder, 'gate.yaml'), config);
     writeFileSync(join(folder, 'fixtures.yaml'), fixtures);
-    let text = '';
-    const stdout = (more: string): void => {
-      text += more;
-    };
-    const io = { stdin: process.stdin, env: {}, stderr: () => undefined, stdout };
-    expect(await testConfigs([join(folder, 'fixtures.yaml')], { format: 'text' }, io), text).toBe(0);
-    rmSync(folder, { recursive: true });
+    const { io, stdout } = recordIo();
+    expect(await testConfigs([join(folder, 'fixtures.yaml')], { format: 'text' }, io), stdout()).toBe(0);
   });
 
   test('show what senders make of an answer as the gate goes by it, and no sender that has no preset', () => {

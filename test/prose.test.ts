@@ -1,12 +1,12 @@
 /** The linter of prose finds what each rule forbids, where it promises to look, and nothing else. */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { lintProse, type Options } from '../scripts/lint-prose.ts';
 import { ALLOWED } from '../scripts/prose/allowed.ts';
 import { findAll, RULES } from '../scripts/prose/rules.ts';
 import { listFiles, SCOPES } from '../scripts/prose/scopes.ts';
+import { makeFolder } from './support/fixtures.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');
 /** Pages that are generated from src/, or that a test compares with it; and the policy whose messages follow those of the injector. */
@@ -14,15 +14,10 @@ const GENERATED_FROM_SOURCES: ReadonlySet<string> = new Set([
   ...['cli', 'config', 'doctor', 'explain', 'presets', 'probe', 'senders', 'testing'].map((page) => `docs/${page}.md`),
   'chart/sidegate/templates/settings-policy.yaml',
 ]);
-const folders: string[] = [];
-afterEach(() => {
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true });
-});
 
 /** Lints files below an empty folder, in the scopes that have any of them. */
 function lint(files: Record<string, string>, options: Options = {}): string[] {
-  const root = mkdtempSync(join(tmpdir(), 'sidegate-prose-'));
-  folders.push(root);
+  const root = makeFolder();
   for (const [file, text] of Object.entries(files)) {
     mkdirSync(join(root, dirname(file)), { recursive: true });
     writeFileSync(join(root, file), text);

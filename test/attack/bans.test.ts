@@ -1,26 +1,17 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, describe, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
+import { useApp, useRedis } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
 const ALICE = '192.0.2.1';
 const ATTACKER = '192.0.2.66';
 const USERS = [makeEntry('alice', 'right'), makeEntry('bob', 'right')].join('\n');
 
-let app: TestApp;
+const app = useApp();
+const redis = useRedis();
 let gate: TestGate;
-let redis: RedisServer;
-
-beforeAll(async () => {
-  [app, redis] = await Promise.all([startApp(), startRedis()]);
-});
 afterEach(() => gate.stop());
-afterAll(async () => {
-  await app.close();
-  await redis.stop();
-});
 
 const start = async (basic: Sections = {}, sections: Sections = {}): Promise<void> => {
   const route = {

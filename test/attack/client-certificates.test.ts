@@ -1,33 +1,35 @@
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server, type ServerResponse } from 'node:http';
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer, type ServerResponse } from 'node:http';
 import { type ClientHttp2Session, type ClientHttp2Stream, connect as connectHttp2 } from 'node:http2';
 import { type AddressInfo, connect as connectTcp, createServer as createTcpServer, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { checkConfig } from '../../src/gateway/runtime/check.ts';
-import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
+import { makeAuthority, readPair, toTlsFiles } from '../support/certificates.ts';
+import { makeFolder, useFolder, useServer } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
 import { PROXY_AUTH, PROXY_PASSWORD, PROXY_USER, readToEnd } from '../support/proxy.ts';
 import { makeEntry } from '../support/users.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-crl-'));
+const folder = useFolder();
 const DAY_MS = 86_400_000;
 const WISH = 'Connection: Upgrade\r\nUpgrade: websocket\r\n';
 
-let authority: Authority;
-let other: Authority;
-let local: Pair;
-let alice: Pair;
-let bob: Pair;
-let stranger: Pair;
-let withoutRevoked: string;
-let withAlice: string;
-let expiredList: string;
-let listOfOther: string;
-let app: Server;
+const authority = makeAuthority(folder, 'ca');
+const other = makeAuthority(folder, 'other');
+const local = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+const alice = authority.issue('alice', 'DNS:alice.example');
+const bob = authority.issue('bob', 'DNS:bob.example');
+const stranger = other.issue('stranger', 'DNS:stranger.example');
+const list = join(folder, 'list.pem');
+const withoutRevoked = authority.list(list);
+const expiredList = authority.list(list, '-crl_lastupdate', '20200101000000Z', '-crl_nextupdate', '20200102000000Z');
+authority.revoke(alice);
+const withAlice = authority.list(list);
+const listOfOther = other.list(list);
+
 let held: ServerResponse | undefined;
 let requests: string[];
 let gate: TestGate;
@@ -40,36 +42,17 @@ const clock: Clock = {
   every: (interval, action) => systemClock.every(interval, () => (isTicking ? action() : undefined)),
 };
 
-beforeAll(async () => {
-  authority = makeAuthority(folder, 'ca');
-  other = makeAuthority(folder, 'other');
-  local = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
-  alice = authority.issue('alice', 'DNS:alice.example');
-  bob = authority.issue('bob', 'DNS:bob.example');
-  stranger = other.issue('stranger', 'DNS:stranger.example');
-  const list = join(folder, 'list.pem');
-  withoutRevoked = authority.list(list);
-  expiredList = authority.list(list, '-crl_lastupdate', '20200101000000Z', '-crl_nextupdate', '20200102000000Z');
-  authority.revoke(alice);
-  withAlice = authority.list(list);
-  listOfOther = other.list(list);
-  app = createServer((request, response) => {
-    requests.push(request.url ?? '');
-    if (request.url === '/held') held = response;
-    else response.end('hello');
-  });
-  app.on('upgrade', (_request, socket: Socket) => {
-    socket.on('error', () => socket.destroy());
-    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
-    socket.pipe(socket);
-  });
-  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+const server = createServer((request, response) => {
+  requests.push(request.url ?? '');
+  if (request.url === '/held') held = response;
+  else response.end('hello');
 });
-afterAll(() => {
-  app.closeAllConnections();
-  app.close();
-  rmSync(folder, { recursive: true });
+server.on('upgrade', (_request, socket: Socket) => {
+  socket.on('error', () => socket.destroy());
+  socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+  socket.pipe(socket);
 });
+const app = useServer(server);
 beforeEach(() => {
   ahead = 0;
   isTicking = true;
@@ -78,9 +61,8 @@ beforeEach(() => {
 });
 afterEach(() => gate.stop());
 
-const appPort = (): number => (app.address() as AddressInfo).port;
 const start = async (tls: Sections = {}, crl = withoutRevoked, sections: Sections = {}): Promise<void> => {
-  const upstream = `http://127.0.0.1:${appPort()}`;
+  const upstream = `http://127.0.0.1:${app.port}`;
   const port = { certFile: 'tls.crt', keyFile: 'tls.key', clientCaFile: 'clients.crt', clientCrlFile: 'clients.crl', ...tls };
   gate = await startGate(
     {
@@ -90,7 +72,7 @@ const start = async (tls: Sections = {}, crl = withoutRevoked, sections: Section
         tls: port,
         denyPrivate: false,
         basic: { realm: 'egress', users: { file: 'users' } },
-        allow: [`127.0.0.1:${appPort()}`],
+        allow: [`127.0.0.1:${app.port}`],
       },
       routes: [
         { name: 'open', match: { pathPrefix: '/open' }, upstream, allow: 'anyone' },
@@ -101,8 +83,7 @@ const start = async (tls: Sections = {}, crl = withoutRevoked, sections: Section
     clock,
     {
       users: makeEntry(PROXY_USER, PROXY_PASSWORD),
-      'tls.crt': readFileSync(local.cert, 'utf8'),
-      'tls.key': readFileSync(local.key, 'utf8'),
+      ...toTlsFiles(local),
       'clients.crt': readFileSync(authority.ca, 'utf8'),
       'clients.crl': crl,
     },
@@ -115,8 +96,7 @@ const reload = async (name: string, text: string | Buffer): Promise<void> => {
   writeFileSync(join(gate.folder, name), text);
   await until(() => count('tls_reloaded') >= before + 2);
 };
-const shown = ({ cert, key }: Pair): ConnectionOptions => ({ cert: readFileSync(cert), key: readFileSync(key) });
-const open = (options: ConnectionOptions = shown(alice), port = gate.port): Promise<TLSSocket> =>
+const open = (options: ConnectionOptions = readPair(alice), port = gate.port): Promise<TLSSocket> =>
   new Promise((resolve, reject) => {
     const base = { port, host: '127.0.0.1', ca: readFileSync(authority.ca), servername: 'localhost' };
     const socket = connect({ ...base, ...options }, () => resolve(socket));
@@ -187,7 +167,7 @@ describe.each(ENDS)('when a client certificate %s, the gate', (_what, reason, en
   test('lets the streams of an HTTP/2 session finish, and takes no more', async () => {
     const session: ClientHttp2Session = connectHttp2(`https://localhost:${gate.port}`, {
       ca: readFileSync(authority.ca),
-      ...shown(alice),
+      ...readPair(alice),
     });
     session.on('error', () => session.destroy());
     const stream = session.request({ ':path': '/held' });
@@ -215,8 +195,8 @@ describe.each(ENDS)('when a client certificate %s, the gate', (_what, reason, en
   });
 
   test('ends its tunnels', async () => {
-    const socket = await open(shown(alice), gate.proxyPort);
-    socket.write(`CONNECT 127.0.0.1:${appPort()} HTTP/1.1\r\nHost: 127.0.0.1:${appPort()}\r\n${PROXY_AUTH}\r\n`);
+    const socket = await open(readPair(alice), gate.proxyPort);
+    socket.write(`CONNECT 127.0.0.1:${app.port} HTTP/1.1\r\nHost: 127.0.0.1:${app.port}\r\n${PROXY_AUTH}\r\n`);
     expect(String(await new Promise((resolve) => socket.once('data', resolve)))).toContain('200 Connection established');
     expect(await ask(socket, '/')).toContain('hello');
     await end();
@@ -224,8 +204,8 @@ describe.each(ENDS)('when a client certificate %s, the gate', (_what, reason, en
   });
 
   test('closes its kept connections to the forward proxy', async () => {
-    const socket = await open(shown(alice), gate.proxyPort);
-    expect(await ask(socket, `http://127.0.0.1:${appPort()}/`, PROXY_AUTH)).toContain('200 OK');
+    const socket = await open(readPair(alice), gate.proxyPort);
+    expect(await ask(socket, `http://127.0.0.1:${app.port}/`, PROXY_AUTH)).toContain('200 OK');
     await end();
     await closed(socket);
   });
@@ -274,12 +254,12 @@ describe('a certificate that expires on a kept connection', () => {
   });
 
   test('is rejected by the forward proxy, for requests and tunnels', async () => {
-    for (const line of [`GET http://127.0.0.1:${appPort()}/late`, `CONNECT 127.0.0.1:${appPort()}`]) {
+    for (const line of [`GET http://127.0.0.1:${app.port}/late`, `CONNECT 127.0.0.1:${app.port}`]) {
       ahead = 0;
-      const socket = await open(shown(alice), gate.proxyPort);
-      expect(await ask(socket, `http://127.0.0.1:${appPort()}/`, PROXY_AUTH)).toContain('200 OK');
+      const socket = await open(readPair(alice), gate.proxyPort);
+      expect(await ask(socket, `http://127.0.0.1:${app.port}/`, PROXY_AUTH)).toContain('200 OK');
       ahead = 3 * DAY_MS;
-      socket.write(`${line} HTTP/1.1\r\nHost: 127.0.0.1:${appPort()}\r\n${PROXY_AUTH}\r\n`);
+      socket.write(`${line} HTTP/1.1\r\nHost: 127.0.0.1:${app.port}\r\n${PROXY_AUTH}\r\n`);
       expect(await readToEnd(socket)).toContain('403 Forbidden');
     }
     expect(requests).not.toContain('/late');
@@ -298,14 +278,14 @@ test('rejects every request of an expired certificate on a port that requires on
 
 describe('a TLS session', () => {
   const resume = async (maxVersion: 'TLSv1.2' | 'TLSv1.3', port: number): Promise<TLSSocket> => {
-    const first = await open({ ...shown(alice), maxVersion }, port);
+    const first = await open({ ...readPair(alice), maxVersion }, port);
     let session: Buffer | undefined = first.getSession();
     first.on('session', (ticket: Buffer) => {
       session = ticket;
     });
     if (port === gate.port) expect(await ask(first, '/')).toContain('200 OK');
     first.destroy();
-    return open({ session, maxVersion, ...(port === gate.port ? {} : shown(alice)) }, port);
+    return open({ session, maxVersion, ...(port === gate.port ? {} : readPair(alice)) }, port);
   };
 
   test.each(['TLSv1.2', 'TLSv1.3'] as const)('of %s is never resumed where clients show certificates', async (version) => {
@@ -335,7 +315,7 @@ test('ends a connection whose handshake began before the certificate was revoked
     });
   });
   await new Promise<void>((resolve) => relay.listen(0, '127.0.0.1', resolve));
-  const handshake = open({ ...shown(alice), maxVersion: 'TLSv1.3' }, (relay.address() as AddressInfo).port);
+  const handshake = open({ ...readPair(alice), maxVersion: 'TLSv1.3' }, (relay.address() as AddressInfo).port);
   // In TLS 1.3 the client is done with its own flight, which the relay holds.
   const socket = await handshake;
   await reload('clients.crl', withAlice);
@@ -355,22 +335,24 @@ describe('a revocation list', () => {
           [alice, 403],
           [bob, 200],
         ] as const)
-          expect(await statusOf({ ...shown(pair), maxVersion, servername, checkServerIdentity: () => undefined })).toBe(status);
-    expect(await statusOf(shown(alice), '/open')).toBe(200);
+          expect(await statusOf({ ...readPair(pair), maxVersion, servername, checkServerIdentity: () => undefined })).toBe(
+            status,
+          );
+    expect(await statusOf(readPair(alice), '/open')).toBe(200);
   });
 
   test('ends the handshake on a port that requires certificates', async () => {
     await start({ clientCertificate: 'require' }, withAlice);
-    const socket = await open(shown(alice)).catch(() => undefined);
+    const socket = await open(readPair(alice)).catch(() => undefined);
     socket?.write(toHead('/open'));
     if (socket !== undefined) await closed(socket);
     expect(requests).toEqual([]);
-    expect(await statusOf(shown(bob))).toBe(200);
+    expect(await statusOf(readPair(bob))).toBe(200);
   });
 
   test('that expired keeps out all clients of its CA, and is reported', async () => {
     await start({}, expiredList);
-    expect(await statusOf(shown(bob))).toBe(403);
+    expect(await statusOf(readPair(bob))).toBe(403);
     expect(await gate.metric('sidegate_client_crl_next_update_timestamp_seconds{section="listen.tls"}')).toBe(
       Date.UTC(2020, 0, 2) / 1000,
     );
@@ -382,7 +364,7 @@ describe('a revocation list', () => {
       }),
     );
     await reload('clients.crl', withAlice);
-    expect(await statusOf(shown(bob))).toBe(200);
+    expect(await statusOf(readPair(bob))).toBe(200);
     await reload('clients.crl', expiredList);
     expect(gate.log().findLast(({ msg }) => msg === 'tls_warning')).toMatchObject({ level: 'warn' });
   });
@@ -391,22 +373,22 @@ describe('a revocation list', () => {
     const both = Buffer.concat([readFileSync(other.ca), readFileSync(authority.ca)]);
     await start({}, withAlice);
     await reload('clients.crt', both);
-    expect([await statusOf(shown(bob)), await statusOf(shown(stranger))]).toEqual([200, 403]);
+    expect([await statusOf(readPair(bob)), await statusOf(readPair(stranger))]).toEqual([200, 403]);
     expect(await checkConfig(gate.file, systemClock)).toContainEqual(
       expect.objectContaining({ severity: 'warning', message: 'the file contains no list of the CA "CN=other"' }),
     );
     for (const lists of [withAlice + listOfOther, `${listOfOther}text between\r\n${withAlice}`]) {
       await reload('clients.crl', lists);
-      expect([await statusOf(shown(alice)), await statusOf(shown(bob)), await statusOf(shown(stranger))]).toEqual([
+      expect([await statusOf(readPair(alice)), await statusOf(readPair(bob)), await statusOf(readPair(stranger))]).toEqual([
         403, 200, 200,
       ]);
     }
   });
 
   test('that another CA of the same name signed keeps out all clients', async () => {
-    const copies = mkdtempSync(join(folder, 'copy-'));
+    const copies = makeFolder();
     await start({}, makeAuthority(copies, 'ca').list(join(copies, 'list.pem')));
-    expect(await statusOf(shown(bob))).toBe(403);
+    expect(await statusOf(readPair(bob))).toBe(403);
   });
 
   test.each([
@@ -420,7 +402,7 @@ describe('a revocation list', () => {
     await start({}, withAlice);
     writeFileSync(join(gate.folder, 'clients.crl'), toText());
     await until(() => count('tls_reload_failed') > 0);
-    expect([await statusOf(shown(alice)), await statusOf(shown(bob))]).toEqual([403, 200]);
+    expect([await statusOf(readPair(alice)), await statusOf(readPair(bob))]).toEqual([403, 200]);
     expect(await checkConfig(gate.file, systemClock)).toContainEqual(
       expect.objectContaining({
         severity: 'error',
@@ -454,7 +436,7 @@ test('applies a list that changes together with the config', async () => {
   gate.writeConfig({ ...gate.sections, log: {} });
   await gate.gate.reload();
   await closed(socket);
-  expect(await statusOf(shown(alice))).toBe(403);
+  expect(await statusOf(readPair(alice))).toBe(403);
 });
 
 test('leaves connections open where only the server certificate is renewed', async () => {

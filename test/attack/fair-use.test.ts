@@ -1,37 +1,27 @@
 /** Attacks that hold what valid deliveries need: connections, places, streams. While each holds, valid deliveries get 200. */
 import { readFileSync } from 'node:fs';
-import { createServer, type Server, type ServerResponse } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
-import { type AddressInfo, connect, type Socket } from 'node:net';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { connect, type Socket } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
-import { startApp, type TestApp } from '../support/app.ts';
-import { makeAuthority } from '../support/certificates.ts';
+import { toTlsFiles } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
-import { useFolder } from '../support/fixtures.ts';
+import { useApp, useAuthority, useServer } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { makeEntry } from '../support/users.ts';
 
 const ATTACKER = '127.0.0.66';
-const folder = useFolder();
-const authority = makeAuthority(folder, 'ca');
-const pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
-const files = {
-  'tls.crt': readFileSync(pair.cert, 'utf8'),
-  'tls.key': readFileSync(pair.key, 'utf8'),
-  users: makeEntry('a', 'b'),
-};
+const app = useApp();
+const authority = useAuthority();
+const files = { ...toTlsFiles(authority.issue('local', 'DNS:localhost,IP:127.0.0.1')), users: makeEntry('a', 'b') };
 const sockets: Socket[] = [];
 const sessions: ClientHttp2Session[] = [];
-let app: TestApp;
 let gate: TestGate;
 let fakeClock: FakeClock | undefined;
 
-beforeEach(async () => {
-  app = await startApp();
-});
 afterEach(async () => {
   for (const session of sessions.splice(0)) session.destroy();
   for (const socket of sockets.splice(0)) socket.destroy();
@@ -39,7 +29,6 @@ afterEach(async () => {
   await fakeClock?.advance(60_000);
   fakeClock = undefined;
   await stopped;
-  await app.close();
 });
 
 async function start(sections: Sections, clock?: Clock): Promise<void> {
@@ -240,20 +229,12 @@ describe('ends', () => {
 });
 
 describe('limits upgraded connections', () => {
-  let sleeper: Server;
-  beforeEach(async () => {
-    sleeper = createServer();
-    sleeper.on('upgrade', (_request, socket) => {
-      socket.on('error', () => undefined).on('end', () => socket.end());
-      socket.resume();
-      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
-    });
-    await new Promise<void>((resolve) => void sleeper.listen(0, '127.0.0.1', resolve));
+  const server = createServer().on('upgrade', (_request, socket) => {
+    socket.on('error', () => undefined).on('end', () => socket.end());
+    socket.resume();
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
   });
-  afterEach(() => {
-    sleeper.closeAllConnections();
-    sleeper.close();
-  });
+  const sleeper = useServer(server);
 
   const UPGRADE = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
   const upgrade = async (localAddress: string): Promise<{ status: () => string | undefined; socket: Socket }> => {
@@ -266,8 +247,8 @@ describe('limits upgraded connections', () => {
   };
 
   test('per client and in all, and gives their places back', async () => {
-    const { port } = sleeper.address() as AddressInfo;
-    const open = { name: 'open', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${port}`, allow: 'anyone' };
+    const upstream = `http://127.0.0.1:${sleeper.port}`;
+    const open = { name: 'open', match: { pathPrefix: '/' }, upstream, allow: 'anyone' };
     await start({ limits: { maxUpgraded: 3, maxUpgradedPerClient: 2 }, routes: [open] });
     const first = await upgrade('127.0.0.66');
     const statuses = [first.status(), (await upgrade('127.0.0.66')).status(), (await upgrade('127.0.0.66')).status()];

@@ -1,12 +1,10 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
-import { useApp } from '../support/fixtures.ts';
-import type { TestGate } from '../support/gate.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
 import { FRAMING_CASES, SMUGGLED } from './framing-cases.ts';
 import { ROUTE_KIND_NAMES, ROUTE_KINDS, startGateWithUser, toKindRoute, toLines } from './route-kinds.ts';
 
 const app = useApp();
-let gate: TestGate;
 
 const LINE = 'POST /hooks/billing HTTP/1.1';
 
@@ -15,10 +13,7 @@ type ToCredentials = (body: string) => string[];
 
 describe.each(ROUTE_KIND_NAMES)('at a route with %s', (name) => {
   const signedLines: ToCredentials = (body) => toLines(ROUTE_KINDS[name].credentials(Buffer.from(body)));
-  beforeAll(async () => {
-    gate = await startGateWithUser({ routes: [toKindRoute(ROUTE_KINDS[name], app.port)] });
-  });
-  afterAll(() => gate.stop());
+  const gate = useGate(() => startGateWithUser({ routes: [toKindRoute(ROUTE_KINDS[name], app.port)] }));
 
   describe('bad framing', () => {
     test.each(FRAMING_CASES)('is 400 and the connection closed: %s', async (_title, toHead, body) => {

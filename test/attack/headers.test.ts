@@ -1,7 +1,7 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
-import { useApp } from '../support/fixtures.ts';
-import type { TestGate } from '../support/gate.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
+import type { Sections, TestGate } from '../support/gate.ts';
 import { ROUTE_KIND_NAMES, ROUTE_KINDS, startGateWithUser, toKindRoute } from './route-kinds.ts';
 
 const app = useApp();
@@ -64,21 +64,11 @@ function spellings(name: string): string[] {
 
 describe.each(ROUTE_KIND_NAMES)('behind a kind with %s', (name) => {
   const kind = ROUTE_KINDS[name];
-  let gate: TestGate;
-  let behindProxy: TestGate;
-  let behindIdentityProxy: TestGate;
-  beforeAll(async () => {
-    gate = await startGateWithUser({ routes: [toKindRoute(kind, app.port)] });
-    behindProxy = await startGateWithUser({
-      listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] },
-      routes: [toKindRoute(kind, app.port)],
-    });
-    behindIdentityProxy = await startGateWithUser({
-      listen: { address: '127.0.0.1:0', trustedIdentityProxies: ['127.0.0.0/8'] },
-      routes: [toKindRoute(kind, app.port)],
-    });
-  });
-  afterAll(() => Promise.all([gate.stop(), behindProxy.stop(), behindIdentityProxy.stop()]));
+  const start = (listen: Sections = {}): Promise<TestGate> =>
+    startGateWithUser({ listen: { address: '127.0.0.1:0', ...listen }, routes: [toKindRoute(kind, app.port)] });
+  const gate = useGate(() => start());
+  const behindProxy = useGate(() => start({ trustedProxies: ['127.0.0.0/8', '10.0.0.0/8'] }));
+  const behindIdentityProxy = useGate(() => start({ trustedIdentityProxies: ['127.0.0.0/8'] }));
 
   const deliver = async (to: TestGate, extra: readonly string[]): Promise<number> => {
     const body = Buffer.from('{"a":1}');

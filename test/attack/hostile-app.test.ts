@@ -1,44 +1,36 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { connect as connectHttp2 } from 'node:http2';
 import { request as openHttps } from 'node:https';
 import { connect, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { answerJson } from '../support/api-server.ts';
-import { startApp, type TestApp } from '../support/app.ts';
-import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
 import { makeDelivery } from '../support/deliveries.ts';
-import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { makeFolder, useApp, useAuthority, useGate, useScriptApp } from '../support/fixtures.ts';
+import { startGate, toRoute } from '../support/gate.ts';
 import { FLAG, FRAME, openFrames, toBlock, toFrame } from '../support/h2-frames.ts';
 import { startInjector } from '../support/injector.ts';
-import { type ScriptApp, startScriptApp } from '../support/script-app.ts';
 import { createRandom, mutate, randomBytes } from '../support/seeded.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
 const SEED = 20_261_121;
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-hostile-'));
 const NO_CONTENT = 'Content-Length: 0\r\n\r\n';
 const CHUNKED = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n';
-let authority: Authority;
-let app: TestApp;
-let hostile: ScriptApp;
-let gate: TestGate;
 /** What the hostile app does with a connection's first bytes. */
 let script: (socket: Socket) => void = (socket) => socket.end();
 
-beforeAll(async () => {
-  authority = makeAuthority(folder, 'ca');
-  const pair: Pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
-  app = await startApp();
-  hostile = await startScriptApp((socket) => {
-    socket.once('data', () => script(socket));
-  });
+const authority = useAuthority();
+const pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+const app = useApp();
+const hostile = useScriptApp((socket) => {
+  socket.once('data', () => script(socket));
+});
+const gate = useGate(() => {
   const open = { name: 'open', match: { pathPrefix: '/open' }, upstream: `http://127.0.0.1:${hostile.port}`, allow: 'anyone' };
-  gate = await startGate(
+  return startGate(
     {
-      listen: { address: '127.0.0.1:0', tls: { certFile: 'tls.crt', keyFile: 'tls.key' } },
+      listen: { address: '127.0.0.1:0', tls: { certFile: pair.cert, keyFile: pair.key } },
       authz: { address: '127.0.0.1:0' },
       proxy: {
         address: '127.0.0.1:0',
@@ -50,19 +42,9 @@ beforeAll(async () => {
       routes: [open, toRoute(app.port)],
     },
     undefined,
-    {
-      'tls.crt': readFileSync(pair.cert, 'utf8'),
-      'tls.key': readFileSync(pair.key, 'utf8'),
-      users: makeEntry('Aladdin', 'open sesame'),
-    },
+    { users: makeEntry('Aladdin', 'open sesame') },
     { 'app.example': ['127.0.0.1'] },
   );
-});
-afterAll(async () => {
-  await gate.stop();
-  hostile.close();
-  await app.close();
-  rmSync(folder, { recursive: true });
 });
 afterEach(async () => {
   expect(await deliver()).toBe(200);
@@ -304,7 +286,7 @@ test('survives random bytes from apps and clients', async () => {
 });
 
 test('the admission port survives random bytes and clients that leave', async () => {
-  const tls = join(folder, 'admission');
+  const tls = join(makeFolder(), 'admission');
   const injector = await startInjector(
     (_request, reply) => answerJson(reply, 200, { major: '1', minor: '34' }),
     () => ({ certificate: { directory: tls } }),

@@ -1,17 +1,13 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { request as openHttps } from 'node:https';
 import { connect, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
-import { makeAuthority } from '../support/certificates.ts';
+import { afterEach, describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
-import { type TestGate, toRoute, until } from '../support/gate.ts';
+import { useApp, useAuthority, useGate, useScriptApp } from '../support/fixtures.ts';
+import { toRoute, until } from '../support/gate.ts';
 import { PROXY_AUTH, startProxyGate } from '../support/proxy.ts';
-import { type ScriptApp, startScriptApp } from '../support/script-app.ts';
 import { createRandom, mutate, randomBytes } from '../support/seeded.ts';
 
 const SEED = 20_261_122;
@@ -20,21 +16,13 @@ const GRANTED = `HTTP/1.1 101 X\r\nUpgrade: websocket${HEAD_END}`;
 const EARLY = 'early';
 const UPGRADE = `GET /open/ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket${HEAD_END}${EARLY}`;
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-hostile-upgrade-'));
-let app: TestApp;
-let hostile: ScriptApp;
 /** What the hostile app does with a connection. */
 let script: (socket: Socket) => void = (socket) => socket.end();
 
-beforeAll(async () => {
-  app = await startApp();
-  hostile = await startScriptApp((socket) => script(socket));
-});
-afterAll(async () => {
-  hostile.close();
-  await app.close();
-  rmSync(folder, { recursive: true });
-});
+const authority = useAuthority();
+const { cert: certFile, key: keyFile } = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+const app = useApp();
+const hostile = useScriptApp((socket) => script(socket));
 
 /** The app sends these bytes once it has the request, and then ends or resets its connection. */
 function respond(bytes: Buffer | string, end: 'end' | 'reset' = 'end'): void {
@@ -75,13 +63,10 @@ describe.each([
   ['clear text', false],
   ['TLS', true],
 ])('in %s', (_, isTls) => {
-  let gate: TestGate;
-
-  beforeAll(async () => {
-    const { cert, key } = makeAuthority(folder, `ca-${isTls}`).issue(`local-${isTls}`, 'DNS:localhost,IP:127.0.0.1');
-    const tls = isTls ? { tls: { certFile: cert, keyFile: key } } : {};
+  const gate = useGate(() => {
+    const tls = isTls ? { tls: { certFile, keyFile } } : {};
     const upstream = `http://127.0.0.1:${hostile.port}`;
-    gate = await startProxyGate({
+    return startProxyGate({
       allow: [`app.example:${hostile.port}`],
       names: { 'app.example': ['127.0.0.1'] },
       proxy: tls,
@@ -91,7 +76,6 @@ describe.each([
       },
     });
   });
-  afterAll(() => gate.stop());
   afterEach(async () => {
     expect(await deliver()).toBe(200);
     const metrics = await gate.metrics();
@@ -106,7 +90,7 @@ describe.each([
     if (!isTls) return send(gate.port, { headers, body }).then(({ status }) => status);
     const options = { port: gate.port, host: '127.0.0.1', method: 'POST', path: '/hooks/billing', headers, agent: false };
     return new Promise((resolve, reject) => {
-      const outgoing = openHttps({ ...options, ca: readFileSync(join(folder, 'ca-true.crt')) }, (incoming) => {
+      const outgoing = openHttps({ ...options, ca: readFileSync(authority.ca) }, (incoming) => {
         incoming.resume();
         incoming.on('end', () => resolve(incoming.statusCode ?? 0));
       });

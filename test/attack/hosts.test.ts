@@ -1,17 +1,15 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
 import { startGate, type TestGate } from '../support/gate.ts';
 import { makeEntry } from '../support/users.ts';
 
 const BASIC = { realm: 'admin', users: { file: 'users' }, requireTls: false };
 
-let app: TestApp;
-let gate: TestGate;
-beforeAll(async () => {
-  app = await startApp();
+const app = useApp();
+const gate = useGate(() => {
   const upstream = `http://127.0.0.1:${app.port}`;
-  gate = await startGate(
+  return startGate(
     {
       routes: [
         { name: 'all', match: { pathPrefix: '/' }, upstream, allow: 'anyone' },
@@ -23,13 +21,6 @@ beforeAll(async () => {
     undefined,
     { users: makeEntry('Aladdin', 'open sesame') },
   );
-});
-afterAll(async () => {
-  await gate.stop();
-  await app.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
 });
 
 const ask = async (host: string, path = '/', method = 'GET'): Promise<number | undefined> => {

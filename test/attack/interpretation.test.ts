@@ -1,7 +1,5 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { connect as connectHttp2 } from 'node:http2';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PATH_DISTINCTIONS } from '../../src/core/path-forms.ts';
@@ -10,7 +8,7 @@ import { RouteTable } from '../../src/gateway/pipeline/router.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { type Answer, send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
-import { useApp } from '../support/fixtures.ts';
+import { makeFolder, useApp, useGate } from '../support/fixtures.ts';
 import { FRAMEWORKS, type RunningFramework, startFramework, toFrameworkResponse } from '../support/frameworks/framework.ts';
 import { GUARDED_BASIC, GUARDED_USER, startGuarded, startWithUsers, toGuardedRoutes } from '../support/frameworks/guarded.ts';
 import { MORE_TARGETS, SHOWN_TARGETS } from '../support/frameworks/targets.ts';
@@ -24,15 +22,11 @@ describe.each(FRAMEWORKS.filter(({ cost, isAvailable }) => cost === 'cheap' && i
   'in front of $title',
   (framework) => {
     let running: RunningFramework;
-    let gate: TestGate;
     beforeAll(async () => {
       running = await startFramework(framework);
-      gate = await startGuarded(running.port);
     });
-    afterAll(async () => {
-      await gate?.stop();
-      await running?.stop();
-    });
+    afterAll(() => running?.stop());
+    const gate = useGate(() => startGuarded(running.port));
 
     test('serves no guarded handler without its gates, however its path is spelt', async () => {
       const bypasses: string[] = [];
@@ -355,8 +349,7 @@ describe('the same holds', () => {
   });
 
   test('for HTTP/2', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sidegate-interpretation-'));
-    const authority = makeAuthority(folder, 'ca');
+    const authority = makeAuthority(makeFolder(), 'ca');
     const { cert: certFile, key: keyFile } = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
     const listen = { address: '127.0.0.1:0', tls: { certFile, keyFile, http2: true } };
     await withGate({ routes: toGuardedRoutes(app.port), listen }, async (gate) => {
@@ -373,7 +366,6 @@ describe('the same holds', () => {
       expect(await ask('/other')).toBe(200);
       session.destroy();
     });
-    rmSync(folder, { recursive: true });
   });
 
   test('for upgrades', async () => {

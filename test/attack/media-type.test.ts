@@ -1,18 +1,17 @@
 /** Content-Type is not signed: whoever holds a genuine delivery can send it again with another, and the app must not read another message. */
 import { createHmac } from 'node:crypto';
 import fc from 'fast-check';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { parseMediaType } from '../../src/core/media-type.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
-import { type Sections, startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
+import { type Sections, startGate, toRoute } from '../support/gate.ts';
 
 const SECRET = "It's a Secret to Everybody";
 const FORM = 'application/x-www-form-urlencoded';
 const CUSTOM = { signature: { header: 'X-Hub-Signature-256', forms: [{ prefix: 'sha256=' }] } };
 
-let app: TestApp;
-let gate: TestGate;
+const app = useApp();
 
 const ROUTES: readonly (readonly [name: string, webhook: Sections])[] = [
   ['github', { scheme: 'github' }],
@@ -23,8 +22,7 @@ const ROUTES: readonly (readonly [name: string, webhook: Sections])[] = [
   ['bytes', { scheme: 'custom', custom: CUSTOM, contentTypes: ['application/octet-stream', 'application/json'] }],
 ];
 
-beforeAll(async () => {
-  app = await startApp();
+const gate = useGate(() => {
   const routes = ROUTES.map(([name, webhook]) =>
     toRoute(app.port, { match: { path: `/${name}` }, webhook: { ...webhook, dedup: 'off' }, route: { name } }),
   );
@@ -32,15 +30,7 @@ beforeAll(async () => {
     ...toRoute(app.port, { match: { path: '/token' }, webhook: { scheme: 'bearer', dedup: 'off' } }),
     name: 'token',
   };
-  gate = await startGate({ routes: [...routes, token] }, undefined, { secret: SECRET });
-});
-afterAll(async () => {
-  await gate.stop();
-  await app.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
+  return startGate({ routes: [...routes, token] }, undefined, { secret: SECRET });
 });
 
 function post(route: string, contentType: string | readonly string[] | undefined, body: Buffer | string): Promise<Answer> {

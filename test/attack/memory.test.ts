@@ -1,11 +1,7 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
-import { makeAuthority, type Pair } from '../support/certificates.ts';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp, useAuthority } from '../support/fixtures.ts';
 import { toHead, toTinyChunks } from '../support/floods.ts';
 import { floodHttp2, openTinyFrames } from '../support/floods-http2.ts';
 import { until } from '../support/gate.ts';
@@ -16,26 +12,16 @@ import { sendSmallReview, startInjectorInCgroup, toReview } from '../support/mem
 const FLOOD_MS = 1_500;
 const REVIEW = { 'Content-Type': 'application/json' };
 const LARGE_REVIEW = toReview(1_000_000);
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-memory-'));
-let ca: string;
-let pair: Pair;
-let app: TestApp;
+const app = useApp();
+const authority = useAuthority();
+const { ca } = authority;
+const pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
 let running: CgroupProcess | undefined;
 
-beforeAll(async () => {
-  await provideBundle();
-  const authority = makeAuthority(folder, 'ca');
-  ca = authority.ca;
-  pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
-  app = await startApp();
-});
+beforeAll(() => provideBundle());
 afterEach(async () => {
   await running?.stop();
   running = undefined;
-});
-afterAll(async () => {
-  await app.close();
-  rmSync(folder, { recursive: true });
 });
 
 /** An open route to an app that never answers. */
@@ -49,9 +35,8 @@ function toStalledSections(over: object = {}): object & Record<string, unknown> 
 }
 
 const startTls = (sections: Record<string, unknown>): ReturnType<typeof startGateInCgroup> => {
-  const files = { 'tls.crt': readFileSync(pair.cert, 'utf8'), 'tls.key': readFileSync(pair.key, 'utf8') };
-  const listen = { address: '127.0.0.1:0', tls: { certFile: 'tls.crt', keyFile: 'tls.key' } };
-  return startGateInCgroup(128, { listen, ...sections }, files);
+  const listen = { address: '127.0.0.1:0', tls: { certFile: pair.cert, keyFile: pair.key } };
+  return startGateInCgroup(128, { listen, ...sections });
 };
 
 describe.skipIf(NO_CGROUPS !== undefined)('small deliveries are handled, and nothing is killed', () => {

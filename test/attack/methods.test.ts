@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { describe, expect, test } from 'vitest';
 import { type Answer, send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
-import { type Sections, startGate, type TestGate } from '../support/gate.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
+import { type Sections, startGate } from '../support/gate.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
 const USERS = makeEntry('Aladdin', 'open sesame');
@@ -18,12 +18,10 @@ const SPELLINGS = OVERRIDES.flatMap((name) => [
   name.replace('-', '.'),
 ]);
 
-let app: TestApp;
-let gate: TestGate;
-beforeAll(async () => {
-  app = await startApp();
+const app = useApp();
+const gate = useGate(() => {
   const upstream = `http://127.0.0.1:${app.port}`;
-  gate = await startGate(
+  return startGate(
     {
       authz: { address: '127.0.0.1:0' },
       routes: [
@@ -38,13 +36,6 @@ beforeAll(async () => {
     undefined,
     { users: USERS },
   );
-});
-afterAll(async () => {
-  await gate.stop();
-  await app.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
 });
 
 const ask = (method: string, path: string, headers: Sections = {}): Promise<Answer> =>

@@ -1,11 +1,11 @@
 import { writeFileSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { makeHash } from '../../src/auth/passwords/password-make.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, toRoute, until } from '../support/gate.ts';
 import { type CgroupGate, NO_CGROUPS, startGateInCgroup } from '../support/memory-cgroup.ts';
 import { toBasic } from '../support/users.ts';
@@ -15,13 +15,11 @@ const LASTS_MS = 10_000;
 /** Of the 16 cores of a large node. */
 const THREADS = 15;
 
-let app: TestApp;
+const app = useApp();
 let users: string;
 beforeAll(async () => {
-  app = await startApp();
   users = `ann:${await makeHash('right', { algorithm: 'argon2id' })}`;
 });
-afterAll(() => app.close());
 
 const toBasicRoute = (): Sections => ({
   name: 'admin',

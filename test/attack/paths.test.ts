@@ -1,7 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { sendRaw, toRequestText, toStatuses } from '../support/client.ts';
-import { useApp } from '../support/fixtures.ts';
-import type { TestGate } from '../support/gate.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
 import { ROUTE_KIND_NAMES, ROUTE_KINDS, startGateWithUser, toKindRoute, toLines } from './route-kinds.ts';
 
 const app = useApp();
@@ -75,17 +74,15 @@ const PASSED = [
 ];
 
 describe.each(ROUTE_KIND_NAMES)('a route with %s', (name) => {
-  let gate: TestGate;
-  beforeAll(async () => {
+  const gate = useGate(() => {
     const open = { pathPrefix: '/open', allowInPath: ['semicolon', 'encodedSlash'] };
-    gate = await startGateWithUser({
+    return startGateWithUser({
       routes: [
         toKindRoute(ROUTE_KINDS[name], app.port, { pathPrefix: '/hooks', methods: ['POST'] }),
         toKindRoute(ROUTE_KINDS[name], app.port, { ...open, methods: ['POST'] }, 'open'),
       ],
     });
   });
-  afterAll(() => gate.stop());
 
   const post = async (target: string): Promise<number | undefined> => {
     const body = '{"a":1}';

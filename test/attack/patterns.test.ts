@@ -1,6 +1,5 @@
 /** Parsers that read untrusted text take linear time: no header, path or body holds the event loop (ReDoS). */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { lintPatterns } from '../../scripts/lint-patterns.ts';
@@ -25,6 +24,7 @@ import { isRelayedUpgrade } from '../../src/gateway/server/upgrade.ts';
 import { parseResponseHead, parseTrailers } from '../../src/gateway/upstream/response-head.ts';
 import { parseTraceparent } from '../../src/telemetry/tracing/traceparent.ts';
 import { parseTracestate } from '../../src/telemetry/tracing/tracestate.ts';
+import { makeFolder } from '../support/fixtures.ts';
 
 /** The largest request head there is by default. */
 const LARGE = 16_384;
@@ -181,11 +181,9 @@ test('finds a quadratic pattern, as a check of the measurement itself', () => {
 
 describe('the lint of patterns', () => {
   const lint = (source: string, allowed: Parameters<typeof lintPatterns>[1] = []): string[] => {
-    const folder = mkdtempSync(join(tmpdir(), 'sidegate-patterns-'));
+    const folder = makeFolder();
     writeFileSync(join(folder, 'a.ts'), source);
-    const found = lintPatterns(folder, allowed);
-    rmSync(folder, { recursive: true });
-    return found;
+    return lintPatterns(folder, allowed);
   };
 
   test.each([

@@ -2,30 +2,18 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { useApp } from '../support/fixtures.ts';
-import { startGate, type TestGate } from '../support/gate.ts';
-import { makeEntry, toBasic } from '../support/users.ts';
+import type { TestGate } from '../support/gate.ts';
+import { startProxyGate } from '../support/proxy.ts';
+import { toBasic } from '../support/users.ts';
 
-let gate: TestGate;
 const app = useApp();
+let gate: TestGate;
 
 beforeEach(async () => {
-  app.received.length = 0;
   // Long after the next request was read.
   app.handler = ({ url }, response) => void setImmediate(() => setImmediate(() => response.end(`answer to ${url}`)));
-  gate = await startGate(
-    {
-      routes: [{ name: 'a', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' }],
-      proxy: {
-        address: '127.0.0.1:0',
-        requireTls: false,
-        denyPrivate: false,
-        basic: { realm: 'egress', users: { file: 'users' } },
-        allow: [`127.0.0.1:${app.port}`],
-      },
-    },
-    undefined,
-    { users: makeEntry('Aladdin', 'open sesame') },
-  );
+  const routes = [{ name: 'a', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' }];
+  gate = await startProxyGate({ allow: [`127.0.0.1:${app.port}`], sections: { routes } });
 });
 // What is asked for here once ended the process: an error that nobody catches fails the run.
 afterEach(async () => {

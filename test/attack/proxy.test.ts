@@ -1,10 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { toRequestText, toStatuses } from '../support/client.ts';
+import { makeFolder, useApp, useEcho } from '../support/fixtures.ts';
 import { type Sections, type TestGate, until } from '../support/gate.ts';
 import { startGateProcess } from '../support/process.ts';
 import {
@@ -20,30 +18,14 @@ import {
 import { makeEntry, toBasic } from '../support/users.ts';
 import { FRAMING_CASES, SMUGGLED } from './framing-cases.ts';
 
-let app: TestApp;
-let echo: Server;
+const app = useApp();
+const echo = useEcho();
 let gate: TestGate;
-let echoPort: number;
-
-beforeAll(async () => {
-  app = await startApp();
-  echo = createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => undefined).pipe(socket));
-  await new Promise<void>((resolve) => echo.listen(0, '127.0.0.1', resolve));
-  echoPort = (echo.address() as AddressInfo).port;
-});
-afterAll(async () => {
-  await app.close();
-  echo.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
 
 const NAMES = { 'app.example': ['127.0.0.1'], 'echo.example': ['127.0.0.1'] };
 const start = async (proxy: Sections = {}, sections: Sections = {}): Promise<void> => {
   gate = await startProxyGate({
-    allow: [`app.example:${app.port}`, `echo.example:${echoPort}`],
+    allow: [`app.example:${app.port}`, `echo.example:${echo.port}`],
     names: NAMES,
     proxy,
     sections,
@@ -132,12 +114,12 @@ describe('on the proxy port', () => {
     ['a length', 'Content-Length: 5\r\n', 'hello'],
     ['chunks', 'Transfer-Encoding: chunked\r\n', '5\r\nhello\r\n0\r\n\r\n'],
   ])('CONNECT with content that has %s is 400', async (_, fields, content) => {
-    expect(await ask(connectTo(`echo.example:${echoPort}`, PROXY_AUTH + fields), content)).toEqual([400]);
+    expect(await ask(connectTo(`echo.example:${echo.port}`, PROXY_AUTH + fields), content)).toEqual([400]);
   });
 
   test('what is pipelined behind a CONNECT that is refused is never read as a request', async () => {
     expect(await ask(connectTo('evil.example:443'), get(url()))).toEqual([403]);
-    expect(await ask(connectTo(`echo.example:${echoPort}`, ''), get(url()))).toEqual([407]);
+    expect(await ask(connectTo(`echo.example:${echo.port}`, ''), get(url()))).toEqual([407]);
     expect(app.received).toHaveLength(0);
   });
 
@@ -158,7 +140,7 @@ describe('on the proxy port', () => {
 
   test('a head above 16 KiB is 431, and so are too many fields; a target above 8 KiB is 414', async () => {
     expect(await ask(get(url(), `${PROXY_AUTH}X-Long: ${'x'.repeat(17_000)}\r\n`))).toEqual([431]);
-    expect(await ask(connectTo(`echo.example:${echoPort}`, `X-Long: ${'x'.repeat(17_000)}\r\n`))).toEqual([431]);
+    expect(await ask(connectTo(`echo.example:${echo.port}`, `X-Long: ${'x'.repeat(17_000)}\r\n`))).toEqual([431]);
     expect(await ask(get(url(), PROXY_AUTH + 'X-A: 1\r\n'.repeat(101)))).toEqual([431]);
     expect(await ask(get(url(`/${'x'.repeat(8_192)}`)))).toEqual([414]);
     expect(await gate.metric('sidegate_limit_hits_total{limit="header_bytes"}')).toBe(2);
@@ -183,7 +165,7 @@ describe('on the proxy port', () => {
     const bad = `Proxy-Authorization: ${toBasic('Aladdin', 'wrong').Authorization}\r\n`;
     for (const fields of [good + bad, bad + good, good + good]) {
       expect(await ask(get(url(), fields))).toEqual([400]);
-      expect(await ask(connectTo(`echo.example:${echoPort}`, fields))).toEqual([400]);
+      expect(await ask(connectTo(`echo.example:${echo.port}`, fields))).toEqual([400]);
     }
   });
 
@@ -200,7 +182,7 @@ describe('on the proxy port', () => {
   });
 
   test('a password never goes on in a tunnel', async () => {
-    const socket = await openTunnel(gate.proxyPort, `echo.example:${echoPort}`);
+    const socket = await openTunnel(gate.proxyPort, `echo.example:${echo.port}`);
     socket.end('only this');
     expect(await readToEnd(socket)).toBe('only this');
   });
@@ -266,7 +248,7 @@ describe('time', () => {
 });
 
 test('a heap that is too full takes nobody else on: 503', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sidegate-heap-'));
+  const folder = makeFolder();
   writeFileSync(join(folder, 'users'), makeEntry(PROXY_USER, PROXY_PASSWORD));
   // A tenth of so little is full from the start.
   process.env['NODE_OPTIONS'] = '--max-old-space-size=32 --max-semi-space-size=1';
@@ -289,5 +271,4 @@ test('a heap that is too full takes nobody else on: 503', async () => {
   expect(toStatuses(await exchangeRaw(port, get('http://evil.example/')))).toEqual([503]);
   child.child.kill('SIGTERM');
   expect(await child.exit).toBe(0);
-  rmSync(folder, { recursive: true });
 });

@@ -1,13 +1,12 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
 import { systemClock } from '../../src/core/clock.ts';
 import { type Answer, send } from '../support/client.ts';
-import { useApp } from '../support/fixtures.ts';
+import { makeFolder, useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
 import { openSocket, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
@@ -150,15 +149,12 @@ describe('a mounted Secret', () => {
     renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
   };
   beforeEach(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'sidegate-secret-'));
+    folder = makeFolder();
     swap('..1', BOTH);
     symlinkSync('..data/users', join(folder, 'users'));
     gate = await startGate({ routes: [toRoute({ users: { file: join(folder, 'users') } })] });
   });
-  afterEach(async () => {
-    await gate.stop();
-    rmSync(folder, { recursive: true, force: true });
-  });
+  afterEach(() => gate.stop());
 
   test('that is swapped again and again never makes its realm 503, and its last version counts', async () => {
     for (let i = 2; i < 12; i++) {

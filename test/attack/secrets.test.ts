@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery, signV1 } from '../support/deliveries.ts';
-import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
+import { startGate, toRoute, until } from '../support/gate.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
 const SIGNING = randomBytes(24).toString('base64');
@@ -23,13 +23,11 @@ const CREDENTIALS = [toBasic('alice', PASSWORD), toBasic('alice', GUESS)].map(({
   Authorization.slice('Basic '.length),
 );
 
-let app: TestApp;
-let gate: TestGate;
+const app = useApp();
 
-beforeAll(async () => {
-  app = await startApp();
+const gate = useGate(() => {
   const upstream = `http://127.0.0.1:${app.port}`;
-  gate = await startGate(
+  return startGate(
     {
       admin: { address: '127.0.0.1:0', token: { secret: { file: 'token' } } },
       identity: { audience: 'app', key: { name: 'shared', secret: { file: 'identity', encoding: 'base64' } } },
@@ -61,10 +59,6 @@ beforeAll(async () => {
       users: makeEntry('alice', PASSWORD),
     },
   );
-});
-afterAll(async () => {
-  await gate.stop();
-  await app.close();
 });
 
 test('shows no secret, password or query in the log, the metrics, the journal, the keys or any response', async () => {

@@ -1,24 +1,20 @@
 import { connect, type Socket } from 'node:net';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, describe, expect, test } from 'vitest';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { toHead } from '../support/floods.ts';
 import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { sendDelivery } from '../support/memory-attacks.ts';
 
-let app: TestApp;
+const app = useApp();
 let gate: TestGate;
 const sockets = new Set<Socket>();
 
-beforeAll(async () => {
-  app = await startApp();
-});
 afterEach(async () => {
   for (const socket of sockets) socket.destroy();
   sockets.clear();
   await gate.stop();
 });
-afterAll(() => app.close());
 
 /** Uploads `sent` bytes of a body of `length`, and then nothing. */
 function stall(length: number, sent: number): Promise<void> {

@@ -1,8 +1,8 @@
-import { type AddressInfo, createServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { toStatuses } from '../support/client.ts';
 import { useApp } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
 import type { Sections, TestGate } from '../support/gate.ts';
 import { exchangeRaw, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
 
@@ -133,7 +133,7 @@ describe('names', () => {
 
 test('the gate’s own ports are never reached through it, not even where the list has them', async () => {
   // Free a moment ago: the list must name them before the gate has them.
-  const ports = await Promise.all([freePort(), freePort(), freePort()]);
+  const ports = await Promise.all([findFreePort(), findFreePort(), findFreePort()]);
   const [data, admin, proxy] = ports.map((port) => `127.0.0.1:${port}`);
   const hosts = ['127.0.0.1', '127.1.2.3', 'localhost', 'name.example', '[::1]', '[::ffff:127.0.0.1]', '0.0.0.0', '[::]'];
   await start(
@@ -148,11 +148,3 @@ test('the gate’s own ports are never reached through it, not even where the li
     }
   await gate.stop();
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}

@@ -1,33 +1,29 @@
 import type { Socket } from 'node:net';
-import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { toStatuses } from '../support/client.ts';
 import { settle } from '../support/fake-clock.ts';
+import { useScriptApp } from '../support/fixtures.ts';
 import { type TestGate, until } from '../support/gate.ts';
 import { exchangeRaw, openSocket, readToEnd } from '../support/proxy.ts';
-import { type ScriptApp, startScriptApp } from '../support/script-app.ts';
 import { toBasic } from '../support/users.ts';
 import { ROUTE_KINDS, startGateWithUser, toKindRoute } from './route-kinds.ts';
 
-let app: ScriptApp;
 let gate: TestGate;
 /** All that reached the app, and how it answers a head. */
 let seen: string;
 let peer: Socket | undefined;
 let answer: string;
 
-beforeAll(async () => {
-  app = await startScriptApp((socket) => {
-    peer = socket;
-    let isAnswered = false;
-    socket.setEncoding('latin1');
-    socket.on('data', (chunk: string) => {
-      seen += chunk;
-      if (isAnswered || !seen.includes('\r\n\r\n') || answer === '') return;
-      isAnswered = true;
-      socket.write(answer, 'latin1');
-    });
+const app = useScriptApp((socket) => {
+  peer = socket;
+  let isAnswered = false;
+  socket.setEncoding('latin1');
+  socket.on('data', (chunk: string) => {
+    seen += chunk;
+    if (isAnswered || !seen.includes('\r\n\r\n') || answer === '') return;
+    isAnswered = true;
+    socket.write(answer, 'latin1');
   });
-  return () => app.close();
 });
 beforeEach(async () => {
   seen = '';

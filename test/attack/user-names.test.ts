@@ -1,6 +1,6 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
+import { useApp } from '../support/fixtures.ts';
 import { startGate, type TestGate } from '../support/gate.ts';
 import { makeEntry } from '../support/users.ts';
 import { ROUTE_KINDS, toKindRoute } from './route-kinds.ts';
@@ -29,17 +29,14 @@ const NAMES = [
   'constructor',
 ];
 
-let app: TestApp;
+const app = useApp();
 let gate: TestGate;
 let users: string;
 
 beforeAll(async () => {
-  app = await startApp();
   users = NAMES.map((name) => makeEntry(name.normalize('NFC'), 'x')).join('\n');
 });
-afterAll(() => app.close());
 beforeEach(async () => {
-  app.received.length = 0;
   gate = await startGate({ routes: [toKindRoute(ROUTE_KINDS.basic, app.port, { pathPrefix: '/' })] }, undefined, { users });
 });
 afterEach(() => gate.stop());

@@ -1,23 +1,15 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { makeAuthority, type Pair } from '../support/certificates.ts';
-import { startGate, type TestGate, until } from '../support/gate.ts';
+import { useAuthority, useGate, useServer } from '../support/fixtures.ts';
+import { startGate, until } from '../support/gate.ts';
 import { makeEntry } from '../support/users.ts';
 import { answerPrompts, openBrowser, type Prompts } from './chromium.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-browser-'));
 const DOWNLOAD = Buffer.alloc(5_000_000, 'd');
 const RIGHT = ['Amélie', 'open £sesame'] as const;
-let pair: Pair;
-let app: Server;
-let sockets: WebSocketServer;
-let gate: TestGate;
 let browser: Browser;
 let context: BrowserContext;
 let page: Page;
@@ -25,21 +17,21 @@ let prompts: Prompts;
 /** Who asked the app for what. */
 let received: string[];
 
-beforeAll(async () => {
-  pair = makeAuthority(folder, 'ca').issue('server', 'DNS:localhost');
-  app = createServer((request, response) => {
-    received.push(`${request.headers['sidegate-user']} ${request.method} ${request.url}`);
-    void serve(request, response);
-  });
-  sockets = new WebSocketServer({ server: app });
-  sockets.on('connection', (socket, request) => {
-    socket.send(`hello ${request.headers['sidegate-user']}`);
-    socket.on('message', (data) => socket.send(`echo ${data}`));
-  });
-  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
-  const upstream = `http://127.0.0.1:${(app.address() as AddressInfo).port}`;
+const server = createServer((request, response) => {
+  received.push(`${request.headers['sidegate-user']} ${request.method} ${request.url}`);
+  void serve(request, response);
+});
+const sockets = new WebSocketServer({ server });
+sockets.on('connection', (socket, request) => {
+  socket.send(`hello ${request.headers['sidegate-user']}`);
+  socket.on('message', (data) => socket.send(`echo ${data}`));
+});
+const pair = useAuthority().issue('server', 'DNS:localhost');
+const app = useServer(server);
+const gate = useGate(() => {
+  const upstream = `http://127.0.0.1:${app.port}`;
   const users = { file: 'users' };
-  gate = await startGate(
+  return startGate(
     {
       listen: { address: '127.0.0.1:0', tls: { certFile: pair.cert, keyFile: pair.key } },
       routes: [
@@ -52,17 +44,11 @@ beforeAll(async () => {
     undefined,
     { users: makeEntry(...RIGHT), others: makeEntry('someone', 'else') },
   );
+});
+beforeAll(async () => {
   browser = await openBrowser({ certificates: [pair.cert] });
 });
-afterAll(async () => {
-  await browser.close();
-  await gate.stop();
-  for (const client of sockets.clients) client.terminate();
-  sockets.close();
-  app.closeAllConnections();
-  app.close();
-  rmSync(folder, { recursive: true });
-});
+afterAll(() => browser.close());
 beforeEach(async () => {
   received = [];
   context = await browser.newContext();

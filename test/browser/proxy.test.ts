@@ -1,70 +1,48 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
-import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { createServer, type RequestListener } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { Browser, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { makeAuthority, type Pair } from '../support/certificates.ts';
-import { type TestGate, until } from '../support/gate.ts';
+import { readPair } from '../support/certificates.ts';
+import { useAuthority, useGate, useServer } from '../support/fixtures.ts';
+import { type Sections, type TestGate, until } from '../support/gate.ts';
 import { PROXY_PASSWORD, PROXY_USER, startProxyGate } from '../support/proxy.ts';
 import { answerPrompts, type BrowserSetup, openBrowser } from './chromium.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-browser-proxy-'));
-let pair: Pair;
-let app: Server;
-let secure: TlsServer;
-let sockets: WebSocketServer;
-let gate: TestGate;
-let guarded: TestGate;
 let browser: Browser | undefined;
 /** Proxy-Authorization as destinations saw it; there should be none. */
 const leaked: string[] = [];
-const port = (server: Server | TlsServer): number => (server.address() as AddressInfo).port;
-
-beforeAll(async () => {
-  pair = makeAuthority(folder, 'ca').issue('server', 'DNS:localhost,DNS:secure.example');
-  app = createServer((request, response) => {
-    leaked.push(...[request.headers['proxy-authorization'] ?? []].flat());
-    response.writeHead(200, { 'Content-Type': 'text/html' }).end(`<title>plain ${request.url}</title>`);
-  });
-  secure = createTlsServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, (request, response) => {
-    leaked.push(...[request.headers['proxy-authorization'] ?? []].flat());
-    response.writeHead(200, { 'Content-Type': 'text/html' }).end(`<title>secure ${request.url}</title>`);
-  });
-  sockets = new WebSocketServer({ server: secure });
-  sockets.on('connection', (socket) => socket.send('hello'));
-  for (const server of [app, secure]) await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const setup = {
-    allow: [`app.example:${port(app)}`, `secure.example:${port(secure)}`],
-    names: { 'app.example': ['127.0.0.1'], 'secure.example': ['127.0.0.1'] },
+const respondAs =
+  (name: string): RequestListener =>
+  ({ headers, url }, response) => {
+    leaked.push(...[headers['proxy-authorization'] ?? []].flat());
+    response.writeHead(200, { 'Content-Type': 'text/html' }).end(`<title>${name} ${url}</title>`);
   };
-  gate = await startProxyGate(setup);
-  guarded = await startProxyGate({ ...setup, proxy: { requireTls: true, tls: { certFile: pair.cert, keyFile: pair.key } } });
-});
+
+const pair = useAuthority().issue('server', 'DNS:localhost,DNS:secure.example');
+const app = useServer(createServer(respondAs('plain')));
+const tlsServer = createTlsServer(readPair(pair), respondAs('secure'));
+new WebSocketServer({ server: tlsServer }).on('connection', (socket) => socket.send('hello'));
+const secure = useServer(tlsServer);
+const start = (proxy: Sections = {}): Promise<TestGate> =>
+  startProxyGate({
+    allow: [`app.example:${app.port}`, `secure.example:${secure.port}`],
+    names: { 'app.example': ['127.0.0.1'], 'secure.example': ['127.0.0.1'] },
+    proxy,
+  });
+const gate = useGate(() => start());
+const guarded = useGate(() => start({ requireTls: true, tls: { certFile: pair.cert, keyFile: pair.key } }));
 afterEach(async () => {
   await browser?.close();
   browser = undefined;
-});
-afterAll(async () => {
-  for (const client of sockets.clients) client.terminate();
-  sockets.close();
-  await Promise.all([gate.stop(), guarded.stop()]);
-  for (const server of [app, secure]) {
-    server.closeAllConnections();
-    server.close();
-  }
-  rmSync(folder, { recursive: true });
 });
 
 const open = async (proxy: BrowserSetup['proxy'] & object): Promise<Page> => {
   browser = await openBrowser({ certificates: [pair.cert], proxy });
   return (await browser.newContext()).newPage();
 };
-const plainUrl = (path = '/x'): string => `http://app.example:${port(app)}${path}`;
-const secureUrl = (path = '/x'): string => `https://secure.example:${port(secure)}${path}`;
+const plainUrl = (path = '/x'): string => `http://app.example:${app.port}${path}`;
+const secureUrl = (path = '/x'): string => `https://secure.example:${secure.port}${path}`;
 const CREDENTIALS = { username: PROXY_USER, password: PROXY_PASSWORD };
 
 test.each([

@@ -1,21 +1,19 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import type { ChartInput } from '../../chart/values.ts';
 import { CHART, pick, renderChart } from '../support/chart.ts';
+import { useFolder } from '../support/fixtures.ts';
 
-let chart: string;
+const chart = join(useFolder(), 'sidegate');
 
 // `helm template` leaves the notes out, and `helm install` knows one version of Kubernetes: they become an object of a copy.
 beforeAll(() => {
-  chart = join(mkdtempSync(join(tmpdir(), 'sidegate-notes-')), 'sidegate');
   cpSync(CHART, chart, { recursive: true });
   const notes = readFileSync(join(CHART, 'templates', 'NOTES.txt'), 'utf8');
   const object = 'kind: Notes\nmetadata: { name: notes }\ntext: {{ include "notes" . | toJson }}\n';
   writeFileSync(join(chart, 'templates', 'notes.yaml'), `{{ define "notes" }}${notes}{{ end }}\n${object}`);
 });
-afterAll(() => rmSync(join(chart, '..'), { recursive: true, force: true }));
 
 async function renderNotes(kubeVersion: string, sidecar: ChartInput['sidecar'] = {}): Promise<string> {
   return renderAll({ sidecar }, kubeVersion);

@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { stringify } from 'yaml';
@@ -9,13 +8,15 @@ import { askForGate, createGateConfig } from '../support/cluster/gate-pods.ts';
 import { type Installation, installChart } from '../support/cluster/installation.ts';
 import type { Kube } from '../support/cluster/kube-request.ts';
 import { makePod } from '../support/cluster/pods.ts';
+import { useFolder } from '../support/fixtures.ts';
 import { until } from '../support/gate.ts';
+import { recordIo } from '../support/io.ts';
 import { makeSidecar, makeSidecarVolumes } from '../support/sidecar.ts';
 
 let cluster: Cluster;
 let installation: Installation;
 let namespace: string;
-let folder: string;
+const folder = useFolder();
 
 /** A controller's object, whose pods have the label app=name. */
 function make(kind: string, name: string, metadata: Kube, spec: Kube = {}): Kube {
@@ -51,18 +52,11 @@ const podsOf = async (app: string): Promise<Kube[]> =>
   (await cluster.ok('GET', `/api/v1/namespaces/${namespace}/pods?labelSelector=app%3D${app}`)).items;
 
 async function doctor(text: string, ...args: string[]): Promise<{ code: number; report: Kube; stderr: string }> {
-  let [stdout, stderr] = ['', ''];
   const file = join(folder, 'kubeconfig');
   writeFileSync(file, text);
-  const add = (more: string): void => {
-    stdout += more;
-  };
-  const tell = (more: string): void => {
-    stderr += more;
-  };
-  const io = { stdin: process.stdin, env: {}, stdout: add, stderr: tell };
+  const { io, stdout, stderr } = recordIo();
   const code = await runProgram(['doctor', '--kubeconfig', file, '-n', namespace, '-o', 'json', ...args], io);
-  return { code, stderr, report: stdout === '' ? undefined : JSON.parse(stdout) };
+  return { code, stderr: stderr(), report: stdout() === '' ? undefined : JSON.parse(stdout()) };
 }
 
 /** State and codes of each workload, by name. */
@@ -75,7 +69,6 @@ const toTable = (report: Kube): Kube =>
   );
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'sidegate-doctor-'));
   cluster = await useCluster('1.36');
   namespace = await cluster.createNamespace();
   await createGateConfig(cluster, namespace);
@@ -98,7 +91,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await installation?.stop();
   await cluster?.cleanUp();
-  rmSync(folder, { recursive: true });
 });
 
 test('judges what the injector and the controllers made of workloads with every kind of fault', async () => {

@@ -1,11 +1,11 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import { makeGatedPod } from '../support/cluster/gate-pods.ts';
 import { type Installation, installChart } from '../support/cluster/installation.ts';
 import type { Kube } from '../support/cluster/kube-request.ts';
+import { useFolder } from '../support/fixtures.ts';
 import { until } from '../support/gate.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { run } from '../support/run.ts';
@@ -31,7 +31,7 @@ const CASES: Readonly<Record<string, Kube>> = {
 const BY_POLICY = ['service', 'same-port', 'sized'];
 
 let cluster: Cluster;
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-front-ends-'));
+const folder = useFolder();
 const byWebhook = new Map<string, Kube>();
 const byCommand = new Map<string, Kube>();
 const byPolicy = new Map<string, Kube>();
@@ -87,10 +87,7 @@ beforeAll(async () => {
     for (const name of BY_POLICY) byPolicy.set(name, await store(CASES[name], namespace));
   });
 });
-afterAll(async () => {
-  rmSync(folder, { recursive: true, force: true });
-  await cluster?.cleanUp();
-});
+afterAll(() => cluster?.cleanUp());
 
 test.each(Object.keys(CASES))('inject -f and the webhook give the very same pod: %s', (name) => {
   expect(byWebhook.get(name)?.spec.initContainers ?? byWebhook.get(name)?.spec.containers).toContainEqual(

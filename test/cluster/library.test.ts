@@ -1,21 +1,22 @@
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { injectFiles } from '../../src/cli/inject.ts';
 import { injectPod } from '../../src/kubernetes/injector/inject.ts';
 import { toSidecarDefaults } from '../../src/kubernetes/injector/injector-config.ts';
 import { readStatus } from '../../src/kubernetes/injector/status.ts';
 import { CHART, helm, pick, type Rendered, templateChart, toObjects } from '../support/chart.ts';
+import { useFolder } from '../support/fixtures.ts';
+import { recordIo } from '../support/io.ts';
 
 const LIBRARY = resolve(CHART, '..', 'sidegate-lib');
 const IMAGE = 'registry.example.com/sidegate:1';
 
 type Settings = Readonly<Record<string, unknown>>;
 
-let folder: string;
-let web: string;
+const folder = useFolder();
+const web = join(folder, 'web');
 
 /** A copy of a chart beside the library that it depends on, as `helm dependency build` makes it. */
 function vendor(chart: string): string {
@@ -24,12 +25,9 @@ function vendor(chart: string): string {
 }
 
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sidegate-library-'));
-  web = join(folder, 'web');
   cpSync(resolve(import.meta.dirname, '..', 'support', 'charts', 'web'), web, { recursive: true });
   vendor(web);
 });
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** The objects of the example chart with these settings. */
 async function render(settings: Settings, portName = 'http'): Promise<readonly Rendered[]> {
@@ -73,20 +71,10 @@ async function inject(settings: Settings): Promise<Rendered> {
   const [pod, config] = [join(folder, 'pod.yaml'), join(folder, 'injector.yaml')];
   writeFileSync(pod, stringify(makeBarePod(settings)));
   writeFileSync(config, stringify({ sidecar: { image: IMAGE } }));
-  let [stdout, stderr] = ['', ''];
-  const io = {
-    stdin: process.stdin,
-    env: {},
-    stdout: (text: string) => {
-      stdout += text;
-    },
-    stderr: (text: string) => {
-      stderr += text;
-    },
-  };
+  const { io, stdout, stderr } = recordIo();
   const options = { filename: [pod], config, namespace: 'default', kubeVersion: '1.36', format: 'json' };
-  expect(await injectFiles(options, io), stderr).toBe(0);
-  return JSON.parse(stdout) as Rendered;
+  expect(await injectFiles(options, io), stderr()).toBe(0);
+  return JSON.parse(stdout()) as Rendered;
 }
 
 const HELPERS = ['initContainer', 'lifecycle', 'gracePeriodSeconds', 'imagePullSecrets', 'podAnnotations', 'servicePort'];

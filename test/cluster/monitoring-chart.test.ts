@@ -1,9 +1,9 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { CHART, pick, type Rendered, renderChart, templateChart } from '../support/chart.ts';
+import { makeFolder } from '../support/fixtures.ts';
 import { type Rule, type RuleFile, readRules } from '../support/monitoring.ts';
 import { run } from '../support/run.ts';
 
@@ -121,11 +121,9 @@ describe('monitoring', () => {
   });
 
   test('gives Prometheus rules that it takes', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sidegate-rules-'));
-    const file = join(folder, 'rules.yaml');
+    const file = join(makeFolder(), 'rules.yaml');
     writeFileSync(file, stringify(pick(await renderChart({ monitoring: ALL }), 'PrometheusRule')['spec']));
     const { code, stdout, stderr } = await run('promtool', ['check', 'rules', '--lint=all', '--lint-fatal', file]);
-    rmSync(folder, { recursive: true });
     expect(code, stdout + stderr).toBe(0);
   });
 

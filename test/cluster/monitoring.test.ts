@@ -2,12 +2,12 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { startApp, type TestApp } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import { type InjectorInstallation, installInjector } from '../support/cluster/injector.ts';
 import { makeDelivery } from '../support/deliveries.ts';
-import { type TestGate, until } from '../support/gate.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
+import { until } from '../support/gate.ts';
 import { exercise, startCertificateGate, startMonitoredGate, TRACE_ID, toSeries } from '../support/monitored-gate.ts';
 import { RULES, readDashboards, readRuleFiles, readRules, toExpressions } from '../support/monitoring.ts';
 import { startPrometheus, type TestPrometheus } from '../support/prometheus.ts';
@@ -29,17 +29,14 @@ const OF_OTHERS: Readonly<Record<string, readonly string[]>> = {
   up: [],
 };
 
-let app: TestApp;
-let gate: TestGate;
-let certificateGate: TestGate;
+const app = useApp();
+const gate = useGate(() => startMonitoredGate(app.port));
+const certificateGate = useGate(() => startCertificateGate(app.port));
 let cluster: Cluster;
 let installation: InjectorInstallation | undefined;
 let live: ReadonlyMap<string, readonly Readonly<Record<string, string>>[]>;
 beforeAll(async () => {
-  app = await startApp();
-  gate = await startMonitoredGate(app.port);
   await exercise(gate, app.port, Date.now());
-  certificateGate = await startCertificateGate(app.port);
   cluster = await useCluster('1.36');
   installation = await installInjector(cluster, { checkInterval: '500ms', overlap: '1s' });
   installation.startController();
@@ -51,9 +48,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await installation?.stop();
   await cluster?.cleanUp();
-  await gate.stop();
-  await certificateGate.stop();
-  await app.close();
 });
 
 function toLive(exposition: string): Map<string, Record<string, string>[]> {

@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { pick, type Rendered, renderChart } from '../support/chart.ts';
+import { makeFolder } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { run } from '../support/run.ts';
 
@@ -19,26 +19,12 @@ interface Pod {
   readonly spec: { readonly initContainers: readonly Container[]; readonly containers: readonly Container[] };
 }
 
-const closers: (() => unknown)[] = [];
-afterEach(() => {
-  for (const close of closers.splice(0).reverse()) close();
-});
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
-
 const isOfTest = ({ metadata }: Rendered): boolean => metadata.annotations?.['helm.sh/hook'] === 'test';
 
 test('what helm test makes is injected, and passes as processes with the command lines and files of that pod', async () => {
   const objects = (await renderChart({}, { tests: true })).filter(isOfTest);
   const [pod, config, secret] = [pick(objects, 'Pod'), pick(objects, 'ConfigMap'), pick(objects, 'Secret')];
-  const folder = mkdtempSync(join(tmpdir(), 'sidegate-helm-test-'));
-  closers.push(() => rmSync(folder, { recursive: true }));
+  const folder = makeFolder();
   const write = (directory: string, files: unknown): void => {
     mkdirSync(join(folder, directory), { recursive: true });
     for (const [name, text] of Object.entries(files as Record<string, string>))
@@ -56,13 +42,13 @@ test('what helm test makes is injected, and passes as processes with the command
 
   // The pod's ports and paths, as this machine has them.
   const ports = new Map<string, number>();
-  for (const port of ['8480', '8481', '8080']) ports.set(port, await freePort());
+  for (const port of ['8480', '8481', '8080']) ports.set(port, await findFreePort());
   const toHere = (arg: string): string =>
     arg.replace('/etc/sidegate', folder).replace(/\b(?:8480|8481|8080)\b/, (port) => String(ports.get(port)));
   const gate: ChildProcess = spawn(process.execPath, [LAUNCHER, ...(initContainers[0]?.args ?? []).map(toHere)], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
-  closers.push(() => gate.kill('SIGKILL'));
+  onTestFinished(() => void gate.kill('SIGKILL'));
   const ended = await run(process.execPath, [LAUNCHER, ...(containers[0]?.args ?? []).map(toHere)]);
   expect(ended.stdout + ended.stderr).toContain('all 4 as expected');
   expect(ended.code).toBe(0);

@@ -1,17 +1,17 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { ClusterTool } from '../../scripts/cluster-tools.ts';
 import { prepareCluster } from '../../scripts/prepare-cluster.ts';
+import { makeFolder } from '../support/fixtures.ts';
 
 let folder: string;
 let bin: string;
 let tool: ClusterTool;
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sidegate-toolchain-'));
+  folder = makeFolder();
   bin = join(folder, 'bin');
   const module = join(folder, 'module');
   mkdirSync(module);
@@ -24,7 +24,6 @@ beforeEach(() => {
 afterEach(() => {
   vi.restoreAllMocks();
   vi.unstubAllEnvs();
-  rmSync(folder, { recursive: true, force: true });
 });
 
 const write = (text: string): void => writeFileSync(join(tool.module, 'main.go'), text);

@@ -11,8 +11,9 @@ import { createMemoryAttempts } from '../../src/state/login-attempts/memory-atte
 import type { RedisTopology } from '../../src/state/redis/options.ts';
 import { createRedisStore, type RedisStoreParts } from '../../src/state/redis/redis-store.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { findFreePort } from '../support/free-port.ts';
 import { until } from '../support/gate.ts';
-import { findFreePort, type RedisServer, startRedis } from '../support/redis.ts';
+import { type RedisServer, startRedis } from '../support/redis.ts';
 
 const RULE: AttemptsRule = { failures: 3, per: 300, ban: 600 };
 

@@ -1,17 +1,17 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { request as openRequest } from 'node:http';
 import { connect as connectHttp2 } from 'node:http2';
 import { request as openTlsRequest } from 'node:https';
-import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
+import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
-import { startApp, type TestApp } from '../support/app.ts';
-import { makeAuthority, type Pair } from '../support/certificates.ts';
+import { toTlsFiles } from '../support/certificates.ts';
 import { type Delivery, makeDelivery } from '../support/deliveries.ts';
+import { useApp, useAuthority, useFolder } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
 import { type Sections, startGate, toRoute, until } from '../support/gate.ts';
 import { LAUNCHER, startGateProcess } from '../support/process.ts';
 import { readToEnd } from '../support/proxy.ts';
@@ -19,26 +19,13 @@ import { readToEnd } from '../support/proxy.ts';
 const HOSTS = ['127.0.0.2', '127.0.0.3', '::1'];
 const LISTEN = '127.0.0.2,127.0.0.3,::1:0';
 const { upstream: _upstream, ...HOMELESS } = toRoute(0);
+const folder = useFolder();
 const closers: (() => unknown)[] = [];
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-addresses-'));
-let pair: Pair;
-let ca: Buffer;
-let app: TestApp;
+const authority = useAuthority();
+const pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.2,IP:127.0.0.3,IP:::1');
+const ca = readFileSync(authority.ca);
+const app = useApp();
 
-beforeAll(async () => {
-  const authority = makeAuthority(folder, 'ca');
-  pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.2,IP:127.0.0.3,IP:::1');
-  ca = readFileSync(authority.ca);
-  app = await startApp();
-});
-afterAll(async () => {
-  await app.close();
-  rmSync(folder, { recursive: true });
-});
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
@@ -68,7 +55,7 @@ async function start(sections: Sections = {}) {
   const gate = await startGate(
     { ...sections, listen: { address: LISTEN, ...(sections['listen'] as Sections) }, routes: [toRoute(app.port)] },
     undefined,
-    { 'tls.crt': readFileSync(pair.cert, 'utf8'), 'tls.key': readFileSync(pair.key, 'utf8') },
+    toTlsFiles(pair),
   );
   closers.push(() => gate.stop());
   return gate;
@@ -199,7 +186,7 @@ describe('each of several addresses', () => {
     ['with TLS', { certFile: 'tls.crt', keyFile: 'tls.key' }],
   ])('takes the PROXY protocol %s, and keeps apart connections that have one far end', async (_, tls) => {
     const gate = await start({ listen: { proxyProtocol: { from: ['127.0.0.9'] }, ...(tls && { tls }) } });
-    const localPort = await freePort();
+    const localPort = await findFreePort();
     const answers = ['127.0.0.2', '127.0.0.3'].map(async (host, index) => {
       const socket = connect({ host, port: gate.port, localAddress: '127.0.0.9', localPort });
       closers.push(() => socket.destroy());
@@ -260,12 +247,3 @@ describe('each of several addresses', () => {
     expect(await gate.metric('sidegate_limit_hits_total{limit="connections"}')).toBe(1);
   });
 });
-
-/** One that nobody has now, on any address. */
-async function freePort(): Promise<number> {
-  const server: Server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.9', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}

@@ -1,38 +1,24 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { makeAuthority } from '../support/certificates.ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { readPair } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { useAuthority, useServer } from '../support/fixtures.ts';
 import { startGate, type TestGate, until } from '../support/gate.ts';
 import { startGateProcess } from '../support/process.ts';
 import { exchangeRaw } from '../support/proxy.ts';
 
 const ROUTE = { name: 'open', match: { pathPrefix: '/' }, allow: 'anyone' };
 const closers: (() => unknown)[] = [];
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-app-probes-'));
-let app: Server;
-let port: number;
 const seen: { method: string | undefined; url: string | undefined; rawHeaders: string[] }[] = [];
 let answer: (request: IncomingMessage, response: ServerResponse) => void;
 
-beforeAll(async () => {
-  app = createServer((request, response) => {
-    seen.push({ method: request.method, url: request.url, rawHeaders: request.rawHeaders });
-    answer(request, response);
-  });
-  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
-  port = (app.address() as AddressInfo).port;
+const server = createServer((request, response) => {
+  seen.push({ method: request.method, url: request.url, rawHeaders: request.rawHeaders });
+  answer(request, response);
 });
-afterAll(() => {
-  app.close();
-  app.closeAllConnections();
-  rmSync(folder, { recursive: true });
-});
+const app = useServer(server);
 beforeEach(() => {
   seen.length = 0;
   answer = (_request, response) => response.end('the database password is hunter2');
@@ -49,7 +35,7 @@ interface Probe {
 
 async function start(probes: readonly Probe[], clock?: FakeClock): Promise<TestGate> {
   const admin = { address: '127.0.0.1:0', appProbes: probes.map((probe) => ({ container: 'app', ...probe })) };
-  const gate = await startGate({ admin, upstream: `http://127.0.0.1:${port}`, routes: [ROUTE] }, clock);
+  const gate = await startGate({ admin, upstream: `http://127.0.0.1:${app.port}`, routes: [ROUTE] }, clock);
   closers.push(async () => {
     const stopped = gate.stop();
     await clock?.advance(3_000);
@@ -60,7 +46,7 @@ async function start(probes: readonly Probe[], clock?: FakeClock): Promise<TestG
 
 const ask = (gate: { adminPort: number }, path = '/app-health/app/livez', method = 'GET') =>
   send(gate.adminPort, { method, path, headers: { Cookie: 'a=b', 'X-Caller': 'kubelet' } });
-const url = (path = '/healthz'): string => `http://127.0.0.1:${port}${path}`;
+const url = (path = '/healthz'): string => `http://127.0.0.1:${app.port}${path}`;
 
 describe('a probe of the app', () => {
   test('by the command line asks the one URL given for it, with its own header fields and nothing of the caller’s', async () => {
@@ -72,7 +58,7 @@ describe('a probe of the app', () => {
     ];
     const gate = await startGateProcess({ routes: [ROUTE] }, [
       '--upstream',
-      `http://127.0.0.1:${port}`,
+      `http://127.0.0.1:${app.port}`,
       '--app-probe',
       `app/livez=${url('/healthz?full=1')}`,
       '--app-probe',
@@ -88,7 +74,7 @@ describe('a probe of the app', () => {
       {
         method: 'GET',
         url: '/healthz?full=1',
-        rawHeaders: ['Host', `127.0.0.1:${port}`, 'User-Agent', 'kube-probe/1.0', 'Accept', '*/*', 'Connection', 'close'],
+        rawHeaders: ['Host', `127.0.0.1:${app.port}`, 'User-Agent', 'kube-probe/1.0', 'Accept', '*/*', 'Connection', 'close'],
       },
       {
         method: 'GET',
@@ -142,23 +128,21 @@ describe('a probe of the app', () => {
     expect(text).not.toMatch(/content-length/i);
   });
 
-  test('goes by https, whoever signed the certificate', async () => {
-    const pair = makeAuthority(folder, 'nobody').issue('elsewhere', 'DNS:elsewhere.example');
-    const secure = createTlsServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, (request, response) =>
-      response.writeHead(request.url === '/secure' ? 200 : 404).end(),
+  describe('over https', () => {
+    const pair = useAuthority('nobody').issue('elsewhere', 'DNS:elsewhere.example');
+    const secure = useServer(
+      createTlsServer(readPair(pair), ({ url }, response) => response.writeHead(url === '/secure' ? 200 : 404).end()),
     );
-    await new Promise<void>((resolve) => secure.listen(0, '127.0.0.1', resolve));
-    closers.push(() => {
-      secure.close();
-      secure.closeAllConnections();
+
+    test('accepts any certificate', async () => {
+      const gate = await start([{ kind: 'readyz', url: `https://127.0.0.1:${secure.port}/secure` }]);
+      expect((await ask(gate, '/app-health/app/readyz')).status).toBe(200);
     });
-    const gate = await start([{ kind: 'readyz', url: `https://127.0.0.1:${(secure.address() as AddressInfo).port}/secure` }]);
-    expect((await ask(gate, '/app-health/app/readyz')).status).toBe(200);
   });
 
   test('by tcp is a mere connection', async () => {
     const gate = await start([
-      { kind: 'livez', url: `tcp://127.0.0.1:${port}` },
+      { kind: 'livez', url: `tcp://127.0.0.1:${app.port}` },
       { kind: 'readyz', url: 'tcp://127.0.0.1:1' },
     ]);
     expect(await ask(gate)).toMatchObject({ status: 200, text: 'the app accepts connections\n' });
@@ -279,7 +263,7 @@ describe('a probe of the app', () => {
       token: { secret: { file: 'token' } },
       appProbes: [{ container: 'app', kind: 'livez', url: url() }],
     };
-    const gate = await startGate({ admin, upstream: `http://127.0.0.1:${port}`, routes: [ROUTE] }, undefined, {
+    const gate = await startGate({ admin, upstream: `http://127.0.0.1:${app.port}`, routes: [ROUTE] }, undefined, {
       token: '0123456789abcdef0123456789abcdef',
     });
     closers.push(() => gate.stop());

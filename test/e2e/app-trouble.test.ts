@@ -1,18 +1,16 @@
 import { Agent } from 'node:http';
-import { createServer, type Server, type Socket } from 'node:net';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import type { Socket } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import { startApp } from '../support/app.ts';
 import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { type Delivery, makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
 import { startGate, type TestGate, toRoute, until } from '../support/gate.ts';
+import { startScriptApp } from '../support/script-app.ts';
 
+const app = useApp();
 const closers: (() => unknown)[] = [];
-let app: TestApp;
-
-beforeEach(async () => {
-  app = await startApp();
-  closers.push(() => app.close());
-});
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
@@ -23,21 +21,11 @@ async function start(port: number, over: Parameters<typeof toRoute>[1] = {}): Pr
   return gate;
 }
 
-/** An app that is a script on the bare socket. */
+/** The port of an app that runs a script at each packet. */
 async function startScript(script: (socket: Socket) => void): Promise<number> {
-  const sockets = new Set<Socket>();
-  const server: Server = createServer((socket) => {
-    sockets.add(socket);
-    socket.on('error', () => undefined);
-    socket.on('data', () => script(socket));
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  closers.push(() => {
-    server.close();
-    for (const socket of sockets) socket.destroy();
-  });
-  const address = server.address();
-  return typeof address === 'object' && address !== null ? address.port : 0;
+  const { port, close } = await startScriptApp((socket) => socket.on('data', () => script(socket)));
+  closers.push(close);
+  return port;
 }
 
 function toLines({ headers, body }: Delivery, ...more: string[]): string[] {
@@ -53,15 +41,14 @@ function toLines({ headers, body }: Delivery, ...more: string[]): string[] {
 
 describe('an app', () => {
   test('that is not there is 503 with Retry-After on a connection that ends, and the retry comes through', async () => {
-    const { port } = app;
-    await app.close();
+    const port = await findFreePort();
     const gate = await start(port);
     const delivery = makeDelivery();
     const answer = await send(gate.port, { ...delivery, agent: new Agent({ keepAlive: true }) });
     expect(answer).toMatchObject({ status: 503, code: 'upstream_away', headers: { 'retry-after': '5', connection: 'close' } });
     expect(gate.log().at(-1)).toMatchObject({ code: 'upstream_away', detail: `127.0.0.1:${port}: ECONNREFUSED` });
-    app = await startApp(port);
-    closers.push(() => app.close());
+    const late = await startApp(port);
+    closers.push(() => late.close());
     expect((await send(gate.port, delivery)).text).toBe('handled');
     expect(await gate.metric('sidegate_upstream_errors_total{route="billing",kind="connect"}')).toBe(1);
   });

@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Answer, send } from '../support/client.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
 import { startGate, type TestGate } from '../support/gate.ts';
 import { isInstalled, type Peer, readShownConfig, startCaddy, startNginx } from '../support/peers.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
@@ -26,14 +26,12 @@ const SPOOFS = [
   { 'X-Original-URI': '/healthz', 'X-Forwarded-Uri': '/healthz', 'X-Forwarded-Method': 'GET', 'X-Original-Method': 'GET' },
 ];
 
-let app: TestApp;
-let gate: TestGate;
+const app = useApp();
 
-beforeAll(async () => {
-  app = await startApp();
+const gate = useGate(() => {
   const upstream = `http://127.0.0.1:${app.port}`;
   const basic = { realm: 'admin', users: { file: 'users' }, requireTls: false, limit: 'off' };
-  gate = await startGate(
+  return startGate(
     {
       authz: { address: '127.0.0.1:0' },
       routes: [
@@ -47,13 +45,6 @@ beforeAll(async () => {
     undefined,
     { users: makeEntry('Aladdin', 'open sesame') },
   );
-});
-afterAll(async () => {
-  await gate.stop();
-  await app.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
 });
 
 describe.each(PEERS)('behind $name, with the config that the docs show,', ({ name, language, start }) => {

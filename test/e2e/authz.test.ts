@@ -1,13 +1,12 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { request as openTlsRequest } from 'node:https';
 import { connect, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { type Answer, send, sendRaw, toRequestText } from '../support/client.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { makeFolder } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate } from '../support/gate.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
@@ -289,8 +288,7 @@ test('answers while the gate drains, on connections that it does not keep, and i
 });
 
 test('is asked by TLS where it has a certificate', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sidegate-authz-'));
-  const authority = makeAuthority(folder, 'ca');
+  const authority = makeAuthority(makeFolder(), 'ca');
   const pair = authority.issue('authz', 'DNS:localhost');
   gate = await startGate(
     { authz: { address: '127.0.0.1:0', tls: { certFile: pair.cert, keyFile: pair.key } }, routes: ROUTES },
@@ -307,7 +305,6 @@ test('is asked by TLS where it has a certificate', async () => {
       .end();
   });
   expect(status).toBe(200);
-  rmSync(folder, { recursive: true });
 });
 
 describe('the config', () => {

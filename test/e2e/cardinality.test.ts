@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { Agent } from 'node:http';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { EXPLAIN_CAUSES } from '../../src/diagnostics/explain/explain-metrics.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { useApp } from '../support/fixtures.ts';
 import type { TestGate } from '../support/gate.ts';
 import { exercise, MONITORED_ROUTES, startMonitoredGate, toSeries } from '../support/monitored-gate.ts';
 
@@ -14,14 +14,13 @@ const BUDGET = 650;
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PROPFIND'];
 const PATHS = [...MONITORED_ROUTES.slice(0, 7).map((name) => `/hooks/${name}`), '/admin', '/health', '/'];
 
-let app: TestApp;
+const app = useApp();
 let agent: Agent;
 let gate: TestGate;
 // It stands still, or the share of refusals that are looked into each minute would depend on this machine.
 const clock = new FakeClock(Date.now());
 beforeEach(async () => {
   agent = new Agent({ keepAlive: true, maxSockets: 16 });
-  app = await startApp();
   gate = await startMonitoredGate(app.port, clock);
 });
 afterEach(async () => {
@@ -29,7 +28,6 @@ afterEach(async () => {
   const stopped = gate.stop();
   await clock.advance(60_000);
   await stopped;
-  await app.close();
 });
 
 const series = async (): Promise<string[]> => toSeries(await gate.metrics());

@@ -1,34 +1,24 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { checkFile } from '../../src/cli/check.ts';
-import { startApp, type TestApp } from '../support/app.ts';
-import { findFreePort, type RedisServer, startRedis } from '../support/redis.ts';
+import { useApp, useFolder, useRedis } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
+import { recordIo } from '../support/io.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-check-connect-'));
-let app: TestApp;
-let redis: RedisServer;
-beforeAll(async () => {
-  app = await startApp();
-  redis = await startRedis();
-});
-afterAll(async () => {
-  rmSync(folder, { recursive: true });
-  await redis.stop();
-  await app.close();
-});
+const folder = useFolder();
+const app = useApp();
+const redis = useRedis();
 
 async function check(redisPort: number, appPort: number, sections: object = {}): Promise<{ code: number; text: string }> {
   const file = join(folder, 'gate.yaml');
   const route = { name: 'a', match: { path: '/a' }, upstream: `http://127.0.0.1:${appPort}`, allow: 'anyone' };
   const store = { redis: { url: `redis://127.0.0.1:${redisPort}` } };
   writeFileSync(file, stringify({ store, routes: [route], ...sections }));
-  const parts: string[] = [];
-  const io = { stdin: process.stdin, stdout: (part: string) => void parts.push(part), stderr: () => undefined, env: {} };
+  const { io, stdout } = recordIo();
   const code = await checkFile(file, { format: 'text', connect: true }, io);
-  return { code, text: parts.join('') };
+  return { code, text: stdout() };
 }
 
 test('passes a config whose store and app are there', async () => {

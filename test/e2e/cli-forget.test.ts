@@ -1,15 +1,14 @@
 import { execFile } from 'node:child_process';
 import { rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
-import { useApp } from '../support/fixtures.ts';
+import { startServer, useApp } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
 import { startGate, type TestGate, toRoute } from '../support/gate.ts';
 import { LAUNCHER } from '../support/process.ts';
-import { findFreePort } from '../support/redis.ts';
 
 const TOKEN = '0123456789abcdef0123456789abcdef';
 const TOKEN_FROM = { secret: { file: 'token' } };
@@ -113,11 +112,8 @@ describe('sidegate forget', () => {
     ['more than a gate ever says', 200, 'x'.repeat(100_000), 'the response is too long for an admin port'],
   ])('exits 1 where something else than a gate answers %s', async (_title, status, text, problem) => {
     await start();
-    const server: Server = createServer((_request, response) => response.writeHead(status).end(text));
-    await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-    const { port } = server.address() as AddressInfo;
+    const port = await startServer(createServer((_request, response) => response.writeHead(status).end(text)));
     const ended = await forget(...toArgs('x'), '--admin', `http://127.0.0.1:${port}`);
-    server.close();
     expect(ended).toMatchObject({ status: 1, stdout: '', stderr: expect.stringContaining(problem) });
   });
 });

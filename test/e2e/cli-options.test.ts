@@ -1,12 +1,12 @@
 import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { makeDelivery, SECRET, unixNow } from '../support/deliveries.ts';
+import { useFolder } from '../support/fixtures.ts';
 import { LAUNCHER } from '../support/process.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-cli-options-'));
+const folder = useFolder();
 const config = join(folder, 'gate.yaml');
 const broken = join(folder, 'broken.yaml');
 const body = join(folder, 'event.json');
@@ -25,7 +25,6 @@ beforeAll(() => {
     'apiVersion: v1\nkind: Pod\nmetadata: { name: a, labels: { sidegate.dev/inject: "true" }, annotations: { sidegate.dev/config: gate } }\nspec: { containers: [{ name: app, image: app, ports: [{ containerPort: 3000 }] }] }\n',
   );
 });
-afterAll(() => rmSync(folder, { recursive: true }));
 
 function run(args: readonly string[], env: Readonly<Record<string, string>> = {}): SpawnSyncReturns<string> {
   return spawnSync(process.execPath, [LAUNCHER, ...args], { encoding: 'utf8', env: { ...process.env, ...env } });

@@ -1,11 +1,12 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { useFolder } from '../support/fixtures.ts';
 import { LAUNCHER } from '../support/process.ts';
+import { runOnTerminal } from '../support/terminal.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-cli-terminal-'));
+const folder = useFolder();
 const config = join(folder, 'gate.yaml');
 beforeAll(() => {
   writeFileSync(
@@ -15,31 +16,14 @@ beforeAll(() => {
   // A command named sidegate, as users have it.
   writeFileSync(join(folder, 'sidegate'), `#!/bin/sh\nexec '${process.execPath}' '${LAUNCHER}' "$@"\n`, { mode: 0o755 });
 });
-afterAll(() => rmSync(folder, { recursive: true }));
 
 const env = { ...process.env, PATH: `${folder}:${process.env['PATH']}`, TERM: 'xterm' };
 const hasShell = (name: string): boolean => (process.env['PATH'] ?? '').split(':').some((path) => existsSync(join(path, name)));
 
 describe('on a terminal', () => {
-  const PTY = `
-import os, pty, sys
-pid, fd = pty.fork()
-if pid == 0:
-    os.execvp(sys.argv[1], sys.argv[1:])
-text = b''
-try:
-    while True:
-        more = os.read(fd, 1024)
-        if not more: break
-        text += more
-except OSError:
-    pass
-os.waitpid(pid, 0)
-sys.stdout.write(text.decode())`;
   const show = (more: Readonly<Record<string, string>>): string => {
     const { NO_COLOR: _, ...rest } = env as Readonly<Record<string, string>>;
-    const args = ['-c', PTY, 'sidegate', 'check', config];
-    return spawnSync('python3', args, { encoding: 'utf8', env: { ...rest, ...more } }).stdout;
+    return runOnTerminal(['sidegate', 'check', config], { env: { ...rest, ...more } }).stdout;
   };
 
   test('shows severities and the outcome in colour', () => {

@@ -1,34 +1,24 @@
 import { type SpawnSyncReturns, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Webhook } from 'standardwebhooks';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { verifyPassword } from '../../src/auth/passwords/password-verify.ts';
 import { parseHtpasswd } from '../../src/auth/passwords/users.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { makeDelivery, SECRET, signV1, unixNow } from '../support/deliveries.ts';
-import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { useApp, useFolder, useGate } from '../support/fixtures.ts';
+import { startGate, toRoute } from '../support/gate.ts';
 import { LAUNCHER } from '../support/process.ts';
+import { runOnTerminal } from '../support/terminal.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-cli-'));
+const folder = useFolder();
 const body = join(folder, 'event.json');
 const secretFile = join(folder, 'secret');
 const config = join(folder, 'gate.yaml');
-let app: TestApp;
-let gate: TestGate;
-
-beforeAll(async () => {
-  writeFileSync(body, '{"a": 1}\n');
-  writeFileSync(secretFile, `${SECRET}\n`);
-  app = await startApp();
-  gate = await startGate({ routes: [toRoute(app.port)] });
-});
-afterAll(async () => {
-  rmSync(folder, { recursive: true });
-  await gate.stop();
-  await app.close();
-});
+writeFileSync(body, '{"a": 1}\n');
+writeFileSync(secretFile, `${SECRET}\n`);
+const app = useApp();
+const gate = useGate(() => startGate({ routes: [toRoute(app.port)] }));
 
 function run(...args: string[]): SpawnSyncReturns<string> {
   return spawnSync(process.execPath, [LAUNCHER, ...args], {
@@ -259,32 +249,8 @@ describe('sidegate hash-password', () => {
   });
 
   test('asks a terminal twice, and shows nothing of what is typed', () => {
-    const script = `
-import os, pty, sys, time
-pid, fd = pty.fork()
-if pid == 0:
-    os.execv(sys.argv[1], sys.argv[1:])
-text = b''
-for answer in sys.stdin.read().split('|'):
-    while not text.rstrip().endswith(b':'):
-        text += os.read(fd, 1024)
-    text += b' '
-    os.write(fd, answer.encode())
-    text += b'>'
-try:
-    while True:
-        more = os.read(fd, 1024)
-        if not more: break
-        text += more
-except OSError:
-    pass
-print(text.decode())
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`;
-    const ask = (input: string): SpawnSyncReturns<string> =>
-      spawnSync('python3', ['-c', script, process.execPath, LAUNCHER, 'hash-password', 'Aladdin', '--cost', '10'], {
-        encoding: 'utf8',
-        input,
-      });
+    const command = [process.execPath, LAUNCHER, 'hash-password', 'Aladdin', '--cost', '10'];
+    const ask = (answers: string): SpawnSyncReturns<string> => runOnTerminal(command, { answers });
     const shown = ask('open sesane\u007f\u007fme\r|open sesame\r');
     expect(shown.status).toBe(0);
     expect(shown.stdout).not.toContain('sesame');

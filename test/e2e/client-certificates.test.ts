@@ -1,43 +1,26 @@
 import { X509Certificate } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
 import { checkConfig } from '../../src/gateway/runtime/check.ts';
-import { startApp, type TestApp } from '../support/app.ts';
-import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
+import { makeAuthority, readPair, toTlsFiles } from '../support/certificates.ts';
+import { useApp, useFolder } from '../support/fixtures.ts';
 import { startGate, type TestGate, until } from '../support/gate.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-mtls-'));
-let authority: Authority;
-let local: Pair;
-let billing: Pair;
-let other: Pair;
-let forged: Pair;
-let expired: Pair;
-let app: TestApp;
+const folder = useFolder();
+const authority = makeAuthority(folder, 'ca');
+const local = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+const billing = authority.issue('billing', 'URI:spiffe://prod/billing,DNS:billing.example');
+/** Its common name is the alternative name of another. */
+const other = authority.issue('billing.example', 'DNS:other.example');
+const expired = authority.issue('expired', 'URI:spiffe://prod/billing', -1);
+const forged = makeAuthority(folder, 'stranger').issue('forged', 'URI:spiffe://prod/billing');
+const app = useApp();
 let gate: TestGate;
-
-beforeAll(async () => {
-  authority = makeAuthority(folder, 'ca');
-  local = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
-  billing = authority.issue('billing', 'URI:spiffe://prod/billing,DNS:billing.example');
-  // Its common name is what another's alternative name is.
-  other = authority.issue('billing.example', 'DNS:other.example');
-  expired = authority.issue('expired', 'URI:spiffe://prod/billing', -1);
-  forged = makeAuthority(folder, 'stranger').issue('forged', 'URI:spiffe://prod/billing');
-  app = await startApp();
-});
-afterAll(async () => {
-  await app.close();
-  rmSync(folder, { recursive: true });
-});
 beforeEach(async () => {
-  app.received.length = 0;
   const upstream = `http://127.0.0.1:${app.port}`;
   const clientCertificate = { names: ['URI:spiffe://prod/billing', 'DNS:billing.example'], forward: true };
   gate = await startGate(
@@ -61,16 +44,11 @@ beforeEach(async () => {
       ],
     },
     undefined,
-    {
-      users: makeEntry('Aladdin', 'open sesame'),
-      'tls.crt': readFileSync(local.cert, 'utf8'),
-      'tls.key': readFileSync(local.key, 'utf8'),
-    },
+    { users: makeEntry('Aladdin', 'open sesame'), ...toTlsFiles(local) },
   );
 });
 afterEach(() => gate.stop());
 
-const shown = ({ cert, key }: Pair): ConnectionOptions => ({ cert: readFileSync(cert), key: readFileSync(key) });
 const shake = (options: ConnectionOptions): Promise<TLSSocket> =>
   new Promise((resolve, reject) => {
     const base = { port: gate.port, host: '127.0.0.1', ca: readFileSync(authority.ca), servername: 'localhost' };
@@ -94,7 +72,7 @@ const lastLine = (): Promise<Record<string, unknown>> =>
 
 test('a certificate with one of the names is let in, and the app gets it', async () => {
   const forgery = 'Client-Cert: :Zm9yZ2Vk:\r\nClient_Cert: :Zm9yZ2Vk:\r\nClient-Cert-Chain: :Zm9yZ2Vk:\r\n';
-  expect(await ask('/partner', shown(billing), forgery)).toContain('200 OK');
+  expect(await ask('/partner', readPair(billing), forgery)).toContain('200 OK');
   const { headers } = app.received[0] as (typeof app.received)[number];
   const der = new X509Certificate(readFileSync(billing.cert)).raw;
   expect(headers['client-cert']).toBe(`:${der.toString('base64')}:`);
@@ -104,9 +82,9 @@ test('a certificate with one of the names is let in, and the app gets it', async
 
 test.each([
   ['none', {}, 'no_certificate'],
-  ['one of another authority', () => shown(forged), 'no_certificate'],
-  ['one that expired', () => shown(expired), 'no_certificate'],
-  ['one whose common name is another’s alternative name', () => shown(other), 'certificate_not_allowed'],
+  ['one of another authority', () => readPair(forged), 'no_certificate'],
+  ['one that expired', () => readPair(expired), 'no_certificate'],
+  ['one whose common name is another’s alternative name', () => readPair(other), 'certificate_not_allowed'],
 ])('%s is refused', async (_what, options, reason) => {
   expect(await ask('/partner', typeof options === 'function' ? options() : options)).toContain('403 Forbidden');
   expect(app.received).toHaveLength(0);
@@ -114,25 +92,25 @@ test.each([
 });
 
 test('a route without names takes every certificate of the authority, and keeps it to itself', async () => {
-  expect(await ask('/staff', shown(other), 'Client-Cert: :Zm9yZ2Vk:\r\n')).toContain('200 OK');
+  expect(await ask('/staff', readPair(other), 'Client-Cert: :Zm9yZ2Vk:\r\n')).toContain('200 OK');
   expect(app.received[0]?.headers['client-cert']).toBeUndefined();
   expect(await ask('/staff')).toContain('403 Forbidden');
 });
 
 test('a route that asks for both wants the certificate and the password', async () => {
   const { Authorization } = toBasic('Aladdin', 'open sesame');
-  expect(await ask('/both', shown(other))).toContain('401 Unauthorized');
+  expect(await ask('/both', readPair(other))).toContain('401 Unauthorized');
   expect(await ask('/both', {}, `Authorization: ${Authorization}\r\n`)).toContain('403 Forbidden');
-  expect(await ask('/both', shown(other), `Authorization: ${Authorization}\r\n`)).toContain('200 OK');
+  expect(await ask('/both', readPair(other), `Authorization: ${Authorization}\r\n`)).toContain('200 OK');
 });
 
 test('other routes ask for none', async () => {
   expect(await ask('/open')).toContain('200 OK');
-  expect(await ask('/open', shown(forged))).toContain('200 OK');
+  expect(await ask('/open', readPair(forged))).toContain('200 OK');
 });
 
 test('a session is not resumed, and proves nothing without the certificate', async () => {
-  const first = await shake({ ...shown(billing), maxVersion: 'TLSv1.2' });
+  const first = await shake({ ...readPair(billing), maxVersion: 'TLSv1.2' });
   const session = first.getSession();
   first.destroy();
   const again = await shake({ session, maxVersion: 'TLSv1.2' });
@@ -153,7 +131,7 @@ test('HTTP/2 shows it as well', async () => {
       });
     });
   const options = { ca: readFileSync(authority.ca) };
-  expect(await get(connectHttp2(`https://localhost:${gate.port}`, { ...options, ...shown(billing) }))).toBe(200);
+  expect(await get(connectHttp2(`https://localhost:${gate.port}`, { ...options, ...readPair(billing) }))).toBe(200);
   expect(await get(connectHttp2(`https://localhost:${gate.port}`, options))).toBe(403);
 });
 

@@ -1,75 +1,53 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { request as httpRequest } from 'node:http';
-import { createServer as createTlsServer, Agent as HttpsAgent, request as httpsRequest, type Server } from 'node:https';
-import type { AddressInfo, Socket } from 'node:net';
-import { tmpdir } from 'node:os';
+import { createServer as createTlsServer, Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { ProxyAgent, request as undiciRequest } from 'undici';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
-import { startApp, type TestApp } from '../support/app.ts';
-import { makeAuthority, type Pair } from '../support/certificates.ts';
-import type { TestGate } from '../support/gate.ts';
-import { type GitApp, startGitApp } from '../support/git-app.ts';
+import { makeAuthority, readPair } from '../support/certificates.ts';
+import { useApp, useFolder, useGate, useGitApp, useServer } from '../support/fixtures.ts';
+import type { Sections, TestGate } from '../support/gate.ts';
 import { openTunnel, startProxyGate } from '../support/proxy.ts';
 import { type Ended, PYTHON, run } from '../support/run.ts';
 import { toBasic } from '../support/users.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-proxy-clients-'));
+const folder = useFolder();
 const UPLOAD = join(folder, 'upload');
 const UPLOAD_BYTES = 3_000_000;
-let ca: string;
-let pair: Pair;
-let app: TestApp;
-let git: GitApp;
-let secure: Server;
-let sockets: WebSocketServer;
-/** One in clear text, one by TLS. */
-let gate: TestGate;
-let guarded: TestGate;
+writeFileSync(UPLOAD, Buffer.alloc(UPLOAD_BYTES, 'x'));
 
-beforeAll(async () => {
-  const authority = makeAuthority(folder, 'ca');
-  pair = authority.issue('server', 'DNS:localhost,DNS:secure.example,IP:127.0.0.1');
-  ca = authority.ca;
-  writeFileSync(UPLOAD, Buffer.alloc(UPLOAD_BYTES, 'x'));
-  app = await startApp();
-  git = await startGitApp();
-  secure = createTlsServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, async (request, response) => {
-    let length = 0;
-    for await (const chunk of request) length += (chunk as Buffer).length;
-    const { authorization = 'none', 'proxy-authorization': leaked = 'none' } = request.headers;
-    response.end(`secure ${length} ${authorization} ${leaked}`);
-  });
-  sockets = new WebSocketServer({ server: secure });
-  sockets.on('connection', (socket) => socket.on('message', (data) => socket.send(data, { binary: false })));
-  await new Promise<void>((resolve) => secure.listen(0, '127.0.0.1', resolve));
-  const setup = {
-    allow: [`app.example:${app.port}`, `git.example:${git.port}`, `secure.example:${securePort()}`],
+const authority = makeAuthority(folder, 'ca');
+const { ca } = authority;
+const pair = authority.issue('server', 'DNS:localhost,DNS:secure.example,IP:127.0.0.1');
+const app = useApp();
+const git = useGitApp();
+const server = createTlsServer(readPair(pair), async (request, response) => {
+  let length = 0;
+  for await (const chunk of request) length += (chunk as Buffer).length;
+  const { authorization = 'none', 'proxy-authorization': leaked = 'none' } = request.headers;
+  response.end(`secure ${length} ${authorization} ${leaked}`);
+});
+const sockets = new WebSocketServer({ server });
+sockets.on('connection', (socket) => socket.on('message', (data) => socket.send(data, { binary: false })));
+const secure = useServer(server);
+const start = (proxy: Sections = {}): Promise<TestGate> =>
+  startProxyGate({
+    allow: [`app.example:${app.port}`, `git.example:${git.port}`, `secure.example:${secure.port}`],
     names: { 'app.example': ['127.0.0.1'], 'git.example': ['127.0.0.1'], 'secure.example': ['127.0.0.1'] },
-  };
-  gate = await startProxyGate(setup);
-  guarded = await startProxyGate({ ...setup, proxy: { requireTls: true, tls: { certFile: pair.cert, keyFile: pair.key } } });
-});
-afterAll(async () => {
-  for (const client of sockets.clients) client.terminate();
-  sockets.close();
-  await Promise.all([gate.stop(), guarded.stop()]);
-  secure.closeAllConnections();
-  secure.close();
-  git.close();
-  await app.close();
-  rmSync(folder, { recursive: true });
-});
+    proxy,
+  });
+/** One in clear text, one over TLS. */
+const gate = useGate(() => start());
+const guarded = useGate(() => start({ requireTls: true, tls: { certFile: pair.cert, keyFile: pair.key } }));
 beforeEach(() => {
-  app.received.length = 0;
   app.handler = ({ body }, response) => response.end(`handled ${body.length}`);
 });
 
-const securePort = (): number => (secure.address() as AddressInfo).port;
 const appUrl = (path = '/x'): string => `http://app.example:${app.port}${path}`;
-const secureUrl = (path = '/x'): string => `https://secure.example:${securePort()}${path}`;
+const secureUrl = (path = '/x'): string => `https://secure.example:${secure.port}${path}`;
 const proxyUrl = (user = 'Aladdin:open%20sesame@'): string => `http://${user}127.0.0.1:${gate.proxyPort}`;
 const WRONG = 'Aladdin:wrong@';
 
@@ -235,7 +213,7 @@ describe('Node', () => {
   });
 
   test('’s https in a tunnel opened by hand', async () => {
-    const authority = `secure.example:${securePort()}`;
+    const authority = `secure.example:${secure.port}`;
     const options = { host: '127.0.0.1', port: gate.proxyPort, headers: { 'Proxy-Authorization': token } };
     const tunnel = await new Promise<Socket>((resolve, reject) =>
       httpRequest({ ...options, method: 'CONNECT', path: authority })
@@ -264,7 +242,7 @@ describe('Node', () => {
   });
 
   test('’s ws in a tunnel', async () => {
-    const tunnel = await openTunnel(gate.proxyPort, `secure.example:${securePort()}`);
+    const tunnel = await openTunnel(gate.proxyPort, `secure.example:${secure.port}`);
     const socket = new WebSocket(secureUrl().replace('https:', 'wss:'), {
       createConnection: () => connectTls({ socket: tunnel, servername: 'secure.example', ca: readFileSync(ca) }),
     });

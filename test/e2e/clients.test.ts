@@ -1,47 +1,37 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { Agent, request as undiciRequest } from 'undici';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
-import { startApp, type TestApp } from '../support/app.ts';
 import { makeAuthority } from '../support/certificates.ts';
-import { startGate, type TestGate, until } from '../support/gate.ts';
-import { type GitApp, startGitApp } from '../support/git-app.ts';
+import { useApp, useFolder, useGate, useGitApp, useServer } from '../support/fixtures.ts';
+import { startGate, until } from '../support/gate.ts';
 import { type Ended, PYTHON, run } from '../support/run.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-clients-'));
+const folder = useFolder();
 const UPLOAD = join(folder, 'upload');
 const UPLOAD_BYTES = 3_000_000;
-let ca: string;
-let app: TestApp;
-let git: GitApp;
-let live: Server;
-let sockets: WebSocketServer;
-let gate: TestGate;
+writeFileSync(UPLOAD, Buffer.alloc(UPLOAD_BYTES, 'x'));
 
-beforeAll(async () => {
-  const authority = makeAuthority(folder, 'ca');
-  const { cert, key } = authority.issue('server', 'DNS:localhost,IP:127.0.0.1');
-  ca = authority.ca;
-  writeFileSync(UPLOAD, Buffer.alloc(UPLOAD_BYTES, 'x'));
-  app = await startApp();
-  git = await startGitApp();
-  live = createServer((_request, response) => {
-    response.writeHead(200, { 'Content-Type': 'text/event-stream' });
-    response.write('data: 1\n\n');
-  });
-  sockets = new WebSocketServer({ server: live });
-  sockets.on('connection', (socket, request) => {
-    socket.send(String(request.headers['sidegate-user']));
-    socket.on('message', (data) => socket.send(data, { binary: false }));
-  });
-  await new Promise<void>((resolve) => live.listen(0, '127.0.0.1', resolve));
+const authority = makeAuthority(folder, 'ca');
+const { ca } = authority;
+const { cert, key } = authority.issue('server', 'DNS:localhost,IP:127.0.0.1');
+const app = useApp();
+const git = useGitApp();
+const server = createServer((_request, response) => {
+  response.writeHead(200, { 'Content-Type': 'text/event-stream' });
+  response.write('data: 1\n\n');
+});
+new WebSocketServer({ server }).on('connection', (socket, request) => {
+  socket.send(String(request.headers['sidegate-user']));
+  socket.on('message', (data) => socket.send(data, { binary: false }));
+});
+const live = useServer(server);
+const gate = useGate(() => {
   const basic = { realm: 'admin', users: { file: 'users' } };
   const toRoute = (name: string, port: number, pathPrefix: string, more = {}) => ({
     name,
@@ -49,12 +39,12 @@ beforeAll(async () => {
     upstream: `http://127.0.0.1:${port}`,
     basic: { ...basic, ...more },
   });
-  gate = await startGate(
+  return startGate(
     {
       listen: { address: '127.0.0.1:0', tls: { certFile: cert, keyFile: key } },
       routes: [
         toRoute('git', git.port, '/repo.git'),
-        toRoute('live', (live.address() as AddressInfo).port, '/live'),
+        toRoute('live', live.port, '/live'),
         toRoute('old', app.port, '/old', { latin1: true }),
         toRoute('admin', app.port, '/'),
       ],
@@ -63,18 +53,7 @@ beforeAll(async () => {
     { users: [makeEntry('Aladdin', 'open sesame'), makeEntry('test', '123£')].join('\n') },
   );
 });
-afterAll(async () => {
-  await gate.stop();
-  sockets.close();
-  for (const client of sockets.clients) client.terminate();
-  live.closeAllConnections();
-  live.close();
-  git.close();
-  await app.close();
-  rmSync(folder, { recursive: true });
-});
 beforeEach(() => {
-  app.received.length = 0;
   app.handler = ({ body }, response) => response.end(`handled ${body.length}`);
 });
 

@@ -1,10 +1,9 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { runProgram } from '../../src/cli/program.ts';
-import { type ApiServer, type Asked, answerJson, startApiServer, toStatus } from '../support/api-server.ts';
+import { type Asked, answerJson, toStatus } from '../support/api-server.ts';
 import {
   type Json,
   makeBare,
@@ -16,6 +15,8 @@ import {
   NAMESPACE,
   OWNER,
 } from '../support/doctor.ts';
+import { makeFolder, useApiServer, useFolder } from '../support/fixtures.ts';
+import { recordIo } from '../support/io.ts';
 
 const GATE = `
 store: { redis: { url: "redis://redis:6379" } }
@@ -26,24 +27,20 @@ routes:
 `;
 const INJECTOR = 'sidecar: { image: "sidegate:1.0.0" }\n';
 
-let server: ApiServer;
-let folder: string;
-let file: string;
+const file = join(useFolder(), 'config');
 /** What the API server has: lists by path, and single objects and texts by theirs; a number is a refusal. */
 let objects: Record<string, Json>;
 
-beforeAll(async () => {
-  server = await startApiServer((asked, response) => {
-    const path = asked.url.split('?')[0] ?? '';
-    const found = objects[path];
-    if (Array.isArray(found)) answerJson(response, 200, { items: found });
-    else if (typeof found === 'string') response.end(found);
-    else if (typeof found === 'number') answerJson(response, found, toStatus(found, 'Forbidden', `${path} is forbidden`));
-    else if (found !== undefined) answerJson(response, 200, found);
-    else answerJson(response, 404, toStatus(404, 'NotFound', `${path} not found`));
-  });
-  folder = mkdtempSync(join(tmpdir(), 'sidegate-doctor-'));
-  file = join(folder, 'config');
+const server = useApiServer((asked, response) => {
+  const path = asked.url.split('?')[0] ?? '';
+  const found = objects[path];
+  if (Array.isArray(found)) answerJson(response, 200, { items: found });
+  else if (typeof found === 'string') response.end(found);
+  else if (typeof found === 'number') answerJson(response, found, toStatus(found, 'Forbidden', `${path} is forbidden`));
+  else if (found !== undefined) answerJson(response, 200, found);
+  else answerJson(response, 404, toStatus(404, 'NotFound', `${path} not found`));
+});
+beforeAll(() => {
   const cluster = { server: server.url.href, 'certificate-authority-data': Buffer.from(server.ca).toString('base64') };
   writeFileSync(
     file,
@@ -55,12 +52,7 @@ beforeAll(async () => {
     }),
   );
 });
-afterAll(async () => {
-  await server.stop();
-  rmSync(folder, { recursive: true });
-});
 beforeEach(() => {
-  server.asked.length = 0;
   const { Deployment, ReplicaSet } = makeDeployment();
   const binding = (name: string) => ({ metadata: { name }, spec: { policyName: name, validationActions: ['Deny'] } });
   const admission = '/apis/admissionregistration.k8s.io/v1';
@@ -103,18 +95,9 @@ function policyFor(ports: number[]): Json {
 }
 
 async function doctor(...args: string[]) {
-  let [stdout, stderr] = ['', ''];
-  const io = {
-    stdin: process.stdin,
-    env: {},
-    stdout: (text: string) => {
-      stdout += text;
-    },
-    stderr: (text: string) => {
-      stderr += text;
-    },
-  };
-  const code = await runProgram(['doctor', '--kubeconfig', file, ...args], io);
+  const recorded = recordIo();
+  const code = await runProgram(['doctor', '--kubeconfig', file, ...args], recorded.io);
+  const [stdout, stderr] = [recorded.stdout(), recorded.stderr()];
   expect(stdout + stderr).not.toContain('very-secret');
   return { code, stdout, stderr, json: args.includes('json') ? (JSON.parse(stdout) as Json) : undefined };
 }
@@ -233,7 +216,7 @@ test('reads configs with the loader of the gate, and what they need of Secrets a
 });
 
 test("goes by the injector's config that is given instead of its ConfigMap's", async () => {
-  const given = join(folder, 'injector.yaml');
+  const given = join(makeFolder(), 'injector.yaml');
   writeFileSync(given, 'sidecar: { image: "sidegate:1.0.0", port: 9000 }\n');
   const { json } = await doctor('--config', given, '-o', 'json');
   expect(json.workloads[0].findings.map(({ code }: Json) => code)).toEqual(['version-stale', 'settings-stale']);

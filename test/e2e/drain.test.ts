@@ -1,29 +1,15 @@
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import type { Socket } from 'node:net';
+import { describe, expect, test } from 'vitest';
 import { FakeClock, settle } from '../support/fake-clock.ts';
+import { useApp, useEcho } from '../support/fixtures.ts';
 import { type TestGate, until } from '../support/gate.ts';
 import { exchangeRaw, openSocket, openTunnel, PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
 
-let app: TestApp;
-let echo: Server;
+const app = useApp();
+const echo = useEcho();
 let clock: FakeClock;
 let gate: TestGate;
-const target = (): string => `a.example:${(echo.address() as AddressInfo).port}`;
-
-beforeAll(async () => {
-  app = await startApp();
-  echo = createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => undefined).pipe(socket));
-  await new Promise<void>((resolve) => echo.listen(0, '127.0.0.1', resolve));
-});
-afterAll(async () => {
-  await app.close();
-  echo.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
+const target = (): string => `a.example:${echo.port}`;
 
 const start = async (grace = '0ms'): Promise<void> => {
   clock = new FakeClock();

@@ -1,6 +1,5 @@
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
@@ -9,7 +8,7 @@ import { answerJson, startApiServer } from '../support/api-server.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
-import { useApp } from '../support/fixtures.ts';
+import { makeFolder, useApp } from '../support/fixtures.ts';
 import { toRoute, until } from '../support/gate.ts';
 import { type GateProcess, LAUNCHER, startGateProcess } from '../support/process.ts';
 
@@ -56,7 +55,7 @@ test('exceptions that repeat neither cut the drain short nor fill the log nor sh
 });
 
 test('an exception that nothing handles drains the injector, which exits 1', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sidegate-escaped-'));
+  const folder = makeFolder();
   const api = await startApiServer((_request, response) => answerJson(response, 200, { major: '1', minor: '34' }));
   const pair = makeAuthority(folder, 'root').issue('server', 'DNS:injector.gate.svc');
   mkdirSync(join(folder, 'tls'));
@@ -95,6 +94,5 @@ test('an exception that nothing handles drains the injector, which exits 1', asy
   } finally {
     child.kill('SIGKILL');
     await api.stop();
-    rmSync(folder, { recursive: true });
   }
 });

@@ -7,16 +7,17 @@ import { stringify } from 'yaml';
 import { PRESETS } from '../../src/auth/schemes/catalogue.ts';
 import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { testConfigs } from '../../src/cli/test.ts';
-import { startApp } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET, signV1, unixNow } from '../support/deliveries.ts';
-import { useFolder } from '../support/fixtures.ts';
+import { useApp, useFolder } from '../support/fixtures.ts';
 import { type Sections, startGate, until } from '../support/gate.ts';
+import { recordIo } from '../support/io.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { makeEntry } from '../support/users.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..');
 const folder = useFolder();
+const app = useApp();
 
 const UPSTREAM = 'http://127.0.0.1:3000';
 const BILLING = {
@@ -51,19 +52,11 @@ interface Told {
 }
 
 async function run(file: string | readonly string[], options: Partial<Parameters<typeof testConfigs>[1]> = {}): Promise<Told> {
-  let text = '';
-  const io = {
-    stdin: process.stdin,
-    stderr: () => undefined,
-    env: {},
-    stdout: (more: string) => {
-      text += more;
-    },
-  };
+  const { io, stdout } = recordIo();
   const exit = await testConfigs([file].flat(), { format: 'text', ...options }, io);
   return {
     exit,
-    text: text
+    text: stdout()
       .replaceAll(`${folder}/`, '')
       .replaceAll(/\(\S*gate\.yaml\)/g, '(gate.yaml)')
       .replaceAll(/ in \S*gate\.yaml:/g, ' in gate.yaml:'),
@@ -168,7 +161,6 @@ describe('verdicts are those of the gate', () => {
 });
 
 test('the simulator decides and responds like a gate on the network', async () => {
-  const app = await startApp();
   const route = {
     ...BILLING,
     upstream: `http://127.0.0.1:${app.port}`,
@@ -205,7 +197,6 @@ test('the simulator decides and responds like a gate on the network', async () =
   );
   expect(told).toMatchObject(PASSED);
   await gate.stop();
-  await app.close();
 });
 
 describe('the steps of a test', () => {

@@ -1,24 +1,12 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery, signV1, unixNow } from '../support/deliveries.ts';
-import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
+import { startGate, toRoute } from '../support/gate.ts';
 
-let app: TestApp;
-let gate: TestGate;
+const app = useApp();
 
-beforeAll(async () => {
-  app = await startApp();
-  gate = await startGate({ routes: [toRoute(app.port)] });
-});
-afterAll(async () => {
-  await gate.stop();
-  await app.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
+const gate = useGate(() => startGate({ routes: [toRoute(app.port)] }));
 
 describe('a genuine delivery', () => {
   test('reaches the app byte for byte, and the app answers', async () => {

@@ -1,33 +1,16 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';
 import { connect } from 'node:http2';
 import { request } from 'node:https';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
-import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
+import { afterEach, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
+import { useApp, useAuthority } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate } from '../support/gate.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-hsts-'));
-let authority: Authority;
-let pair: Pair;
-let app: TestApp;
+const authority = useAuthority();
+const pair = authority.issue('local', 'DNS:localhost');
+const app = useApp();
 let gate: TestGate;
-
-beforeAll(async () => {
-  authority = makeAuthority(folder, 'ca');
-  pair = authority.issue('local', 'DNS:localhost');
-  app = await startApp();
-});
-afterAll(async () => {
-  await app.close();
-  rmSync(folder, { recursive: true });
-});
-beforeEach(() => {
-  app.handler = (_request, response) => response.end('handled');
-});
 afterEach(() => gate.stop());
 
 const start = async (listen: Sections): Promise<void> => {
@@ -37,7 +20,7 @@ const start = async (listen: Sections): Promise<void> => {
     routes: [{ name: 'open', match: { path: '/open' }, upstream, allow: 'anyone' }],
   });
 };
-const tls = (): Sections => ({ tls: { certFile: pair.cert, keyFile: pair.key } });
+const TLS: Sections = { tls: { certFile: pair.cert, keyFile: pair.key } };
 const readHeaders = (path: string): Promise<IncomingHttpHeaders> =>
   new Promise((resolve, reject) => {
     const ca = readFileSync(authority.ca);
@@ -51,13 +34,13 @@ const readHeaders = (path: string): Promise<IncomingHttpHeaders> =>
 const ask = async (path: string): Promise<string | undefined> => (await readHeaders(path))['strict-transport-security'];
 
 test('stands on every answer over TLS, refusals among them', async () => {
-  await start({ ...tls(), hsts: {} });
+  await start({ ...TLS, hsts: {} });
   expect(await ask('/open')).toBe('max-age=31536000');
   expect(await ask('/nowhere')).toBe('max-age=31536000');
 });
 
 test('says what the config says, by HTTP/2 as well', async () => {
-  await start({ ...tls(), hsts: { maxAge: '1d', includeSubDomains: true, preload: true } });
+  await start({ ...TLS, hsts: { maxAge: '1d', includeSubDomains: true, preload: true } });
   expect(await ask('/open')).toBe('max-age=86400; includeSubDomains; preload');
   const session = connect(`https://localhost:${gate.port}`, { ca: readFileSync(authority.ca) });
   const stream = session.request({ ':path': '/open' });
@@ -68,7 +51,7 @@ test('says what the config says, by HTTP/2 as well', async () => {
 });
 
 test('leaves what the app says, and other fields as they were', async () => {
-  await start({ ...tls(), hsts: {} });
+  await start({ ...TLS, hsts: {} });
   app.handler = (_request, response) => {
     response.setHeader('Strict-Transport-Security', 'max-age=1');
     response.setHeader('Set-Cookie', ['a=1', 'b=2']);
@@ -86,6 +69,6 @@ test('is not said in clear text, but behind a trusted proxy that ended TLS', asy
 });
 
 test('is off by default', async () => {
-  await start(tls());
+  await start(TLS);
   expect(await ask('/open')).toBeUndefined();
 });

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { readFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
@@ -9,53 +9,33 @@ import {
   type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
 } from 'node:http2';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
-import { startApp, type TestApp } from '../support/app.ts';
-import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
+import { toTlsFiles } from '../support/certificates.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { useApp, useAuthority, useServer } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { FLAG, FRAME, type FrameClient, openFrames, toBlock, toFrame } from '../support/h2-frames.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-http2-'));
-let authority: Authority;
-let pair: Pair;
-let app: TestApp;
-/** What streams both ways, and may break off. */
-let streams: Server;
+const authority = useAuthority();
+const pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+const app = useApp();
 let onStream: (response: ServerResponse) => void = () => undefined;
 let onRequest: (request: IncomingMessage) => void = () => undefined;
 let gate: TestGate;
 let session: ClientHttp2Session | undefined;
 let fakeClock: FakeClock | undefined;
 
-beforeAll(async () => {
-  authority = makeAuthority(folder, 'ca');
-  pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
-  app = await startApp();
-  streams = createServer((request, response) => {
-    if (request.url === '/echo') request.pipe(response);
-    else if (request.url === '/hold') onRequest(request);
-    else onStream(response);
-  });
-  await new Promise<void>((resolve) => streams.listen(0, '127.0.0.1', resolve));
+const server = createServer((request, response) => {
+  if (request.url === '/echo') request.pipe(response);
+  else if (request.url === '/hold') onRequest(request);
+  else onStream(response);
 });
-afterAll(async () => {
-  await app.close();
-  streams.closeAllConnections();
-  streams.close();
-  rmSync(folder, { recursive: true });
-});
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
+/** An app that streams in both directions, and may break off. */
+const streams = useServer(server);
 afterEach(async () => {
   session?.destroy();
   session = undefined;
@@ -77,18 +57,14 @@ const start = async (tls: Sections = {}, clock?: Clock, limits: Sections = {}): 
         {
           name: 'streams',
           match: { pathPrefix: '/' },
-          upstream: `http://127.0.0.1:${(streams.address() as AddressInfo).port}`,
+          upstream: `http://127.0.0.1:${streams.port}`,
           allow: 'anyone',
         },
         toRoute(app.port),
       ],
     },
     clock,
-    {
-      users: makeEntry('Aladdin', 'open sesame'),
-      'tls.crt': readFileSync(pair.cert, 'utf8'),
-      'tls.key': readFileSync(pair.key, 'utf8'),
-    },
+    { users: makeEntry('Aladdin', 'open sesame'), ...toTlsFiles(pair) },
   );
 };
 

@@ -1,34 +1,28 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, copyFileSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, cpSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:http2';
-import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { BUNDLES, bundle } from '../../scripts/bundle.ts';
 import { IMAGE_NODE_VERSION } from '../../scripts/image-node.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
+import { useApp, useFolder } from '../support/fixtures.ts';
 import { readListeningPort } from '../support/listening-port.ts';
 import { startRedis } from '../support/redis.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..');
 const dockerfile = readFileSync(join(ROOT, 'Dockerfile'), 'utf8');
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-image-'));
-let app: TestApp;
+const folder = useFolder();
+const app = useApp();
 
 beforeAll(async () => {
   await bundle(folder);
   cpSync(join(ROOT, 'node_modules', '@node-rs'), join(folder, 'node_modules', '@node-rs'), { recursive: true });
-  app = await startApp();
-});
-afterAll(async () => {
-  await app.close();
-  rmSync(folder, { recursive: true });
 });
 
 describe('the image', () => {

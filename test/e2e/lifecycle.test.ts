@@ -1,6 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { delimiter, dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
@@ -200,14 +199,8 @@ describe('a start that cannot be', () => {
     spawnSync(process.execPath, [LAUNCHER, 'run', '--config', file], { encoding: 'utf8' });
 
   test('says which port is taken, and exits 1', async () => {
-    const taken = createServer();
-    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
-    const address = taken.address();
-    const port = typeof address === 'object' && address !== null ? address.port : 0;
-    await expect(startGateProcess({ listen: { address: `127.0.0.1:${port}` }, routes: [toRoute(app.port)] })).rejects.toThrow(
-      'ended with 1',
-    );
-    taken.close();
+    const listen = { address: `127.0.0.1:${app.port}` };
+    await expect(startGateProcess({ listen, routes: [toRoute(app.port)] })).rejects.toThrow('ended with 1');
   });
 
   test('says that the config is not there, and exits 1', () => {

@@ -1,20 +1,16 @@
 import { connect, type Socket } from 'node:net';
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, expect, test } from 'vitest';
 import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 
-let app: TestApp;
+const app = useApp();
 let gate: TestGate | undefined;
 
-beforeEach(async () => {
-  app = await startApp();
-});
 afterEach(async () => {
   await gate?.stop();
   gate = undefined;
-  await app.close();
 });
 
 async function start(limits: Sections, webhook: Sections = {}): Promise<TestGate> {

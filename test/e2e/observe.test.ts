@@ -1,10 +1,9 @@
 /** `mode: observe`: everything is judged, counted and logged, and nothing is refused. */
-import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery, unixNow } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
 import { type Sections, startGate, type TestGate, toRoute } from '../support/gate.ts';
 
 const app = useApp();
@@ -98,10 +97,7 @@ test('nothing vouches for what was not verified, and no client can write the fie
 });
 
 test('a store that is down stops nobody', async () => {
-  const dead = createServer().listen(0, '127.0.0.1');
-  await once(dead, 'listening');
-  const { port } = dead.address() as { port: number };
-  await new Promise((resolve) => dead.close(resolve));
+  const port = await findFreePort();
   const gate = await start(
     {},
     { store: { redis: { url: `redis://127.0.0.1:${port}`, commandTimeout: '100ms', connectTimeout: '100ms' } } },

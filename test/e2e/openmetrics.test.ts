@@ -1,7 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import { toFormat } from '../../src/admin/exposition.ts';
-import { startApp, type TestApp } from '../support/app.ts';
-import type { TestGate } from '../support/gate.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
 import { exercise, startMonitoredGate, TRACE_ID, toSeries } from '../support/monitored-gate.ts';
 
 /** What Prometheus 2.42 and 3.5 send. */
@@ -32,17 +31,9 @@ describe('the format of the metrics', () => {
 });
 
 describe('a scrape', () => {
-  let app: TestApp;
-  let gate: TestGate;
-  beforeAll(async () => {
-    app = await startApp();
-    gate = await startMonitoredGate(app.port);
-    await exercise(gate, app.port, Date.now());
-  });
-  afterAll(async () => {
-    await gate.stop();
-    await app.close();
-  });
+  const app = useApp();
+  const gate = useGate(() => startMonitoredGate(app.port));
+  beforeAll(() => exercise(gate, app.port, Date.now()));
   const scrape = (accept: string): Promise<Response> =>
     fetch(`http://127.0.0.1:${gate.adminPort}/metrics`, { headers: { Accept: accept } });
 

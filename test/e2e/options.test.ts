@@ -1,18 +1,12 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 
-let app: TestApp;
+const app = useApp();
 let gate: TestGate;
-beforeEach(async () => {
-  app = await startApp();
-});
-afterEach(async () => {
-  await gate.stop();
-  await app.close();
-});
+afterEach(() => gate.stop());
 const start = async (webhook: Sections): Promise<void> => {
   gate = await startGate({ routes: [toRoute(app.port, { webhook })] });
 };

@@ -1,20 +1,19 @@
 import { type ExecFileSyncOptionsWithStringEncoding, execFileSync, spawn, spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { parseSync } from 'oxc-parser';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { findNode, IMAGE_NODE_VERSION, PACKAGE_NODE_VERSIONS } from '../../scripts/image-node.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { SECRET } from '../support/deliveries.ts';
+import { useApp, useFolder } from '../support/fixtures.ts';
 import { readListeningPort } from '../support/listening-port.ts';
 
 const ROOT = resolve(import.meta.dirname, '..', '..');
 const NPM: ExecFileSyncOptionsWithStringEncoding = { stdio: ['ignore', 'pipe', 'ignore'], encoding: 'utf8' };
 const NODES = [PACKAGE_NODE_VERSIONS.oldest, process.versions.node, IMAGE_NODE_VERSION];
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-package-'));
+const folder = useFolder();
 const launcher = join(folder, 'lib', 'node_modules', '@sidegate', 'sidegate', 'bin', 'sidegate.cjs');
-let app: TestApp;
+const app = useApp();
 
 /** Packs a folder and returns the tarball's path. */
 function pack(what: string): string {
@@ -30,7 +29,6 @@ beforeAll(async () => {
   const args = ['install', '--global', '--offline', '--prefix', folder, '--cache', join(folder, 'npm-cache')];
   execFileSync('npm', [...args, pack('.'), ...native], { ...NPM, cwd: folder });
   writeFileSync(join(folder, 'secret'), SECRET);
-  app = await startApp();
   writeFileSync(
     join(folder, 'gate.yaml'),
     `listen: { address: "127.0.0.1:0" }\nadmin: { address: "127.0.0.1:0" }\nshutdown: { grace: 0ms }\nroutes:\n  - name: a\n    match: { path: /hooks/billing }\n    upstream: http://127.0.0.1:${app.port}\n    webhook: { keys: [{ name: k, secret: { file: secret } }] }\n  - name: b\n    match: { pathPrefix: /admin }\n    upstream: http://127.0.0.1:${app.port}\n    basic: { realm: admin, users: { file: users }, requireTls: false }\n`,
@@ -38,10 +36,6 @@ beforeAll(async () => {
   const hash = execFileSync('htpasswd', ['-nbB', '-C', '10', 'Aladdin', 'open sesame'], { encoding: 'utf8' });
   writeFileSync(join(folder, 'users'), hash.trim());
 }, 120_000);
-afterAll(async () => {
-  await app.close();
-  rmSync(folder, { recursive: true });
-});
 
 describe('the npm package', () => {
   test('contains the bundles, the schema, the license and the readme, and nothing else', () => {

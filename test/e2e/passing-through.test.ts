@@ -5,37 +5,29 @@ import {
   type IncomingMessage,
   type OutgoingHttpHeaders,
   request as openRequest,
-  type Server,
   type ServerResponse,
 } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { connect } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { toStatuses } from '../support/client.ts';
-import { startGate, type TestGate } from '../support/gate.ts';
+import { useGate, useServer } from '../support/fixtures.ts';
+import { startGate } from '../support/gate.ts';
 import { exchangeRaw, PROXY_AUTH, startProxyGate } from '../support/proxy.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
 /** The two ways through a gate. */
 const WAYS = ['a route with passwords', 'the forward proxy'] as const;
 
-let app: Server;
-let gate: TestGate;
 let agent: Agent;
 let answer: (request: IncomingMessage, response: ServerResponse) => unknown;
 /** Connections that the app was opened. */
 let connections: number;
 
-beforeAll(async () => {
-  app = createServer({ maxHeaderSize: 131_072 }, (request, response) => void answer(request, response));
-  app.on('connection', () => {
-    connections++;
-  });
-  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+const server = createServer({ maxHeaderSize: 131_072 }, (request, response) => void answer(request, response));
+server.on('connection', () => {
+  connections++;
 });
-afterAll(() => {
-  app.closeAllConnections();
-  app.close();
-});
+const app = useServer(server);
 beforeEach(() => {
   connections = 0;
   agent = new Agent({ keepAlive: true, maxSockets: 1 });
@@ -43,22 +35,20 @@ beforeEach(() => {
 });
 afterEach(() => agent.destroy());
 
-const appPort = (): number => (app.address() as AddressInfo).port;
 const read = async (stream: IncomingMessage): Promise<Buffer> => Buffer.concat((await stream.toArray()) as Buffer[]);
 
 describe.each(WAYS)('through %s', (way) => {
   const isProxy = way === 'the forward proxy';
-  beforeAll(async () => {
+  const gate = useGate(() => {
     const basic = { realm: 'r', users: { file: 'users' }, requireTls: false };
-    const route = { name: 'a', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${appPort()}`, basic };
-    gate = isProxy
-      ? await startProxyGate({ allow: [`app.example:${appPort()}`], names: { 'app.example': ['127.0.0.1'] } })
-      : await startGate({ routes: [route] }, undefined, { users: makeEntry('Aladdin', 'open sesame') });
+    const route = { name: 'a', match: { pathPrefix: '/' }, upstream: `http://127.0.0.1:${app.port}`, basic };
+    return isProxy
+      ? startProxyGate({ allow: [`app.example:${app.port}`], names: { 'app.example': ['127.0.0.1'] } })
+      : startGate({ routes: [route] }, undefined, { users: makeEntry('Aladdin', 'open sesame') });
   });
-  afterAll(() => gate.stop());
 
   const port = (): number => (isProxy ? gate.proxyPort : gate.port);
-  const target = (path = '/x'): string => (isProxy ? `http://app.example:${appPort()}${path}` : path);
+  const target = (path = '/x'): string => (isProxy ? `http://app.example:${app.port}${path}` : path);
   const AUTH: string = isProxy ? PROXY_AUTH : `Authorization: ${toBasic('Aladdin', 'open sesame').Authorization}\r\n`;
   const [authName = '', authValue = ''] = AUTH.trim().split(': ');
   const open = (method: string, headers: OutgoingHttpHeaders = {}, path = '/x') =>

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { Agent } from 'node:http';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { useApp } from '../support/fixtures.ts';
 import { startGate, toRoute, until } from '../support/gate.ts';
 import { type GateProcess, startGateProcess } from '../support/process.ts';
 import { exchangeRaw, openSocket, readToEnd } from '../support/proxy.ts';
@@ -96,14 +96,7 @@ describe('a pod that ends, the gate being a native sidecar', () => {
 });
 
 describe('a connection to a gate that drains', () => {
-  let app: TestApp;
-  beforeAll(async () => {
-    app = await startApp();
-  });
-  afterAll(() => app.close());
-  beforeEach(() => {
-    app.received.length = 0;
-  });
+  const app = useApp();
 
   const open = async () => {
     const clock = new FakeClock();
@@ -153,12 +146,12 @@ describe('a connection to a gate that drains', () => {
 });
 
 describe('a pod that is about to end, the app pausing before it does', () => {
+  const app = useApp();
+
   const start = async (clock?: FakeClock) => {
-    const app = await startApp();
     const gate = await startGate({ routes: [toRoute(app.port)] }, clock);
     const agent = new Agent({ keepAlive: true });
     closers.push(
-      () => app.close(),
       async () => {
         const stopped = gate.stop();
         await clock?.advance(5_000);

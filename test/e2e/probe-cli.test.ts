@@ -1,24 +1,23 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CHECKS } from '../../src/diagnostics/probe/run-checks.ts';
-import { makeAuthority } from '../support/certificates.ts';
+import { readPair } from '../support/certificates.ts';
 import { type Consumer, startConsumer } from '../support/consumer.ts';
 import { SECRET } from '../support/deliveries.ts';
+import { useAuthority, useFolder, useServer } from '../support/fixtures.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { type Ended, run } from '../support/run.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-probe-'));
+const folder = useFolder();
 const secretFile = join(folder, 'secret');
+writeFileSync(secretFile, SECRET);
 const seen: Record<string, string | undefined>[] = [];
 let sound: Consumer;
 let careless: Consumer;
 
 beforeAll(async () => {
-  writeFileSync(secretFile, SECRET);
   sound = await startConsumer({
     toContent: ({ headers, body }) => {
       seen.push(headers as Record<string, string>);
@@ -30,7 +29,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await sound.close();
   await careless.close();
-  rmSync(folder, { recursive: true });
 });
 
 function probe(...args: readonly string[]): Promise<Ended> {
@@ -121,23 +119,20 @@ describe('sidegate probe', () => {
   });
 });
 
-test('sidegate probe checks certificates, by the authorities it is given', async () => {
-  const authority = makeAuthority(folder, 'probe-ca');
-  const { cert, key } = authority.issue('endpoint', 'DNS:localhost');
-  const server = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) }, (request, response) => {
+describe('an endpoint with TLS', () => {
+  const authority = useAuthority('probe-ca');
+  const server = createTlsServer(readPair(authority.issue('endpoint', 'DNS:localhost')), (request, response) => {
     request.resume().on('end', () => response.writeHead(204).end());
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const url = `https://localhost:${(server.address() as AddressInfo).port}/`;
-  try {
+  const endpoint = useServer(server);
+
+  test('passes if the CA that signed its certificate is given, or certificates are not checked', async () => {
+    const url = `https://localhost:${endpoint.port}/`;
     expect((await probe(url, '--only', 'valid', '--ca', authority.ca)).code).toBe(0);
     expect((await probe(url, '--only', 'valid', '--insecure')).code).toBe(0);
     const strange = await probe(url, '--only', 'valid');
     expect([strange.code, strange.stderr]).toEqual([2, expect.stringContaining('UNABLE_TO_VERIFY_LEAF_SIGNATURE')]);
     const misnamed = await probe(url.replace('localhost', '127.0.0.1'), '--only', 'valid', '--ca', authority.ca);
     expect([misnamed.code, misnamed.stderr]).toEqual([2, expect.stringContaining('ERR_TLS_CERT_ALTNAME_INVALID')]);
-  } finally {
-    server.close();
-    server.closeAllConnections();
-  }
+  });
 });

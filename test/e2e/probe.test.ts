@@ -3,10 +3,10 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { customScheme } from '../../src/config/schema/scheme-schema.ts';
 import type { ProbeReport } from '../../src/diagnostics/probe/report.ts';
 import { CHECKS } from '../../src/diagnostics/probe/run-checks.ts';
-import { startApp } from '../support/app.ts';
 import { type Consumer, type Habits, SOUND, startConsumer } from '../support/consumer.ts';
 import { SECRET } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, toRoute } from '../support/gate.ts';
 import { findOutcome, type ProbeSettings, probe } from '../support/probe.ts';
 
@@ -85,11 +85,12 @@ const CUSTOM: Readonly<Record<string, { custom: Sections; sign?: string; verify?
 };
 
 describe('a gate holds every check', () => {
+  const app = useApp();
+
   async function probeGate(webhook: Sections, settings: ProbeSettings & { readonly verify?: string }): Promise<ProbeReport> {
-    const app = await startApp();
     const secret = settings.verify ?? settings.secret ?? '';
     const gate = await startGate({ routes: [toRoute(app.port, { webhook })] }, undefined, { secret });
-    started.push(app, { close: () => gate.stop() });
+    started.push({ close: () => gate.stop() });
     const count = async (id: string): Promise<number> =>
       app.received.filter(({ headers, body }) => body.includes(id) || Object.values(headers).includes(id)).length;
     const report = await probe(`http://127.0.0.1:${gate.port}/hooks/billing`, { ...settings, count });

@@ -1,39 +1,23 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 import type { Clock } from '../../src/core/clock.ts';
-import { startApp, type TestApp } from '../support/app.ts';
-import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { useApp, useAuthority } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
 import { toV2 } from '../support/proxy-protocol.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-proxy-protocol-'));
 const V1 = 'PROXY TCP4 192.0.2.7 10.0.0.1 56324 443\r\n';
 const REQUEST = 'GET /open HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 198.51.100.9\r\nConnection: close\r\n\r\n';
-let authority: Authority;
-let pair: Pair;
-let app: TestApp;
+const authority = useAuthority();
+const pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+const app = useApp();
 let gate: TestGate;
 let fakeClock: FakeClock | undefined;
 const sockets: Socket[] = [];
 
-beforeAll(async () => {
-  authority = makeAuthority(folder, 'ca');
-  pair = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
-  app = await startApp();
-});
-afterAll(async () => {
-  await app.close();
-  rmSync(folder, { recursive: true });
-});
-beforeEach(() => {
-  app.received.length = 0;
-});
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
   const stopped = gate.stop();
@@ -44,16 +28,13 @@ afterEach(async () => {
 
 const start = async (listen: Sections = {}, clock?: Clock): Promise<void> => {
   const upstream = `http://127.0.0.1:${app.port}`;
-  gate = await startGate(
-    {
-      listen: { address: '127.0.0.1:0', proxyProtocol: { from: ['127.0.0.1'] }, ...listen },
-      routes: [{ name: 'open', match: { pathPrefix: '/' }, upstream, allow: 'anyone' }],
-    },
-    clock,
-    { 'tls.crt': readFileSync(pair.cert, 'utf8'), 'tls.key': readFileSync(pair.key, 'utf8') },
-  );
+  const sections = {
+    listen: { address: '127.0.0.1:0', proxyProtocol: { from: ['127.0.0.1'] }, ...listen },
+    routes: [{ name: 'open', match: { pathPrefix: '/' }, upstream, allow: 'anyone' }],
+  };
+  gate = await startGate(sections, clock);
 };
-const TLS = { tls: { certFile: 'tls.crt', keyFile: 'tls.key' } };
+const TLS = { tls: { certFile: pair.cert, keyFile: pair.key } };
 
 const open = async (): Promise<Socket> => {
   const socket = connect(gate.port, '127.0.0.1');

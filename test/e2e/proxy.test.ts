@@ -1,78 +1,43 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync } from 'node:fs';
-import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import { type AddressInfo, connect, createServer, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
-import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
-import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
-import { findFreePort } from '../support/redis.ts';
-import { makeEntry, toBasic } from '../support/users.ts';
+import { readFileSync } from 'node:fs';
+import { createServer as createTlsServer } from 'node:https';
+import { connect } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import { readPair } from '../support/certificates.ts';
+import { useApp, useAuthority, useEcho, useServer } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
+import { type Sections, type TestGate, until } from '../support/gate.ts';
+import { startProxyGate } from '../support/proxy.ts';
+import { toBasic } from '../support/users.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-proxy-'));
-let authority: Authority;
-let pair: Pair;
-let app: TestApp;
-let secure: TlsServer;
-let echo: Server;
+const authority = useAuthority();
+const pair = authority.issue('server', 'DNS:localhost,DNS:secure.example,IP:127.0.0.1');
+const app = useApp();
+const secure = useServer(createTlsServer(readPair(pair), (_request, response) => response.end('secret page')));
+const echo = useEcho();
 let gate: TestGate;
-const port = (server: Server | TlsServer): number => (server.address() as AddressInfo).port;
-const listening = (server: Server | TlsServer): Promise<void> => new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
-
-beforeAll(async () => {
-  authority = makeAuthority(folder, 'ca');
-  pair = authority.issue('server', 'DNS:localhost,DNS:secure.example,IP:127.0.0.1');
-  app = await startApp();
-  secure = createTlsServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, (_request, response) =>
-    response.end('secret page'),
-  );
-  echo = createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => undefined).pipe(socket));
-  await Promise.all([listening(secure), listening(echo)]);
-});
-afterAll(async () => {
-  await app.close();
-  secure.close();
-  echo.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
-});
 afterEach(() => gate.stop());
 
 const start = async (proxy: Sections = {}, sections: Sections = {}): Promise<void> => {
-  gate = await startGate(
-    {
-      routes: [{ name: 'a', match: { path: '/' }, upstream: 'http://127.0.0.1:1', allow: 'anyone' }],
-      proxy: {
-        address: '127.0.0.1:0',
-        requireTls: false,
-        denyPrivate: false,
-        basic: { realm: 'egress', users: { file: 'users' } },
-        allow: [
-          `app.example:${app.port}`,
-          `secure.example:${port(secure)}`,
-          `*.echo.example:${port(echo)}`,
-          'away.example:1',
-          `twice.example:${app.port}`,
-        ],
-        ...proxy,
-      },
-      ...sections,
-    },
-    undefined,
-    { users: makeEntry('Aladdin', 'open sesame') },
-    {
+  gate = await startProxyGate({
+    allow: [
+      `app.example:${app.port}`,
+      `secure.example:${secure.port}`,
+      `*.echo.example:${echo.port}`,
+      'away.example:1',
+      `twice.example:${app.port}`,
+    ],
+    names: {
       'app.example': ['127.0.0.1'],
       'secure.example': ['127.0.0.1'],
       'a.echo.example': ['127.0.0.1'],
       'away.example': ['127.0.0.1'],
-      // Nobody listens at the first.
+      // Nothing listens at the first address.
       'twice.example': ['127.0.0.9', '127.0.0.1'],
     },
-  );
+    proxy,
+    sections,
+  });
 };
 const run = async (command: string, ...args: string[]): Promise<string> => {
   const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
@@ -131,13 +96,13 @@ describe('curl', () => {
 
   test('tunnels TLS by CONNECT, end to end', async () => {
     await start();
-    const url = `https://secure.example:${port(secure)}/`;
+    const url = `https://secure.example:${secure.port}/`;
     expect(await curl(...USER, '--cacert', authority.ca, url)).toBe('secret page 200 200');
     expect(await curl('--cacert', authority.ca, url)).toMatch(/ 000 407$/);
     await until(() =>
       gate.log().some((line) => line['method'] === 'CONNECT' && line['status'] === 200 && line['user'] === 'Aladdin'),
     );
-    const rule = `secure.example:${port(secure)}`;
+    const rule = `secure.example:${secure.port}`;
     expect(await gate.metric(`sidegate_proxy_bytes_total{rule="${rule}",direction="received"}`)).toBeGreaterThan(500);
   });
 
@@ -145,7 +110,7 @@ describe('curl', () => {
     await start({ requireTls: true, tls: { certFile: pair.cert, keyFile: pair.key } });
     const args = ['-sS', '-x', `https://localhost:${gate.proxyPort}`, '--proxy-cacert', authority.ca, ...USER];
     expect(await run('curl', ...args, appUrl())).toBe('handled');
-    expect(await run('curl', ...args, '--cacert', authority.ca, `https://secure.example:${port(secure)}/`)).toBe('secret page');
+    expect(await run('curl', ...args, '--cacert', authority.ca, `https://secure.example:${secure.port}/`)).toBe('secret page');
   });
 
   test('uploads and downloads through a tunnel and without', async () => {
@@ -224,7 +189,7 @@ describe('CONNECT', () => {
   test('is a tunnel from the blank line on; what came early is held till then', async () => {
     await start();
     const socket = connect(gate.proxyPort, '127.0.0.1');
-    socket.write(`CONNECT a.echo.example:${port(echo)} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\nearly bytes`);
+    socket.write(`CONNECT a.echo.example:${echo.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\nearly bytes`);
     let text = '';
     for await (const chunk of socket) {
       text += String(chunk);
@@ -236,7 +201,7 @@ describe('CONNECT', () => {
   test('passes each side’s end on alone', async () => {
     await start();
     const socket = connect({ port: gate.proxyPort, host: '127.0.0.1', allowHalfOpen: true });
-    socket.write(`CONNECT a.echo.example:${port(echo)} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
+    socket.write(`CONNECT a.echo.example:${echo.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
     await new Promise((resolve) => socket.once('data', resolve));
     socket.end('last words');
     let text = '';
@@ -259,7 +224,7 @@ describe('CONNECT', () => {
 
   test('with content is refused, and two passwords are 400', async () => {
     await start();
-    const to = `a.echo.example:${port(echo)}`;
+    const to = `a.echo.example:${echo.port}`;
     expect(await connectTo(to, `${AUTH}Content-Length: 3\r\n`, 'abc')).toMatch(/^HTTP\/1\.1 400 /);
     expect(await connectTo(to, `${AUTH}${AUTH}`)).toMatch(/^HTTP\/1\.1 400 /);
     expect(await connectTo(to, '', 'GET / HTTP/1.1\r\n\r\n')).toMatch(/^HTTP\/1\.1 407 /);
@@ -269,7 +234,7 @@ describe('CONNECT', () => {
     await start({ idleTimeout: '1s' });
     const socket = connect(gate.proxyPort, '127.0.0.1');
     socket.on('error', () => undefined);
-    socket.write(`CONNECT a.echo.example:${port(echo)} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
+    socket.write(`CONNECT a.echo.example:${echo.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
     await new Promise((resolve) => socket.once('data', resolve));
     await new Promise((resolve) => socket.once('close', resolve));
   });

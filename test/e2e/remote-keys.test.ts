@@ -1,16 +1,13 @@
 /** Public keys that the sender publishes: fetched from a real https server, rotated there, and lost. */
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer, type Server } from 'node:https';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
-import { makeAuthority } from '../support/certificates.ts';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:https';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { readPair } from '../support/certificates.ts';
 import { type Answer, send } from '../support/client.ts';
 import { makeDelivery, unixNow } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
+import { useApp, useAuthority, useServer } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 
 const HOST = 'keys.example.com';
@@ -21,34 +18,18 @@ interface Pair {
   readonly privateKey: KeyObject;
 }
 
-let app: TestApp;
-let folder: string;
-let server: Server;
-let ca: Buffer;
+const app = useApp();
+const authority = useAuthority();
+const ca = readFileSync(authority.ca);
 let published: object[] = [];
 let answerWith = 200;
 let asked = 0;
-
-beforeAll(async () => {
-  app = await startApp();
-  app.handler = (_request, response) => response.end('handled');
-  folder = mkdtempSync(join(tmpdir(), 'sidegate-jwks-'));
-  const authority = makeAuthority(folder, 'authority');
-  const pair = authority.issue('keys', `DNS:${HOST}`);
-  ca = readFileSync(authority.ca);
-  server = createServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, (_request, response) => {
-    asked++;
-    response.writeHead(answerWith, answerWith === 302 ? { Location: 'https://elsewhere.example/' } : {});
-    response.end(JSON.stringify({ keys: published }));
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+const server = createServer(readPair(authority.issue('keys', `DNS:${HOST}`)), (_request, response) => {
+  asked++;
+  response.writeHead(answerWith, answerWith === 302 ? { Location: 'https://elsewhere.example/' } : {});
+  response.end(JSON.stringify({ keys: published }));
 });
-afterAll(async () => {
-  await app.close();
-  server.close();
-  server.closeAllConnections();
-  rmSync(folder, { recursive: true });
-});
+const sender = useServer(server);
 beforeEach(() => {
   published = [];
   answerWith = 200;
@@ -64,8 +45,7 @@ function toJwk({ publicKey }: Pair, more: object = {}): object {
 }
 
 function start(webhook: Sections = {}, clock?: FakeClock): Promise<TestGate> {
-  const { port } = server.address() as AddressInfo;
-  const detour = { ca, reach: () => ({ host: '127.0.0.1', port }) };
+  const detour = { ca, reach: () => ({ host: '127.0.0.1', port: sender.port }) };
   const route = toRoute(app.port, { webhook: { keys: [], jwks: [{ name: 'sender', url: URL_TEXT }], ...webhook } });
   return startGate({ routes: [route] }, clock, {}, {}, detour);
 }

@@ -1,14 +1,14 @@
 import { Agent } from 'node:http';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterAll, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { useApp, useRedis } from '../support/fixtures.ts';
 import { type Sections, toRoute, until } from '../support/gate.ts';
 import { type GateProcess, startGateProcess } from '../support/process.ts';
-import { type RedisServer, startRedis } from '../support/redis.ts';
+import { startRedis } from '../support/redis.ts';
 
-let app: TestApp;
-let redis: RedisServer;
+const app = useApp();
+const redis = useRedis();
 const gates: GateProcess[] = [];
 
 async function start(dedup: Sections = {}, route: Sections = {}): Promise<GateProcess> {
@@ -21,19 +21,9 @@ async function start(dedup: Sections = {}, route: Sections = {}): Promise<GatePr
   return gate;
 }
 
-beforeAll(async () => {
-  app = await startApp();
-  redis = await startRedis();
-});
 afterAll(async () => {
   for (const gate of gates) gate.child.kill('SIGKILL');
   await Promise.all(gates.map((gate) => gate.exit));
-  await redis.stop();
-  await app.close();
-});
-beforeEach(() => {
-  app.received.length = 0;
-  app.handler = (_request, response) => response.end('handled');
 });
 
 test('two gates on one Redis hand each of 1,000 ids to the app exactly once, with 200 senders racing on them', {

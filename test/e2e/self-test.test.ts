@@ -1,10 +1,9 @@
 import { writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { startApp } from '../support/app.ts';
 import { SECRET } from '../support/deliveries.ts';
-import { useFolder } from '../support/fixtures.ts';
+import { useApp, useFolder } from '../support/fixtures.ts';
+import { findFreePort } from '../support/free-port.ts';
 import { startGate, toRoute } from '../support/gate.ts';
 import { LAUNCHER } from '../support/process.ts';
 import { type Ended, run } from '../support/run.ts';
@@ -12,18 +11,11 @@ import { type Ended, run } from '../support/run.ts';
 const folder = useFolder();
 const secretFile = join(folder, 'secret');
 writeFileSync(secretFile, SECRET);
+const app = useApp();
 const closers: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 async function gateTo(appPort: number, over: Parameters<typeof toRoute>[1] = {}, port = 0): Promise<number> {
   const gate = await startGate({ listen: { address: `127.0.0.1:${port}` }, routes: [toRoute(appPort, over)] });
@@ -46,7 +38,7 @@ const toRows = ({ stdout }: Ended): (readonly [string, boolean])[] =>
     .map((line) => [line.split(' ')[0] ?? '', line.endsWith(' ok')] as const);
 
 test('four deliveries through a sound gate end as they should, and a table says so', async () => {
-  const appPort = await freePort();
+  const appPort = await findFreePort();
   const ended = await selfTest(await gateTo(appPort), appPort);
   expect(ended.stderr).toBe('');
   expect(ended.code).toBe(0);
@@ -71,7 +63,7 @@ test.each([
     ['signed', 'replayed'],
   ],
 ])('a gate that %s is found out', async (_, over, wrong) => {
-  const appPort = await freePort();
+  const appPort = await findFreePort();
   const ended = await selfTest(await gateTo(appPort, over), appPort);
   expect(ended.code).toBe(1);
   expect(
@@ -83,7 +75,7 @@ test.each([
 });
 
 test('a gate that starts later is waited for', async () => {
-  const [gatePort, appPort] = [await freePort(), await freePort()];
+  const [gatePort, appPort] = [await findFreePort(), await findFreePort()];
   const ended = selfTest(gatePort, appPort);
   // It is the app at once, so it knocks at the gate from now on.
   await expect
@@ -101,7 +93,7 @@ test('a gate that starts later is waited for', async () => {
 });
 
 test('no gate at all is told after the wait', async () => {
-  const ended = await selfTest(await freePort(), await freePort(), '--wait', '500ms');
+  const ended = await selfTest(await findFreePort(), await findFreePort(), '--wait', '500ms');
   expect(ended.code).toBe(1);
   expect(ended.stderr).toMatch(
     /^sidegate self-test: nothing listens at 127\.0\.0\.1:\d+ after 500ms; check that the pod has the sidecar/,
@@ -109,8 +101,6 @@ test('no gate at all is told after the wait', async () => {
 });
 
 test('a place that another app has, and a secret that is not there, are told', async () => {
-  const app = await startApp();
-  closers.push(() => app.close());
   const taken = await selfTest(1, app.port);
   expect(taken.code).toBe(1);
   expect(taken.stderr).toMatch(/^sidegate self-test: cannot listen as the app at 127\.0\.0\.1:\d+: .*EADDRINUSE/);

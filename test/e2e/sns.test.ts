@@ -1,15 +1,13 @@
 /** Amazon SNS before a real gate, with a real https server in the place of its own. */
 import { execFileSync } from 'node:child_process';
 import { createPrivateKey, randomUUID, sign } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer, type Server } from 'node:https';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:https';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
-import { makeAuthority } from '../support/certificates.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { makeAuthority, readPair } from '../support/certificates.ts';
 import { type Answer, send } from '../support/client.ts';
+import { useApp, useFolder, useServer } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute } from '../support/gate.ts';
 
 const HOST = 'sns.eu-central-1.amazonaws.com';
@@ -18,72 +16,34 @@ const CERTIFICATE = `https://${HOST}/SimpleNotificationService-0123456789abcdef.
 
 type Message = Record<string, string>;
 
-let app: TestApp;
-let folder: string;
-let sns: Server;
-let ca: Buffer;
-let certificate: Buffer;
-let key: ReturnType<typeof createPrivateKey>;
+const app = useApp();
+const folder = useFolder();
+const authority = makeAuthority(folder, 'amazon');
+const ca = readFileSync(authority.ca);
+const [keyFile, certFile] = [join(folder, 'signing.key'), join(folder, 'signing.crt')];
+const SUBJECT = ['-subj', '/CN=sns.amazonaws.com'];
+const REQUEST = ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '2', ...SUBJECT, '-keyout', keyFile, '-out', certFile];
+execFileSync('openssl', REQUEST, { stdio: 'ignore' });
+const key = createPrivateKey(readFileSync(keyFile));
+const certificate = readFileSync(certFile);
+
 let requests: string[] = [];
 let answerWith = 200;
-
-beforeAll(async () => {
-  app = await startApp();
-  folder = mkdtempSync(join(tmpdir(), 'sidegate-sns-'));
-  const authority = makeAuthority(folder, 'amazon');
-  const pair = authority.issue('sns', `DNS:${HOST}`);
-  const [keyFile, certFile] = [join(folder, 'signing.key'), join(folder, 'signing.crt')];
-  execFileSync(
-    'openssl',
-    [
-      'req',
-      '-x509',
-      '-newkey',
-      'rsa:2048',
-      '-nodes',
-      '-days',
-      '2',
-      '-subj',
-      '/CN=sns.amazonaws.com',
-      '-keyout',
-      keyFile,
-      '-out',
-      certFile,
-    ],
-    { stdio: 'ignore' },
-  );
-  key = createPrivateKey(readFileSync(keyFile));
-  certificate = readFileSync(certFile);
-  ca = readFileSync(authority.ca);
-  sns = createServer({ cert: readFileSync(pair.cert), key: readFileSync(pair.key) }, (request, response) => {
-    requests.push(request.url ?? '');
-    response.statusCode = answerWith;
-    response.end(request.url?.endsWith('.pem') === true ? certificate : '<ConfirmSubscriptionResponse/>');
-  });
-  await new Promise<void>((resolve) => sns.listen(0, '127.0.0.1', resolve));
+const server = createServer(readPair(authority.issue('sns', `DNS:${HOST}`)), (request, response) => {
+  requests.push(request.url ?? '');
+  response.statusCode = answerWith;
+  response.end(request.url?.endsWith('.pem') === true ? certificate : '<ConfirmSubscriptionResponse/>');
 });
-afterAll(async () => {
-  await app.close();
-  sns.close();
-  sns.closeAllConnections();
-  rmSync(folder, { recursive: true });
-});
+const sns = useServer(server);
 beforeEach(() => {
-  app.received.length = 0;
   requests = [];
   answerWith = 200;
 });
 
 function start(options: Sections = {}): Promise<TestGate> {
   const webhook = { scheme: 'aws-sns', keys: [], sns: { topics: [TOPIC], ...options } };
-  const { port } = sns.address() as AddressInfo;
-  return startGate(
-    { routes: [toRoute(app.port, { webhook })] },
-    undefined,
-    {},
-    {},
-    { ca, reach: () => ({ host: '127.0.0.1', port }) },
-  );
+  const detour = { ca, reach: () => ({ host: '127.0.0.1', port: sns.port }) };
+  return startGate({ routes: [toRoute(app.port, { webhook })] }, undefined, {}, {}, detour);
 }
 
 /** Signed as Amazon's documentation has it; `fields` win over what would be genuine. */

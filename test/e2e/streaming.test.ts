@@ -1,21 +1,21 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { createServer, type IncomingMessage, request as openRequest, type Server, type ServerResponse } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { createServer, type IncomingMessage, request as openRequest, type ServerResponse } from 'node:http';
+import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
+import { useServer } from '../support/fixtures.ts';
 import { startGate, type TestGate, until } from '../support/gate.ts';
 
 const MEBIBYTE = 1024 * 1024;
-let app: Server;
 let gate: TestGate;
 let answer: (request: IncomingMessage, response: ServerResponse) => void;
+const server = createServer((request, response) => answer(request, response));
+server.on('checkContinue', (request, response) => answer(request, response));
+const app = useServer(server);
 
 beforeEach(async () => {
   answer = (_request, response) => response.end('handled');
-  app = createServer((request, response) => answer(request, response));
-  app.on('checkContinue', (request, response) => answer(request, response));
-  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
-  const upstream = `http://127.0.0.1:${(app.address() as AddressInfo).port}`;
+  const upstream = `http://127.0.0.1:${app.port}`;
   gate = await startGate({
     routes: [
       { name: 'open', match: { pathPrefix: '/' }, upstream, timeout: '1s', idleTimeout: '2s', allow: 'anyone' },
@@ -25,8 +25,7 @@ beforeEach(async () => {
   });
 });
 afterEach(async () => {
-  app.closeAllConnections();
-  app.close();
+  server.closeAllConnections();
   await gate.stop();
 });
 
@@ -85,7 +84,7 @@ describe('content', () => {
       return looks === 10;
     });
     expect(taken).toBeLessThan(32);
-    stream.on('end', () => app.closeAllConnections()).resume();
+    stream.on('end', () => server.closeAllConnections()).resume();
     await uploaded;
     expect((await got).statusCode).toBe(502);
   });

@@ -1,38 +1,21 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
-import { type Authority, makeAuthority, type Pair } from '../support/certificates.ts';
+import { afterEach, describe, expect, test } from 'vitest';
+import { makeAuthority, readPair, toTlsFiles } from '../support/certificates.ts';
+import { useApp, useFolder } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
 import { makeEntry } from '../support/users.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-tls-'));
-let authority: Authority;
-let stranger: Authority;
-let local: Pair;
-let other: Pair;
-let client: Pair;
-let app: TestApp;
+const folder = useFolder();
+const authority = makeAuthority(folder, 'ca');
+const stranger = makeAuthority(folder, 'stranger-ca');
+const local = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
+const other = authority.issue('other', 'DNS:other.example,DNS:*.wild.example');
+const client = authority.issue('client', 'DNS:client');
+const app = useApp();
 let gate: TestGate;
-
-beforeAll(async () => {
-  authority = makeAuthority(folder, 'ca');
-  stranger = makeAuthority(folder, 'stranger-ca');
-  local = authority.issue('local', 'DNS:localhost,IP:127.0.0.1');
-  other = authority.issue('other', 'DNS:other.example,DNS:*.wild.example');
-  client = authority.issue('client', 'DNS:client');
-  app = await startApp();
-});
-afterAll(async () => {
-  await app.close();
-  rmSync(folder, { recursive: true });
-});
-beforeEach(() => {
-  app.received.length = 0;
-});
 afterEach(() => gate.stop());
 
 const start = async (tls: Sections = {}): Promise<void> => {
@@ -49,11 +32,7 @@ const start = async (tls: Sections = {}): Promise<void> => {
       ],
     },
     undefined,
-    {
-      users: makeEntry('Aladdin', 'open sesame'),
-      'tls.crt': readFileSync(local.cert, 'utf8'),
-      'tls.key': readFileSync(local.key, 'utf8'),
-    },
+    { users: makeEntry('Aladdin', 'open sesame'), ...toTlsFiles(local) },
   );
 };
 const url = (path = '/admin'): string => `https://localhost:${gate.port}${path}`;
@@ -151,13 +130,11 @@ describe('certificates', () => {
 });
 
 describe('client certificates', () => {
-  const certificate = ({ cert, key }: Pair): ConnectionOptions => ({ cert: readFileSync(cert), key: readFileSync(key) });
-
   test('are asked for, and only those of the authority are taken', async () => {
     await start({ clientCaFile: authority.ca });
-    expect((await shake(certificate(client))).name).toBe('local');
+    expect((await shake(readPair(client))).name).toBe('local');
     await expect(shake()).rejects.toThrow();
-    await expect(shake(certificate(stranger.issue('forged', 'DNS:client')))).rejects.toThrow();
+    await expect(shake(readPair(stranger.issue('forged', 'DNS:client')))).rejects.toThrow();
   });
 });
 

@@ -1,12 +1,10 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
-import { makeAuthority } from '../support/certificates.ts';
+import { makeAuthority, readPair } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { type CollectedSpan, type Collector, startCollector } from '../support/collector.ts';
 import { makeDelivery } from '../support/deliveries.ts';
+import { makeFolder, useApp } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, toRoute, until } from '../support/gate.ts';
 import { startGateProcess } from '../support/process.ts';
 import { exchangeRaw, PROXY_AUTH, startProxyGate } from '../support/proxy.ts';
@@ -15,18 +13,16 @@ const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SPAN = '00f067aa0ba902b7';
 const CONTEXT = { traceparent: `00-${TRACE}-${SPAN}-01`, tracestate: 'rojo=1' };
 
-let app: TestApp;
+const app = useApp();
 let collector: Collector;
 let gate: TestGate | undefined;
 beforeEach(async () => {
-  app = await startApp();
   collector = await startCollector();
 });
 afterEach(async () => {
   await gate?.stop();
   gate = undefined;
   await collector.close();
-  await app.close();
 });
 
 const toTracing = (over: Sections = {}, otlp: Sections = {}): Sections => ({
@@ -126,8 +122,7 @@ describe('a request that was let through', () => {
   });
 
   test('is an error by its reason where the app could not be reached', async () => {
-    await app.close();
-    await deliver(await start());
+    await deliver(await start({ upstream: 'http://127.0.0.1:1' }));
     const spans = await spansOf(2);
     expect(toServer(spans)).toMatchObject({
       isError: true,
@@ -282,13 +277,13 @@ describe('a collector', () => {
   });
 
   test('is reached by https, with the authorities and the header that the config names', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sidegate-collector-'));
-    const authority = makeAuthority(folder, 'authority');
-    const { key, cert } = authority.issue('collector', 'IP:127.0.0.1');
-    const read = (file: string): string => readFileSync(file, 'utf8');
-    const safe = await startCollector({ key: read(key), cert: read(cert) });
+    const authority = makeAuthority(makeFolder(), 'authority');
+    const safe = await startCollector(readPair(authority.issue('collector', 'IP:127.0.0.1')));
     const otlp = { url: safe.url, caFile: 'ca.pem', headers: { Authorization: { file: 'token' } } };
-    const running = await start({}, toTracing({}, otlp), { 'ca.pem': read(authority.ca), token: 'Bearer canary-token\n' });
+    const running = await start({}, toTracing({}, otlp), {
+      'ca.pem': readFileSync(authority.ca, 'utf8'),
+      token: 'Bearer canary-token\n',
+    });
     await deliver(running);
     await until(() => safe.spans.length === 2);
     expect(safe.exports[0]).toMatchObject({ path: '/v1/traces', headers: { authorization: 'Bearer canary-token' } });
@@ -296,7 +291,6 @@ describe('a collector', () => {
     await running.stop();
     gate = undefined;
     await safe.close();
-    rmSync(folder, { recursive: true });
   });
 
   test('is told of what the forward proxy does, by its destination', async () => {

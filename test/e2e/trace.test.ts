@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
-import { useApp } from '../support/fixtures.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
 import { exchangeRaw, PROXY_AUTH, startProxyGate } from '../support/proxy.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
@@ -85,11 +85,9 @@ const lowerOthers = Object.fromEntries(Object.entries(OTHERS).map(([name, value]
 const cases = WAYS.flatMap(([title, way, isVerified]) => TRUSTS.map((trust) => [title, trust, way, isVerified] as const));
 
 describe('a gate without tracing', () => {
-  let gate: TestGate;
-  beforeAll(async () => {
-    gate = await startGate({ routes: toRoutes(app.port) }, undefined, { users: makeEntry('Aladdin', 'open sesame') });
-  });
-  afterAll(() => gate.stop());
+  const gate = useGate(() =>
+    startGate({ routes: toRoutes(app.port) }, undefined, { users: makeEntry('Aladdin', 'open sesame') }),
+  );
 
   test.each(cases)(
     'passes on what %s says of its trace where trust is %s and that is always, else nothing',

@@ -1,28 +1,33 @@
-import { createServer, type IncomingMessage, type Server } from 'node:http';
-import { type AddressInfo, connect, type Socket } from 'node:net';
+import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
+import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
 import { FakeClock } from '../support/fake-clock.ts';
+import { useServer } from '../support/fixtures.ts';
 import { startGate, type TestGate, until } from '../support/gate.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
-let app: Server;
-let sockets: WebSocketServer;
 let gate: TestGate;
 let last: IncomingMessage | undefined;
 let clock: FakeClock | undefined;
+const NOT_HERE: RequestListener = (_request, response) =>
+  response.writeHead(426, { 'Content-Type': 'text/plain' }).end('not here');
+let answer = NOT_HERE;
+const server = createServer((request, response) => answer(request, response));
+const sockets = new WebSocketServer({ server, path: '/ws' });
+sockets.on('connection', (socket, request) => {
+  last = request;
+  socket.on('message', (data, isBinary) => socket.send(data, { binary: isBinary }));
+});
+const app = useServer(server);
 
-beforeEach(() => start());
+beforeEach(() => {
+  answer = NOT_HERE;
+  return start();
+});
 async function start(own?: FakeClock): Promise<void> {
   clock = own;
-  app = createServer((_request, response) => response.writeHead(426, { 'Content-Type': 'text/plain' }).end('not here'));
-  sockets = new WebSocketServer({ server: app, path: '/ws' });
-  sockets.on('connection', (socket, request) => {
-    last = request;
-    socket.on('message', (data, isBinary) => socket.send(data, { binary: isBinary }));
-  });
-  await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
-  const upstream = `http://127.0.0.1:${(app.address() as AddressInfo).port}`;
+  const upstream = `http://127.0.0.1:${app.port}`;
   const route = { upstream, timeout: '1s', idleTimeout: '1s' };
   gate = await startGate(
     {
@@ -45,10 +50,7 @@ async function start(own?: FakeClock): Promise<void> {
 }
 afterEach(stop);
 async function stop(): Promise<void> {
-  sockets.close();
   for (const client of sockets.clients) client.terminate();
-  app.closeAllConnections();
-  app.close();
   const stopped = gate.stop();
   // The waits of a shutdown.
   await clock?.advance(10_000);
@@ -178,9 +180,6 @@ describe('an upgrade', () => {
 });
 
 test('an app that switches unasked is 502', async () => {
-  app.removeAllListeners('request');
-  app.on('request', (request) =>
-    request.socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n'),
-  );
+  answer = ({ socket }) => socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n');
   expect(await raw('GET /other HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')).toMatch(/^HTTP\/1\.1 502 /);
 });

@@ -1,5 +1,5 @@
-import { afterAll, afterEach, beforeAll, describe, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { afterEach, beforeAll, beforeEach, describe, test } from 'vitest';
+import { useApp } from '../support/fixtures.ts';
 import { toHead, toTinyChunks } from '../support/floods.ts';
 import { ATTACKS, expectSurvival, toSections } from '../support/memory-attacks.ts';
 import { type CgroupProcess, NO_CGROUPS, provideBundle, startGateInCgroup } from '../support/memory-cgroup.ts';
@@ -9,12 +9,11 @@ const FLOOD_MS = 2_500;
 const LIMITS = [96, 128, 192, 256];
 const REVIEW = { 'Content-Type': 'application/json' };
 const LARGE_REVIEW = toReview(1_000_000);
-let app: TestApp;
+const app = useApp();
 let running: CgroupProcess | undefined;
 
-beforeAll(async () => {
-  await provideBundle();
-  app = await startApp();
+beforeAll(() => provideBundle());
+beforeEach(() => {
   app.handler = (_request, response) => {
     app.received.length = 0;
     response.end('handled');
@@ -24,7 +23,6 @@ afterEach(async () => {
   await running?.stop();
   running = undefined;
 });
-afterAll(() => app.close());
 
 describe.skipIf(NO_CGROUPS !== undefined).each(LIMITS)('with %i MiB a gate handles small deliveries', (mebibytes) => {
   test.each(Object.entries(ATTACKS))('during a flood of %s', async (name, attack) => {

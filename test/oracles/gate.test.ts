@@ -1,8 +1,8 @@
 /** Every sender, signing by its own library where it has one, through a real gate to a real app. */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { findPreset } from '../../src/auth/schemes/catalogue.ts';
-import { startApp, type TestApp } from '../support/app.ts';
 import { type Answer, send } from '../support/client.ts';
+import { useApp } from '../support/fixtures.ts';
 import { startGate, type TestGate, toRoute } from '../support/gate.ts';
 import { changeBody } from '../support/oracles/mutations.ts';
 import type { Oracle, SignedDelivery } from '../support/oracles/oracle.ts';
@@ -13,15 +13,7 @@ const PUBLIC_URL = 'https://hooks.example.com';
 const shipped = oracles
   .filter(({ preset }) => findPreset(preset) !== undefined)
   .map((oracle) => ({ oracle, title: toTitle(oracle) }));
-let app: TestApp;
-
-beforeAll(async () => {
-  app = await startApp();
-});
-afterAll(() => app.close());
-beforeEach(() => {
-  app.received.length = 0;
-});
+const app = useApp();
 
 function start({ preset, secret: { text, encoding } }: Oracle): Promise<TestGate> {
   const signsUrl = findPreset(preset)?.signed.includes('url') === true;

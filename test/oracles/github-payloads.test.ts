@@ -1,24 +1,18 @@
 /** GitHub's real payloads, signed by GitHub's library, through a real gate to a real app. */
 import { sign } from '@octokit/webhooks-methods';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startApp, type TestApp } from '../support/app.ts';
+import { expect, test } from 'vitest';
 import { send } from '../support/client.ts';
-import { startGate, type TestGate, toRoute } from '../support/gate.ts';
+import { useApp, useGate } from '../support/fixtures.ts';
+import { startGate, toRoute } from '../support/gate.ts';
 import { readGithubExamples } from '../support/oracles/github-examples.ts';
 
 const SECRET = "It's a Secret to Everybody";
 
-let app: TestApp;
-let gate: TestGate;
+const app = useApp();
 
-beforeAll(async () => {
-  app = await startApp();
+const gate = useGate(() => {
   const route = toRoute(app.port, { webhook: { scheme: 'github' } });
-  gate = await startGate({ routes: [route] }, undefined, { secret: SECRET });
-});
-afterAll(async () => {
-  await gate.stop();
-  await app.close();
+  return startGate({ routes: [route] }, undefined, { secret: SECRET });
 });
 
 async function deliver(body: Buffer, event: string, id: string): Promise<{ status: number; code: unknown }> {

@@ -1,7 +1,5 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { useFolder } from '../support/fixtures.ts';
 import { GO_PARTS, PYTHON_PARTS, startGo, startPython, toForeignOracle } from '../support/oracles/foreign.ts';
 import { readGithubExamples } from '../support/oracles/github-examples.ts';
 import { listMutations } from '../support/oracles/mutations.ts';
@@ -96,16 +94,13 @@ describe("GitHub's real payloads", () => {
 });
 
 describe('AWS SNS', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sidegate-oracles-'));
+  const folder = useFolder();
   let sns: SnsOracle;
 
   beforeAll(async () => {
     sns = await startSns(folder);
   });
-  afterAll(async () => {
-    await sns.stop();
-    rmSync(folder, { recursive: true });
-  });
+  afterAll(() => sns.stop());
 
   test.each(['1', '2'] as const)(
     "AWS's validator accepts version %s, and notices a change of each signed field",

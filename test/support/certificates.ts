@@ -9,6 +9,16 @@ export interface Pair {
   readonly key: string;
 }
 
+/** The contents of both files, as servers and clients of TLS take them. */
+export function readPair({ cert, key }: Pair): { readonly cert: Buffer; readonly key: Buffer } {
+  return { cert: readFileSync(cert), key: readFileSync(key) };
+}
+
+/** Both files under the names that `certFile: tls.crt, keyFile: tls.key` refers to, for the folder of a gate's config. */
+export function toTlsFiles({ cert, key }: Pair): Record<'tls.crt' | 'tls.key', string> {
+  return { 'tls.crt': readFileSync(cert, 'utf8'), 'tls.key': readFileSync(key, 'utf8') };
+}
+
 /** An authority and what it signs. */
 export interface Authority {
   /** File of its own certificate. */

@@ -41,7 +41,7 @@ export interface Collector {
 }
 
 /** Starts it. */
-export async function startCollector(tls?: { readonly key: string; readonly cert: string }, port = 0): Promise<Collector> {
+export async function startCollector(tls?: { readonly key: Buffer; readonly cert: Buffer }, port = 0): Promise<Collector> {
   const exports: Export[] = [];
   const spans: CollectedSpan[] = [];
   let connections = 0;

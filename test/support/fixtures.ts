@@ -1,70 +1,138 @@
-/** Parts that a whole test file shares: each is started before its tests and stopped behind them. */
+/** Parts that a test file, a block or a test shares: each is started before its tests and stopped after them. */
 import { mkdtempSync, rmSync } from 'node:fs';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach } from 'vitest';
+import { afterAll, beforeAll, beforeEach, onTestFinished } from 'vitest';
+import { type AnswerWith, type ApiServer, startApiServer } from './api-server.ts';
 import { type AppHandler, startApp, type TestApp } from './app.ts';
+import { type Authority, makeAuthority } from './certificates.ts';
+import type { TestGate } from './gate.ts';
+import { type GitApp, startGitApp } from './git-app.ts';
 import { type RedisServer, startRedis } from './redis.ts';
+import { type Script, type ScriptApp, startScriptApp } from './script-app.ts';
 
 const HANDLED: AppHandler = (_request, response) => response.end('handled');
 
-/** An app for all tests of the file; each test finds it with nothing received, and answering 200. */
+/** An app; each test finds it with nothing received, and responding with 200. */
 export function useApp(): TestApp {
-  let app: TestApp | undefined;
-  const running = (): TestApp => {
-    if (app === undefined) throw new Error('the app runs only during tests and hooks');
-    return app;
-  };
-  beforeAll(async () => {
-    app = await startApp();
-  });
-  afterAll(() => app?.close());
+  const app = useStarted(startApp, (running) => running.close());
   beforeEach(() => {
-    running().received.length = 0;
-    running().handler = HANDLED;
+    app.received.length = 0;
+    app.handler = HANDLED;
   });
+  return app;
+}
+
+/** A gate. `start` runs after the fixtures that are declared above it have started, so it can use the app's port. */
+export function useGate(start: () => Promise<TestGate>): TestGate {
+  return useStarted(start, (running) => running.stop());
+}
+
+/** Git's own server as an app, with an empty repository. */
+export function useGitApp(): GitApp {
+  return useStarted(startGitApp, (running) => running.close());
+}
+
+/** A cluster's API server; each test finds it asked nothing. */
+export function useApiServer(answer: AnswerWith): ApiServer {
+  const server = useStarted(
+    () => startApiServer(answer),
+    (running) => running.stop(),
+  );
+  beforeEach(() => {
+    server.asked.length = 0;
+  });
+  return server;
+}
+
+/** A Redis server. */
+export function useRedis(): RedisServer {
+  return useStarted(startRedis, (running) => running.stop());
+}
+
+/** Makes a server listen on a free port of loopback, and destroys the connections that the tests leave open. */
+export function useServer(server: Server): { readonly port: number } {
+  const close = trackConnections(server);
+  beforeAll(() => listen(server));
+  afterAll(close);
   return {
     get port() {
-      return running().port;
+      return toPort(server);
     },
-    get received() {
-      return running().received;
-    },
-    get handler() {
-      return running().handler;
-    },
-    set handler(next) {
-      running().handler = next;
-    },
-    close: () => running().close(),
   };
 }
 
-/** A Redis server for all tests of the file. */
-export function useRedis(): Pick<RedisServer, 'port' | 'cli' | 'kill' | 'restart' | 'signal'> {
-  let redis: RedisServer | undefined;
-  const running = (): RedisServer => {
-    if (redis === undefined) throw new Error('Redis runs only during tests and hooks');
-    return redis;
-  };
-  beforeAll(async () => {
-    redis = await startRedis();
-  });
-  afterAll(() => redis?.stop());
-  return {
-    get port() {
-      return running().port;
-    },
-    cli: (...args) => running().cli(...args),
-    kill: () => running().kill(),
-    restart: () => running().restart(),
-    signal: (signal) => running().signal(signal),
-  };
+/** The same for the test that runs; gives the port. */
+export async function startServer(server: Server): Promise<number> {
+  onTestFinished(trackConnections(server));
+  await listen(server);
+  return toPort(server);
 }
 
-/** A temporary folder, removed behind the tests of the file. */
+/** An app that runs `script` on each connection. */
+export function useScriptApp(script: Script): ScriptApp {
+  return useStarted(
+    () => startScriptApp(script),
+    (running) => running.close(),
+  );
+}
+
+/** A server that sends back the bytes it gets. */
+export function useEcho(): { readonly port: number } {
+  return useServer(createServer({ allowHalfOpen: true }, (socket) => socket.on('error', () => undefined).pipe(socket)));
+}
+
+/** A temporary folder for all tests of the file or block. */
 export function useFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'sidegate-test-'));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
+}
+
+/** A temporary folder for the test that runs; also for use in its `beforeEach`. */
+export function makeFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'sidegate-test-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** A CA with a temporary folder of its files. */
+export function useAuthority(name = 'ca'): Authority {
+  return makeAuthority(useFolder(), name);
+}
+
+/** The part that `start` resolves with. It exists only while tests and hooks run, so each access looks it up. */
+function useStarted<T extends object>(start: () => Promise<T>, stop: (part: T) => unknown): T {
+  let running: T | undefined;
+  const find = (): T => {
+    if (running === undefined) throw new Error('this part runs only during tests and hooks');
+    return running;
+  };
+  beforeAll(async () => {
+    running = await start();
+  });
+  afterAll(async () => {
+    if (running !== undefined) await stop(running);
+  });
+  return new Proxy({} as T, {
+    get: (_, key) => Reflect.get(find(), key) as unknown,
+    set: (_, key, value) => Reflect.set(find(), key, value),
+  });
+}
+
+const listen = (server: Server): Promise<void> => new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+const toPort = (server: Server): number => (server.address() as AddressInfo).port;
+
+/** Gives what closes the server and all its connections. */
+function trackConnections(server: Server): () => void {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
+  return () => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  };
 }

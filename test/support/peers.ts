@@ -1,9 +1,10 @@
 /** Real proxies in front of a gate, started with the configs that the docs show. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { findFreePort } from './free-port.ts';
 import { until } from './gate.ts';
 
 /** A proxy that listens. */
@@ -79,16 +80,6 @@ async function startPeer(config: string, leads: Leads, run: (folder: string, sho
       rmSync(folder, { recursive: true, force: true });
     },
   };
-}
-
-/** These proxies do not tell which port they got for 0. */
-function findFreePort(): Promise<number> {
-  return new Promise((done) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => done(port));
-    });
-  });
 }
 
 function isListening(port: number): Promise<boolean> {

@@ -1,9 +1,10 @@
 /** Real Redis servers on loopback, each in a folder of its own: alone, under Sentinels, or as a Cluster. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { connect, createServer } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { findFreePort } from './free-port.ts';
 import { until } from './gate.ts';
 
 /** A server that runs, or ran. */
@@ -26,15 +27,6 @@ export interface RedisOptions {
   readonly config?: readonly string[];
   readonly cliArgs?: readonly string[];
   readonly isTls?: boolean;
-}
-
-/** A port that was free a moment ago; Redis knows no port 0. */
-export async function findFreePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
 /** Starts a server and waits until it takes connections. */

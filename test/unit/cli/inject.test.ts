@@ -7,6 +7,7 @@ import { type InjectOptions, injectFiles } from '../../../src/cli/inject.ts';
 import { readVersion } from '../../../src/cli/version.ts';
 import { parseManifests } from '../../../src/kubernetes/manifests/documents.ts';
 import { findWorkloads } from '../../../src/kubernetes/manifests/workloads.ts';
+import { recordIo } from '../../support/io.ts';
 
 const FOLDER = resolve(import.meta.dirname, '../../golden/inject');
 const INPUTS = readdirSync(FOLDER).filter((name) => /^[a-z-]+\.yaml$/.test(name));
@@ -23,17 +24,7 @@ interface Ran {
 }
 
 async function run(input: string, options: Partial<InjectOptions> = {}): Promise<Ran> {
-  const ran = { stdout: '', stderr: '' };
-  const io = {
-    stdin: Readable.from([input]) as NodeJS.ReadableStream,
-    env: {},
-    stdout: (text: string) => {
-      ran.stdout += text;
-    },
-    stderr: (text: string) => {
-      ran.stderr += text;
-    },
-  };
+  const { io, stdout, stderr } = recordIo({ stdin: Readable.from([input]) as NodeJS.ReadableStream });
   const all = {
     config: join(FOLDER, 'config/plain.yaml'),
     filename: ['-'],
@@ -44,7 +35,7 @@ async function run(input: string, options: Partial<InjectOptions> = {}): Promise
   };
   const code = await injectFiles(all, io);
   const anonymous = (text: string): string => text.replaceAll(readVersion(), 'VERSION');
-  return { code, stdout: anonymous(ran.stdout), stderr: anonymous(ran.stderr) };
+  return { code, stdout: anonymous(stdout()), stderr: anonymous(stderr()) };
 }
 
 const read = (name: string): string => readFileSync(join(FOLDER, name), 'utf8');
@@ -102,14 +93,10 @@ describe('sidegate inject', () => {
   });
 
   test('takes the image of its own version where no config names another', async () => {
-    let stdout = '';
-    const print = (text: string): void => {
-      stdout += text;
-    };
-    const io = { stdin: process.stdin, env: {}, stderr: () => undefined, stdout: print };
+    const { io, stdout } = recordIo();
     const filename = [join(FOLDER, 'old-cluster.yaml')];
     expect(await injectFiles({ filename, namespace: 'a', kubeVersion: '1.34', format: 'yaml' }, io)).toBe(0);
-    expect(stdout).toContain(`image: sidegate:${readVersion()}\n`);
+    expect(stdout()).toContain(`image: sidegate:${readVersion()}\n`);
   });
 
   test('tells where a manifest is no YAML', async () => {

@@ -1,25 +1,16 @@
 import { X509Certificate } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
 import { RemoteCertificates } from '../../../../src/auth/keys/certificates.ts';
 import { RemoteFailure } from '../../../../src/auth/keys/https-get.ts';
-import { makeAuthority } from '../../../support/certificates.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
+import { useAuthority } from '../../../support/fixtures.ts';
 
 const HOST = 'https://sns.eu-central-1.amazonaws.com';
 const GENUINE = new URL(`${HOST}/genuine.pem`);
 const DAY = 86_400_000;
 
-let folder: string;
-let pem: Buffer;
-
-beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sidegate-certificates-'));
-  pem = readFileSync(makeAuthority(folder, 'amazon').issue('sns', 'DNS:sns.amazonaws.com', 30).cert);
-});
-afterAll(() => rmSync(folder, { recursive: true }));
+const pem = readFileSync(useAuthority('amazon').issue('sns', 'DNS:sns.amazonaws.com', 30).cert);
 
 function start() {
   const clock = new FakeClock(Date.parse(new X509Certificate(pem).validFrom));

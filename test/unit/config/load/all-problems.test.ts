@@ -1,13 +1,12 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { checkConfig } from '../../../../src/gateway/runtime/check.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
+import { useFolder } from '../../../support/fixtures.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-all-problems-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = useFolder();
 
 const GONE = { name: 'k', secret: { file: join(folder, 'gone') } };
 const route = (name: string, more: object = {}): object => ({

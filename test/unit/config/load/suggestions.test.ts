@@ -1,16 +1,15 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { parseConfig } from '../../../../src/config/load/load.ts';
 import { formatProblem } from '../../../../src/config/schema/problem.ts';
 import { checkConfig } from '../../../../src/gateway/runtime/check.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
+import { useFolder } from '../../../support/fixtures.ts';
 
 const clock = new FakeClock();
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-suggestions-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = useFolder();
 
 const KEYS = [{ name: 'current', secret: { env: 'HOME' } }];
 const ROUTE = { name: 'a', match: { path: '/a' }, upstream: 'http://127.0.0.1:3000', webhook: { keys: KEYS } };

@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
@@ -8,6 +7,7 @@ import type { TracingConfig } from '../../../../src/config/schema/config.ts';
 import { readOtelEnv } from '../../../../src/config/sources/otel-env.ts';
 import { type OtlpRead, readOtlpSettings } from '../../../../src/config/sources/otlp-settings.ts';
 import { systemClock } from '../../../../src/core/clock.ts';
+import { makeFolder } from '../../../support/fixtures.ts';
 
 const ROUTES = [{ name: 'a', match: { path: '/' }, upstream: 'http://127.0.0.1:1', allow: 'anyone' }];
 
@@ -96,15 +96,14 @@ describe('headers', () => {
   });
 
   test('come from files that the config names, read each time', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sidegate-otlp-'));
-    const file = join(folder, 'token');
+    const file = join(makeFolder(), 'token');
     writeFileSync(file, 'Bearer one\n');
     const env = { OTEL_EXPORTER_OTLP_HEADERS: 'x=1' };
     const { settings } = await read({ otlp: { url: 'http://c', headers: { Authorization: { file } } } }, env);
     expect(await settings?.readHeaders()).toEqual([['Authorization', 'Bearer one']]);
     writeFileSync(file, 'Bearer two\n');
     expect(await settings?.readHeaders()).toEqual([['Authorization', 'Bearer two']]);
-    rmSync(folder, { recursive: true });
+    rmSync(file);
     await expect(settings?.readHeaders()).rejects.toThrow('Authorization: ');
   });
 

@@ -1,9 +1,9 @@
-import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type Fingerprints, toFingerprints, type Watch, watchFiles } from '../../../../src/config/sources/watch.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
+import { makeFolder } from '../../../support/fixtures.ts';
 import { until } from '../../../support/gate.ts';
 
 const POLL_MS = 30_000;
@@ -14,7 +14,7 @@ afterEach(() => {
 });
 
 async function start(...names: string[]) {
-  const folder = mkdtempSync(join(tmpdir(), 'sidegate-watch-'));
+  const folder = makeFolder();
   const files = names.map((name) => join(folder, name));
   const clock = new FakeClock();
   const changes: string[][] = [];

@@ -1,47 +1,38 @@
 /** Captured requests: each format is read as the tools that write it mean it, held against the tools themselves. */
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { Captured } from '../../../../src/diagnostics/captured/captured.ts';
 import { readCaptured } from '../../../../src/diagnostics/captured/read.ts';
 import { toWords } from '../../../../src/diagnostics/captured/shell-words.ts';
+import { useFolder, useServer } from '../../../support/fixtures.ts';
 import { run } from '../../../support/run.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-captured-'));
+const folder = useFolder();
 const CONTENT = Buffer.from('{"a": 1,\r\n "é": "ü"}\n\u0000\u0001');
 const content = join(folder, 'content.bin');
 const text = join(folder, 'text.txt');
-let server: Server;
-let port = 0;
 let received = Buffer.alloc(0);
+writeFileSync(content, CONTENT);
+writeFileSync(text, 'one\r\ntwo=&+ \n');
 
-/** Answers when a whole request has come, and keeps its bytes as they are. */
-beforeAll(async () => {
-  writeFileSync(content, CONTENT);
-  writeFileSync(text, 'one\r\ntwo=&+ \n');
-  server = createServer((socket) => {
-    received = Buffer.alloc(0);
-    socket.on('data', (chunk) => {
-      received = Buffer.concat([received, chunk]);
-      const all = received.toString('latin1');
-      const head = all.indexOf('\r\n\r\n');
-      const length = Number(/content-length: (\d+)/i.exec(all)?.[1] ?? 0);
-      const isWhole = /transfer-encoding: chunked/i.test(all) ? all.endsWith('0\r\n\r\n') : received.length >= head + 4 + length;
-      if (head !== -1 && isWhole) socket.end('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n');
-    });
-    socket.on('error', () => socket.destroy());
+/** Responds once a whole request has come, and keeps its bytes as they are. */
+const server = createServer((socket) => {
+  received = Buffer.alloc(0);
+  socket.on('data', (chunk) => {
+    received = Buffer.concat([received, chunk]);
+    const all = received.toString('latin1');
+    const head = all.indexOf('\r\n\r\n');
+    const length = Number(/content-length: (\d+)/i.exec(all)?.[1] ?? 0);
+    const isWhole = /transfer-encoding: chunked/i.test(all) ? all.endsWith('0\r\n\r\n') : received.length >= head + 4 + length;
+    if (head !== -1 && isWhole) socket.end('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n');
   });
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
-  port = (server.address() as AddressInfo).port;
+  socket.on('error', () => socket.destroy());
 });
-afterAll(() => {
-  server.close();
-  rmSync(folder, { recursive: true });
-});
+const app = useServer(server);
 
 const read = (bytes: Buffer | string, options = {}): Captured =>
   readCaptured(Buffer.from(bytes), options, (file) => readFileSync(file));
@@ -66,7 +57,7 @@ describe('a command line of curl', () => {
   ];
 
   test.each(rows)('is read as curl itself sends it: %s', async (row) => {
-    const line = row.replaceAll('URL', `http://127.0.0.1:${port}`).replaceAll('CONTENT', content).replaceAll('TEXT', text);
+    const line = row.replaceAll('URL', `http://127.0.0.1:${app.port}`).replaceAll('CONTENT', content).replaceAll('TEXT', text);
     const { code, stderr } = await run('bash', ['-c', line.replace(/^\$ /, '').replace('curl ', 'curl -q -s ')]);
     expect(stderr).toBe('');
     expect([0, 127].includes(code ?? -1)).toBe(true);
@@ -129,13 +120,29 @@ describe('a raw request', () => {
   });
 
   test('is what went over the wire, with its content byte for byte', async () => {
-    await run('curl', ['-q', '-s', `http://127.0.0.1:${port}/hooks?a=b`, '-H', 'Webhook-Id: x', '--data-binary', `@${content}`]);
+    await run('curl', [
+      '-q',
+      '-s',
+      `http://127.0.0.1:${app.port}/hooks?a=b`,
+      '-H',
+      'Webhook-Id: x',
+      '--data-binary',
+      `@${content}`,
+    ]);
     expect(read(received)).toMatchObject({ method: 'POST', origin: undefined, target: '/hooks?a=b', body: CONTENT, notes: [] });
     expect(toFields(read(received))['webhook-id']).toBe('x');
   });
 
   test('may be chunked', async () => {
-    const args = ['-q', '-s', `http://127.0.0.1:${port}/`, '-H', 'Transfer-Encoding: chunked', '--data-binary', `@${content}`];
+    const args = [
+      '-q',
+      '-s',
+      `http://127.0.0.1:${app.port}/`,
+      '-H',
+      'Transfer-Encoding: chunked',
+      '--data-binary',
+      `@${content}`,
+    ];
     await run('curl', args);
     expect(received.toString('latin1')).toContain('chunked');
     expect(read(received).body).toEqual(CONTENT);
@@ -165,7 +172,7 @@ describe('a trace of curl', () => {
     await run('curl', [
       '-q',
       '-s',
-      `http://127.0.0.1:${port}/hooks`,
+      `http://127.0.0.1:${app.port}/hooks`,
       ...options,
       file,
       '-H',
@@ -180,7 +187,7 @@ describe('a trace of curl', () => {
 
   test('without the bytes says which option writes them', async () => {
     const file = join(folder, 'ascii');
-    await run('curl', ['-q', '-s', `http://127.0.0.1:${port}/hooks`, '--trace-ascii', file, '-d', 'x']);
+    await run('curl', ['-q', '-s', `http://127.0.0.1:${app.port}/hooks`, '--trace-ascii', file, '-d', 'x']);
     expect(() => read(readFileSync(file))).toThrow('use --trace, because');
   });
 });

@@ -1,4 +1,4 @@
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { BodyStream } from '../../../../src/core/body.ts';
 import { findDestinationRule, parseDestination, parseDestinationRule } from '../../../../src/core/destination.ts';
@@ -8,6 +8,7 @@ import { OwnPorts } from '../../../../src/gateway/egress-proxy/own-ports.ts';
 import { isPublicAddress } from '../../../../src/gateway/egress-proxy/special-addresses.ts';
 import { relayTunnel } from '../../../../src/gateway/egress-proxy/tunnel.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
+import { startServer } from '../../../support/fixtures.ts';
 
 describe('a destination', () => {
   test.each([
@@ -144,9 +145,7 @@ describe('over a real connection', () => {
   async function listen(): Promise<{ readonly port: number; readonly accepted: Promise<Socket> }> {
     const server = createServer();
     const accepted = new Promise<Socket>((resolve) => server.once('connection', resolve));
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    closers.push(() => server.close());
-    return { port: (server.address() as AddressInfo).port, accepted };
+    return { port: await startServer(server), accepted };
   }
 
   test('reports a dial that got no response in time as a timeout, and a refused one as another failure', async () => {

@@ -1,11 +1,11 @@
-import { mkdtempSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { ConfigSchema } from '../../../../src/config/schema/schema.ts';
 import { readStoreSettings, type StoreSettings } from '../../../../src/gateway/runtime/store.ts';
+import { useFolder } from '../../../support/fixtures.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-store-'));
+const folder = useFolder();
 const file = (name: string, text: string): string => {
   writeFileSync(join(folder, name), text);
   return join(folder, name);

@@ -1,5 +1,5 @@
 import { createServer, type ServerResponse } from 'node:http';
-import { type AddressInfo, connect, type Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../../../src/core/clock.ts';
 import { refuse } from '../../../../src/core/refusal.ts';
@@ -11,6 +11,7 @@ import type { Upstream, UpstreamFailure, UpstreamListener } from '../../../../sr
 import { makeAdmitted } from '../../../support/admitted.ts';
 import { send, sendRaw } from '../../../support/client.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
+import { startServer } from '../../../support/fixtures.ts';
 import { answering, type Script, startScriptApp } from '../../../support/script-app.ts';
 
 const closers: (() => void)[] = [];
@@ -45,12 +46,7 @@ async function startRelay(upstream: Upstream, clock: Clock = systemClock, route:
       if (outcome.kind === 'failed') response.writeHead(599).end();
     });
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  closers.push(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return { port: (server.address() as AddressInfo).port, outcomes, responses };
+  return { port: await startServer(server), outcomes, responses };
 }
 
 async function openUpstream(script: Script, clock: Clock = systemClock): Promise<Upstream> {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { connect } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { systemClock } from '../../../../src/core/clock.ts';
 import type { ClusterAccess, Credentials } from '../../../../src/kubernetes/client/access.ts';
@@ -8,6 +8,7 @@ import { CONTENT, KubeClient, METADATA_ONLY_OBJECT } from '../../../../src/kuber
 import { KubeError } from '../../../../src/kubernetes/client/error.ts';
 import { type AnswerWith, type ApiServer, answerJson, startApiServer, toStatus } from '../../../support/api-server.ts';
 import { FakeClock, settle } from '../../../support/fake-clock.ts';
+import { startServer } from '../../../support/fixtures.ts';
 
 const TOKEN = 'token-that-nobody-may-see';
 const ends: (() => unknown)[] = [];
@@ -197,12 +198,7 @@ test('goes by the proxy that is given, and checks the certificate behind it', as
     });
     for (const end of [onward, socket]) end.on('error', () => undefined);
   });
-  await new Promise<void>((done) => proxy.listen(0, '127.0.0.1', done));
-  ends.push(() => {
-    proxy.closeAllConnections();
-    proxy.close();
-  });
-  const proxyEnv = { HTTPS_PROXY: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}` };
+  const proxyEnv = { HTTPS_PROXY: `http://127.0.0.1:${await startServer(proxy)}` };
   const { server, client } = await start(
     (_, response) => answerJson(response, 200, {}),
     () => ({ proxyEnv }),

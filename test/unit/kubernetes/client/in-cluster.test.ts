@@ -1,22 +1,21 @@
-import { mkdtempSync, rmSync, unlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../../../src/core/clock.ts';
 import { KubeClient } from '../../../../src/kubernetes/client/client.ts';
 import { readInCluster } from '../../../../src/kubernetes/client/in-cluster.ts';
 import { answerJson, startApiServer } from '../../../support/api-server.ts';
+import { makeFolder } from '../../../support/fixtures.ts';
 
 let folder: string;
 const write = (name: string, text: string): void => writeFileSync(join(folder, name), text);
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sidegate-account-'));
+  folder = makeFolder();
   write('namespace', 'shop');
   write('token', 'first\n');
   write('ca.crt', 'none');
 });
-afterEach(() => rmSync(folder, { recursive: true }));
 
 const ENV = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' };
 

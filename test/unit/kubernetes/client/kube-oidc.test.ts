@@ -1,35 +1,22 @@
 /** The auth-provider `oidc`, against an OpenID provider that answers over real TLS. */
-import {
-  chmodSync,
-  lstatSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, lstatSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { type Clock, systemClock } from '../../../../src/core/clock.ts';
 import { SidegateError } from '../../../../src/core/errors.ts';
 import { KubeClient } from '../../../../src/kubernetes/client/client.ts';
 import { findCluster } from '../../../../src/kubernetes/client/kubeconfig.ts';
-import { type ApiServer, type Asked, answerJson, startApiServer, toStatus } from '../../../support/api-server.ts';
+import { type ApiServer, type Asked, answerJson, toStatus } from '../../../support/api-server.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
+import { makeFolder, startServer, useApiServer } from '../../../support/fixtures.ts';
 
 const SECRET = 'client-secret-that-nobody-may-see';
 const REFRESH = 'refresh-token-that-nobody-may-see';
 const HOUR = 3_600;
 /** One time for all tokens, so that two calls make the same one. */
 const NOW = Math.floor(Date.now() / 1_000);
-let api: ApiServer;
-let provider: ApiServer;
 let folder: string;
 let file: string;
 let told: string[];
@@ -37,29 +24,23 @@ let told: string[];
 let grant: (asked: Asked, response: ServerResponse) => void;
 let metadata: Record<string, unknown>;
 
-beforeAll(async () => {
-  api = await startApiServer(({ headers }, response) => {
-    if (headers.authorization?.endsWith('.revoked') === true) answerJson(response, 401, toStatus(401, 'Unauthorized', 'no'));
-    else answerJson(response, 200, {});
-  });
-  provider = await startApiServer((asked, response) => {
-    if (asked.url === '/.well-known/openid-configuration') {
-      const issuer = provider.url.origin;
-      answerJson(response, 200, { issuer, token_endpoint: `${issuer}/token`, jwks_uri: `${issuer}/jwks`, ...metadata });
-    } else grant(asked, response);
-  });
+const api = useApiServer(({ headers }, response) => {
+  if (headers.authorization?.endsWith('.revoked') === true) answerJson(response, 401, toStatus(401, 'Unauthorized', 'no'));
+  else answerJson(response, 200, {});
 });
-afterAll(() => Promise.all([api.stop(), provider.stop()]));
+const provider: ApiServer = useApiServer((asked, response) => {
+  if (asked.url === '/.well-known/openid-configuration') {
+    const issuer = provider.url.origin;
+    answerJson(response, 200, { issuer, token_endpoint: `${issuer}/token`, jwks_uri: `${issuer}/jwks`, ...metadata });
+  } else grant(asked, response);
+});
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sidegate-oidc-'));
+  folder = makeFolder();
   file = join(folder, 'config');
-  api.asked.length = 0;
-  provider.asked.length = 0;
   told = [];
   metadata = {};
   grant = (_, response) => answerTokens(response, { id_token: toIdToken('renewed') });
 });
-afterEach(() => rmSync(folder, { recursive: true }));
 
 type Fields = Record<string, unknown>;
 const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
@@ -222,16 +203,10 @@ describe('the client', () => {
       asked.push(url);
       socket.end('HTTP/1.1 502 Bad Gateway\r\n\r\n');
     });
-    await new Promise<void>((done) => proxy.listen(0, '127.0.0.1', done));
-    try {
-      writeConfig({ 'idp-issuer-url': 'https://idp.example' });
-      const { port } = proxy.address() as AddressInfo;
-      expect(await troubleOf(ask(1, { HTTPS_PROXY: `http://127.0.0.1:${port}` }))).toMatch(/the request for a new token failed/);
-      expect(asked).toEqual(['idp.example:443']);
-    } finally {
-      proxy.closeAllConnections();
-      await new Promise((done) => proxy.close(done));
-    }
+    const port = await startServer(proxy);
+    writeConfig({ 'idp-issuer-url': 'https://idp.example' });
+    expect(await troubleOf(ask(1, { HTTPS_PROXY: `http://127.0.0.1:${port}` }))).toMatch(/the request for a new token failed/);
+    expect(asked).toEqual(['idp.example:443']);
   });
 });
 

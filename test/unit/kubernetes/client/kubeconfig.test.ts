@@ -1,34 +1,28 @@
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { systemClock } from '../../../../src/core/clock.ts';
 import { SidegateError } from '../../../../src/core/errors.ts';
 import { KubeClient } from '../../../../src/kubernetes/client/client.ts';
 import { findCluster } from '../../../../src/kubernetes/client/kubeconfig.ts';
 import type { KubeconfigOptions } from '../../../../src/kubernetes/client/kubeconfig-schema.ts';
-import { type ApiServer, answerJson, startApiServer, toStatus } from '../../../support/api-server.ts';
+import { answerJson, toStatus } from '../../../support/api-server.ts';
 import { FakeClock } from '../../../support/fake-clock.ts';
+import { makeFolder, useApiServer } from '../../../support/fixtures.ts';
 
 const SECRET = 'c2VjcmV0LXRoYXQtbm9ib2R5LW1heS1zZWU';
-let server: ApiServer;
+const server = useApiServer(({ headers }, response) => {
+  if (headers.authorization === 'Bearer refused') answerJson(response, 401, toStatus(401, 'Unauthorized', 'Unauthorized'));
+  else answerJson(response, 200, {});
+});
 let folder: string;
 let told: string[];
 
-beforeAll(async () => {
-  server = await startApiServer(({ headers }, response) => {
-    if (headers.authorization === 'Bearer refused') answerJson(response, 401, toStatus(401, 'Unauthorized', 'Unauthorized'));
-    else answerJson(response, 200, {});
-  });
-});
-afterAll(() => server.stop());
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sidegate-kubeconfig-'));
-  server.asked.length = 0;
+  folder = makeFolder();
   told = [];
 });
-afterEach(() => rmSync(folder, { recursive: true }));
 
 type Fields = Record<string, unknown>;
 const toBase64 = (text: string): string => Buffer.from(text).toString('base64');

@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process';
-import { closeSync, constants, createReadStream, mkdtempSync, openSync, readFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { closeSync, constants, createReadStream, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { LogBatches } from '../../../../src/telemetry/log/log-batches.ts';
+import { useFolder } from '../../../support/fixtures.ts';
 import { until } from '../../../support/gate.ts';
 
-const folder = mkdtempSync(join(tmpdir(), 'sidegate-log-'));
+const folder = useFolder();
 
 test('writes every line once, whether a batch is full or not', async () => {
   const file = join(folder, 'log');

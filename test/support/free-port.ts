@@ -1,0 +1,11 @@
+/** Ports for programs that do not tell which one they got for port 0. */
+import { type AddressInfo, createServer } from 'node:net';
+
+/** A port of loopback that was free a moment ago. */
+export async function findFreePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
