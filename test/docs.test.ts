@@ -56,7 +56,7 @@ function firstCells(page: string): string[] {
 }
 
 describe('the docs', () => {
-  test('name every refusal with its status, and none that does not exist', () => {
+  test('name every refusal with its status, and no others', () => {
     expect(firstCells('docs/refusals.md').sort()).toEqual(Object.keys(REFUSALS).sort());
     for (const [code, { status, retryAfterSeconds }] of Object.entries(REFUSALS)) {
       const row = read('docs/refusals.md')
@@ -67,7 +67,7 @@ describe('the docs', () => {
     }
   });
 
-  test('name every metric, and none that does not exist', async () => {
+  test('name every metric, and no others', async () => {
     const metrics = createMetrics({ version: '1', processMetrics: false });
     metrics.watchBufferedBytes(() => 0);
     metrics.watchPendingPasswords(() => 0);
@@ -78,7 +78,7 @@ describe('the docs', () => {
     for (const outcome of [...DEDUP_OUTCOMES, ...ORDER_OUTCOMES]) expect(read('docs/metrics.md')).toContain(`\`${outcome}\``);
   });
 
-  test('name every metric of the injector, and none that does not exist', async () => {
+  test('name every metric of the injector, and no others', async () => {
     const metrics = createInjectorMetrics({ version: '1', processMetrics: false, admissions: ADMISSIONS });
     metrics.watchReady(() => true);
     const { text } = await metrics.exposition();
@@ -90,7 +90,7 @@ describe('the docs', () => {
     expect(parseInjectorConfig('injector.yaml', config).problems).toEqual([]);
   });
 
-  test('name every endpoint of the admin port, who may ask it, and none that does not exist', () => {
+  test('name every endpoint of the admin port and its authorized callers, and no others', () => {
     const endpoints = createEndpoints({} as AdminParts);
     const names = endpoints.map(
       ({ method, path }) => `${method} ${path.replace('/captures/*', '/captures/{requestId}').replace('*', '{route}')}`,
@@ -108,30 +108,30 @@ describe('the docs', () => {
     for (const was of FORGOTTEN_STATES) expect(read('docs/admin.md')).toContain(`\`${was}\``);
   });
 
-  test('name every handshake, and none that does not exist; a preset of that name has it', () => {
+  test('name every handshake, and no others; a preset of that name has it', () => {
     expect(firstCells('docs/handshakes.md').sort()).toEqual([...HANDSHAKE_NAMES].sort());
     const names: ReadonlySet<string> = new Set(HANDSHAKE_NAMES);
     for (const { name, handshake } of PRESETS) if (names.has(name)) expect([name, handshake]).toEqual([name, name]);
   });
 
-  test('name every cause of a refused signature as the analysis has it, and none that does not exist', () => {
+  test('name every cause of a rejected signature as in the analysis, and no others', () => {
     const rows = Object.entries(CAUSES).map(([cause, { meaning, fix }]) => `| \`${cause}\` | ${meaning} | ${fix} |`);
     expect(read('docs/explain.md').match(/^\| `.*$/gm)).toEqual(rows);
   });
 
-  test('name every finding and state of the doctor as they are, and none that does not exist', () => {
+  test('name every finding and state of the doctor, and no others', () => {
     const rows = Object.entries(FINDINGS).map(([code, { severity, meaning }]) => `| \`${code}\` | ${severity} | ${meaning} |`);
     const states = firstCells('docs/doctor.md').filter((cell) => (STATES as readonly string[]).includes(cell));
     expect(read('docs/doctor.md').match(/^\| `.*\| (?:error|warning|note) \| .*$/gm)).toEqual(rows);
     expect(states).toEqual([...STATES]);
   });
 
-  test('show the config as the schema has it', () => {
+  test('match the schema of the config', () => {
     expect(read('docs/config.md')).toBe(renderConfigPage());
     expect(read('docs/config.md')).not.toMatch(/\|\s+\|$/m);
   });
 
-  test('show fixtures as their schema has them, and an example that the gate of the README passes', async () => {
+  test('match the schema of fixtures, and show an example that the gate of the README passes', async () => {
     const page = read('docs/testing.md');
     expect(page).toBe(renderTestingPage());
     expect(page).not.toMatch(/\|\s+\|$/m);
@@ -144,18 +144,18 @@ describe('the docs', () => {
     expect(await testConfigs([join(folder, 'fixtures.yaml')], { format: 'text' }, io), stdout()).toBe(0);
   });
 
-  test('show what senders make of an answer as the gate goes by it, and no sender that has no preset', () => {
+  test('show how senders interpret responses as the gate assumes it, for senders with a preset only', () => {
     expect(read('docs/senders.md')).toBe(renderSendersPage());
     const presets = PRESETS.map(({ name }) => name);
     expect(Object.keys(SENDERS).filter((name) => !presets.includes(name))).toEqual([]);
   });
 
-  test('show the presets as the catalogue has them', () => {
+  test('match the catalogue of presets', () => {
     expect(read('docs/presets.md')).toBe(renderPresetsPage());
     expect(read('docs/presets.md')).not.toMatch(/\| *\| /);
   });
 
-  test('show the annotations as the injector knows them, and pods that it takes', async () => {
+  test('match the annotations of the injector, and show pods that it accepts', async () => {
     const page = read('docs/injection.md');
     expect(page).toBe(renderInjectionPage());
     expect(Object.keys(SETTINGS).length).toBeLessThanOrEqual(15);
@@ -168,7 +168,7 @@ describe('the docs', () => {
     for (const { name, form, example } of Object.values(SETTINGS)) expect(hasForm(form, example), name).toBe(true);
   });
 
-  test('leave the policies that inject without a webhook as the injector’s source has them', () => {
+  test('come with policies that match the source of the injector', () => {
     const templates = 'chart/sidegate/templates';
     expect(read(`${templates}/mutating-admission-policy.yaml`)).toBe(renderMutatingPolicy());
     expect(read(`${templates}/mutating-admission-policy-binding.yaml`)).toBe(renderBinding('Mutating'));
@@ -176,18 +176,18 @@ describe('the docs', () => {
     expect(read(`${templates}/settings-policy-binding.yaml`)).toBe(renderBinding('Validating'));
   });
 
-  test('show the checks of the probe as they are', () => {
+  test('match the checks of the probe', () => {
     expect(read('docs/probe.md')).toBe(renderProbePage());
     const rows = read('docs/probe.md').match(/^\| `.*$/gm) ?? [];
     for (const row of rows) expect(row.split('|').filter((cell) => cell.trim() !== '')).toHaveLength(5);
   });
 
-  test('show the library chart with the sidecar and the settings that the injector has', () => {
+  test('match the library chart to the sidecar and the settings of the injector', () => {
     expect(read('chart/sidegate-lib/templates/_sidecar.tpl')).toBe(renderLibrarySidecar());
     expect(read('chart/sidegate-lib/README.md')).toBe(renderLibraryReadme());
   });
 
-  test("show the chart's values as their schema has them, each with its meaning", () => {
+  test("match the schema of the chart's values, and describe each", () => {
     expect(read('chart/sidegate/values.yaml')).toBe(renderValuesYaml());
     expect(read('chart/sidegate/values.schema.json')).toBe(renderValuesSchema());
     const page = read('chart/sidegate/README.md');
@@ -204,7 +204,7 @@ describe('the docs', () => {
     'docs/presets.md',
     'docs/explain.md',
     'docs/tracing.md',
-  ])('show configs in %s that the gate takes', (page) => {
+  ])('show configs in %s that the gate accepts', (page) => {
     const blocks = [...read(page).matchAll(/```yaml\n(.*?)```/gs)].map(([, text = '']) => text);
     const configs = blocks.filter((text) =>
       /^(?:listen|store|routes|proxy|authz|identity|admin|journal|explain|tracing):/m.test(text),
@@ -219,7 +219,7 @@ describe('the docs', () => {
     }
   });
 
-  test('name every command with what it cannot do without, and show its options as the program has them', () => {
+  test('name every command with its required options, and show its options as in the program', () => {
     const { commands } = createProgram({ ...SILENT, stdin: Readable.from([]) as NodeJS.ReadableStream }, () => undefined);
     const rows = firstCells('docs/cli.md');
     for (const command of commands) {
@@ -231,7 +231,7 @@ describe('the docs', () => {
     expect(read('docs/cli.md')).toBe(renderCliPage());
   });
 
-  test('have an index that leads to every page', () => {
+  test('have an index that links to every page', () => {
     const index = read('docs/README.md');
     const pages = readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.md'));
     // Runbooks are listed by the page on monitoring, decisions by their folder.

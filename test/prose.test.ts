@@ -133,7 +133,7 @@ describe('the files', () => {
     expect(new Set(files).size).toBe(files.length);
   });
 
-  test('must match each glob of a scope, so that a moved folder does not switch the check off', () => {
+  test('must match each glob of a scope, so that moving a folder does not disable the check', () => {
     const scopes = [{ name: 'docs', globs: ['docs/*.md', 'moved/*.md'], extract: () => [] }];
     expect(lint({ 'docs/a.md': '' }, { scopes })).toEqual(['scope docs: no file matches moved/*.md']);
   });
@@ -150,7 +150,7 @@ describe('the baseline', () => {
       `scripts/prose/baseline.txt: ${file} is clean or gone; remove the line`,
     ]);
   });
-  test('lists no page or chart text that is written by hand', () => {
+  test('lists no handwritten page or chart text', () => {
     const listed = readFileSync(join(ROOT, 'scripts/prose/baseline.txt'), 'utf8').split('\n').filter(Boolean);
     expect(listed.filter((file) => !file.startsWith('src/') && !GENERATED_FROM_SOURCES.has(file))).toEqual([]);
   });

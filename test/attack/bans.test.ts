@@ -55,7 +55,7 @@ describe('a banned client', () => {
     expect(await statusOf(ATTACKER, 'bob', 'right')).toBe(429);
   });
 
-  test('keeps it, and hashes again once the cache has forgotten the password', async () => {
+  test('keeps its access, and has its password hashed again once the cache entry has expired', async () => {
     await start({ limit: LIMIT, cache: { ttl: '0s' } });
     expect(await statusOf(ATTACKER, 'alice', 'right')).toBe(200);
     await ban(ATTACKER);
@@ -63,7 +63,7 @@ describe('a banned client', () => {
     expect(await statusOf(ATTACKER, 'alice', 'wrong')).toBe(429);
   });
 
-  test('loses the exception for a user after 100 wrong passwords, so that a neighbour behind its NAT cannot guess on', async () => {
+  test('loses its access as a user after 100 wrong passwords, so that another client in its NAT cannot keep guessing', async () => {
     await start({ limit: LIMIT });
     expect(await statusOf(ATTACKER, 'alice', 'right')).toBe(200);
     expect(await statusOf(ATTACKER, 'bob', 'right')).toBe(200);
@@ -74,7 +74,7 @@ describe('a banned client', () => {
     expect(await statusOf(ATTACKER, 'bob', 'right')).toBe(200);
   });
 
-  test('of IPv6 is its /64 network', async () => {
+  test('includes its whole /64 network if its address is IPv6', async () => {
     await start({ limit: LIMIT });
     expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
     await ban('2001:db8::1');
@@ -82,7 +82,7 @@ describe('a banned client', () => {
     expect(await statusOf('2001:db8:0:1::1', 'alice', 'right')).toBe(200);
   });
 
-  test('does not get in by guesses that it sends all at once, before its ban begins', async () => {
+  test('is rejected even if it sends all its guesses at once, before its ban begins', async () => {
     await start({ limit: LIMIT });
     expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
     const guesses = Array.from({ length: 200 }, (_, i) => (i === 150 ? 'right' : `guess ${i}`));
@@ -94,7 +94,7 @@ describe('a banned client', () => {
 });
 
 describe('a banned user', () => {
-  test('who is logged in from elsewhere stays logged in; nobody else gets in by that name', async () => {
+  test('keeps sessions from other networks; all other logins with that user name are rejected', async () => {
     await start({ limit: { ...LIMIT, by: ['user'] } });
     expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
     for (let i = 0; i < 3; i++) await ask(ATTACKER, 'alice', `guess ${i}`);
@@ -117,7 +117,7 @@ describe('with Redis, a banned client', () => {
       .filter((line) => /^cmdstat_(?:incr|decr|set|del|pexpire)(?:\|\w+)?:/.test(line))
       .reduce((sum, line) => sum + Number(/calls=(\d+)/.exec(line)?.[1]), 0);
 
-  test('makes no keys, no writes and almost no round trips, whatever user names it tries', async () => {
+  test('causes no keys, no writes and almost no round trips, with any user names', async () => {
     await startShared({ limit: LIMIT });
     await ban(ATTACKER);
     const keys = redis.cli('dbsize');
@@ -142,7 +142,7 @@ describe('with Redis, a banned client', () => {
   });
 });
 
-test('a gate whose config is loaded again remembers who was logged in', async () => {
+test('a reload of the config keeps logged-in clients exempt from bans', async () => {
   await start({ limit: { ...LIMIT, by: ['user'] } });
   expect(await statusOf(ALICE, 'alice', 'right')).toBe(200);
   for (let i = 0; i < 3; i++) await ask(ATTACKER, 'alice', `guess ${i}`);

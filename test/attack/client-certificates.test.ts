@@ -139,7 +139,7 @@ const ENDS: readonly [string, string, () => unknown][] = [
 describe.each(ENDS)('when a client certificate %s, the gate', (_what, reason, end) => {
   beforeEach(() => start());
 
-  test('closes its idle connections, and those of no other client', async () => {
+  test('closes its idle connections, and no connection of other clients', async () => {
     const socket = await open();
     const anonymous = await open({});
     expect(await ask(socket, '/')).toContain('200 OK');
@@ -150,7 +150,7 @@ describe.each(ENDS)('when a client certificate %s, the gate', (_what, reason, en
     anonymous.destroy();
   });
 
-  test('finishes the response that is due, and rejects the request behind it', async () => {
+  test('finishes the current response, and rejects the next pipelined request', async () => {
     const socket = await open();
     socket.write(toHead('/held'));
     const response = await until(() => held);
@@ -164,7 +164,7 @@ describe.each(ENDS)('when a client certificate %s, the gate', (_what, reason, en
     expect(requests).toEqual(['/held']);
   });
 
-  test('lets the streams of an HTTP/2 session finish, and takes no more', async () => {
+  test('lets the streams of an HTTP/2 session finish, and accepts no new ones', async () => {
     const session: ClientHttp2Session = connectHttp2(`https://localhost:${gate.port}`, {
       ca: readFileSync(authority.ca),
       ...readPair(alice),
@@ -203,7 +203,7 @@ describe.each(ENDS)('when a client certificate %s, the gate', (_what, reason, en
     await closed(socket);
   });
 
-  test('closes its kept connections to the forward proxy', async () => {
+  test('closes its keep-alive connections to the forward proxy', async () => {
     const socket = await open(readPair(alice), gate.proxyPort);
     expect(await ask(socket, `http://127.0.0.1:${app.port}/`, PROXY_AUTH)).toContain('200 OK');
     await end();
@@ -217,7 +217,7 @@ describe('a certificate that expires on a kept connection', () => {
     isTicking = false;
   });
 
-  test('is rejected with the next request, which is the last', async () => {
+  test('is rejected at the next request, which ends the connection', async () => {
     const socket = await open();
     expect(await ask(socket, '/')).toContain('200 OK');
     ahead = 3 * DAY_MS;
@@ -230,7 +230,7 @@ describe('a certificate that expires on a kept connection', () => {
     expect(await decided('certificate_expired')).toBe(2);
   });
 
-  test('is rejected as well where the clock goes back behind its begin', async () => {
+  test('is also rejected if the clock goes back to before the certificate is valid', async () => {
     const socket = await open();
     expect(await ask(socket, '/')).toContain('200 OK');
     ahead = -3 * DAY_MS;
@@ -244,7 +244,7 @@ describe('a certificate that expires on a kept connection', () => {
     expect(await ask(socket, '/', WISH)).toContain('403 Forbidden');
   });
 
-  test('leaves routes that ask for none open, on a connection that closes', async () => {
+  test('does not close routes without client certificates, but ends the connection', async () => {
     const socket = await open();
     expect(await ask(socket, '/open')).toContain('200 OK');
     ahead = 3 * DAY_MS;
@@ -288,7 +288,7 @@ describe('a TLS session', () => {
     return open({ session, maxVersion, ...(port === gate.port ? {} : readPair(alice)) }, port);
   };
 
-  test.each(['TLSv1.2', 'TLSv1.3'] as const)('of %s is never resumed where clients show certificates', async (version) => {
+  test.each(['TLSv1.2', 'TLSv1.3'] as const)('of %s is never resumed if the client presented a certificate', async (version) => {
     await start();
     for (const port of [gate.port, gate.proxyPort]) {
       const again = await resume(version, port);
@@ -327,7 +327,7 @@ test('ends a connection whose handshake began before the certificate was revoked
 });
 
 describe('a revocation list', () => {
-  test('keeps out whom it names, by every version of TLS and with and without a server name', async () => {
+  test('rejects the certificates it lists, in every version of TLS, with and without a server name', async () => {
     await start({}, withAlice);
     for (const maxVersion of ['TLSv1.2', 'TLSv1.3'] as const)
       for (const servername of ['localhost', ''])
@@ -350,7 +350,7 @@ describe('a revocation list', () => {
     expect(await statusOf(readPair(bob))).toBe(200);
   });
 
-  test('that expired keeps out all clients of its CA, and is reported', async () => {
+  test('rejects all clients of its CA once it has expired, and reports it', async () => {
     await start({}, expiredList);
     expect(await statusOf(readPair(bob))).toBe(403);
     expect(await gate.metric('sidegate_client_crl_next_update_timestamp_seconds{section="listen.tls"}')).toBe(
@@ -369,7 +369,7 @@ describe('a revocation list', () => {
     expect(gate.log().findLast(({ msg }) => msg === 'tls_warning')).toMatchObject({ level: 'warn' });
   });
 
-  test('is needed of each CA, in any order within one file', async () => {
+  test('is required for each CA, in any order within one file', async () => {
     const both = Buffer.concat([readFileSync(other.ca), readFileSync(authority.ca)]);
     await start({}, withAlice);
     await reload('clients.crt', both);
@@ -385,7 +385,7 @@ describe('a revocation list', () => {
     }
   });
 
-  test('that another CA of the same name signed keeps out all clients', async () => {
+  test('rejects all clients if another CA of the same name signed it', async () => {
     const copies = makeFolder();
     await start({}, makeAuthority(copies, 'ca').list(join(copies, 'list.pem')));
     expect(await statusOf(readPair(bob))).toBe(403);
@@ -398,7 +398,7 @@ describe('a revocation list', () => {
     ['is not base64', () => withAlice.replace(/\n[^-]+\n/, '\n!!!!\n')],
     ['holds a certificate', () => readFileSync(authority.ca)],
     ['is DER', () => Buffer.from(withAlice.replace(/-----[^-]+-----/g, ''), 'base64')],
-  ])('that %s is an error, and leaves the one before it in use', async (_what, toText) => {
+  ])('that %s is an error, and the previous list stays in use', async (_what, toText) => {
     await start({}, withAlice);
     writeFileSync(join(gate.folder, 'clients.crl'), toText());
     await until(() => count('tls_reload_failed') > 0);
@@ -428,7 +428,7 @@ describe('a revocation list', () => {
   });
 });
 
-test('applies a list that changes together with the config', async () => {
+test('applies a list that changed together with the config', async () => {
   await start();
   const socket = await open();
   expect(await ask(socket, '/')).toContain('200 OK');
@@ -439,7 +439,7 @@ test('applies a list that changes together with the config', async () => {
   expect(await statusOf(readPair(alice))).toBe(403);
 });
 
-test('leaves connections open where only the server certificate is renewed', async () => {
+test('leaves connections open if only the server certificate was renewed', async () => {
   await start();
   const socket = await open();
   expect(await ask(socket, '/')).toContain('200 OK');

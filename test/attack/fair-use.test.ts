@@ -83,7 +83,7 @@ describe('serves valid deliveries while one client', () => {
     expect(await deliver()).toBe(200);
   });
 
-  test('announces 1,030 connections through a balancer that speaks the PROXY protocol', async () => {
+  test('opens 1,030 connections through a load balancer with the PROXY protocol', async () => {
     await start({ listen: { address: '127.0.0.1:0', proxyProtocol: { from: [ATTACKER] } } });
     const held = await holdMany(1_030, 'PROXY TCP4 192.0.2.7 10.0.0.1 56324 443\r\n');
     await until(() => countOpen(held) <= 512);
@@ -96,7 +96,7 @@ describe('serves valid deliveries while one client', () => {
     expect(await deliver()).toBe(200);
   });
 
-  test('uploads nothing of what it announced to an open route, and takes no place with the app for it', async () => {
+  test('never sends the body it announced to an open route, and occupies no place with the app', async () => {
     await start({});
     await holdMany(300, SLOW_UPLOAD);
     expect(await deliver()).toBe(200);
@@ -146,7 +146,7 @@ test('serves valid deliveries while many clients upload slowly to an open route'
   expect(await deliver()).toBe(200);
 });
 
-test('serves valid deliveries while unsigned requests of an observed route hold the app', async () => {
+test('serves valid deliveries while unsigned requests to an observed route keep the app busy', async () => {
   await start({
     routes: [
       toRoute(0),
@@ -163,7 +163,7 @@ test('serves valid deliveries while unsigned requests of an observed route hold 
 });
 
 describe('limits clients behind a trusted proxy', () => {
-  test('by their own requests, never by the connections of the proxy', async () => {
+  test('by their own requests, not by the connections of the proxy', async () => {
     await start({
       listen: { address: '127.0.0.1:0', trustedProxies: [ATTACKER] },
       limits: { maxConnectionsPerClient: 2, maxRequestsPerClient: 3 },
@@ -181,7 +181,7 @@ describe('limits clients behind a trusted proxy', () => {
 });
 
 describe('ends', () => {
-  test('a response that its client does not read to the end, once sendTimeout has passed', async () => {
+  test('a response that its client does not read completely within sendTimeout', async () => {
     const clock = new FakeClock();
     fakeClock = clock;
     await start({ limits: { sendTimeout: '10s' } }, clock);
@@ -202,7 +202,7 @@ describe('ends', () => {
     await until(() => isClosed);
   });
 
-  test('HTTP/2 streams whose client opens no window for the response', async () => {
+  test('HTTP/2 streams whose client gives no window for the response', async () => {
     const clock = new FakeClock();
     fakeClock = clock;
     await start(
@@ -246,7 +246,7 @@ describe('limits upgraded connections', () => {
     return { status, socket };
   };
 
-  test('per client and in all, and gives their places back', async () => {
+  test('per client and in total, and frees their places when they end', async () => {
     const upstream = `http://127.0.0.1:${sleeper.port}`;
     const open = { name: 'open', match: { pathPrefix: '/' }, upstream, allow: 'anyone' };
     await start({ limits: { maxUpgraded: 3, maxUpgradedPerClient: 2 }, routes: [open] });

@@ -16,7 +16,7 @@ describe.each(ROUTE_KIND_NAMES)('at a route with %s', (name) => {
   const gate = useGate(() => startGateWithUser({ routes: [toKindRoute(ROUTE_KINDS[name], app.port)] }));
 
   describe('bad framing', () => {
-    test.each(FRAMING_CASES)('is 400 and the connection closed: %s', async (_title, toHead, body) => {
+    test.each(FRAMING_CASES)('is rejected with 400, and the connection is closed: %s', async (_title, toHead, body) => {
       const text = await sendRaw(gate.port, toRequestText(toHead(LINE, signedLines('hello')), body), SMUGGLED);
       expect(toStatuses(text)).toEqual([400]);
       expect(text.toLowerCase()).toContain('connection: close');
@@ -24,17 +24,17 @@ describe.each(ROUTE_KIND_NAMES)('at a route with %s', (name) => {
       expect(app.received).toHaveLength(0);
     });
 
-    test('is CONNECT, on this port', async () => {
+    test('includes CONNECT on this port', async () => {
       expect(toStatuses(await sendRaw(gate.port, 'CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n'))).toEqual([400]);
     });
 
-    test('with bare LF line ends never gives two requests', async () => {
+    test('never becomes two requests with bare LF line ends', async () => {
       const text = await sendRaw(gate.port, `POST /hooks/billing HTTP/1.1\nHost: a\nContent-Length: 0\n\n${SMUGGLED}`);
       expect(toStatuses(text)).toEqual([400]);
       expect(app.received).toHaveLength(0);
     });
 
-    test('as chunk extensions beyond a bound ends the request', async () => {
+    test('ends the request if chunk extensions are too long', async () => {
       const head = toRequestText([LINE, 'Host: a', 'Transfer-Encoding: chunked', ...signedLines('hello')]);
       const text = await sendRaw(gate.port, head, `5;${'x'.repeat(40_000)}\r\nhello\r\n0\r\n\r\n`);
       expect(toStatuses(text)).toEqual([400]);
@@ -43,7 +43,7 @@ describe.each(ROUTE_KIND_NAMES)('at a route with %s', (name) => {
   });
 
   describe('good framing', () => {
-    test('with one-byte chunks and extensions gives the app the bytes that were sent, framed by us', async () => {
+    test('with one-byte chunks and extensions reaches the app unchanged, with the framing of the gate', async () => {
       const body = '{"a":1}';
       const chunks = [...body].map((byte) => `1;ext=1\r\n${byte}\r\n`).join('');
       const text = await sendRaw(
@@ -61,7 +61,7 @@ describe.each(ROUTE_KIND_NAMES)('at a route with %s', (name) => {
       expect(app.received[0]?.headers).not.toHaveProperty('x-trailer');
     });
 
-    test('of two pipelined requests gives two answers in order', async () => {
+    test('of two pipelined requests gets two responses in order', async () => {
       const first = toRequestText([LINE, 'Host: a', 'Content-Length: 2', ...signedLines('{}')], '{}');
       const second = toRequestText(['GET /none HTTP/1.1', 'Host: a', 'Connection: close']);
       expect(toStatuses(await sendRaw(gate.port, first + second))).toEqual([200, 404]);
@@ -86,7 +86,7 @@ describe.each(ROUTE_KIND_NAMES)('at a route with %s', (name) => {
     ];
     const pairs = names.flatMap((a) => names.map((b) => [a, b] as const));
 
-    test('whatever hop-by-hop and odd names it has, alone and in pairs', async () => {
+    test('with any hop-by-hop or unusual field names, alone and in pairs', async () => {
       for (const [a, b] of pairs) {
         const body = '{"a":1}';
         const extra = a === b ? [`${a}: x-a`] : [`${a}: x-a`, `${b}: ${a}`];
@@ -100,24 +100,24 @@ describe.each(ROUTE_KIND_NAMES)('at a route with %s', (name) => {
   });
 
   describe('limits of the head', () => {
-    test('refuse more than 100 fields with 431', async () => {
+    test('reject more than 100 fields with 431', async () => {
       const many = Array.from({ length: 101 }, (_, i) => `X-${i}: 1`);
       expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', ...many])))).toEqual([431]);
     });
 
-    test('refuse more than 16 KiB with 431', async () => {
+    test('reject more than 16 KiB with 431', async () => {
       expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', `X-Long: ${'x'.repeat(17_000)}`])))).toEqual([
         431,
       ]);
     });
 
-    test('refuse a target above 8 KiB with 414', async () => {
+    test('reject a target above 8 KiB with 414', async () => {
       expect(toStatuses(await sendRaw(gate.port, toRequestText([`POST /${'x'.repeat(8_192)} HTTP/1.1`, 'Host: a'])))).toEqual([
         414,
       ]);
     });
 
-    test('refuse an unknown expectation with 417', async () => {
+    test('reject an unknown expectation with 417', async () => {
       expect(toStatuses(await sendRaw(gate.port, toRequestText([LINE, 'Host: a', 'Expect: tea'])))).toEqual([417]);
     });
   });

@@ -111,7 +111,7 @@ describe.each(ROUTE_KIND_NAMES)('behind a kind with %s', (name) => {
     // Elsewhere nobody relies on them.
     if (name === 'webhook')
       test.each(['Webhook_Id', 'WEBHOOK_TIMESTAMP', 'Webhook_Signature', 'webhook-ID_'.replace('_', '')])(
-        'is no second webhook header for the app: %s',
+        'never becomes a second webhook header for the app: %s',
         async (name) => {
           const status = await deliver(gate, [name, 'evil']);
           expect(seenByApp(name.toLowerCase().replaceAll('_', '-'))).not.toContain('evil');
@@ -132,7 +132,7 @@ describe.each(ROUTE_KIND_NAMES)('behind a kind with %s', (name) => {
       'Authorization',
       'Via',
       'not a token',
-    ])('that names %s is 400', async (token) => {
+    ])('that names %s is rejected with 400', async (token) => {
       expect(await deliver(gate, ['Connection', `close, ${token}`])).toBe(400);
       expect(app.received).toHaveLength(0);
     });
@@ -144,7 +144,7 @@ describe.each(ROUTE_KIND_NAMES)('behind a kind with %s', (name) => {
       expect(seenByApp('connection')).toEqual(['keep-alive']);
     });
 
-    test('with repeated and odd tokens removes nothing of ours', async () => {
+    test('with repeated and unusual tokens removes no field that the gate sets', async () => {
       expect(await deliver(gate, ['Connection', 'Connection, connection, keep-alive,,', 'Connection', 'te'])).toBe(200);
       expect(seenByApp('sidegate-route')).toEqual(['billing']);
     });
@@ -159,7 +159,7 @@ describe.each(ROUTE_KIND_NAMES)('behind a kind with %s', (name) => {
   );
 
   describe('who the client is', () => {
-    test('is the peer where it is not trusted, whatever it says', async () => {
+    test('is the peer if it is not trusted, whatever headers it sends', async () => {
       await deliver(gate, ['X-Forwarded-For', '6.6.6.6', 'X-Forwarded-Proto', 'https', 'X-Forwarded-Host', 'evil']);
       expect([seenByApp('x-forwarded-for'), seenByApp('x-forwarded-proto'), seenByApp('x-forwarded-host')]).toEqual([
         ['127.0.0.1'],
@@ -168,7 +168,7 @@ describe.each(ROUTE_KIND_NAMES)('behind a kind with %s', (name) => {
       ]);
     });
 
-    test('is what trusted proxies say, from the nearest outwards', async () => {
+    test('is taken from trusted proxies, from the nearest outwards', async () => {
       await deliver(behindProxy, [
         'X-Forwarded-For',
         '6.6.6.6, 203.0.113.9',

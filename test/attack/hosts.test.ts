@@ -39,7 +39,7 @@ describe('a route that names a host', () => {
     'admin.example:',
     'admin.example.:443',
     'ADMIN.example.:65535',
-  ])('takes the Host %j', async (host) => {
+  ])('matches the Host %j', async (host) => {
     expect(await ask(host)).toBe(401);
     expect(app.received).toHaveLength(0);
   });
@@ -54,7 +54,7 @@ describe('a route that names a host', () => {
     expect(await ask('shop.example', '/admin', 'GET')).toBe(401);
   });
 
-  test('owns what an app may take for its path', async () => {
+  test('owns every path that an app may interpret as its own', async () => {
     expect(await ask('shop.example', '/%61dmin')).toBe(400);
     expect(await ask('SHOP.example:80', '/ADMIN/x')).toBe(400);
     expect(app.received).toHaveLength(0);
@@ -65,7 +65,7 @@ describe('a route that names a host', () => {
   });
 });
 
-describe('a Host that two parsers may read in two ways', () => {
+describe('a Host that two parsers may interpret differently', () => {
   test.each([
     'other.example\nadmin.example',
     'admin.example\nadmin.example',
@@ -127,7 +127,7 @@ describe('behind a trusted proxy that passes on X-Forwarded-Host, a route that n
   };
 
   test.each(['admin.example', 'ADMIN.example.:443', 'public.example, admin.example', 'admin.example,public.example'])(
-    'is not reached by an app that goes by X-Forwarded-Host: %s',
+    'is not bypassed if the app trusts X-Forwarded-Host: %s',
     async (forwarded) => {
       expect(await askBehind('public.example', forwarded)).toBe(400);
       expect(await askBehind('public.example', 'other.example', forwarded)).toBe(400);
@@ -135,12 +135,12 @@ describe('behind a trusted proxy that passes on X-Forwarded-Host, a route that n
     },
   );
 
-  test('rejects a list of many names', async () => {
+  test('rejects a list of several names', async () => {
     expect(await askBehind('public.example', Array.from({ length: 9 }, () => 'a').join())).toBe(400);
     expect(await askBehind('public.example', Array.from({ length: 8 }, () => 'a').join())).toBe(200);
   });
 
-  test('does not get in the way of other names, nor of itself', async () => {
+  test('does not affect other names, or its own', async () => {
     expect(await askBehind('public.example', 'other.example')).toBe(200);
     expect(await askBehind('admin.example', 'admin.example')).toBe(401);
   });

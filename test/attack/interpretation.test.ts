@@ -28,7 +28,7 @@ describe.each(FRAMEWORKS.filter(({ cost, isAvailable }) => cost === 'cheap' && i
     afterAll(() => running?.stop());
     const gate = useGate(() => startGuarded(running.port));
 
-    test('serves no guarded handler without its gates, however its path is spelt', async () => {
+    test('serves no protected handler without its gates, in any spelling of its path', async () => {
       const bypasses: string[] = [];
       for (const target of [...SHOWN_TARGETS, ...MORE_TARGETS]) {
         for (const method of ['GET', 'POST', 'PUT']) {
@@ -40,7 +40,7 @@ describe.each(FRAMEWORKS.filter(({ cost, isAvailable }) => cost === 'cheap' && i
       expect(bypasses).toEqual([]);
     });
 
-    test('still serves what is open, and what is guarded to those who may', async () => {
+    test('still serves open handlers, and protected ones to authorized clients', async () => {
       const get = async (path: string, headers = {}): Promise<unknown> => {
         const { text } = await send(gate.port, { method: 'GET', path, headers });
         return toFrameworkResponse(`HTTP/1.1 200\r\n\r\n${text}`).served?.handler;
@@ -68,7 +68,7 @@ async function withGate(sections: Sections, action: (gate: TestGate) => Promise<
 
 const get = (gate: TestGate, path: string, headers = {}): Promise<Answer> => send(gate.port, { method: 'GET', path, headers });
 
-describe('a path that an app may take for another route', () => {
+describe('a path that an app may interpret as another route', () => {
   test.each([
     ['with an encoded letter', '/%61dmin/x'],
     ['with an encoded letter in upper case', '/%41dmin'],
@@ -155,7 +155,7 @@ describe('a path that an app may take for another route', () => {
   });
 
   test.each(['/public/..%20/admin', '/public/%20../admin', '/public/%EF%BC%8E%EF%BC%8E/admin', '/public/%E2%80%A5/admin'])(
-    'is rejected with a dot segment in another spelling, whatever the route: %s',
+    'is rejected with an encoded dot segment, on any route: %s',
     async (path) => {
       const upstream = `http://127.0.0.1:${app.port}`;
       await withGate(
@@ -168,7 +168,7 @@ describe('a path that an app may take for another route', () => {
     },
   );
 
-  test('is rejected where the narrower route does not open a form and the wider one does', async () => {
+  test('is rejected if the wider route allows a form and the narrower one does not', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [
       { name: 'admin', match: { pathPrefix: '/admin' }, upstream, basic: BASIC },
@@ -180,7 +180,7 @@ describe('a path that an app may take for another route', () => {
     });
   });
 
-  test('is rejected where the narrower route is the open one: no route is chosen by a guess', async () => {
+  test('is rejected even if the narrower route is the open one: the gate never guesses', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [
       { name: 'public', match: { pathPrefix: '/admin/public' }, upstream, allow: 'anyone' },
@@ -193,7 +193,7 @@ describe('a path that an app may take for another route', () => {
     });
   });
 
-  test('is rejected although a route of its own opens it, where an app may take it for a guarded one', async () => {
+  test('is rejected even if a route exactly matches it, because an app may interpret it as a protected one', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [{ name: 'upper', match: { path: '/Admin' }, upstream, allow: 'anyone' }, ...toGuardedRoutes(app.port)];
     await withGate({ routes }, async (gate) => {
@@ -207,7 +207,7 @@ describe('a path that an app may take for another route', () => {
     ['/admin.json', '/admin', '/admin.json'],
     ['/docs', '/docs/index.html', '/docs'],
     ['/report', '/report.html', '/report'],
-  ])('is rejected although a route of its own opens it: %s beside %s', async (open, guarded, path) => {
+  ])('is rejected even if a route exactly matches it: %s beside %s', async (open, guarded, path) => {
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [
       { name: 'open', match: { path: open }, upstream, allow: 'anyone' },
@@ -216,7 +216,7 @@ describe('a path that an app may take for another route', () => {
     await withGate({ routes }, async (gate) => expect((await get(gate, path)).code).toBe('ambiguous_target'));
   });
 
-  test('is rejected where only its method is guarded otherwise', async () => {
+  test('is rejected if only its method has other gates', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [
       { name: 'read', match: { path: '/account', methods: ['GET'] }, upstream, allow: 'anyone' },
@@ -230,7 +230,7 @@ describe('a path that an app may take for another route', () => {
     });
   });
 
-  test('has no route where the path itself has none', async () => {
+  test('has no route if the path itself has none', async () => {
     const [admin] = toGuardedRoutes(app.port);
     await withGate({ routes: [admin] }, async (gate) => {
       expect((await get(gate, '/%61dmin')).status).toBe(404);
@@ -257,7 +257,7 @@ describe('a path without such a conflict', () => {
     });
   });
 
-  test('is forwarded byte for byte where both routes ask the same', async () => {
+  test('is forwarded byte for byte if both routes have the same gates', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [
       { name: 'admin', match: { pathPrefix: '/admin' }, upstream, basic: BASIC },
@@ -269,7 +269,7 @@ describe('a path without such a conflict', () => {
     });
   });
 
-  test('is rejected where two routes have a webhook with the same keys: each remembers its own ids', async () => {
+  test('is rejected if two routes have webhooks with the same keys: each remembers its own IDs', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [
       { name: 'one', match: { path: '/hooks/billing' }, upstream, webhook: WEBHOOK },
@@ -284,28 +284,31 @@ describe('a path without such a conflict', () => {
   });
 });
 
-describe('a route whose app is trusted to tell paths apart', () => {
+describe('a route whose app is trusted to distinguish paths', () => {
   test.each([
     ['letterCase', '/ADMIN', '/%61dmin'],
     ['percentEncoding', '/%61dmin', '/ADMIN'],
     ['extension', '/admin.json', '/ADMIN'],
     ['trailingDots', '/admin.', '/ADMIN'],
     ['unicodeForm', '/%EF%BD%81dmin', '/%61dmin'],
-  ])('leaves by %s what only looks alike to others: %s, and still guards %s', async (distinction, passed, rejected) => {
-    const upstream = `http://127.0.0.1:${app.port}`;
-    const routes = [
-      { name: 'admin', match: { pathPrefix: '/admin', trustAppToDistinguish: [distinction] }, upstream, basic: BASIC },
-      { name: 'rest', match: { pathPrefix: '/' }, upstream, allow: 'anyone' },
-    ];
-    await withGate({ routes }, async (gate) => {
-      expect((await get(gate, passed)).status).toBe(200);
-      expect(app.received[0]?.url).toBe(passed);
-      expect((await get(gate, rejected)).code).toBe('ambiguous_target');
-      expect((await get(gate, '/admin')).status).toBe(401);
-    });
-  });
+  ])(
+    'accepts with %s a path that only other apps would confuse: %s, and still protects %s',
+    async (distinction, passed, rejected) => {
+      const upstream = `http://127.0.0.1:${app.port}`;
+      const routes = [
+        { name: 'admin', match: { pathPrefix: '/admin', trustAppToDistinguish: [distinction] }, upstream, basic: BASIC },
+        { name: 'rest', match: { pathPrefix: '/' }, upstream, allow: 'anyone' },
+      ];
+      await withGate({ routes }, async (gate) => {
+        expect((await get(gate, passed)).status).toBe(200);
+        expect(app.received[0]?.url).toBe(passed);
+        expect((await get(gate, rejected)).code).toBe('ambiguous_target');
+        expect((await get(gate, '/admin')).status).toBe(401);
+      });
+    },
+  );
 
-  test('does not open the routes beside it', async () => {
+  test('does not open neighbouring routes', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [
       { name: 'admin', match: { pathPrefix: '/admin', trustAppToDistinguish: [...PATH_DISTINCTIONS] }, upstream, basic: BASIC },
@@ -319,8 +322,8 @@ describe('a route whose app is trusted to tell paths apart', () => {
   });
 });
 
-describe('the same holds', () => {
-  test('from an enforced route to one that observes', async () => {
+describe('the same applies', () => {
+  test('from an enforced route to an observed one', async () => {
     const upstream = `http://127.0.0.1:${app.port}`;
     const routes = [
       { name: 'admin', match: { pathPrefix: '/admin' }, upstream, basic: BASIC },
@@ -378,7 +381,7 @@ describe('the same holds', () => {
   });
 });
 
-describe('whatever the routes are', () => {
+describe('for any routes,', () => {
   const SEGMENTS = ['admin', 'hooks', 'x', 'keys', 'caf'];
   const path = fc.array(fc.constantFrom(...SEGMENTS), { maxLength: 3 }).map((segments) => `/${segments.join('/')}`);
   const pattern = fc.record({ path, isExact: fc.boolean(), gates: fc.constantFrom('open', 'basic', 'webhook') });
@@ -451,7 +454,7 @@ describe('whatever the routes are', () => {
     return taking[0]?.gates;
   }
 
-  test('no re-encoding of a path passes the gates of another route than the one whose handler the app would run', () => {
+  test('no re-encoded path passes other gates than those of the handler that the app would run', () => {
     const isFresh = (patterns: readonly Pattern[]): boolean =>
       new Set(patterns.map((each) => `${each.isExact}${each.path}`)).size === patterns.length;
     let forwarded = 0;
@@ -482,7 +485,7 @@ describe('whatever the routes are', () => {
     expect(forwarded).toBeGreaterThan(1_000);
   });
 
-  test('a path as it stands in the config is never rejected, unless two routes differ only in what apps may ignore', () => {
+  test('a path exactly as in the config is never rejected, unless two routes differ only in ways that apps may ignore', () => {
     fc.assert(
       fc.property(fc.array(pattern, { minLength: 1, maxLength: 5 }), fc.nat(), (patterns, at) => {
         const { path: text } = patterns[at % patterns.length] as Pattern;

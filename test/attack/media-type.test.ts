@@ -105,18 +105,21 @@ describe('a signed JSON delivery', () => {
     expect(app.received[0]?.body.toString()).toBe(COMMENT);
   });
 
-  test('is rejected before its content is read where the charset is not UTF-8', async () => {
+  test('is rejected before its body is read if the charset is not UTF-8', async () => {
     const headers = { 'Content-Type': 'application/json; charset=utf-7' };
     expect((await send(gate.port, { path: '/github', headers, body: COMMENT })).status).toBe(415);
   });
 
-  test.each([' ', '\t', '\r\n', '\n\n  ', '\v', '\f', '\ufeff', '\ufeff '])('is no form behind %j', async (space) => {
-    for (const start of ['{', '[', '"']) {
-      const answer = await post('github', FORM, `${space}${start}&payload=%7B%7D`);
-      expect(answer).toMatchObject({ status: 415 });
-    }
-    expect(app.received).toHaveLength(0);
-  });
+  test.each([' ', '\t', '\r\n', '\n\n  ', '\v', '\f', '\ufeff', '\ufeff '])(
+    'is not accepted as a form after %j',
+    async (space) => {
+      for (const start of ['{', '[', '"']) {
+        const answer = await post('github', FORM, `${space}${start}&payload=%7B%7D`);
+        expect(answer).toMatchObject({ status: 415 });
+      }
+      expect(app.received).toHaveLength(0);
+    },
+  );
 
   test.each([
     ['a byte order mark', Buffer.from('\ufeff{"a":1}')],
@@ -148,7 +151,7 @@ describe('a signed form', () => {
     expect(app.received).toHaveLength(2);
   });
 
-  test('is forwarded without content, and a JSON value that is no object is JSON', async () => {
+  test('is forwarded without a body, and a JSON value that is not an object counts as JSON', async () => {
     for (const [contentType, content] of [
       [FORM, ''],
       ['application/json', ''],
@@ -160,7 +163,7 @@ describe('a signed form', () => {
   });
 });
 
-describe('multipart content', () => {
+describe('a multipart body', () => {
   const body =
     '--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n--c\r\nContent-Disposition: form-data; name="a"\r\n\r\nforged\r\n--c--\r\n--b--\r\n';
 
@@ -195,12 +198,12 @@ describe('a route with several media types', () => {
     expect((await post('bytes', 'application/octet-stream', 'abc')).text).toBe('handled');
   });
 
-  test('takes what a sender of one media type signs, whatever it looks like', async () => {
+  test('accepts any body that a sender of a single media type signs', async () => {
     expect((await post('text', 'text/plain', '{"a":1}')).text).toBe('handled');
     expect((await post('json', 'application/json', 'plain words')).text).toBe('handled');
   });
 
-  test('binds nothing where nothing is signed: the token proves who chose the media type', async () => {
+  test('is not restricted without a signature: the token proves who chose the media type', async () => {
     const headers = {
       Authorization: `Bearer ${SECRET.replaceAll(/[^A-Za-z]/g, '')}`,
       'Content-Type': `${FORM}; charset=iso-8859-1`,
@@ -210,7 +213,7 @@ describe('a route with several media types', () => {
   });
 });
 
-test('every value of Content-Type that is taken names UTF-8 or no charset, in bounded time', () => {
+test('every accepted value of Content-Type names UTF-8 or no charset, in bounded time', () => {
   const piece = fc.constantFrom(
     'application/json',
     ';',

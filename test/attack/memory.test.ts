@@ -122,7 +122,7 @@ function isTurnedAway(port: number): Promise<boolean> {
 }
 
 test.skipIf(NO_CGROUPS !== undefined)(
-  'a gate that is short of memory closes connections before the TLS handshake, which takes more than a request',
+  'a gate that is short of memory closes connections before the TLS handshake, which needs more memory than a request',
   async () => {
     // So little of the heap that a gate that has just started is above it.
     const gate = await startTls({ ...toSections(app.port), limits: { heapShed: 0.1 } });

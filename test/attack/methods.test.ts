@@ -41,7 +41,7 @@ const gate = useGate(() => {
 const ask = (method: string, path: string, headers: Sections = {}): Promise<Answer> =>
   send(gate.port, { method, path, headers: headers as Record<string, string> });
 
-describe('a method that the most specific route does not take', () => {
+describe('a method that the most specific route does not allow', () => {
   test.each([
     ['GET', '/hooks/billing', 'POST'],
     ['HEAD', '/hooks/billing', 'POST'],
@@ -55,14 +55,14 @@ describe('a method that the most specific route does not take', () => {
     ['OPTIONS', '/admin', 'GET, HEAD'],
     ['TRACE', '/admin', 'GET, HEAD'],
     ['DELETE', '/account', 'GET, HEAD, POST'],
-  ])('is 405 with Allow, not left to a wider route: %s %s', async (method, path, allow) => {
+  ])('is rejected with 405 and Allow, and no wider route gets it: %s %s', async (method, path, allow) => {
     const answer = await ask(method, path);
     expect([answer.status, answer.headers['allow']]).toEqual([405, allow]);
     expect(app.received).toHaveLength(0);
   });
 
   test.each(['get', 'Post', 'pOST', 'PROPFIND', 'MKCOL', 'M-SEARCH', 'QUERY', 'PURGE', 'LINK'])(
-    'is not taken under another spelling or by an open route: %s',
+    'is rejected in another spelling, also on an open route: %s',
     async (method) => {
       for (const path of ['/hooks/billing', '/admin', '/']) {
         const lines = [`${method} ${path} HTTP/1.1`, 'Host: a', 'Connection: close', 'Content-Length: 0'];
@@ -81,7 +81,7 @@ describe('routes of one path', () => {
     expect((await ask('POST', '/account', ALADDIN)).status).toBe(200);
   });
 
-  test('take HEAD by the gates of GET', async () => {
+  test('accept HEAD through the gates of GET', async () => {
     expect((await ask('HEAD', '/account')).status).toBe(200);
     expect((await ask('HEAD', '/admin')).status).toBe(401);
     expect((await ask('HEAD', '/admin', ALADDIN)).status).toBe(200);
@@ -98,12 +98,12 @@ describe('a field that overrides the method', () => {
     for (const { rawHeaders } of app.received) expect(rawHeaders).not.toContain('DELETE');
   });
 
-  test.each(OVERRIDES)('is passed where the route asks for it: %s', async (name) => {
+  test.each(OVERRIDES)('is passed on if the route allows it: %s', async (name) => {
     await ask('POST', '/legacy', { [name]: 'DELETE' });
     expect(app.received[0]?.headers[name.toLowerCase()]).toBe('DELETE');
   });
 
-  test.each(SPELLINGS)('is refused by forward-auth, whose proxy would pass it on: %s', async (name) => {
+  test.each(SPELLINGS)('is rejected by forward-auth, whose proxy would pass it on: %s', async (name) => {
     const about = (uri: string): Promise<Answer> =>
       send(gate.authzPort, {
         method: 'GET',

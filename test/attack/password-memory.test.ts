@@ -38,7 +38,7 @@ const start = (mebibytes: number): Promise<CgroupGate> =>
     { users },
   );
 
-test('one hash too large for the container is an error of the config, and not an OOM kill', async () => {
+test('a hash that needs more memory than the container has is a config error, not an OOM kill', async () => {
   const large = `eve:$argon2id$v=19$m=262144,t=1,p=1$${'A'.repeat(22)}$${'A'.repeat(43)}`;
   const toSections = (passwordMemory?: string): Sections => ({
     routes: [toBasicRoute()],
@@ -58,7 +58,7 @@ test('one hash too large for the container is an error of the config, and not an
 });
 
 describe.skipIf(NO_CGROUPS !== undefined).each([96, 128, 192])('in %d MiB', (mebibytes) => {
-  test(`survives ${GUESSERS} clients that guess at argon2id for 10 s, and still answers logins and deliveries`, async () => {
+  test(`survives ${GUESSERS} clients that guess argon2id passwords for 10 s, and still handles logins and deliveries`, async () => {
     const gate = await start(mebibytes);
     const agent = new Agent({ keepAlive: true });
     let guesses = 0;

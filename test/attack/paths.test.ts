@@ -91,7 +91,7 @@ describe.each(ROUTE_KIND_NAMES)('a route with %s', (name) => {
     return toStatuses(await sendRaw(gate.port, toRequestText(head, body)))[0];
   };
 
-  test.each(REFUSED)('refuses the target %j with 400', async (target) => {
+  test.each(REFUSED)('rejects the target %j with 400', async (target) => {
     expect(await post(target)).toBe(400);
     expect(app.received).toHaveLength(0);
   });
@@ -105,13 +105,13 @@ describe.each(ROUTE_KIND_NAMES)('a route with %s', (name) => {
     expect(await post(target)).toBe(404);
   });
 
-  test.each(['/open/a;b=1', '/open/a%2fb'])('forwards %j as it is where the route opens it', async (target) => {
+  test.each(['/open/a;b=1', '/open/a%2fb'])('forwards %j unchanged if the route allows it', async (target) => {
     expect(await post(target)).toBe(200);
     expect(app.received[0]?.url).toBe(target);
   });
 
   test.each(['/open/..;/admin', '/open/a;/../b', '/open/%2e%2e%2fadmin', '/open/..%2fadmin', '/open/%5c'])(
-    'refuses %j even where the route opens some forms',
+    'rejects %j even if the route allows some forms',
     async (target) => {
       expect(await post(target)).toBe(400);
     },

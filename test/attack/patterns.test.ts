@@ -195,7 +195,7 @@ describe('the lint of patterns', () => {
     expect(lint(source)).toEqual([expect.stringContaining(problem)]);
   });
 
-  test('accepts linear patterns, and allowed ones', () => {
+  test('accepts linear patterns and allowed ones', () => {
     expect(lint('export const A = /^[a-z]{1,253}$/;')).toEqual([]);
     expect(lint('export const A = /a+$/;', [{ file: 'a.ts', pattern: '/a+$/', reason: 'a test' }])).toEqual([]);
   });

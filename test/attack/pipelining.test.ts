@@ -25,8 +25,8 @@ const FIRST = toRequestText(['GET /first HTTP/1.1', 'Host: a']);
 const toUpgrade = (path: string): string =>
   toRequestText([`GET ${path} HTTP/1.1`, 'Host: a', 'Connection: Upgrade', 'Upgrade: websocket']);
 
-describe('behind a request that is still at work', () => {
-  test('the wish for another protocol is served in its turn, as any request, and is the last', async () => {
+describe('pipelined after a request in progress,', () => {
+  test('an upgrade request is handled in order, as any request, and is the last', async () => {
     const text = await sendRaw(gate.port, FIRST + toUpgrade('/second') + toUpgrade('/third') + FIRST);
     expect(toStatuses(text)).toEqual([200, 200]);
     expect([...text.matchAll(/answer to (\S+?)(?:HTTP|$)/g)].map(([, path]) => path)).toEqual(['/first', '/second']);
@@ -36,12 +36,12 @@ describe('behind a request that is still at work', () => {
     ]);
   });
 
-  test('that wish is so even where the answer is out, but the connection not free yet', async () => {
+  test('an upgrade request is handled in order even if the response was sent but the connection is not free yet', async () => {
     const text = await sendRaw(gate.port, toRequestText(['TRACE /first HTTP/1.1', 'Host: a']) + toUpgrade('/second'));
     expect(toStatuses(text)).toEqual([405, 200]);
   });
 
-  test('content that follows a wish that is not granted is never read as a request', async () => {
+  test('bytes that follow a rejected upgrade request are never read as a request', async () => {
     const wish = toRequestText(['GET /first HTTP/1.1', 'Host: a', 'Connection: Upgrade', 'Upgrade: h2c']);
     const lost = toRequestText(['POST /lost HTTP/1.1', 'Host: a', 'Content-Length: 1000']);
     const socket = connect(gate.port, '127.0.0.1').on('error', () => undefined);
@@ -67,7 +67,7 @@ describe('behind a request that is still at work', () => {
   });
 });
 
-test('behind a request that is answered, the wish for another protocol is passed on', async () => {
+test('after a finished request, an upgrade request is passed on', async () => {
   const socket = connect(gate.port, '127.0.0.1');
   const answer = (): Promise<string> => new Promise((resolve) => socket.once('data', (chunk) => resolve(String(chunk))));
   socket.write(FIRST);

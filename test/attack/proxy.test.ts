@@ -39,11 +39,11 @@ const get = (target: string, fields = PROXY_AUTH, method = 'GET'): string =>
   `${method} ${target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${fields}\r\n`;
 const connectTo = (target: string, fields = PROXY_AUTH): string => `CONNECT ${target} HTTP/1.1\r\nHost: x\r\n${fields}\r\n`;
 
-describe('on the proxy port', () => {
+describe('the proxy port', () => {
   beforeAll(() => start());
   afterAll(() => gate.stop());
 
-  test.each(FRAMING_CASES)('bad framing is 400 and the connection closed: %s', async (_title, toHead, body) => {
+  test.each(FRAMING_CASES)('rejects bad framing with 400, and closes the connection: %s', async (_title, toHead, body) => {
     const head = toHead(`POST ${url()} HTTP/1.1`, [authLine]);
     const text = await exchangeRaw(gate.proxyPort, toRequestText(head, body), SMUGGLED);
     expect(toStatuses(text)).toEqual([400]);
@@ -78,7 +78,7 @@ describe('on the proxy port', () => {
     ['another scheme', 'gopher://app.example:80/x'],
     ['a file', 'file:///etc/passwd'],
     ['a tab in the host', 'http://app\t.example/x'],
-  ])('a target with %s is 400', async (_, target) => {
+  ])('rejects a target with %s with 400', async (_, target) => {
     expect(await ask(get(target))).toEqual([400]);
     expect(app.received).toHaveLength(0);
   });
@@ -106,24 +106,24 @@ describe('on the proxy port', () => {
     '[::1:443',
     '[::1]',
     '::1:443',
-  ])('CONNECT %s is 400', async (target) => {
+  ])('rejects CONNECT %s with 400', async (target) => {
     expect(await ask(connectTo(target))).toEqual([400]);
   });
 
   test.each([
     ['a length', 'Content-Length: 5\r\n', 'hello'],
     ['chunks', 'Transfer-Encoding: chunked\r\n', '5\r\nhello\r\n0\r\n\r\n'],
-  ])('CONNECT with content that has %s is 400', async (_, fields, content) => {
+  ])('rejects CONNECT with a body that has %s with 400', async (_, fields, content) => {
     expect(await ask(connectTo(`echo.example:${echo.port}`, PROXY_AUTH + fields), content)).toEqual([400]);
   });
 
-  test('what is pipelined behind a CONNECT that is refused is never read as a request', async () => {
+  test('never reads bytes after a rejected CONNECT as a request', async () => {
     expect(await ask(connectTo('evil.example:443'), get(url()))).toEqual([403]);
     expect(await ask(connectTo(`echo.example:${echo.port}`, ''), get(url()))).toEqual([407]);
     expect(app.received).toHaveLength(0);
   });
 
-  test('a refused CONNECT does not keep its connection, even where the client leaves it open', async () => {
+  test('closes the connection after a rejected CONNECT, even if the client keeps it open', async () => {
     await until(async () => (await gate.metric('sidegate_connections')) === 0);
     await Promise.all(Array.from({ length: 5 }, () => ask(connectTo('evil.example:443'), 'x'.repeat(1_000))));
     const sockets = Array.from({ length: 5 }, () => openSocket(gate.proxyPort));
@@ -138,7 +138,7 @@ describe('on the proxy port', () => {
     for (const socket of sockets) socket.destroy();
   });
 
-  test('a head above 16 KiB is 431, and so are too many fields; a target above 8 KiB is 414', async () => {
+  test('rejects a head above 16 KiB or with too many fields with 431, and a target above 8 KiB with 414', async () => {
     expect(await ask(get(url(), `${PROXY_AUTH}X-Long: ${'x'.repeat(17_000)}\r\n`))).toEqual([431]);
     expect(await ask(connectTo(`echo.example:${echo.port}`, `X-Long: ${'x'.repeat(17_000)}\r\n`))).toEqual([431]);
     expect(await ask(get(url(), PROXY_AUTH + 'X-A: 1\r\n'.repeat(101)))).toEqual([431]);
@@ -146,12 +146,12 @@ describe('on the proxy port', () => {
     expect(await gate.metric('sidegate_limit_hits_total{limit="header_bytes"}')).toBe(2);
   });
 
-  test('an unknown expectation is 417, recorded like any refusal', async () => {
+  test('rejects an unknown expectation with 417, and records it like any rejection', async () => {
     expect(await ask(get(url(), `${PROXY_AUTH}Expect: tea\r\n`))).toEqual([417]);
     await until(() => gate.log().some(({ code }) => code === 'expectation_failed'));
   });
 
-  test('TRACE shows nobody a password, whatever its Max-Forwards', async () => {
+  test('never echoes a password to TRACE, with any Max-Forwards', async () => {
     for (const fields of ['', 'Max-Forwards: 0\r\n', 'Max-Forwards: 5\r\n', 'Max-Forwards: x\r\n']) {
       const text = await exchangeRaw(gate.proxyPort, get(url(), `${PROXY_AUTH}Cookie: secret=1\r\n${fields}`, 'TRACE'));
       expect(toStatuses(text)).toEqual([405]);
@@ -160,7 +160,7 @@ describe('on the proxy port', () => {
     expect(app.received).toHaveLength(0);
   });
 
-  test('two passwords are 400, whichever is right', async () => {
+  test('rejects two passwords with 400, even if one is correct', async () => {
     const good = PROXY_AUTH;
     const bad = `Proxy-Authorization: ${toBasic('Aladdin', 'wrong').Authorization}\r\n`;
     for (const fields of [good + bad, bad + good, good + good]) {
@@ -169,25 +169,25 @@ describe('on the proxy port', () => {
     }
   });
 
-  test('a password for the app is none for the proxy, and none in another spelling of the field', async () => {
+  test("rejects the app's Authorization, and other spellings of Proxy-Authorization", async () => {
     const value = toBasic('Aladdin', 'open sesame').Authorization;
     for (const name of ['Authorization', 'Proxy_Authorization', 'X-Proxy-Authorization'])
       expect(await ask(get(url(), `${name}: ${value}\r\n`))).toEqual([407]);
   });
 
-  test('a password never goes on in a request, in whatever spelling the field is', async () => {
+  test('never passes on a password in a request, in any spelling of the field', async () => {
     const value = toBasic('Aladdin', 'open sesame').Authorization;
     expect(await ask(get(url(), `pRoXy-AuThOrIzAtIoN: ${value}\r\nProxy_Authorization: ${value}\r\n`))).toEqual([200]);
     expect(JSON.stringify(app.received[0]?.rawHeaders)).not.toContain('QWxhZGRpb');
   });
 
-  test('a password never goes on in a tunnel', async () => {
+  test('never passes on a password in a tunnel', async () => {
     const socket = await openTunnel(gate.proxyPort, `echo.example:${echo.port}`);
     socket.end('only this');
     expect(await readToEnd(socket)).toBe('only this');
   });
 
-  test('a password is neither in the log nor in an answer', async () => {
+  test('shows no password in the log or in a response', async () => {
     const secret = 'canary-9f1c';
     const value = toBasic('Aladdin', secret).Authorization;
     const text = await exchangeRaw(gate.proxyPort, get(url(), `Proxy-Authorization: ${value}\r\n`));
@@ -198,7 +198,7 @@ describe('on the proxy port', () => {
     }
   });
 
-  test('a redirect is the client’s to follow, not the proxy’s', async () => {
+  test('passes a redirect on, and does not follow it', async () => {
     app.handler = (_request, response) => response.writeHead(302, { Location: 'http://169.254.169.254/latest/meta-data/' }).end();
     expect(await ask(get(url()))).toEqual([302]);
     expect(app.received).toHaveLength(1);
@@ -206,12 +206,15 @@ describe('on the proxy port', () => {
 
   const FIELDS = `${PROXY_AUTH}Authorization: Bearer x\r\nVia: 1.0 fred\r\nX-Hop: 1\r\nContent-Length: 5\r\n`;
 
-  test.each(['Host', 'Via', 'Content-Length', 'Authorization'])('a Connection option that names %s is 400', async (option) => {
-    expect(await ask(get(url(), `${FIELDS}Connection: ${option}\r\n`, 'POST'), 'hello')).toEqual([400]);
-    expect(app.received).toHaveLength(0);
-  });
+  test.each(['Host', 'Via', 'Content-Length', 'Authorization'])(
+    'rejects a Connection option that names %s with 400',
+    async (option) => {
+      expect(await ask(get(url(), `${FIELDS}Connection: ${option}\r\n`, 'POST'), 'hello')).toEqual([400]);
+      expect(app.received).toHaveLength(0);
+    },
+  );
 
-  test('a Connection option removes the fields of this hop that it names, and no others', async () => {
+  test('removes only the fields of this hop that a Connection option names', async () => {
     expect(await ask(get(url(), `${FIELDS}Connection: Proxy-Authorization, X-Hop\r\n`, 'POST'), 'hello')).toEqual([200]);
     const [got] = app.received;
     expect(String(got?.body)).toBe('hello');
@@ -220,7 +223,7 @@ describe('on the proxy port', () => {
     expect([got?.headers['x-hop'], got?.headers['proxy-authorization']]).toEqual([undefined, undefined]);
   });
 
-  test('answers come in the order of what was asked, and bad bytes never into the middle of one', async () => {
+  test('sends responses in the order of the requests, and never an error in the middle of one', async () => {
     app.handler = ({ url: path }, response) => {
       response.writeHead(200, { 'Content-Length': 10 }).write('12345');
       setImmediate(() => response.end(path === '/first' ? 'first' : 'other'));
@@ -232,22 +235,22 @@ describe('on the proxy port', () => {
   });
 });
 
-describe('time', () => {
+describe('a slow client', () => {
   afterEach(() => gate.stop());
 
-  test('for a head is bounded: 408', async () => {
+  test('is rejected with 408 during the head', async () => {
     await start({}, { limits: { headTimeout: '1s' } });
     expect(await ask(`GET ${url()} HTTP/1.1\r\nHost:`)).toEqual([408]);
     expect(await gate.metric('sidegate_limit_hits_total{limit="head_timeout"}')).toBe(1);
   });
 
-  test('for content is bounded, too', async () => {
+  test('is rejected with 408 during the body', async () => {
     await start({}, { limits: { bodyIdleTimeout: '1s' } });
     expect(await ask(get(url(), `${PROXY_AUTH}Content-Length: 5\r\n`, 'POST'), 'he')).toEqual([408]);
   });
 });
 
-test('a heap that is too full takes nobody else on: 503', async () => {
+test('rejects new requests with 503 while the heap is too full', async () => {
   const folder = makeFolder();
   writeFileSync(join(folder, 'users'), makeEntry(PROXY_USER, PROXY_PASSWORD));
   // A tenth of so little is full from the start.

@@ -49,7 +49,7 @@ describe('a users file', () => {
   });
   afterEach(() => gate.stop());
 
-  test('without bob, and with a broken line, keeps bob out', async () => {
+  test('without bob, and with a broken line, rejects bob', async () => {
     await write(`${ALICE}\nbroken line\n`);
     expect(await statuses()).toEqual([200, 401]);
     expect(gate.logText()).toContain('users:2: the line has no colon');
@@ -69,7 +69,7 @@ describe('a users file', () => {
     ['is a line without a colon, beside a good one', `${ALICE}\n${BOB}\nbob\n`],
     ['has no hash', `${ALICE}\nbob:\n`],
     ['has a NUL in the hash', `${ALICE}\n${BOB.replace('$2y$', '$2\0y$')}\n`],
-  ])('where bob %s keeps bob out, and nobody else', async (_, text) => {
+  ])('in which bob %s rejects bob, and no other user', async (_, text) => {
     await write(text);
     expect(await statuses()).toEqual([200, 401]);
     expect(gate.logText()).not.toContain(BOB.slice(4));
@@ -80,7 +80,7 @@ describe('a users file', () => {
     ['has only comments', '# alice\n\n  \r\n#'],
     ['has only broken lines', 'alice\nbob\n'],
     ['is not text', Buffer.from([0x61, 0x3a, 0xff, 0xfe])],
-  ])('that %s makes its realm 503, with or without a password, and no other realm', async (_, text) => {
+  ])('that %s makes only its realm respond with 503, with or without a password', async (_, text) => {
     await write(text);
     expect(await statuses()).toEqual([503, 503]);
     const answer = await send(gate.port, { method: 'GET', path: '/' });
@@ -99,7 +99,7 @@ describe('a users file', () => {
     ['is a pipe that nobody writes to', () => execFileSync('mkfifo', [file()])],
     ['is a device without an end', () => symlinkSync('/dev/zero', file())],
     ['has a gigabyte', writeGigabyte],
-  ])('that %s makes its realm 503, and is read again when it is back', async (_, apply) => {
+  ])('that %s makes its realm respond with 503 until it can be read again', async (_, apply) => {
     await change(() => {
       rmSync(file());
       apply();
@@ -110,7 +110,7 @@ describe('a users file', () => {
     expect(await statuses()).toEqual([200, 200]);
   });
 
-  test('with Windows line ends and a byte order mark counts like any other', async () => {
+  test('with Windows line ends and a byte order mark is read like any other', async () => {
     await write(`\uFEFF${ALICE}\r\n# gone: ${BOB}\r\n`);
     expect(await statuses()).toEqual([200, 401]);
   });
@@ -122,14 +122,14 @@ describe('a users file', () => {
     expect((await ask('user-99999', 'a')).status).toBe(200);
   });
 
-  test('of 100,000 broken lines is reported in a few lines of the log', async () => {
+  test('of 100,000 broken lines is reported in a few log lines', async () => {
     await write(`${ALICE}\n${'broken\n'.repeat(100_000)}`);
     expect(await statuses()).toEqual([200, 401]);
     expect(gate.log().filter(({ msg }) => msg === 'users_reload_failed')).toHaveLength(21);
     expect(gate.logText()).toContain('99980 more lines have a problem');
   });
 
-  test('that changes together with a config that is rejected still counts', async () => {
+  test('that changes together with a rejected config is still applied', async () => {
     await change(() => {
       writeFileSync(file(), ALICE);
       gate.writeConfig({ routes: 'none' });
@@ -156,7 +156,7 @@ describe('a mounted Secret', () => {
   });
   afterEach(() => gate.stop());
 
-  test('that is swapped again and again never makes its realm 503, and its last version counts', async () => {
+  test('that is swapped repeatedly never makes its realm respond with 503, and its last version applies', async () => {
     for (let i = 2; i < 12; i++) {
       swap(`..${i}`, i % 2 === 0 ? ALICE : BOTH);
       rmSync(join(folder, `..${i - 1}`), { recursive: true });
@@ -169,7 +169,7 @@ describe('a mounted Secret', () => {
   });
 });
 
-test('a users file that is gone for a moment does not make its realm 503', async () => {
+test('a users file that is missing for a moment does not make its realm respond with 503', async () => {
   const restore = (): void => writeFileSync(file(), BOTH);
   // The pause before the users are read again.
   const clock = {
@@ -186,7 +186,7 @@ test('a users file that is gone for a moment does not make its realm 503', async
   await gate.stop();
 });
 
-test('start-up with an empty users file is refused, as for any other secret that cannot be used', async () => {
+test('the gate does not start with an empty users file, as with any other unusable secret', async () => {
   await expect(startGate({ routes: [toRoute({})] }, undefined, { users: '# nobody' })).rejects.toThrow('contains no users');
 });
 
@@ -218,7 +218,7 @@ describe('a connection that outlives its request', () => {
     ['has another hash', makeEntry('Aladdin', 'open sesame'), 200],
     ['has a broken line', `Aladdin:broken\n${BOB}`, 407],
     ['is in a file that is empty', '', 503],
-  ])('ends with its user: a tunnel whose user %s', async (_, text, status) => {
+  ])('ends when its user is revoked: a tunnel whose user %s', async (_, text, status) => {
     const { port } = server.address() as AddressInfo;
     gate = await startProxyGate({ allow: [`localhost:${port}`], names: { localhost: ['127.0.0.1'] } });
     const tunnel = await openTunnel(gate.proxyPort, `localhost:${port}`);
@@ -230,7 +230,7 @@ describe('a connection that outlives its request', () => {
     expect(await connectStatus(`localhost:${port}`)).toBe(status);
   });
 
-  test('stays open when another user is removed, or the file is written again', async () => {
+  test('stays open when another user is removed, or the file is written unchanged', async () => {
     const { port } = server.address() as AddressInfo;
     const own = makeEntry('Aladdin', 'open sesame');
     gate = await startProxyGate({ allow: [`127.0.0.1:${port}`], files: { users: `${own}\n${BOB}` } });
@@ -243,7 +243,7 @@ describe('a connection that outlives its request', () => {
     tunnel.destroy();
   });
 
-  test('ends with its user: a WebSocket', async () => {
+  test('ends when its user is revoked: a WebSocket', async () => {
     const { port } = sockets.address() as AddressInfo;
     const route = { ...toRoute({}), upstream: `http://127.0.0.1:${port}` };
     gate = await startGate({ routes: [route] }, undefined, { users: BOTH });

@@ -32,7 +32,7 @@ const start = async (): Promise<void> => {
 const deliver = (bytes: number): Promise<number> => sendDelivery(gate.port, makeDelivery({ body: Buffer.alloc(bytes, 0x20) }));
 
 describe('other clients are handled while one client stalls', () => {
-  test('small bodies that fill the buffer', async () => {
+  test('in small bodies that fill the buffer', async () => {
     await start();
     await Promise.all(Array.from({ length: 20 }, () => stall(64_000, 63_000)));
     await until(async () => (await buffered()) > 900_000);
@@ -40,7 +40,7 @@ describe('other clients are handled while one client stalls', () => {
     expect(await gate.metric('sidegate_limit_hits_total{limit="buffer_share"}')).toBeGreaterThan(0);
   });
 
-  test('large bodies that take every place', async () => {
+  test('in large bodies that occupy every place', async () => {
     await start();
     await Promise.all(Array.from({ length: 20 }, () => stall(200_000, 1_000)));
     await until(async () => (await buffered()) >= 600_000);
@@ -48,7 +48,7 @@ describe('other clients are handled while one client stalls', () => {
   });
 });
 
-test('a body that is declared and never comes takes a place, and no memory', async () => {
+test('a declared body that never arrives occupies a place, but no memory', async () => {
   await start();
   const before = process.memoryUsage().arrayBuffers;
   await stall(700_000, 1);
@@ -56,7 +56,7 @@ test('a body that is declared and never comes takes a place, and no memory', asy
   expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(500_000);
 });
 
-test('what a client holds is given back when it leaves', async () => {
+test('the memory that a client occupies is freed when it disconnects', async () => {
   await start();
   await Promise.all([stall(64_000, 30_000), stall(500_000, 100_000)]);
   await until(async () => (await buffered()) > 500_000);

@@ -19,7 +19,7 @@ const get = (target: string, fields = PROXY_AUTH): string =>
   `GET ${target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${fields}\r\n`;
 const connectTo = (target: string): string => `CONNECT ${target} HTTP/1.1\r\nHost: x\r\n${PROXY_AUTH}\r\n`;
 
-describe('what is not public', () => {
+describe('a destination that is not public', () => {
   const HOSTS = [
     '127.0.0.1',
     '127.255.255.254',
@@ -80,7 +80,7 @@ describe('what is not public', () => {
     'behind.ssrf.example',
     'odd.ssrf.example',
     'Inner.SSRF.example.',
-  ])('is not reached as %s, though it is listed', async (host) => {
+  ])('cannot be reached as %s, even if it is listed', async (host) => {
     expect(await ask(connectTo(`${host}:${app.port}`))).toEqual([403]);
     expect(await ask(get(`http://${host}:${app.port}/x`))).toEqual([403]);
     expect(gate.log().at(-1)).toMatchObject({ code: 'destination_denied', reason: 'destination_not_public' });
@@ -91,7 +91,7 @@ describe('what is not public', () => {
 describe('names', () => {
   afterEach(() => gate.stop());
 
-  test('are looked up once for each request: a second answer, which nobody checked, is never asked for', async () => {
+  test('are resolved once per request, so that no second, unchecked address is used', async () => {
     let lookUps = 0;
     const names = {
       get 'app.example'(): readonly string[] {
@@ -109,7 +109,7 @@ describe('names', () => {
     expect(lookUps).toBe(1);
   });
 
-  test('are not looked up for strangers, nor for what is not listed', async () => {
+  test('are not resolved for unauthenticated clients, or if they are not listed', async () => {
     let lookUps = 0;
     const names = {
       get 'app.example'(): readonly string[] {
@@ -123,7 +123,7 @@ describe('names', () => {
     expect(lookUps).toBe(0);
   });
 
-  test('that lead nowhere are 502, and the answer does not say what was tried', async () => {
+  test('that do not resolve are rejected with 502, and the response does not show them', async () => {
     await start({ allow: ['gone.example:80'] });
     const text = await exchangeRaw(gate.proxyPort, connectTo('gone.example:80'));
     expect(toStatuses(text)).toEqual([502]);
@@ -131,7 +131,7 @@ describe('names', () => {
   });
 });
 
-test('the gate’s own ports are never reached through it, not even where the list has them', async () => {
+test('the gate’s own ports cannot be reached through it, even if the list names them', async () => {
   // Free a moment ago: the list must name them before the gate has them.
   const ports = await Promise.all([findFreePort(), findFreePort(), findFreePort()]);
   const [data, admin, proxy] = ports.map((port) => `127.0.0.1:${port}`);

@@ -42,7 +42,7 @@ const toHead = (fields: string, line = 'GET /ws HTTP/1.1'): string => `${line}\r
 const SMUGGLED = 'GET /admin HTTP/1.1\r\nHost: a\r\n\r\n';
 const ask = (...parts: readonly string[]): Promise<string> => exchangeRaw(gate.port, ...parts);
 
-test('bytes right behind the wish are held until the app grants it, and then come first', async () => {
+test('bytes right after the upgrade request are held until the app grants it, and then sent first', async () => {
   answer = '';
   const socket = openSocket(gate.port);
   socket.write(`${toHead(AUTH + WISH)}early`);
@@ -60,7 +60,7 @@ test.each([
   ['200', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno'],
   ['403', 'HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno'],
   ['426', 'HTTP/1.1 426 Upgrade Required\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\nno'],
-])('an app that answers %s gets nothing of what stands behind the wish, and the connection ends', async (status, text) => {
+])('an app that responds with %s gets no bytes after the upgrade request, and the connection ends', async (status, text) => {
   answer = text;
   const answered = await ask(toHead(AUTH + WISH), SMUGGLED);
   expect(toStatuses(answered)).toEqual([Number(status)]);
@@ -70,7 +70,7 @@ test.each([
   expect(seen).not.toContain('/admin');
 });
 
-test('what stands behind a wish without the password is never read', async () => {
+test('bytes after an upgrade request without the password are never read', async () => {
   expect(toStatuses(await ask(toHead(WISH), toHead(AUTH + WISH)))).toEqual([401]);
   expect(seen).toBe('');
 });
@@ -78,7 +78,7 @@ test('what stands behind a wish without the password is never read', async () =>
 test.each([
   ['a length', 'Content-Length: 5\r\n', 'hello'],
   ['chunks', 'Transfer-Encoding: chunked\r\n', '5\r\nhello\r\n0\r\n\r\n'],
-])('a wish with content that has %s is 400', async (_, fields, content) => {
+])('an upgrade request with a body that has %s is rejected with 400', async (_, fields, content) => {
   expect(toStatuses(await ask(toHead(AUTH + WISH + fields), content))).toEqual([400]);
   expect(seen).toBe('');
 });
@@ -87,7 +87,7 @@ test.each([
   ['another protocol', 'Connection: Upgrade\r\nUpgrade: h2c\r\n'],
   ['no protocol', 'Connection: Upgrade\r\n'],
   ['two protocols', 'Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n'],
-])('an app that grants %s is 502', async (_, fields) => {
+])('a 101 that grants %s is answered with 502', async (_, fields) => {
   answer = `HTTP/1.1 101 Switching Protocols\r\n${fields}\r\n`;
   expect(toStatuses(await ask(toHead(AUTH + WISH), 'frames'))).toEqual([502]);
   await settle();
@@ -106,7 +106,7 @@ test.each([
   ['to another version of HTTP', toHead(`${AUTH}Connection: Upgrade\r\nUpgrade: HTTP/2.0\r\n`)],
   ['to TLS', toHead(`${AUTH}Connection: Upgrade\r\nUpgrade: TLS/1.0\r\n`)],
   ['by HTTP/1.0', toHead(AUTH + WISH, 'GET /ws HTTP/1.0')],
-])('a request %s is passed on without a wish, and a 101 to it is 502', async (_, head) => {
+])('a request %s is passed on without Upgrade, and a 101 to it is answered with 502', async (_, head) => {
   const socket = openSocket(gate.port);
   socket.write(head);
   const answered = String(await new Promise((resolve) => socket.once('data', resolve)));
@@ -115,7 +115,7 @@ test.each([
   expect(seen).not.toMatch(/\r\n(?:Upgrade|HTTP2-Settings):/i);
 });
 
-test('a refused wish does not keep its connection, even where the client leaves it open', async () => {
+test('a rejected upgrade request closes its connection, even if the client keeps it open', async () => {
   const socket = openSocket(gate.port);
   socket.write(toHead(WISH));
   socket.resume();
@@ -130,7 +130,7 @@ test.each([
     'the client after the app granted it',
     'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n',
   ],
-])('%s may reset the connection, and the gate serves on', async (_, text) => {
+])('%s may reset the connection, and the gate keeps running', async (_, text) => {
   answer = text;
   const socket = openSocket(gate.port);
   socket.write(toHead(AUTH + WISH));
@@ -142,7 +142,7 @@ test.each([
   expect(toStatuses(await ask(toHead(`${AUTH}Connection: close\r\n`)))).toEqual([200]);
 });
 
-test('an app that resets a granted connection cuts the client off, and the gate serves on', async () => {
+test('an app that resets an upgraded connection disconnects the client, and the gate keeps running', async () => {
   const socket = openSocket(gate.port);
   socket.write(toHead(AUTH + WISH));
   const head = await new Promise((resolve) => socket.once('data', resolve));

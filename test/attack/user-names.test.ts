@@ -48,7 +48,7 @@ const ask = (pair: string | Buffer): Promise<Answer> =>
   send(gate.port, { method: 'GET', path: '/', headers: { ...sign(pair), 'Sidegate-User': 'evil', 'X-Forwarded-User': 'evil' } });
 
 describe('a user', () => {
-  test.each(NAMES)('named %j is one name for the app, which it can undo, and one line in the log', async (name) => {
+  test.each(NAMES)('named %j is one name for the app, which it can decode, and one line in the log', async (name) => {
     expect((await ask(`${name}:x`)).status).toBe(200);
     const raw = app.received[0]?.rawHeaders ?? [];
     for (const field of ['Sidegate-User', 'X-Forwarded-User']) {
@@ -76,7 +76,7 @@ describe('a name', () => {
     ['an overlong slash', Buffer.from([0x70, 0xc0, 0xaf, 0x3a, 0x78])],
     ['half a surrogate', Buffer.from([0x70, 0xed, 0xa0, 0x80, 0x3a, 0x78])],
     ['Latin-1', Buffer.from('\xe9:x', 'latin1')],
-  ])('with %s is 401, and never gets into a header or the log', async (_, pair) => {
+  ])('with %s is rejected with 401, and never reaches a header or the log', async (_, pair) => {
     const answer = await ask(pair);
     expect([answer.status, answer.code]).toEqual([401, 'credentials_required']);
     expect(app.received).toHaveLength(0);
@@ -86,17 +86,17 @@ describe('a name', () => {
     expect(JSON.stringify(line)).not.toContain('plain');
   });
 
-  test('that nobody proved is not in the log: it may be a password in the wrong field', async () => {
+  test('that was not verified is not logged: it may be a password in the wrong field', async () => {
     expect((await ask('hunter2-canary:')).status).toBe(401);
     expect(gate.logText()).not.toContain('hunter2-canary');
     expect(await gate.metrics()).not.toContain('hunter2-canary');
   });
 
-  test.each(['Evil', 'e\u0301vil'])('is not folded to another: %j is not evil', async (name) => {
+  test.each(['Evil', 'e\u0301vil'])('is not case-folded to another one: %j is not evil', async (name) => {
     expect((await ask(`${name}:x`)).status).toBe(401);
   });
 
-  test('is the same in both of Unicode’s forms', async () => {
+  test('is the same in both Unicode normalization forms', async () => {
     expect((await ask('e\u0301:x')).status).toBe(200);
     expect(app.received[0]?.headers['sidegate-user']).toBe('%C3%A9');
   });

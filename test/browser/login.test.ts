@@ -86,7 +86,7 @@ const logIn = async (): Promise<void> => {
 const REALM = 'Server basic the "inner" house';
 
 describe('logging in', () => {
-  test('is asked for by the browser itself: wrong first, then right, and not again', async () => {
+  test('is prompted by the browser: a wrong password, then the correct one, and then no more prompts', async () => {
     prompts.answers.push(['Amélie', 'wrong'], RIGHT);
     expect(await visit('/admin')).toBe(200);
     expect(prompts.asked).toEqual([REALM, REALM]);
@@ -95,13 +95,13 @@ describe('logging in', () => {
     expect(received).toEqual(['Am%C3%A9lie GET /admin', 'Am%C3%A9lie GET /admin/page']);
   });
 
-  test('is given up by whoever cancels: he sees the refusal', async () => {
+  test('can be cancelled: the browser then shows the rejection', async () => {
     expect(await visit('/admin')).toBe(401);
     expect(prompts.asked).toEqual([REALM]);
     expect(received).toEqual([]);
   });
 
-  test('holds for every route of the realm, and for no other', async () => {
+  test('is valid for every route of the realm, and for no other', async () => {
     await logIn();
     expect(await visit('/same')).toBe(200);
     expect(prompts.asked).toEqual([REALM]);
@@ -111,14 +111,14 @@ describe('logging in', () => {
     expect(received.at(-1)).toBe('undefined GET /open');
   });
 
-  test('works with credentials that the program around the browser holds', async () => {
+  test('works with credentials that an automation tool supplies', async () => {
     const own = await browser.newContext({ httpCredentials: { username: RIGHT[0], password: RIGHT[1] } });
     const answer = await (await own.newPage()).goto(url('/admin'));
     expect(answer?.status()).toBe(200);
     await own.close();
   });
 
-  test('ends when a wrong password takes the place of the right one', async () => {
+  test('ends when a wrong password replaces the correct one', async () => {
     await logIn();
     // As pages do that have a button for it.
     const status = await page.evaluate(`new Promise((resolve) => {
@@ -134,7 +134,7 @@ describe('logging in', () => {
   });
 });
 
-describe('who is logged in', () => {
+describe('a logged-in user', () => {
   beforeEach(logIn);
 
   test('downloads', async () => {
@@ -155,7 +155,7 @@ describe('who is logged in', () => {
     expect(Number(length)).toBeGreaterThan(5_000_000);
   });
 
-  test('hears events', async () => {
+  test('receives server-sent events', async () => {
     const events = await page.evaluate(
       () =>
         new Promise<string[]>((resolve, reject) => {
@@ -175,7 +175,7 @@ describe('who is logged in', () => {
     await until(() => gate.log().some((line) => line['reason'] === 'sender_gone'));
   });
 
-  test('speaks by WebSocket', async () => {
+  test('uses a WebSocket', async () => {
     const messages = await page.evaluate(
       (target) =>
         new Promise<string[]>((resolve, reject) => {

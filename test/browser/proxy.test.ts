@@ -69,7 +69,7 @@ test.each([
   expect(leaked).toEqual([]);
 });
 
-test('the browser asks for the proxy’s password once, for all destinations', async () => {
+test('the browser prompts for the proxy password once, for all destinations', async () => {
   browser = await openBrowser({ certificates: [pair.cert], proxy: { server: `http://127.0.0.1:${gate.proxyPort}` } });
   const context = await browser.newContext();
   const page = await context.newPage();
@@ -81,7 +81,7 @@ test('the browser asks for the proxy’s password once, for all destinations', a
   expect(prompts.asked).toHaveLength(2);
 });
 
-test('who does not know the password sees the refusal, and no page', async () => {
+test('without the password the browser shows the rejection, and no page', async () => {
   const page = await open({ server: `http://127.0.0.1:${gate.proxyPort}`, username: PROXY_USER, password: 'wrong' });
   const answer = await page.goto(plainUrl()).catch(() => undefined);
   expect(answer?.status() ?? 407).toBe(407);
@@ -89,7 +89,7 @@ test('who does not know the password sees the refusal, and no page', async () =>
   await until(() => gate.log().some(({ reason }) => reason === 'bad_credentials'));
 });
 
-test('what is not listed is refused, in both forms', async () => {
+test('a destination that is not listed is rejected, as a tunnel and as a request', async () => {
   const page = await open({ server: `http://127.0.0.1:${gate.proxyPort}`, ...CREDENTIALS });
   expect((await page.goto('http://elsewhere.example/'))?.status()).toBe(403);
   await expect(page.goto('https://elsewhere.example/')).rejects.toThrow('ERR_TUNNEL_CONNECTION_FAILED');
