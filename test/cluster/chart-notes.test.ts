@@ -23,7 +23,7 @@ async function renderAll(values: ChartInput, kubeVersion = '1.36.3'): Promise<st
   return String(pick(await renderChart(values, { chart, kubeVersion }), 'Notes')['text']);
 }
 
-test('lead a Service to the sidecar by its name where that leads somewhere, else by its port', async () => {
+test('point a Service to the sidecar by port name if that works, else by port number', async () => {
   expect(await renderNotes('1.33.0')).toContain('targetPort: sidegate\n');
   expect(await renderNotes('1.32.9')).toContain('targetPort: 8480\n');
   expect(await renderNotes('1.32.9', { port: 9480 })).toContain('targetPort: 9480\n');
@@ -68,6 +68,6 @@ test.each<[string, ChartInput['admission']]>([
     'in other namespaces labeled pods start without their sidecar',
     { namespaceSelector: { matchLabels: { team: 'a' } }, protect: false, failurePolicy: 'Fail' },
   ],
-])('warn of a setting that switches off protection: %s', async (sentence, admission) => {
+])('warn about a setting that disables protection: %s', async (sentence, admission) => {
   expect(await renderAll({ admission })).toContain(sentence);
 });

@@ -93,7 +93,7 @@ afterAll(async () => {
   await cluster?.cleanUp();
 });
 
-test('judges what the injector and the controllers made of workloads with every kind of fault', async () => {
+test('reports every kind of fault in workloads that the injector and the controllers changed', async () => {
   const policy = {
     apiVersion: 'networking.k8s.io/v1',
     kind: 'NetworkPolicy',
@@ -147,7 +147,7 @@ test('judges what the injector and the controllers made of workloads with every 
   expect((await doctor(cluster.kubeconfig(), '-n', installation.namespace)).code).toBe(0);
 });
 
-test('reports ways past sidecars that are as they should be', async () => {
+test('reports bypasses of correct sidecars', async () => {
   const decoy = { 'sidegate.dev/app-container': 'decoy', 'sidegate.dev/app-port': '9999' };
   const made = make('Deployment', 'decoyed', asking('service', decoy));
   const [app] = made['spec'].template.spec.containers;
@@ -168,7 +168,7 @@ test('reports ways past sidecars that are as they should be', async () => {
   });
 });
 
-test('sees sidecars grow stale, and their config break', async () => {
+test('reports sidecars that became stale, and a config that broke', async () => {
   const name = 'sidegate-injector';
   const path = `/api/v1/namespaces/${installation.namespace}/configmaps/${name}`;
   const text: string = (await cluster.ok('GET', path)).data['injector.yaml'];
@@ -188,7 +188,7 @@ test('sees sidecars grow stale, and their config break', async () => {
   expect(toTable((await doctor(cluster.kubeconfig())).report)['Deployment/good']).toEqual(['protected', 'memory-not-shared']);
 });
 
-test('tells a user with few rights what he may not see, and judges the rest', async () => {
+test('reports what a user with few permissions cannot read, and checks the rest', async () => {
   await create({ apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'looker' } });
   const rbac = { apiVersion: 'rbac.authorization.k8s.io/v1', metadata: { name: 'looker' } };
   const rules = [
@@ -223,7 +223,7 @@ test('tells a user with few rights what he may not see, and judges the rest', as
   expect(stranger).toMatchObject({ code: 2, stderr: expect.stringContaining('Unauthorized') });
 });
 
-test('comes in by a client certificate', async () => {
+test('authenticates with a client certificate', async () => {
   const { server, ca, clientCertificate } = cluster.connection;
   const base64 = (text: string): string => Buffer.from(text).toString('base64');
   const text = stringify({
@@ -241,7 +241,7 @@ test('comes in by a client certificate', async () => {
   expect(report.cluster[0]).toMatchObject({ code: 'pods-not-known' });
 });
 
-test('says why pods are missing while no injector answers', async () => {
+test('reports why pods are missing while no injector responds', async () => {
   await installation.killInjector();
   await create(make('Deployment', 'denied', asking()));
   const path = `/apis/apps/v1/namespaces/${namespace}/deployments/denied`;

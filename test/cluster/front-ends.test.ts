@@ -89,13 +89,13 @@ beforeAll(async () => {
 });
 afterAll(() => cluster?.cleanUp());
 
-test.each(Object.keys(CASES))('inject -f and the webhook give the very same pod: %s', (name) => {
+test.each(Object.keys(CASES))('inject -f and the webhook produce the same pod: %s', (name) => {
   expect(byWebhook.get(name)?.spec.initContainers ?? byWebhook.get(name)?.spec.containers).toContainEqual(
     expect.objectContaining({ name: 'sidegate' }),
   );
   expect(byCommand.get(name)).toEqual(byWebhook.get(name));
 });
 
-test.each(BY_POLICY)('the policy of the API server and the webhook give the very same pod: %s', (name) => {
+test.each(BY_POLICY)('the policy of the API server and the webhook produce the same pod: %s', (name) => {
   expect(byPolicy.get(name)).toEqual(byWebhook.get(name));
 });

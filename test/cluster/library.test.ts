@@ -80,7 +80,7 @@ async function inject(settings: Settings): Promise<Rendered> {
 const HELPERS = ['initContainer', 'lifecycle', 'gracePeriodSeconds', 'imagePullSecrets', 'podAnnotations', 'servicePort'];
 const appProbes = { web: { livez: 'http://127.0.0.1:3000/healthz?a=$$b&c=$(D)', readyz: 'tcp://127.0.0.1:3000' } };
 
-describe('a chart that writes the sidecar by the library', () => {
+describe('a chart that renders the sidecar through the library', () => {
   test.each<[string, Settings, Settings?, string?]>([
     ['interception service', {}],
     ['its own ports', { port: 9000, adminPort: 9001 }],
@@ -106,7 +106,7 @@ describe('a chart that writes the sidecar by the library', () => {
     expect(pod.metadata.labels).toMatchObject({ 'sidegate.dev/inject': 'true', 'sidegate.dev/injected': 'true' });
   });
 
-  test('leads its Service and its NetworkPolicy to the sidecar, by number', async () => {
+  test('points its Service and its NetworkPolicy to the sidecar, by port number', async () => {
     const objects = await render({ port: 9000, adminPort: 9001 });
     expect(pick(objects, 'Service')['spec']).toMatchObject({
       ports: [{ name: 'http', port: 80, targetPort: 9000, protocol: 'TCP' }],
@@ -125,7 +125,7 @@ describe('a chart that writes the sidecar by the library', () => {
     });
   });
 
-  test('is left alone by the injector', async () => {
+  test('is not changed by the injector', async () => {
     const pod = { ...podOf(await render({})), apiVersion: 'v1', kind: 'Pod' };
     const context = { defaults: toSidecarDefaults(IMAGE), version: '1', kube: { major: 1, minor: 36 }, namespace: 'default' };
     expect(injectPod(pod, context)).toMatchObject({ outcome: 'skipped', reason: 'already_injected' });
@@ -169,7 +169,7 @@ describe('a chart that writes the sidecar by the library', () => {
     await expect(render(settings)).rejects.toThrow(message);
   });
 
-  test.each(HELPERS)('is refused with a sentence where %s gets no settings', async (helper) => {
+  test.each(HELPERS)('is rejected with a clear message if %s gets no settings', async (helper) => {
     const chart = join(folder, `no-settings-${helper}`);
     mkdirSync(join(chart, 'templates'), { recursive: true });
     cpSync(join(web, 'Chart.yaml'), join(chart, 'Chart.yaml'));
@@ -182,14 +182,14 @@ describe('a chart that writes the sidecar by the library', () => {
     expect(code).not.toBe(0);
   });
 
-  test('has the table of the README say what its checks take', () => {
+  test('accepts exactly the settings in the table of the README', () => {
     const readme = readFileSync(join(LIBRARY, 'README.md'), 'utf8');
     expect(readme).toContain('| `appPort` | `3000` | The port of the app, by number. |');
     expect(readme).not.toContain('`auto`');
   });
 });
 
-test('the chart of the README is the whole of it: it renders, and its app stands behind the sidecar', async () => {
+test('the chart of the README is complete: it renders, and its app is behind the sidecar', async () => {
   const readme = readFileSync(join(LIBRARY, 'README.md'), 'utf8');
   const blocks = new Map([...readme.matchAll(/```yaml\n# (\S+)\n(.*?)```/gs)].map(([, name = '', text = '']) => [name, text]));
   expect([...blocks.keys()]).toEqual([

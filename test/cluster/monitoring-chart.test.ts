@@ -18,7 +18,7 @@ const toRules = (object: Rendered): readonly Rule[] => (object['spec'] as RuleFi
 const isDashboard = ({ kind, metadata }: Rendered): boolean => kind === 'ConfigMap' && metadata.name.includes('-dashboard-');
 
 describe('monitoring', () => {
-  test('is off until it is asked for: it needs kinds that not every cluster has', async () => {
+  test('is disabled by default, because not every cluster has the kinds it needs', async () => {
     const objects = await renderChart();
     expect(objects.filter((object) => KINDS.includes(object.kind) || isDashboard(object))).toEqual([]);
   });
@@ -29,7 +29,7 @@ describe('monitoring', () => {
     expect(second.stdout).toBe(first.stdout);
   });
 
-  test('scrapes the sidecars of every namespace by the name of their container and port, and tells rules their workload', async () => {
+  test('scrapes the sidecars of every namespace by container and port name, with a workload label for the rules', async () => {
     const monitor = pick(await renderChart({ monitoring: ALL }), 'PodMonitor');
     expect(monitor.metadata.labels).toMatchObject({ release: 'prometheus', 'app.kubernetes.io/part-of': 'sidegate' });
     const spec = monitor['spec'] as { podMetricsEndpoints: { relabelings: Record<string, unknown>[] }[] };
@@ -46,7 +46,7 @@ describe('monitoring', () => {
     expect('StatefulSet;billing-api').not.toMatch(regex);
   });
 
-  test('has the label of the nearest value where two give one', async () => {
+  test('takes a label from the most specific value', async () => {
     const labels = { release: 'near' };
     const { rules, podMonitor, serviceMonitor, dashboards } = ALL;
     const monitoring = {
@@ -62,7 +62,7 @@ describe('monitoring', () => {
       expect(metadata.labels, kind).toMatchObject({ release: 'near', team: 'edge', 'app.kubernetes.io/component': 'monitoring' });
   });
 
-  test('scrapes the injector by a Service of its own, and not where there is none', async () => {
+  test('scrapes the injector through a separate Service, if the injector is installed', async () => {
     const objects = await renderChart({ monitoring: ALL });
     const monitor = pick(objects, 'ServiceMonitor');
     const service = pick(objects, 'Service', 'sidegate-injector-metrics');
@@ -79,7 +79,7 @@ describe('monitoring', () => {
     );
   });
 
-  test('has every alert and record of the files, word for word but for the place of the pages', async () => {
+  test('has every alert and record of the files, unchanged except for the URL of the runbooks', async () => {
     const runbookUrl = 'https://runbooks.example/sidegate';
     const rules = toRules(pick(await renderChart({ monitoring: { rules: { enabled: true, runbookUrl } } }), 'PrometheusRule'));
     const toFull = (rule: Rule): Rule =>
@@ -120,14 +120,14 @@ describe('monitoring', () => {
     expect(stderr).toContain('/monitoring/rules/runbookUrl');
   });
 
-  test('gives Prometheus rules that it takes', async () => {
+  test('renders rules that Prometheus accepts', async () => {
     const file = join(makeFolder(), 'rules.yaml');
     writeFileSync(file, stringify(pick(await renderChart({ monitoring: ALL }), 'PrometheusRule')['spec']));
     const { code, stdout, stderr } = await run('promtool', ['check', 'rules', '--lint=all', '--lint-fatal', file]);
     expect(code, stdout + stderr).toBe(0);
   });
 
-  test('leaves out the alerts that are excluded, labels the others, and says so where it knows no such alert', async () => {
+  test('omits excluded alerts, labels the others, and reports unknown alert names', async () => {
     const exclude = ['SidegatePodUnprotected', 'SidegateErrorBudgetBurn'];
     const rules = toRules(
       pick(
@@ -144,7 +144,7 @@ describe('monitoring', () => {
     expect(stderr).toContain('monitoring.rules.exclude names SidegatePodUnprotectd, and there is no such alert');
   });
 
-  test('puts each dashboard into a ConfigMap as it is, for the sidecar of Grafana and for its operator', async () => {
+  test('puts each dashboard unchanged into a ConfigMap, for the sidecar of Grafana and for its operator', async () => {
     const objects = await renderChart({ monitoring: ALL });
     const maps = objects.filter(isDashboard);
     expect(maps.map(({ metadata }) => metadata.name)).toEqual([

@@ -61,20 +61,20 @@ function toLive(exposition: string): Map<string, Record<string, string>[]> {
 }
 
 describe('the rules', () => {
-  test('are such as Prometheus takes, without anything that its linter warns of', async () => {
+  test('are accepted by Prometheus, without warnings from its linter', async () => {
     const files = readdirSync(RULES).map((name) => join(RULES, name));
     const { code, stdout, stderr } = await run('promtool', ['check', 'rules', '--lint=all', '--lint-fatal', ...files]);
     expect(code, stdout + stderr).toBe(0);
   });
 
-  test.each(readdirSync(UNIT_TESTS))('fire and stay quiet as %s has it', async (name) => {
+  test.each(readdirSync(UNIT_TESTS))('fire and stay quiet as %s expects', async (name) => {
     const { code, stdout, stderr } = await run('promtool', ['test', 'rules', join(UNIT_TESTS, name)]);
     expect(code, stdout + stderr).toBe(0);
   });
 });
 
 describe('the dashboards', () => {
-  test('ask only what Prometheus understands', async () => {
+  test('contain only queries that Prometheus can parse', async () => {
     const exprs = readDashboards().flatMap(toExpressions);
     const rules = exprs.map((expr, i) => ({ record: `panel:${i}`, expr }));
     const file = join(gate.folder, 'panels.yaml');
@@ -84,7 +84,7 @@ describe('the dashboards', () => {
   });
 });
 
-describe('every series that a rule or a panel names', () => {
+describe('every series in a rule or a panel', () => {
   const recorded = readRules().flatMap(({ record }) => (record === undefined ? [] : [record]));
   const expressions = [...readRules().map(({ expr }) => expr), ...readDashboards().flatMap(toExpressions)];
 
@@ -113,7 +113,7 @@ describe('every series that a rule or a panel names', () => {
     return missing === undefined ? undefined : `no ${metric} has ${label}="${missing}"`;
   }
 
-  test('is found on a gate that has seen a bit of everything, on a running injector, or is told to be somebody else’s', () => {
+  test('exists on a busy gate, on a running injector, or is listed as a series of another program', () => {
     expect(expressions.length).toBeGreaterThan(80);
     const problems = expressions.flatMap((expr) =>
       toSelectors(expr).flatMap((selector) => {
@@ -124,7 +124,7 @@ describe('every series that a rule or a panel names', () => {
     expect(problems).toEqual([]);
   });
 
-  test('has the labels that are grouped by', () => {
+  test('has the labels that the expression groups by', () => {
     for (const expr of expressions) {
       const selectors = toSelectors(expr).filter(({ metric }) => live.has(metric));
       if (selectors.length === 0) continue;
@@ -165,7 +165,7 @@ describe('a real Prometheus', () => {
   const firing = async (): Promise<readonly string[]> =>
     (await query('ALERTS{alertstate="firing"}')).map(({ metric }) => metric['alertname'] ?? '');
 
-  test('scrapes a gate, exemplars included, and takes every sample', async () => {
+  test('scrapes a gate with exemplars, and accepts every sample', async () => {
     await until(async () => (await query('up == 1')).length === 1);
     const { activeTargets } = await prometheus.ask<{ activeTargets: { health: string; lastError: string }[] }>('/targets');
     expect(activeTargets).toMatchObject([{ health: 'up', lastError: '' }]);
@@ -197,7 +197,7 @@ describe('a real Prometheus', () => {
     for (const expr of readDashboards().flatMap(toExpressions)) await query(expr);
   });
 
-  test('raises an alert for forged deliveries, tells what it is about, and no other one', async () => {
+  test('raises exactly one alert for forged deliveries, with its details', async () => {
     await until(async () => (await query('sidegate_auth_decisions_total{route="billing",reason="bad_signature"}')).length > 0);
     expect(await firing()).toEqual([]);
     const names = await until(async () => {
@@ -214,7 +214,7 @@ describe('a real Prometheus', () => {
   });
 });
 
-test('the scrape config of the docs is one that Prometheus takes', async () => {
+test('Prometheus accepts the scrape config of the docs', async () => {
   const page = readFileSync(resolve(import.meta.dirname, '..', '..', 'docs', 'monitoring.md'), 'utf8');
   const [, config = ''] = /```yaml\n(scrape_configs:.*?)```/s.exec(page) ?? [];
   const file = join(gate.folder, 'prometheus.yml');
@@ -225,7 +225,7 @@ test('the scrape config of the docs is one that Prometheus takes', async () => {
   expect(code, stdout + stderr).toBe(0);
 });
 
-test('the metrics in the text format are such as the linter of Prometheus approves of', async () => {
+test('the linter of Prometheus accepts the metrics in the text format', async () => {
   const file = join(gate.folder, 'metrics.txt');
   writeFileSync(file, await gate.metrics());
   const { code, stderr } = await run('sh', ['-c', `promtool check metrics < ${file}`]);

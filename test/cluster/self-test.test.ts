@@ -21,7 +21,7 @@ interface Pod {
 
 const isOfTest = ({ metadata }: Rendered): boolean => metadata.annotations?.['helm.sh/hook'] === 'test';
 
-test('what helm test makes is injected, and passes as processes with the command lines and files of that pod', async () => {
+test('the pod of helm test is injected, and passes when its command lines run as processes', async () => {
   const objects = (await renderChart({}, { tests: true })).filter(isOfTest);
   const [pod, config, secret] = [pick(objects, 'Pod'), pick(objects, 'ConfigMap'), pick(objects, 'Secret')];
   const folder = makeFolder();
@@ -57,7 +57,7 @@ test('what helm test makes is injected, and passes as processes with the command
   expect(await exited).toBe(0);
 });
 
-test('there is no test where a sidecar would outlive it, nor where nobody wants one', async () => {
+test('no test is rendered if a sidecar would outlive it, or if it is disabled', async () => {
   const old = { admission: { protect: false, enforce: false, failurePolicy: 'Fail' } } as const;
   const objects = await renderChart(old, { kubeVersion: '1.28.0', tests: true });
   pick(objects, 'Deployment', 'sidegate-injector');

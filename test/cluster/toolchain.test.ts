@@ -40,7 +40,7 @@ test('builds a program once, and again when its module has changed', () => {
   expect(builds()).toBe(2);
 });
 
-test('takes no program for built whose build failed, and says where', () => {
+test('rejects a program whose build failed, and reports where it failed', () => {
   write('package main\n\nfunc main() { hello() }\n');
   expect(prepare()).toContain(`greeter-v1 could not be built in ${tool.module}`);
   expect(readdirSync(bin)).toEqual([]);
@@ -49,13 +49,13 @@ test('takes no program for built whose build failed, and says where', () => {
   expect(prepare()).toBeDefined();
 });
 
-test('names the package where there is no Go', () => {
+test('names the package to install if Go is missing', () => {
   vi.stubEnv('PATH', folder);
   expect(prepare()).toMatch(/^greeter-v1 must be built: there is no go; apt-get install golang-go/);
   expect(existsSync(bin)).toBe(false);
 });
 
-test('says that Go is too old, and what would do', () => {
+test('reports that Go is too old, and which version is needed', () => {
   writeFileSync(join(folder, 'go'), '#!/bin/sh\necho go1.19.8\n', { mode: 0o755 });
   vi.stubEnv('PATH', folder);
   expect(prepare()).toMatch(

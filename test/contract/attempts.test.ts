@@ -40,7 +40,7 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
     };
     const fresh = (): string => `k${count++}`;
 
-    test('are let through so many times, then not until the ban is over', async () => {
+    test('are allowed up to the limit, then rejected until the ban ends', async () => {
       const { attempts, pass } = make();
       const key = fresh();
       await useUp(attempts, key);
@@ -53,7 +53,7 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
       expect(await leftOf(attempts, [key])).toBe(0);
     });
 
-    test('are counted anew after the window', async () => {
+    test('are counted from zero after the window', async () => {
       const { attempts, pass } = make();
       const key = fresh();
       for (let i = 0; i < 2; i++) await leftOf(attempts, [key]);
@@ -61,7 +61,7 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
       await useUp(attempts, key);
     });
 
-    test('that did not fail are given back, and lift a ban that they alone made', async () => {
+    test('that did not fail are refunded, and lift a ban that only they caused', async () => {
       const { attempts } = make();
       const key = fresh();
       for (let i = 0; i < 10; i++) await (await take(attempts, [key]))();
@@ -73,7 +73,7 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
       expect(await leftOf(attempts, [key])).toBeGreaterThan(0);
     });
 
-    test('of a client and a user count for neither where one is banned, and name the client’s ban first', async () => {
+    test('of a client and a user count for neither if one is banned, and report the ban of the client first', async () => {
       const { attempts } = make();
       const [client, user, other] = [`{r}:${fresh()}`, `{r}:${fresh()}`, `{r}:${fresh()}`] as const;
       await useUp(attempts, client);
@@ -84,7 +84,7 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
       await useUp(attempts, other);
     });
 
-    test('of a client and a user count for both, and are given back to both', async () => {
+    test('of a client and a user count for both, and are refunded to both', async () => {
       const { attempts } = make();
       const [client, user] = [`{r}:${fresh()}`, `{r}:${fresh()}`] as const;
       const refund = await take(attempts, [client, user]);
@@ -106,7 +106,7 @@ function describeAttempts(title: string, make: () => { attempts: Attempts; pass:
       expect(await leftOf(attempts, [key])).toBe(0);
     });
 
-    test('that race are not more than allowed', async () => {
+    test('that race never exceed the limit', async () => {
       const { attempts } = make();
       const key = fresh();
       const results = await Promise.all(Array.from({ length: 20 }, () => leftOf(attempts, [key])));
@@ -173,7 +173,7 @@ describe('attempts in memory', () => {
     expect(await attempts.take(['banned'], FLOOD)).toMatchObject({ kind: 'banned' });
   });
 
-  test('are rejected for new keys while all others are banned, and say so, until a ban ends', async () => {
+  test('are rejected with a reason for new keys while all others are banned, until a ban ends', async () => {
     const clock = new FakeClock();
     let full = 0;
     const attempts = createMemoryAttempts(clock, { maxKeys: 10, onFull: () => void full++ });
@@ -186,7 +186,7 @@ describe('attempts in memory', () => {
     expect(await attempts.take(['new'], FLOOD)).toMatchObject({ kind: 'taken' });
   });
 
-  test('never make room for a user by the counter of its own client', async () => {
+  test('never evict the counter of a client for a user of the same request', async () => {
     const attempts = createMemoryAttempts(new FakeClock(), { maxKeys: 2 });
     await attempts.take(['client', 'user 0'], FLOOD);
     await attempts.take(['client', 'user 1'], FLOOD);
@@ -195,7 +195,7 @@ describe('attempts in memory', () => {
   });
 });
 
-describe('bans that are remembered beside the store', () => {
+describe('bans that are cached in front of the store', () => {
   const count = (own: Attempts): { attempts: Attempts; calls: () => number } => {
     let calls = 0;
     return {
@@ -209,7 +209,7 @@ describe('bans that are remembered beside the store', () => {
     };
   };
 
-  test('cost one round trip a second, and end when the store says so', async () => {
+  test('cost one round trip per second, and end when the store reports it', async () => {
     const clock = new FakeClock();
     const rule = { failures: 1, per: 60_000, ban: 5_500 };
     const { attempts, calls } = count(createMemoryAttempts(clock, { maxKeys: 10 }));
@@ -225,7 +225,7 @@ describe('bans that are remembered beside the store', () => {
     expect(await cached.take(['c', 'other'], rule)).toMatchObject({ kind: 'taken' });
   });
 
-  test('end at once when an attempt is given back, and are few', async () => {
+  test('end at once when an attempt is refunded, and are bounded in number', async () => {
     const clock = new FakeClock();
     const { attempts, calls } = count(createMemoryAttempts(clock, { maxKeys: 10 }));
     const cached = withBanCache(attempts, clock, { maxBans: 1 });
@@ -240,7 +240,7 @@ describe('bans that are remembered beside the store', () => {
   });
 });
 
-test('while the shared store is away this process counts for itself, and a refund goes where the attempt was counted', async () => {
+test('while the shared store is unreachable this process counts alone, and a refund goes to the store that counted the attempt', async () => {
   const clock = new FakeClock();
   const own = createMemoryAttempts(clock, { maxKeys: 10 });
   let isAway = true;
@@ -262,7 +262,7 @@ test('while the shared store is away this process counts for itself, and a refun
   expect(await leftOf(attempts, ['k'])).toBe(0);
 });
 
-test('a refund that Redis could not take rejects', async () => {
+test('a refund rejects if Redis cannot record it', async () => {
   const server = await startRedis();
   servers.push(server);
   const own = open({ kind: 'standalone', node: toNode(server) });

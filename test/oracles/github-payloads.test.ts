@@ -26,7 +26,7 @@ async function deliver(body: Buffer, event: string, id: string): Promise<{ statu
   return { status, code };
 }
 
-test('all 329 payloads reach the app byte for byte, each one once, and none that is changed', async () => {
+test('all 329 payloads reach the app unchanged and once, and no modified one does', async () => {
   const examples = readGithubExamples();
   expect(examples).toHaveLength(329);
   for (const [index, { event, body }] of examples.entries()) {
@@ -45,7 +45,7 @@ test('all 329 payloads reach the app byte for byte, each one once, and none that
   }
 });
 
-test('a payload that is spaced otherwise than it was signed is refused', async () => {
+test('a payload with other white space than the signed one is rejected', async () => {
   const [{ body, event } = { body: Buffer.alloc(0), event: '' }] = readGithubExamples();
   const headers = {
     'Content-Type': 'application/json',

@@ -33,13 +33,13 @@ async function expectVerdicts(oracle: Oracle): Promise<void> {
 const titled = oracles.filter(({ verify }) => verify).map((oracle) => ({ oracle, title: toTitle(oracle) }));
 
 describe("a sender's library in JavaScript", () => {
-  test.each(titled)('accepts what is signed, and notices what is changed: $title', ({ oracle }) => expectVerdicts(oracle));
+  test.each(titled)('accepts signed deliveries, and rejects modified ones: $title', ({ oracle }) => expectVerdicts(oracle));
 });
 
 describe.each(languages)('the libraries in $language', ({ language, speaker, parts }) => {
   const cases = parts.flatMap((part) => oracles.filter(({ preset }) => preset === part.preset).map((base) => ({ base, part })));
 
-  test.skipIf(!speaker)('are there for each of their senders', () => {
+  test.skipIf(!speaker)('exist for each of their senders', () => {
     expect(cases.map(({ part }) => part.preset)).toEqual(expect.arrayContaining(parts.map(({ preset }) => preset)));
   });
 
@@ -48,7 +48,7 @@ describe.each(languages)('the libraries in $language', ({ language, speaker, par
     table.map((one) => ({ one, title: name(one) }));
 
   test.skipIf(!speaker).each(toTable(cases.filter(({ part }) => part.signs)))(
-    `sign $title as it is signed here (skipped where ${language} is missing)`,
+    `sign $title like the signer in this repository (skipped without ${language})`,
     async ({ one: { base, part } }) => {
       if (!speaker) return;
       const delivery = base.sample(Date.now());
@@ -57,7 +57,7 @@ describe.each(languages)('the libraries in $language', ({ language, speaker, par
   );
 
   test.skipIf(!speaker).each(toTable(cases.filter(({ part }) => part.verifies)))(
-    `accept $title, and notice what is changed (skipped where ${language} is missing)`,
+    `accept $title, and reject modified deliveries (skipped without ${language})`,
     async ({ one: { base, part } }) => {
       if (speaker) await expectVerdicts({ ...toForeignOracle(base, speaker, part), sign: base.sign });
     },
@@ -65,7 +65,7 @@ describe.each(languages)('the libraries in $language', ({ language, speaker, par
 });
 
 describe('every sender', () => {
-  test('is proved by a library or a second signer, but for those that sign nothing', () => {
+  test('is confirmed by a library or a second signer, except those that sign nothing', () => {
     const foreign = new Set([...PYTHON_PARTS, ...GO_PARTS].map(({ preset }) => preset));
     const unproved = oracles.filter(({ preset, verify }) => !verify && !foreign.has(preset)).map(({ preset }) => preset);
     expect(unproved).toEqual(UNPROVED);
@@ -103,7 +103,7 @@ describe('AWS SNS', () => {
   afterAll(() => sns.stop());
 
   test.each(['1', '2'] as const)(
-    "AWS's validator accepts version %s, and notices a change of each signed field",
+    "AWS's validator accepts version %s, and rejects a change of each signed field",
     async (version) => {
       const delivery = sns.sample(Date.now());
       const message = sns.signMessage(JSON.parse(delivery.body.toString()) as Record<string, string>, version);
@@ -116,7 +116,7 @@ describe('AWS SNS', () => {
     },
   );
 
-  test('a confirmation signs its token and its URL too', async () => {
+  test('a confirmation also signs its token and its URL', async () => {
     const { Subject: _subject, ...notification } = JSON.parse(sns.sample(Date.now()).body.toString()) as Record<string, string>;
     const confirmation = {
       ...notification,

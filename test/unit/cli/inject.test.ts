@@ -46,20 +46,20 @@ const valuesOf = (text: string): unknown[] => {
 };
 
 describe('sidegate inject', () => {
-  test.each(INPUTS)('makes of %s what is kept beside it', async (name) => {
+  test.each(INPUTS)('turns %s into its golden file', async (name) => {
     const { stdout, stderr } = await run(read(name), OPTIONS[name]);
     await expect(stdout).toMatchFileSnapshot(join(FOLDER, 'output', name));
     await expect(stderr).toMatchFileSnapshot(join(FOLDER, 'output', name.replace('.yaml', '.txt')));
   });
 
-  test.each(INPUTS)('finds nothing more to do in its own output of %s', async (name) => {
+  test.each(INPUTS)('changes nothing in its own output for %s', async (name) => {
     const { stdout } = await run(read(name), OPTIONS[name]);
     const again = await run(stdout, OPTIONS[name]);
     expect(again.stdout).toBe(stdout);
     expect(again.stderr).not.toContain(': injected: ');
   });
 
-  test.each(INPUTS)('prints a patch of %s that another library applies to the same end', async (name) => {
+  test.each(INPUTS)('prints a patch for %s that another library applies with the same result', async (name) => {
     const values = valuesOf(read(name));
     const { stdout, code } = await run(read(name), { ...OPTIONS[name], format: 'patch' });
     if (code !== 0) return;
@@ -80,32 +80,32 @@ describe('sidegate inject', () => {
     expect(valuesOf((await run(read(name), OPTIONS[name])).stdout)).toEqual(values.length === 1 ? [json] : json.items);
   });
 
-  test('leaves all that it does not touch as it was, to the character', async () => {
+  test('leaves everything else unchanged, to the character', async () => {
     const input = 'kind:   ConfigMap # nothing to do\nmode: 0644\n---\n\n{"kind": "Service"}\n';
     expect((await run(input)).stdout).toBe(input);
     const { stdout } = await run(`${input}---\n${read('old-cluster.yaml')}`);
     expect(stdout.startsWith(input)).toBe(true);
   });
 
-  test('prints nothing where one of many pods is denied, so that a pipe applies no part', async () => {
+  test('prints nothing if one of several pods is denied, so that a pipe applies no part', async () => {
     const { code, stdout } = await run(`${read('old-cluster.yaml')}---\n${read('denied.yaml')}`);
     expect([code, stdout]).toEqual([1, '']);
   });
 
-  test('takes the image of its own version where no config names another', async () => {
+  test('uses the image of its own version if no config names another', async () => {
     const { io, stdout } = recordIo();
     const filename = [join(FOLDER, 'old-cluster.yaml')];
     expect(await injectFiles({ filename, namespace: 'a', kubeVersion: '1.34', format: 'yaml' }, io)).toBe(0);
     expect(stdout()).toContain(`image: sidegate:${readVersion()}\n`);
   });
 
-  test('tells where a manifest is no YAML', async () => {
+  test('reports where a manifest is not valid YAML', async () => {
     const { code, stderr } = await run('kind: Pod\nspec: [\n');
     expect(code).toBe(1);
     expect(stderr).toMatch(/^<stdin>:\d+:\d+: error: /);
   });
 
-  test('says so where there is no pod in the input', async () => {
+  test('reports that the input contains no pod', async () => {
     const { code, stdout, stderr } = await run('kind: Service\n');
     expect([code, stdout, stderr]).toEqual([
       0,
@@ -123,7 +123,7 @@ describe('sidegate inject', () => {
   test.each([
     [{ kubeVersion: 'new' }, '--kube-version new is not a version such as 1.34'],
     [{ filename: ['/nonexistent.yaml'] }, 'cannot read the file /nonexistent.yaml (ENOENT)'],
-  ])('refuses the options %j', async (options, message) => {
+  ])('rejects the options %j', async (options, message) => {
     await expect(run('kind: Pod', options)).rejects.toThrow(message);
   });
 
@@ -169,7 +169,7 @@ describe('a Service in the same input', () => {
       { type: 'LoadBalancer', ports: [{ port: 80, targetPort: 8080 }] },
       /Service web \(LoadBalancer\), port 80/,
     ],
-  ])('gets a warning where it bypasses the sidecar: %s', async (_title, spec, expected) => {
+  ])('gets a warning if it bypasses the sidecar: %s', async (_title, spec, expected) => {
     const both = [deployment, service(spec)];
     expect(await warningsOf(both)).toEqual([expect.stringMatching(expected)]);
     expect(await warningsOf([{ apiVersion: 'v1', kind: 'List', items: both }])).toHaveLength(1);
@@ -183,7 +183,7 @@ describe('a Service in the same input', () => {
     ['to other pods', service({ selector: { app: 'other' }, ports: [{ port: 80, targetPort: 8080 }] })],
     ['in another namespace', service({ ports: [{ port: 80, targetPort: 8080 }] }, { namespace: 'other' })],
     ['over UDP', service({ ports: [{ port: 80, targetPort: 8080, protocol: 'UDP' }] })],
-  ])('gets none where it does not: %s', async (_title, object) => {
+  ])('gets no warning if it does not: %s', async (_title, object) => {
     expect(await warningsOf([deployment, object])).toEqual([]);
   });
 
@@ -194,7 +194,7 @@ describe('a Service in the same input', () => {
     { kind: 'Ingress', spec: { rules: [{ http: { paths: [null] } }, 5] } },
     { kind: 'List', items: [null, 5, { kind: 'Service' }] },
     { kind: 'Pod', metadata: { labels: 5 }, spec: { containers: [{ args: [1], ports: [null] }, null] } },
-  ])('is no trouble, whatever its shape: %j', async (object) => {
+  ])('causes no error in any shape: %j', async (object) => {
     expect(await warningsOf([deployment, object])).toEqual([]);
   });
 });

@@ -34,7 +34,7 @@ function start() {
   return { clock, there, asked, certificates, tell, flood };
 }
 
-test('keeps a good certificate however many others fail, for as long as they do', async () => {
+test('keeps a valid certificate while any number of others fail', async () => {
   const { clock, asked, tell, flood } = start();
   expect(await tell(GENUINE)).toBe('good');
   for (let minute = 0; minute < 5; minute++) {
@@ -46,7 +46,7 @@ test('keeps a good certificate however many others fail, for as long as they do'
   expect(asked).toHaveLength(50);
 });
 
-test('fetches a certificate that was good anew, though strangers have used up what new ones may cost', async () => {
+test('fetches a known certificate again even if untrusted clients used up the budget for new ones', async () => {
   const { clock, asked, tell, flood } = start();
   await tell(GENUINE);
   await clock.advance(DAY);
@@ -56,7 +56,7 @@ test('fetches a certificate that was good anew, though strangers have used up wh
   expect(asked.filter((path) => path === GENUINE.pathname)).toHaveLength(2);
 });
 
-test('asks for one that was good and fails now every ten seconds at most, and takes it when it is back', async () => {
+test('requests a known certificate that now fails at most every ten seconds, and accepts it once it is available again', async () => {
   const { clock, there, asked, tell } = start();
   await tell(GENUINE);
   await clock.advance(DAY);
@@ -70,13 +70,13 @@ test('asks for one that was good and fails now every ten seconds at most, and ta
   expect(await tell(GENUINE)).toBe('good');
 });
 
-test('asks once for those who want the same at once', async () => {
+test('sends one request for concurrent requests of the same certificate', async () => {
   const { asked, tell } = start();
   expect(await Promise.all([tell(GENUINE), tell(GENUINE), tell(GENUINE)])).toEqual(['good', 'good', 'good']);
   expect(asked).toHaveLength(1);
 });
 
-test('remembers sixteen good ones and no more', async () => {
+test('remembers at most sixteen valid certificates', async () => {
   const { clock, there, asked, tell } = start();
   await tell(GENUINE);
   for (let i = 0; i < 16; i++) {
@@ -89,7 +89,7 @@ test('remembers sixteen good ones and no more', async () => {
   expect(asked.filter((path) => path === GENUINE.pathname)).toHaveLength(2);
 });
 
-test('follows what it is told to though no certificate may be asked for, and not without end', async () => {
+test('follows ten confirmation URLs, and no more, even when the budget for certificates is used up', async () => {
   const { there, certificates, flood } = start();
   await flood();
   const url = new URL(`${HOST}/?Action=ConfirmSubscription`);

@@ -25,7 +25,7 @@ async function check(config: object): Promise<string[]> {
 }
 
 describe('a config with problems of several kinds', () => {
-  test('shows those of the schema, of the rules and of the files at once, across sections', async () => {
+  test('reports problems of the schema, the rules and the files at once, across sections', async () => {
     const problems = await check({
       log: { level: 'verbose' },
       listen: { address: 8080, tls: { certFile: 'none.pem', keyFile: 'none.key' } },
@@ -52,7 +52,7 @@ describe('a config with problems of several kinds', () => {
     );
   });
 
-  test('shows the missing files beside an error of a rule', async () => {
+  test('reports missing files together with the error of a rule', async () => {
     const problems = await check({ routes: [asksNothing('a'), route('b', { allow: undefined, webhook: { keys: [GONE] } })] });
     expect(problems).toHaveLength(2);
     expect(problems.join('\n')).toMatch(
@@ -61,7 +61,7 @@ describe('a config with problems of several kinds', () => {
   });
 });
 
-describe('what the rules say of the rest', () => {
+describe('the rules, applied to the valid rest,', () => {
   test.each<[string, object, string[]]>([
     [
       'a section that the schema rejects is not reported as missing',
@@ -100,7 +100,7 @@ describe('what the rules say of the rest', () => {
   });
 
   test.each([{ routes: 5 }, { routes: [] }, [], { routes: [null] }, { routes: [[]], __proto__: 1 }, 'text'])(
-    'is nothing, and no exception, where nothing is left: %j',
+    'report nothing, without an exception, if nothing is left: %j',
     async (config) => {
       expect((await check(config as object)).length).toBeGreaterThan(0);
     },

@@ -26,13 +26,13 @@ describe('an upstream that is not a URL', () => {
     ['app.default.svc:80/', 'http://app.default.svc:80'],
     [':5055', 'http://127.0.0.1:5055'],
     ['app', 'http://app'],
-  ])('gets the URL that was meant: %s', (written, meant) => {
+  ])('gets the intended URL as a suggestion: %s', (written, meant) => {
     const problems = toProblems({ routes: [{ ...ROUTE, upstream: written }] });
     expect(problems).toContain(`routes.0.upstream: "${written}" is not a URL. Did you mean "${meant}"?`);
   });
 
   test.each(['', 'a b', 'localhost:99999', 'localhost:5055/path', 'user@localhost:80', 'mailto:a@b'])(
-    'gets the general form, and no guess, where none would be valid: %j',
+    'gets the general form instead of a suggestion if none would be valid: %j',
     (written) => {
       const problems = toProblems({ routes: [{ ...ROUTE, upstream: written }] });
       expect(problems).toContain('is not a URL; write http://host:port, for example http://127.0.0.1:3000');
@@ -70,19 +70,19 @@ describe('a GitHub secret under standard-webhooks', () => {
     ['the path', { match: { path: '/hooks/github' } }],
     ['the prefix', { match: { pathPrefix: '/GitHub/hooks' } }],
     ['the key', { webhook: { keys: [{ name: 'github-2026', secret: { file: join(folder, 'secret') } }] } }],
-  ])('suggests scheme: github, where %s is named after GitHub', async (_title, route) => {
+  ])('suggests scheme: github if %s is named after GitHub', async (_title, route) => {
     const problems = await check(route, 'It is a Secret to Everybody');
     expect(problems).toContain('the secret has no whsec_ prefix\n  hint: if GitHub sends this, set scheme: github');
     expect(problems).not.toContain('Everybody');
   });
 
-  test('suggests it as an example where nothing names a sender', async () => {
+  test('suggests it as an example if nothing names a sender', async () => {
     expect(await check({}, 'hunter2hunter2')).toContain(
       'if the sender does not use Standard Webhooks, set its scheme, for example scheme: github',
     );
   });
 
-  test('suggests no sender whose key it cannot be', async () => {
+  test('suggests no sender that uses another kind of key', async () => {
     const problems = await check({ name: 'discord' }, 'hunter2hunter2');
     expect(problems).toContain('the secret has no whsec_ prefix');
     expect(problems).not.toContain('scheme: discord');
@@ -100,7 +100,7 @@ describe("another sender's header under standard-webhooks", () => {
     expect(problems).toContain(`hint: scheme: ${preset}`);
   });
 
-  test('says nothing of names that no sender has', () => {
+  test('suggests nothing for names that no sender uses', () => {
     expect(toProblems({ routes: [{ ...ROUTE, webhook: { keys: KEYS, id: { header: 'X-Event-Id' } } }] })).toBe('');
   });
 });

@@ -51,11 +51,11 @@ describe('where spans are sent', () => {
     expect(settings?.url.href).toBe(expected);
   });
 
-  test('is nowhere where the config does not ask for it, whatever the environment says', async () => {
+  test('is undefined unless the config enables it, whatever the environment says', async () => {
     expect(await read({}, { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://e' })).toEqual({ problems: [] });
   });
 
-  test('is nowhere where OpenTelemetry is switched off', async () => {
+  test('is undefined if OpenTelemetry is disabled', async () => {
     expect(await read({ otlp: { url: 'http://c' } }, { OTEL_SDK_DISABLED: 'TRUE' })).toEqual({ problems: [] });
   });
 
@@ -68,7 +68,7 @@ describe('where spans are sent', () => {
       { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://e:4317', OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' },
       'selects OTLP over gRPC for OTEL_EXPORTER_OTLP_ENDPOINT',
     ],
-  ])('is a problem where %s', async (_, env, message) => {
+  ])('is a problem if %s', async (_, env, message) => {
     const { settings, problems } = await read({ otlp: {} }, env);
     expect(settings).toBeUndefined();
     expect(problems[0]?.message).toContain(message);
@@ -76,7 +76,7 @@ describe('where spans are sent', () => {
     expect(JSON.stringify(problems)).not.toContain('hunter2');
   });
 
-  test('is refused in the config where it holds a password', () => {
+  test('is rejected in the config if it contains a password', () => {
     const text = stringify({ tracing: { otlp: { url: 'http://a:hunter2@c' } }, routes: ROUTES });
     const { config, problems } = parseConfig('gate.yaml', text, systemClock);
     expect(config).toBeUndefined();
@@ -95,7 +95,7 @@ describe('headers', () => {
     ]);
   });
 
-  test('come from files that the config names, read each time', async () => {
+  test('are read each time from the files that the config names', async () => {
     const file = join(makeFolder(), 'token');
     writeFileSync(file, 'Bearer one\n');
     const env = { OTEL_EXPORTER_OTLP_HEADERS: 'x=1' };
@@ -151,7 +151,7 @@ describe('the resource', () => {
   });
 });
 
-test('authorities that cannot be read are a problem', async () => {
+test('CAs that cannot be read are a problem', async () => {
   const { problems } = await read({ otlp: { url: 'https://c', caFile: '/nowhere/ca.pem' } });
   expect(problems).toEqual([
     expect.objectContaining({ path: 'otlp.caFile', message: '/nowhere/ca.pem cannot be read (ENOENT)' }),

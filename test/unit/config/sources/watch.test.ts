@@ -35,7 +35,7 @@ async function start(...names: string[]) {
 }
 
 describe('a watched file', () => {
-  test('has changed when other content is there, however it came', async () => {
+  test('has changed if its content has, however it was written', async () => {
     const { folder, open, seen, changes } = await start('a', 'b');
     writeFileSync(join(folder, 'a'), '1');
     writeFileSync(join(folder, 'b'), '1');
@@ -52,7 +52,7 @@ describe('a watched file', () => {
     expect(changes).toEqual([['a'], ['b'], ['a'], ['a']]);
   });
 
-  test('is seen while another file of its directory changes all the time', async () => {
+  test('is reported while another file of its directory changes constantly', async () => {
     const { folder, files, clock, changes, open } = await start('a');
     writeFileSync(files[0] as string, '1');
     await open();
@@ -67,7 +67,7 @@ describe('a watched file', () => {
     expect(changes).toEqual([['a']]);
   });
 
-  test('is reported again at the next check where that is asked for, unless it is gone', async () => {
+  test('is reported again at the next check on request, unless it is gone', async () => {
     const { folder, files, clock, changes, open } = await start('a', 'b');
     writeFileSync(join(folder, 'a'), '1');
     await open();
@@ -78,7 +78,7 @@ describe('a watched file', () => {
     expect(changes).toEqual([['a']]);
   });
 
-  test("is seen through each of the kubelet's swaps", async () => {
+  test('is reported after each swap by the kubelet', async () => {
     const { folder, open, seen, changes } = await start('secret');
     const swap = (version: number): void => {
       mkdirSync(join(folder, `..v${version}`));
@@ -97,7 +97,7 @@ describe('a watched file', () => {
     expect(changes).toEqual([['secret'], ['secret'], ['secret']]);
   });
 
-  test('has not changed where it was only written again', async () => {
+  test('has not changed if the same content was written again', async () => {
     const { folder, clock, open, seen, changes } = await start('a', 'b');
     writeFileSync(join(folder, 'a'), '1');
     await open();
@@ -109,7 +109,7 @@ describe('a watched file', () => {
   });
 });
 
-test('what changed between the reading and the watch is told at once', async () => {
+test('a change between reading and watching is reported at once', async () => {
   const { folder, files, open, changes } = await start('a', 'b', 'c');
   for (const name of ['a', 'b', 'c']) writeFileSync(join(folder, name), '1');
   const known = await toFingerprints(files);
@@ -132,7 +132,7 @@ test('a directory that is not there is told of, and found by the poll once it is
   expect(changes).toEqual([['later/file']]);
 });
 
-test('after it was closed a watch tells nothing and leaves no timer', async () => {
+test('a closed watch reports nothing and leaves no timer', async () => {
   const { folder, clock, open, changes } = await start('a');
   await open();
   watch?.close();

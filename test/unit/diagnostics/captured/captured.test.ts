@@ -56,7 +56,7 @@ describe('a command line of curl', () => {
     `$ curl URL -k --http1.1 --retry 0 --data-raw ''`,
   ];
 
-  test.each(rows)('is read as curl itself sends it: %s', async (row) => {
+  test.each(rows)('is read as curl sends it: %s', async (row) => {
     const line = row.replaceAll('URL', `http://127.0.0.1:${app.port}`).replaceAll('CONTENT', content).replaceAll('TEXT', text);
     const { code, stderr } = await run('bash', ['-c', line.replace(/^\$ /, '').replace('curl ', 'curl -q -s ')]);
     expect(stderr).toBe('');
@@ -72,7 +72,7 @@ describe('a command line of curl', () => {
     expect(accept === undefined || accept === toFields(sent)['accept']).toBe(true);
   });
 
-  test('has the characters beyond the basic plane that browsers write as two escapes', () => {
+  test('has the characters outside the basic plane that browsers write as two escapes', () => {
     expect(read(`curl http://h/ --data-raw $'\\ud83d\\ude00\\U1F600'`).body.toString()).toBe('😀😀');
   });
 
@@ -88,11 +88,11 @@ describe('a command line of curl', () => {
     ['curl http://h/ -d $(cat x)', 'put the value there'],
     ['curl http://h/ -H nonsense', 'is not a header such as Name: value'],
     ['curl http://h/ -d @/nowhere/x', 'ENOENT'],
-  ])('that cannot be read says so: %s', (line, message) => {
+  ])('that cannot be parsed is a clear error: %s', (line, message) => {
     expect(() => read(line)).toThrow(message);
   });
 
-  test('has the words that bash makes of it, however they are quoted', () => {
+  test('has the same words as in bash, with any quoting', () => {
     const word = fc
       .oneof(fc.string({ unit: 'binary', maxLength: 12 }), fc.constantFrom("'", '"', '\\', '$', 'a b', '\n', 'é', '😀', '\t\x1b'))
       .filter((each) => !each.includes('\0') && each.isWellFormed());
@@ -113,13 +113,13 @@ describe('a command line of curl', () => {
 
 describe('a raw request', () => {
   // A pattern that looks again from every blank takes minutes, and the test ends before that.
-  test('may have any number of blanks in a field, and loses those around its value only', () => {
+  test('may have blanks in a field, and loses only those around its value', () => {
     const blanks = ' \t'.repeat(150_000);
     const { headers } = read(`POST / HTTP/1.1\r\nA:${blanks}x${blanks}y${blanks}\r\n\r\n`);
     expect(headers).toEqual(['A', `x${blanks}y`]);
   });
 
-  test('is what went over the wire, with its content byte for byte', async () => {
+  test('is exactly what was sent, with its body byte for byte', async () => {
     await run('curl', [
       '-q',
       '-s',
@@ -167,7 +167,7 @@ describe('a raw request', () => {
 });
 
 describe('a trace of curl', () => {
-  test.each([['--trace'], ['--trace-time', '--trace']])('written by %j holds the bytes that it sent', async (...options) => {
+  test.each([['--trace'], ['--trace-time', '--trace']])('written by %j contains the bytes that it sent', async (...options) => {
     const file = join(folder, 'trace');
     await run('curl', [
       '-q',
@@ -185,7 +185,7 @@ describe('a trace of curl', () => {
     expect(captured.headers).toEqual(read(received).headers);
   });
 
-  test('without the bytes says which option writes them', async () => {
+  test('without the bytes is an error that names the option to write them', async () => {
     const file = join(folder, 'ascii');
     await run('curl', ['-q', '-s', `http://127.0.0.1:${app.port}/hooks`, '--trace-ascii', file, '-d', 'x']);
     expect(() => read(readFileSync(file))).toThrow('use --trace, because');
@@ -210,7 +210,7 @@ describe('an HTTP Archive', () => {
   });
   const har = (...entries: unknown[]): string => JSON.stringify({ log: { version: '1.2', creator: {}, entries } });
 
-  test('holds text, base64 or form parts, and its time', () => {
+  test('contains text, base64 or form parts, and its time', () => {
     const expected = { method: 'POST', origin: 'https://hooks.example.com', target: '/a?b=c', headers: ['Webhook-Id', 'x'] };
     expect(read(har(entry({ mimeType: 'application/json', text: '{"é":1}\r\n' })))).toMatchObject({
       ...expected,
@@ -225,7 +225,7 @@ describe('an HTTP Archive', () => {
     expect(read(har(entry({ text: 'a\ufffd' }))).notes[0]).toContain('are lost');
   });
 
-  test('with several requests asks which one', () => {
+  test('with several requests is an error that asks which one', () => {
     const several = har(entry({ text: 'one' }), entry({ text: 'two' }));
     expect(read(several, { entry: '2' }).body.toString()).toBe('two');
     expect(() => read(several)).toThrow(
@@ -237,7 +237,7 @@ describe('an HTTP Archive', () => {
   test.each([
     ['{', 'not valid JSON'],
     ['{"log":{}}', 'not an HTTP Archive: log.entries'],
-  ])('that is none says so: %s', (bytes, message) => {
+  ])('that is not valid is a clear error: %s', (bytes, message) => {
     expect(() => read(bytes)).toThrow(message);
   });
 });
@@ -252,7 +252,7 @@ test.each([
   expect(() => read(bytes, options)).toThrow(message);
 });
 
-test('whatever the text, it is read or refused with a reason', () => {
+test('any text is either parsed or rejected with a reason', () => {
   const formats = fc.constantFrom(undefined, 'http', 'har', 'curl', 'trace');
   fc.assert(
     fc.property(

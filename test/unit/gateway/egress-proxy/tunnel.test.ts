@@ -17,7 +17,7 @@ describe('a destination', () => {
     ['192.0.2.1:80', '192.0.2.1', 80],
     ['[2001:DB8::1]:443', '2001:db8::1', 443],
     ['a_b.example:1', 'a_b.example', 1],
-  ])('%s is read', (text, host, port) => {
+  ])('%s is parsed', (text, host, port) => {
     expect(parseDestination(text)).toEqual({ host, port });
   });
 
@@ -48,7 +48,7 @@ describe('a destination', () => {
     'example.com\\@evil:80',
     'ex%61mple.com:443',
     'exämple.com:443',
-  ])('%j is none', (text) => {
+  ])('%j is rejected', (text) => {
     expect(parseDestination(text)).toBeUndefined();
   });
 });
@@ -69,7 +69,7 @@ test.each([
   expect(findDestinationRule([parsed], destination) !== undefined).toBe(isAllowed);
 });
 
-test.each(['*', '*.com', 'https://x:443', '*.1.2.3.4:80', 'a.*.example:443', '*:443'])('%s is no rule', (text) => {
+test.each(['*', '*.com', 'https://x:443', '*.1.2.3.4:80', 'a.*.example:443', '*:443'])('%s is not a valid rule', (text) => {
   expect(parseDestinationRule(text)).toBeUndefined();
 });
 
@@ -88,7 +88,7 @@ describe('an address', () => {
     ...['2001::1', '2001:db8::1', 'fc00::1', 'fd00::1', 'fe80::1', 'fec0::1', 'ff02::1', '100::1', '5f00::1', '3fff::1'],
     ...['168.63.129.16', '100.100.100.200', '192.0.0.192', '161.26.0.10', '166.9.14.1', 'fd00:ec2::254', 'fd20:ce::254'],
     ...['localhost', '', '127.1', '1.2.3.4.5'],
-  ])('%s is not', (address) => {
+  ])('%s is not public', (address) => {
     expect(isPublicAddress(address)).toBe(false);
   });
 });
@@ -97,22 +97,22 @@ describe('a name', () => {
   const resolve = (...addresses: string[]) => ({ denyPrivate: true, resolve: async () => addresses });
   const to = { host: 'a.example', port: 443 };
 
-  test('leads to its addresses, where all are public', async () => {
+  test('resolves to its addresses if all are public', async () => {
     expect(await resolveDestination(to, resolve('8.8.8.8', '2606:4700::1111'))).toEqual({
       addresses: ['8.8.8.8', '2606:4700::1111'],
     });
   });
 
-  test('that leads inside by any of its answers is refused', async () => {
+  test('is rejected if any of its addresses is private', async () => {
     expect(await resolveDestination(to, resolve('8.8.8.8', '10.0.0.1'))).toMatchObject({ problem: 'not_public' });
     expect(await resolveDestination({ host: '127.0.0.1', port: 80 }, resolve())).toMatchObject({ problem: 'not_public' });
   });
 
-  test('may lead inside where that is said', async () => {
+  test('may resolve to private addresses if the config allows it', async () => {
     expect(await resolveDestination(to, { ...resolve('10.0.0.1'), denyPrivate: false })).toEqual({ addresses: ['10.0.0.1'] });
   });
 
-  test('that is not known, or has no address, is not found', async () => {
+  test('that does not exist or has no address is not found', async () => {
     expect(await resolveDestination(to, resolve())).toMatchObject({ problem: 'not_found' });
     const fails = { denyPrivate: true, resolve: () => Promise.reject(new Error('ENOTFOUND')) };
     expect(await resolveDestination(to, fails)).toEqual({ problem: 'not_found', detail: 'ENOTFOUND' });
@@ -148,7 +148,7 @@ describe('over a real connection', () => {
     return { port: await startServer(server), accepted };
   }
 
-  test('reports a dial that got no response in time as a timeout, and a refused one as another failure', async () => {
+  test('reports a connection attempt without a response as a timeout, and a refused one as another failure', async () => {
     const clock = new FakeClock();
     const { port } = await listen();
     // The event loop has not turned since the connection was asked for, so it cannot be open yet.
@@ -192,7 +192,7 @@ describe('over a real connection', () => {
     return { clock, near, far, totals, received: () => received, send: (text: string) => send?.(Buffer.from(text)) };
   }
 
-  test('keeps a tunnel open that only downloads, and closes it once nothing comes for idleTimeout', async () => {
+  test('keeps a tunnel open that only downloads, and closes it after idleTimeout without data', async () => {
     const { clock, near, far, totals, received } = await openTunnel({ idleTimeout: 5_000, maxDuration: 60_000 });
     for (let i = 1; i <= 3; i++) {
       await clock.advance(4_000);

@@ -42,7 +42,7 @@ describe('Redis is found', () => {
     expect(JSON.stringify(redis)).not.toContain('p@ss');
   });
 
-  test('with user and password from elsewhere, which count before those of the URL', async () => {
+  test('with a separate user and password, which override those of the URL', async () => {
     const { redis } = await read({
       url: 'redis://other:other@127.0.0.1',
       username: 'gate',
@@ -55,7 +55,7 @@ describe('Redis is found', () => {
     expect(fromEnv.redis?.password?.expose().toString()).toBe('from env');
   });
 
-  test('by its Sentinels, with a password of their own', async () => {
+  test('by its Sentinels, with a separate password', async () => {
     const { redis } = await read({
       sentinel: { name: 'gate', nodes: ['127.0.0.1:1', '127.0.0.1:2'], username: 's', passwordFile: file('sentinel', 'sp') },
     });
@@ -69,7 +69,7 @@ describe('Redis is found', () => {
     expect(redis).toMatchObject({ topology: { kind: 'cluster', nodes: [node(1)] }, keyPrefix: 'x:' });
   });
 
-  test('over TLS, by the authorities of the system or of files', async () => {
+  test('over TLS, with the CAs of the system or of files', async () => {
     expect((await read({ url: 'redis://127.0.0.1', tls: true })).redis?.tls).toEqual({});
     const { redis } = await read({
       url: 'redis://127.0.0.1',
@@ -80,7 +80,7 @@ describe('Redis is found', () => {
   });
 });
 
-describe('what is wrong is told with its place, and never with a password', () => {
+describe('an error has its path, and never a password:', () => {
   test.each([
     ['a file that is not there', { urlFile: '/nowhere/url' }, 'store.redis.urlFile'],
     ['a URL that is none', { urlFile: file('bad', 'http://u:canary@h') }, 'store.redis.urlFile'],

@@ -42,7 +42,7 @@ async function failureOf(promise: Promise<unknown>): Promise<KubeError> {
   return thrown;
 }
 
-test('asks with the token, keeps the connection and gives the parsed answer', async () => {
+test('sends the token, keeps the connection and returns the parsed response', async () => {
   const { server, client } = await start((_, response) => answerJson(response, 200, { major: '1' }));
   expect(await client.request('GET', '/version')).toEqual({ major: '1' });
   await client.request('GET', '/version');
@@ -50,7 +50,7 @@ test('asks with the token, keeps the connection and gives the parsed answer', as
   expect(server.asked[0]?.clientPort).toBe(server.asked[1]?.clientPort);
 });
 
-test("puts the server's own path before each request's", async () => {
+test('prefixes each path with the path of the server', async () => {
   const { server, client } = await start(
     (_, response) => answerJson(response, 200, {}),
     ({ url }) => ({ server: new URL('/k8s/clusters/c-1/', url) }),
@@ -86,14 +86,14 @@ test.each([
   [404, 'NotFound', 'null'],
   [409, 'Conflict', '{"kind":"Status"}'],
   [410, 'Expired', '[]'],
-])('gives %i that is no Status a reason, and shows nothing of the text', async (code, reason, text) => {
+])('gives a %i without a Status a reason, and does not show its text', async (code, reason, text) => {
   const { client } = await start((_, response) => response.writeHead(code).end(text));
   const error = await failureOf(client.request('GET', '/x'));
   expect([error.status, error.reason]).toEqual([code, reason]);
   expect(error.message).toBe(`GET /x: the response was ${code}, without a message from the API server`);
 });
 
-test('asks for credentials anew after a 401, once', async () => {
+test('requests new credentials once after a 401', async () => {
   const tokens = ['old', 'new', 'new', 'newest'];
   const refused: (boolean | undefined)[] = [];
   const { server, client } = await start(
@@ -116,7 +116,7 @@ test('asks for credentials anew after a 401, once', async () => {
   expect(server.asked).toHaveLength(5);
 });
 
-test('shows a client certificate, and opens new connections when it is exchanged', async () => {
+test('presents a client certificate, and opens new connections when it changes', async () => {
   let pair: Credentials = {};
   const { server, client } = await start(
     (_, response) => answerJson(response, 200, {}),
@@ -133,7 +133,7 @@ test('shows a client certificate, and opens new connections when it is exchanged
   expect(ports[1]).toBe(ports[2]);
 });
 
-test('trusts the authority that is given and no other', async () => {
+test('trusts only the given CA', async () => {
   const other = await startApiServer((_, response) => answerJson(response, 200, {}));
   ends.push(() => other.stop());
   const { server, client } = await start(
@@ -146,7 +146,7 @@ test('trusts the authority that is given and no other', async () => {
   expect(server.asked).toEqual([]);
 });
 
-test('trusts no unknown authority where none is given, and any where verification is skipped', async () => {
+test('trusts no unknown CA by default, and any if verification is skipped', async () => {
   const { client } = await start(
     (_, response) => answerJson(response, 200, {}),
     () => ({ ca: undefined }),
@@ -159,7 +159,7 @@ test('trusts no unknown authority where none is given, and any where verificatio
   expect(await lax.client.request('GET', '/x')).toEqual({});
 });
 
-test('holds the certificate against the name that is given instead of the host', async () => {
+test('compares the certificate with the given server name instead of the host', async () => {
   const { client } = await start(
     (_, response) => answerJson(response, 200, {}),
     () => ({ serverName: 'localhost' }),
@@ -172,7 +172,7 @@ test('holds the certificate against the name that is given instead of the host',
   expect((await failureOf(wrong.client.request('GET', '/x'))).message).toMatch(/its certificate is for other names/);
 });
 
-test('goes by the authority of the moment', async () => {
+test('uses the current CA', async () => {
   let ca: string | undefined;
   const { server, client } = await start(
     (_, response) => answerJson(response, 200, {}),
@@ -187,7 +187,7 @@ test('goes by the authority of the moment', async () => {
   expect(await client.request('GET', '/x')).toEqual({});
 });
 
-test('goes by the proxy that is given, and checks the certificate behind it', async () => {
+test('uses the given proxy, and checks the certificate behind it', async () => {
   const connected: string[] = [];
   const proxy = createServer().on('connect', (request, socket) => {
     connected.push(request.url ?? '');
@@ -219,7 +219,7 @@ test('follows no redirect', async () => {
   expect(server.asked).toHaveLength(1);
 });
 
-test('gives up a server that does not answer in time', async () => {
+test('aborts a request without a response in time', async () => {
   const clock = new FakeClock();
   const { server, client } = await start(
     () => undefined,
@@ -234,7 +234,7 @@ test('gives up a server that does not answer in time', async () => {
   expect(clock.timers).toBe(0);
 });
 
-test('gives up an answer that comes drop by drop', async () => {
+test('aborts a response that arrives too slowly', async () => {
   const clock = new FakeClock();
   const { server, client } = await start(
     (_, response) => void response.writeHead(200).write('{'),
@@ -247,7 +247,7 @@ test('gives up an answer that comes drop by drop', async () => {
   expect((await failure).reason).toBe('Timeout');
 });
 
-test('reads no answer beyond its bound', async () => {
+test('does not read a response beyond the limit', async () => {
   const { client } = await start((_, response) => void response.writeHead(200).end('x'.repeat(101)));
   expect((await failureOf(client.request('GET', '/x?a=b', { maxBytes: 100 }))).message).toMatch(
     /the response to \/x has more than 100 bytes$/,
@@ -255,7 +255,7 @@ test('reads no answer beyond its bound', async () => {
   expect(await client.text('/x', { maxBytes: 101 })).toHaveLength(101);
 });
 
-test('tells of an answer that breaks off or is no JSON', async () => {
+test('reports a response that is incomplete or not JSON', async () => {
   const { client } = await start(({ url }, response) => {
     if (url === '/text') response.end('ok');
     else response.writeHead(200, { 'Content-Length': 10 }).write('{', () => response.destroy());
@@ -264,7 +264,7 @@ test('tells of an answer that breaks off or is no JSON', async () => {
   expect((await failureOf(client.request('GET', '/text'))).reason).toBe('NotUnderstood');
 });
 
-test('says that nothing listens', async () => {
+test('reports that nothing listens', async () => {
   const server = await startApiServer(() => undefined);
   await server.stop();
   const client = new KubeClient({ server: server.url, credentials: async () => ({}) }, systemClock);
@@ -274,7 +274,7 @@ test('says that nothing listens', async () => {
 test.each([
   ['certificate', { cert: 'no PEM', key: 'no PEM' }],
   ['token', { token: `${TOKEN}\nX-Other: 1` }],
-])('says that a %s cannot be used, and shows nothing of it', async (_, credentials) => {
+])('reports that a %s cannot be used, and does not show it', async (_, credentials) => {
   const { server, client } = await start(
     () => undefined,
     () => ({ credentials: async () => credentials }),
@@ -284,7 +284,7 @@ test.each([
   expect(server.asked).toEqual([]);
 });
 
-test('says why there are no credentials', async () => {
+test('reports why there are no credentials', async () => {
   const { server, client } = await start(
     () => undefined,
     () => ({
@@ -297,7 +297,7 @@ test('says why there are no credentials', async () => {
   expect(server.asked).toEqual([]);
 });
 
-test('waits where the API server is busy, as long as it asks, and three times at most', async () => {
+test('waits as long as a busy API server requests, at most three times', async () => {
   const clock = new FakeClock();
   const { server, client } = await start(
     (_, response) => answerJson(response, 429, toStatus(429, 'TooManyRequests', 'busy'), { 'Retry-After': '1' }),
@@ -315,7 +315,7 @@ test('waits where the API server is busy, as long as it asks, and three times at
   expect(server.asked).toHaveLength(4);
 });
 
-test('lists page by page, by names alone where that is asked', async () => {
+test('lists page by page, with metadata only on request', async () => {
   const { server, client } = await start(({ url }, response) => {
     const token = new URL(url, 'https://x').searchParams.get('continue');
     answerJson(response, 200, {
@@ -332,7 +332,7 @@ test('lists page by page, by names alone where that is asked', async () => {
   expect(server.asked.every(({ headers }) => headers.accept === METADATA_ONLY_OBJECT)).toBe(true);
 });
 
-test('lists anew in one piece where its pages expired', async () => {
+test('lists again in one piece if its pages expired', async () => {
   const { client } = await start(({ url }, response) => {
     const { searchParams } = new URL(url, 'https://x');
     if (searchParams.has('continue')) answerJson(response, 410, toStatus(410, 'Expired', 'too old'));
@@ -341,7 +341,7 @@ test('lists anew in one piece where its pages expired', async () => {
   expect(await client.list('/x')).toEqual([1, 2]);
 });
 
-test('takes a list without items for an empty one', async () => {
+test('treats a list without items as empty', async () => {
   const { client } = await start((_, response) => answerJson(response, 200, { items: null, metadata: {} }));
   expect(await client.list('/x')).toEqual([]);
 });

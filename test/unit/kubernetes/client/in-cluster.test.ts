@@ -28,12 +28,12 @@ test.each([
   expect([entry?.access.server.href, entry?.namespace, entry?.name]).toEqual([url, 'shop', 'in-cluster']);
 });
 
-test('is no cluster without the variables that every pod has', async () => {
+test('finds no cluster without the variables that every pod has', async () => {
   expect(await readInCluster({}, folder)).toBeUndefined();
   expect(await readInCluster({ ...ENV, KUBERNETES_SERVICE_HOST: '' }, folder)).toBeUndefined();
 });
 
-test('reads token and authority again before each request, as the kubelet exchanges them', async () => {
+test('reads the token and the CA before each request, because the kubelet replaces them', async () => {
   const server = await startApiServer((_, response) => answerJson(response, 200, {}));
   const env = { KUBERNETES_SERVICE_HOST: '127.0.0.1', KUBERNETES_SERVICE_PORT: server.url.port };
   const entry = await readInCluster(env, folder);
@@ -49,7 +49,7 @@ test('reads token and authority again before each request, as the kubelet exchan
   expect(server.asked.map(({ headers }) => headers.authorization)).toEqual(['Bearer first', 'Bearer second']);
 });
 
-test('says which file is not there, or empty, and what the pod needs', async () => {
+test('reports which file is missing or empty, and what the pod needs', async () => {
   const entry = await readInCluster(ENV, folder);
   unlinkSync(join(folder, 'token'));
   await expect(entry?.access.credentials()).rejects.toThrow(/token cannot be read \(ENOENT\).*automountServiceAccountToken/);
@@ -59,7 +59,7 @@ test('says which file is not there, or empty, and what the pod needs', async () 
   await expect(readInCluster(ENV, folder)).rejects.toThrow(/ca\.crt cannot be read/);
 });
 
-test('says so where the variables make no address', async () => {
+test('reports variables that are not a valid address', async () => {
   for (const wrong of [
     { KUBERNETES_SERVICE_PORT: '443/x' },
     { KUBERNETES_SERVICE_PORT: '99999' },
@@ -68,7 +68,7 @@ test('says so where the variables make no address', async () => {
     await expect(readInCluster({ ...ENV, ...wrong }, folder)).rejects.toThrow(/do not form a valid address/);
 });
 
-test('takes the namespace default where none is mounted', async () => {
+test('uses the namespace default if none is mounted', async () => {
   unlinkSync(join(folder, 'namespace'));
   expect((await readInCluster(ENV, folder))?.namespace).toBe('default');
 });

@@ -109,7 +109,7 @@ async function troubleOf(promise: Promise<unknown>): Promise<string> {
 }
 
 describe('an ID token', () => {
-  test('is shown as it is while it is valid, and the provider is not asked', async () => {
+  test('is sent unchanged while it is valid, without a request to the provider', async () => {
     const token = toIdToken('valid');
     writeConfig({ 'id-token': token });
     expect(await ask(2)).toBe(`Bearer ${token}`);
@@ -148,7 +148,7 @@ describe('an ID token', () => {
     expect((await access.credentials()).token).toMatch(/renewed$/);
   });
 
-  test('is renewed once for all who wait: a provider may take a refresh token only once', async () => {
+  test('is renewed once for all concurrent requests, because a refresh token may be valid only once', async () => {
     writeConfig();
     const { access } = await find();
     const all = await Promise.all(Array.from({ length: 5 }, () => access.credentials()));
@@ -162,7 +162,7 @@ describe('an ID token', () => {
     expect(api.asked).toHaveLength(2);
   });
 
-  test('that the API server rejects is the API server’s to explain, without a refresh token', async () => {
+  test('that the API server rejects leads to the error of the API server if there is no refresh token', async () => {
     writeConfig({ 'id-token': toIdToken('revoked'), 'refresh-token': null });
     expect(await troubleOf(ask())).toMatch(/^GET \/x: no$/);
   });
@@ -183,14 +183,14 @@ describe('the client', () => {
       { basic: BASIC, post: null },
     ],
     ['in the content', { token_endpoint_auth_methods_supported: ['client_secret_post'] }, { basic: undefined, post: SECRET }],
-  ])('shows its secret %s', async (_, fields, expected) => {
+  ])('sends its secret %s', async (_, fields, expected) => {
     metadata = fields;
     writeConfig();
     await ask();
     expect(secretOf(provider.asked.at(-1))).toEqual(expected);
   });
 
-  test('has no secret if it is a public one', async () => {
+  test('sends no secret if it is a public client', async () => {
     writeConfig({ 'client-secret': undefined });
     await ask();
     expect(secretOf(provider.asked.at(-1))).toEqual({ basic: undefined, post: null });
@@ -236,7 +236,7 @@ describe('a replaced refresh token', () => {
     expect(new URLSearchParams(provider.asked.at(-1)?.body).get('refresh_token')).toBe('rotated: "1"');
   });
 
-  test('is written where the kubeconfig is JSON, or a link', async () => {
+  test('is written even if the kubeconfig is JSON or a link', async () => {
     rotate();
     writeConfig();
     const real = join(folder, 'real');
@@ -265,7 +265,7 @@ describe('a replaced refresh token', () => {
   test.each([
     ['a block', '|\n            THE TOKEN'],
     ['an alias', '*token'],
-  ])('that is written as %s leaves the file as it is', async (_, written) => {
+  ])('leaves the file unchanged if it is written as %s', async (_, written) => {
     rotate();
     writeConfig();
     const text = readFileSync(file, 'utf8').replace('of bob', '&token refresh');
@@ -279,7 +279,7 @@ describe('a replaced refresh token', () => {
     expect(readdirSync(folder)).toEqual(['config']);
   });
 
-  test('that is the old one changes no file', async () => {
+  test('that equals the old one changes no file', async () => {
     grant = (_, response) => answerTokens(response, { id_token: toIdToken('renewed'), refresh_token: REFRESH });
     writeConfig();
     const before = readFileSync(file, 'utf8');
@@ -288,7 +288,7 @@ describe('a replaced refresh token', () => {
   });
 });
 
-describe('what cannot work says what to do', () => {
+describe('an unusable provider is reported with a fix:', () => {
   test.each<[string, Fields, RegExp]>([
     ['no issuer', { 'idp-issuer-url': null }, /idp-issuer-url must be a URL that starts with https:\/\//],
     ['an issuer without TLS', { 'idp-issuer-url': 'http://idp.example' }, /idp-issuer-url must be a URL that starts with https/],
@@ -360,7 +360,7 @@ describe('what cannot work says what to do', () => {
     expect(api.asked).toEqual([]);
   });
 
-  test('another issuer than the one that was asked', async () => {
+  test('another issuer than the configured one', async () => {
     metadata = { issuer: 'https://elsewhere.example' };
     writeConfig();
     expect(await troubleOf(ask())).toMatch(/did not respond like an OpenID provider/);
@@ -373,7 +373,7 @@ describe('what cannot work says what to do', () => {
     expect(await troubleOf(ask())).toMatch(/did not respond like an OpenID provider/);
   });
 
-  test('a provider that does not answer in time', async () => {
+  test('a provider that does not respond in time', async () => {
     const clock = new FakeClock(NOW * 1_000);
     const asked = new Promise<void>((resolve) => {
       grant = () => resolve();
@@ -393,7 +393,7 @@ describe('what cannot work says what to do', () => {
   });
 });
 
-test('a token counts before the auth-provider', async () => {
+test('a token has precedence over the auth-provider', async () => {
   writeConfig({}, { token: 'static' });
   expect(await ask()).toBe('Bearer static');
   expect(requests()).toEqual([]);

@@ -76,19 +76,19 @@ async function troubleOf(promise: Promise<unknown>): Promise<string> {
 }
 
 describe('which files', () => {
-  test('takes the file that is given before all others', async () => {
+  test('prefers the given file to all others', async () => {
     const env = { KUBECONFIG: write('b', toConfig({ token: 'b' })), HOME: folder };
     expect((await ask({ file: write('a', toConfig({ token: 'a' })), env }))?.headers.authorization).toBe('Bearer a');
     expect((await ask({ env }))?.headers.authorization).toBe('Bearer b');
   });
 
-  test('takes ~/.kube/config where no other is named', async () => {
+  test('uses ~/.kube/config if no other is named', async () => {
     write('.kube/config', toConfig({ token: 'home' }, { context: { namespace: 'shop' } }));
     expect((await ask({ env: { HOME: folder } }))?.headers.authorization).toBe('Bearer home');
     expect(await find({ env: { HOME: folder } })).toMatchObject({ namespace: 'shop', name: 'one' });
   });
 
-  test('merges the files of KUBECONFIG: the first to name something counts, those that are not there do not', async () => {
+  test('merges the files of KUBECONFIG: the first definition wins, and missing files are skipped', async () => {
     const first = write('first', {
       'current-context': 'two',
       users: [{ name: 'two', user: { token: 'by-first' } }],
@@ -100,7 +100,7 @@ describe('which files', () => {
     expect((await ask({ env: { KUBECONFIG }, context: 'one' }))?.headers.authorization).toBe('Bearer one');
   });
 
-  test('falls back on the cluster that it runs in', async () => {
+  test('falls back to the cluster that it runs in', async () => {
     const env = { KUBERNETES_SERVICE_HOST: '10.0.0.1', KUBERNETES_SERVICE_PORT: '443' };
     expect(await troubleOf(find({ env }))).toMatch(/serviceaccount.* cannot be read/);
     expect(await troubleOf(find({ env, context: 'one' }))).toMatch(/^kubeconfig: no kubeconfig found.*: pass --kubeconfig FILE$/);
@@ -135,24 +135,24 @@ describe('which files', () => {
       () => find({ file: write('x', toConfig({}, { context: { user: 'operator' } })) }),
       /no user of the context one, operator/,
     ],
-  ])('says what is wrong with a file: %s', async (_, start, text) => {
+  ])('reports what is wrong with a file: %s', async (_, start, text) => {
     expect(await troubleOf(start())).toMatch(text);
   });
 });
 
 describe('the cluster', () => {
-  test('has its authority in a file beside the kubeconfig', async () => {
+  test('can have its CA in a file beside the kubeconfig', async () => {
     write('sub/ca.crt', server.ca);
     const cluster = { 'certificate-authority': 'ca.crt', 'certificate-authority-data': undefined };
     expect(await ask({ file: write('sub/config', toConfig({ token: 'a' }, { cluster })) })).toBeDefined();
   });
 
-  test('is trusted unverified where it says so', async () => {
+  test('is trusted without verification if the kubeconfig says so', async () => {
     const cluster = { 'insecure-skip-tls-verify': true };
     expect(await ask({ file: write('config', toConfig({ token: 'a' }, { cluster })) })).toBeDefined();
   });
 
-  test('is known by another name in its certificate', async () => {
+  test('can have another name in its certificate', async () => {
     const config = (name: string) => write('config', toConfig({}, { cluster: { 'tls-server-name': name } }));
     expect(await ask({ file: config('localhost') })).toBeDefined();
     expect(await troubleOf(ask({ file: config('elsewhere') }))).toMatch(/its certificate is for other names/);
@@ -177,7 +177,7 @@ describe('the cluster', () => {
     expect(await troubleOf(find({ file: write('config', toConfig({}, { cluster })) }))).toMatch(text);
   });
 
-  test('goes by the proxy of the environment, but never to loopback', async () => {
+  test('is reached through the proxy of the environment, except on loopback', async () => {
     const afar = { server: 'https://203.0.113.1:6443' };
     const env = { HTTPS_PROXY: 'http://127.0.0.1:3128', no_proxy: '.internal' };
     const file = write('config', toConfig({}, { cluster: afar }));
@@ -194,7 +194,7 @@ describe('the user', () => {
     expect((await ask({ file: write('config', anonymous) }))?.headers.authorization).toBeUndefined();
   });
 
-  test('has a token in a file, which counts first and is read each time', async () => {
+  test('can have a token in a file, which has precedence and is read each time', async () => {
     const file = write('config', toConfig({ tokenFile: 'token', token: 'stale' }));
     write('token', 'from-file\n');
     const client = new KubeClient((await find({ file })).access, systemClock);
@@ -216,7 +216,7 @@ describe('the user', () => {
     expect((await ask({ file: write('b', toConfig({ ...inside, 'client-key': 'absent' })) }))?.clientName).toBe('alice');
   });
 
-  test('acts as another', async () => {
+  test('can impersonate another user', async () => {
     const user = {
       token: 'a',
       as: 'bob',
@@ -276,7 +276,7 @@ describe('a credential plugin', () => {
   const runs = (): number => readFileSync(join(folder, 'runs'), 'utf8').split('\n').length - 1;
 
   test.each([V1, 'client.authentication.k8s.io/v1beta1'])(
-    'gives a token by %s, and is asked once while it holds',
+    'provides a token through %s, and runs once while it is valid',
     async (apiVersion) => {
       const file = plugin(`echo '${toCredential({ token: 'by-plugin' }, apiVersion)}'`, { apiVersion });
       expect((await ask({ file }, 3))?.headers.authorization).toBe('Bearer by-plugin');
@@ -284,14 +284,14 @@ describe('a credential plugin', () => {
     },
   );
 
-  test('gives a client certificate', async () => {
+  test('provides a client certificate', async () => {
     const { cert, key } = server.authority.issue('carol', 'DNS:carol');
     const status = { clientCertificateData: readFileSync(cert, 'utf8'), clientKeyData: readFileSync(key, 'utf8') };
     write('answer', toCredential(status));
     expect((await ask({ file: plugin(`cat ${join(folder, 'answer')}`) }))?.clientName).toBe('carol');
   });
 
-  test('is asked again when its token has expired', async () => {
+  test('runs again when its token has expired', async () => {
     const clock = new FakeClock(Date.parse('2026-01-01T00:00:00Z'));
     const file = plugin(`echo '${toCredential({ token: 't', expirationTimestamp: '2026-01-01T00:10:00Z' })}'`);
     const { access } = await find({ file, clock });
@@ -304,7 +304,7 @@ describe('a credential plugin', () => {
     expect(runs()).toBe(2);
   });
 
-  test('is asked again when its token is refused', async () => {
+  test('runs again when its token is rejected', async () => {
     const file = plugin(
       `[ $(wc -l < ${join(folder, 'runs')}) = 1 ] && t=refused || t=good\necho '${toCredential({ token: 'T' })}' | sed s/T\\"/$t\\"/`,
     );
@@ -312,7 +312,7 @@ describe('a credential plugin', () => {
     expect(runs()).toBe(2);
   });
 
-  test('gets its arguments, the environment and what is wanted of it', async () => {
+  test('gets its arguments, the environment and the exec info', async () => {
     const file = plugin(
       `echo "$1|$FROM_KUBECONFIG|$FROM_SHELL|$PATH" > ${join(folder, 'seen')}\nprintf %s "$KUBERNETES_EXEC_INFO" > ${join(folder, 'info')}\necho '${toCredential({ token: 't' })}'`,
       { args: ['get-token'], env: [{ name: 'FROM_KUBECONFIG', value: '1' }], provideClusterInfo: true },
@@ -329,7 +329,7 @@ describe('a credential plugin', () => {
     });
   });
 
-  test('is told nothing of the cluster unless it asks', async () => {
+  test('gets no cluster information unless it requests it', async () => {
     await ask({
       file: plugin(`printf %s "$KUBERNETES_EXEC_INFO" > ${join(folder, 'info')}\necho '${toCredential({ token: 't' })}'`),
     });
@@ -340,7 +340,7 @@ describe('a credential plugin', () => {
     });
   });
 
-  test('has its words passed on, and its end told', async () => {
+  test('has its messages passed on, and its exit reported', async () => {
     expect(await troubleOf(ask({ file: plugin('echo "log in first" >&2; exit 3') }))).toMatch(
       /^the credential plugin \.\/plugin ended with exit code 3$/,
     );
@@ -360,11 +360,11 @@ describe('a credential plugin', () => {
     ['no time', `echo '${toCredential({ token: SECRET, expirationTimestamp: 'soon' })}'`, /invalid expirationTimestamp/],
     ['too much', 'head -c 1100000 /dev/zero', /printed more than 1048576 bytes/],
     ['a signal', 'kill -9 $$', /ended with SIGKILL/],
-  ])('is refused for %s, without a word of it being shown', async (_, script, text) => {
+  ])('is rejected for %s, without showing its output', async (_, script, text) => {
     expect(await troubleOf(ask({ file: plugin(script) }))).toMatch(text);
   });
 
-  test('is ended when it gives nothing, with all that it started', async () => {
+  test('is ended with all its child processes if it produces nothing', async () => {
     const clock = new FakeClock();
     const file = plugin(`echo $$ > ${join(folder, 'pid')}; exec sleep 600`);
     const { access } = await find({ file, clock });
@@ -376,7 +376,7 @@ describe('a credential plugin', () => {
     while (isAlive(Number(pid))) await new Promise((done) => setImmediate(done));
   });
 
-  test('is named where it is not installed, with the hint that it comes with', async () => {
+  test('is named if it is not installed, with its install hint', async () => {
     const config = (fields: Fields) => ({
       file: write('config', toConfig({ exec: { command: 'no-such-plugin', apiVersion: V1, ...fields } })),
     });

@@ -22,7 +22,7 @@ test('writes every line once, whether a batch is full or not', async () => {
   expect(batches.takeDropped()).toBe(0);
 });
 
-test('holds only so much for a reader that does not read, and counts the lines it let go', async () => {
+test('buffers a limited amount for a reader that does not read, and counts the dropped lines', async () => {
   const fifo = join(folder, 'fifo');
   execFileSync('mkfifo', [fifo]);
   const fd = openSync(fifo, constants.O_RDWR | constants.O_NONBLOCK);
