@@ -79,8 +79,8 @@ const isRefused = (host: string, port: number): Promise<boolean> =>
     socket.once('error', () => resolve(true));
   });
 
-describe('a gate told by its command line where to listen', () => {
-  test('serves on each address, names each in the log, and keeps to it after a reload', async () => {
+describe('a gate with listen addresses on its command line', () => {
+  test('serves on each address, logs each, and keeps them after a reload', async () => {
     const args = ['--listen', LISTEN, '--admin', ':0', '--upstream', `http://127.0.0.1:${app.port}`];
     const gate = await startProcess({ listen: { address: '127.0.0.1:1' }, routes: [HOMELESS] }, args);
     const line = gate.log().find(({ msg }) => msg === 'listening');
@@ -98,7 +98,7 @@ describe('a gate told by its command line where to listen', () => {
     expect(await gate.exit).toBe(0);
   });
 
-  test('tells which flag is wrong, and how to mend it', () => {
+  test('reports which flag is wrong', () => {
     const file = join(folder, 'homeless.yaml');
     writeFileSync(file, stringify({ routes: [HOMELESS] }));
     for (const command of ['run', 'check']) {
@@ -118,7 +118,7 @@ describe('a gate told by its command line where to listen', () => {
     }
   });
 
-  test('says what it cannot have: an address of another machine, a port that is taken', async () => {
+  test('reports an address of another machine, and a port in use', async () => {
     const file = join(folder, 'homeless.yaml');
     writeFileSync(join(folder, 'secret'), 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw');
     writeFileSync(file, stringify({ routes: [HOMELESS] }));
@@ -136,7 +136,7 @@ describe('a gate told by its command line where to listen', () => {
 });
 
 describe('the app and the gate on one port', () => {
-  test('stand side by side, the app on loopback and the gate on the pod’s addresses', async () => {
+  test('run side by side, the app on loopback and the gate on the addresses of the pod', async () => {
     const args = ['--listen', `127.0.0.2,::1:${app.port}`, '--upstream', `http://127.0.0.1:${app.port}`];
     const gate = await startProcess({ routes: [HOMELESS] }, args);
     expect(gate.port).toBe(app.port);
@@ -151,7 +151,7 @@ describe('the app and the gate on one port', () => {
 });
 
 describe('each of several addresses', () => {
-  test('speaks TLS, HTTP/1.1 and HTTP/2', async () => {
+  test('supports TLS, HTTP/1.1 and HTTP/2', async () => {
     const gate = await start({ listen: { tls: { certFile: 'tls.crt', keyFile: 'tls.key' } } });
     for (const host of HOSTS) {
       const { headers, body } = makeDelivery();
@@ -184,7 +184,7 @@ describe('each of several addresses', () => {
   test.each([
     ['in clear text', undefined],
     ['with TLS', { certFile: 'tls.crt', keyFile: 'tls.key' }],
-  ])('takes the PROXY protocol %s, and keeps apart connections that have one far end', async (_, tls) => {
+  ])('supports the PROXY protocol %s, and distinguishes connections from the same remote address and port', async (_, tls) => {
     const gate = await start({ listen: { proxyProtocol: { from: ['127.0.0.9'] }, ...(tls && { tls }) } });
     const localPort = await findFreePort();
     const answers = ['127.0.0.2', '127.0.0.3'].map(async (host, index) => {
@@ -209,7 +209,7 @@ describe('each of several addresses', () => {
     }
   });
 
-  test('is left at once when the gate drains, and what is under way there is finished', async () => {
+  test('is closed at once when the gate drains, and its requests in progress are finished', async () => {
     const gate = await startGate({
       listen: { address: LISTEN },
       shutdown: { grace: '0ms', drain: '5s' },
@@ -230,7 +230,7 @@ describe('each of several addresses', () => {
     expect(await Promise.all(closed)).toEqual(['', '', '']);
   });
 
-  test('shares the one bound of connections', async () => {
+  test('shares one limit on connections', async () => {
     const gate = await startGate({
       listen: { address: LISTEN },
       limits: { maxConnections: 2 },

@@ -49,7 +49,7 @@ const ask = (gate: { adminPort: number }, path = '/app-health/app/livez', method
 const url = (path = '/healthz'): string => `http://127.0.0.1:${app.port}${path}`;
 
 describe('a probe of the app', () => {
-  test('by the command line asks the one URL given for it, with its own header fields and nothing of the caller’s', async () => {
+  test('given on the command line requests its URL, with its own header fields and none of the caller', async () => {
     const headers = [
       { name: 'Host', value: 'shop.example' },
       { name: 'X-Probe', value: '1' },
@@ -105,7 +105,7 @@ describe('a probe of the app', () => {
   });
 
   test.each([200, 201, 204, 301, 302, 304, 399, 400, 401, 404, 429, 500, 503])(
-    'is answered with the app’s status, never with its words: %i',
+    'returns the status of the app, but not its body: %i',
     async (status) => {
       const gate = await start([{ kind: 'livez', url: url() }]);
       answer = (_request, response) =>
@@ -120,7 +120,7 @@ describe('a probe of the app', () => {
     },
   );
 
-  test('has no length where there can be none', async () => {
+  test('has no Content-Length if the status allows no body', async () => {
     const gate = await start([{ kind: 'livez', url: url() }]);
     answer = (_request, response) => response.writeHead(204).end();
     const text = await exchangeRaw(gate.adminPort, 'GET /app-health/app/livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
@@ -140,7 +140,7 @@ describe('a probe of the app', () => {
     });
   });
 
-  test('by tcp is a mere connection', async () => {
+  test('over tcp only opens a connection', async () => {
     const gate = await start([
       { kind: 'livez', url: `tcp://127.0.0.1:${app.port}` },
       { kind: 'readyz', url: 'tcp://127.0.0.1:1' },
@@ -157,20 +157,20 @@ describe('a probe of the app', () => {
     ['is not there', 'http://127.0.0.1:1/', undefined],
     ['cuts the connection', undefined, (request: IncomingMessage) => request.socket.destroy()],
     [
-      'dies within its answer',
+      'dies during its response',
       undefined,
       (request: IncomingMessage, response: ServerResponse) => {
         response.writeHead(200, { 'Content-Length': 100 }).write('a');
         setImmediate(() => request.socket.destroy());
       },
     ],
-  ])('fails where the app %s', async (_, given, script) => {
+  ])('fails if the app %s', async (_, given, script) => {
     if (script !== undefined) answer = script;
     const gate = await start([{ kind: 'livez', url: given ?? url() }]);
     expect((await ask(gate)).status).toBe(502);
   });
 
-  test('ends with the answer’s head where the content does not end', async () => {
+  test('ends with the response head if the body never ends', async () => {
     const gate = await start([{ kind: 'livez', url: url() }]);
     let isGone = false;
     answer = (_request, response) => {
@@ -187,7 +187,7 @@ describe('a probe of the app', () => {
     await until(() => isGone);
   });
 
-  test('is over after its time, whatever the app does', async () => {
+  test('ends after its timeout, whatever the app does', async () => {
     const clock = new FakeClock();
     const gate = await start([{ kind: 'livez', url: url() }], clock);
     answer = () => undefined;
@@ -198,7 +198,7 @@ describe('a probe of the app', () => {
     expect(await reply).toMatchObject({ status: 504, text: 'the app did not respond within 60 s\n' });
   });
 
-  test('answers every caller, however many ask at once, with one request to the app', async () => {
+  test('answers all concurrent callers with one request to the app', async () => {
     const clock = new FakeClock();
     const probes = [
       { kind: 'livez', url: url() },
@@ -215,7 +215,7 @@ describe('a probe of the app', () => {
     expect(held).toHaveLength(1);
   });
 
-  test('asks the app anew where the request under way began a second ago, so that one that hangs does not count for later callers', async () => {
+  test('sends a new request if the one in progress is a second old, so that a hanging one does not affect later callers', async () => {
     const clock = new FakeClock();
     const gate = await start([{ kind: 'livez', url: url() }], clock);
     const held: ServerResponse[] = [];
@@ -229,7 +229,7 @@ describe('a probe of the app', () => {
     expect((await first).status).toBe(200);
   });
 
-  test('rejects requests pipelined on one connection beyond four', async () => {
+  test('rejects more than four pipelined requests on one connection', async () => {
     const gate = await start([{ kind: 'livez', url: url() }]);
     const held: ServerResponse[] = [];
     answer = (_request, response) => void held.push(response);
@@ -242,7 +242,7 @@ describe('a probe of the app', () => {
     );
   });
 
-  test('is given up when the kubelet has given up', async () => {
+  test('is aborted when the kubelet disconnects', async () => {
     const gate = await start([{ kind: 'livez', url: url() }]);
     let isGone = false;
     answer = (_request, response) =>
@@ -257,7 +257,7 @@ describe('a probe of the app', () => {
     await until(() => isGone);
   });
 
-  test('needs no token, as the kubelet has none', async () => {
+  test('needs no token, because the kubelet has none', async () => {
     const admin = {
       address: '127.0.0.1:0',
       token: { secret: { file: 'token' } },

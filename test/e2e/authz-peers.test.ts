@@ -65,7 +65,7 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
       ...(body === undefined ? undefined : { body }),
     });
 
-  test('a user gets in, and the app learns who it is and not the password', async () => {
+  test('a user is allowed, and the app gets the name but not the password', async () => {
     const answer = await ask('/admin/x?y=1&z=%2F', ALADDIN);
     expect([answer.status, answer.text]).toEqual([200, 'handled']);
     const [got] = app.received;
@@ -79,7 +79,7 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
     expect(gate.log().at(-1)).toMatchObject({ port: 'authz', route: 'admin', method: 'GET', client: '127.0.0.1' });
   });
 
-  test('content reaches the app whole, and the method is the one that is judged', async () => {
+  test('the body reaches the app completely, and the method is the one that was checked', async () => {
     const answer = await ask('/admin/x', ALADDIN, 'POST', 'x'.repeat(100_000));
     expect([answer.status, app.received[0]?.method, app.received[0]?.body.length]).toEqual([200, 'POST', 100_000]);
     expect(gate.log().at(-1)).toMatchObject({ port: 'authz', method: 'POST' });
@@ -87,7 +87,7 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
     expect((await ask('/admin/x', ALADDIN, 'MKCOL')).status).toBe(403);
   });
 
-  test('whoever has no password, or a wrong one, is asked for it', async () => {
+  test('a request without a password, or with a wrong one, gets a challenge', async () => {
     for (const headers of [{}, toBasic('Aladdin', 'wrong')]) {
       const answer = await ask('/admin', headers);
       expect(answer.status).toBe(401);
@@ -96,18 +96,18 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
     expect(app.received).toHaveLength(0);
   });
 
-  test('what no route takes, and what may be read in two ways, is refused', async () => {
+  test('a request without a route, or with an ambiguous one, is rejected', async () => {
     for (const path of ['/nowhere', '/healthz/%2e%2e/admin', '/healthz%2f..%2fadmin', '/admin;x'])
       expect([path, (await ask(path, ALADDIN)).status]).toEqual([path, 403]);
     expect(app.received).toHaveLength(0);
   });
 
-  test('plain HTTP is refused where the route asks for TLS, whatever the client says', async () => {
+  test('plain HTTP is rejected if the route requires TLS, whatever headers the client sends', async () => {
     for (const headers of [{}, { 'X-Forwarded-Proto': 'https' }, { 'X-Original-Proto': 'https' }])
       expect((await ask('/tls', { ...ALADDIN, ...headers })).status).toBe(403);
   });
 
-  test.each(SPOOFS)('no client is judged for another request by saying %j', async (spoof) => {
+  test.each(SPOOFS)('a client cannot be checked as another request with %j', async (spoof) => {
     const answer = await ask('/admin/x', { ...spoof });
     expect(answer.status).toBe(401);
     expect(app.received).toHaveLength(0);
@@ -115,7 +115,7 @@ describe.each(PEERS)('behind $name, with the config that the docs show,', ({ nam
     expect(gate.log().at(-1)).toMatchObject({ route: 'admin', client: '127.0.0.1', method: 'GET' });
   });
 
-  test('no client writes the name that the app reads, not even where nobody is asked for one', async () => {
+  test('a client cannot set the user name that the app reads, even on an open route', async () => {
     const evil = { 'Sidegate-User': 'evil', 'X-Forwarded-User': 'evil', 'Remote-User': 'evil', Sidegate_User: 'evil' };
     expect((await ask('/healthz', evil)).status).toBe(200);
     expect((await ask('/admin', { ...evil, ...ALADDIN })).status).toBe(200);
@@ -157,14 +157,14 @@ describe.runIf(isInstalled('nginx'))('behind nginx, with the fields that ingress
   const ask = async (headers: Record<string, string>): Promise<number> =>
     (await send(peer.port, { method: 'GET', path: '/admin/x?y=1', headers: { Host: 'app.example:8443', ...headers } })).status;
 
-  test('a user gets in, and nobody else', async () => {
+  test('only an authenticated user is allowed', async () => {
     expect(await ask(ALADDIN)).toBe(200);
     expect(gate.log().at(-1)).toMatchObject({ port: 'authz', route: 'admin', client: '127.0.0.1', method: 'GET' });
     expect(await ask({})).toBe(401);
     expect(await ask({ ...ALADDIN, 'X-Forwarded-Host': 'app.example:8443' })).toBe(200);
   });
 
-  test.each(SPOOFS)('no client is judged for another request by saying %j', async (spoof) => {
+  test.each(SPOOFS)('a client cannot be checked as another request with %j', async (spoof) => {
     expect([401, 403]).toContain(await ask({ ...spoof }));
     expect(app.received).toHaveLength(0);
   });

@@ -57,8 +57,8 @@ const ask = (uri: string, over: Sections = {}): Promise<Answer> =>
   send(gate.authzPort, { method: 'GET', path: '/', headers: toFields(uri, over) });
 const toAnswer = ({ status, headers }: Answer): unknown[] => [status, headers['sidegate-refusal']];
 
-describe('a proxy that asks about a request is told', () => {
-  test('who sent it, where the password is right', async () => {
+describe('the response to an auth request has', () => {
+  test('the user, if the password is correct', async () => {
     await start();
     const answer = await ask('/admin/x?y=1', ALADDIN);
     expect([answer.status, answer.text]).toEqual([200, '']);
@@ -83,12 +83,12 @@ describe('a proxy that asks about a request is told', () => {
     expect(gate.logText()).not.toContain('sesame');
   });
 
-  test('names beyond ASCII percent-encoded', async () => {
+  test('non-ASCII names percent-encoded', async () => {
     await start();
     expect((await ask('/admin', toBasic('Amélie 100%', 'x'))).headers['remote-user']).toBe('Am%C3%A9lie%20100%25');
   });
 
-  test('401 with the challenge of the data port, the same whatever was wrong', async () => {
+  test('401 with the challenge of the data port, the same for every cause', async () => {
     await start({}, { listen: { address: '127.0.0.1:0', trustedProxies: ['127.0.0.1'] } });
     const toBytes = ({ status, rawHeaders, text }: Answer): unknown => [
       status,
@@ -104,7 +104,7 @@ describe('a proxy that asks about a request is told', () => {
     expect(none.code).toBe(data.code);
   });
 
-  test('the route and nobody, where anyone may pass or the route keeps its users to itself', async () => {
+  test('the route but no user, if the route is open or does not forward users', async () => {
     await start();
     const [open, quiet] = [await ask('/healthz'), await ask('/quiet', ALADDIN)];
     for (const { status, headers } of [open, quiet]) {
@@ -117,16 +117,16 @@ describe('a proxy that asks about a request is told', () => {
   test.each([
     ['no route takes the path', '/nowhere', {}, 'route_not_found'],
     ['no route takes the method', '/quiet', { 'X-Forwarded-Method': 'DELETE' }, 'method_not_allowed'],
-    ['the path can be read in two ways', '/healthz//x', {}, 'malformed_request'],
-    ['the path climbs', '/healthz/../admin', {}, 'malformed_request'],
-    ['the client came by plain http', '/admin', { ...ALADDIN, 'X-Forwarded-Proto': 'http' }, 'tls_required'],
-    ['the route verifies content', '/hook', { ...ALADDIN, 'X-Forwarded-Method': 'POST' }, 'content_needed'],
+    ['the path is ambiguous', '/healthz//x', {}, 'malformed_request'],
+    ['the path has dot segments', '/healthz/../admin', {}, 'malformed_request'],
+    ['the client used plain HTTP', '/admin', { ...ALADDIN, 'X-Forwarded-Proto': 'http' }, 'tls_required'],
+    ['the route verifies the body', '/hook', { ...ALADDIN, 'X-Forwarded-Method': 'POST' }, 'content_needed'],
     ['two values contradict each other', '/admin', { ...ALADDIN, 'X-Original-URI': '/healthz' }, 'original_request_unclear'],
-    ['nothing tells the client', '/healthz', { 'X-Forwarded-For': undefined }, 'original_request_unclear'],
-    ['what tells the client is no address', '/healthz', { 'X-Forwarded-For': '1.2.3.4, unknown' }, 'original_request_unclear'],
+    ['the client address is missing', '/healthz', { 'X-Forwarded-For': undefined }, 'original_request_unclear'],
+    ['the client address is invalid', '/healthz', { 'X-Forwarded-For': '1.2.3.4, unknown' }, 'original_request_unclear'],
     ['the URI is too long', `/healthz?${'x'.repeat(9_000)}`, {}, 'target_too_long'],
-    ['the password comes twice', '/admin', { Authorization: ['Basic YTpi', 'Basic YTpi'] }, 'malformed_request'],
-  ])('403 and the reason, where %s', async (_, uri, over, code) => {
+    ['Authorization is repeated', '/admin', { Authorization: ['Basic YTpi', 'Basic YTpi'] }, 'malformed_request'],
+  ])('403 and the reason, if %s', async (_, uri, over, code) => {
     await start();
     const fields = Object.fromEntries(Object.entries(toFields(uri, over)).filter(([, value]) => value !== undefined));
     const answer = await send(gate.authzPort, { method: 'GET', path: '/', headers: fields });
@@ -136,7 +136,7 @@ describe('a proxy that asks about a request is told', () => {
     expect(gate.log().at(-1)).toMatchObject({ port: 'authz', status: 403, code });
   });
 
-  test('403 with Retry-After, where there were too many wrong passwords: by the same count as on the data port', async () => {
+  test('403 with Retry-After after too many wrong passwords, with the same counters as the data port', async () => {
     const limit = { failures: 3, by: ['user'] };
     const [first] = ROUTES;
     const routes = [{ ...first, basic: { realm: 'admin', users: { file: 'users' }, requireTls: false, limit } }];
@@ -152,7 +152,7 @@ describe('a proxy that asks about a request is told', () => {
   });
 });
 
-describe('the client in question', () => {
+describe('the client of the original request', () => {
   const limit = { failures: 1, by: ['client'] };
   const routes = [{ ...ROUTES[0], basic: { realm: 'admin', users: { file: 'users' }, limit } }];
   const guess = async (forwardedFor: string): Promise<unknown[]> =>
@@ -160,14 +160,14 @@ describe('the client in question', () => {
   const REFUSED = [401, 'credentials_required'];
   const BANNED = [403, 'too_many_attempts'];
 
-  test('is the hop before the caller, whatever it says of others, and even where it could be a caller itself', async () => {
+  test('is the hop before the caller, whatever it claims, even if it could be a caller itself', async () => {
     await start({ trustedCallers: ['127.0.0.1', '10.0.0.0/8'] }, { routes });
     expect(await guess('6.6.6.6, 10.0.0.1')).toEqual(REFUSED);
     expect(await guess('7.7.7.7, 10.0.0.1')).toEqual(BANNED);
     expect(await guess('8.8.8.8')).toEqual(REFUSED);
   });
 
-  test('stands before the trusted proxies of the data port', async () => {
+  test('is the one before the trusted proxies of the data port', async () => {
     await start({}, { routes, listen: { address: '127.0.0.1:0', trustedProxies: ['10.0.0.0/8'] } });
     expect(await guess('6.6.6.6, 10.0.0.1')).toEqual(REFUSED);
     expect(await guess('7.7.7.7, 10.0.0.1')).toEqual(REFUSED);
@@ -183,20 +183,20 @@ test('shares the hash of a password with the data port', async () => {
   expect(await gate.metric('sidegate_password_checks_total{outcome="hit"}')).toBe(1);
 });
 
-test('goes by the host in question, not by its own', async () => {
+test('matches the host of the original request, not that of the auth request', async () => {
   await start();
   expect((await ask('/admin', { Host: 'open.example' })).status).toBe(401);
   expect((await ask('/admin', { 'X-Forwarded-Host': 'open.example:8443', Host: 'app.example' })).status).toBe(200);
 });
 
-test('hears nobody who is not among trustedCallers, and counts it', async () => {
+test('rejects callers that are not in trustedCallers, and counts them', async () => {
   await start({ trustedCallers: ['192.0.2.1'] });
   const answer = await ask('/healthz');
   expect(toAnswer(answer)).toEqual([403, 'caller_denied']);
   expect(await gate.metric(toSeries('_unmatched', 403, 'caller_not_trusted'))).toBe(1);
 });
 
-test('counts apart from the data port', async () => {
+test('is counted separately from the data port', async () => {
   await start();
   expect(await gate.metrics()).toContain(toSeries('admin', 200, 'ok'));
   await ask('/admin', ALADDIN);
@@ -213,7 +213,7 @@ test('counts apart from the data port', async () => {
   expect((await ask('/quiet', ALADDIN)).status).toBe(200);
 });
 
-test('answers by the routes of a reloaded config, and itself changes by a restart only', async () => {
+test('uses the routes of a reloaded config, but changes its own settings only at a restart', async () => {
   await start();
   expect((await ask('/new')).status).toBe(403);
   const routes = [...ROUTES, { name: 'new', match: { path: '/new' }, upstream: APP, allow: 'anyone' }];
@@ -226,12 +226,12 @@ test('answers by the routes of a reloaded config, and itself changes by a restar
   expect(gate.logText()).toContain('changing authz requires a restart');
 });
 
-describe('a question that is no sound request', () => {
+describe('an invalid auth request', () => {
   test.each([
     ['names its Host twice', ['GET / HTTP/1.1', 'Host: a', 'Host: a']],
     ['hides its length', ['GET / HTTP/1.1', 'Host: a', 'Content-Length: 1', 'Transfer-Encoding: chunked']],
-    ['lets a field be removed', ['GET / HTTP/1.1', 'Host: a', 'Connection: X-Forwarded-Uri']],
-  ])('that %s is refused, and the connection with it', async (_, lines) => {
+    ['would remove a field', ['GET / HTTP/1.1', 'Host: a', 'Connection: X-Forwarded-Uri']],
+  ])('that %s is rejected, and the connection is closed', async (_, lines) => {
     await start();
     const fields = Object.entries(toFields('/healthz')).map(([name, value]) => `${name}: ${value}`);
     const text = await sendRaw(gate.authzPort, toRequestText([...lines, ...fields]));
@@ -239,7 +239,7 @@ describe('a question that is no sound request', () => {
     expect(text).toContain('"code":"malformed_request"');
   });
 
-  test('that is no HTTP is told so', async () => {
+  test('that is not HTTP is rejected', async () => {
     await start();
     expect(await sendRaw(gate.authzPort, 'hello\r\n\r\n')).toContain('HTTP/1.1 400');
     expect(
@@ -248,7 +248,7 @@ describe('a question that is no sound request', () => {
   });
 });
 
-test('keeps the connection of a caller through refusals, and answers a question with content and a handshake alike', async () => {
+test('keeps the connection of a caller after rejections, and answers auth requests with a body and for handshakes', async () => {
   await start();
   const toText = (line: string, uri: string, more: readonly string[] = [], body = ''): string =>
     toRequestText([line, 'Host: a', ...Object.entries(toFields(uri)).map(([name, value]) => `${name}: ${value}`), ...more], body);
@@ -263,7 +263,7 @@ test('keeps the connection of a caller through refusals, and answers a question 
   expect([...text.matchAll(/HTTP\/1\.1 (\d{3})/g)].map(([, status]) => status)).toEqual(['403', '401', '200', '200', '200']);
 });
 
-test('closes the connection where content is left unread', async () => {
+test('closes the connection if a body is left unread', async () => {
   await start();
   const fields = Object.entries(toFields('/healthz')).map(([name, value]) => `${name}: ${value}`);
   const text = await sendRaw(
@@ -274,7 +274,7 @@ test('closes the connection where content is left unread', async () => {
   expect(text).toContain('Connection: close');
 });
 
-test('answers while the gate drains, on connections that it does not keep, and is gone after it', async () => {
+test('responds while the gate drains, closing each connection, and then stops', async () => {
   const clock = new FakeClock();
   await start({}, { shutdown: { grace: '5s', drain: '2s' } }, clock);
   const port = gate.authzPort;
@@ -287,7 +287,7 @@ test('answers while the gate drains, on connections that it does not keep, and i
   await expect(openSocket(port)).rejects.toThrow('ECONNREFUSED');
 });
 
-test('is asked by TLS where it has a certificate', async () => {
+test('uses TLS if it has a certificate', async () => {
   const authority = makeAuthority(makeFolder(), 'ca');
   const pair = authority.issue('authz', 'DNS:localhost');
   gate = await startGate(
@@ -313,7 +313,7 @@ describe('the config', () => {
     [{ address: '127.0.0.1:18080' }, 'another listener of the gate uses this port'],
     [{ address: '127.0.0.1:0', trustedCallers: ['app.example'] }, 'is not an address range'],
     [{ address: '127.0.0.1:0', tls: { certFile: 'none.crt', keyFile: 'none.key' } }, 'cannot be read (ENOENT)'],
-  ])('with %j is refused: %s', async (authz, message) => {
+  ])('with %j is rejected: %s', async (authz, message) => {
     const sections = { authz, routes: ROUTES, admin: { address: '127.0.0.1:18080' } };
     await expect(startGate(sections, undefined, { users: USERS })).rejects.toThrow(message);
   });

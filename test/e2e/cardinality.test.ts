@@ -64,7 +64,7 @@ async function sendEach(): Promise<void> {
   for (const path of PATHS) await send(gate.port, { agent, path, body, headers: malformed });
 }
 
-test('10,000 requests with paths, hosts, methods and ids of their own add no series, and ten routes show at most 650', async () => {
+test('10,000 requests with random paths, hosts, methods and IDs add no series, and ten routes have at most 650', async () => {
   await exercise(gate, app.port, clock.now());
   await sendEach();
   // Causes that one request of each kind does not show; explain may look into so many requests of a minute, by number and by CPU time.
@@ -87,7 +87,7 @@ test('10,000 requests with paths, hosts, methods and ids of their own add no ser
   expect(after.length).toBeLessThanOrEqual(BUDGET);
 }, 120_000);
 
-test('a route that is removed takes its series with it, also while a request of it is still with the app', async () => {
+test('a removed route loses its series, even while the app still handles one of its requests', async () => {
   await exercise(gate, app.port, clock.now());
   expect((await series()).filter((one) => one.includes('route="billing"')).length).toBeGreaterThan(40);
   const held = new Promise<() => void>((resolve) => {

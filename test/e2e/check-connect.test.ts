@@ -21,14 +21,14 @@ async function check(redisPort: number, appPort: number, sections: object = {}):
   return { code, text: stdout() };
 }
 
-test('passes a config whose store and app are there', async () => {
+test('passes a config whose store and app are reachable', async () => {
   const { code, text } = await check(redis.port, app.port);
   expect(text).toContain(`note: Redis at 127.0.0.1:${redis.port}: connected`);
   expect(text).toContain(`note: http://127.0.0.1:${app.port}: connected`);
   expect(code).toBe(0);
 });
 
-test('reports each connection that fails, with its place and its cause', async () => {
+test('reports each failed connection, with its path in the config and the cause', async () => {
   const [noRedis, noApp] = [await findFreePort(), await findFreePort()];
   const { code, text } = await check(noRedis, noApp);
   expect(text).toMatch(

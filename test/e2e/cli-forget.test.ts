@@ -55,7 +55,7 @@ describe('sidegate forget', () => {
     expect((await send(gate.port, delivery)).code).toBe('duplicate');
   });
 
-  test('exits 1 for an id that nobody knows, and says where it may be', async () => {
+  test('exits 1 for an unknown ID, and says where it may be stored', async () => {
     await start();
     const { status, stdout } = await forget(...toArgs('evt_none'), ...admin());
     expect([status, stdout]).toEqual([
@@ -64,7 +64,7 @@ describe('sidegate forget', () => {
     ]);
   });
 
-  test('tells what the gate says: no such route, a token that is not its own', async () => {
+  test('prints the error of the gate: an unknown route, a wrong token', async () => {
     await start({ token: TOKEN_FROM });
     expect(await forget(...toArgs('x', 'none'), ...admin())).toMatchObject({
       status: 1,
@@ -79,7 +79,7 @@ describe('sidegate forget', () => {
     });
   });
 
-  test('exits 2 where it cannot know whom to ask, or with what', async () => {
+  test('exits 2 if the address or the token is missing', async () => {
     await start({ token: TOKEN_FROM });
     const cases: [string[], string][] = [
       [toArgs('x'), 'the config sets the admin port to 0, so the system chooses it: use --admin'],
@@ -96,7 +96,7 @@ describe('sidegate forget', () => {
     expect(stderr).toContain('does not exist: mount the Secret there');
   });
 
-  test('exits 1 where nobody answers', async () => {
+  test('exits 1 if nothing responds', async () => {
     await start();
     const port = await findFreePort();
     expect(await forget(...toArgs('x'), '--admin', `http://127.0.0.1:${port}`)).toMatchObject({
@@ -106,11 +106,11 @@ describe('sidegate forget', () => {
   });
 
   test.each([
-    ['200 with something else', 200, '<html>', '200 <html>'],
-    ['200 with another object', 200, '{"was":"__proto__"}', '200 {"was":"__proto__"}'],
-    ['200 with no object', 200, 'null', '200 null'],
-    ['more than a gate ever says', 200, 'x'.repeat(100_000), 'the response is too long for an admin port'],
-  ])('exits 1 where something else than a gate answers %s', async (_title, status, text, problem) => {
+    ['200 and HTML', 200, '<html>', '200 <html>'],
+    ['200 and another object', 200, '{"was":"__proto__"}', '200 {"was":"__proto__"}'],
+    ['200 and no object', 200, 'null', '200 null'],
+    ['too long a body', 200, 'x'.repeat(100_000), 'the response is too long for an admin port'],
+  ])('exits 1 if another server responds with %s', async (_title, status, text, problem) => {
     await start();
     const port = await startServer(createServer((_request, response) => response.writeHead(status).end(text)));
     const ended = await forget(...toArgs('x'), '--admin', `http://127.0.0.1:${port}`);

@@ -41,11 +41,11 @@ describe('a pipe whose reader has closed it', () => {
     ['schema', '$SIDEGATE schema | head -1; echo $PIPESTATUS', '{\n0\n'],
     ['schema, read by nobody', '$SIDEGATE schema | true; echo $PIPESTATUS', '0\n'],
     ['help', '$SIDEGATE --help | head -1; echo $PIPESTATUS', 'Usage: sidegate [options] [command]\n0\n'],
-  ])('ends no command with an error: %s', (_title, line, stdout) => {
+  ])('does not cause an error: %s', (_title, line, stdout) => {
     expect(runShell(line)).toMatchObject({ stdout, stderr: '' });
   });
 
-  test('keeps the exit code that the command has anyway', () => {
+  test('does not change the exit code', () => {
     expect(runShell('$SIDEGATE check $BROKEN | true; echo $PIPESTATUS')).toMatchObject({ stdout: '1\n', stderr: '' });
     expect(runShell('$SIDEGATE schema > /dev/full')).toMatchObject({
       status: 1,
@@ -78,7 +78,7 @@ describe('every report', () => {
   });
 
   test.each([[['check', config]], [[...explain, requestFile]], [signed], [['inject', '-f', pod]]])(
-    'goes by --format, and into a file by --output: %j',
+    'follows --format, and goes into a file with --output: %j',
     (args) => {
       const file = join(folder, 'report');
       const shown = run([...args, '--format', 'json']);
@@ -96,7 +96,7 @@ describe('every report', () => {
     [['inject', '-f', pod], '--output=json', 'json'],
     [['inject', '-f', pod], '-ojson', 'json'],
     [['inject', '-f', pod], '-opatch', 'patch'],
-  ])('takes the older spelling as an alias, with a note: %j %s', (args, old, format) => {
+  ])('accepts the older option as an alias, with a note: %j %s', (args, old, format) => {
     const [shown, older] = [run([...args, '--format', format]), run([...args, old])];
     expect([older.status, older.stdout]).toEqual([shown.status, shown.stdout]);
     const better = `--format ${format}`;
@@ -104,12 +104,12 @@ describe('every report', () => {
     expect(shown.stderr).not.toContain('deprecated');
   });
 
-  test('of a format that the command does not have goes into no file of that name', () => {
+  test('of an unknown format does not create a file of that name', () => {
     expect(run(['inject', '-f', pod, '-o', 'junit'])).toMatchObject({ status: 2, stdout: '' });
     expect(existsSync('junit')).toBe(false);
   });
 
-  test('of explain keeps the format of its input apart', () => {
+  test('of explain distinguishes the format of its input', () => {
     expect(run([...explain, requestFile, '--input-format', 'http', '--format', 'json']).status).toBe(0);
     const older = run([...explain, requestFile, '--format', 'http']);
     expect(older.stdout).toContain('result: valid');
@@ -120,7 +120,7 @@ describe('every report', () => {
 describe('a timeout', () => {
   const send = ['send', 'http://127.0.0.1:9/', body, '--secret-file', secret];
 
-  test('is a duration in every command, and a bare number of seconds with a note', () => {
+  test('is a duration in every command; a bare number means seconds, with a note', () => {
     expect(run([...send, '--timeout', '1500ms']).stderr).not.toContain('deprecated');
     expect(run([...send, '--timeout', '5']).stderr).toContain(
       'sidegate send: --timeout 5 without a unit is deprecated; write --timeout 5s\n',

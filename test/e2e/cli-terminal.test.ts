@@ -32,7 +32,7 @@ describe('on a terminal', () => {
     expect(text).toContain(`${config}: \u001b[32mok, 1 warning\u001b[0m`);
   });
 
-  test.each([{ NO_COLOR: '1' }, { TERM: 'dumb' }])('shows none with %j', (more) => {
+  test.each([{ NO_COLOR: '1' }, { TERM: 'dumb' }])('shows no colour with %j', (more) => {
     const text = show(more);
     expect(text).toContain(': warning routes.0.mode: ');
     expect(text).not.toContain('\u001b');

@@ -53,14 +53,14 @@ describe('sidegate sign', () => {
     }
   });
 
-  test('signs what it is told to: id and timestamp', () => {
+  test('signs with the given ID and timestamp', () => {
     const { stdout } = run('sign', body, '--secret-file', secretFile, '--id', 'evt_7', '--timestamp', '1700000000');
     expect(stdout).toBe(
       `Content-Type: application/json\nWebhook-Id: evt_7\nWebhook-Timestamp: 1700000000\nWebhook-Signature: ${signV1('evt_7', 1_700_000_000, readFileSync(body))}\n`,
     );
   });
 
-  test('prints a curl line that real curl delivers', async () => {
+  test('prints a command that curl can run', async () => {
     const { stdout } = run(
       'sign',
       body,
@@ -100,7 +100,7 @@ describe('sidegate sign', () => {
 });
 
 describe('sidegate send', () => {
-  test('delivers, and shows what the gate said', async () => {
+  test('delivers, and shows the response of the gate', async () => {
     const url = `http://127.0.0.1:${gate.port}/hooks/billing`;
     const args = ['send', url, body, '--secret-file', secretFile, '--id', `cli_${unixNow()}`];
     expect(await runBeside(...args)).toMatchObject({ status: 0, stdout: expect.stringMatching(/^200\n[^]*handled/) });
@@ -135,7 +135,7 @@ describe('sidegate verify', () => {
     expect(verify(bytes, headers)).toMatchObject({ status: 0, stdout: expect.stringContaining('result: valid') });
   });
 
-  test('explains what is wrong, and what would have matched', () => {
+  test('explains what is wrong, and which input would have matched', () => {
     const { body: bytes, headers, id } = makeDelivery();
     const explain = (...args: Parameters<typeof verify>): string => {
       const { status, stdout } = verify(...args);
@@ -162,7 +162,7 @@ describe('sidegate verify', () => {
 });
 
 describe('sidegate check', () => {
-  test('is 0 with a sound config, 1 with all problems otherwise, and 1 for a secret that is missing', () => {
+  test('exits 0 for a valid config, 1 with all problems otherwise, and 1 for a missing secret', () => {
     const text = `routes:\n  - name: a\n    match: { path: /a }\n    upstream: http://127.0.0.1:3000\n    webhook: { keys: [{ name: k, secret: { file: secret } }] }\n`;
     writeFileSync(config, text);
     expect(run('check', '--config', config)).toMatchObject({ status: 0, stdout: `${config}: ok\n` });
@@ -177,7 +177,7 @@ describe('sidegate check', () => {
     expect(problems.map(({ path }) => path).sort()).toEqual(['routes.0.match.pth', 'routes.0.upstream']);
   });
 
-  test('passes the config of the quickstart once its secret is there', () => {
+  test('passes the config of the quickstart once its secret exists', () => {
     const quickstart = readFileSync(resolve(import.meta.dirname, '..', '..', 'config', 'quickstart.yaml'), 'utf8').replace(
       '../.cache/quickstart/secret',
       secretFile,
@@ -200,7 +200,7 @@ test('sidegate --help names every command', async () => {
   expect(run('run', '--help').stdout).toContain('Usage: sidegate run --config FILE');
 });
 
-test('npm start -- --once shows four right verdicts and exits 0', () => {
+test('npm start -- --once shows four correct decisions and exits 0', () => {
   const { status, stdout } = spawnSync(process.execPath, ['quickstart/main.ts', '--once', '--free-ports'], {
     encoding: 'utf8',
     cwd: resolve(import.meta.dirname, '..', '..'),
@@ -217,7 +217,7 @@ describe('sidegate hash-password', () => {
   test.each([
     [['--cost', '10'], 'bcrypt'],
     [['--algorithm', 'argon2id'], 'argon2id'],
-  ])('makes with %j an entry that the gate takes', (args, algorithm) => {
+  ])('creates an entry with %j that the gate accepts', (args, algorithm) => {
     const { stdout, status } = pipe('open sesame\n', 'Aladdin', ...args);
     expect(status).toBe(0);
     const { entries, problems } = parseHtpasswd(stdout, { allowPlainText: false });
@@ -228,7 +228,7 @@ describe('sidegate hash-password', () => {
     expect(verifyPassword(entry.hash, Buffer.from('open sesame '))).toBe(false);
   });
 
-  test('makes what Apache reads', () => {
+  test('creates an entry that Apache accepts', () => {
     const file = join(folder, 'users');
     writeFileSync(file, pipe('open sesame', 'Aladdin', '--cost', '10').stdout);
     expect(spawnSync('htpasswd', ['-vb', file, 'Aladdin', 'open sesame']).status).toBe(0);
@@ -242,13 +242,13 @@ describe('sidegate hash-password', () => {
     ['x', ['a:b'], 'cannot contain a colon'],
     ['x', ['--cost', '4'], '--cost 4 is not an integer from 10 to 16'],
     ['x', ['--algorithm', 'md5'], 'is not one of bcrypt, argon2id'],
-  ])('does not take %j with %j', (input, args, message) => {
+  ])('rejects %j with %j', (input, args, message) => {
     const { stderr, stdout, status } = pipe(input, ...args);
     expect([status, stdout]).toEqual([2, '']);
     expect(stderr).toContain(message);
   });
 
-  test('asks a terminal twice, and shows nothing of what is typed', () => {
+  test('prompts twice on a terminal, without echo', () => {
     const command = [process.execPath, LAUNCHER, 'hash-password', 'Aladdin', '--cost', '10'];
     const ask = (answers: string): SpawnSyncReturns<string> => runOnTerminal(command, { answers });
     const shown = ask('open sesane\u007f\u007fme\r|open sesame\r');

@@ -70,7 +70,7 @@ const lastLine = (): Promise<Record<string, unknown>> =>
       .at(-1),
   );
 
-test('a certificate with one of the names is let in, and the app gets it', async () => {
+test('a certificate with one of the names is accepted, and forwarded to the app', async () => {
   const forgery = 'Client-Cert: :Zm9yZ2Vk:\r\nClient_Cert: :Zm9yZ2Vk:\r\nClient-Cert-Chain: :Zm9yZ2Vk:\r\n';
   expect(await ask('/partner', readPair(billing), forgery)).toContain('200 OK');
   const { headers } = app.received[0] as (typeof app.received)[number];
@@ -85,31 +85,31 @@ test.each([
   ['one of another authority', () => readPair(forged), 'no_certificate'],
   ['one that expired', () => readPair(expired), 'no_certificate'],
   ['one whose common name is another’s alternative name', () => readPair(other), 'certificate_not_allowed'],
-])('%s is refused', async (_what, options, reason) => {
+])('%s is rejected', async (_what, options, reason) => {
   expect(await ask('/partner', typeof options === 'function' ? options() : options)).toContain('403 Forbidden');
   expect(app.received).toHaveLength(0);
   expect(await lastLine()).toMatchObject({ status: 403, code: 'certificate_required', reason });
 });
 
-test('a route without names takes every certificate of the authority, and keeps it to itself', async () => {
+test('a route without names accepts every certificate of the CA, and does not forward it', async () => {
   expect(await ask('/staff', readPair(other), 'Client-Cert: :Zm9yZ2Vk:\r\n')).toContain('200 OK');
   expect(app.received[0]?.headers['client-cert']).toBeUndefined();
   expect(await ask('/staff')).toContain('403 Forbidden');
 });
 
-test('a route that asks for both wants the certificate and the password', async () => {
+test('a route with both requires the certificate and the password', async () => {
   const { Authorization } = toBasic('Aladdin', 'open sesame');
   expect(await ask('/both', readPair(other))).toContain('401 Unauthorized');
   expect(await ask('/both', {}, `Authorization: ${Authorization}\r\n`)).toContain('403 Forbidden');
   expect(await ask('/both', readPair(other), `Authorization: ${Authorization}\r\n`)).toContain('200 OK');
 });
 
-test('other routes ask for none', async () => {
+test('other routes require no certificate', async () => {
   expect(await ask('/open')).toContain('200 OK');
   expect(await ask('/open', readPair(forged))).toContain('200 OK');
 });
 
-test('a session is not resumed, and proves nothing without the certificate', async () => {
+test('a TLS session is not resumed, and is not accepted without the certificate', async () => {
   const first = await shake({ ...readPair(billing), maxVersion: 'TLSv1.2' });
   const session = first.getSession();
   first.destroy();
@@ -119,7 +119,7 @@ test('a session is not resumed, and proves nothing without the certificate', asy
   expect(await ask('/partner', { session, maxVersion: 'TLSv1.2' })).toContain('403 Forbidden');
 });
 
-test('HTTP/2 shows it as well', async () => {
+test('a certificate is also forwarded over HTTP/2', async () => {
   const get = (session: ClientHttp2Session): Promise<number> =>
     new Promise((resolve, reject) => {
       session.once('error', reject);
@@ -135,7 +135,7 @@ test('HTTP/2 shows it as well', async () => {
   expect(await get(connectHttp2(`https://localhost:${gate.port}`, options))).toBe(403);
 });
 
-test('a route that asks for certificates nobody vouches for is told of before the gate starts', async () => {
+test('a route that requires certificates without a CA is reported before the gate starts', async () => {
   gate.writeConfig({
     routes: [
       { name: 'staff', match: { path: '/staff' }, upstream: 'http://127.0.0.1:3000', clientCertificate: { names: ['billing'] } },

@@ -102,7 +102,7 @@ async function doctor(...args: string[]) {
   return { code, stdout, stderr, json: args.includes('json') ? (JSON.parse(stdout) as Json) : undefined };
 }
 
-test('says that all is well, and exits 0', async () => {
+test('reports no findings, and exits 0', async () => {
   const { code, stdout, stderr } = await doctor();
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   expect(stdout).toBe(`test, namespace shop
@@ -114,7 +114,7 @@ protected  shop       deployment/web  1/1   service       native 1.0.0
 `);
 });
 
-test('shows the worst first, each with what to do, and exits 1', async () => {
+test('shows the worst findings first, each with a fix, and exits 1', async () => {
   const pods = `/api/v1/namespaces/${NAMESPACE}/pods`;
   const free = makeTemplate({ labels: { app: 'free' } });
   objects[pods] = [
@@ -143,7 +143,7 @@ protected    shop       deployment/web  1/1   service       native 1.0.0
 `);
 });
 
-test('gives tools JSON whose form stays', async () => {
+test('prints JSON with a stable form', async () => {
   objects[`/apis/networking.k8s.io/v1/namespaces/${NAMESPACE}/networkpolicies`] = [];
   const { code, json } = await doctor('-o', 'json');
   expect(code).toBe(0);
@@ -178,14 +178,14 @@ test('gives tools JSON whose form stays', async () => {
   expect((await doctor('--fail-on', 'warning')).code).toBe(1);
 });
 
-test('looks into all namespaces, or another one', async () => {
+test('checks all namespaces, or another one', async () => {
   expect((await doctor('-A', '-o', 'json')).json).toMatchObject({ namespace: null, states: { protected: 1 } });
   expect(server.asked.map(({ url }) => url)).toContain('/api/v1/pods?limit=500');
   const { code, stderr } = await doctor('-n', 'elsewhere');
   expect([code, stderr]).toEqual([2, 'sidegate: the namespace elsewhere does not exist\n']);
 });
 
-test('asks for the metadata of Secrets alone, and only for those that pods name', async () => {
+test('requests only the metadata of Secrets, and only of those that pods name', async () => {
   await doctor('-A', '--live');
   const secrets = server.asked.filter(({ url }: Asked) => url.includes('/secrets'));
   expect(secrets.map(({ url, headers }) => [url, headers.accept])).toEqual([
@@ -194,7 +194,7 @@ test('asks for the metadata of Secrets alone, and only for those that pods name'
   expect(server.asked.every(({ method }) => method === 'GET')).toBe(true);
 });
 
-test('reads configs with the loader of the gate, and what they need of Secrets and Redis', async () => {
+test('reads configs with the loader of the gate, and checks the Secrets and the Redis that they need', async () => {
   const path = `/api/v1/namespaces/${NAMESPACE}/configmaps/web-gate`;
   const codesOf = async (text: string): Promise<string[]> => {
     objects[path] = { data: { 'gate.yaml': text } };
@@ -215,7 +215,7 @@ test('reads configs with the loader of the gate, and what they need of Secrets a
   expect(json.workloads[0].findings.map(({ code }: Json) => code)).toEqual(['config-missing', 'secret-missing']);
 });
 
-test("goes by the injector's config that is given instead of its ConfigMap's", async () => {
+test('uses the given config of the injector instead of its ConfigMap', async () => {
   const given = join(makeFolder(), 'injector.yaml');
   writeFileSync(given, 'sidecar: { image: "sidegate:1.0.0", port: 9000 }\n');
   const { json } = await doctor('--config', given, '-o', 'json');
@@ -229,7 +229,7 @@ test("goes by the injector's config that is given instead of its ConfigMap's", a
   expect(stderr).toMatch(/injector\.yaml:1:\d+: error.*"imag"/);
 });
 
-test('asks running sidecars what they serve, through the API server', async () => {
+test('requests the state of running sidecars through the API server', async () => {
   const metrics = `/api/v1/namespaces/${NAMESPACE}/pods/web-1-a:8481/proxy/metrics`;
   objects[metrics] = '# TYPE sidegate_config_info gauge\nsidegate_config_info{hash="0123456789abcdef"} 1\n';
   const { stdout } = await doctor('--live', '-o', 'json');
@@ -245,7 +245,7 @@ test('asks running sidecars what they serve, through the API server', async () =
   expect((await doctor('--live')).stdout).toContain('cannot determine which config web-1-a uses: you may not get pods/proxy');
 });
 
-test('tells what it may not read, and judges the rest', async () => {
+test('reports what it is not allowed to read, and checks the rest', async () => {
   for (const path of Object.keys(objects))
     if (/networkpolicies|\/apis\/admission|web-gate|web-secret|\/sidegate\//.test(path)) objects[path] = 403;
   const { code, stdout } = await doctor();
@@ -257,7 +257,7 @@ test('tells what it may not read, and judges the rest', async () => {
   expect(stdout).toMatch(/1 unknown\. 0 errors, 0 warnings, \d+ notes\./);
 });
 
-test('gives no verdict where pods may not be listed, or nobody answers', async () => {
+test('fails if it may not list pods, or if nothing responds', async () => {
   objects[`/api/v1/namespaces/${NAMESPACE}/pods`] = 403;
   const { code, stdout } = await doctor();
   expect(code).toBe(1);
@@ -273,7 +273,7 @@ test.each([
   [['-n', '../x'], /not a valid namespace name/],
   [['--context', 'other'], /no context other/],
   [['--config', '/absent.yaml'], /--config: \/absent\.yaml: error the file does not exist/],
-])('is used wrongly with %j', async (args, text) => {
+])('rejects the arguments %j', async (args, text) => {
   const { code, stderr } = await doctor(...args);
   expect(code).toBe(2);
   expect(stderr).toMatch(text);

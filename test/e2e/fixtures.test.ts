@@ -76,7 +76,7 @@ function playRoute(route: Sections, steps: readonly Sections[], more: Sections =
 
 const PASSED: Told = { exit: 0, text: expect.stringContaining('SUCCESS: 1 passed, 0 failed\n') as string };
 
-test('the example passes as the README has it, by a process of its own', () => {
+test('the example of the README passes in a separate process', () => {
   const { stdout, status } = spawnSync(process.execPath, [LAUNCHER, 'test', 'examples/fixtures.yaml'], {
     cwd: ROOT,
     encoding: 'utf8',
@@ -88,7 +88,7 @@ test('the example passes as the README has it, by a process of its own', () => {
   expect(status).toBe(0);
 });
 
-describe('verdicts are those of the gate', () => {
+describe('decisions are those of the gate', () => {
   const json = { 'Content-Type': 'application/json' };
   test.each<[string, string, Sections]>([
     ['forwarded', 'what the first key signed', { request: REQUEST, sign: true }],
@@ -140,7 +140,7 @@ describe('verdicts are those of the gate', () => {
     expect(await playBilling({ ...step, expect: verdict })).toMatchObject(PASSED);
   });
 
-  test('a delivery signed without any code of the gate is genuine at its own time, and stale at another', async () => {
+  test('a delivery signed by other code is valid at its own time, and stale at another', async () => {
     const { headers, body } = makeDelivery({ id: 'evt_7', timestamp: 1_700_000_000, body: '{"a": 1}\n' });
     const request = { method: 'POST', path: '/hooks/billing', headers, bodyBase64: body.toString('base64') };
     const told = await run(
@@ -202,7 +202,7 @@ test('the simulator decides and responds like a gate on the network', async () =
 describe('the steps of a test', () => {
   const delivery = { request: REQUEST, sign: { id: 'evt_1' } };
 
-  test('share what the gate remembers, until it forgets', async () => {
+  test('share the memory of the gate, until an ID is forgotten', async () => {
     const told = await playBilling(
       { ...delivery, app: { status: 500 }, expect: { verdict: 'forwarded', status: 500 } },
       { ...delivery, expect: 'forwarded' },
@@ -213,7 +213,7 @@ describe('the steps of a test', () => {
     expect(told).toMatchObject(PASSED);
   });
 
-  test('wait as the gate waits: for the outcome of the first run, and for the end of its lease', async () => {
+  test('wait like the gate: for the outcome of the first run, and for the end of its lease', async () => {
     const told = await playBilling(
       { ...delivery, app: { fails: 'timeout' }, expect: { verdict: 'upstream_timeout', status: 504 } },
       { ...delivery, expect: { verdict: 'in_progress', status: 503, toSender: { headers: { 'Retry-After': true } } } },
@@ -223,12 +223,12 @@ describe('the steps of a test', () => {
     expect(told).toMatchObject(PASSED);
   });
 
-  test('are of one test alone', async () => {
+  test('are isolated from other tests', async () => {
     const tests = ['one', 'two'].map((name) => ({ name, ...delivery, expect: 'forwarded' }));
     expect(await run(write({ routes: [BILLING] }, { secrets: SECRETS, tests }))).toMatchObject({ exit: 0 });
   });
 
-  test('have ids of their own where they give none, the same in each run', async () => {
+  test('get generated IDs if they set none, the same in each run', async () => {
     const step = { request: REQUEST, sign: true };
     const told = await playBilling(
       { ...step, expect: { verdict: 'forwarded', id: 'fixture-1-1' } },
@@ -238,12 +238,12 @@ describe('the steps of a test', () => {
   });
 });
 
-describe('a route that asks for a password', () => {
+describe('a route with a password', () => {
   const basic = { realm: 'it', users: { file: '/etc/users' }, limit: { failures: 3, per: '1m', ban: '5m' } };
   const secrets = { files: { '/etc/users': makeEntry('ada', 'open sesame') } };
   const ada = { path: '/', tls: true, user: 'ada', password: 'open sesame' };
 
-  test('lets in who knows it, tells the app who it is, and counts guesses', async () => {
+  test('allows users with the password, forwards the name, and counts wrong passwords', async () => {
     const told = await playRoute(
       { basic },
       [
@@ -263,10 +263,10 @@ describe('a route that asks for a password', () => {
   });
 });
 
-describe('who the client is', () => {
+describe('the client', () => {
   const tls = { certFile: '/nowhere', keyFile: '/nowhere', clientCaFile: '/nowhere', clientCertificate: 'request' };
 
-  test('can be said with a certificate, whose files need not be there', async () => {
+  test('can be set with a certificate, whose files need not exist', async () => {
     const names = ['CN:x', 'DNS:client.example', 'URI:spiffe://prod/a,b'];
     const told = await playRoute(
       { clientCertificate: { names: ['URI:spiffe://prod/a,b'], forward: true } },
@@ -283,7 +283,7 @@ describe('who the client is', () => {
     expect(told).toMatchObject(PASSED);
   });
 
-  test('is said by trusted proxies alone, and the PROXY protocol is taken as done', async () => {
+  test('is taken only from trusted proxies, and the PROXY protocol counts as handled', async () => {
     const forwarded = { 'X-Forwarded-For': '203.0.113.7', 'X-Forwarded-Proto': 'https' };
     const told = await playRoute(
       { allow: 'anyone' },
@@ -306,7 +306,7 @@ describe('who the client is', () => {
   });
 });
 
-test('what the app answers reaches the sender, and what is sent reaches the app as it came', async () => {
+test('the response of the app reaches the sender, and the request reaches the app unchanged', async () => {
   const told = await playRoute({ allow: 'anyone' }, [
     {
       request: {
@@ -342,7 +342,7 @@ test('what the app answers reaches the sender, and what is sent reaches the app 
   expect(told).toMatchObject(PASSED);
 });
 
-test('a route that only observes lets all through, and tells what it would have refused', async () => {
+test('an observed route forwards everything, and reports what it would have rejected', async () => {
   const told = await playRoute(
     { mode: 'observe', webhook: BILLING.webhook },
     [{ request: REQUEST, sign: { tamper: 'body' }, expect: { verdict: 'forwarded', observed: 'signature_mismatch' } }],
@@ -351,7 +351,7 @@ test('a route that only observes lets all through, and tells what it would have 
   expect(told).toMatchObject(PASSED);
 });
 
-test('a handshake is answered by the gate alone, by its secret alone', async () => {
+test('only the gate answers a handshake, only with its secret', async () => {
   const webhook = {
     scheme: 'microsoft-graph',
     keys: [{ name: 'state', secret: { env: 'GRAPH_STATE' } }],
@@ -374,7 +374,7 @@ test('a handshake is answered by the gate alone, by its secret alone', async () 
   expect(told).toMatchObject(PASSED);
 });
 
-test('an event that is older than one handled already is stale', async () => {
+test('an event that is older than a handled one is stale', async () => {
   const order = { key: '$.id', version: '$.version' };
   const send = (version: number, expected: Sections): Sections => ({
     request: { path: '/', json: { id: 'r', version } },
@@ -389,7 +389,7 @@ test('an event that is older than one handled already is stale', async () => {
   expect(told).toMatchObject(PASSED);
 });
 
-test('nothing is fetched from anybody: what the fixtures do not have cannot be had', async () => {
+test('nothing is fetched: keys must be in the fixtures', async () => {
   const region = 'https://sns.eu-west-1.amazonaws.com';
   const message = {
     Type: 'Notification',
@@ -425,7 +425,7 @@ describe('every preset that signs', () => {
     .filter(({ signature }) => signature?.forms.some(({ algorithm }) => !/^e/.test(algorithm)));
 
   test.each(symmetric.map((preset) => [preset.name, preset] as const))(
-    'is signed and tampered with: %s',
+    'can be signed and tampered with: %s',
     async (name, preset) => {
       // Good as text, as hex and as base64.
       const secret = preset.secret.prefix === 'whsec_' ? SECRET : '0123456789abcdef'.repeat(3);
@@ -454,7 +454,7 @@ describe('every preset that signs', () => {
     },
   );
 
-  test('by a public key needs its private half, and says so', async () => {
+  test('that verifies with a public key requires the private key, and reports it', async () => {
     const webhook = { keys: [{ name: 'k', secret: { env: 'PRESET_SECRET' } }] };
     const secrets = { env: { PRESET_SECRET: pem.verifying } };
     const request = REQUEST;
@@ -471,7 +471,7 @@ describe('every preset that signs', () => {
 });
 
 describe('a failure', () => {
-  test('says where, what was expected, what came, and why', async () => {
+  test('shows the place, the expected and the actual value, and the reason', async () => {
     const file = write(
       { routes: [BILLING, { name: 'never', match: { path: '/never' }, upstream: UPSTREAM, allow: 'anyone' }] },
       {
@@ -516,7 +516,7 @@ describe('a failure', () => {
     expect((await run(file, { run: '^right$' })).text).toMatch(/SUCCESS: 1 passed, 0 failed\n$/);
   });
 
-  test('is what JUnit and JSON tell, too', async () => {
+  test('is also in JUnit and JSON', async () => {
     const file = write(
       { routes: [BILLING] },
       {
@@ -567,7 +567,7 @@ print(json.dumps([[s.get('tests'), s.get('failures'), [[c.get('name'), len(c), c
   });
 });
 
-describe('what cannot be run exits with 2 and the reason', () => {
+describe('fixtures that cannot run exit with 2 and the reason', () => {
   const play = (step: Sections, config: Sections = { routes: [BILLING] }): Promise<Told> =>
     run(write(config, { secrets: SECRETS, tests: [{ name: 'it', ...step, expect: 'forwarded' }] }));
 
@@ -587,7 +587,7 @@ describe('what cannot be run exits with 2 and the reason', () => {
     expect(exit).toBe(2);
   });
 
-  test('a route without webhooks has nothing to sign by', async () => {
+  test('a route without webhooks cannot be signed', async () => {
     const told = await playRoute({ allow: 'anyone' }, [{ request: { path: '/' }, sign: true, expect: 'forwarded' }]);
     expect(told).toMatchObject({
       exit: 2,
@@ -595,7 +595,7 @@ describe('what cannot be run exits with 2 and the reason', () => {
     });
   });
 
-  test('an id or a time that stands in the content is to be written there', async () => {
+  test('an ID or a time that is in the body must be set there', async () => {
     const custom = {
       signature: { header: 'X-Sig' },
       timestamp: { json: '$.at' },
@@ -613,7 +613,7 @@ describe('what cannot be run exits with 2 and the reason', () => {
     expect(late.text).toContain('custom has its timestamp in the body');
   });
 
-  test('a secret that is nowhere is to be given, and one that nothing refers to is a mistake', async () => {
+  test('a missing secret must be given, and an unused one is an error', async () => {
     const tests = [{ name: 'it', request: { path: '/' }, expect: 'forwarded' }];
     const missing = await run(write({ routes: [BILLING] }, { secrets: { files: SECRETS.files }, tests }));
     expect(missing.text).toMatch(/FIXTURES_NEW is not set\n.*hint: add it to .*\.yaml, under secrets/);
@@ -629,7 +629,7 @@ describe('what cannot be run exits with 2 and the reason', () => {
     expect(`${missing.text}${unused.text}`).not.toContain(SECRET);
   });
 
-  test('a broken config is shown with its places', async () => {
+  test('a broken config is shown with its positions', async () => {
     const told = await play({ request: { path: '/' } }, { routes: [{ ...BILLING, upstrem: 'x' }] });
     expect(told).toMatchObject({
       exit: 2,
@@ -651,7 +651,7 @@ describe('what cannot be run exits with 2 and the reason', () => {
   });
 });
 
-test('the routes that no test of any file reaches are told, config by config', async () => {
+test('routes that no test reaches are listed, per config', async () => {
   const open = (name: string): Sections => ({ name, match: { path: `/${name}` }, upstream: UPSTREAM, allow: 'anyone' });
   const file = write(
     { routes: [open('a'), open('b'), open('c')] },

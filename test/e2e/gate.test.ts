@@ -8,8 +8,8 @@ const app = useApp();
 
 const gate = useGate(() => startGate({ routes: [toRoute(app.port)] }));
 
-describe('a genuine delivery', () => {
-  test('reaches the app byte for byte, and the app answers', async () => {
+describe('a valid delivery', () => {
+  test('reaches the app byte for byte, and gets the response of the app', async () => {
     app.handler = (_request, response) => response.writeHead(202, { 'X-App': 'yes' }).end('thanks');
     const body = Buffer.from([0x7b, 0xff, 0x7d, 0x00, 0xef, 0xbb, 0xbf]);
     const delivery = makeDelivery({ body });
@@ -21,7 +21,7 @@ describe('a genuine delivery', () => {
     expect(app.received[0]?.body).toEqual(body);
   });
 
-  test('tells the app its route, key and request', async () => {
+  test('has the route, key and request ID in its headers to the app', async () => {
     await send(gate.port, makeDelivery());
     const headers = app.received[0]?.headers;
     expect(headers).toMatchObject({
@@ -42,7 +42,7 @@ describe('a genuine delivery', () => {
     expect(app.received).toHaveLength(1);
   });
 
-  test('is a duplicate with other bytes under its id, and counted', async () => {
+  test('with other bytes under the same ID is a duplicate, and counted', async () => {
     const first = makeDelivery();
     await send(gate.port, first);
     const before = await gate.metric('sidegate_dedup_operations_total{outcome="id_reused"}');
@@ -50,7 +50,7 @@ describe('a genuine delivery', () => {
     expect(await gate.metric('sidegate_dedup_operations_total{outcome="id_reused"}')).toBe(before + 1);
   });
 
-  test('comes through again after the app answered 500', async () => {
+  test('is forwarded again after the app responded with 500', async () => {
     const delivery = makeDelivery();
     app.handler = (_request, response) => response.writeHead(500).end();
     expect((await send(gate.port, delivery)).status).toBe(500);
@@ -59,7 +59,7 @@ describe('a genuine delivery', () => {
     expect(app.received).toHaveLength(2);
   });
 
-  test('that comes while the first is at work waits, and is a duplicate once the app succeeded', async () => {
+  test('that arrives while the first is in progress waits, and is a duplicate once the app succeeded', async () => {
     const delivery = makeDelivery();
     let finish: () => void = () => undefined;
     app.handler = (_request, response) => {
@@ -86,7 +86,7 @@ describe('a genuine delivery', () => {
   });
 });
 
-describe('a delivery that proves nothing', () => {
+describe('an invalid delivery', () => {
   const cases: [string, (delivery: ReturnType<typeof makeDelivery>) => Record<string, string>, number, string][] = [
     ['without a signature', ({ headers }) => omit(headers, 'Webhook-Signature'), 401, 'missing_signature'],
     ['without an id', ({ headers }) => omit(headers, 'Webhook-Id'), 401, 'missing_signature'],
@@ -100,7 +100,7 @@ describe('a delivery that proves nothing', () => {
     ],
     ['with a dot in the id', ({ headers }) => ({ ...headers, 'Webhook-Id': 'a.b' }), 401, 'malformed_signature'],
     [
-      'signed by a stranger',
+      'signed with another key',
       ({ headers, id, body }) => ({
         ...headers,
         'Webhook-Signature': signV1(id, unixNow(), body, 'whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'),
@@ -109,7 +109,7 @@ describe('a delivery that proves nothing', () => {
       'signature_mismatch',
     ],
   ];
-  test.each(cases)('is refused: %s', async (_title, toHeaders, status, code) => {
+  test.each(cases)('is rejected: %s', async (_title, toHeaders, status, code) => {
     const delivery = makeDelivery();
     const answer = await send(gate.port, { headers: toHeaders(delivery), body: delivery.body });
     expect([answer.status, answer.code]).toEqual([status, code]);
@@ -117,7 +117,7 @@ describe('a delivery that proves nothing', () => {
     expect(app.received).toHaveLength(0);
   });
 
-  test('is refused 305 s old and 305 s ahead, with the same code', async () => {
+  test('is rejected 305 s old and 305 s ahead, with the same code', async () => {
     for (const timestamp of [unixNow() - 305, unixNow() + 305]) {
       const answer = await send(gate.port, makeDelivery({ timestamp }));
       expect([answer.status, answer.code]).toEqual([401, 'timestamp_outside_tolerance']);
@@ -125,7 +125,7 @@ describe('a delivery that proves nothing', () => {
     expect(app.received).toHaveLength(0);
   });
 
-  test('is refused with a security header twice', async () => {
+  test('is rejected with a repeated security header', async () => {
     const { headers, body } = makeDelivery();
     for (const name of ['Webhook-Id', 'Webhook-Timestamp', 'Webhook-Signature']) {
       const raw = [
@@ -141,7 +141,7 @@ describe('a delivery that proves nothing', () => {
     }
   });
 
-  test('does not use up the id of a genuine one', async () => {
+  test('does not use up the ID of a valid one', async () => {
     const delivery = makeDelivery();
     const forged = {
       ...delivery.headers,
@@ -152,21 +152,21 @@ describe('a delivery that proves nothing', () => {
   });
 });
 
-describe('a request the route does not take', () => {
-  test('is 404 where no route is, and 405 with Allow for another method', async () => {
+describe('a request that the route does not accept', () => {
+  test('is rejected with 404 without a route, and with 405 and Allow for another method', async () => {
     expect(await send(gate.port, { path: '/elsewhere' })).toMatchObject({ status: 404, code: 'route_not_found' });
     const answer = await send(gate.port, { method: 'GET' });
     expect(answer).toMatchObject({ status: 405, code: 'method_not_allowed' });
     expect(answer.headers.allow).toBe('POST');
   });
 
-  test('is 405 without content for HEAD', async () => {
+  test('is rejected with 405 and no body for HEAD', async () => {
     const answer = await send(gate.port, { method: 'HEAD' });
     expect([answer.status, answer.body.length]).toEqual([405, 0]);
     expect(answer.headers['content-type']).toBe('application/problem+json');
   });
 
-  test('is 415 for another media type, none, or a content coding', async () => {
+  test('is rejected with 415 for another media type, none, or a content coding', async () => {
     const { headers, body } = makeDelivery();
     for (const over of [{ 'Content-Type': 'text/plain' }, { 'Content-Encoding': 'gzip' }]) {
       expect(await send(gate.port, { headers: { ...headers, ...over }, body })).toMatchObject({
@@ -177,14 +177,14 @@ describe('a request the route does not take', () => {
     expect(await send(gate.port, { headers: omit(headers, 'Content-Type'), body })).toMatchObject({ status: 415 });
   });
 
-  test('is 400 with a query that nothing signs', async () => {
+  test('is rejected with 400 if it has an unsigned query', async () => {
     expect(await send(gate.port, { ...makeDelivery(), path: '/hooks/billing?x=1' })).toMatchObject({
       status: 400,
       code: 'malformed_request',
     });
   });
 
-  test('is 413 when its content is declared or turns out too large', async () => {
+  test('is rejected with 413 if its declared or actual body is too large', async () => {
     const delivery = makeDelivery({ body: Buffer.alloc(1_048_577, 0x20) });
     expect(await send(gate.port, delivery)).toMatchObject({ status: 413, code: 'body_too_large' });
     const chunked = { ...delivery.headers, 'Transfer-Encoding': 'chunked' };
@@ -195,13 +195,13 @@ describe('a request the route does not take', () => {
     expect(app.received).toHaveLength(0);
   });
 
-  test('takes content of exactly the largest size', async () => {
+  test('may have a body of exactly the maximum size', async () => {
     expect((await send(gate.port, makeDelivery({ body: Buffer.alloc(1_048_576, 0x20) }))).text).toBe('handled');
   });
 });
 
-describe('every answer of the gate itself', () => {
-  test('is problem details with a request id that the log line has, too', async () => {
+describe('every response of the gate itself', () => {
+  test('is problem details with the request ID of the log line', async () => {
     const answer = await send(gate.port, { path: '/elsewhere' });
     const { type, title, status, code, requestId, ...rest } = JSON.parse(answer.text);
     expect({ type, title, status, code }).toEqual({

@@ -33,13 +33,13 @@ const readHeaders = (path: string): Promise<IncomingHttpHeaders> =>
   });
 const ask = async (path: string): Promise<string | undefined> => (await readHeaders(path))['strict-transport-security'];
 
-test('stands on every answer over TLS, refusals among them', async () => {
+test('is set on every response over TLS, including rejections', async () => {
   await start({ ...TLS, hsts: {} });
   expect(await ask('/open')).toBe('max-age=31536000');
   expect(await ask('/nowhere')).toBe('max-age=31536000');
 });
 
-test('says what the config says, by HTTP/2 as well', async () => {
+test('has the configured value, also over HTTP/2', async () => {
   await start({ ...TLS, hsts: { maxAge: '1d', includeSubDomains: true, preload: true } });
   expect(await ask('/open')).toBe('max-age=86400; includeSubDomains; preload');
   const session = connect(`https://localhost:${gate.port}`, { ca: readFileSync(authority.ca) });
@@ -50,7 +50,7 @@ test('says what the config says, by HTTP/2 as well', async () => {
   session.close();
 });
 
-test('leaves what the app says, and other fields as they were', async () => {
+test('does not change the value of the app, or other fields', async () => {
   await start({ ...TLS, hsts: {} });
   app.handler = (_request, response) => {
     response.setHeader('Strict-Transport-Security', 'max-age=1');
@@ -60,7 +60,7 @@ test('leaves what the app says, and other fields as they were', async () => {
   expect(await readHeaders('/open')).toMatchObject({ 'strict-transport-security': 'max-age=1', 'set-cookie': ['a=1', 'b=2'] });
 });
 
-test('is not said in clear text, but behind a trusted proxy that ended TLS', async () => {
+test('is not set in clear text, except behind a trusted proxy that terminated TLS', async () => {
   await start({ hsts: {}, trustedProxies: ['127.0.0.1'] });
   const plain = await send(gate.port, { method: 'GET', path: '/open' });
   expect(plain.headers['strict-transport-security']).toBeUndefined();

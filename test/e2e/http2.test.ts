@@ -119,7 +119,7 @@ const toHeaders = (stream: number, path: string, more: readonly (readonly [strin
 
 const isGoaway = ({ type }: { type: number }): boolean => type === FRAME.goaway;
 
-describe('a request by HTTP/2', () => {
+describe('a request over HTTP/2', () => {
   test('reaches the app as HTTP/1.1, its authority as Host and its cookies as one field', async () => {
     await start();
     const headers = { ':path': '/open/x?y=1', cookie: ['a=1', 'b=2'], 'x-twice': ['1', '2'], te: 'trailers' };
@@ -138,7 +138,7 @@ describe('a request by HTTP/2', () => {
     expect(gate.log().find(({ msg }) => msg === 'request')).toMatchObject({ route: 'open', status: 200 });
   });
 
-  test('is asked for a password, and let in with the right one', async () => {
+  test('gets a challenge, and is allowed with the correct password', async () => {
     await start();
     const refused = await ask({ ':path': '/admin' });
     expect(refused).toMatchObject({ status: 401 });
@@ -162,7 +162,7 @@ describe('a request by HTTP/2', () => {
     expect(app.received.map((one) => one.body.equals(body))).toEqual([true]);
   });
 
-  test('of which many are under way at once gets its own answer each', async () => {
+  test('gets its own response among many concurrent ones', async () => {
     await start();
     app.handler = ({ url }, response) => response.end(url);
     const paths = Array.from({ length: 60 }, (_, index) => `/open/${index}`);
@@ -170,7 +170,7 @@ describe('a request by HTTP/2', () => {
     expect(replies.map(({ text }) => text)).toEqual(paths);
   });
 
-  test('with content is passed on as it comes, and so is the answer', async () => {
+  test('with a body is streamed, and so is the response', async () => {
     await start();
     const stream = openSession().request({ ':path': '/echo', ':method': 'POST' });
     const reply = read(stream);
@@ -180,14 +180,14 @@ describe('a request by HTTP/2', () => {
     expect(await reply).toMatchObject({ status: 200, text: 'one two' });
   });
 
-  test('of a megabyte each way loses nothing', async () => {
+  test('of a megabyte in each direction loses nothing', async () => {
     await start();
     const content = Buffer.alloc(3 * 1024 * 1024, 'sidegate');
     const { text } = await ask({ ':path': '/echo', ':method': 'POST' }, content);
     expect(text === content.toString()).toBe(true);
   });
 
-  test('by HEAD, and one that the app answers without content, ends with its head', async () => {
+  test('ends with its head for HEAD, and for a response without a body', async () => {
     await start();
     app.handler = ({ method }, response) => {
       response.writeHead(method === 'HEAD' ? 200 : 204, method === 'HEAD' ? { 'Content-Length': '7' } : {});
@@ -197,7 +197,7 @@ describe('a request by HTTP/2', () => {
     expect(await ask({ ':path': '/open' })).toMatchObject({ status: 204, text: '' });
   });
 
-  test('gets trailers and hints of the app', async () => {
+  test('gets the trailers and early hints of the app', async () => {
     await start();
     onStream = (response) => {
       response.writeEarlyHints({ link: '</a.css>; rel=preload' });
@@ -214,7 +214,7 @@ describe('a request by HTTP/2', () => {
     expect(hints).toEqual([[103, '</a.css>; rel=preload']]);
   });
 
-  test('that expects 100 is told to go on; another expectation is refused', async () => {
+  test('that expects 100 gets it; another expectation is rejected', async () => {
     await start();
     const stream = openSession().request({ ':path': '/echo', ':method': 'POST', expect: '100-continue' });
     const reply = read(stream);
@@ -224,7 +224,7 @@ describe('a request by HTTP/2', () => {
     expect(await ask({ ':path': '/open', expect: 'miracles' })).toMatchObject({ status: 417 });
   });
 
-  test('is answered before all of its content came, which is not wanted then, and the connection goes on', async () => {
+  test('can be answered before its body is complete, and the connection stays usable', async () => {
     await start();
     const client = await openFrames(gate.port, authority.ca);
     const head = [[':method', 'POST'], ...toHead('/admin').slice(1)] as const;
@@ -238,7 +238,7 @@ describe('a request by HTTP/2', () => {
     client.socket.destroy();
   });
 
-  test('from curl is let in', async () => {
+  test('from curl is allowed', async () => {
     await start();
     const args = ['-sS', '--http2', '--cacert', authority.ca, '-u', 'Aladdin:open sesame', '-w', ' %{http_version} %{http_code}'];
     const child = spawn('curl', [...args, `https://localhost:${gate.port}/admin`], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -253,7 +253,7 @@ describe('a broken exchange', () => {
     ['takes its request back', toFrame(FRAME.rstStream, 0, 1, Buffer.from([0, 0, 0, 8]))],
     ['does so as if all were well', toFrame(FRAME.rstStream, 0, 1, Buffer.from([0, 0, 0, 0]))],
     ['breaks the protocol', toFrame(FRAME.data, 0, 0)],
-  ])('of a client that %s within its content never looks whole to the app', async (_what, bytes) => {
+  ])('of a client that %s during its body never looks complete to the app', async (_what, bytes) => {
     await start();
     const client = await openFrames(gate.port, authority.ca);
     const ended = new Promise((resolve) => {
@@ -271,7 +271,7 @@ describe('a broken exchange', () => {
     client.socket.destroy();
   });
 
-  test('of an app that dies within its answer is an error, not an end', async () => {
+  test('of an app that dies during its response is an error, not an end', async () => {
     await start();
     onStream = (response) => {
       response.writeHead(200);
@@ -285,10 +285,10 @@ describe('a head', () => {
   test.each([
     ['with an ambiguous path', { ':path': '/open/../admin' }, 400],
     ['of CONNECT', { ':method': 'CONNECT', ':authority': 'localhost:1', ':path': undefined }, 400],
-    ['with more fields than are taken', { ':path': '/open', ...toFields(120) }, 431],
+    ['with too many fields', { ':path': '/open', ...toFields(120) }, 431],
     ['larger than the limit', { ':path': '/open', 'x-large': 'a'.repeat(20_000) }, 431],
     ['with a target that is too long', { ':path': `/open/${'a'.repeat(9_000)}` }, 414],
-  ])('%s is refused', async (_what, headers, status) => {
+  ])('%s is rejected', async (_what, headers, status) => {
     await start();
     const stream = openSession().request(headers, { endStream: true });
     expect(await read(stream)).toMatchObject({ status });
@@ -309,7 +309,7 @@ describe('an attack by frames', () => {
     expect(await ask({ ':path': '/open' })).toMatchObject({ status: 200 });
   };
 
-  test('that opens streams and takes them back at once is cut off (CVE-2023-44487)', async () => {
+  test('that opens streams and resets them at once is disconnected (CVE-2023-44487)', async () => {
     const client = await attack();
     for (let stream = 1; stream < 4_000; stream += 2) {
       client.socket.write(toHeaders(stream, '/open'));
@@ -320,7 +320,7 @@ describe('an attack by frames', () => {
     await expectAlive();
   });
 
-  test('of a header block without an end is cut off (CVE-2024-27316)', async () => {
+  test('of a header block without an end is disconnected (CVE-2024-27316)', async () => {
     const client = await attack();
     client.socket.write(toFrame(FRAME.headers, 0, 1, toBlock(toHead('/open'))));
     const filler = toBlock([['x-filler', 'a'.repeat(4_000)]]);
@@ -331,7 +331,7 @@ describe('an attack by frames', () => {
     await expectAlive();
   });
 
-  test('of a head much larger than the limit is cut off', async () => {
+  test('of a head much larger than the limit is disconnected', async () => {
     const client = await attack();
     const block = toBlock(toHead('/open', [['x-large', 'a'.repeat(80_000)]]));
     const pieces = Array.from({ length: Math.ceil(block.length / 16_000) }, (_, index) =>
@@ -346,7 +346,7 @@ describe('an attack by frames', () => {
     await expectAlive();
   });
 
-  test('of more streams than are taken at once is refused beyond those', async () => {
+  test('of more streams than allowed at once is rejected', async () => {
     const client = await attack();
     const held: ServerResponse[] = [];
     app.handler = (_request, response) => void held.push(response);
@@ -380,7 +380,7 @@ describe('an attack by frames', () => {
     client.socket.destroy();
   });
 
-  test.each(['a\r\nsidegate-user: root', 'a\nb', 'a\0b'])('by the field value %j brings no field to the app', async (value) => {
+  test.each(['a\r\nsidegate-user: root', 'a\nb', 'a\0b'])('with the field value %j adds no field for the app', async (value) => {
     const client = await attack();
     client.socket.write(toHeaders(1, '/open', [['x-split', value]]));
     await client.next(({ stream }) => stream === 1);
@@ -407,7 +407,7 @@ describe('an attack by frames', () => {
         ['authorization', 'Basic eQ=='],
       ],
     ],
-  ] as const)('by %s is refused', async (_what, path, fields) => {
+  ] as const)('with %s is rejected', async (_what, path, fields) => {
     const client = await attack();
     client.socket.write(toHeaders(1, path, fields));
     const head = await client.next(({ stream }) => stream === 1);
@@ -420,7 +420,7 @@ describe('an attack by frames', () => {
   test.each([
     ['less', 'ab', FLAG.endStream],
     ['more', 'abcdefgh', 0],
-  ])('of %s content than its length says is an error', async (_what, content, flags) => {
+  ])('of %s body bytes than the declared length is an error', async (_what, content, flags) => {
     const client = await attack();
     const fields: [string, string][] = [
       [':method', 'POST'],
@@ -439,7 +439,7 @@ describe('an attack by frames', () => {
     client.socket.destroy();
   });
 
-  test('of frames that break the protocol ends the connection with a word', async () => {
+  test('of frames that violate the protocol ends the connection with GOAWAY', async () => {
     const client = await attack();
     client.socket.write(toFrame(FRAME.data, 0, 0, Buffer.from('x')));
     expect((await client.next(isGoaway)).payload.readUInt32BE(4)).toBe(constants.NGHTTP2_PROTOCOL_ERROR);
@@ -449,7 +449,7 @@ describe('an attack by frames', () => {
 });
 
 describe('the connection', () => {
-  test('is closed when it was idle for long, however many pings came, and not while a request is under way', async () => {
+  test('is closed when idle, regardless of pings, but not while a request is in progress', async () => {
     const clock = new FakeClock();
     fakeClock = clock;
     await start({}, clock, { keepAliveTimeout: '5s' });
@@ -472,7 +472,7 @@ describe('the connection', () => {
     await client.closed;
   });
 
-  test('speaks HTTP/1.1 where the client prefers it, or http2 is switched off', async () => {
+  test('uses HTTP/1.1 if the client prefers it, or if http2 is disabled', async () => {
     const chosen = (): Promise<string | false | null> =>
       new Promise((resolve, reject) => {
         const options = { port: gate.port, host: '127.0.0.1', servername: 'localhost', ca: readFileSync(authority.ca) };
@@ -489,7 +489,7 @@ describe('the connection', () => {
     expect(await chosen()).toBe('h2');
   });
 
-  test('finishes what is under way when the gate stops, and takes no more', async () => {
+  test('finishes its requests when the gate stops, and accepts no more', async () => {
     await start();
     let answer: ServerResponse | undefined;
     app.handler = (_request, response) => {

@@ -42,7 +42,7 @@ describe('the image', () => {
     expect(statSync(join(folder, 'sidegate.cjs')).size).toBeLessThanOrEqual(1.2 * 2 ** 20);
   });
 
-  test("starts without Node's fetch client, HTTP/2 and TLS, which take 25 MiB, where no config asks for them", async () => {
+  test("starts without Node's fetch client, HTTP/2 and TLS, which need 25 MiB, if no config needs them", async () => {
     const watch = join(folder, 'watch.cjs');
     writeFileSync(watch, "process.on('SIGUSR2', () => process.stderr.write(JSON.stringify(process.moduleLoadList) + '\\n'));");
     writeFileSync(join(folder, 'plain-secret'), SECRET);
@@ -63,7 +63,7 @@ describe('the image', () => {
       expect(modules).not.toContain(`NativeModule ${name}`);
   });
 
-  test('loads TLS, HTTP/2 and the Redis client when a config asks for them', async () => {
+  test('loads TLS, HTTP/2 and the Redis client when a config needs them', async () => {
     const redis = await startRedis();
     const pair = makeAuthority(folder, 'ca').issue('local', 'DNS:localhost,IP:127.0.0.1');
     writeFileSync(join(folder, 'plain-secret'), SECRET);
@@ -101,7 +101,7 @@ describe('the image', () => {
     expect(IMAGE_NODE_VERSION.split('.')[0]).toBe(major);
   });
 
-  test('bounds the heap by the memory there is, by a flag this Node knows', () => {
+  test('limits the heap to the available memory, with a flag that this Node supports', () => {
     const [, flag = ''] = /ENTRYPOINT \["node", "(--[^"]+)"/.exec(dockerfile) ?? [];
     const limit = (...flags: string[]): number =>
       Number(execFileSync(process.execPath, [...flags, '-p', 'v8.getHeapStatistics().heap_size_limit'], { encoding: 'utf8' }));

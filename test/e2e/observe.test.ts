@@ -12,7 +12,7 @@ function start(webhook: Sections = {}, more: Sections = {}): Promise<TestGate> {
   return startGate({ ...more, routes: [toRoute(app.port, { webhook, route: { mode: 'observe' } })] });
 }
 
-describe('a delivery that would be refused', () => {
+describe('a delivery that would be rejected', () => {
   const forged = makeDelivery({ secret: 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD' });
   const old = makeDelivery({ timestamp: unixNow() - 3_600 });
   const { 'Webhook-Signature': _, ...unsigned } = makeDelivery().headers;
@@ -28,7 +28,7 @@ describe('a delivery that would be refused', () => {
     ],
     ['with a query', { ...makeDelivery(), path: '/hooks/billing?a=1' }, 'malformed_request', 'query_not_signed'],
     ['by another method', { method: 'GET' }, 'unsupported_media_type', 'unsupported_media_type'],
-  ] as const)('%s reaches the app byte for byte, with the code it would have got', async (_title, delivery, code, reason) => {
+  ] as const)('%s reaches the app byte for byte, with the code of the rejection', async (_title, delivery, code, reason) => {
     const gate = await start();
     const answer = await send(gate.port, delivery);
     expect(answer).toMatchObject({ status: 200, text: 'handled' });
@@ -51,7 +51,7 @@ describe('a delivery that would be refused', () => {
     });
   });
 
-  test('with content above maxBody passes where its length is declared, and is refused where it is not', async () => {
+  test('with a body above maxBody passes if its length is declared, and is rejected otherwise', async () => {
     const gate = await start({ maxBody: 100 });
     const big = makeDelivery({ body: JSON.stringify({ text: 'x'.repeat(200) }) });
     expect((await send(gate.port, big)).text).toBe('handled');
@@ -63,7 +63,7 @@ describe('a delivery that would be refused', () => {
   });
 });
 
-test('a repeat reaches the app again, and is told', async () => {
+test('a duplicate reaches the app again, and is marked', async () => {
   const gate = await start();
   const delivery = makeDelivery();
   expect((await send(gate.port, delivery)).text).toBe('handled');
@@ -75,7 +75,7 @@ test('a repeat reaches the app again, and is told', async () => {
   expect(lines[1]).toMatchObject({ level: 'info', observed: 'duplicate' });
 });
 
-test('a genuine delivery is as it always is', async () => {
+test('a valid delivery is forwarded as on any route', async () => {
   const gate = await start();
   expect((await send(gate.port, makeDelivery())).text).toBe('handled');
   expect(app.received[0]?.headers).toMatchObject({ 'sidegate-key': 'current', 'sidegate-route': 'billing' });
@@ -83,7 +83,7 @@ test('a genuine delivery is as it always is', async () => {
   await gate.stop();
 });
 
-test('nothing vouches for what was not verified, and no client can write the field itself', async () => {
+test('an unverified delivery has no identity, and no client can set the field itself', async () => {
   const identity = { identity: { audience: 'app', key: { name: 'gate', secret: { file: 'identity' } } } };
   const sections = { ...identity, routes: [toRoute(app.port, { route: { mode: 'observe' } })] };
   const gate = await startGate(sections, undefined, { identity: 'a secret of the gate and of the app' });
@@ -96,7 +96,7 @@ test('nothing vouches for what was not verified, and no client can write the fie
   await gate.stop();
 });
 
-test('a store that is down stops nobody', async () => {
+test('a store that is down rejects no delivery', async () => {
   const port = await findFreePort();
   const gate = await start(
     {},
@@ -107,7 +107,7 @@ test('a store that is down stops nobody', async () => {
   await gate.stop();
 });
 
-test('it is loud: a metric, and a line at every start and reload', async () => {
+test('observe mode is visible: a metric, and a log line at every start and reload', async () => {
   const gate = await start();
   expect(await gate.metric('sidegate_route_observed{route="billing"}')).toBe(1);
   expect(gate.log().find(({ msg }) => msg === 'route_observed')).toMatchObject({ level: 'warn', route: 'billing' });

@@ -37,7 +37,7 @@ describe('a scrape', () => {
   const scrape = (accept: string): Promise<Response> =>
     fetch(`http://127.0.0.1:${gate.adminPort}/metrics`, { headers: { Accept: accept } });
 
-  test('by Accept says in OpenMetrics what it says in text, and that it depends on Accept', async () => {
+  test('returns the same series in OpenMetrics and text, with Vary: Accept', async () => {
     const [open, text] = [await scrape(PROMETHEUS[0] ?? ''), await scrape('*/*')];
     expect(open.headers.get('content-type')).toBe('application/openmetrics-text; version=1.0.0; charset=utf-8');
     expect(text.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
@@ -48,7 +48,7 @@ describe('a scrape', () => {
     expect(body).toContain('# TYPE sidegate_http_requests counter\n# HELP sidegate_http_requests Responses sent');
   });
 
-  test('in OpenMetrics leads from the latencies of a traced request to its trace, and in text does not', async () => {
+  test('has exemplars with the trace of a request in OpenMetrics, but not in text', async () => {
     const text = await (await scrape('*/*')).text();
     const open = await (await scrape('application/openmetrics-text')).text();
     expect(text).not.toContain('trace_id');
@@ -63,14 +63,14 @@ describe('a scrape', () => {
     }
   });
 
-  test('shows the forward proxy by its own name', async () => {
+  test('shows the forward proxy under its own name', async () => {
     const text = await (await scrape('*/*')).text();
     expect(text).toContain('sidegate_http_requests_total{route="_proxy",method="GET",code="200"} 1');
     expect(text).toContain('sidegate_http_requests_total{route="_proxy",method="GET",code="407"} 1');
     expect(text).not.toContain('route="_unmatched",method="GET",code="407"');
   });
 
-  test('tells versions, and the commit where it is known', async () => {
+  test('shows versions, and the commit if it is known', async () => {
     const text = await (await scrape('*/*')).text();
     expect(text).toContain(`sidegate_build_info{version="test",revision="unknown",node="${process.versions.node}"} 1`);
   });

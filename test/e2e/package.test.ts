@@ -91,7 +91,7 @@ describe('the npm package', () => {
   }
 
   const tooOld = findNode(PACKAGE_NODE_VERSIONS.tooOld);
-  test.skipIf(tooOld === undefined)('says in one sentence that Node is too old', () => {
+  test.skipIf(tooOld === undefined)('reports in one sentence that Node is too old', () => {
     const { status, stdout, stderr } = spawnSync(tooOld as string, [launcher, 'check'], { encoding: 'utf8' });
     expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
     expect(stderr).toBe(
@@ -99,7 +99,7 @@ describe('the npm package', () => {
     );
   });
 
-  test('has a launcher that every Node can read', () => {
+  test('has a launcher that every Node can parse', () => {
     const types = new Set<string>();
     JSON.stringify(parseSync('sidegate.cjs', readFileSync(launcher, 'utf8')).program, (key, value: unknown) => {
       if (key === 'type' || key === 'kind') types.add(String(value));
@@ -123,7 +123,7 @@ describe('the npm package', () => {
     beforeAll(() => renameSync(package_(), join(folder, 'away')));
     afterAll(() => renameSync(join(folder, 'away'), package_()));
 
-    test.each(['check', 'run'])('refuses a config that asks for passwords at `%s`', (command) => {
+    test.each(['check', 'run'])('rejects a config with passwords at `%s`', (command) => {
       const args = [launcher, command, '--config', 'gate.yaml'];
       const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' });
       expect(status).toBe(1);
@@ -133,7 +133,7 @@ describe('the npm package', () => {
       expect(stdout + stderr).toContain('hint: install @node-rs/bcrypt with its optional dependencies');
     });
 
-    test('takes a config that asks for none', () => {
+    test('accepts a config without passwords', () => {
       const text = readFileSync(join(folder, 'gate.yaml'), 'utf8').replace(/ {2}- name: b[\s\S]*/, '');
       mkdirSync(join(folder, 'plain'), { recursive: true });
       writeFileSync(join(folder, 'plain', 'gate.yaml'), text.replace('file: secret', 'file: ../secret'));
@@ -141,7 +141,7 @@ describe('the npm package', () => {
       expect(spawnSync(process.execPath, args)).toMatchObject({ status: 0 });
     });
 
-    test('says what to install when a password should be hashed', () => {
+    test('reports what to install when a password should be hashed', () => {
       const args = [launcher, 'hash-password', 'joe'];
       const { status, stderr } = spawnSync(process.execPath, args, { input: 'open sesame', encoding: 'utf8' });
       expect(status).not.toBe(0);

@@ -68,7 +68,7 @@ describe.each(WAYS)('through %s', (way) => {
     return { incoming, text: (await read(incoming)).toString() };
   };
 
-  test('ten thousand small pieces come whole and in order, both ways', async () => {
+  test('ten thousand small chunks arrive complete and in order, both ways', async () => {
     answer = async (request, response) => {
       for await (const chunk of request) response.write(chunk);
       response.end();
@@ -89,7 +89,7 @@ describe.each(WAYS)('through %s', (way) => {
     ).toBe(sent.digest('hex'));
   });
 
-  test('HEAD tells the length and has no content, and the connection is kept', async () => {
+  test('HEAD returns the length without a body, and the connection is kept', async () => {
     answer = (_request, response) => response.writeHead(200, { 'Content-Length': 1_000 }).end();
     for (let i = 0; i < 3; i++) {
       const { incoming, text } = await ask('HEAD');
@@ -101,7 +101,7 @@ describe.each(WAYS)('through %s', (way) => {
     [204, {}],
     [304, { ETag: '"a"' }],
     [304, { ETag: '"a"', 'Content-Length': 1_000 }],
-  ])('%i with %j has no content, and the next answer is its own', async (status, fields) => {
+  ])('%i with %j has no body, and the next response is its own', async (status, fields) => {
     answer = (_request, response) => response.writeHead(status, fields).end();
     const { incoming, text } = await ask();
     expect([incoming.statusCode, text]).toEqual([status, '']);
@@ -110,7 +110,7 @@ describe.each(WAYS)('through %s', (way) => {
     expect((await ask()).text).toBe('next');
   });
 
-  test('trailers come to who takes them, and to nobody else', async () => {
+  test('trailers reach only clients that accept them', async () => {
     answer = (_request, response) => {
       response.writeHead(200, { Trailer: 'X-Sum' });
       response.write('content');
@@ -123,7 +123,7 @@ describe.each(WAYS)('through %s', (way) => {
     expect([dropped.text, dropped.incoming.trailers]).toEqual(['content', {}]);
   });
 
-  test('a Trailer field, and trailers of the client, end nothing and go nowhere', async () => {
+  test('a Trailer field, and trailers of the client, do no harm and are not forwarded', async () => {
     let seen: unknown;
     answer = async (request, response) => {
       await read(request);
@@ -144,7 +144,7 @@ describe.each(WAYS)('through %s', (way) => {
     expect(seen).toEqual([undefined, {}]);
   });
 
-  test('early hints come before the answer, and other 1xx do not', async () => {
+  test('early hints are passed on before the response, and other 1xx are not', async () => {
     answer = (_request, response) => {
       response.writeProcessing();
       response.writeEarlyHints({ link: '</a.css>; rel=preload; as=style' });
@@ -157,7 +157,7 @@ describe.each(WAYS)('through %s', (way) => {
     expect(seen).toEqual([[103, '</a.css>; rel=preload; as=style']]);
   });
 
-  test('twenty requests take one connection of the client', async () => {
+  test('twenty requests use one connection of the client', async () => {
     await ask();
     connections = 0;
     const ports = new Set<number | undefined>();
@@ -171,7 +171,7 @@ describe.each(WAYS)('through %s', (way) => {
     expect(connections).toBe(isProxy ? 20 : 0);
   });
 
-  test('an app that closes behind each answer does not cost the client its connection', async () => {
+  test('an app that closes after each response does not close the connection of the client', async () => {
     answer = (_request, response) => response.writeHead(200, { Connection: 'close' }).end('handled');
     await ask();
     connections = 0;
@@ -180,7 +180,7 @@ describe.each(WAYS)('through %s', (way) => {
     expect([ports.size, connections]).toEqual([1, 3]);
   });
 
-  test('content whose end is the connection’s end comes whole', async () => {
+  test('a body that ends with the connection arrives complete', async () => {
     answer = (_request, response) => {
       response.useChunkedEncodingByDefault = false;
       response.removeHeader('Transfer-Encoding');
@@ -189,7 +189,7 @@ describe.each(WAYS)('through %s', (way) => {
     expect((await ask()).text).toBe('until the end');
   });
 
-  test('large headers pass, both ways', async () => {
+  test('large headers are passed on, both ways', async () => {
     let cookie = '';
     answer = (request, response) => {
       cookie = request.headers.cookie ?? '';
@@ -199,7 +199,7 @@ describe.each(WAYS)('through %s', (way) => {
     expect([cookie.length, String(incoming.headers['x-large']).length]).toEqual([15_002, 60_000]);
   });
 
-  test('fields keep their order, repetition, case and bytes; status and phrase are the app’s', async () => {
+  test('fields keep their order, repetition, case and bytes; status and reason are those of the app', async () => {
     answer = (_request, response) => {
       response.writeHead(299, 'Quite fine', ['Set-Cookie', 'a=1', 'X-Odd', 'd\xe9j\xe0', 'Set-Cookie', 'b=2', 'x-LOWER', '']);
       response.end();
@@ -218,7 +218,7 @@ describe.each(WAYS)('through %s', (way) => {
     ]);
   });
 
-  test('where to go and what is asked next are the app’s to say', async () => {
+  test('Location and challenges of the app are passed on unchanged', async () => {
     answer = (_request, response) =>
       response.writeHead(401, { Location: 'http://elsewhere/', 'WWW-Authenticate': 'Digest realm="app"' }).end();
     const { incoming } = await ask();
@@ -229,7 +229,7 @@ describe.each(WAYS)('through %s', (way) => {
   });
 
   test.each(['GET', 'DELETE', 'OPTIONS', 'PATCH', 'PUT', 'POST'])(
-    '%s brings its content, with its length and in chunks',
+    '%s is forwarded with its body, with a length and in chunks',
     async (method) => {
       answer = async (request, response) => {
         const content = await read(request);
@@ -247,7 +247,7 @@ describe.each(WAYS)('through %s', (way) => {
     },
   );
 
-  test('a client of HTTP/1.0 gets no chunks, and the end of its connection', async () => {
+  test('a client with HTTP/1.0 gets no chunks, and its connection is closed', async () => {
     answer = (_request, response) => {
       response.write('one ');
       response.end('two');
@@ -257,7 +257,7 @@ describe.each(WAYS)('through %s', (way) => {
     expect(text).not.toMatch(/transfer-encoding/i);
   });
 
-  test('fifty requests at once on one connection are answered in their order', async () => {
+  test('fifty pipelined requests are answered in order', async () => {
     answer = (request, response) => {
       // Later ones would be ready first.
       const number = Number(request.url?.slice(1));
@@ -270,7 +270,7 @@ describe.each(WAYS)('through %s', (way) => {
     expect([...text.matchAll(/(\d+);/g)].map(([, number]) => Number(number))).toEqual(Array.from({ length: 50 }, (_, i) => i));
   });
 
-  test('whoever leaves in the middle, again and again, costs nothing that stays', async () => {
+  test('clients that disconnect repeatedly leak nothing', async () => {
     answer = (_request, response) => {
       response.writeHead(200).write('first');
     };

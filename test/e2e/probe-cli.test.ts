@@ -36,7 +36,7 @@ function probe(...args: readonly string[]): Promise<Ended> {
 }
 
 describe('sidegate probe', () => {
-  test('exits 0 where all checks hold, and shows them in order', async () => {
+  test('exits 0 if all checks pass, and shows them in order', async () => {
     const { code, stdout, stderr } = await probe(sound.url);
     expect([code, stderr]).toEqual([0, '']);
     const shown = [...stdout.matchAll(/^ {2}(?:passed|see|-) +(\S+)/gm)].map(([, id]) => id);
@@ -45,7 +45,7 @@ describe('sidegate probe', () => {
     expect(stdout).not.toContain(SECRET.slice(6));
   });
 
-  test('exits 1 where one fails, and says what it costs', async () => {
+  test('exits 1 if one fails, and shows its impact', async () => {
     const { code, stdout } = await probe(careless.url, '--only', 'many-signatures');
     expect(code).toBe(1);
     expect(stdout).toMatch(
@@ -54,7 +54,7 @@ describe('sidegate probe', () => {
     expect((await probe(careless.url, '--only', 'many-signatures', '--fail-on', 'major')).code).toBe(0);
   });
 
-  test('asks the command how often an event was handled', async () => {
+  test('runs the command to count how often an event was handled', async () => {
     const { code, stdout } = await probe(sound.url, '--only', 'duplicate,retry', '--count', 'test -n "$EVENT_ID" && echo 2');
     expect(code).toBe(1);
     expect(stdout.match(/actual: +204 to both; handled 2 times/g)).toHaveLength(2);
@@ -65,7 +65,7 @@ describe('sidegate probe', () => {
     });
   });
 
-  test('writes the report to a file, and its sum to standard output', async () => {
+  test('writes the report to a file, and the summary to standard output', async () => {
     const file = join(folder, 'report.json');
     const { stdout } = await probe(sound.url, '--only', 'stale', '--format', 'json', '--output', file);
     expect(stdout).toBe(`2 passed, 0 failed; written to ${file}\n`);
@@ -76,7 +76,7 @@ describe('sidegate probe', () => {
     });
   });
 
-  test('sends the headers that it is given, and hides those from the environment', async () => {
+  test('sends the given headers, and hides those from the environment', async () => {
     seen.length = 0;
     const headers = ['-H', 'X-Tenant: blue', '--header-env', 'X-Api-Key=API_KEY'];
     const { code, stdout } = await probe(sound.url, '--only', 'stale', ...headers);
@@ -85,11 +85,11 @@ describe('sidegate probe', () => {
     expect(stdout).not.toContain('sesame');
   });
 
-  test('finds an app that listens on one of the addresses of a name', async () => {
+  test('reaches an app that listens on one of the addresses of a name', async () => {
     expect((await probe(sound.url.replace('127.0.0.1', 'localhost'), '--only', 'stale')).code).toBe(0);
   });
 
-  test('--list shows every check, and needs nothing', async () => {
+  test('--list shows every check, and needs no other option', async () => {
     const { code, stdout } = await run(process.execPath, [LAUNCHER, 'probe', '--list']);
     expect(code).toBe(0);
     expect(stdout.trimEnd().split('\n')).toHaveLength(CHECKS.length);

@@ -84,7 +84,7 @@ const CUSTOM: Readonly<Record<string, { custom: Sections; sign?: string; verify?
   },
 };
 
-describe('a gate holds every check', () => {
+describe('a gate passes every check', () => {
   const app = useApp();
 
   async function probeGate(webhook: Sections, settings: ProbeSettings & { readonly verify?: string }): Promise<ProbeReport> {
@@ -111,7 +111,7 @@ describe('a gate holds every check', () => {
     if (signsAll) expect(findOutcome(report, 'not_applicable')).toEqual(['new-id']);
   });
 
-  test.each(['bearer', 'api-key'])('of %s, which signs nothing and tells no event from another', async (scheme) => {
+  test.each(['bearer', 'api-key'])('of %s, which signs nothing and does not distinguish events', async (scheme) => {
     const report = await probeGate({ scheme, dedup: 'off' }, { scheme, secret: 'a-token-of-some-length' });
     expect(findOutcome(report, 'passed')).toEqual(expect.arrayContaining(['wrong-key', 'missing-headers', 'cut-signature']));
     expect(findOutcome(report, 'not_applicable')).toEqual(expect.arrayContaining(['tampered-body', 'stale', 'duplicate']));
@@ -134,7 +134,7 @@ describe('a gate holds every check', () => {
     expect(held.includes('new-id')).toBe(oddity.includes('not signed'));
   });
 
-  test('of signatures by a key pair, which no empty key can forge', async () => {
+  test('of signatures with a key pair, which an empty key cannot forge', async () => {
     const seed = ed25519.privateKey.export({ type: 'pkcs8', format: 'der' }).subarray(-32);
     const verify = `whpk_${spki(ed25519).subarray(-32).toString('base64')}`;
     const report = await probeGate({}, { secret: `whsk_${seed.toString('base64')}`, verify });
@@ -143,13 +143,13 @@ describe('a gate holds every check', () => {
 });
 
 describe('a consumer', () => {
-  test('that does everything right holds every check', async () => {
+  test('that does everything right passes every check', async () => {
     const report = await probeConsumer({});
     expect(report.checks.filter(({ outcome }) => outcome === 'failed')).toEqual([]);
     expect(findOutcome(report, 'passed')).toHaveLength(CHECKS.length - 1);
   });
 
-  test('gets `see` for what only the app knows, without --count', async () => {
+  test('gets the outcome `see` for what only the app knows, without --count', async () => {
     const report = await probe((await consume({ remembers: 'never' })).url);
     expect(findOutcome(report, 'failed')).toEqual([]);
     expect(findOutcome(report, 'see')).toEqual(['duplicate', 'retry', 'concurrent-duplicates']);
@@ -289,7 +289,7 @@ describe('a consumer', () => {
     expect(report.checks.at(-1)?.advice).toMatch(/^too late for: Sentry, Slack and Zoom/);
   });
 
-  test('that redirects fails there, and nothing else is tried', async () => {
+  test('that redirects fails that check, and no further ones run', async () => {
     const { url } = await consume({ accept: (response) => response.writeHead(308, { Location: '/hooks/' }).end() });
     const report = await probe(url);
     expect(findOutcome(report, 'failed')).toEqual(['valid', 'redirect']);
@@ -297,13 +297,13 @@ describe('a consumer', () => {
     expect(findOutcome(report, 'skipped')).toContain('wrong-key');
   });
 
-  test('that refuses everything proves nothing by it', async () => {
+  test('that rejects everything passes no check', async () => {
     const report = await probeConsumer({ isRecent: () => false });
     expect(findOutcome(report, 'failed')).toEqual(['valid']);
     expect(findOutcome(report, 'skipped')).toContain('tampered-body');
   });
 
-  test('that a malformed request spoils fails the check which comes last', async () => {
+  test('that a malformed request breaks fails the last check', async () => {
     let isSpoilt = false;
     const toEntries: Habits['toEntries'] = (list) => {
       isSpoilt ||= list.split(' ').length > 10;
@@ -314,7 +314,7 @@ describe('a consumer', () => {
     expect(findOutcome(report, 'failed')).toEqual(['survives']);
   });
 
-  test('that limits its requests is told so', async () => {
+  test('that limits its requests is reported', async () => {
     let count = 0;
     const report = await probeConsumer(
       { accept: (response) => response.writeHead(++count > 1 ? 429 : 200).end() },
@@ -325,7 +325,7 @@ describe('a consumer', () => {
   });
 });
 
-describe('the battery', () => {
+describe('a run', () => {
   test('sends at most 60 requests, at most 8 of them at once', async () => {
     let [now, most, all] = [0, 0, 0];
     await probeConsumer(
@@ -347,7 +347,7 @@ describe('the battery', () => {
     expect(all).toBeLessThanOrEqual(60);
   });
 
-  test('signs a sample of the user with an id of its own each time', async () => {
+  test('signs a sample of the user with a new ID each time', async () => {
     const bodies: Buffer[] = [];
     const template = Buffer.from('{ "id": "evt_1", "kind": "sample" }');
     const report = await probeConsumer({ toContent: ({ body }) => bodies[bodies.push(body) - 1] as Buffer }, { template });

@@ -60,7 +60,7 @@ function deliver(gate: TestGate, { privateKey }: Pair, at = unixNow()): Promise<
 
 const isLoaded = (gate: TestGate) => () => gate.log().some(({ msg }) => msg === 'remote_keys_loaded');
 
-test('a delivery by any of the published keys is let in, under the name of the set', async () => {
+test('accepts a delivery signed with any of the published keys, under the name of the set', async () => {
   const [one, other, stranger] = [makePair(), makePair(), makePair()];
   published = [{ kty: 'oct', k: 'c2VjcmV0' }, toJwk(one), toJwk(makePair(), { use: 'enc' }), toJwk(other), { kty: 'junk' }];
   const gate = await start();
@@ -73,12 +73,12 @@ test('a delivery by any of the published keys is let in, under the name of the s
   await gate.stop();
 });
 
-describe('where the keys cannot be had', () => {
+describe('if the keys are unavailable', () => {
   test.each([
     ['the server fails', 500, 'responded with 500'],
-    ['it sends elsewhere', 302, 'responded with 302'],
+    ['it redirects', 302, 'responded with 302'],
     ['there are none', 200, 'not a JWK Set with keys'],
-  ])('as %s, the route is 503 and no other way in, and the log says why', async (_title, status, message) => {
+  ])('because %s, the route responds with 503, and the log shows the cause', async (_title, status, message) => {
     answerWith = status;
     const gate = await start();
     await until(() => gate.log().some(({ msg }) => msg === 'remote_keys_failed'));
@@ -90,7 +90,7 @@ describe('where the keys cannot be had', () => {
     });
   });
 
-  test('as none of them is of the scheme, the route says so', async () => {
+  test('because none of them fits the scheme, the log reports it', async () => {
     published = [generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' })];
     const gate = await start();
     await until(() => gate.log().some(({ msg }) => msg === 'remote_keys_failed'));
@@ -99,7 +99,7 @@ describe('where the keys cannot be had', () => {
   });
 });
 
-test('a key that the sender rotates in is found by the first delivery that needs it, and the old one goes', async () => {
+test('finds a rotated key with the first delivery that needs it, and drops the old one', async () => {
   const clock = new FakeClock(unixNow() * 1000);
   const [old, fresh] = [makePair(), makePair()];
   published = [toJwk(old)];
@@ -119,7 +119,7 @@ test('a key that the sender rotates in is found by the first delivery that needs
   await Promise.all([gate.stop(), clock.advance(30_000)]);
 });
 
-test('a reload keeps what is known, so that no delivery is lost to it', async () => {
+test('a reload keeps the known keys, so that no delivery is lost', async () => {
   const pair = makePair();
   published = [toJwk(pair)];
   const gate = await start();
@@ -150,7 +150,7 @@ describe('a config', () => {
       /two key sets are named a/,
     ],
     ['with a key of the same name', { keys: [{ name: 'sender', secret: { file: 'secret' } }] }, /two keys are named sender/],
-  ])('%s is refused', async (_title, webhook, message) => {
+  ])('%s is rejected', async (_title, webhook, message) => {
     await expect(start(webhook)).rejects.toThrow(message);
   });
 });

@@ -26,7 +26,7 @@ afterAll(async () => {
   await Promise.all(gates.map((gate) => gate.exit));
 });
 
-test('two gates on one Redis hand each of 1,000 ids to the app exactly once, with 200 senders racing on them', {
+test('two gates with one Redis forward each of 1,000 IDs exactly once, with 200 concurrent senders', {
   timeout: 60_000,
 }, async () => {
   const pair = [await start(), await start()];
@@ -77,7 +77,7 @@ test('a gate killed between claim and confirm loses no event: the retry is handl
   expect((await send(second.port, delivery)).code).toBe('duplicate');
 });
 
-test('while Redis hangs a delivery is refused in time with 503, and comes through when it goes on', async () => {
+test('while Redis hangs a delivery is rejected with 503 in time, and it is forwarded once Redis continues', async () => {
   const gate = await start();
   const delivery = makeDelivery();
   redis.signal('SIGSTOP');
@@ -90,7 +90,7 @@ test('while Redis hangs a delivery is refused in time with 503, and comes throug
   await until(async () => (await send(gate.port, delivery)).text === 'handled');
 });
 
-test('with onStoreError: forward a delivery passes while Redis is down, and is a duplicate once it is back', async () => {
+test('with onStoreError: forward a delivery is forwarded while Redis is down, and is a duplicate once it is back', async () => {
   const gate = await start({ onStoreError: 'forward' });
   const delivery = makeDelivery();
   await redis.kill();

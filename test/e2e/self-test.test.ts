@@ -37,7 +37,7 @@ const toRows = ({ stdout }: Ended): (readonly [string, boolean])[] =>
     .filter((line) => / (ok|WRONG)$/.test(line))
     .map((line) => [line.split(' ')[0] ?? '', line.endsWith(' ok')] as const);
 
-test('four deliveries through a sound gate end as they should, and a table says so', async () => {
+test('four deliveries through a working gate pass, and a table shows them', async () => {
   const appPort = await findFreePort();
   const ended = await selfTest(await gateTo(appPort), appPort);
   expect(ended.stderr).toBe('');
@@ -56,13 +56,13 @@ test('four deliveries through a sound gate end as they should, and a table says 
 test.each([
   ['remembers no ids', { webhook: { dedup: 'off' } }, ['replayed']],
   ['only observes', { route: { mode: 'observe' } }, ['tampered', 'replayed', 'stale']],
-  ['takes old timestamps', { webhook: { tolerance: '2d', dedup: { retention: '5d' } } }, ['stale']],
+  ['accepts old timestamps', { webhook: { tolerance: '2d', dedup: { retention: '5d' } } }, ['stale']],
   [
-    'knows another secret',
+    'has another secret',
     { webhook: { keys: [{ name: 'k', secret: { env: 'PATH', encoding: 'utf8' } }] } },
     ['signed', 'replayed'],
   ],
-])('a gate that %s is found out', async (_, over, wrong) => {
+])('a gate that %s is reported', async (_, over, wrong) => {
   const appPort = await findFreePort();
   const ended = await selfTest(await gateTo(appPort, over), appPort);
   expect(ended.code).toBe(1);
@@ -92,7 +92,7 @@ test('a gate that starts later is waited for', async () => {
   expect((await ended).code).toBe(0);
 });
 
-test('no gate at all is told after the wait', async () => {
+test('a missing gate is reported after the wait', async () => {
   const ended = await selfTest(await findFreePort(), await findFreePort(), '--wait', '500ms');
   expect(ended.code).toBe(1);
   expect(ended.stderr).toMatch(
@@ -100,7 +100,7 @@ test('no gate at all is told after the wait', async () => {
   );
 });
 
-test('a place that another app has, and a secret that is not there, are told', async () => {
+test('a port in use, and a missing secret, are reported', async () => {
   const taken = await selfTest(1, app.port);
   expect(taken.code).toBe(1);
   expect(taken.stderr).toMatch(/^sidegate self-test: cannot listen as the app at 127\.0\.0\.1:\d+: .*EADDRINUSE/);
@@ -111,7 +111,7 @@ test('a place that another app has, and a secret that is not there, are told', a
 });
 
 test.each(['plain words', 'whsec_no-base64', 'whpk_rYE7uzpiQKz9RZj2ZhS6dX/jf2rCU7ZnLyuN8rZtsUo='])(
-  'a secret that cannot sign is told in words of its own command, and not shown: %s',
+  'a secret that cannot sign is reported by the command, and not shown: %s',
   async (text) => {
     const file = join(folder, 'odd');
     writeFileSync(file, text);

@@ -84,7 +84,7 @@ describe('a notification', () => {
     ['x-amz-sns-message-type', 'Notification', 'SubscriptionConfirmation'],
     ['x-amz-sns-topic-arn', TOPIC, `${TOPIC}-other`],
     ['x-amz-sns-message-id', undefined, 'another'],
-  ])('is rejected where the unsigned field %s contradicts it', async (name, same, other) => {
+  ])('is rejected if the unsigned field %s contradicts it', async (name, same, other) => {
     const gate = await start();
     const message = toMessage({ Subject: 'a' });
     const sendWith = (value: string | string[]): Promise<Answer> => {
@@ -145,7 +145,7 @@ describe('a notification', () => {
     ],
     ['without a signature', () => ({ ...toMessage(), Signature: '' }), 'malformed_signature'],
     ['of an unknown signature version', () => ({ ...toMessage(), SignatureVersion: '3' }), 'malformed_signature'],
-  ])('%s is refused', async (_title, make, code) => {
+  ])('%s is rejected', async (_title, make, code) => {
     const gate = await start();
     expect((await post(gate, make())).code).toBe(code);
     expect(app.received).toEqual([]);
@@ -166,14 +166,14 @@ describe('a notification', () => {
     'file:///etc/passwd.pem',
     'a.pem',
     '',
-  ])('whose certificate should come from %j is refused, and nothing is fetched', async (url) => {
+  ])('whose certificate URL is %j is rejected, and nothing is fetched', async (url) => {
     const gate = await start();
     expect((await post(gate, toMessage({ SigningCertURL: url }))).code).toBe('malformed_signature');
     expect(requests).toEqual([]);
     await gate.stop();
   });
 
-  test('of a day ago is not worth a fetch, nor is a confirmation', async () => {
+  test('that is a day old is rejected without a fetch, and so is a confirmation', async () => {
     const gate = await start();
     const old = { Timestamp: new Date(Date.now() - 86_400_000).toISOString() };
     for (const message of [toMessage(old), toConfirmation(old)])
@@ -182,7 +182,7 @@ describe('a notification', () => {
     await gate.stop();
   });
 
-  test('still passes, and so does a confirmation, when strangers have named many certificates that are not there', async () => {
+  test('still passes, and so does a confirmation, after untrusted clients named many missing certificates', async () => {
     const gate = await start();
     expect((await post(gate, toMessage())).status).toBe(200);
     answerWith = 404;
@@ -196,7 +196,7 @@ describe('a notification', () => {
     await gate.stop();
   });
 
-  test('is put off while the certificate cannot be had, and a flood of them is no flood of fetches', async () => {
+  test('is rejected with 503 while the certificate is unavailable, and a flood of them causes few fetches', async () => {
     const gate = await start();
     answerWith = 500;
     for (let i = 0; i < 20; i++) expect((await post(gate, toMessage())).code).toBe('secret_unavailable');
@@ -240,7 +240,7 @@ describe('a subscription', () => {
     await gate.stop();
   });
 
-  test('comes again when confirming it failed', async () => {
+  test('is retried by the sender if the confirmation failed', async () => {
     const gate = await start();
     await post(gate, toMessage());
     answerWith = 503;
@@ -252,7 +252,7 @@ describe('a subscription', () => {
     });
   });
 
-  test('is left to people where the route says so, and its end is taken note of', async () => {
+  test('is left to the operator if the route says so, and its end is logged', async () => {
     const gate = await start({ confirm: false });
     expect((await post(gate, toConfirmation())).code).toBe('handshake_refused');
     expect((await post(gate, toConfirmation({ Type: 'UnsubscribeConfirmation' }))).status).toBe(200);

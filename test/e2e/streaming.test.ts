@@ -35,11 +35,11 @@ const answered = (request: ReturnType<typeof open>): Promise<IncomingMessage> =>
   new Promise((resolve, reject) => request.once('response', resolve).once('error', reject));
 const read = async (stream: IncomingMessage): Promise<Buffer> => Buffer.concat((await stream.toArray()) as Buffer[]);
 
-describe('content', () => {
+describe('a body', () => {
   test.each([
     ['with its length', true],
     ['in chunks', false],
-  ])('of 64 MiB %s reaches the app as it was sent', async (_, hasLength) => {
+  ])('of 64 MiB %s reaches the app unchanged', async (_, hasLength) => {
     const block = randomBytes(MEBIBYTE);
     let framing: unknown;
     answer = async (request, response) => {
@@ -89,7 +89,7 @@ describe('content', () => {
     expect((await got).statusCode).toBe(502);
   });
 
-  test('of requests reaches apps that stall and that do not as it was sent', async () => {
+  test('of a request reaches apps unchanged, whether they stall or not', async () => {
     let release: () => void = () => undefined;
     const released = new Promise<void>((resolve) => {
       release = resolve;
@@ -126,7 +126,7 @@ describe('content', () => {
     ['in chunks', false, MEBIBYTE],
     // More than one of these fits in what a socket holds back.
     ['with its length and piece by piece', true, 40_000],
-  ])('of answers %s come as they were sent, to senders that stall and that do not', async (_, hasLength, size) => {
+  ])('of a response %s arrives unchanged, whether senders stall or not', async (_, hasLength, size) => {
     const count = Math.ceil((24 * MEBIBYTE) / size);
     const sent: string[] = [];
     answer = async (_request, response) => {
@@ -157,7 +157,7 @@ describe('content', () => {
     expect(got.toSorted()).toEqual(sent.toSorted());
   });
 
-  test('of a DELETE in chunks is framed as such', async () => {
+  test('of a DELETE in chunks is forwarded in chunks', async () => {
     let got = '';
     answer = async (request, response) => {
       got = `${request.headers['transfer-encoding']} ${(await read(request)).toString()}`;
@@ -170,7 +170,7 @@ describe('content', () => {
     expect(got).toBe('chunked abcdef');
   });
 
-  test('that is not there is not announced for GET, and is zero for POST', async () => {
+  test('that is missing is not announced for GET, and has length 0 for POST', async () => {
     const seen: unknown[] = [];
     answer = (request, response) => {
       seen.push([request.headers['content-length'], request.headers['transfer-encoding']]);
@@ -186,7 +186,7 @@ describe('content', () => {
 });
 
 describe('events', () => {
-  test('come one by one, as the app sends them', async () => {
+  test('arrive one by one, as the app sends them', async () => {
     let push: (text: string) => void = () => undefined;
     answer = (_request, response) => {
       response.writeHead(200, { 'Content-Type': 'text/event-stream' });
@@ -204,7 +204,7 @@ describe('events', () => {
     request.destroy();
   });
 
-  test('may pause, but not longer than idleTimeout; then the sender is cut off, not told that it is over', async () => {
+  test('may pause up to idleTimeout; then the client is disconnected without a clean end', async () => {
     answer = (_request, response) => void response.writeHead(200).write('first');
     const incoming = await answered(open('GET').end());
     await expect(read(incoming)).rejects.toThrow('aborted');
@@ -213,7 +213,7 @@ describe('events', () => {
 });
 
 describe('a sender that waits for 100', () => {
-  test('is told to go on, and the app is not asked to tell', async () => {
+  test('gets it from the gate, and the app is not involved', async () => {
     let expectation: string | undefined = 'none';
     answer = async (request, response) => {
       expectation = request.headers.expect;
@@ -229,11 +229,11 @@ describe('a sender that waits for 100', () => {
   });
 });
 
-describe('a sender that leaves', () => {
+describe('a sender that disconnects', () => {
   const untilClosed = (request: IncomingMessage): Promise<void> =>
     new Promise((resolve) => request.socket.once('close', () => resolve()));
 
-  test('in the middle of its content ends the exchange with the app, which sees no clean end', async () => {
+  test('during its body ends the exchange with the app, which sees no clean end', async () => {
     let closed: Promise<void> | undefined;
     let isComplete: boolean | undefined;
     answer = (request) => {
@@ -253,7 +253,7 @@ describe('a sender that leaves', () => {
     expect(await gate.metric('sidegate_http_requests_in_flight')).toBe(0);
   });
 
-  test('while it waits for the answer ends the exchange, too', async () => {
+  test('while it waits for the response also ends the exchange', async () => {
     let closed: Promise<void> | undefined;
     answer = (request) => {
       closed = untilClosed(request);
@@ -266,7 +266,7 @@ describe('a sender that leaves', () => {
     await until(() => gate.log().some((line) => line['reason'] === 'sender_gone' && line['status'] === 499));
   });
 
-  test('in the middle of the answer does, and the next request is served', async () => {
+  test('during the response also ends the exchange, and the next request is served', async () => {
     let closed: Promise<void> | undefined;
     answer = (request, response) => {
       closed = untilClosed(request);
@@ -283,7 +283,7 @@ describe('a sender that leaves', () => {
 });
 
 describe('an app', () => {
-  test('that answers before it has the content is heard, and the connection ends behind its answer', async () => {
+  test('can respond before it has the body, and the connection ends after its response', async () => {
     answer = (_request, response) => response.writeHead(413).end('too much');
     const socket = connect(gate.port, '127.0.0.1');
     socket.write('POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\npart');
@@ -294,7 +294,7 @@ describe('an app', () => {
     expect(text).toMatch(/too much/);
   });
 
-  test('that takes no more of the content is 504', async () => {
+  test('that stops reading the body leads to 504', async () => {
     answer = (request) => void request.pause();
     const request = open('POST', { 'Content-Length': 64 * MEBIBYTE }).on('error', () => undefined);
     const got = answered(request);
@@ -303,7 +303,7 @@ describe('an app', () => {
   });
 });
 
-test('a sender that stalls within its content is 408, and the app is told by a cut connection', async () => {
+test('a sender that stalls during its body gets 408, and the connection to the app is reset', async () => {
   let isAborted = false;
   answer = (request) => {
     request.on('error', () => {

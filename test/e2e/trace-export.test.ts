@@ -46,8 +46,8 @@ const spansOf = (count: number): Promise<readonly CollectedSpan[]> =>
 const toServer = (spans: readonly CollectedSpan[]) => spans.find(({ kind }) => kind === 'SERVER') as CollectedSpan;
 const toClient = (spans: readonly CollectedSpan[]) => spans.find(({ kind }) => kind === 'CLIENT') as CollectedSpan;
 
-describe('a request that was let through', () => {
-  test('is two spans, of which the second is what the app hangs on', async () => {
+describe('a forwarded request', () => {
+  test('has two spans, the second of which is the parent of the app', async () => {
     const { id } = makeDelivery();
     const running = await start();
     expect((await deliver(running)).status).toBe(200);
@@ -84,7 +84,7 @@ describe('a request that was let through', () => {
     expect(collector.exports[0]?.text).not.toContain(id);
   });
 
-  test('is linked to the trace of a third party that proved itself', async () => {
+  test('is linked to the trace of a verified third party', async () => {
     await deliver(await start(), CONTEXT);
     const server = toServer(await spansOf(2));
     expect(server.traceId).not.toBe(TRACE);
@@ -93,7 +93,7 @@ describe('a request that was let through', () => {
     expect(app.received[0]?.headers['tracestate']).toBeUndefined();
   });
 
-  test('goes on in the trace of a caller that is trusted, and the app in it', async () => {
+  test('continues the trace of a trusted caller, and so does the app', async () => {
     await deliver(await start({ trace: { trust: 'always' } }), CONTEXT);
     const spans = await spansOf(2);
     expect(toServer(spans)).toMatchObject({ traceId: TRACE, parentSpanId: SPAN, flags: 0x301, traceState: 'rojo=1', links: [] });
@@ -104,7 +104,7 @@ describe('a request that was let through', () => {
     });
   });
 
-  test('is not told where its caller, who is trusted, does not record it', async () => {
+  test('is not exported if its trusted caller does not record it', async () => {
     const running = await start({ trace: { trust: 'always' } });
     await deliver(running, { traceparent: `00-${TRACE}-${SPAN}-00` });
     expect(app.received[0]?.headers['traceparent']).toBe(`00-${TRACE}-${SPAN}-00`);
@@ -113,7 +113,7 @@ describe('a request that was let through', () => {
     expect(collector.connections()).toBe(0);
   });
 
-  test('is an error by its status where the app failed', async () => {
+  test('is an error by its status if the app failed', async () => {
     app.handler = (_request, response) => response.writeHead(503).end();
     await deliver(await start());
     const spans = await spansOf(2);
@@ -121,7 +121,7 @@ describe('a request that was let through', () => {
     expect(toServer(spans).attributes).toMatchObject({ 'sidegate.decision': 'allow', 'sidegate.reason': 'ok' });
   });
 
-  test('is an error by its reason where the app could not be reached', async () => {
+  test('is an error by its reason if the app could not be reached', async () => {
     await deliver(await start({ upstream: 'http://127.0.0.1:1' }));
     const spans = await spansOf(2);
     expect(toServer(spans)).toMatchObject({
@@ -131,7 +131,7 @@ describe('a request that was let through', () => {
     expect(toClient(spans)).toMatchObject({ isError: true, attributes: { 'error.type': 'connect' } });
   });
 
-  test('is no error of the gate where the app answers 404, only of the request to it', async () => {
+  test('is not an error of the gate if the app responds with 404, only of the request to it', async () => {
     app.handler = (_request, response) => response.writeHead(404).end();
     await deliver(await start());
     const spans = await spansOf(2);
@@ -141,8 +141,8 @@ describe('a request that was let through', () => {
   });
 });
 
-describe('a request that was refused', () => {
-  test('is a span of its own, no error, whatever it says of a trace, and holds nothing that it sent', async () => {
+describe('a rejected request', () => {
+  test('has a separate span without an error, whatever its trace headers, and contains none of its data', async () => {
     const running = await start();
     const answer = await send(running.port, {
       method: 'POST',
@@ -177,7 +177,7 @@ describe('a request that was refused', () => {
     }
   });
 
-  test('is named by its method alone where no route took it, and by none that is made up', async () => {
+  test('is named by its method if no route matched, and never by an invented method', async () => {
     const { port } = await start();
     await send(port, { method: 'GET', path: '/secret-path?sig=canary' });
     await send(port, { method: 'BREW', path: '/secret-path' });
@@ -191,7 +191,7 @@ describe('a request that was refused', () => {
     expect(collector.exports.map(({ text }) => text).join('')).not.toMatch(/secret-path|canary|BREW/);
   });
 
-  test('is linked to its caller where all are trusted, in a trace of its own', async () => {
+  test('is linked to its caller if all are trusted, in a new trace', async () => {
     const { port } = await start({ trace: { trust: 'always' } });
     const headers = { ...CONTEXT, 'Content-Type': 'application/json' };
     expect((await send(port, { method: 'POST', headers, body: '{}' })).status).toBe(401);
@@ -201,7 +201,7 @@ describe('a request that was refused', () => {
   });
 });
 
-test('strangers who want all of their requests recorded change nothing', async () => {
+test('untrusted clients that request sampling change nothing', async () => {
   const running = await start({}, toTracing({ sampleRatio: 0 }));
   for (let i = 0; i < 50; i++) {
     const headers = { ...CONTEXT, 'Content-Type': 'application/json' };
@@ -223,13 +223,13 @@ describe('OpenTelemetry’s environment variables', () => {
     expect(await running.exit).toBe(0);
   };
 
-  test('switch nothing on: no socket is opened, and the trace is passed on all the same', async () => {
+  test('enable nothing: no socket is opened, and the trace is still passed on', async () => {
     await run({});
     expect(collector.connections()).toBe(0);
     expect(app.received[0]?.headers['traceparent']).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-03$/);
   });
 
-  test('say what the config leaves out', async () => {
+  test('supply settings that the config omits', async () => {
     await run({ otlp: {} });
     expect(collector.exports[0]?.path).toBe('/v1/traces');
     expect(toServer(collector.spans).resource).toMatchObject({ 'service.name': 'sidegate', 'k8s.pod.name': 'billing-1' });
@@ -237,7 +237,7 @@ describe('OpenTelemetry’s environment variables', () => {
 });
 
 describe('a collector', () => {
-  test('that is away costs a line of the log and a count, and no request', async () => {
+  test('that is down causes a log line and a count, and delays no request', async () => {
     const { url } = collector;
     await collector.close();
     const running = await start({}, toTracing({}, { url }));
@@ -249,7 +249,7 @@ describe('a collector', () => {
     expect(running.log().filter(({ msg }) => msg === 'tracing_export_failed')).toHaveLength(1);
   });
 
-  test('that never answers holds up neither a request nor the end', async () => {
+  test('that never responds delays neither a request nor the shutdown', async () => {
     collector.answer = () => undefined;
     const running = await start();
     expect((await deliver(running)).status).toBe(200);
@@ -259,7 +259,7 @@ describe('a collector', () => {
     gate = undefined;
   });
 
-  test('gets what is left when the gate stops', async () => {
+  test('gets the remaining spans when the gate stops', async () => {
     const running = await start({}, toTracing({}, { interval: '1h' }));
     await deliver(running);
     expect(collector.connections()).toBe(0);
@@ -268,7 +268,7 @@ describe('a collector', () => {
     expect(collector.spans).toHaveLength(2);
   });
 
-  test('is counted by', async () => {
+  test('has its exports counted', async () => {
     const running = await start();
     await deliver(running);
     await until(async () => (await running.metric('sidegate_trace_spans_total{outcome="exported"}')) === 2);
@@ -276,7 +276,7 @@ describe('a collector', () => {
       expect(await running.metrics()).toContain(`sidegate_trace_spans_total{outcome="${outcome}"} 0`);
   });
 
-  test('is reached by https, with the authorities and the header that the config names', async () => {
+  test('is reached over https, with the CAs and the header of the config', async () => {
     const authority = makeAuthority(makeFolder(), 'authority');
     const safe = await startCollector(readPair(authority.issue('collector', 'IP:127.0.0.1')));
     const otlp = { url: safe.url, caFile: 'ca.pem', headers: { Authorization: { file: 'token' } } };
@@ -293,7 +293,7 @@ describe('a collector', () => {
     await safe.close();
   });
 
-  test('is told of what the forward proxy does, by its destination', async () => {
+  test('gets the spans of the forward proxy, with its destination', async () => {
     const allow = [`127.0.0.1:${app.port}`];
     gate = await startProxyGate({ allow, sections: { tracing: toTracing() } });
     await exchangeRaw(

@@ -89,24 +89,21 @@ describe('a gate without tracing', () => {
     startGate({ routes: toRoutes(app.port) }, undefined, { users: makeEntry('Aladdin', 'open sesame') }),
   );
 
-  test.each(cases)(
-    'passes on what %s says of its trace where trust is %s and that is always, else nothing',
-    async (_, trust, way) => {
-      expect((await sendBy(gate, way, trust, { ...CONTEXT, ...OTHERS })).status).toBe(200);
-      expect(toldApp()).toEqual(trust === 'always' ? { ...CONTEXT, ...lowerOthers } : {});
-      const line = await lineOf(gate);
-      expect(line?.['trace_id']).toBe(trust === 'always' ? TRACE : undefined);
-      expect(line?.['span_id']).toBe(trust === 'always' ? SPAN : undefined);
-    },
-  );
+  test.each(cases)('passes on the trace of %s with trust %s only if that is always', async (_, trust, way) => {
+    expect((await sendBy(gate, way, trust, { ...CONTEXT, ...OTHERS })).status).toBe(200);
+    expect(toldApp()).toEqual(trust === 'always' ? { ...CONTEXT, ...lowerOthers } : {});
+    const line = await lineOf(gate);
+    expect(line?.['trace_id']).toBe(trust === 'always' ? TRACE : undefined);
+    expect(line?.['span_id']).toBe(trust === 'always' ? SPAN : undefined);
+  });
 
-  test('makes no trace of its own', async () => {
+  test('starts no trace', async () => {
     await sendBy(gate, 'hook', 'always', {});
     expect(toldApp()).toEqual({});
     expect(await lineOf(gate)).not.toHaveProperty('trace_id');
   });
 
-  test('drops a traceparent that is none, and the tracestate with it', async () => {
+  test('drops an invalid traceparent, and its tracestate', async () => {
     await sendBy(gate, 'hook', 'always', { traceparent: TRACEPARENT.toUpperCase(), tracestate: 'a=1' });
     expect(toldApp()).toEqual({});
   });
@@ -120,22 +117,25 @@ describe('a gate that takes part in traces without a collector', () => {
   });
   afterAll(() => gate.stop());
 
-  test.each(cases)('%s with trust %s: is continued where that is always, else gets a trace of ours', async (_, trust, way) => {
-    await sendBy(gate, way, trust, { ...CONTEXT, ...OTHERS });
-    const told = toldApp();
-    const line = await lineOf(gate);
-    if (trust === 'always') {
-      expect(told).toEqual({ ...CONTEXT, ...lowerOthers });
-      expect(line).toMatchObject({ trace_id: TRACE, span_id: SPAN });
-      return;
-    }
-    expect(Object.keys(told)).toEqual(['traceparent']);
-    const { trace, span } = OWN.exec(String(told['traceparent']))?.groups ?? {};
-    expect(trace).not.toBe(TRACE);
-    expect(line).toMatchObject({ trace_id: trace, span_id: span });
-  });
+  test.each(cases)(
+    '%s with trust %s: continues its trace only if that is always, else starts a new one',
+    async (_, trust, way) => {
+      await sendBy(gate, way, trust, { ...CONTEXT, ...OTHERS });
+      const told = toldApp();
+      const line = await lineOf(gate);
+      if (trust === 'always') {
+        expect(told).toEqual({ ...CONTEXT, ...lowerOthers });
+        expect(line).toMatchObject({ trace_id: TRACE, span_id: SPAN });
+        return;
+      }
+      expect(Object.keys(told)).toEqual(['traceparent']);
+      const { trace, span } = OWN.exec(String(told['traceparent']))?.groups ?? {};
+      expect(trace).not.toBe(TRACE);
+      expect(line).toMatchObject({ trace_id: trace, span_id: span });
+    },
+  );
 
-  test('begins a trace where a caller brings none, whatever the trust', async () => {
+  test('starts a trace if a caller sends none, with any trust', async () => {
     for (const trust of TRUSTS) {
       await sendBy(gate, 'hook', trust, { tracestate: 'a=1' });
       expect(Object.keys(toldApp())).toEqual(['traceparent']);
@@ -143,7 +143,7 @@ describe('a gate that takes part in traces without a collector', () => {
     }
   });
 
-  test('tells the trace of what it refuses to the log and the journal only, and it is its own', async () => {
+  test('records the new trace of a rejected request only in the log and the journal', async () => {
     for (const trust of TRUSTS) {
       const delivery = makeDelivery();
       const headers = { ...delivery.headers, ...CONTEXT, 'Webhook-Signature': 'v1,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=' };
@@ -159,7 +159,7 @@ describe('a gate that takes part in traces without a collector', () => {
     expect(app.received).toHaveLength(0);
   });
 
-  test('takes a duplicate for what it is: from a sender that it knows', async () => {
+  test('trusts a duplicate like any verified delivery', async () => {
     const delivery = makeDelivery();
     const request = { ...delivery, path: '/hook/always', headers: { ...delivery.headers, ...CONTEXT } };
     await send(gate.port, request);
@@ -168,12 +168,12 @@ describe('a gate that takes part in traces without a collector', () => {
     expect(line['trace_id']).toBe(TRACE);
   });
 
-  test('refuses a Connection that wants the trace gone behind it', async () => {
+  test('rejects a Connection option that would remove the trace', async () => {
     const answer = await sendBy(gate, 'open', 'always', { ...CONTEXT, Connection: 'traceparent' });
     expect(answer.status).toBe(400);
   });
 
-  test('answers a forward-auth question with the trace that the app is to hang on', async () => {
+  test('responds to an auth request with the trace that the app should continue', async () => {
     const ask = (trust: Trust, more: Record<string, string> = {}) =>
       send(gate.authzPort, {
         method: 'GET',
@@ -217,15 +217,15 @@ describe('the forward proxy', () => {
     return toldApp();
   };
 
-  test('passes its clients’ traces on to begin with: they are one’s own', async () => {
+  test('passes on the traces of its clients by default, because they are trusted', async () => {
     expect(await ask({}, {}, { ...CONTEXT, ...OTHERS })).toEqual({ ...CONTEXT, ...lowerOthers });
   });
 
-  test('tells destinations nothing of any trace where it is told so', async () => {
+  test('sends no trace to destinations if the config says so', async () => {
     expect(await ask({ trace: { trust: 'none' } }, {}, { ...CONTEXT, ...OTHERS })).toEqual({});
   });
 
-  test('begins a trace where it takes part and its client brings none', async () => {
+  test('starts a trace if tracing is enabled and its client sends none', async () => {
     expect((await ask({}, { tracing: {} }, {}))['traceparent']).toMatch(OWN);
   });
 });

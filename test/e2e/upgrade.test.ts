@@ -79,7 +79,7 @@ const HANDSHAKE =
   'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
 
 describe('a WebSocket', () => {
-  test('passes both ways, text and many megabytes, and is closed in good order', async () => {
+  test('carries text and many megabytes both ways, and is closed cleanly', async () => {
     const socket = await opened();
     socket.send('hello');
     expect(String(await next(socket))).toBe('hello');
@@ -93,7 +93,7 @@ describe('a WebSocket', () => {
     expect(last?.headers).toMatchObject({ upgrade: 'websocket', connection: 'Upgrade', 'x-forwarded-for': '127.0.0.1' });
   });
 
-  test('takes no place from requests', async () => {
+  test('occupies no place of requests', async () => {
     const open = [await opened(), await opened(), await opened()];
     expect(await gate.metric('sidegate_http_requests_in_flight')).toBe(0);
     for (const socket of open) {
@@ -115,7 +115,7 @@ describe('a WebSocket', () => {
     expect(await code).toBe(1006);
   });
 
-  test('that says nothing for idleTimeout is closed; one that speaks now and then is not', async () => {
+  test('that is idle for idleTimeout is closed; an active one is not', async () => {
     await stop();
     const time = new FakeClock();
     await start(time);
@@ -135,7 +135,7 @@ describe('a WebSocket', () => {
     socket.terminate();
   });
 
-  test('needs the password where the route asks for one', async () => {
+  test('needs the password if the route requires one', async () => {
     await expect(opened('/guarded')).rejects.toThrow('401');
     // The app knows no socket there: its own answer comes through.
     await expect(opened('/guarded', toBasic('Aladdin', 'open sesame'))).rejects.toThrow('400');
@@ -143,13 +143,13 @@ describe('a WebSocket', () => {
 });
 
 describe('an upgrade', () => {
-  test('that the app does not grant is answered as it answers, and the connection ends', async () => {
+  test('that the app rejects gets the response of the app, and the connection ends', async () => {
     const answer = await raw(`GET /other HTTP/1.1\r\nHost: x\r\n${HANDSHAKE}\r\n`);
     expect(answer).toMatch(/^HTTP\/1\.1 400 /);
     expect(answer).toMatch(/\r\nConnection: close\r\n/i);
   });
 
-  test('is never a way around the gates: what stands behind the head is no second request', async () => {
+  test('cannot bypass the gates: bytes after the head are not a second request', async () => {
     const answer = await raw(
       `GET /guarded HTTP/1.1\r\nHost: x\r\n${HANDSHAKE}\r\nGET /ws HTTP/1.1\r\nHost: x\r\n${HANDSHAKE}\r\n`,
     );
@@ -157,29 +157,29 @@ describe('an upgrade', () => {
     expect(answer).toMatch(/^HTTP\/1\.1 401 /);
   });
 
-  test('with content is refused', async () => {
+  test('with a body is rejected', async () => {
     const answer = await raw(`GET /ws HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n${HANDSHAKE}\r\nabc`);
     expect(answer).toMatch(/^HTTP\/1\.1 400 /);
   });
 
-  test('to HTTP/2 in clear text is served without it', async () => {
+  test('to HTTP/2 in clear text is served as HTTP/1.1', async () => {
     const answer = await raw(
       'GET /other HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n',
     );
     expect(answer).toMatch(/^HTTP\/1\.1 426 /);
   });
 
-  test('is not for webhooks', async () => {
+  test('is rejected on webhook routes', async () => {
     expect(await raw(`GET /hook HTTP/1.1\r\nHost: x\r\n${HANDSHAKE}\r\n`)).toMatch(/^HTTP\/1\.1 405 /);
   });
 
-  test('to nowhere is 404, and a bad head is 400', async () => {
+  test('without a route is rejected with 404, and a bad head with 400', async () => {
     expect(await raw(`GET /none HTTP/1.1\r\nHost: x\r\n${HANDSHAKE}\r\n`)).toMatch(/^HTTP\/1\.1 404 /);
     expect(await raw(`GET /ws HTTP/1.1\r\nHost: x\r\nHost: y\r\n${HANDSHAKE}\r\n`)).toMatch(/^HTTP\/1\.1 400 /);
   });
 });
 
-test('an app that switches unasked is 502', async () => {
+test('an app that switches protocols without a request leads to 502', async () => {
   answer = ({ socket }) => socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n');
   expect(await raw('GET /other HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')).toMatch(/^HTTP\/1\.1 502 /);
 });
