@@ -19,7 +19,7 @@ tests:
     steps:
       - request: { path: /hooks/billing, json: { type: invoice.paid } }
         sign: { key: current, id: evt_1 }
-        expect: { verdict: forwarded, toApp: { headers: { Sidegate-Key: current } } }
+        expect: { decision: forwarded, toApp: { headers: { Sidegate-Key: current } } }
       - at: 10m
         request: { path: /hooks/billing, json: { type: invoice.paid } }
         sign: { key: current, id: evt_1 }
@@ -27,7 +27,7 @@ tests:
   - name: a changed body is rejected
     request: { path: /hooks/billing, json: { type: invoice.paid } }
     sign: { tamper: body }
-    expect: { verdict: signature_mismatch, status: 401 }
+    expect: { decision: signature_mismatch, status: 401 }
 \`\`\`
 
 Run it with \`sidegate test gate.test.yaml\`. It exits with 0 if all decisions are as expected.
@@ -62,11 +62,11 @@ A test is either one request with the keys below, or a list of \`steps\` with th
 const STEPS = 'tests[].steps[].';
 const ONLY_OF_STEPS = `${STEPS}name`;
 /** A list that is too long for the table. */
-const VERDICT_LIST = /^`forwarded`(?:, `[a-z_]+`)+/;
+const DECISION_LIST = /^`forwarded`(?:, `[a-z_]+`)+/;
 
 /** Renders the page. */
 export function renderTestingPage(): string {
   const rows = toRows(toFixturesJsonSchema(), '').filter(({ key }) => !key.startsWith(STEPS) || key === ONLY_OF_STEPS);
-  const shown = rows.map((row): Row => ({ ...row, value: row.value.replace(VERDICT_LIST, '`forwarded` or a code') }));
+  const shown = rows.map((row): Row => ({ ...row, value: row.value.replace(DECISION_LIST, '`forwarded` or a code') }));
   return INTRO + toTable(shown);
 }

@@ -132,7 +132,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     'denies restartPolicy: %s beside a sidecar that is a plain container',
     async (restartPolicy) => {
       const { body } = await create(plain({ restartPolicy }));
-      expect(body.message).toContain(`has the restartPolicy ${restartPolicy} and a container`);
+      expect(body.message).toContain(`has the restartPolicy ${restartPolicy} and a sidecar`);
     },
   );
 

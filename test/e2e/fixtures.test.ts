@@ -7,6 +7,7 @@ import { stringify } from 'yaml';
 import { PRESETS } from '../../src/auth/schemes/catalogue.ts';
 import type { SchemeDescription } from '../../src/auth/schemes/description.ts';
 import { testConfigs } from '../../src/cli/test.ts';
+import { loadFixtures } from '../../src/diagnostics/simulate/fixtures.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET, signV1, unixNow } from '../support/deliveries.ts';
 import { useApp, useFolder } from '../support/fixtures.ts';
@@ -88,6 +89,21 @@ test('the example of the README passes in a separate process', () => {
   expect(status).toBe(0);
 });
 
+test('accepts verdict, the old name of decision, with a warning for each', async () => {
+  const step = { request: REQUEST, sign: { id: 'evt_1' }, expect: { verdict: 'forwarded' } };
+  const tests = [
+    { name: 'one', ...step },
+    { name: 'two', steps: [step, { ...step, expect: 'duplicate' }] },
+  ];
+  const file = write({ routes: [BILLING] }, { secrets: SECRETS, tests });
+  expect(await run(file)).toMatchObject({ exit: 0 });
+  const fixtures = await loadFixtures(file);
+  expect('warnings' in fixtures ? fixtures.warnings.map(({ path, hint }) => [path, hint]) : fixtures).toEqual([
+    ['tests.0.expect.verdict', 'write decision'],
+    ['tests.1.steps.0.expect.verdict', 'write decision'],
+  ]);
+});
+
 describe('decisions are those of the gate', () => {
   const json = { 'Content-Type': 'application/json' };
   test.each<[string, string, Sections]>([
@@ -136,8 +152,8 @@ describe('decisions are those of the gate', () => {
     ['upstream_timeout', 'an app that is too slow', { request: REQUEST, sign: true, app: { after: '15001ms' } }],
     ['forwarded', 'an app that is nearly too slow', { request: REQUEST, sign: true, app: { after: '15s' } }],
     ['upstream_invalid_response', 'an app that speaks no HTTP', { request: REQUEST, sign: true, app: { fails: 'protocol' } }],
-  ])('%s: %s', async (verdict, _what, step) => {
-    expect(await playBilling({ ...step, expect: verdict })).toMatchObject(PASSED);
+  ])('%s: %s', async (decision, _what, step) => {
+    expect(await playBilling({ ...step, expect: decision })).toMatchObject(PASSED);
   });
 
   test('a delivery signed by other code is valid at its own time, and stale at another', async () => {
@@ -149,8 +165,8 @@ describe('decisions are those of the gate', () => {
         {
           secrets: SECRETS,
           tests: [
-            { name: 'now', now: '2023-11-14T22:13:20Z', request, expect: { verdict: 'forwarded', id: 'evt_7', key: 'new' } },
-            { name: 'later', request, expect: { verdict: 'timestamp_outside_tolerance', reason: 'timestamp_old' } },
+            { name: 'now', now: '2023-11-14T22:13:20Z', request, expect: { decision: 'forwarded', id: 'evt_7', key: 'new' } },
+            { name: 'later', request, expect: { decision: 'timestamp_outside_tolerance', reason: 'timestamp_old' } },
           ],
         },
       ),
@@ -188,9 +204,9 @@ test('the simulator decides and responds like a gate on the network', async () =
     const line = await until(() => gate.log().filter(({ msg }) => msg === 'request')[steps.length]);
     writeFileSync(join(folder, `body-${steps.length}`), body);
     const request = { method: 'POST', path: '/hooks/billing', headers, bodyFile: `body-${steps.length}` };
-    steps.push({ request, expect: { verdict: line['code'], reason: line['reason'], status: answer.status } });
+    steps.push({ request, expect: { decision: line['code'], reason: line['reason'], status: answer.status } });
   }
-  expect(new Set(steps.map((step) => (step['expect'] as Sections)['verdict'])).size).toBe(8);
+  expect(new Set(steps.map((step) => (step['expect'] as Sections)['decision'])).size).toBe(8);
   const now = new Date().toISOString();
   const told = await run(
     write({ routes: [route] }, { now, secrets: { files: { secret: SECRET } }, tests: [{ name: 'it', steps }] }),
@@ -204,9 +220,9 @@ describe('the steps of a test', () => {
 
   test('share the memory of the gate, until an ID is forgotten', async () => {
     const told = await playBilling(
-      { ...delivery, app: { status: 500 }, expect: { verdict: 'forwarded', status: 500 } },
+      { ...delivery, app: { status: 500 }, expect: { decision: 'forwarded', status: 500 } },
       { ...delivery, expect: 'forwarded' },
-      { ...delivery, repeat: 5, expect: { verdict: 'duplicate', toApp: undefined } },
+      { ...delivery, repeat: 5, expect: { decision: 'duplicate', toApp: undefined } },
       { at: '71h', ...delivery, expect: 'duplicate' },
       { at: '73h', ...delivery, expect: 'forwarded' },
     );
@@ -215,8 +231,8 @@ describe('the steps of a test', () => {
 
   test('wait like the gate: for the outcome of the first run, and for the end of its lease', async () => {
     const told = await playBilling(
-      { ...delivery, app: { fails: 'timeout' }, expect: { verdict: 'upstream_timeout', status: 504 } },
-      { ...delivery, expect: { verdict: 'in_progress', status: 503, toSender: { headers: { 'Retry-After': true } } } },
+      { ...delivery, app: { fails: 'timeout' }, expect: { decision: 'upstream_timeout', status: 504 } },
+      { ...delivery, expect: { decision: 'in_progress', status: 503, toSender: { headers: { 'Retry-After': true } } } },
       { at: '59s', ...delivery, sign: { id: 'evt_1', timestampOffset: '-59s' }, expect: 'forwarded' },
     );
     // The claim of a minute ends while the third delivery waits for it.
@@ -231,8 +247,8 @@ describe('the steps of a test', () => {
   test('get generated IDs if they set none, the same in each run', async () => {
     const step = { request: REQUEST, sign: true };
     const told = await playBilling(
-      { ...step, expect: { verdict: 'forwarded', id: 'fixture-1-1' } },
-      { ...step, expect: { verdict: 'forwarded', id: 'fixture-1-2' } },
+      { ...step, expect: { decision: 'forwarded', id: 'fixture-1-1' } },
+      { ...step, expect: { decision: 'forwarded', id: 'fixture-1-2' } },
     );
     expect(told).toMatchObject(PASSED);
   });
@@ -249,12 +265,19 @@ describe('a route with a password', () => {
       [
         {
           request: ada,
-          expect: { verdict: 'forwarded', user: 'ada', toApp: { headers: { 'Sidegate-User': 'ada', Authorization: false } } },
+          expect: { decision: 'forwarded', user: 'ada', toApp: { headers: { 'Sidegate-User': 'ada', Authorization: false } } },
         },
-        { request: { path: '/', tls: true }, expect: { verdict: 'credentials_required', reason: 'no_credentials', status: 401 } },
+        {
+          request: { path: '/', tls: true },
+          expect: { decision: 'credentials_required', reason: 'no_credentials', status: 401 },
+        },
         { request: { ...ada, tls: false }, expect: 'tls_required' },
-        { request: { ...ada, password: 'x' }, repeat: 3, expect: { verdict: 'credentials_required', reason: 'bad_credentials' } },
-        { request: { ...ada, password: 'y', client: '192.0.2.9' }, expect: { verdict: 'too_many_attempts', reason: 'banned' } },
+        {
+          request: { ...ada, password: 'x' },
+          repeat: 3,
+          expect: { decision: 'credentials_required', reason: 'bad_credentials' },
+        },
+        { request: { ...ada, password: 'y', client: '192.0.2.9' }, expect: { decision: 'too_many_attempts', reason: 'banned' } },
         { at: '6m', request: ada, expect: 'forwarded' },
       ],
       { secrets, listen: { trustedProxies: ['10.0.0.0/8'] } },
@@ -273,10 +296,10 @@ describe('the client', () => {
       [
         {
           request: { path: '/', certificate: names },
-          expect: { verdict: 'forwarded', certificate: 'URI:spiffe://prod/a,b', toApp: { headers: { 'Client-Cert': true } } },
+          expect: { decision: 'forwarded', certificate: 'URI:spiffe://prod/a,b', toApp: { headers: { 'Client-Cert': true } } },
         },
-        { request: { path: '/', certificate: ['DNS:client.example'] }, expect: { verdict: 'certificate_required' } },
-        { request: { path: '/' }, expect: { verdict: 'certificate_required', reason: 'no_certificate' } },
+        { request: { path: '/', certificate: ['DNS:client.example'] }, expect: { decision: 'certificate_required' } },
+        { request: { path: '/' }, expect: { decision: 'certificate_required', reason: 'no_certificate' } },
       ],
       { listen: { tls } },
     );
@@ -291,13 +314,16 @@ describe('the client', () => {
         {
           request: { path: '/a?b=c', client: '10.0.0.1', headers: forwarded },
           expect: {
-            verdict: 'forwarded',
+            decision: 'forwarded',
             toApp: { path: '/a?b=c', headers: { 'X-Forwarded-For': '203.0.113.7, 10.0.0.1', 'X-Forwarded-Proto': 'https' } },
           },
         },
         {
           request: { path: '/', client: '2001:db8::1', headers: forwarded },
-          expect: { verdict: 'forwarded', toApp: { headers: { 'X-Forwarded-For': '2001:db8::1', 'X-Forwarded-Proto': 'http' } } },
+          expect: {
+            decision: 'forwarded',
+            toApp: { headers: { 'X-Forwarded-For': '2001:db8::1', 'X-Forwarded-Proto': 'http' } },
+          },
         },
       ],
       { listen: { trustedProxies: ['10.0.0.0/8'], proxyProtocol: { from: ['10.0.0.0/8'] } } },
@@ -317,7 +343,7 @@ test('the response of the app reaches the sender, and the request reaches the ap
       },
       app: { status: 201, headers: { 'X-App': ['a', 'b'], Location: '/1' }, body: 'made' },
       expect: {
-        verdict: 'forwarded',
+        decision: 'forwarded',
         status: 201,
         toApp: { body: 'grüße', headers: { 'X-Twice': ['1', '2'], 'Content-Length': '7' } },
         toSender: { body: 'made', headers: { 'X-App': ['a', 'b'], Location: true, Server: false } },
@@ -325,18 +351,18 @@ test('the response of the app reaches the sender, and the request reaches the ap
     },
     {
       request: { method: 'POST', path: '/', headers: { 'Transfer-Encoding': 'chunked' }, body: '3\r\nabc\r\n0\r\n\r\n' },
-      expect: { verdict: 'forwarded', toApp: { body: 'abc', headers: { 'Transfer-Encoding': 'chunked' } } },
+      expect: { decision: 'forwarded', toApp: { body: 'abc', headers: { 'Transfer-Encoding': 'chunked' } } },
     },
     {
       request: { method: 'HEAD', path: '/' },
       app: { body: 'unseen' },
-      expect: { verdict: 'forwarded', toSender: { body: '', headers: { 'Content-Length': '6' } } },
+      expect: { decision: 'forwarded', toSender: { body: '', headers: { 'Content-Length': '6' } } },
     },
-    { request: { path: '/' }, app: 304, expect: { verdict: 'forwarded', status: 304 } },
+    { request: { path: '/' }, app: 304, expect: { decision: 'forwarded', status: 304 } },
     {
       request: { path: '/', headers: { Connection: 'Upgrade', Upgrade: 'websocket' } },
       app: 426,
-      expect: { verdict: 'forwarded', status: 426, toApp: { headers: { Upgrade: 'websocket' } } },
+      expect: { decision: 'forwarded', status: 426, toApp: { headers: { Upgrade: 'websocket' } } },
     },
   ]);
   expect(told).toMatchObject(PASSED);
@@ -345,7 +371,7 @@ test('the response of the app reaches the sender, and the request reaches the ap
 test('an observed route forwards everything, and reports what it would have rejected', async () => {
   const told = await playRoute(
     { mode: 'observe', webhook: BILLING.webhook },
-    [{ request: REQUEST, sign: { tamper: 'body' }, expect: { verdict: 'forwarded', observed: 'signature_mismatch' } }],
+    [{ request: REQUEST, sign: { tamper: 'body' }, expect: { decision: 'forwarded', observed: 'signature_mismatch' } }],
     { secrets: SECRETS },
   );
   expect(told).toMatchObject(PASSED);
@@ -366,8 +392,8 @@ test('only the gate answers a handshake, only with its secret', async () => {
   const told = await playRoute(
     { webhook },
     [
-      { request: ask(token), expect: { verdict: 'handshake', status: 200, toSender: { body: 'Validation: 1' } } },
-      { request: ask('another'), expect: { verdict: 'handshake_refused', status: 403 } },
+      { request: ask(token), expect: { decision: 'handshake', status: 200, toSender: { body: 'Validation: 1' } } },
+      { request: ask('another'), expect: { decision: 'handshake_refused', status: 403 } },
     ],
     { secrets: { env: { GRAPH_STATE: 'a state of some length', GRAPH_TOKEN: token } } },
   );
@@ -383,7 +409,7 @@ test('an event that is older than a handled one is stale', async () => {
   });
   const told = await playRoute(
     { webhook: { ...BILLING.webhook, order } },
-    [send(2, { verdict: 'forwarded' }), send(1, { verdict: 'stale', status: 200 }), send(3, { verdict: 'forwarded' })],
+    [send(2, { decision: 'forwarded' }), send(1, { decision: 'stale', status: 200 }), send(3, { decision: 'forwarded' })],
     { secrets: SECRETS },
   );
   expect(told).toMatchObject(PASSED);
@@ -403,7 +429,7 @@ test('nothing is fetched: keys must be in the fixtures', async () => {
   };
   const route = { webhook: { scheme: 'aws-sns', sns: { topics: [message.TopicArn] } } };
   const step = { request: { path: '/', json: message } };
-  const told = await playRoute(route, [{ ...step, expect: { verdict: 'secret_unavailable', status: 503 } }]);
+  const told = await playRoute(route, [{ ...step, expect: { decision: 'secret_unavailable', status: 503 } }]);
   expect(told).toMatchObject(PASSED);
   const failed = await playRoute(route, [{ ...step, expect: 'forwarded' }]);
   expect(failed.text).toContain('the simulator does not fetch, and the fixtures do not contain this URL');
@@ -443,7 +469,7 @@ describe('every preset that signs', () => {
         // Twilio's form needs an exact path.
         { webhook, match: { path: '/' } },
         [
-          { ...step, sign: true, expect: { verdict: 'forwarded', key: 'k' } },
+          { ...step, sign: true, expect: { decision: 'forwarded', key: 'k' } },
           { ...step, sign: { tamper: 'body' }, expect: isToken ? 'forwarded' : 'signature_mismatch' },
           { ...step, sign: { tamper: 'signature' }, expect: 'signature_mismatch' },
           ...(preset.timestamp === undefined ? [] : [{ ...step, sign: { tamper: 'timestamp' }, expect: 'signature_mismatch' }]),
@@ -460,7 +486,7 @@ describe('every preset that signs', () => {
     const request = REQUEST;
     const told = await playRoute(
       { webhook },
-      [{ request, sign: { secret: pem.signing }, expect: { verdict: 'forwarded', key: 'k' } }],
+      [{ request, sign: { secret: pem.signing }, expect: { decision: 'forwarded', key: 'k' } }],
       { secrets },
     );
     expect(told).toMatchObject(PASSED);
@@ -478,7 +504,7 @@ describe('a failure', () => {
         secrets: SECRETS,
         tests: [
           { name: 'right', request: REQUEST, sign: true, expect: 'forwarded' },
-          { name: 'wrong verdict', request: REQUEST, sign: { timestampOffset: '-1h' }, expect: 'forwarded' },
+          { name: 'wrong decision', request: REQUEST, sign: { timestampOffset: '-1h' }, expect: 'forwarded' },
           {
             name: 'wrong in the second step',
             steps: [
@@ -490,7 +516,7 @@ describe('a failure', () => {
                 repeat: 2,
                 app: { status: 202, headers: { 'X-A': '1' } },
                 expect: {
-                  verdict: 'forwarded',
+                  decision: 'forwarded',
                   key: 'new',
                   status: 200,
                   route: 'other',
@@ -502,7 +528,7 @@ describe('a failure', () => {
               { request: REQUEST, expect: 'forwarded' },
             ],
           },
-          { name: 'nothing came', request: { path: '/' }, expect: { verdict: 'route_not_found', toApp: {} } },
+          { name: 'nothing came', request: { path: '/' }, expect: { decision: 'route_not_found', toApp: {} } },
           { name: 'cannot be signed', request: REQUEST, sign: { key: 'nwe' }, expect: 'forwarded' },
         ],
       },
@@ -544,7 +570,7 @@ print(json.dumps([[s.get('tests'), s.get('failures'), [[c.get('name'), len(c), c
         '1',
         [
           ['right', 0, null],
-          ['wrong <&"\ufffd', 1, 'verdict: expected "duplicate", actual "forwarded"'],
+          ['wrong <&"\ufffd', 1, 'decision: expected "duplicate", actual "forwarded"'],
         ],
       ],
       ['1', '1', [['can be run', 1, 'the file does not exist']]],
@@ -558,7 +584,7 @@ print(json.dumps([[s.get('tests'), s.get('failures'), [[c.get('name'), len(c), c
         {
           tests: [
             { outcome: 'passed', line: 8 },
-            { outcome: 'failed', failure: { mismatches: [{ field: 'verdict' }] } },
+            { outcome: 'failed', failure: { mismatches: [{ field: 'decision' }] } },
           ],
         },
       ],
@@ -605,7 +631,7 @@ describe('fixtures that cannot run exit with 2 and the reason', () => {
     const secrets = { env: { FIXTURES_NEW: 'a secret of some length' } };
     const request = { path: '/', json: { at: 1_767_225_600, data: { id: 'e' } } };
     expect(
-      await playRoute(route, [{ request, sign: true, expect: { verdict: 'forwarded', id: 'e' } }], { secrets }),
+      await playRoute(route, [{ request, sign: true, expect: { decision: 'forwarded', id: 'e' } }], { secrets }),
     ).toMatchObject(PASSED);
     const told = await playRoute(route, [{ request, sign: { id: 'x' }, expect: 'forwarded' }], { secrets });
     expect(told.text).toMatch(/custom has its ID in the body\n.*hint: set it there, at \$\.data\.id/);

@@ -16,12 +16,12 @@ const MAX_SHOWN_LENGTH = 300;
 
 /** Returns all differences. */
 export function findMismatches(expected: Expectation, { line, response, app }: SimulationResult): Mismatch[] {
-  const { verdict, toApp, toSender, id, status, ...others } = expected;
+  const { decision, toApp, toSender, id, status, ...others } = expected;
   const found: Mismatch[] = [];
   const compare = (field: string, wanted: string | number | undefined, actual: string | number | undefined): void => {
     if (wanted !== undefined && wanted !== actual) found.push({ field, expected: show(wanted), actual: show(actual) });
   };
-  compare('verdict', verdict, line.code);
+  compare('decision', decision, line.code);
   for (const [field, wanted] of Object.entries(others)) compare(field, wanted, line[field as keyof typeof others]);
   compare('id', id, line.webhookId);
   compare('status', status, response?.status);

@@ -11,7 +11,7 @@ import { UPSTREAM_FAILURES, type UpstreamFailureKind } from '../../gateway/upstr
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const CERTIFICATE_NAME = /^(?:CN|DNS|URI|email|IP Address):[^\r\n]+$/;
 const SIGNED_DURATION = /^[+-]/;
-const VERDICTS = ['forwarded', ...Object.keys(REFUSALS)];
+const DECISIONS = ['forwarded', ...Object.keys(REFUSALS)];
 
 /** A string from a list that is too long for an error message. */
 function oneOf(values: readonly string[], what: string, known: string) {
@@ -26,7 +26,7 @@ function oneOf(values: readonly string[], what: string, known: string) {
     });
 }
 
-const verdict = oneOf(VERDICTS, 'decision', 'forwarded or the code of a refusal (docs/refusals.md)');
+const decision = oneOf(DECISIONS, 'decision', 'forwarded or the code of a refusal (docs/refusals.md)');
 const headerName = z.string().regex(TOKEN, 'a header name must be a token (RFC 9110)');
 /** Any single line of latin1, because a test may check unusual values. */
 const headerValue = z
@@ -161,7 +161,7 @@ const seen = z.strictObject({
 
 const expectation = z
   .strictObject({
-    verdict: verdict.describe('`forwarded`, or the code of a refusal (docs/refusals.md).'),
+    decision: decision.describe('`forwarded`, or the code of a refusal (docs/refusals.md).'),
     reason: z.string().optional().describe('The finer reason in the log, such as `timestamp_old`.'),
     status: z
       .int()
@@ -174,7 +174,7 @@ const expectation = z
     id: z.string().optional().describe('ID of the delivery, as in the log.'),
     user: z.string().optional().describe('The user whose password was verified.'),
     certificate: z.string().optional().describe('The name in the accepted client certificate.'),
-    observed: verdict.optional().describe('The refusal that a route with `mode: observe` did not enforce.'),
+    observed: decision.optional().describe('The refusal that a route with `mode: observe` did not enforce.'),
     toApp: seen.optional().describe('The request that the app receives.'),
     toSender: seen.omit({ path: true }).optional().describe('The response that the sender receives.'),
   })
@@ -196,10 +196,10 @@ const STEP_FIELDS = {
     .describe('Signs the request with the scheme and a key of the route; `true`: with its first key.'),
   app: app.optional(),
   expect: z
-    .union([verdict.transform((text): Expectation => ({ verdict: text })), expectation], {
-      error: 'expected forwarded, the code of a refusal, or an object with verdict',
+    .union([decision.transform((text): Expectation => ({ decision: text })), expectation], {
+      error: 'expected forwarded, the code of a refusal, or an object with decision',
     })
-    .describe('The decision, or an object with `verdict`.'),
+    .describe('The decision, or an object with the key `decision`.'),
   repeat: z
     .int()
     .min(1, 'at least once')

@@ -14,9 +14,9 @@ export function createOpenHandshakeGate(open: OpenHandshake, ring: KeyRing, meth
     check(head: ParsedHead): GateDecision | Promise<GateDecision> {
       const { method, target, headers } = head;
       const secrets = { keys: ring.live(head.receivedAt), token: ring.handshakeToken };
-      const verdict = open({ method, query: target.query, headers }, secrets);
-      if (verdict?.code === 'handshake') return requireNoContent(verdict, head);
-      if (verdict !== undefined || methods.includes(method)) return verdict;
+      const refusal = open({ method, query: target.query, headers }, secrets);
+      if (refusal?.code === 'handshake') return requireNoContent(refusal, head);
+      if (refusal !== undefined || methods.includes(method)) return refusal;
       // The route accepts the method only for the handshake.
       return refuse('method_not_allowed', 'method_not_allowed', { allow: methods });
     },
@@ -24,11 +24,11 @@ export function createOpenHandshakeGate(open: OpenHandshake, ring: KeyRing, meth
 }
 
 /** Such handshakes have no content; a request with content is something else. */
-function requireNoContent(verdict: Refusal, { body }: ParsedHead): GateDecision | Promise<GateDecision> {
+function requireNoContent(refusal: Refusal, { body }: ParsedHead): GateDecision | Promise<GateDecision> {
   const { declaredLength } = body;
-  if (declaredLength !== undefined) return declaredLength === 0 ? verdict : decline(HAS_CONTENT);
+  if (declaredLength !== undefined) return declaredLength === 0 ? refusal : decline(HAS_CONTENT);
   return body.read(0).then((content) => {
-    if (Buffer.isBuffer(content)) return verdict;
+    if (Buffer.isBuffer(content)) return refusal;
     return content.code === 'body_too_large' ? decline(HAS_CONTENT) : content;
   });
 }

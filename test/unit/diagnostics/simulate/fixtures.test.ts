@@ -36,7 +36,7 @@ test('a sound file gives its contents as bytes, its tests with their places, and
   expect(read.tests.map(({ position }) => position?.line)).toEqual([7, 8, 9, 10, 11, 12]);
   expect(read.tests.map(({ startsAt }) => new Date(startsAt).getUTCFullYear())).toEqual([2026, 2024, 2026, 2026, 2026, 2026]);
   expect(read.tests[0]?.steps[0]).toMatchObject({
-    expect: { verdict: 'forwarded' },
+    expect: { decision: 'forwarded' },
     repeat: 1,
     sign: { timestampOffset: -90_000 },
   });
