@@ -1,4 +1,4 @@
-/** The dashboard Fleet: what runs, by which config, with which store, and whether new pods get their sidecar. */
+/** The dashboard Fleet: versions, configs and stores of all gates, and the injection of new pods. */
 import { DEFAULT_MEMORY_LIMIT } from '../src/kubernetes/injector/kubernetes-values.ts';
 import type { Dashboard, Panel } from './dashboard-forms.ts';
 import { OF_GATE, quantile, rate } from './dashboard-selectors.ts';
@@ -69,7 +69,7 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Secrets missing',
+    title: 'Missing secrets',
     description: 'Routes whose secrets are missing or invalid. They respond with 503.',
     unit: 'none',
     queries: [{ expr: `count(sidegate_route_ready{${OF_GATE}} == 0) or vector(0)` }],
@@ -80,7 +80,7 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Without sidecar',
+    title: 'Pods without sidecar',
     description:
       'Running pods with the injection label but without a sidecar. Needs kube-state-metrics with the label allowed; 0 without it.',
     unit: 'none',
@@ -237,7 +237,7 @@ const INJECTOR: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Calls that failed open',
+    title: 'Webhook calls that failed open',
     description:
       'Pods that the API server created without calling the injector. Metric of the API server: empty if it is not scraped.',
     unit: 'none',
@@ -267,7 +267,7 @@ export const fleet: Dashboard = {
   title: 'Sidegate / Fleet',
   description: 'Versions, configs and stores of all gates, and the injection of new pods.',
   rows: [
-    { title: 'Now', panels: FIRST },
+    { title: 'Current status', panels: FIRST },
     { title: 'Gates', panels: RUNS },
     { title: 'Store', panels: STORE },
     { title: 'Injector', panels: INJECTOR },

@@ -3,7 +3,7 @@
 /** One expression of a panel. */
 export interface Query {
   readonly expr: string;
-  /** What the line is called; `{{label}}` stands for a label. */
+  /** The name of the line; `{{label}}` is replaced by the label's value. */
   readonly legend?: string;
 }
 
@@ -14,17 +14,17 @@ type Step = readonly [from: number, color: 'green' | 'yellow' | 'orange' | 'red'
 export interface Panel {
   readonly kind: 'stat' | 'timeseries' | 'table' | 'heatmap';
   readonly title: string;
-  /** What it shows, and what to make of it. */
+  /** The meaning of the values, and how to interpret them. */
   readonly description: string;
   /** Grafana's name of the unit. */
   readonly unit: string;
   readonly queries: readonly Query[];
-  /** From which values on it has which color, where some are better than others. */
+  /** The thresholds of colors, if some values are better than others. */
   readonly steps?: readonly Step[];
   /** Columns of 24. */
   readonly width?: number;
   readonly stack?: boolean;
-  /** Lines lead to the traces of single requests. */
+  /** Points link to the traces of single requests. */
   readonly exemplars?: boolean;
   readonly decimals?: number;
 }
@@ -37,7 +37,7 @@ export interface Row {
 
 /** A dashboard. */
 export interface Dashboard {
-  /** Never changed: links go by it. */
+  /** Must never change, because links contain it. */
   readonly uid: string;
   readonly title: string;
   readonly description: string;
@@ -61,7 +61,7 @@ const VARIABLES: readonly Variable[] = [
   { name: 'route', query: 'label_values(sidegate_route_ready{cluster=~"$cluster",namespace=~"$namespace"}, route)' },
 ];
 
-/** Grafana's JSON of a dashboard, as a file. */
+/** Converts a dashboard to the text of its JSON file. */
 export function renderDashboard({ uid, title, description, rows }: Dashboard): string {
   const model = {
     uid,
@@ -87,7 +87,7 @@ function toSourceVariable(): object {
   return { name: 'datasource', label: 'Data source', type: 'datasource', query: 'prometheus', current: {}, hide: 0 };
 }
 
-/** `All` is everything, a label that is missing included: with one cluster there is none. */
+/** `All` also matches a missing label: with a single cluster, series have no label `cluster`. */
 function toVariable({ name, query }: Variable): object {
   return {
     name,
@@ -105,15 +105,15 @@ function toVariable({ name, query }: Variable): object {
   };
 }
 
-/** A mark where a config was taken up: most trouble begins with a change. */
+/** Annotations at config reloads, because most incidents begin with a change. */
 function toReloads(): object {
   return {
-    name: 'Config taken up',
+    name: 'Config reloaded',
     datasource: SOURCE,
     enable: true,
     iconColor: 'blue',
     expr: 'changes(sidegate_config_last_reload_success_timestamp_seconds{cluster=~"$cluster",namespace=~"$namespace"}[1m]) > 0',
-    titleFormat: 'Config taken up',
+    titleFormat: 'Config reloaded',
     textFormat: '{{namespace}}/{{pod}}',
     step: '60s',
   };

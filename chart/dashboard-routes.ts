@@ -1,4 +1,4 @@
-/** The dashboard Routes: rate, errors and duration of each route, and whose time it is. */
+/** The dashboard Routes: rate, errors and duration of each route, and the share of the app. */
 import type { Dashboard, Panel } from './dashboard-forms.ts';
 import { OF_GATE, OF_ROUTE, quantile, rate, share } from './dashboard-selectors.ts';
 
@@ -68,7 +68,7 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Gate, p99',
+    title: 'sidegate, p99',
     description: 'Time spent outside the app: in the store, the gate, a password hash, the upload. An alert fires above 25 ms.',
     unit: 's',
     queries: [{ expr: quantile(0.99, OVERHEAD, OF_ROUTE) }],
@@ -162,7 +162,7 @@ const RED: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Time in app and gate, p99',
+    title: 'Time in app and sidegate, p99',
     description: 'Normally the app takes longer than the gate.',
     unit: 's',
     exemplars: true,
@@ -251,8 +251,8 @@ export const routes: Dashboard = {
   title: 'Sidegate / Routes',
   description: 'Rate, errors and duration of each route, and the share of the app.',
   rows: [
-    { title: 'Now', panels: FIRST },
+    { title: 'Current status', panels: FIRST },
     { title: 'Rate, errors, duration', panels: RED },
-    { title: 'App, limits and other proxies', panels: BEHIND },
+    { title: 'App, limits, forward auth and forward proxy', panels: BEHIND },
   ],
 };

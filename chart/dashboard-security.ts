@@ -23,7 +23,7 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Routes that reject all',
+    title: 'Routes that reject everything',
     description: 'Routes that rejected all requests of the last 15 minutes. Each is an outage for its sender.',
     unit: 'none',
     queries: [
@@ -38,7 +38,7 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Wrong signatures',
+    title: 'Invalid signatures',
     description: 'Share of checked requests with an invalid signature. An alert fires above 20 %.',
     unit: 'percentunit',
     queries: [{ expr: share(decided('reason="bad_signature"'), judged) }],
@@ -50,7 +50,7 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Outside the tolerance',
+    title: 'Timestamps outside the tolerance',
     description:
       'Share of checked requests that were signed too long ago or in the future. An alert fires above 5 %: check the clocks.',
     unit: 'percentunit',
@@ -106,7 +106,7 @@ const FIRST: readonly Panel[] = [
   },
   {
     kind: 'stat',
-    title: 'Only observing',
+    title: 'Routes in observe mode',
     description: 'Routes with mode: observe, which forward everything.',
     unit: 'none',
     queries: [
@@ -153,7 +153,7 @@ const DECIDED: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Would have been rejected',
+    title: 'Would be rejected without observe mode',
     description: 'Requests that routes with mode: observe forwarded although they would reject them with mode: enforce.',
     unit: 'reqps',
     queries: [
@@ -162,7 +162,7 @@ const DECIDED: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Why signatures are wrong',
+    title: 'Causes of invalid signatures',
     description: 'Likely causes of rejected deliveries. docs/explain.md lists each cause and its fix.',
     unit: 'none',
     queries: [
@@ -235,7 +235,7 @@ const KEYS: readonly Panel[] = [
   },
   {
     kind: 'timeseries',
-    title: 'Passwords checked',
+    title: 'Password checks',
     description: 'Each miss computes a hash. If pending grows, more guesses arrive than can be hashed.',
     unit: 'none',
     queries: [
@@ -283,7 +283,7 @@ export const security: Dashboard = {
   title: 'Sidegate / Security',
   description: 'Allowed and rejected requests, and the reasons.',
   rows: [
-    { title: 'Now', panels: FIRST },
+    { title: 'Current status', panels: FIRST },
     { title: 'Decisions', panels: DECIDED },
     { title: 'Time and duplicates', panels: TIMES },
     { title: 'Keys and passwords', panels: KEYS },

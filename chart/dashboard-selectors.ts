@@ -1,16 +1,16 @@
-/** What every query of a dashboard selects by. */
+/** The label selectors of all queries of a dashboard. */
 
-/** Of one route. */
+/** For series of a route. */
 export const OF_ROUTE = 'cluster=~"$cluster",namespace=~"$namespace",route=~"$route"';
-/** Of one gate as a whole. */
+/** For series of a whole gate. */
 export const OF_GATE = 'cluster=~"$cluster",namespace=~"$namespace"';
 
-/** A rate per second of a counter over the interval that suits the graph. */
+/** The rate per second of a counter, over the interval that Grafana chooses for the graph. */
 export function rate(metric: string, labels: string): string {
   return `rate(${metric}{${labels}}[$__rate_interval])`;
 }
 
-/** A quantile of a histogram, by these labels beside the bucket. */
+/** A quantile of a histogram, grouped by these labels in addition to the bucket. */
 export function quantile(share: number, metric: string, labels: string, by = ''): string {
   const kept = by === '' ? 'le' : `${by}, le`;
   return `histogram_quantile(${share}, sum by (${kept}) (${rate(`${metric}_bucket`, labels)}))`;

@@ -1,11 +1,11 @@
-/** The dashboards of the chart; chart/sidegate/dashboards is written from them (`npm run docs`). */
+/** The dashboards of the chart, from which chart/sidegate/dashboards is generated (`npm run docs`). */
 
 import { fleet } from './dashboard-fleet.ts';
 import { type Dashboard, renderDashboard } from './dashboard-forms.ts';
 import { routes } from './dashboard-routes.ts';
 import { security } from './dashboard-security.ts';
 
-/** By the name of their files. */
+/** By file name. */
 const DASHBOARDS: Readonly<Record<string, Dashboard>> = { security, routes, fleet };
 
 /** Writers by file. */

@@ -1,4 +1,4 @@
-/** Values of admission control: what injects the sidecar, and the policies that deny unprotected pods. */
+/** Values of admission control: the injection of the sidecar, and the policies that deny unprotected pods. */
 import { z } from 'zod';
 import { ADDED_MOUNT, ADDED_VARIABLE, PROGRAM_FOLDERS, PROGRAM_VARIABLES } from '../src/kubernetes/injector/kubernetes-values.ts';
 import { freeForm, textMap } from './values-forms.ts';

@@ -141,7 +141,7 @@ const certManager = z.strictObject({
     .describe('Time before expiry at which the certificate is renewed.'),
 });
 
-/** Where the webhook's certificate comes from. */
+/** The source of the webhook's certificate. */
 export const certificate = z.strictObject({
   mode: z
     .enum(['self-signed', 'cert-manager', 'existing-secret'])

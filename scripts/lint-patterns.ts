@@ -48,15 +48,15 @@ const ALLOWED: readonly Allowed[] = [
   {
     file: 'gateway/server/client-certificates.ts',
     pattern: '/(?:^|, )([A-Za-z ]+):("(?:[^"\\\\]|\\\\.)*"|[^,"]*)(?=, |$)/g',
-    reason: 'reads certificates that a configured authority signed',
+    reason: 'parses certificates that a configured CA signed',
   },
   {
     file: 'diagnostics/probe/check-context.ts',
     pattern:
       '/\\n\\s+at .+:\\d+:\\d+\\)?|Traceback \\(most recent call last\\)|\\bat [\\w.$]+\\(\\w+\\.java:\\d+\\)|goroutine \\d+ \\[|\\.rb:\\d+:in /',
-    reason: 'runs on the command line only, on responses of an endpoint of yours',
+    reason: 'runs only on the command line, on responses of an endpoint that the user owns',
   },
-  { file: 'diagnostics/probe/checks/malformed.ts', pattern: '/=+$/', reason: 'reads text of its own' },
+  { file: 'diagnostics/probe/checks/malformed.ts', pattern: '/=+$/', reason: 'parses text that sidegate generates' },
   {
     file: 'auth/schemes/aws-sns.ts',
     pattern: '/"(?:[^"\\\\]|\\\\.)*"|[{}[\\]:]/g',

@@ -8,7 +8,7 @@ const HEAD = `# Presets
 A route selects a preset with \`scheme: NAME\` in its \`webhook\` section. Presets are data, in the terms of \`scheme: custom\`, and every preset is verified against the sender's published test vectors or official library. An unknown name is an
 error. This page is generated from that data (\`npm run docs\`). See also [refusals](refusals.md), [sender behavior](senders.md), [handshakes](handshakes.md) and [all config keys](config.md).
 
-## What is signed
+## Signed parts
 
 - \`·\` joins parts with nothing between them. *time* is the timestamp as text, *form* the sorted parameters of a form.
 - **Tolerance** is how old, and how far in the future, a timestamp may be. Retries that keep their first timestamp are within it.
@@ -21,7 +21,7 @@ error. This page is generated from that data (\`npm run docs\`). See also [refus
 `;
 
 const KEYS = `
-## Keys, and what confirms the presets
+## Keys and sources
 
 | scheme | key | confirmed by | document |
 | --- | --- | --- | --- |

@@ -18,7 +18,7 @@ This page is generated from sidegate's own data (\`npm run docs\`). Where a send
 `;
 
 const MEANINGS = `
-## What refusals mean
+## Meanings of refusals
 
 | meaning | codes |
 | --- | --- |

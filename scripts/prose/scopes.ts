@@ -30,7 +30,11 @@ export const SCOPES: readonly Scope[] = [
   { name: 'templates', globs: ['chart/*/templates/**/*.{yaml,tpl}'], extract: extractTemplate },
   { name: 'notes', globs: ['chart/*/templates/NOTES.txt'], extract: extractNotes },
   { name: 'examples', globs: ['examples/*.yaml', 'config/*.yaml'], extract: extractYaml },
-  { name: 'sources', globs: ['src/**/*.ts', 'quickstart/*.ts'], extract: (source, file) => extractTypeScript(file, source) },
+  {
+    name: 'sources',
+    globs: ['src/**/*.ts', 'quickstart/*.ts', 'scripts/*.ts', 'chart/*.ts'],
+    extract: (source, file) => extractTypeScript(file, source),
+  },
 ];
 
 /** The files of `scope` below `root`, sorted. */

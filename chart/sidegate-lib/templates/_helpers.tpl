@@ -12,7 +12,7 @@ them.
 {{- end -}}
 {{- end -}}
 
-{{/* The container as an item of containers; empty but with `sidecar: container`. */}}
+{{/* The container as an item of containers; empty without `sidecar: container`. */}}
 {{- define "sidegate.sidecar" -}}
 {{- $values := include "sidegate.lib.values" . | fromJson -}}
 {{- if not $values.isNative -}}
@@ -39,7 +39,7 @@ sidegate.dev/inject: "true"
 sidegate.dev/injected: "true"
 {{- end -}}
 
-{{/* Annotations of the pod: what was done to it. */}}
+{{/* Annotations of the pod: the status of the injection. */}}
 {{- define "sidegate.podAnnotations" -}}
 {{- $values := include "sidegate.lib.values" . | fromJson -}}
 {{- $mode := include "sidegate.lib.interceptionMode" . -}}
@@ -58,7 +58,7 @@ preStop:
 {{- end -}}
 {{- end -}}
 
-{{/* The pod's terminationGracePeriodSeconds: what the app needs, and what its lifecycle adds. */}}
+{{/* The pod's terminationGracePeriodSeconds: the time that the app needs, plus the delay of its lifecycle. */}}
 {{- define "sidegate.gracePeriodSeconds" -}}
 {{- add (default 30 .gracePeriodSeconds) (include "sidegate.lib.preStopSeconds" . | int) -}}
 {{- end -}}
@@ -96,13 +96,13 @@ httpGet:
   port: {{ $values.adminPort }}
 {{- end -}}
 
-{{/* The port of a Service: `name`, `port`, … follow in the author's own words; by number, as names of native sidecars are unknown to Services before Kubernetes 1.33. */}}
+{{/* targetPort and protocol of a Service's port; the author adds `name` and `port`. By number, because Services do not resolve port names of native sidecars before Kubernetes 1.33. */}}
 {{- define "sidegate.servicePort" -}}
 targetPort: {{ (include "sidegate.lib.values" . | fromJson).port }}
 protocol: TCP
 {{- end -}}
 
-{{/* The rest of a NetworkPolicy's spec, after its podSelector: only the sidecar's ports can be reached. */}}
+{{/* A NetworkPolicy's spec without its podSelector: allows ingress only to the sidecar's ports. */}}
 {{- define "sidegate.networkPolicy" -}}
 {{- $values := include "sidegate.lib.values" . | fromJson -}}
 policyTypes:
@@ -115,12 +115,12 @@ ingress:
         protocol: TCP
 {{- end -}}
 
-{{/* One container as a list's item. */}}
+{{/* The container as an item of a list. */}}
 {{- define "sidegate.lib.item" -}}
 - {{ include "sidegate.lib.container" . | trim | indent 2 | trim }}
 {{- end -}}
 
-{{/* `list $settings $name $pattern $expected $example`: fails where the setting is there and has another form. */}}
+{{/* `list $settings $name $pattern $expected $example`: fails if the setting has another format. */}}
 {{- define "sidegate.lib.form" -}}
 {{- $settings := index . 0 -}}
 {{- $name := index . 1 -}}
@@ -133,7 +133,7 @@ ingress:
 {{- end -}}
 {{- end -}}
 
-{{/* Names as a JSON list, whether they came as a list or as text with commas. */}}
+{{/* Names as a JSON list, from a list or from text with commas. */}}
 {{- define "sidegate.lib.names" -}}
 {{- $names := list -}}
 {{- range ternary . (splitList "," (toString (default "" .))) (kindIs "slice" .) -}}

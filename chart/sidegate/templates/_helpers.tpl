@@ -31,7 +31,7 @@ app.kubernetes.io/part-of: sidegate
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* The image, by digest where one is given. */}}
+{{/* The image, by digest if one is given. */}}
 {{- define "sidegate.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
@@ -170,8 +170,8 @@ log:
 {{- end -}}
 
 {{/*
-Labels of one part: `dict "root" $ "component" "injector"`, and `more` for labels that its values add. The chart's own win, as
-selectors go by them; then those of the part.
+Labels of one part: `dict "root" $ "component" "injector"`, and `more` for labels that its values add. The chart's labels take
+precedence, because selectors use them; then those of the part.
 */}}
 {{- define "sidegate.componentLabels" -}}
 {{- $own := include "sidegate.labels" .root | fromYaml -}}

@@ -6,7 +6,7 @@ also work while the injector is down, was deleted, or was never called.
 
 Guaranteed: a pod starts only if its container `sidegate` is the sidecar (_sidecar.tpl). Its command, arguments, environment, mounts,
 ports, probes, hooks and security context are those that the injector creates, and its image is allowed. It must keep running beside
-the app: as an init container with restartPolicy Always (a field that old webhooks of others drop), or in a pod with that policy.
+the app: as an init container with restartPolicy Always (a field that older webhooks may drop), or in a pod with that policy.
 Labels and annotations prove nothing, because anyone can copy those of an injected pod. A pod with a container of that name is
 therefore checked without the label, too. No other container declares a port named `sidegate`. No container shares the sidecar's
 process namespace. Containers of a running pod cannot be added or removed, but three updates are checked:
@@ -61,7 +61,7 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
 {{ include "sidegate.sidecarVariables" . }}
 {{- end -}}
 
-{{/* Validations on a sidecar that is there. */}}
+{{/* Validations of an existing sidecar. */}}
 {{- define "sidegate.policySidecarValidations" -}}
 - expression: '!variables.endsEarly'
   messageExpression: >-
@@ -69,7 +69,7 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
     + 'Another webhook may have dropped the field; update it, or set the annotation sidegate.dev/sidecar: container.'
   reason: Forbidden
 {{- if not (include "sidegate.isAnyImage" .) }}
-# Only a tag or a digest may follow the repository, never more of a path: `sidegate:5000/x` is another host.
+# Only a tag or a digest may follow the repository, not a longer path: `sidegate:5000/x` is another host.
 - expression: >-
     variables.sidecars.all(c, variables.allowedImages.exists(from, c.image == from ||
     ((c.image.startsWith(from + ':') || c.image.startsWith(from + '@')) && !c.image.substring(size(from)).contains('/'))))
@@ -92,7 +92,7 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
 {{- concat (list (include "sidegate.sidecarImage" .) (include "sidegate.image" .)) (default list .Values.admission.allowedImages) | uniq | toJson -}}
 {{- end -}}
 
-{{/* Not empty where any image is allowed. */}}
+{{/* Not empty if any image is allowed. */}}
 {{- define "sidegate.isAnyImage" -}}
 {{- if has "*" (default list .Values.admission.allowedImages) }}true{{ end -}}
 {{- end -}}

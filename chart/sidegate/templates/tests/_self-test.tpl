@@ -1,4 +1,4 @@
-{{/* Not empty where there is a self-test. Below Kubernetes 1.29 a sidecar outlives its app, and the test's pod would never end. */}}
+{{/* Not empty if there is a self-test. Before Kubernetes 1.29 a sidecar keeps running after its app, so the pod of the test would never complete. */}}
 {{- define "sidegate.selfTest" -}}
 {{- if and .Values.selfTest.enabled (semverCompare ">=1.29.0-0" .Capabilities.KubeVersion.Version) -}}
 yes
