@@ -149,7 +149,7 @@ describe.each(['1.34', '1.36'] as const)('on Kubernetes %s', (version) => {
     'registry.example.com/sidegate',
   ])('denies the image %s, as the chart’s own with its tag is all that is allowed where nothing is said', async (image) => {
     const { body } = await create(make({ initContainers: [makeSidecar({ image })] }));
-    expect(body.message).toContain(`from ${image}, which is none of the images that are allowed: ${IMAGE}`);
+    expect(body.message).toContain(`from ${image}, which is not an allowed image (allowed: ${IMAGE}`);
     expect(body.message).toContain('add its repository to admission.allowedImages');
   });
 

@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { Agent, request } from 'node:https';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { createAuthority, toSecretData } from '../../src/kubernetes/certificates/authority.ts';
+import { createCa, toSecretData } from '../../src/kubernetes/certificates/ca.ts';
 import { readCertificates } from '../../src/kubernetes/certificates/chain.ts';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import {
@@ -194,7 +194,7 @@ describe('the power of the injector', () => {
 
   test('is split in an upgrade, too: the CA that an injector of 0.1.0 kept is adopted, and stays trusted', async () => {
     installation = await installInjector(cluster, USUAL);
-    const before = createAuthority(Date.now(), 86_400_000 * 365);
+    const before = createCa(Date.now(), 86_400_000 * 365);
     const secret = await cluster.ok('GET', installation.secret);
     await cluster.ok('PUT', installation.secret, { ...secret, data: toSecretData({ current: before }) });
     installation.startController();
@@ -244,7 +244,7 @@ describe('a pod that is created by way of the API server', () => {
 
   test('is denied with a sentence where its settings are wrong', async () => {
     const namespace = await toApps(await install(USUAL, 1));
-    const annotations = { ...METADATA.annotations, 'sidegate.dev/takeovr': 'service' };
+    const annotations = { ...METADATA.annotations, 'sidegate.dev/intercepton': 'service' };
     const { status, body } = await create(namespace, { metadata: { ...METADATA, annotations } });
     expect([status, body.message]).toEqual([400, expect.stringContaining('sidegate.dev/interception')]);
     const replica = installation?.replicas[0] as Replica;
@@ -359,7 +359,7 @@ describe('under load', () => {
 });
 
 describe('a caBundle', () => {
-  const foreign = Buffer.from(createAuthority(Date.now(), 60_000).certificate.toString()).toString('base64');
+  const foreign = Buffer.from(createCa(Date.now(), 60_000).certificate.toString()).toString('base64');
 
   test('that somebody else changed is mended, by the name of the webhook and leaving the others alone', async () => {
     const installed = await install(USUAL, 1);

@@ -75,8 +75,8 @@ object.spec.?initContainers.orValue([]).exists(c, c.name == 'sidegate' &&
     ((c.image.startsWith(from + ':') || c.image.startsWith(from + '@')) && !c.image.substring(size(from)).contains('/'))))
   messageExpression: >-
     variables.pod + ' has a container `sidegate` from ' + variables.sidecars.map(c, c.image).join(', ')
-    + ', which is none of the images that are allowed: ' + variables.allowedImages.join(', ')
-    + '. If it comes from another registry, such as a mirror, or is of another version, add its repository to admission.allowedImages.'
+    + ', which is not an allowed image (allowed: ' + variables.allowedImages.join(', ')
+    + '). If it comes from another registry, such as a mirror, or has another version, add its repository to admission.allowedImages.'
   reason: Forbidden
 {{- end }}
 {{ include "sidegate.sidecarValidations" . }}

@@ -3,8 +3,8 @@ import type { X509Certificate } from 'node:crypto';
 import type { CancelTimer, Clock, EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { toErrorText } from '../../core/errors.ts';
 import type { KubeClient } from '../client/client.ts';
-import { type Authorities, toEnd, toTrusted } from './authority.ts';
-import { AuthoritySecret } from './authority-secret.ts';
+import { type CaSet, toEnd, toTrusted } from './ca.ts';
+import { CaSecret } from './ca-secret.ts';
 import { ClusterObjectError } from './cluster-object-error.ts';
 import { ClusterSecret, type SecretObject } from './cluster-secret.ts';
 import type { RotationLogger } from './log-events.ts';
@@ -49,7 +49,7 @@ const JITTER = 0.2;
 export class CertificateRotation {
   readonly #config: RotationConfig;
   readonly #parts: RotationParts;
-  readonly #authority: AuthoritySecret;
+  readonly #ca: CaSecret;
   readonly #server: ClusterSecret;
   readonly #bundle: WebhookBundle;
   readonly #trustedSince = new Map<string, Milliseconds>();
@@ -64,7 +64,7 @@ export class CertificateRotation {
     this.#config = config;
     this.#parts = parts;
     const { namespace, caSecret, serverSecret, webhook } = config;
-    this.#authority = new AuthoritySecret(parts.kube, namespace, caSecret);
+    this.#ca = new CaSecret(parts.kube, namespace, caSecret);
     this.#server = new ClusterSecret(parts.kube, { namespace, name: serverSecret, verbs: 'get and update' });
     this.#bundle = new WebhookBundle(parts.kube, webhook);
   }
@@ -97,11 +97,11 @@ export class CertificateRotation {
       // The bundle is read before the Secret: in the other order, an outdated Secret could remove a new CA from the bundle.
       const bundle = await this.#bundle.read();
       const served = await this.#readServed();
-      const authorities = await this.#agree();
-      const trusted = toTrusted(authorities);
+      const caSet = await this.#agree();
+      const trusted = toTrusted(caSet);
       if (!isSameTrust(bundle.trusted, trusted) && !(await this.#patch(bundle, trusted))) continue;
       this.#noteTrusted(trusted);
-      if (await this.#renew(served, authorities)) return;
+      if (await this.#renew(served, caSet)) return;
     }
     throw new ClusterObjectError(`another client keeps changing the webhook configuration ${this.#config.webhook} or a Secret`);
   }
@@ -114,20 +114,20 @@ export class CertificateRotation {
   }
 
   /** The CAs that all controllers agree on, after the next step if one is due. */
-  async #agree(): Promise<Authorities> {
+  async #agree(): Promise<CaSet> {
     const { clock, logger } = this.#parts;
     for (let round = 0; round < MAX_ROUNDS; round++) {
-      const reading = await this.#authority.read();
-      const plan = planRotation(reading.authorities, this.#lastIssuer, clock.now(), this.#config);
-      if (plan === undefined) return reading.authorities as Authorities;
-      if (!(await this.#authority.write(reading, plan.authorities))) continue;
-      const { current, next } = plan.authorities;
+      const reading = await this.#ca.read();
+      const plan = planRotation(reading.caSet, this.#lastIssuer, clock.now(), this.#config);
+      if (plan === undefined) return reading.caSet as CaSet;
+      if (!(await this.#ca.write(reading, plan.caSet))) continue;
+      const { current, next } = plan.caSet;
       logger.info('ca_rotated', {
         step: plan.step,
         current: toTitle(current.certificate),
         next: next === undefined ? undefined : toTitle(next.certificate),
       });
-      return plan.authorities;
+      return plan.caSet;
     }
     throw new ClusterObjectError(`another client keeps changing the Secret ${this.#config.caSecret}`);
   }
@@ -151,7 +151,7 @@ export class CertificateRotation {
   }
 
   /** Writes a new pair if one is due; false if the Secret has changed in the meantime. */
-  async #renew({ issued, object }: Served, { current }: Authorities): Promise<boolean> {
+  async #renew({ issued, object }: Served, { current }: CaSet): Promise<boolean> {
     const { clock, logger } = this.#parts;
     if (!this.#isRenewalDue(issued, current.certificate, clock.now())) return true;
     const renewed = issuePair(current, this.#config, clock.now());

@@ -48,7 +48,7 @@ interface Contents {
 }
 
 /** Issues a self-signed CA certificate that can sign server certificates, but no further CAs. Its name contains a part of its key's ID. */
-export function issueAuthority(name: string, keys: KeyPair, validity: Validity): X509Certificate {
+export function issueCa(name: string, keys: KeyPair, validity: Validity): X509Certificate {
   const keyId = toKeyId(keys.publicKey);
   // Two CAs that are trusted at the same time must have different names: otherwise a verifier may try only the wrong key.
   const subject = toName(`${name} ${keyId.toString('hex', 0, 4)}`);

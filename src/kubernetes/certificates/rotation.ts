@@ -1,7 +1,7 @@
 /** Decides when a CA is replaced, in steps that keep every server trusted at all times. Pure. */
 import type { X509Certificate } from 'node:crypto';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
-import { type Authorities, createAuthority, toEnd, toMadeAt } from './authority.ts';
+import { type CaSet, createCa, toEnd, toMadeAt } from './ca.ts';
 
 /** Lifetimes. */
 export interface RotationTimes {
@@ -17,7 +17,7 @@ export type RotationStep = 'created' | 'replaced' | 'announced' | 'switched' | '
 /** The state to write. */
 export interface RotationPlan {
   readonly step: RotationStep;
-  readonly authorities: Authorities;
+  readonly caSet: CaSet;
 }
 
 /** The share of its lifetime after which a certificate is renewed. */
@@ -30,27 +30,27 @@ const MAX_MARGIN_MS: Milliseconds = 60_000;
  * empties the Secret to force a rotation.
  */
 export function planRotation(
-  authorities: Authorities | undefined,
+  caSet: CaSet | undefined,
   known: X509Certificate | undefined,
   now: EpochMilliseconds,
   times: RotationTimes,
 ): RotationPlan | undefined {
-  if (authorities === undefined) {
+  if (caSet === undefined) {
     const previous = known === undefined || toEnd(known) <= now ? undefined : { certificate: known, since: now };
-    return { step: 'created', authorities: { current: createAuthority(now, times.caLifetime), ...withPrevious(previous) } };
+    return { step: 'created', caSet: { current: createCa(now, times.caLifetime), ...withPrevious(previous) } };
   }
-  const { current, next, previous } = authorities;
+  const { current, next, previous } = caSet;
   const end = toEnd(current.certificate);
   if (next !== undefined && toEnd(next.certificate) > now && now >= Math.min(toMadeAt(next.certificate) + times.overlap, end))
-    return { step: 'switched', authorities: { current: next, previous: { certificate: current.certificate, since: now } } };
+    return { step: 'switched', caSet: { current: next, previous: { certificate: current.certificate, since: now } } };
   // An expired CA is not trusted by any client, so it can be replaced without an overlap.
-  if (end <= now) return { step: 'replaced', authorities: { current: createAuthority(now, times.caLifetime) } };
+  if (end <= now) return { step: 'replaced', caSet: { current: createCa(now, times.caLifetime) } };
   if (previous !== undefined && now >= previous.since + times.serverLifetime + Math.min(times.overlap, MAX_MARGIN_MS))
-    return { step: 'retired', authorities: { current, ...(next === undefined ? undefined : { next }) } };
+    return { step: 'retired', caSet: { current, ...(next === undefined ? undefined : { next }) } };
   if ((next === undefined || toEnd(next.certificate) <= now) && now >= toRenewal(current.certificate))
     return {
       step: 'announced',
-      authorities: { current, next: createAuthority(now, times.caLifetime), ...withPrevious(previous) },
+      caSet: { current, next: createCa(now, times.caLifetime), ...withPrevious(previous) },
     };
   return undefined;
 }
@@ -61,6 +61,6 @@ export function toRenewal(certificate: X509Certificate): EpochMilliseconds {
   return made + (toEnd(certificate) - made) * RENEWED_AFTER;
 }
 
-function withPrevious(previous: Authorities['previous']): Pick<Authorities, 'previous'> {
+function withPrevious(previous: CaSet['previous']): Pick<CaSet, 'previous'> {
   return previous === undefined ? {} : { previous };
 }

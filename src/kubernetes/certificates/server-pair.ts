@@ -2,7 +2,7 @@
 import { createPrivateKey, generateKeyPairSync, X509Certificate } from 'node:crypto';
 import type { EpochMilliseconds, Milliseconds } from '../../core/clock.ts';
 import { Secret } from '../../core/secret.ts';
-import { createAuthority, toValidity } from './authority.ts';
+import { createCa, toValidity } from './ca.ts';
 import { type Issuer, issueServer } from './certificate.ts';
 import type { SecretData } from './cluster-secret.ts';
 
@@ -42,7 +42,7 @@ export function issuePair(issuer: Issuer, names: ServerNames, now: EpochMillisec
 /** Creates a temporary certificate that no client trusts, to listen with until the first one is loaded. */
 export function createTemporaryPair(now: EpochMilliseconds, life: Milliseconds): ServerPair {
   const names = { service: 'sidegate', namespace: 'none', dnsNames: [], serverLifetime: life };
-  return issuePair(createAuthority(now, life), names, now).pair;
+  return issuePair(createCa(now, life), names, now).pair;
 }
 
 /** The API server uses `<service>.<namespace>.svc`; the other names are for manual requests, for example with curl. */

@@ -21,7 +21,7 @@ export function judgeAdmission(workloads: readonly Workload[], facts: Facts): Fi
     .filter(({ name }) => name === WEBHOOK);
   return [
     ...judgePresence(workloads, webhooks, facts),
-    ...webhooks.flatMap((webhook) => [...judgeAuthority(webhook, facts), ...judgeFailure(webhook, facts)]),
+    ...webhooks.flatMap((webhook) => [...judgeCa(webhook, facts), ...judgeFailure(webhook, facts)]),
     ...judgePolicies(facts),
     ...judgeEnforcement(facts),
     ...judgeInjectors(facts),
@@ -46,7 +46,7 @@ function judgePresence(workloads: readonly Workload[], webhooks: readonly Webhoo
   ];
 }
 
-function judgeAuthority({ clientConfig }: Webhook, { now }: Facts): Finding[] {
+function judgeCa({ clientConfig }: Webhook, { now }: Facts): Finding[] {
   const text = Buffer.from(clientConfig.caBundle ?? '', 'base64').toString('latin1');
   const ends = [...text.matchAll(CERTIFICATE)].flatMap(([pem]) => toEnd(pem));
   if (ends.length === 0) {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { connect, createServer } from 'node:tls';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { issueAuthority, issueServer, type KeyPair, type Validity } from '../../../../src/kubernetes/certificates/certificate.ts';
+import { issueCa, issueServer, type KeyPair, type Validity } from '../../../../src/kubernetes/certificates/certificate.ts';
 import { integer, oid, time } from '../../../../src/kubernetes/certificates/der.ts';
 import { useFolder } from '../../../support/fixtures.ts';
 
@@ -22,7 +22,7 @@ const openssl = (...args: string[]): string => execFileSync('openssl', args, { e
 
 function makeAuthority(validity = toValidity(now - HOUR, now + 24 * HOUR)) {
   const keys = toKeys();
-  const certificate = issueAuthority('sidegate injector', keys, validity);
+  const certificate = issueCa('sidegate injector', keys, validity);
   return { certificate, privateKey: keys.privateKey };
 }
 
@@ -188,7 +188,7 @@ describe('DER', () => {
         fc.integer({ min: -600_000_000, max: 7_000_000_000 }),
         (names, second) => {
           const authority = {
-            certificate: issueAuthority('a', keys, toValidity(second * 1000, (second + 60) * 1000)),
+            certificate: issueCa('a', keys, toValidity(second * 1000, (second + 60) * 1000)),
             privateKey: keys.privateKey,
           };
           const server = issueServer(names, keys.publicKey, toValidity(second * 1000, (second + 30) * 1000), authority);

@@ -2,13 +2,13 @@ import { X509Certificate } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
-  type Authorities,
-  createAuthority,
+  type CaSet,
+  createCa,
   readSecretData,
   toEnd,
   toSecretData,
   toTrusted,
-} from '../../../../src/kubernetes/certificates/authority.ts';
+} from '../../../../src/kubernetes/certificates/ca.ts';
 import { planRotation, type RotationTimes } from '../../../../src/kubernetes/certificates/rotation.ts';
 
 const SECOND = 1_000;
@@ -16,21 +16,18 @@ const HOUR = 3_600 * SECOND;
 const TIMES: RotationTimes = { caLifetime: 900 * HOUR, serverLifetime: 24 * HOUR, overlap: 10 * HOUR };
 const START = 1_800_000_000_000;
 
-function make(at = START): Authorities {
-  return planRotation(undefined, undefined, at, TIMES)?.authorities as Authorities;
+function make(at = START): CaSet {
+  return planRotation(undefined, undefined, at, TIMES)?.caSet as CaSet;
 }
 
 /** Hour by hour, as long as there is something to do. */
-function live(
-  authorities: Authorities,
-  hours: number,
-): { readonly hour: number; readonly step: string; readonly trusted: number }[] {
+function live(authorities: CaSet, hours: number): { readonly hour: number; readonly step: string; readonly trusted: number }[] {
   const steps = [];
   let now = authorities;
   for (let hour = 0; hour <= hours; hour++) {
     const plan = planRotation(now, undefined, START + hour * HOUR, TIMES);
     if (plan === undefined) continue;
-    now = plan.authorities;
+    now = plan.caSet;
     steps.push({ hour, step: plan.step, trusted: toTrusted(now).length });
   }
   return steps;
@@ -52,7 +49,7 @@ describe('an authority', () => {
 
   test('stays trusted until every certificate that it signed has ended', () => {
     const { current } = make();
-    const next = createAuthority(START, TIMES.caLifetime);
+    const next = createCa(START, TIMES.caLifetime);
     const switched = { current: next, previous: { certificate: current.certificate, since: START } };
     expect(planRotation(switched, undefined, START + TIMES.serverLifetime, TIMES)).toBeUndefined();
     expect(planRotation(switched, undefined, START + TIMES.serverLifetime + 60 * SECOND, TIMES)?.step).toBe('retired');
@@ -63,16 +60,16 @@ describe('an authority', () => {
     const late = START + TIMES.caLifetime;
     const plan = planRotation(old, undefined, late, TIMES);
     expect(plan?.step).toBe('replaced');
-    expect(toTrusted(plan?.authorities as Authorities)).toHaveLength(1);
-    const announced = { ...old, next: createAuthority(late - HOUR, TIMES.caLifetime) };
+    expect(toTrusted(plan?.caSet as CaSet)).toHaveLength(1);
+    const announced = { ...old, next: createCa(late - HOUR, TIMES.caLifetime) };
     expect(planRotation(announced, undefined, late, TIMES)?.step).toBe('switched');
   });
 
   test('that somebody took out of the Secret stays trusted, where a replica knows it', () => {
     const known = make().current.certificate;
     const plan = planRotation(undefined, known, START + HOUR, TIMES);
-    expect(toTrusted(plan?.authorities as Authorities)[1]?.serialNumber).toBe(known.serialNumber);
-    expect(planRotation(undefined, known, START + TIMES.caLifetime, TIMES)?.authorities.previous).toBeUndefined();
+    expect(toTrusted(plan?.caSet as CaSet)[1]?.serialNumber).toBe(known.serialNumber);
+    expect(planRotation(undefined, known, START + TIMES.caLifetime, TIMES)?.caSet.previous).toBeUndefined();
   });
 
   test('that signs now is always among those that were trusted for the overlap before', () => {
@@ -87,10 +84,10 @@ describe('an authority', () => {
           if (plan === undefined) continue;
           // Where nobody was there to announce in time, there is nothing to overlap with.
           if (plan.step === 'switched' && now < toEnd(authorities.current.certificate))
-            expect(now - (trustedSince.get(plan.authorities.current.certificate.serialNumber) ?? now)).toBeGreaterThanOrEqual(
+            expect(now - (trustedSince.get(plan.caSet.current.certificate.serialNumber) ?? now)).toBeGreaterThanOrEqual(
               TIMES.overlap,
             );
-          authorities = plan.authorities;
+          authorities = plan.caSet;
           for (const { serialNumber } of toTrusted(authorities))
             if (!trustedSince.has(serialNumber)) trustedSince.set(serialNumber, now);
         }
@@ -103,10 +100,10 @@ describe('an authority', () => {
 describe('the Secret', () => {
   test('gives back what was written to it', () => {
     const { current } = make();
-    const next = createAuthority(START, TIMES.caLifetime);
-    const whole = { current, next, previous: { certificate: createAuthority(START, HOUR).certificate, since: START + 1 } };
+    const next = createCa(START, TIMES.caLifetime);
+    const whole = { current, next, previous: { certificate: createCa(START, HOUR).certificate, since: START + 1 } };
     for (const authorities of [{ current }, { current, next }, whole]) {
-      const read = readSecretData(toSecretData(authorities)) as Authorities;
+      const read = readSecretData(toSecretData(authorities)) as CaSet;
       expect(toTrusted(read).map(({ serialNumber }) => serialNumber)).toEqual(
         toTrusted(authorities).map(({ serialNumber }) => serialNumber),
       );
@@ -133,8 +130,8 @@ describe('the Secret', () => {
   });
 
   test('is used without a successor that is broken', () => {
-    const data = toSecretData({ ...make(), next: createAuthority(START, HOUR) });
-    const read = readSecretData({ ...data, 'next.key': '' }) as Authorities;
+    const data = toSecretData({ ...make(), next: createCa(START, HOUR) });
+    const read = readSecretData({ ...data, 'next.key': '' }) as CaSet;
     expect(read.next).toBeUndefined();
     expect(read.current.certificate).toBeInstanceOf(X509Certificate);
   });

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { createAuthority } from '../../../../src/kubernetes/certificates/authority.ts';
+import { createCa } from '../../../../src/kubernetes/certificates/ca.ts';
 import type { SecretData } from '../../../../src/kubernetes/certificates/cluster-secret.ts';
 import { issuePair, readPairData, toPairData } from '../../../../src/kubernetes/certificates/server-pair.ts';
 
 const NOW = 1_800_000_000_000;
 const DAY = 86_400_000;
 const NAMES = { service: 'injector', namespace: 'gate', dnsNames: ['injector.example'], serverLifetime: DAY };
-const issue = (): SecretData => toPairData(issuePair(createAuthority(NOW, 30 * DAY), NAMES, NOW));
+const issue = (): SecretData => toPairData(issuePair(createCa(NOW, 30 * DAY), NAMES, NOW));
 
 describe('the Secret with the certificate that is served', () => {
   test('is read as it was written, for all of its names', () => {

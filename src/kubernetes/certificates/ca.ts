@@ -1,11 +1,11 @@
 /** The injector's CA as stored in a Secret: the certificate that signs now, the next one and the previous one. */
 import { createPrivateKey, generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { type EpochMilliseconds, type Milliseconds, toInstant } from '../../core/clock.ts';
-import { type Issuer, issueAuthority, type Validity } from './certificate.ts';
+import { type Issuer, issueCa, type Validity } from './certificate.ts';
 import type { SecretData } from './cluster-secret.ts';
 
 /** All CA certificates that are in use at one time. */
-export interface Authorities {
+export interface CaSet {
   /** Signs server certificates. */
   readonly current: Issuer;
   /** Already trusted; signs once every API server trusts it. */
@@ -40,9 +40,9 @@ const KEYS = {
 const KNOWN: readonly string[] = Object.values(KEYS);
 
 /** Creates a CA that is valid for `life` from now on. */
-export function createAuthority(now: EpochMilliseconds, life: Milliseconds): Issuer {
+export function createCa(now: EpochMilliseconds, life: Milliseconds): Issuer {
   const keys = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-  return { certificate: issueAuthority(NAME, keys, toValidity(now, life)), privateKey: keys.privateKey };
+  return { certificate: issueCa(NAME, keys, toValidity(now, life)), privateKey: keys.privateKey };
 }
 
 /** Starts before now, by BACKDATED_MS. */
@@ -61,12 +61,12 @@ export function toEnd({ validTo }: X509Certificate): EpochMilliseconds {
 }
 
 /** All CA certificates to trust; the one that signs is first. */
-export function toTrusted({ current, next, previous }: Authorities): X509Certificate[] {
+export function toTrusted({ current, next, previous }: CaSet): X509Certificate[] {
   return [current, next, previous].flatMap((each) => (each === undefined ? [] : [each.certificate]));
 }
 
 /** Converts to the data of the Secret. */
-export function toSecretData({ current, next, previous }: Authorities): SecretData {
+export function toSecretData({ current, next, previous }: CaSet): SecretData {
   return {
     [KEYS.certificate]: toBase64(current.certificate.toString()),
     [KEYS.key]: toKeyText(current),
@@ -83,7 +83,7 @@ export function toSecretData({ current, next, previous }: Authorities): SecretDa
 }
 
 /** Parses the data of the Secret; undefined if it is empty. Messages never contain a private key. */
-export function readSecretData(data: SecretData): Authorities | UnusableSecret | undefined {
+export function readSecretData(data: SecretData): CaSet | UnusableSecret | undefined {
   const names = Object.keys(data);
   if (names.length === 0) return undefined;
   const foreign = names.filter((name) => !KNOWN.includes(name));

@@ -1,17 +1,17 @@
 /** The Secret with the CA and its key, which only the rotation controller reads. */
 import type { KubeClient } from '../client/client.ts';
-import { type Authorities, readSecretData, toSecretData } from './authority.ts';
+import { type CaSet, readSecretData, toSecretData } from './ca.ts';
 import { ClusterObjectError } from './cluster-object-error.ts';
 import { ClusterSecret, type SecretObject } from './cluster-secret.ts';
 
 /** The Secret at the time it was read. */
-export interface AuthorityReading {
-  readonly authorities: Authorities | undefined;
+export interface CaReading {
+  readonly caSet: CaSet | undefined;
   readonly object: SecretObject;
 }
 
 /** Reads and writes the Secret. */
-export class AuthoritySecret {
+export class CaSecret {
   readonly #secret: ClusterSecret;
 
   constructor(kube: Pick<KubeClient, 'request'>, namespace: string, name: string) {
@@ -19,16 +19,15 @@ export class AuthoritySecret {
   }
 
   /** Rejects with ClusterObjectError. */
-  async read(): Promise<AuthorityReading> {
+  async read(): Promise<CaReading> {
     const object = await this.#secret.read();
-    const authorities = readSecretData(object.data ?? {});
-    if (authorities !== undefined && 'problem' in authorities)
-      throw new ClusterObjectError(`${this.#secret.title}: ${authorities.problem}`);
-    return { authorities, object };
+    const caSet = readSecretData(object.data ?? {});
+    if (caSet !== undefined && 'problem' in caSet) throw new ClusterObjectError(`${this.#secret.title}: ${caSet.problem}`);
+    return { caSet, object };
   }
 
   /** False if the Secret has changed since it was read; rejects with ClusterObjectError. */
-  write({ object }: AuthorityReading, authorities: Authorities): Promise<boolean> {
-    return this.#secret.write(object, toSecretData(authorities));
+  write({ object }: CaReading, caSet: CaSet): Promise<boolean> {
+    return this.#secret.write(object, toSecretData(caSet));
   }
 }
