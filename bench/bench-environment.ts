@@ -13,7 +13,7 @@ export interface BenchEnvironment {
   readonly secret: string;
   readonly redisPort: number;
   readonly appPort: number;
-  /** The ids of all requests that the app answered, one a line. */
+  /** The IDs of all requests that the app handled, one per line. */
   readonly appLog: string;
   readonly close: () => Promise<void>;
 }
@@ -32,18 +32,18 @@ export function openEnvironment(): Promise<BenchEnvironment> {
   });
 }
 
-/** How an nginx is started on one core. */
+/** The command that starts nginx on one core. */
 export function toNginx(folder: string, name: string, core: number, config: string): Launch {
   return { core, command: 'nginx', args: ['-e', join(folder, `${name}-errors.log`), '-c', config] };
 }
 
-/** The lines that every nginx of the benchmark begins with: nothing outside `folder` is written. */
+/** The first lines of each nginx config of the benchmark: nginx writes only into `folder`. */
 export function toNginxHead(folder: string, name: string, modules: readonly string[] = []): string {
   const modulesFolder = modules.length === 0 ? '' : nginxModulesFolder();
   return [
     'daemon off;',
     'worker_processes 1;',
-    // Started by root, nginx would change to a user who may not read the folder.
+    // If root starts it, nginx would switch to a user who may not read the folder.
     userInfo().uid === 0 ? 'user root;' : '',
     `pid ${join(folder, `${name}.pid`)};`,
     `error_log ${join(folder, `${name}-errors.log`)} warn;`,
@@ -52,13 +52,13 @@ export function toNginxHead(folder: string, name: string, modules: readonly stri
   ].join('\n');
 }
 
-/** Where an nginx keeps what it must spool. */
+/** The folders for temporary files of nginx. */
 export function toNginxSpools(folder: string, name: string): string {
   const kinds = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
   return kinds.map((kind) => `${kind}_temp_path ${join(folder, `${name}-${kind}`)};`).join('\n  ');
 }
 
-/** An app that costs next to nothing: it takes the content in, answers, and writes down the id. */
+/** An app with minimal cost: it reads the body, responds, and logs the ID. */
 function writeAppConfig(folder: string, port: number, log: string): string {
   const file = join(folder, 'app.conf');
   const config = `${toNginxHead(folder, 'app')}

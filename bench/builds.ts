@@ -1,4 +1,4 @@
-/** Compares builds of sidegate: CPU per accepted delivery, in short loads by turns, so that the machine treats all of them alike. */
+/** Compares builds of sidegate: CPU per accepted delivery, in short loads in turns, so that the conditions are the same for all. */
 import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { type BenchEnvironment, openEnvironment } from './bench-environment.ts';
@@ -36,7 +36,7 @@ interface Plan {
   readonly bodyBytes: number;
 }
 
-/** Microseconds of CPU for each delivery of one load. */
+/** CPU time per delivery of one load, in microseconds. */
 async function measure(
   environment: BenchEnvironment,
   { port, pids, title }: Build,
@@ -53,7 +53,7 @@ async function measure(
   return (readThreadMicroseconds(pids) - before) / requests;
 }
 
-/** What each build's turns cost. The order changes with every round and turn: what is started and warmed up first costs less. */
+/** The cost of each build's turns. The order changes with every round and turn, because the first build to start costs less. */
 async function playRound({ environment, bundles, turns, bodyBytes }: Plan, round: number): Promise<number[][]> {
   const rotate = (by: number): number[] => bundles.map((_, i) => (i + by) % bundles.length);
   const builds = new Map<number, Build>();
@@ -105,7 +105,7 @@ async function run(): Promise<void> {
   }
   for (const [i, bundle] of positionals.entries()) {
     const figures = rounds.flatMap((round) => round[i] as number[]);
-    // Each round has its own processes, which V8 compiles in its own way: one ratio for each of them.
+    // Each round has new processes, which V8 can compile differently, so there is one ratio per round.
     const ratios = rounds.map((round) => pairedRatio(round[i] as number[], round[0] as number[]));
     const spread = `${Math.min(...ratios).toFixed(3)} to ${Math.max(...ratios).toFixed(3)}`;
     console.log(`${bundle}: ${median(figures).toFixed(1)} µs, ${median(ratios).toFixed(3)} x the first (${spread} in a round)`);

@@ -1,12 +1,12 @@
-/** Starts the benchmark's processes on the core they belong to and ends each by its own handle, whatever happens. */
+/** Starts the benchmark's processes on their cores, and always ends each one by its handle. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { openSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** The gate has a core to itself; everything else shares the other. */
+/** The gate has one core, and all other processes share the other. */
 export const GATE_CORE = 0;
-/** Where Redis, the app and the load run. */
+/** The core of Redis, the app and the load. */
 export const OTHER_CORE = 1;
 
 const START_WITHIN_MS = 10_000;
@@ -16,13 +16,13 @@ process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL');
 });
 
-/** What to start, and where. */
+/** The program to start, and its core. */
 export interface Launch {
   readonly core: number;
   readonly command: string;
   readonly args: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
-  /** File for standard output and error; left out: nowhere and the terminal. */
+  /** File for standard output and error. Default: standard output is discarded, errors go to the terminal. */
   readonly log?: string;
 }
 
@@ -38,7 +38,7 @@ export function launch({ core, command, args, env, log }: Launch): ChildProcess 
   return child;
 }
 
-/** Runs a process to its end and gives what it wrote; rejects if it fails or takes longer than `withinMs`. */
+/** Runs a process and returns its output; rejects if it fails or takes longer than `withinMs`. */
 export function run({ core, command, args, env }: Launch, withinMs: number): Promise<string> {
   const child = spawn('taskset', ['-c', String(core), command, ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -60,7 +60,7 @@ export function run({ core, command, args, env }: Launch, withinMs: number): Pro
   });
 }
 
-/** Asks the process to end, and makes it. */
+/** Ends the process, by force if necessary. */
 export async function end(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = new Promise((resolve) => child.once('exit', resolve));
@@ -70,7 +70,7 @@ export async function end(child: ChildProcess): Promise<void> {
   clearTimeout(timer);
 }
 
-/** Waits until the child takes connections on `port`. */
+/** Waits until the child accepts connections on `port`. */
 export async function untilListening(child: ChildProcess, port: number): Promise<void> {
   const deadline = performance.now() + START_WITHIN_MS;
   while (!(await isOpen(port))) {
@@ -80,7 +80,7 @@ export async function untilListening(child: ChildProcess, port: number): Promise
   }
 }
 
-/** A port that was free a moment ago; nginx and Redis know no port 0. */
+/** Returns a free port, because nginx and Redis do not support port 0. */
 export async function findFreePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -89,7 +89,7 @@ export async function findFreePort(): Promise<number> {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
-/** Does something take connections there? */
+/** Whether a process accepts connections on the port. */
 export function isOpen(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1');

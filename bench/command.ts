@@ -1,4 +1,4 @@
-/** Runs a benchmark from the command line: looks at how busy the machine is, plays, writes the report. */
+/** Runs a benchmark from the command line: measures the load of the machine, runs the scenarios, writes the report. */
 import { writeFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { RunFacts } from './figures.ts';
@@ -7,15 +7,15 @@ import { type BenchDefaults, type BenchOptions, readOptions, toHelp } from './op
 
 /** A benchmark. */
 export interface Bench {
-  /** Of its npm script. */
+  /** The name of its npm script. */
   readonly name: string;
   readonly defaults: BenchDefaults;
-  /** Sees to it that all it needs is here, or throws what to do. */
+  /** Ensures that all requirements are met, or throws an error with the fix. */
   readonly prepare: (options: BenchOptions) => void;
   readonly play: (options: BenchOptions) => Promise<Played>;
 }
 
-/** What came of it. */
+/** The result of a run. */
 export interface Played {
   readonly isWrong: boolean;
   readonly toReport: (facts: RunFacts) => string;
@@ -23,7 +23,7 @@ export interface Played {
 
 const LOOK_AROUND_MS = 1_000;
 
-/** Never rejects; the exit code tells of wrong answers. */
+/** Never rejects; the exit code reports wrong responses. */
 export async function runBench(bench: Bench): Promise<void> {
   try {
     await runWith(bench, readOptions(bench.defaults));

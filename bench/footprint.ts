@@ -1,4 +1,4 @@
-/** Measures what the sidecar costs before the first request: the size of its bundle, the time until it listens, and its idle memory. */
+/** Measures the cost of the sidecar before the first request: the size of its bundle, the time until it listens, and its idle memory. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
@@ -12,7 +12,7 @@ import { describeMachine, readCpuMicroseconds, readRssMebibytes } from './machin
 import { median } from './statistics.ts';
 
 const DEFAULT_STARTS = 9;
-/** After this, memory no longer changes until a request comes. */
+/** After this time, memory no longer changes until a request arrives. */
 const IDLE_MS = 3_000;
 const FLAGS = ['--max-old-space-size-percentage=50'];
 const SECRET = `whsec_${Buffer.alloc(32, 7).toString('base64')}`;
@@ -22,14 +22,14 @@ const TARGETS = { mebibytes: 1.2, readyMs: 250, rss: 72 } as const;
 interface Start {
   /** From the start of the process until its `listening` line. */
   readonly readyMs: number;
-  /** CPU time of all threads in that time: steadier than the time itself where others use the machine. */
+  /** CPU time of all threads in that time: more stable than the elapsed time if other processes use the machine. */
   readonly cpuMs: number;
   readonly rss: number;
-  /** What the process does not share with others of the same program. */
+  /** The memory that the process does not share with other processes of the same program. */
   readonly anonymous: number;
 }
 
-/** What is started. */
+/** The program to start. */
 interface Subject {
   readonly name: string;
   readonly args: readonly string[];
@@ -83,7 +83,7 @@ function untilListening(child: ChildProcess): Promise<void> {
   });
 }
 
-/** In turns, so that a change in the machine's load meets all of them. */
+/** In turns, so that a change in the machine's load affects all of them. */
 async function measure(
   node: string,
   folder: string,

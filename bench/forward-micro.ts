@@ -1,4 +1,4 @@
-/** Measures the exchange with the app alone: our own connection against node:http, in turns, CPU per request on real sockets. */
+/** Measures only the exchange with the app: sidegate's connection and node:http in turns, CPU per request on real sockets. */
 import { fork } from 'node:child_process';
 import { createServer } from 'node:net';
 import process, { argv, cpuUsage, exit, stdout } from 'node:process';
@@ -18,7 +18,7 @@ const BODY = Buffer.alloc(1_024, 'x');
 const REQUEST: UpstreamRequest = {
   method: 'POST',
   path: '/hooks/billing',
-  // What the gate sends for a delivery, in number and length.
+  // As many fields, and as long ones, as the gate sends for a delivery.
   headers: [
     ...['Host', 'app.example', 'User-Agent', 'sender/1.0', 'Content-Type', 'application/json'],
     ...['Webhook-Id', 'msg_2b5f0a1c9d8e7f60', 'Webhook-Timestamp', '1800000000'],
@@ -32,7 +32,7 @@ const REQUEST: UpstreamRequest = {
   repeatable: false,
 };
 
-/** The app: a process of its own that counts bytes and answers as node:http would. */
+/** The app: a separate process that counts bytes and responds like node:http. */
 function serve(): void {
   const answer = Buffer.from(
     'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 06:00:00 GMT\r\nConnection: keep-alive\r\n' +
@@ -55,7 +55,7 @@ function serve(): void {
   });
 }
 
-/** Microseconds of CPU, user and system, of this process for each of `count` requests, always `IN_FLIGHT` under way. */
+/** Microseconds of CPU, user and system, of this process per request for `count` requests, with `IN_FLIGHT` at a time. */
 function measure(upstream: Upstream, count: number): Promise<number> {
   const before = cpuUsage();
   let started = 0;

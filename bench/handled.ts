@@ -1,25 +1,25 @@
-/** Follows the log of handled events, to count what really reached the app. */
+/** Follows the log of handled events, to count the events that reached the app. */
 import { closeSync, existsSync, openSync, readSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Contestant } from './rivals.ts';
 
-/** What reached the app since the last look. */
+/** The events that reached the app since the last count. */
 export interface Handled {
-  /** Different ids that begin with the prefix. */
+  /** Number of different IDs with the prefix. */
   readonly ids: number;
-  /** Ids that came more than once, each time counted. */
+  /** Number of repetitions of IDs. */
   readonly repeated: number;
-  /** Events with any other id. */
+  /** Events with another ID. */
   readonly strays: number;
 }
 
 const CHUNK_BYTES = 1 << 20;
 const LOOK_EVERY_MS = 50;
-/** Logs are written at least every 100 ms, so this long without news means that all is told. */
+/** Logs are written at least every 100 ms, so the log is complete after this time without a new line. */
 const QUIET_MS = 300;
 const LOOK_AT_MOST_MS = 5_000;
 
-/** Reads one rival's log on from where it stopped. */
+/** Reads the log of one rival, each time from the previous end. */
 export class HandledLog {
   readonly #contestant: Contestant;
   #offset = 0;
@@ -34,7 +34,7 @@ export class HandledLog {
     await this.#readUntilQuiet(() => undefined);
   }
 
-  /** Waits until the log is quiet, and sums up. */
+  /** Waits until the log no longer grows, and returns the counts. */
   async count(prefix: string): Promise<Handled> {
     const seen = new Set<string>();
     let repeated = 0;
@@ -56,7 +56,7 @@ export class HandledLog {
     }
   }
 
-  /** True if there was anything new. */
+  /** Returns whether there were new lines. */
   #read(onId: (id: string) => void): boolean {
     const { handledLog, readId } = this.#contestant;
     if (!existsSync(handledLog)) return false;

@@ -1,8 +1,8 @@
-/** What the benchmark knows of the machine: CPU time and memory of processes, and facts worth quoting beside a figure. */
+/** Reads the CPU time and memory of processes, and describes the machine for the report. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
 
-/** Linux counts CPU time in hundredths of a second, whatever the kernel's own beat is (USER_HZ). */
+/** Linux reports CPU time in hundredths of a second, independent of the kernel's tick (USER_HZ). */
 const TICK_MICROSECONDS = 10_000;
 const KIBIBYTES_IN_MEBIBYTE = 1024;
 
@@ -14,7 +14,7 @@ export function readCpuMicroseconds(pids: readonly number[]): number {
   }, 0);
 }
 
-/** The same in nanoseconds' resolution, without the threads that have ended. */
+/** The same with nanosecond resolution, without threads that have ended. */
 export function readThreadMicroseconds(pids: readonly number[]): number {
   let nanoseconds = 0;
   for (const pid of pids) {
@@ -26,7 +26,7 @@ export function readThreadMicroseconds(pids: readonly number[]): number {
   return nanoseconds / 1_000;
 }
 
-/** Resident memory of the processes in MiB. Pages that they share count once for each. */
+/** Resident memory of the processes in MiB. Shared pages count once per process. */
 export function readRssMebibytes(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => {
     const found = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
@@ -34,7 +34,7 @@ export function readRssMebibytes(pids: readonly number[]): number {
   }, 0);
 }
 
-/** The process and all below it. */
+/** The process and its descendants. */
 export function listFamily(pid: number): number[] {
   const children = readdirSync(`/proc/${pid}/task`).flatMap((task) =>
     readFileSync(`/proc/${pid}/task/${task}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
@@ -42,11 +42,11 @@ export function listFamily(pid: number): number[] {
   return [pid, ...children.flatMap(listFamily)];
 }
 
-/** Share of all cores that was busy since the last call's reading. */
+/** Measures the share of all cores that was busy since the last call. */
 export class BusyMeter {
   #last = readBusy();
 
-  /** Between 0 and 1, and starts over. */
+  /** Returns a value from 0 to 1, and starts a new measurement. */
   lap(): number {
     const now = readBusy();
     const share = (now.busy - this.#last.busy) / Math.max(now.all - this.#last.all, 1);
@@ -55,7 +55,7 @@ export class BusyMeter {
   }
 }
 
-/** The machine in lines for a report: nothing that names it. */
+/** Describes the machine in lines for a report, without its name. */
 export function describeMachine(): string[] {
   const model = cpus()[0]?.model ?? 'unknown CPU';
   const memory = Math.round(totalmem() / 2 ** 30);
@@ -63,7 +63,7 @@ export function describeMachine(): string[] {
   return [`${cpus().length} cores of ${model}, ${memory} GiB`, `Linux ${kernel}`];
 }
 
-/** The fields after the command's name, which may hold spaces; so utime is number 11. */
+/** The fields after the command's name, which can contain spaces; utime is field 11 of these. */
 function readStat(file: string): string[] {
   const text = readFileSync(file, 'utf8');
   return text.slice(text.lastIndexOf(')') + 2).split(' ');

@@ -1,4 +1,4 @@
-/** The exchange with the app on node:http: kept-alive connections, bounded times, and one repeat where a reused connection was dead. */
+/** The exchange with the app on node:http: keep-alive connections, timeouts, and one retry if a reused connection was closed. */
 import { Agent, type ClientRequest, type IncomingMessage, request as openRequest } from 'node:http';
 import type { Socket } from 'node:net';
 import type { CancelTimer, Clock } from '../src/core/clock.ts';
@@ -23,7 +23,7 @@ export function createNodeHttpUpstream(options: UpstreamOptions, clock: Clock): 
   return {
     send: (request, listener) => new Attempt({ options, clock, agent, request, listener }),
     close() {
-      // Busy connections finish their exchange, and are not kept after it.
+      // Busy connections finish their exchange and are then closed.
       agent.maxFreeSockets = 0;
       for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
     },
@@ -39,7 +39,7 @@ interface AttemptParts {
   readonly listener: UpstreamListener;
 }
 
-/** Protocol errors of Node's parser, and what it says of heads that are too large. */
+/** Protocol errors of Node's parser, including its error for heads that are too large. */
 const PARSE_ERROR = /^HPE_/;
 
 class Attempt implements UpstreamExchange {
@@ -75,7 +75,7 @@ class Attempt implements UpstreamExchange {
       port: options.port,
       method: request.method,
       path: request.path,
-      // Sent as they are: order, case and repetition kept.
+      // Sent unchanged: order, case and repetition are kept.
       headers: request.headers as string[],
       maxHeaderSize: options.maxHeadBytes,
       setHost: false,
@@ -115,7 +115,7 @@ class Attempt implements UpstreamExchange {
     const stalled: UpstreamFailure = {
       kind: 'timeout',
       nothingSent: false,
-      detail: `the answer stalled for ${options.responseTimeout} ms`,
+      detail: `the response stalled for ${options.responseTimeout} ms`,
     };
     this.#setTimer(options.responseTimeout, stalled);
     answer.on('data', (chunk: Buffer) => {
@@ -124,11 +124,11 @@ class Attempt implements UpstreamExchange {
       if (!listener.onData(chunk)) answer.pause();
     });
     answer.on('end', () => {
-      // Node ends a truncated answer as well; only a complete one is one.
+      // Node also emits the end of a truncated response, so completeness is checked.
       if (answer.complete) this.#finish(() => listener.onEnd(answer.rawTrailers));
     });
     answer.on('error', () => undefined);
-    answer.on('close', () => this.#fail({ kind: 'reset', nothingSent: false, detail: 'the answer broke off' }));
+    answer.on('close', () => this.#fail({ kind: 'reset', nothingSent: false, detail: 'the response is incomplete' }));
     listener.onHead(answer.statusCode ?? 0, answer.statusMessage ?? '', answer.rawHeaders);
   }
 
@@ -136,7 +136,7 @@ class Attempt implements UpstreamExchange {
     if (this.#isOver) return;
     if (!this.#isConnected) return this.#fail({ kind: 'connect', nothingSent: true, detail: error.code ?? error.message });
     if (PARSE_ERROR.test(error.code ?? '')) return this.#fail({ kind: 'protocol', nothingSent: false, detail: error.code ?? '' });
-    // The app closed an idle connection while our request was on its way to it: no byte of an answer came, so it may go again where that does no harm.
+    // The app closed an idle connection while the request was sent. No byte of a response arrived, so idempotent requests are sent again.
     if (this.#outgoing.reusedSocket && this.#answer === undefined && this.#parts.request.repeatable && !this.#wasRepeated) {
       this.#wasRepeated = true;
       this.#isConnected = false;

@@ -1,6 +1,6 @@
 /**
- * Sends at a fixed rate whatever comes back, and measures each answer from the moment the request was due: a gate that
- * stalls is charged for all who would have come meanwhile (no coordinated omission).
+ * Sends at a fixed rate regardless of the responses, and measures each response from the time at which the request was due. So a gate
+ * that stalls is charged for all requests of that time (no coordinated omission).
  */
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
@@ -12,9 +12,9 @@ import type { PacerOptions } from './pacer.ts';
 export interface PacedResult {
   readonly sent: number;
   readonly statuses: Readonly<Record<string, number>>;
-  /** Requests without a whole answer at the end. */
+  /** Requests without a complete response at the end. */
   readonly failed: number;
-  /** Whoever got no answer counts with the time that he has waited: at least so long it would have taken. */
+  /** A request without a response counts with the time that it has waited, which is a lower bound. */
   readonly p50: number;
   readonly p99: number;
   readonly worst: number;
@@ -30,7 +30,7 @@ const START_IN_NANOSECONDS = 300_000_000n;
 const GRACE_MS = 5_000;
 const NANOSECONDS_IN_MILLISECOND = 1e6;
 
-/** A kept-alive connection with at most one request under way. */
+/** A keep-alive connection with at most one request in flight. */
 class Connection {
   readonly #socket: Socket;
   readonly #onAnswer: (connection: Connection, status: string, due: bigint) => void;
@@ -49,7 +49,7 @@ class Connection {
     return this.#onAnswer;
   }
 
-  /** When the request under way was due. */
+  /** When the request in flight was due. */
   get due(): bigint | undefined {
     return this.#due;
   }
@@ -73,7 +73,7 @@ class Connection {
   }
 }
 
-/** Good enough for the short answers of the benchmark's own app and gates. */
+/** Sufficient for the short responses of the benchmark's app and gates. */
 function isWhole(text: string): boolean {
   const end = text.indexOf(HEAD_END);
   if (end === -1) return false;
@@ -81,7 +81,7 @@ function isWhole(text: string): boolean {
   return length === undefined ? text.endsWith(LAST_CHUNK) : text.length >= end + HEAD_END.length + Number(length);
 }
 
-/** Sends the requests at `rate` a second, each once and as it is, and resolves when all are answered or given up. */
+/** Sends each request once and unchanged, at `rate` per second, and resolves when all have a response or are given up. */
 export function sendAtRate(port: number, requests: readonly Buffer[], rate: number): Promise<PacedResult> {
   return new Sender(port, requests).run(rate);
 }

@@ -1,31 +1,31 @@
-/** Reads what the benchmarks' command lines have in common. */
+/** Parses the options that the benchmarks share. */
 import { parseArgs } from 'node:util';
 
-/** What is asked for. */
+/** The parsed options. */
 export interface BenchOptions {
   readonly rounds: number;
   readonly seconds: number;
   readonly warmUpSeconds: number;
-  /** Names of what is to take part; empty: all. */
+  /** The selected participants; empty: all. */
   readonly only: readonly string[];
-  /** Where the report goes; undefined: it is shown only. */
+  /** The file for the report; undefined: it is only printed. */
   readonly out: string | undefined;
 }
 
-/** What differs between the benchmarks. */
+/** The options that differ between the benchmarks. */
 export interface BenchDefaults {
-  /** What `--only` knows. */
+  /** The names that `--only` accepts. */
   readonly names: readonly string[];
   readonly seconds: number;
   readonly warmUpSeconds: number;
-  /** Where the report of a whole run goes. */
+  /** The file for the report of a complete run. */
   readonly out: string;
 }
 
 const QUICK_SECONDS = 2;
 const QUICK_WARM_UP_SECONDS = 3;
 
-/** The help on all options; `name` is the script's. */
+/** The help for all options; `name` is that of the script. */
 export function toHelp(name: string, { names, seconds, warmUpSeconds, out }: BenchDefaults): string {
   const file = out.slice(out.lastIndexOf('/') + 1);
   return `Usage: npm run ${name} -- [options]
@@ -40,7 +40,7 @@ export function toHelp(name: string, { names, seconds, warmUpSeconds, out }: Ben
 `;
 }
 
-/** The command line's wish; undefined where it asks for help. Throws where it cannot be understood. */
+/** Parses the command line; undefined if it requests help. Throws if it is invalid. */
 export function readOptions(defaults: BenchDefaults): BenchOptions | undefined {
   const { values } = parseArgs({
     options: {
@@ -65,7 +65,7 @@ export function readOptions(defaults: BenchDefaults): BenchOptions | undefined {
   };
 }
 
-/** Those of `all` that are named; all of them where none is. */
+/** The named ones of `all`; all of them if none is named. */
 export function pickNamed<Item>(all: readonly Item[], only: readonly string[], nameOf: (item: Item) => string): readonly Item[] {
   const picked = all.filter((item) => only.includes(nameOf(item)));
   return picked.length === 0 ? all : picked;
@@ -73,7 +73,7 @@ export function pickNamed<Item>(all: readonly Item[], only: readonly string[], n
 
 function readCount(option: string, text: string): number {
   const count = Number(text);
-  if (!Number.isInteger(count) || count < 1 || count > 100) throw new Error(`${option} takes a whole number from 1 to 100`);
+  if (!Number.isInteger(count) || count < 1 || count > 100) throw new Error(`${option} must be an integer from 1 to 100`);
   return count;
 }
 

@@ -1,9 +1,9 @@
-/** The open-loop sender's heartbeat: a thread that sleeps exactly, which an event loop with millisecond timers cannot. */
+/** The clock of the open-loop sender: a thread that sleeps precisely, which an event loop with millisecond timers cannot. */
 import { parentPort, workerData } from 'node:worker_threads';
 
-/** What the thread is told. */
+/** The input of the thread. */
 export interface PacerOptions {
-  /** First beat, in nanoseconds of the monotonic clock. */
+  /** The first tick, in nanoseconds of the monotonic clock. */
   readonly startAt: bigint;
   readonly everyNanoseconds: bigint;
   readonly beats: number;

@@ -16,7 +16,7 @@ export interface Profile {
 /** Microseconds by label. */
 export type Times = ReadonlyMap<string, number>;
 
-/** For each line of the bundle, from 0, where it was written. */
+/** The source of each line of the bundle, starting at 0. */
 export type Origins = readonly string[];
 
 /** The sums. */
@@ -26,11 +26,11 @@ export interface ProfileSums {
   readonly byOrigin: Times;
 }
 
-/** The bundler writes the file's path above what it took from it. */
+/** The bundler writes the path of each file above its code. */
 const ORIGIN = /^\s*\/\/ ((?:src|node_modules)\/\S+)$/;
 const NOT_WORK = new Set(['(idle)', '(root)']);
 
-/** Reads where each of the bundle's lines came from; a package counts as one place. */
+/** Reads the source of each line of the bundle; a package counts as one source. */
 export function readOrigins(bundle: string): Origins {
   let origin = 'bundle';
   return bundle.split('\n').map((line) => {
@@ -46,7 +46,7 @@ function toPlace(path: string): string {
   return parts.slice(0, parts[1]?.startsWith('@') === true ? 3 : 2).join('/');
 }
 
-/** Sums up all but idling; a recursive call counts once in `total`. */
+/** Adds up everything except idle time; a recursive call counts once in `total`. */
 export function sumUp(profile: Profile, origins: Origins): ProfileSums {
   const nodes = new Map(profile.nodes.map((node) => [node.id, node]));
   const parents = new Map<number, ProfileNode>();

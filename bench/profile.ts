@@ -1,4 +1,4 @@
-/** Shows where sidegate's CPU time goes: runs it under load with the sampling profiler and prints the dearest functions. */
+/** Shows where sidegate's CPU time goes: runs it under load with the sampling profiler and prints the most expensive functions. */
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -19,19 +19,19 @@ const CONNECTIONS = 32;
 const WARM_UP_SECONDS = 3;
 const MOST_PER_SECOND = 25_000;
 const SAMPLE_EVERY_MICROSECONDS = 500;
-/** Others end with the number of another thread. */
+/** Profiles of other threads end with another number. */
 const MAIN_THREAD = /\.0\.\d+\.cpuprofile$/;
 
-/** A gate under a load. */
+/** A gate under load. */
 interface Subject {
   readonly pids: readonly number[];
-  /** What the load counts. */
+  /** The unit that the load counts. */
   readonly unit: string;
   readonly load: (seconds: number) => Promise<number>;
   readonly stop: () => Promise<void>;
 }
 
-/** What is profiled: how its subject is put up in a environment of its own, with flags for Node. */
+/** A profiled load: creates the gate in a separate environment, with flags for Node. */
 type Starter = (bodyBytes: number) => Promise<{
   readonly folder: string;
   readonly start: (flags: readonly string[]) => Promise<Subject>;
@@ -88,7 +88,7 @@ async function countMebibytes(load: ReturnType<typeof transfer>): Promise<number
   return (await load).mebibytes;
 }
 
-/** Runs the load and gives the profile, with the units it covers; the CPU is that of the part after the warm-up. */
+/** Runs the load and returns the profile with the number of units; the CPU time is that after the warm-up. */
 async function record(
   folder: string,
   seconds: number,

@@ -1,4 +1,4 @@
-/** Writes the report: medians, ratios, and where the gate stands against its goals. */
+/** Writes the report: medians, ratios, and the comparison with the goals. */
 import { describeNoise, type RunFacts, toFixed, toSpread } from './figures.ts';
 import { describeMachine } from './machine.ts';
 import type { RivalName } from './rivals.ts';
@@ -6,7 +6,7 @@ import type { Measurement, Scenario, ScenarioName } from './scenarios.ts';
 import { describeTools } from './setup.ts';
 import { median, pairedRatio } from './statistics.ts';
 
-/** All measurements of one rival in one scenario, a round each. */
+/** All measurements of one rival in one scenario, one per round. */
 export interface Series {
   readonly scenario: Scenario;
   readonly rival: RivalName;
@@ -24,7 +24,7 @@ const GOALS: readonly { readonly rival: RivalName; readonly most: number }[] = [
   { rival: 'express', most: 0.9 },
 ];
 
-/** The whole report in Markdown. */
+/** Renders the report in Markdown. */
 export function toReport(series: readonly Series[], facts: RunFacts): string {
   const scenarios = [...new Set(series.map(({ scenario }) => scenario))];
   return [
@@ -120,18 +120,18 @@ function valuesOf(series: readonly Series[], scenario: ScenarioName, rival: Riva
 
 function describeRivals(): string[] {
   return [
-    '## Who does what',
+    '## Setup',
     '',
-    '- **nginx + Lua**: one worker; the same checks of headers, timestamp, signature list and content; HMAC by libcrypto through FFI',
-    '  with a context keyed once; claim, confirm and release by Lua scripts with a fencing token; confirms sent after the answer and',
-    '  pipelined; kept-alive connections to Redis and to the app; one buffered log line a request.',
-    '- **express in-app**: express 5, the `standardwebhooks` library, one `SET NX` by ioredis with auto-pipelining, the answer from the',
-    '  same process, one buffered pino line a request. No proxying, no second phase, laxer checks: an event whose handler fails is lost.',
-    '- **sidegate**: the bundle with its default settings and Redis. It also keeps metrics and a digest of the content, bounds every wait',
-    '  and counts what it refuses.',
-    '- **the app** behind nginx + Lua and sidegate: an nginx that takes the content in, answers 200 and logs the id.',
-    '- **load**: wrk with 32 kept-alive connections and unique signed deliveries; for the fixed rate, an open-loop sender that measures',
-    '  from the moment a request was due.',
+    '- **nginx + Lua**: one worker; the same checks of headers, timestamp, signature list and body. HMAC uses libcrypto through FFI with a',
+    '  context that is keyed once. Claim, confirm and release are Lua scripts with a fencing token; confirms are pipelined and sent after the',
+    '  response. Connections to Redis and to the app are kept alive; the log is buffered, one line per request.',
+    '- **express in-app**: express 5, the `standardwebhooks` library, one `SET NX` by ioredis with auto-pipelining, the response from the',
+    '  same process, one buffered pino line per request. No proxying, no second phase, fewer checks: an event whose handler fails is lost.',
+    '- **sidegate**: the bundle with its default settings and Redis. It also keeps metrics and a digest of the body, bounds every wait',
+    '  and counts the requests that it rejects.',
+    '- **the app** behind nginx + Lua and sidegate: an nginx that reads the body, responds with 200 and logs the ID.',
+    '- **load**: wrk with 32 keep-alive connections and unique signed deliveries; for the fixed rate, an open-loop sender that measures',
+    '  from the moment at which a request was due.',
     '',
   ];
 }

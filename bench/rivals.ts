@@ -10,27 +10,27 @@ import { listFamily } from './machine.ts';
 /** A rival's short name. */
 export type RivalName = 'nginx-lua' | 'express' | 'sidegate';
 
-/** A rival that serves. */
+/** A running rival. */
 export interface Contestant {
   readonly name: RivalName;
   readonly port: number;
   /** The process and its workers. */
   readonly pids: readonly number[];
-  /** Where each event that was handled leaves a line with its id: the app's log, or that of the app with the check inside. */
+  /** The log with one line per handled event, which contains its ID: that of the app, or of the app that verifies itself. */
   readonly handledLog: string;
-  /** Picks the id from a line; undefined for a line about something else. */
+  /** Extracts the ID from a line; undefined for other lines. */
   readonly readId: (line: string) => string | undefined;
   readonly stop: () => Promise<void>;
 }
 
-/** In the order of each round: the rivals first. */
+/** In the order of each round; the rivals are first. */
 export const RIVALS: readonly RivalName[] = ['nginx-lua', 'express', 'sidegate'];
 
 const BUNDLE = join(import.meta.dirname, '..', 'dist', 'sidegate.cjs');
 const EXPRESS_APP = join(import.meta.dirname, 'rivals', 'express-app.ts');
 const LUA_FOLDER = join(import.meta.dirname, 'rivals');
 
-/** Starts a rival and waits until it serves; `nodeArgs` go to the gate's own Node. */
+/** Starts a rival and waits until it accepts connections; `nodeArgs` are passed to the gate's Node. */
 export async function startRival(
   name: RivalName,
   environment: BenchEnvironment,
@@ -92,23 +92,23 @@ export async function startBundle(
   return { port, pids: listFamily(child.pid ?? 0), stop: () => end(child) };
 }
 
-/** How sidegate is started. */
+/** Options for starting sidegate. */
 export interface SidegateStart {
   /** Arguments of its Node. */
   readonly nodeArgs?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
-  /** Default: this tree's own build. */
+  /** Default: the build of this tree. */
   readonly bundle?: string;
 }
 
-/** How a bundle is started, its log beside its config. */
+/** The command that starts a bundle; its log is next to its config. */
 export function toSidegate(config: string, { nodeArgs = [], env = {}, bundle = BUNDLE }: SidegateStart): Launch {
   const args = [...nodeArgs, bundle, 'run', '--config', config];
   const log = config.replace(/\.yaml$/, '.log');
   return { core: GATE_CORE, command: installImageNode(), args, env: { NODE_ENV: 'production', ...env }, log };
 }
 
-/** As a user would write it; all that is not said is sidegate's default. */
+/** As a user would write it; everything else is sidegate's default. */
 function writeSidegateConfig(environment: BenchEnvironment, port: number, adminPort: number): string {
   const file = join(environment.folder, `sidegate-${port}.yaml`);
   const config = `listen:

@@ -1,4 +1,4 @@
-/** The benchmark: sidegate beside its rivals, scenario by scenario, in turns. `node bench/run.ts --help` tells the options. */
+/** The webhook benchmark: compares sidegate with other proxies, scenario by scenario, in turns. `node bench/run.ts --help` shows the options. */
 import { join } from 'node:path';
 import { type BenchEnvironment, openEnvironment } from './bench-environment.ts';
 import { runBench } from './command.ts';
@@ -12,7 +12,7 @@ import { checkSetUp, WEBHOOK_TOOLS } from './setup.ts';
 const DEFAULTS: BenchDefaults = {
   names: [...SCENARIOS.map(({ name }) => name), ...RIVALS],
   seconds: 4,
-  // Some 100,000 deliveries: a gate serves for weeks, and V8 is still compiling during the first ones.
+  // About 100,000 deliveries, because V8 still compiles during the first ones, while a real gate runs for weeks.
   warmUpSeconds: 25,
   out: join(import.meta.dirname, 'RESULTS.md'),
 };
@@ -22,7 +22,7 @@ interface Plan extends BenchOptions {
   readonly rivals: readonly RivalName[];
 }
 
-/** Starts the rivals, warms them up, plays every scenario with each in turn, and ends them. */
+/** Starts the rivals, warms them up, runs every scenario with each in turn, and stops them. */
 async function playRound(environment: BenchEnvironment, plan: Plan, tell: (one: Series) => void): Promise<void> {
   const contestants: Contestant[] = [];
   try {
@@ -58,7 +58,7 @@ async function playAll(plan: Plan): Promise<Series[]> {
   return merge(measured);
 }
 
-/** One series for each scenario and rival, in the order they were first played. */
+/** One series per scenario and rival, in the order of the first run. */
 function merge(measured: readonly Series[]): Series[] {
   const merged = new Map<string, Series>();
   for (const { scenario, rival, rounds } of measured) {

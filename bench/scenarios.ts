@@ -1,4 +1,4 @@
-/** What is sent, what must come back, and what must have reached the app. */
+/** The scenarios: the requests, the expected responses, and the requests that must reach the app. */
 import { join } from 'node:path';
 import type { BenchEnvironment } from './bench-environment.ts';
 import { OTHER_CORE, run } from './children.ts';
@@ -12,16 +12,16 @@ import { type LoadResult, replay } from './wrk.ts';
 /** A scenario's short name. */
 export type ScenarioName = 'accepted' | 'duplicate' | 'forged' | 'large' | 'paced';
 
-/** One rival's figures in one scenario of one round. */
+/** The figures of one rival in one scenario of one round. */
 export interface Measurement {
   readonly requests: number;
   readonly requestsPerSecond: number;
-  /** CPU time of the gate for each request. */
+  /** CPU time of the gate per request. */
   readonly cpuMicroseconds: number;
   readonly rssMebibytes: number;
-  /** What was not as it had to be, in words; empty when all was. */
+  /** The deviations from the expected result, as text; empty if there are none. */
   readonly wrong: readonly string[];
-  /** Only where the load has a fixed rate. */
+  /** Only for loads with a fixed rate. */
   readonly paced?: PacedResult;
 }
 
@@ -31,17 +31,17 @@ export interface Scenario {
   readonly title: string;
   readonly bodyBytes: number;
   readonly status: number;
-  /** Does each request reach the app? */
+  /** Whether each request reaches the app. */
   readonly isHandled: boolean;
   readonly isForged?: boolean;
-  /** Deliveries signed for each second of load; a list that is sent once must not run out. */
+  /** Signed deliveries per second of load; a list that is sent once must not run out. */
   readonly perSecond: number;
   readonly order: 'once' | 'again';
-  /** Offered requests a second; left out: as many as the gate takes. */
+  /** Offered requests per second; default: as many as the gate handles. */
   readonly rate?: number;
 }
 
-/** What a scenario is played with. */
+/** The input of a scenario. */
 export interface Cast {
   readonly environment: BenchEnvironment;
   readonly contestant: Contestant;
@@ -52,12 +52,12 @@ export interface Cast {
 const KIBIBYTE = 1024;
 const CONNECTIONS = 32;
 const REPEATED_IDS = 500;
-/** Low enough that no rival is ever near its limit: the times are those of a healthy gate. */
+/** Low enough that no rival is near its limit, so that the times are those of a gate without overload. */
 const PACED_RATE = 1_000;
 const OPEN_LOOP = join(import.meta.dirname, 'open-loop.ts');
 const EXTRA_MS = 25_000;
 
-/** In the order they are played. */
+/** In the order of execution. */
 export const SCENARIOS: readonly Scenario[] = [
   {
     name: 'accepted',
@@ -108,7 +108,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
 ];
 
-/** Sends one scenario's load to one rival and checks every answer. */
+/** Sends the load of one scenario to one rival and checks the responses. */
 export async function play(scenario: Scenario, cast: Cast): Promise<Measurement> {
   const { contestant, log } = cast;
   const deliveries = await prepare(scenario, cast);
@@ -127,7 +127,7 @@ export async function play(scenario: Scenario, cast: Cast): Promise<Measurement>
   };
 }
 
-/** Timestamps are of now; what is to be a duplicate has been delivered before. */
+/** Timestamps are current; deliveries that must be duplicates were sent before. */
 async function prepare(scenario: Scenario, { environment, contestant, seconds }: Cast): Promise<Deliveries> {
   const { name, bodyBytes, isForged = false, perSecond } = scenario;
   const count = name === 'duplicate' ? REPEATED_IDS : Math.ceil(perSecond * seconds);
@@ -135,7 +135,7 @@ async function prepare(scenario: Scenario, { environment, contestant, seconds }:
   if (name === 'duplicate') {
     const once = await sendPaced({ ...scenario, rate: REPEATED_IDS }, { environment, contestant, seconds }, deliveries);
     if (once.statuses['200'] !== REPEATED_IDS)
-      throw new Error(`${contestant.name} refused what was to be repeated: ${JSON.stringify(once.statuses)}`);
+      throw new Error(`${contestant.name} rejected the first delivery of a duplicate: ${JSON.stringify(once.statuses)}`);
   }
   return deliveries;
 }
@@ -170,10 +170,10 @@ async function sendPaced(
 function findWrongAnswers({ status }: Scenario, { statuses, failed }: LoadResult): string[] {
   const wrong = Object.entries(statuses).filter(([code]) => code !== String(status));
   const lines = wrong.map(([code, count]) => `${count} × ${code} instead of ${status}`);
-  return failed > 0 ? [...lines, `${failed} without an answer`] : lines;
+  return failed > 0 ? [...lines, `${failed} without a response`] : lines;
 }
 
-/** wrk stops with up to one request a connection under way, so some more may have reached the app than were answered. */
+/** wrk stops with up to one request per connection in flight, so more requests may have reached the app than have a response. */
 function findWrongDeliveries(
   { isHandled, rate }: Scenario,
   { requests }: LoadResult,

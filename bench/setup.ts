@@ -1,10 +1,10 @@
-/** Checks that the benchmark's outside tools are here and names the Debian packages that bring them. */
+/** Checks that the external tools of the benchmark are installed, and names the missing Debian packages. */
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { installImageNode } from '../scripts/image-node.ts';
 
-/** What a benchmark needs of the machine. */
+/** The programs and files that a benchmark needs. */
 export interface Tools {
   /** Command → Debian and Ubuntu package. */
   readonly programs: Readonly<Record<string, string>>;
@@ -13,13 +13,13 @@ export interface Tools {
   readonly luaRedis: boolean;
 }
 
-/** For the benchmark of webhooks. */
+/** Requirements of the webhook benchmark. */
 export const WEBHOOK_TOOLS: Tools = {
   programs: { nginx: 'nginx-light', 'redis-server': 'redis-server', wrk: 'wrk', taskset: 'util-linux' },
   luaModule: true,
   luaRedis: true,
 };
-/** For the benchmark of Basic. */
+/** Requirements of the HTTP Basic benchmark. */
 export const BASIC_TOOLS: Tools = {
   programs: { nginx: 'nginx-light', wrk: 'wrk', curl: 'curl', openssl: 'openssl', taskset: 'util-linux' },
   luaModule: true,
@@ -29,14 +29,14 @@ const ROOT = join(import.meta.dirname, '..');
 const LUA_MODULE = 'ngx_http_lua_module.so';
 const LUA_REDIS = '/usr/share/lua/5.1/nginx/redis.lua';
 
-/** The tools and the bundle are here, or an error tells what to do. */
+/** Throws an error with the fix if the tools or the bundle are missing. */
 export function checkSetUp(tools: Tools): void {
   const missing = findMissingPackages(tools);
   if (missing.length > 0) throw new Error(`install first: apt-get install ${missing.join(' ')}`);
   if (!existsSync(join(ROOT, 'dist', 'sidegate.cjs'))) throw new Error('build first: npm run build');
 }
 
-/** The packages that are missing; empty when the benchmark can run. */
+/** Returns the missing packages; none if the benchmark can run. */
 function findMissingPackages({ programs, luaModule, luaRedis }: Tools): string[] {
   const missing = Object.entries(programs).filter(([program]) => !isInPath(program));
   const packages = missing.map(([, name]) => name);
@@ -47,23 +47,23 @@ function findMissingPackages({ programs, luaModule, luaRedis }: Tools): string[]
   return packages;
 }
 
-/** Where this nginx was built to find its modules. */
+/** Returns the compiled-in module path of nginx. */
 export function nginxModulesFolder(): string {
   return /--modules-path=(\S+)/.exec(describeNginx())?.[1] ?? '';
 }
 
-/** Version numbers of the tools, for the report. */
+/** Returns the versions of the tools, for the report. */
 export function describeTools(): string[] {
   const redis = /v=(\S+)/.exec(execFileSync('redis-server', ['--version'], { encoding: 'utf8' }))?.[1];
   return [`Node ${readVersion(installImageNode())}`, `nginx ${readNginxVersion()} with LuaJIT`, `Redis ${redis}`];
 }
 
-/** The version of Debian's nginx. */
+/** Returns the version of Debian's nginx. */
 export function readNginxVersion(): string {
   return /nginx\/(\S+)/.exec(describeNginx())?.[1] ?? '';
 }
 
-/** What a binary says to `--version`. */
+/** Returns a program's output for `--version`. */
 export function readVersion(binary: string): string {
   return execFileSync(binary, ['--version'], { encoding: 'utf8' }).trim();
 }

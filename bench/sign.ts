@@ -1,19 +1,19 @@
-/** Makes signed deliveries for the load: unique ids, timestamps of now, and bodies of a given size. */
+/** Creates signed deliveries for the load: unique IDs, current timestamps, and bodies of a given size. */
 import { createHmac, createSecretKey, randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 
-/** A list to send. */
+/** A list of deliveries to send. */
 export interface Deliveries {
-  /** What all ids begin with; unique for each list. */
+  /** The prefix of all IDs; unique per list. */
   readonly prefix: string;
   readonly count: number;
-  /** One line for each delivery: id, timestamp and signature, parted by a blank. */
+  /** One line per delivery: ID, timestamp and signature, separated by spaces. */
   readonly file: string;
-  /** The content that all of them carry. */
+  /** The body of all deliveries. */
   readonly bodyFile: string;
 }
 
-/** What to make. */
+/** Options of a list. */
 export interface DeliveryOptions {
   readonly folder: string;
   readonly name: string;
@@ -24,18 +24,18 @@ export interface DeliveryOptions {
 
 const ENVELOPE = { type: 'invoice.paid', id: 'evt_bench', created: 1_700_000_000, data: { text: '' } };
 
-/** A fresh secret in the form of Standard Webhooks. */
+/** Creates a secret in the format of Standard Webhooks. */
 export function makeSecret(): string {
   return `whsec_${randomBytes(32).toString('base64')}`;
 }
 
-/** JSON content of exactly `bytes` bytes. */
+/** Creates a JSON body of exactly `bytes` bytes. */
 export function makeBody(bytes: number): Buffer {
   const room = bytes - JSON.stringify(ENVELOPE).length;
   return Buffer.from(JSON.stringify({ ...ENVELOPE, data: { text: 'x'.repeat(room) } }));
 }
 
-/** Signs a list and writes it down; the signatures of a forged list were made with another key. */
+/** Signs a list and writes it to a file; the signatures of a forged list use another key. */
 export function writeDeliveries(options: DeliveryOptions, secret: string): Deliveries {
   const { folder, name, count, bodyBytes, isForged = false } = options;
   const key = createSecretKey(Buffer.from((isForged ? makeSecret() : secret).slice('whsec_'.length), 'base64'));

@@ -1,6 +1,6 @@
-/** Middle values: on a shared machine a mean tells more about the neighbours than about the gate. */
+/** Medians, because on a shared machine other processes distort a mean. */
 
-/** The median; NaN of nothing. */
+/** The median; NaN for an empty list. */
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = Math.floor(sorted.length / 2);
@@ -8,7 +8,7 @@ export function median(values: readonly number[]): number {
   return ((sorted[middle - 1] ?? Number.NaN) + (sorted[middle] ?? Number.NaN)) / 2;
 }
 
-/** The median of the rounds' own quotients: rivals of one round share the machine's mood, those of different rounds do not. */
+/** The median of the ratios of each round, because the conditions of the machine are the same only within a round. */
 export function pairedRatio(values: readonly number[], of: readonly number[]): number {
   return median(values.map((value, round) => value / (of[round] as number)));
 }

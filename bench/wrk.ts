@@ -1,42 +1,42 @@
-/** Closed-loop load by wrk: as many requests as the gate takes, to see what one costs. */
+/** Closed-loop load with wrk: as many requests as the gate handles, to measure the cost of one. */
 import { join } from 'node:path';
 import { OTHER_CORE, run } from './children.ts';
 import type { PacedResult } from './open-loop.ts';
 import type { Deliveries } from './sign.ts';
 
-/** What came back, of either sender. */
+/** The responses, of either sender. */
 export interface LoadResult {
-  /** Answers received. */
+  /** Number of responses. */
   readonly requests: number;
   readonly seconds: number;
-  /** Answers by status. */
+  /** Responses by status. */
   readonly statuses: Readonly<Record<string, number>>;
-  /** Requests that got no answer at all. */
+  /** Requests without a response. */
   readonly failed: number;
-  /** Only of wrk, in milliseconds: of the requests that were sent, as each connection waits for its response. */
+  /** Only with wrk, in milliseconds: for the requests that were sent, because each connection waits for its response. */
   readonly p99?: number;
-  /** Only of the open-loop sender. */
+  /** Only with the open-loop sender. */
   readonly paced?: PacedResult;
 }
 
-/** What wrk is to do. */
+/** Options of wrk. */
 export interface WrkOptions {
   readonly port: number;
   readonly path: string;
-  /** The Lua file that makes the requests, and what it is told. */
+  /** The Lua file that creates the requests, and its arguments. */
   readonly script: string;
   readonly args: readonly string[];
   readonly seconds: number;
   readonly connections: number;
-  /** Gives way to whatever else runs on its core. */
+  /** Runs at low priority, so that other processes on its core take precedence. */
   readonly isNice?: boolean;
   readonly isTls?: boolean;
 }
 
-/** How deliveries are replayed. */
+/** Options for sending deliveries. */
 export interface ReplayOptions extends Pick<WrkOptions, 'port' | 'seconds' | 'connections' | 'isTls'> {
   readonly deliveries: Deliveries;
-  /** `once`: running out of deliveries is an error; `again`: they are sent round and round. */
+  /** `once`: each delivery is sent once, and running out of them is an error; `again`: they are sent repeatedly. */
   readonly order: 'once' | 'again';
 }
 
@@ -55,13 +55,13 @@ const EXTRA_MS = 20_000;
 /** A tenth of the share of others. */
 const NICENESS = '10';
 
-/** Sends deliveries for `seconds` on kept-alive connections. */
+/** Sends deliveries for `seconds` on keep-alive connections. */
 export function replay({ deliveries, order, ...load }: ReplayOptions): Promise<LoadResult> {
   const args = [deliveries.file, deliveries.bodyFile, order];
   return runWrk({ ...load, path: '/hooks/billing', script: REPLAY, args });
 }
 
-/** Sends for `seconds` on kept-alive connections. */
+/** Sends requests for `seconds` on keep-alive connections. */
 export async function runWrk(options: WrkOptions): Promise<LoadResult> {
   const { port, path, script, seconds, connections, isNice = false, isTls = false } = options;
   const wrk = ['wrk', '-t', '1', '-c', String(connections), '-d', `${seconds}s`, '--timeout', '10s', '-s', script];

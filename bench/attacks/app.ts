@@ -1,4 +1,4 @@
-/** The app behind the gate, in a process of its own so that it does not delay the sender: `node app.ts PORT`. */
+/** The app behind the gate, in a separate process so that it does not delay the sender: `node app.ts PORT`. */
 import { createServer } from 'node:http';
 import { argv } from 'node:process';
 

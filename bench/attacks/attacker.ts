@@ -3,11 +3,11 @@ import { connect, type Socket } from 'node:net';
 import { argv } from 'node:process';
 import { makeDelivery } from '../../test/support/deliveries.ts';
 
-/** Not the address that valid deliveries come from. */
+/** Differs from the address of the valid deliveries. */
 const LOCAL_ADDRESS = '127.0.0.66';
 const TICK_MS = 100;
 const MAX_NEW_PER_TICK = 10;
-/** Whatever happens to the parent. */
+/** Ends the process even if the parent does not. */
 const LONGEST_LIFE_MS = 120_000;
 
 const [, , name = '', portText = ''] = argv;
@@ -23,7 +23,7 @@ function dial(isRead = true): Socket {
   return socket;
 }
 
-/** All at once at first, later so many a tick: what is measured is what the connections hold, not the cost of a flood of handshakes. */
+/** Opens all at once at first, and later a few per tick, because the test measures the resources of connections, not a flood of handshakes. */
 function dialMissing(most: number, text: string, isRead = true): void {
   const missing = most - open.size;
   for (let i = 0; i < (hasBegun ? Math.min(missing, MAX_NEW_PER_TICK) : missing); i++) dial(isRead).write(text);
@@ -44,7 +44,7 @@ const LARGE_JSON = JSON.stringify({
 });
 const SLOW_UPLOAD = 'POST /open HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n';
 
-/** What each does ten times a second. */
+/** The action of each connection, ten times per second. */
 const ATTACKS: Readonly<Record<string, () => void>> = {
   'silent connections': () => dialMissing(1_100, ''),
   'slow uploads to an open route': () => {

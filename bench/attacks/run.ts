@@ -31,9 +31,9 @@ interface Measured {
   /** Milliseconds, of each delivery. */
   readonly times: readonly number[];
   readonly failed: number;
-  /** CPU time of the gate over the time that passed, in percent of a core. */
+  /** CPU time of the gate relative to the elapsed time, in percent of a core. */
   readonly cpu: number;
-  /** Milliseconds that the gate itself took for each delivery, without the app: from its log. */
+  /** Time of the gate per delivery in milliseconds, without the app; from its log. */
   readonly gateTimes: readonly number[];
 }
 
@@ -52,7 +52,7 @@ function takeGateTimes(): number[] {
   return added.map(({ durationMs, upstreamMs }) => Number(durationMs) - Number(upstreamMs ?? 0));
 }
 
-/** One delivery at a time that is fixed beforehand, whatever comes back, on a connection of its own; measured from when it was due. */
+/** Sends one delivery at a fixed time, regardless of earlier responses, on a separate connection; measured from the time at which it was due. */
 async function measure(port: number, pid: number): Promise<Measured> {
   const cpuBefore = readCpuMicroseconds([pid]);
   const times: number[] = [];
@@ -76,7 +76,7 @@ async function measure(port: number, pid: number): Promise<Measured> {
 async function measureUnder(name: string, port: number, pid: number): Promise<Measured> {
   const args = [join(import.meta.dirname, 'attacker.ts'), name, String(port)];
   const child = launch({ core: OTHER_CORE, command: process.execPath, args });
-  // An attacker is on a machine of its own: what it computes must not count.
+  // A real attacker uses another machine, so its computation must not count.
   if (child.pid !== undefined) setPriority(child.pid, ATTACKER_PRIORITY);
   try {
     await pause(WARM_UP_MS);
@@ -86,7 +86,7 @@ async function measureUnder(name: string, port: number, pid: number): Promise<Me
   }
 }
 
-/** The time that so great a share of all deliveries, of all rounds together, did not exceed: a round has too few for a p99. */
+/** The quantile over all deliveries of all rounds, because one round has too few for a p99. */
 function toQuantile(
   rounds: readonly Measured[],
   share: number,
@@ -96,7 +96,7 @@ function toQuantile(
   return times[Math.floor(times.length * share)] ?? Number.NaN;
 }
 
-/** Until what the attack left has gone. */
+/** Waits until the effects of the attack are gone. */
 async function rest(port: number): Promise<void> {
   await pause(500);
   connect(port, '127.0.0.1')

@@ -15,28 +15,28 @@ export interface BasicEnvironment {
   readonly transfer: { readonly file: string; readonly bytes: number };
   /** Files of requests. */
   readonly requests: {
-    /** Each user in turn. */
+    /** Requests of each user in turn. */
     readonly known: string;
     readonly nobody: string;
     /** Wrong passwords of one user, from one address. */
     readonly guessesOfOne: string;
-    /** The same, each from an address of its own. */
+    /** The same, each from a different address. */
     readonly guessesOfMany: string;
   };
   readonly close: () => Promise<void>;
 }
 
-/** What the app says of all that is no transfer. */
+/** The app's response to all requests that are not transfers. */
 export const APP_ANSWER = '{"ok":true}';
 
 const TRANSFER_BYTES = 256 * 2 ** 20;
-/** More than anyone hashes in one run, so that each guess is a new one to whoever hashes it. */
+/** More than any rival hashes in one run, so that each guess is new. */
 const GUESSES = 20_000;
-/** TEST-NET-2 and the benchmarks' own network: addresses that nobody has. */
+/** TEST-NET-2 and the network for benchmarks: addresses that are not in use. */
 const ONE_ADDRESS = '198.51.100.7';
 const MANY_ADDRESSES = '198.18';
 
-/** Makes the users and starts the app. */
+/** Creates the users and starts the app. */
 export function openBasicEnvironment(): Promise<BasicEnvironment> {
   return withProcessGroup(async (group) => {
     const { folder } = group;
@@ -57,7 +57,7 @@ export function openBasicEnvironment(): Promise<BasicEnvironment> {
   });
 }
 
-/** Where a rival finds its users. */
+/** The users file of a rival. */
 export function writeUsersFiles({ folder, users }: BasicEnvironment): Record<'steady' | 'storm' | 'mixed', string> {
   return {
     steady: writeUsers(folder, 'steady.users', users.steady),
@@ -83,7 +83,7 @@ function writeAllRequests(folder: string, users: Users): BasicEnvironment['reque
   };
 }
 
-/** An app that costs next to nothing: it answers a line of JSON, sends a file, or takes in what comes and then answers. */
+/** An app with minimal cost: it responds with a line of JSON, sends a file, or reads a body and then responds. */
 function writeAppConfig(folder: string, port: number, transfer: string): string {
   const file = join(folder, 'app.conf');
   const config = `${toNginxHead(folder, 'app', ['ndk_http_module.so', 'ngx_http_lua_module.so'])}

@@ -1,14 +1,14 @@
-/** What each rival in Basic is configured with: the same paths, users and app, an access log, all else as it comes. */
+/** The configs of the rivals of the HTTP Basic benchmark: the same paths, users and app, an access log, and defaults otherwise. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { toNginxHead, toNginxSpools } from '../bench-environment.ts';
 import { type BasicEnvironment, writeUsersFiles } from './basic-environment.ts';
 import type { User } from './users.ts';
 
-/** Algorithms of crypt(3) on Debian, which nginx asks. */
+/** Algorithms of crypt(3) on Debian, which nginx uses. */
 const NGINX_KNOWS = /^\$(?:2y|6|apr1)\$/;
 
-/** Where and as what a sidegate runs. */
+/** The folder and the role of a sidegate process. */
 export interface SidegateOptions {
   readonly name: string;
   readonly port: number;
@@ -16,7 +16,7 @@ export interface SidegateOptions {
   readonly isProxied: boolean;
 }
 
-/** As a user would write it; all that is not said is sidegate's default. */
+/** As a user would write it; everything else is sidegate's default. */
 export function writeSidegateConfig(
   environment: BasicEnvironment,
   { name, port, adminPort, isProxied }: SidegateOptions,
@@ -41,12 +41,12 @@ ${route('open', 'allow: anyone')}${basic('steady', steady)}${basic('limited', st
   return file;
 }
 
-/** One worker, as all have one core; content up to any size. */
+/** One worker, because each rival has one core; no limit for bodies. */
 export function writeNginxConfig(environment: BasicEnvironment, port: number): string {
   const { folder, appPort, users } = environment;
   const files = writeUsersFiles(environment);
   const [first] = users.steady as readonly [User, ...User[]];
-  // bcrypt alone would cost more than all the bytes of a transfer.
+  // bcrypt alone would cost more than the transfer of the body.
   const plain = join(folder, 'plain.users');
   writeFileSync(plain, `${first.name}:{PLAIN}${first.password}\n`);
   const known = join(folder, 'nginx-mixed.users');
@@ -91,7 +91,7 @@ ${guarded('unbuffered', plain, 'proxy_buffering off; proxy_request_buffering off
   return file;
 }
 
-/** A site with an access log and the same without; the hash cache is on, as always in a Caddyfile. */
+/** A site with an access log and one without; the hash cache is enabled, as always in a Caddyfile. */
 export function writeCaddyConfig({ folder, appPort, users }: BasicEnvironment, port: number, quietPort: number): string {
   const guarded = (path: string, some: readonly User[]): string => `
   handle /${path}/* {

@@ -1,20 +1,20 @@
 /** Whether two lists of times differ: the gap of their medians with a bootstrap interval, and the Mann-Whitney test. */
 import { median } from '../statistics.ts';
 
-/** How far apart two lists are. */
+/** The difference between two lists. */
 export interface Gap {
-  /** Median of the first less that of the second, as a share of the second. */
+  /** Median of the first minus that of the second, as a share of the second. */
   readonly share: number;
-  /** The share lies within this with 95 % confidence. */
+  /** The 95 % confidence interval of the share. */
   readonly low: number;
   readonly high: number;
-  /** Chance that lists of one and the same source look at least as different (two-sided). */
+  /** Probability that two lists of the same source differ at least as much (two-sided). */
   readonly p: number;
 }
 
 const RESAMPLES = 2_000;
 const CONFIDENCE = 0.95;
-/** The same lists give the same interval, so that a report can be checked. */
+/** Fixed, so that the same lists result in the same interval, and a report can be verified. */
 const SEED = 20_261_121;
 
 /** Compares them. */
@@ -31,7 +31,7 @@ export function findGap(first: readonly number[], second: readonly number[]): Ga
   };
 }
 
-/** The two-sided p of the rank-sum test by its normal approximation, ties taken into account; good from some ten values on. */
+/** The two-sided p of the rank-sum test by its normal approximation, with a correction for ties; accurate for ten values and more. */
 export function mannWhitney(first: readonly number[], second: readonly number[]): number {
   const all = [...first.map((value) => ({ value, isFirst: true })), ...second.map((value) => ({ value, isFirst: false }))];
   all.sort((a, b) => a.value - b.value);
@@ -50,7 +50,7 @@ export function mannWhitney(first: readonly number[], second: readonly number[])
   const u = rankSum - (m * (m + 1)) / 2;
   const deviation = Math.sqrt(((m * n) / 12) * (total + 1 - ties / (total * (total - 1))));
   if (deviation === 0) return 1;
-  // Half a rank nearer to the middle: ranks are whole, the normal distribution is not.
+  // Continuity correction: ranks are integers, the normal distribution is continuous.
   const z = Math.max(Math.abs(u - (m * n) / 2) - 0.5, 0) / deviation;
   return 2 * toUpperTail(z);
 }
@@ -71,7 +71,7 @@ function toUpperTail(z: number): number {
   return density * t * (0.31938153 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))));
 }
 
-/** Mulberry32: small, and good enough to draw with. */
+/** Mulberry32: small, and sufficient for sampling. */
 function createRandom(seed: number): () => number {
   let state = seed;
   return () => {

@@ -1,18 +1,18 @@
-/** Times wrong passwords for one user after the other on one connection, in random order, as who looks for users would. */
+/** Measures the response times of wrong passwords for several users on one connection, in random order, like an attacker who enumerates users. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { argv, hrtime, stdout } from 'node:process';
 import { makePassword, toAuthorization } from './users.ts';
 
-/** What it is told. */
+/** The input. */
 export interface GuessTimesOptions {
   readonly port: number;
   readonly path: string;
-  /** Each as often as it is to be guessed at. */
+  /** Each user as often as it must be guessed. */
   readonly users: readonly string[];
 }
 
-/** Milliseconds by user, and what came back. */
+/** Milliseconds by user, and the responses. */
 export interface GuessTimes {
   readonly times: Readonly<Record<string, readonly number[]>>;
   readonly statuses: Readonly<Record<string, number>>;
@@ -32,7 +32,7 @@ async function measure({ port, path, users }: GuessTimesOptions): Promise<GuessT
     const request = `GET ${path} HTTP/1.1\r\nHost: app.example\r\n${authorization}\r\n\r\n`;
     const startedAt = hrtime.bigint();
     socket.write(request);
-    // An answer this short comes in one piece.
+    // Such a short response arrives in one piece.
     const [bytes] = (await once(socket, 'data')) as [Buffer];
     if (i < WARM_UP) continue;
     const status = bytes.toString('latin1', 9, 12);

@@ -1,20 +1,20 @@
-/** The honest clients of a storm: one sender of requests with a known password, one of requests without any, each at a fixed rate. */
+/** The legitimate clients of a storm: one sends requests with a known password, one sends requests without a password, each at a fixed rate. */
 import { readFileSync } from 'node:fs';
 import { argv, stdout } from 'node:process';
 import { type PacedResult, sendAtRate } from '../open-loop.ts';
 
-/** What they are told. */
+/** The input. */
 export interface HonestOptions {
   readonly port: number;
   readonly path: string;
-  /** Requests a second of each of them. */
+  /** Requests per second of each client. */
   readonly rate: number;
   readonly seconds: number;
-  /** Whoever takes part with a file of requests. */
+  /** The participants, each with a file of requests. */
   readonly files: Readonly<Record<string, string>>;
 }
 
-/** What became of each. */
+/** The results by participant. */
 export type HonestResult = Readonly<Record<string, PacedResult>>;
 
 function toRequests(file: string, { path, rate, seconds }: HonestOptions): Buffer[] {

@@ -1,4 +1,4 @@
-/** Writes the report on Basic: where the gate stands against its goals, then all figures. */
+/** Writes the report of the HTTP Basic benchmark: the comparison with the goals, then all figures. */
 import { describeNoise, type RunFacts, toFixed, toPercent, toSpread } from '../figures.ts';
 import { describeMachine } from '../machine.ts';
 import { median, pairedRatio } from '../statistics.ts';
@@ -25,7 +25,7 @@ const TITLES: Readonly<Record<ScenarioName, string>> = {
   timing: 'How long a wrong password takes',
 };
 
-/** The whole report in Markdown. */
+/** Renders the report in Markdown. */
 export function toBasicReport(rows: readonly Row[], facts: RunFacts): string {
   const series = toSeries(rows);
   const scenarios = [...new Set(rows.map(({ scenario }) => scenario))];

@@ -1,4 +1,4 @@
-/** The rivals in Basic: how each is started on the gate's core, and which of them takes part in what. */
+/** The rivals of the HTTP Basic benchmark: how each is started on the gate's core, and in which scenarios it takes part. */
 import type { ChildProcess } from 'node:child_process';
 import { toNginx } from '../bench-environment.ts';
 import { end, findFreePort, GATE_CORE, type Launch, launch, untilListening } from '../children.ts';
@@ -8,14 +8,14 @@ import type { BasicEnvironment } from './basic-environment.ts';
 import { writeCaddyConfig, writeNginxConfig, writeSidegateConfig } from './configs.ts';
 import { findCaddy } from './setup.ts';
 
-/** A process that takes part; `proxied` is a sidegate that believes what a proxy before it says of the client's address. */
+/** A participating process; `proxied` is a sidegate that trusts the client address of a proxy in front of it. */
 export type GateName = 'nginx' | 'caddy' | 'sidegate' | 'proxied';
 
-/** One that serves. */
+/** A running rival. */
 export interface Gate {
   readonly name: GateName;
   readonly port: number;
-  /** Caddy serves the same without an access log there. */
+  /** The port where Caddy serves the same without an access log. */
   readonly quietPort: number;
   /** The process and its workers. */
   readonly pids: readonly number[];
@@ -25,7 +25,7 @@ export interface Gate {
 /** In the order of each round. */
 export const GATES: readonly GateName[] = ['nginx', 'caddy', 'sidegate', 'proxied'];
 
-/** Starts one and waits until it serves; undefined where it is not on this machine. */
+/** Starts a rival and waits until it accepts connections; undefined if it is not installed. */
 export async function startGate(
   name: GateName,
   environment: BasicEnvironment,
@@ -55,7 +55,7 @@ function toLaunch(name: GateName, { environment, port, quietPort, adminPort, nod
       const command = findCaddy();
       if (command === undefined) return undefined;
       const args = ['run', '--adapter', 'caddyfile', '--config', writeCaddyConfig(environment, port, quietPort)];
-      // It keeps what it makes in the home folder.
+      // Caddy stores its data in the home folder.
       const env = { HOME: environment.folder, XDG_DATA_HOME: environment.folder, XDG_CONFIG_HOME: environment.folder };
       return { core: GATE_CORE, command, args, env, log: `${environment.folder}/caddy.log` };
     }

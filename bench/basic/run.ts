@@ -1,4 +1,4 @@
-/** The benchmark of Basic: sidegate beside nginx and Caddy. `npm run bench:basic -- --help` tells the options. */
+/** The HTTP Basic benchmark: compares sidegate with nginx and Caddy. `npm run bench:basic -- --help` shows the options. */
 import { join } from 'node:path';
 import { runBench } from '../command.ts';
 import { type BenchDefaults, type BenchOptions, pickNamed } from '../options.ts';
@@ -36,7 +36,7 @@ interface Plan extends BenchOptions {
   readonly gates: readonly GateName[];
 }
 
-/** Starts all, warms those up that need it, plays every scenario with each in turn, and ends them. */
+/** Starts all proxies, warms up those that need it, runs every scenario with each in turn, and stops them. */
 async function playRound(environment: BasicEnvironment, plan: Plan, tell: (row: Row) => void): Promise<void> {
   const gates = new Map<GateName, Gate>();
   try {

@@ -1,4 +1,4 @@
-/** Gets the rival that Debian has too old: Caddy, built from its source where Go is. */
+/** Builds Caddy from source if Go is installed, because Debian's version is too old. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,12 +11,12 @@ const FOLDER = join(import.meta.dirname, '..', '..', '.cache', 'bench', `caddy-$
 const BINARY = join(FOLDER, 'caddy');
 const BUILD_WITHIN_MS = 900_000;
 
-/** Where Caddy is; undefined where it could not be built. */
+/** The path of Caddy; undefined if it could not be built. */
 export function findCaddy(): string | undefined {
   return existsSync(BINARY) ? BINARY : undefined;
 }
 
-/** Builds Caddy unless it is there: once, some minutes. Without Go the benchmark goes on without it. */
+/** Builds Caddy once, which takes some minutes. Without Go the benchmark runs without it. */
 export function installCaddy(): void {
   if (existsSync(BINARY)) return;
   mkdirSync(FOLDER, { recursive: true });

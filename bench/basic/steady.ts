@@ -1,4 +1,4 @@
-/** Users who come again and again with the right password: what a request costs once it is known. */
+/** Users who repeatedly send the right password: measures the cost of a request with a known password. */
 import { get } from 'node:http';
 import { join } from 'node:path';
 import { readCpuMicroseconds, readRssMebibytes } from '../machine.ts';
@@ -8,7 +8,7 @@ import type { Gate, GateName } from './rivals.ts';
 import { type Cast, findWrongStatuses } from './rows.ts';
 import { toAuthorization, type User } from './users.ts';
 
-/** Sends GET requests on kept-alive connections. */
+/** Sends GET requests on keep-alive connections. */
 export const REQUESTS_SCRIPT = join(import.meta.dirname, 'requests.lua');
 
 /** The rows of the table. */
@@ -28,7 +28,7 @@ interface Contestant {
   readonly connections?: number;
 }
 
-/** Who hashes at every request is as busy with few, and answers none of them before all of them are hashed. */
+/** A rival that hashes at every request is fully busy with a few connections, and would respond to more only after all of them are hashed. */
 const HASHING_CONNECTIONS = 4;
 const CONTESTANTS: readonly Contestant[] = [
   { label: STEADY.nginx, gate: 'nginx', area: 'steady', connections: HASHING_CONNECTIONS },
@@ -39,7 +39,7 @@ const CONTESTANTS: readonly Contestant[] = [
 ];
 const CONNECTIONS = 32;
 
-/** Plays it with all. */
+/** Runs the scenario with all. */
 export async function playSteady(cast: Cast): Promise<void> {
   for (const contestant of CONTESTANTS) {
     const gate = cast.gates.get(contestant.gate);
@@ -60,7 +60,7 @@ export async function playSteady(cast: Cast): Promise<void> {
   }
 }
 
-/** Lets a gate serve its users for a while: V8 is still compiling during the first requests, and the passwords are not yet known. */
+/** Warms a gate up: V8 still compiles during the first requests, and the passwords are not yet known. */
 export async function warmUp(cast: Pick<Cast, 'environment' | 'seconds'>, gate: Gate): Promise<void> {
   await checkGate(cast.environment, gate);
   const areas = gate.name === 'sidegate' ? (['steady', 'open'] as const) : (['steady'] as const);
@@ -69,14 +69,14 @@ export async function warmUp(cast: Pick<Cast, 'environment' | 'seconds'>, gate: 
   for (const area of areas) await sendSteadily({ ...cast, seconds }, { area, connections }, gate);
 }
 
-/** Loads count statuses alone: a gate that answers by itself, or lets everybody in, would win them all. */
+/** Checks each rival first, because loads only count statuses: a gate that responds itself, or rejects nothing, would be the fastest. */
 async function checkGate({ users }: BasicEnvironment, { name, port, quietPort }: Gate): Promise<void> {
   const [user] = users.steady as readonly [User, ...User[]];
   for (const at of name === 'caddy' ? [port, quietPort] : [port]) {
     const known = await ask(at, { Authorization: toAuthorization(user).replace(/^Authorization: /, '') });
     if (known.text !== APP_ANSWER) throw new Error(`${name} answers a known user with ${known.status} ${known.text}`);
-    const stranger = await ask(at, {});
-    if (stranger.status !== 401) throw new Error(`${name} answers a stranger with ${stranger.status}`);
+    const anonymous = await ask(at, {});
+    if (anonymous.status !== 401) throw new Error(`${name}: status ${anonymous.status} without a password`);
   }
 }
 
@@ -93,7 +93,7 @@ function ask(port: number, headers: Readonly<Record<string, string>>): Promise<{
   });
 }
 
-/** Sends for some seconds as fast as answers come. */
+/** Sends for some seconds, each request after the response to the previous one. */
 export function sendSteadily(
   { environment, seconds }: Pick<Cast, 'environment' | 'seconds'>,
   { area, isQuiet = false, connections = CONNECTIONS }: Pick<Contestant, 'area' | 'isQuiet' | 'connections'>,

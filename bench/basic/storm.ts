@@ -1,4 +1,4 @@
-/** Eight connections guess one user's password: what becomes of everyone else meanwhile. */
+/** Eight connections guess the password of one user: measures the effect on all other clients. */
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { OTHER_CORE, run } from '../children.ts';
@@ -10,20 +10,20 @@ import { type Cast, findWrongStatuses } from './rows.ts';
 import { REQUESTS_SCRIPT } from './steady.ts';
 import { toAuthorization, writeRequests } from './users.ts';
 
-/** The figures that the goal is about. */
+/** The figures of the goal. */
 export const STORM_P99 = { cached: 'known p99 ms', nobody: 'no password p99 ms' } as const;
-/** What the rows of the gate itself begin with. */
+/** The prefix of the rows of sidegate. */
 export const STORM_OWN = 'sidegate, ';
-/** The row that there is no storm in. */
+/** The row without a storm. */
 export const STORM_CALM = 'sidegate, no storm';
 
 interface Variant {
   readonly label: string;
   readonly gate: GateName;
   readonly area: 'limited' | 'unlimited';
-  /** How many addresses guesses come from; left out: there are none. */
+  /** The number of source addresses of the guesses; undefined: there are no guesses. */
   readonly from?: 'one' | 'many';
-  /** Whoever has a cache is asked with a known password, too. */
+  /** Rivals with a cache also get requests with a known password. */
   readonly hasCache: boolean;
 }
 
@@ -38,15 +38,15 @@ const VARIANTS: readonly Variant[] = [
 ];
 const HONEST = join(import.meta.dirname, 'honest.ts');
 const GUESSERS = 8;
-/** Of each kind of honest client: far below what any gate takes. */
+/** Per kind of legitimate client: far below the capacity of any gate. */
 const RATE = 200;
-/** Guessing begins earlier and ends later than the measuring. */
+/** Guessing starts before the measurement and ends after it. */
 const LEAD_MS = 1_500;
 const MARGIN_SECONDS = 3;
 const EXTRA_MS = 25_000;
 const HONEST_ADDRESS = '203.0.113.9';
 
-/** Plays it with all. */
+/** Runs the scenario with all. */
 export async function playStorm(cast: Cast): Promise<void> {
   for (const variant of VARIANTS) {
     const gate = cast.gates.get(variant.gate);
@@ -66,7 +66,7 @@ async function playVariant(cast: Cast, variant: Variant, gate: Gate): Promise<vo
   if (isKnown) await send({ port: gate.port, path, rate: 1, seconds: 1, files: { cached } });
   const file = variant.from === 'many' ? environment.requests.guessesOfMany : environment.requests.guessesOfOne;
   const storm = { port: gate.port, path, script: REQUESTS_SCRIPT, args: [file], connections: GUESSERS };
-  // On their core the guessers give way: what is measured is the gate, not who comes first on the load's side.
+  // The guessing processes run at low priority, so that the test measures the gate, not the competition between senders.
   const guessing = variant.from === undefined ? undefined : runWrk({ ...storm, seconds: seconds + MARGIN_SECONDS, isNice: true });
   await pause(LEAD_MS);
   const files = isKnown ? { cached, nobody } : { nobody };
@@ -87,7 +87,7 @@ async function playVariant(cast: Cast, variant: Variant, gate: Gate): Promise<vo
     },
     wrong: [
       ...(honest['cached'] === undefined ? [] : findWrongStatuses(honest['cached'], ['200'])),
-      // A rival that hashes where it serves leaves some without an answer for as long as the measuring takes: slow, not wrong.
+      // A rival that hashes in its serving thread may not respond to some requests during the measurement, which is slow but not wrong.
       ...findWrongStatuses(isKnown ? nobodys : { ...nobodys, failed: 0 }, ['401']),
       ...(guesses === undefined ? [] : findWrongStatuses(guesses, variant.area === 'limited' ? ['401', '429'] : ['401'])),
     ],

@@ -1,4 +1,4 @@
-/** Large content through the gate, down and up: how many bytes a second of CPU moves, and what is held in memory meanwhile. */
+/** Transfers large bodies through the gate, down and up: measures bytes per second of CPU, and the memory in use. */
 import { OTHER_CORE, run } from '../children.ts';
 import { readCpuMicroseconds, readRssMebibytes } from '../machine.ts';
 import type { BasicEnvironment } from './basic-environment.ts';
@@ -6,16 +6,16 @@ import type { Gate, GateName } from './rivals.ts';
 import type { Cast } from './rows.ts';
 import type { User } from './users.ts';
 
-/** The rows' beginnings; `down` or `up` follows. */
+/** The prefixes of the rows; `down` or `up` follows. */
 export const STREAMING = {
   buffered: 'nginx, buffering on',
   unbuffered: 'nginx, buffering off',
   caddy: 'Caddy',
   own: 'sidegate',
 } as const;
-/** Which way the content goes. */
+/** The direction of the transfer. */
 export const DIRECTIONS = ['down', 'up'] as const;
-/** The figure that the goal is about. */
+/** The figure of the goal. */
 export const BYTES_PER_CPU = 'MiB per CPU second';
 
 const CONTESTANTS: readonly { readonly label: string; readonly gate: GateName; readonly area: string }[] = [
@@ -31,7 +31,7 @@ const LOOK_EVERY_MS = 50;
 const WITHIN_MS = 60_000;
 const REPORT = '%{http_code} %{size_download} %{size_upload}\\n';
 
-/** Plays it with all, both ways. */
+/** Runs the scenario with all, in both directions. */
 export async function playStreaming(cast: Cast): Promise<void> {
   for (const direction of DIRECTIONS) {
     for (const { label, gate: name, area } of CONTESTANTS) {
@@ -43,7 +43,7 @@ export async function playStreaming(cast: Cast): Promise<void> {
   }
 }
 
-/** Moves the content some times, and measures. */
+/** Transfers the body several times, and measures. */
 export async function transfer(
   environment: BasicEnvironment,
   gate: Gate,

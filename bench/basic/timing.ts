@@ -1,19 +1,19 @@
-/** Can a stranger tell by the time of a refusal whether a user exists, or how his password is stored? */
+/** Measures whether response times reveal that a user exists, or how the password is stored. */
 import { join } from 'node:path';
 import { OTHER_CORE, run } from '../children.ts';
 import type { GuessTimes, GuessTimesOptions } from './guess-times.ts';
 import type { GateName } from './rivals.ts';
 import { type Cast, findWrongStatuses } from './rows.ts';
 
-/** Nobody has this name; it is as long as those of the others. */
+/** A name that no user has, of the same length as the others. */
 export const UNKNOWN = 'no-one-is';
-/** The row of the gate itself. */
+/** The row of sidegate. */
 export const TIMING_OWN = 'sidegate';
 
 interface Contestant {
   readonly label: string;
   readonly gate: GateName;
-  /** Users that it can have, by the beginning of their hash. */
+  /** The users that it supports, by the prefix of their hash. */
   readonly knows: RegExp;
 }
 
@@ -25,7 +25,7 @@ const CONTESTANTS: readonly Contestant[] = [
 const GUESS_TIMES = join(import.meta.dirname, 'guess-times.ts');
 const WITHIN_MS = 120_000;
 
-/** Plays it with all; `seconds` counts for the guesses at each user. */
+/** Runs the scenario with all; `seconds` is the time per user. */
 export async function playTiming({ environment, gates, seconds, tell }: Cast): Promise<void> {
   for (const { label, gate: name, knows } of CONTESTANTS) {
     const gate = gates.get(name);

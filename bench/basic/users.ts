@@ -5,20 +5,20 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { makeHash } from '../../src/auth/passwords/password-make.ts';
 
-/** A user with a password that lets in. */
+/** A user with a valid password. */
 export interface User {
   readonly name: string;
   readonly password: string;
   readonly hash: string;
 }
 
-/** All users and files, by what they are for. */
+/** All users and files, by purpose. */
 export interface Users {
   /** Many, bcrypt cost 10. */
   readonly steady: readonly User[];
-  /** The one who is guessed at, then the one who is let in, both bcrypt cost 11. */
+  /** The user whose password is guessed, then the user who logs in; both bcrypt with cost 11. */
   readonly storm: readonly [User, User];
-  /** One for each algorithm. */
+  /** One user per algorithm. */
   readonly mixed: readonly User[];
 }
 
@@ -26,10 +26,10 @@ const STEADY_USERS = 16;
 const STEADY_COST = 10;
 const STORM_COST = 11;
 const MIXED_COSTS = [10, 11];
-/** Parts the fields of one request in a file of requests. */
+/** Separates the fields of one request in a file of requests. */
 const FIELD_END = '\t';
 
-/** Makes all users; their passwords are of this run. */
+/** Creates all users with new passwords. */
 export async function makeUsers(): Promise<Users> {
   const steady: User[] = [];
   for (let i = 0; i < STEADY_USERS; i++) steady.push(await makeUser(`user-${i + 10}`, STEADY_COST));
@@ -49,19 +49,19 @@ export function writeUsers(folder: string, name: string, users: readonly User[])
   return file;
 }
 
-/** Writes what a load sends: a line for each request, its header fields parted by TAB. */
+/** Writes the requests of a load: one line per request, with its header fields separated by TAB. */
 export function writeRequests(folder: string, name: string, requests: readonly (readonly string[])[]): string {
   const file = join(folder, name);
   writeFileSync(file, requests.map((fields) => `${fields.join(FIELD_END)}\n`).join(''));
   return file;
 }
 
-/** The field that shows a user's password, or any other. */
+/** The header field with a user's password, or another password. */
 export function toAuthorization({ name, password }: Pick<User, 'name' | 'password'>): string {
   return `Authorization: Basic ${Buffer.from(`${name}:${password}`).toString('base64')}`;
 }
 
-/** A password as good as those that are right, and wrong. */
+/** A wrong password of the same strength as the right ones. */
 export function makePassword(): string {
   return randomBytes(12).toString('base64url');
 }

@@ -1,4 +1,4 @@
-/** The rival inside the app: express with the standardwebhooks library and one SET NX, as most users do it today. */
+/** The rival inside the app: express with the standardwebhooks library and one SET NX, a common solution. */
 import process from 'node:process';
 import express, { type Request, type Response } from 'express';
 import { Redis } from 'ioredis';

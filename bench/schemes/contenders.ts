@@ -1,4 +1,4 @@
-/** What checks a delivery: the gate's engine, the least cryptography that any verifier must do, and the senders' own libraries. */
+/** The compared verifiers: that of the gate, the minimum cryptography of any verifier, and the senders' own libraries. */
 import { createHmac, createSecretKey, randomBytes, timingSafeEqual } from 'node:crypto';
 import { verify as verifyGitHub } from '@octokit/webhooks-methods';
 import { Webhook } from 'standardwebhooks';
@@ -11,29 +11,29 @@ import type { Scheme, VerifyKey } from '../../src/auth/schemes/scheme.ts';
 import { HeaderFields } from '../../src/core/headers.ts';
 import { Secret } from '../../src/core/secret.ts';
 
-/** Checks one genuine delivery; throws where it does not take it. */
+/** Verifies one valid delivery; throws if it is rejected. */
 export type Check = () => void | Promise<void>;
 
-/** One preset, and who checks its deliveries. */
+/** One preset, with its verifiers. */
 export interface Contest {
   readonly preset: string;
   readonly engine: Check;
   /** HMAC over the same bytes and a comparison, by keys prepared beforehand. */
   readonly bare: Check;
-  /** The sender's own library for Node, where it has one that is small enough to set up here. */
+  /** The sender's own library for Node, if it has one that is small enough to use here. */
   readonly library?: { readonly name: string; readonly check: Check };
 }
 
 const PUBLIC_URL = 'https://hooks.example.com/hooks/orders';
 const HMACS = new Set(['hmac-sha1', 'hmac-sha256', 'hmac-sha512']);
 
-/** A delivery with a content of so many bytes, signed for each preset that signs by HMAC. */
+/** Creates a delivery with a body of this size, signed for each preset that uses HMAC. */
 export function createContests(bytes: number): Contest[] {
   const body = toBody(bytes);
   return PRESETS.filter(isByHmac).map((description) => toContest(description, body));
 }
 
-/** Takes part where one body serves all: forms have no other content, and a time in the content would be of one sender only. */
+/** Excludes presets that need a special body: forms, and timestamps in the body. */
 function isByHmac({ signature, signed, timestamp }: SchemeDescription): boolean {
   const isPlain = !signed.includes('form') && !(timestamp !== undefined && 'json' in timestamp.from);
   return isPlain && signature?.forms.some(({ algorithm }) => HMACS.has(algorithm)) === true;
@@ -65,7 +65,7 @@ function toEncoded({ secret: { encoding, prefix = '' } }: SchemeDescription): st
   return `${prefix}${randomBytes(24).toString(encoding === 'hex' ? 'hex' : 'base64')}`;
 }
 
-/** All that the gates ask a scheme for a delivery that comes in. */
+/** All calls that the gates make to a scheme for a delivery. */
 function toEngine(
   scheme: Scheme,
   secret: Secret,

@@ -1,4 +1,4 @@
-/** `npm run bench:schemes`: what checking one delivery costs by preset, beside bare cryptography and the senders' own libraries. */
+/** `npm run bench:schemes`: the cost of verifying one delivery by preset, compared with bare cryptography and the senders' own libraries. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import process, { cpuUsage } from 'node:process';
@@ -21,7 +21,7 @@ interface Figures {
   readonly library: { readonly name: string; readonly micros: number[] } | undefined;
 }
 
-/** Microseconds of CPU, user and system, for each of `count` checks. */
+/** Microseconds of CPU, user and system, per check, for `count` checks. */
 async function measure(check: Check, count: number): Promise<number> {
   const before = cpuUsage();
   for (let i = 0; i < count; i++) {
@@ -73,7 +73,7 @@ const report = [
   '',
   'Written by `npm run bench:schemes`; do not edit.',
   '',
-  `${[...describeMachine(), `Node ${process.version}`].join('; ')}. CPU time of one process, user and system, for one genuine delivery;`,
+  `${[...describeMachine(), `Node ${process.version}`].join('; ')}. CPU time of one process, user and system, for one valid delivery;`,
   `medians of ${ROUNDS} rounds in turns, ratios are the medians of those within each round.`,
   '',
   'The engine reads the headers, strictly, verifies over the raw bytes, and finds the id (in the content, where the sender has it there) or the',

@@ -4,14 +4,14 @@ import { makeDelivery } from '../../test/support/deliveries.ts';
 import { flood, toHead } from '../../test/support/floods.ts';
 import { floodHttp2 } from '../../test/support/floods-http2.ts';
 
-/** By which protocol. */
+/** The protocol. */
 export type FloodName = 'http1' | 'http2';
 
 const PATH = '/hooks/billing';
 const BODY = Buffer.alloc(1024 * 1024, 0x61);
 const CONNECTIONS = 512;
 const SESSIONS = 16;
-/** As many large bodies as the gate reads at once on a connection. */
+/** The number of large bodies that the gate reads concurrently on a connection. */
 const STREAMS = 10;
 /** Well-formed, so that the whole body must be read before it can be rejected. */
 const FORGED = makeDelivery({ secret: 'whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA' }).headers;

@@ -8,7 +8,7 @@ import { replay } from '../wrk.ts';
 import type { FloodName } from './flood.ts';
 import type { LoadFacts } from './results.ts';
 
-/** What a load is sent with. */
+/** The input of a load. */
 export interface LoadContext {
   readonly port: number;
   readonly limit: number;
@@ -18,7 +18,7 @@ export interface LoadContext {
   readonly large: Deliveries;
 }
 
-/** What came back. */
+/** The responses. */
 export interface LoadOutcome {
   readonly seconds: number;
   readonly statuses: Readonly<Record<string, number>>;
@@ -34,7 +34,7 @@ export interface Load extends LoadFacts {
 }
 
 const IDLE_MS = 10_000;
-/** What one core verifies at least. */
+/** Minimum number of deliveries per second that one core verifies. */
 const FILL_PER_SECOND = 3_000;
 const FLOOD_EXTRA_MS = 20_000;
 const FLOOD = join(import.meta.dirname, 'flood.ts');

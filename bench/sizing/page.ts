@@ -8,11 +8,11 @@ import { toMemoryBudget } from '../../src/gateway/server/memory.ts';
 import { LIMITS, type LoadKind, type Measurement, type SizingRun, toShares, toTotal } from './results.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-/** The figures of the last whole run. */
+/** The file with the results of the last complete run. */
 export const RESULTS_FILE = join(ROOT, 'bench', 'RESULTS-sizing.json');
 const MIB = 1024 * 1024;
 const BUDGETED_LIMITS = [...LIMITS, 384, 512];
-/** V8's young generation, which comes on top of `--max-old-space-size`. */
+/** V8's young generation, in addition to `--max-old-space-size`. */
 const YOUNG_MEBIBYTES = 6;
 const KINDS: Readonly<Record<LoadKind, string>> = {
   idle: 'idle',
@@ -21,12 +21,12 @@ const KINDS: Readonly<Record<LoadKind, string>> = {
   excessive: 'excessive: may get 503, must not end the process',
 };
 
-/** The last whole run. */
+/** Reads the last complete run. */
 export function readSizingRun(): SizingRun {
   return JSON.parse(readFileSync(RESULTS_FILE, 'utf8')) as SizingRun;
 }
 
-/** The page as it should be. */
+/** Renders the page. */
 export function renderSizingPage(run: SizingRun = readSizingRun()): string {
   const { requests, limits } = ChartValues.parse({}).sidecar.resources;
   return `# Sizing
@@ -91,7 +91,7 @@ under the same limits ([reliability.md](reliability.md)).
 `;
 }
 
-/** No gate was killed there, but one may be where the sockets' buffers count. */
+/** No gate was killed there, but one may be on a system that counts the sockets' buffers. */
 function warnOfExceeded(run: SizingRun): string {
   const exceeded = LIMITS.filter((limit) => run.measurements.some((one) => one.limit === limit && toTotal(run, one) > limit));
   if (exceeded.length === 0) return '';
@@ -120,7 +120,7 @@ function toIds(limit: number): string {
   return deriveMaxIds((toHeap(limit) + YOUNG_MEBIBYTES) * MIB).toLocaleString('en');
 }
 
-/** Of the image's command line. */
+/** From the image's command line. */
 function readHeapPercent(): number {
   const text = readFileSync(join(ROOT, 'Dockerfile'), 'utf8');
   return Number(/--max-old-space-size-percentage=(\d+)/.exec(text)?.[1]);

@@ -1,4 +1,4 @@
-/** What `npm run bench:sizing` measured, and the rules by which the request and the limit follow from it. */
+/** The results of `npm run bench:sizing`, and the rules that derive the memory request and limit from them. */
 
 /** Limits of the container that are measured, in MiB. */
 export const LIMITS = [96, 128, 192, 256] as const;
@@ -7,7 +7,7 @@ const REQUEST_STEP = 32;
 /** A load is served if at least this share of its responses is 2xx. */
 const SERVED_SHARE = 0.9999;
 
-/** `usual`: what the request goes by; `normal`: must be served without shedding; `excessive`: may be shed. */
+/** `usual`: determines the memory request; `normal`: must be served without shedding; `excessive`: may be shed. */
 export type LoadKind = 'idle' | 'usual' | 'normal' | 'excessive';
 
 /** One load under one limit. Memory in MiB. */
@@ -16,7 +16,7 @@ export interface Measurement {
   readonly load: string;
   /** Peak resident memory of the process, with the pages of the program. */
   readonly rss: number;
-  /** Peak of what was charged to the container, without page cache that can be freed at once. */
+  /** Peak of the memory that was charged to the container, without page cache that can be freed at once. */
   readonly workingSet: number;
   /** Peak of the sockets' buffers in the kernel. */
   readonly sockets: number;
@@ -27,11 +27,11 @@ export interface Measurement {
   readonly statuses: Readonly<Record<string, number>>;
   /** Requests without a response. */
   readonly failed: number;
-  /** Milliseconds; only of loads that wait for each response. */
+  /** In milliseconds; only for loads that wait for each response. */
   readonly p99?: number;
-  /** IDs in memory at the end; only of the loads without Redis. */
+  /** IDs in memory at the end; only for loads without Redis. */
   readonly ids?: number;
-  /** Which limits were hit, and how often (`sidegate_limit_hits_total`). */
+  /** The number of hits by limit (`sidegate_limit_hits_total`). */
   readonly limitHits: Readonly<Record<string, number>>;
   readonly oomKills: number;
 }
@@ -43,7 +43,7 @@ export interface LoadFacts {
   readonly kind: LoadKind;
 }
 
-/** A whole run. */
+/** A complete run. */
 export interface SizingRun {
   readonly date: string;
   readonly machine: string;
@@ -53,18 +53,18 @@ export interface SizingRun {
   readonly measurements: readonly Measurement[];
 }
 
-/** What follows from a run, in MiB. */
+/** The sizes that result from a run, in MiB. */
 export interface Recommendation {
   readonly request: number;
   readonly limit: number;
 }
 
-/** What counts against a limit, in MiB: both peaks, although they need not be at the same moment. */
+/** The memory that counts against a limit, in MiB: both peaks, although they can be at different times. */
 export function toTotal({ cgroups }: SizingRun, { workingSet, sockets }: Measurement): number {
   return cgroups === 'v1' ? workingSet + sockets : workingSet;
 }
 
-/** The shares of all requests that were answered 2xx and 503; both 0 where there were none. */
+/** The shares of all requests with a 2xx and a 503 response; both 0 without requests. */
 export function toShares({ statuses, failed }: Measurement): { readonly served: number; readonly shed: number } {
   const count = (isCounted: (status: string) => boolean): number =>
     Object.entries(statuses).reduce((total, [status, each]) => total + (isCounted(status) ? each : 0), 0);

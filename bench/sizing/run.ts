@@ -1,4 +1,4 @@
-/** Measures how much memory the gate takes under each load and limit: `npm run bench:sizing -- --help`. */
+/** Measures the memory of the gate under each load and limit: `npm run bench:sizing -- --help`. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -86,7 +86,7 @@ async function measure(setup: Setup, load: Load, limit: number): Promise<Measure
         ids: Number(/^sidegate_dedup_operations_total\{outcome="new"\} (\d+)$/m.exec(metrics)?.[1]),
       }),
       limitHits: toLimitHits(metrics),
-      // A gate that ended for another reason counts as killed, too.
+      // A gate that exited for another reason also counts as killed.
       oomKills: gate.isAlive() ? gate.oomKills() : Math.max(1, gate.oomKills()),
     };
   } finally {
@@ -151,6 +151,6 @@ async function main(): Promise<void> {
   writeFileSync(PAGE, renderSizingPage(run));
 }
 
-// An exit ends the processes that were started; a signal alone does not.
+// Child processes are ended on exit, but not by a signal alone.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 await main();

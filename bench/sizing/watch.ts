@@ -16,13 +16,13 @@ export interface Peaks {
   readonly heap: number;
 }
 
-/** The ports whose sockets are the gate's: its own, and those that it connects to. */
+/** The ports of the gate's sockets: those on which it listens, and those to which it connects. */
 export interface WatchedPorts {
   readonly own: number;
   readonly remote: readonly number[];
 }
 
-/** Starts to watch; call the result to stop, which gives the peaks. An idle gate is looked at only once, at the end. */
+/** Starts to watch; call the returned function to stop and get the peaks. An idle gate is measured only once, at the end. */
 export function watchMemory(gate: CgroupGate, ports: WatchedPorts, isIdle: boolean): () => Promise<Peaks> {
   const peaks = { rss: 0, workingSet: 0, sockets: 0, heap: 0 };
   let isOver = false;
@@ -58,13 +58,13 @@ async function readSocketMemory({ own, remote }: WatchedPorts): Promise<number> 
   );
 }
 
-/** Bytes; 0 while the gate is too busy to say. */
+/** In bytes; 0 while the gate is too busy to respond. */
 async function readHeap(adminPort: number): Promise<number> {
   const text = await readMetrics(adminPort);
   return Number(/^nodejs_heap_size_used_bytes (\S+)$/m.exec(text)?.[1] ?? 0);
 }
 
-/** The gate's metrics; empty if it does not answer within a second. */
+/** The gate's metrics; empty if it does not respond within a second. */
 export async function readMetrics(adminPort: number): Promise<string> {
   try {
     return await (await fetch(`http://127.0.0.1:${adminPort}/metrics`, { signal: AbortSignal.timeout(1_000) })).text();
@@ -73,7 +73,7 @@ export async function readMetrics(adminPort: number): Promise<string> {
   }
 }
 
-/** Bytes; 0 if the process is gone. */
+/** In bytes; 0 if the process has exited. */
 function readRss(pid: number): number {
   try {
     return Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024;

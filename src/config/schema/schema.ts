@@ -221,7 +221,7 @@ export const ConfigSchema = z.strictObject({
     )
     .prefault({})
     .describe(
-      'Analyses why signatures were rejected, and reports the result in the log, metrics and journal; `off` disables it.',
+      'Analyzes why signatures were rejected, and reports the result in the log, metrics and journal; `off` disables it.',
     ),
   journal: z
     .strictObject({
