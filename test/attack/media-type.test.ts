@@ -231,14 +231,17 @@ test('every accepted value of Content-Type names UTF-8 or no charset, in bounded
     '\u00a0',
   );
   const value = fc.array(piece, { maxLength: 12 }).map((pieces) => pieces.join(''));
+  let accepted = 0;
   fc.assert(
     fc.property(value, (text) => {
       const found = parseMediaType(text);
       if ('problem' in found) return;
+      accepted++;
       expect(text.slice(text.indexOf(';') + 1 || text.length)).not.toMatch(/utf-7|\*|,|\\/i);
     }),
-    { numRuns: 2_000 },
+    { numRuns: 2_000, examples: [['application/json; charset=utf-8']] },
   );
+  expect(accepted).toBeGreaterThan(0);
   for (const text of [
     `application/json${' '.repeat(16_000)}x`,
     `application/json${';'.repeat(16_000)}=`,

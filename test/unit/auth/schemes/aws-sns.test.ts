@@ -60,20 +60,19 @@ test('no half of a surrogate pair is accepted, as all of them are the same bytes
 });
 
 describe('two different messages that are accepted', () => {
-  const word = fc.constantFrom('a', 'b', '', '\ud800', '\ufffd', ...NAMES, 'Notification', 'SubscriptionConfirmation');
-  const text = fc
-    .array(fc.tuple(word, fc.constantFrom('\n', '\n', '\r', ' ', '')), { maxLength: 9 })
-    .map((parts) => parts.flat().join(''));
-  const fields = fc
-    .constantFrom(NOTIFICATION, CONFIRMATION)
-    .chain((base) =>
-      fc
-        .record(
-          { Message: text, MessageId: fc.oneof(fc.constantFrom('a', 'b'), text), Subject: text, SubscribeURL: text, Token: text },
-          { requiredKeys: [] },
-        )
-        .map((changed): Fields => ({ ...base, ...changed })),
-    );
+  const word = fc.constantFrom('a', 'b', '', '\ufffd', ...NAMES, 'Notification', 'SubscriptionConfirmation');
+  const toText = (words: fc.Arbitrary<string>, ends: readonly string[], maxLength: number): fc.Arbitrary<string> =>
+    fc.array(fc.tuple(words, fc.constantFrom(...ends)), { maxLength }).map((parts) => parts.flat().join(''));
+  const line = toText(word, [' ', ''], 4);
+  const lines = toText(word, ['\n', '\n', ' ', ''], 9);
+  /** Anything: with every kind of line end, and half of a surrogate pair. */
+  const any = toText(fc.oneof(word, fc.constant('\ud800')), ['\n', '\n', '\r', ' ', ''], 9);
+  const usually = (text: fc.Arbitrary<string>): fc.Arbitrary<string> => fc.oneof({ weight: 9, arbitrary: text }, any);
+  const fields = fc.constantFrom(NOTIFICATION, CONFIRMATION).chain((base) => {
+    const own = base === NOTIFICATION ? { Subject: usually(line) } : { Token: usually(line), SubscribeURL: usually(line) };
+    const more = { Message: usually(lines), MessageId: usually(fc.constantFrom('a', 'b')), ...own };
+    return fc.record<Fields>(more, { requiredKeys: [] }).map((changed): Fields => ({ ...base, ...changed }));
+  });
   const isSigned = (type: unknown, name: string): boolean =>
     type === 'Notification' ? name !== 'Token' && name !== 'SubscribeURL' : name !== 'Subject';
   const toMeaning = (message: Fields): unknown[] =>
@@ -103,10 +102,12 @@ describe('two different messages that are accepted', () => {
   }
 
   test('never have the same signed bytes, however the boundaries between fields are moved', () => {
+    let signable = 0;
     fc.assert(
       fc.property(fields, (message) => {
         const signed = toSigned(message);
         if (signed === undefined) return;
+        signable++;
         const { SignatureVersion, Signature, SigningCertURL } = NOTIFICATION;
         const accepted = toReadings(message, signed)
           .map((reading): Fields => ({ ...reading, SignatureVersion, Signature, SigningCertURL }))
@@ -115,6 +116,7 @@ describe('two different messages that are accepted', () => {
       }),
       { numRuns: 2_000, examples: [[{ ...NOTIFICATION, Message: 'hello\nMessageId\nforged\nSubject\nworld' }]] },
     );
+    expect(signable).toBeGreaterThan(1_000);
   });
 });
 

@@ -94,17 +94,21 @@ describe('a request in question is unclear', () => {
   });
 });
 
-test('no field that a client adds can change what a proxy said: it is the same request, or none', () => {
+test('a field that a client adds cannot change the request of the proxy: it is the same, or rejected', () => {
   const names = [...Object.keys(FORWARDED), ...Object.keys(ORIGINAL), 'X-Original-URL', 'X_Original_URI', 'Host'];
   const values = fc.oneof(fc.constantFrom('GET', '/public', 'http', 'evil', 'https://app.example/public'), fc.string());
   const added = fc.array(fc.tuple(fc.constantFrom(...names), values), { maxLength: 4 });
+  let found = 0;
   fc.assert(
     fc.property(fc.constantFrom(FORWARDED, ORIGINAL, INGRESS), added, fc.boolean(), (proxy, more, isFirst) => {
       const own = Object.entries(proxy).flat() as string[];
       const raw = isFirst ? [...more.flat(), ...own] : [...own, ...more.flat()];
-      const found = readOriginalRequest(new HeaderFields(raw));
-      if ('code' in found) return;
-      expect([found.method, found.scheme, found.host, found.target.raw]).toEqual(['POST', 'https', 'app.example', '/admin?x=1']);
+      const request = readOriginalRequest(new HeaderFields(raw));
+      if ('code' in request) return;
+      found++;
+      const { method, scheme, host, target } = request;
+      expect([method, scheme, host, target.raw]).toEqual(['POST', 'https', 'app.example', '/admin?x=1']);
     }),
   );
+  expect(found).toBeGreaterThan(0);
 });

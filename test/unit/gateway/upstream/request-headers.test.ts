@@ -75,28 +75,34 @@ const CLAIMS = [
 ];
 
 describe('fields that a client must not set', () => {
+  /** The app gets exactly the headers of a request without the field. */
+  function expectDropped(name: string, client: AdmittedOptions['client'] = {}): void {
+    const headers = ['Host', 'app.example', 'X-Before', 'a'];
+    expect(toHeaders({ headers: [...headers, name, 'evil', 'X-After', 'b'], client })).toEqual(
+      toHeaders({ headers: [...headers, 'X-After', 'b'], client }),
+    );
+  }
+
   test.each([
     ...['Connection', 'Keep-Alive', 'Proxy-Connection', 'Proxy-Authorization', 'Proxy-Authenticate', 'TE', 'Trailer'],
     ...['Transfer-Encoding', 'Upgrade', 'Expect', 'HTTP2-Settings'],
   ])('drops %s, which is hop-by-hop', (name) => {
-    for (const spelling of [name, name.toLowerCase(), name.replaceAll('-', '_')])
-      expect(toHeaders({ headers: ['Host', 'app.example', spelling, 'evil'] })).not.toContain('evil');
+    for (const spelling of [name, name.toLowerCase(), name.replaceAll('-', '_')]) expectDropped(spelling);
   });
 
   test.each(OWN)('drops %s in every spelling, even from a trusted proxy', (name) => {
     for (const viaTrustedProxy of [false, true])
       for (const spelling of [name, name.toUpperCase(), name.replaceAll('-', '_'), name.replace('-', '.')])
-        expect(toHeaders({ headers: ['Host', 'a', spelling, 'evil'], client: { viaTrustedProxy } })).not.toContain('evil');
+        expectDropped(spelling, { viaTrustedProxy });
   });
 
   test.each(CLAIMS)('drops %s from a client that is not a trusted proxy', (name) => {
-    for (const spelling of [name, name.toUpperCase(), name.replaceAll('-', '_'), name.replace('-', '.')])
-      expect(toHeaders({ headers: ['Host', 'a', spelling, 'evil'] })).not.toContain('evil');
+    for (const spelling of [name, name.toUpperCase(), name.replaceAll('-', '_'), name.replace('-', '.')]) expectDropped(spelling);
   });
 
   test.each([...IDENTITY, ...OVERRIDES])('drops %s from a client behind a proxy that is trusted for addresses', (name) => {
     for (const spelling of [name, name.toUpperCase(), name.replaceAll('-', '_')])
-      expect(toHeaders({ headers: ['Host', 'a', spelling, 'evil'], client: { viaTrustedProxy: true } })).not.toContain('evil');
+      expectDropped(spelling, { viaTrustedProxy: true });
   });
 
   test.each(IDENTITY)(
@@ -110,8 +116,7 @@ describe('fields that a client must not set', () => {
   );
 
   test.each(OVERRIDES)('drops %s even from a proxy that is trusted for identities', (name) => {
-    const client = { viaTrustedProxy: true, viaIdentityProxy: true };
-    expect(toHeaders({ headers: ['Host', 'a', name, 'evil'], client })).not.toContain('evil');
+    expectDropped(name, { viaTrustedProxy: true, viaIdentityProxy: true });
   });
 
   test.each(['X-Real-IP', 'True-Client-IP', 'CF-Connecting-IP', 'Client-IP', 'X-Cluster-Client-IP'])(
@@ -126,8 +131,7 @@ describe('fields that a client must not set', () => {
 
   // A name without punctuation has no other spelling.
   test.each(CLAIMS.filter((name) => name.includes('-')))('drops another spelling of %s even from a trusted proxy', (name) => {
-    const headers = toHeaders({ headers: ['Host', 'a', name.replaceAll('-', '_'), 'evil'], client: { viaTrustedProxy: true } });
-    expect(headers).not.toContain('evil');
+    expectDropped(name.replaceAll('-', '_'), { viaTrustedProxy: true });
   });
 
   test('drops every name that an app could read as one of ours, with any punctuation', () => {

@@ -64,7 +64,8 @@ test('what is written reads as what it was', () => {
   );
 });
 
-test('whatever comes in, only what is exactly right is taken, and what goes out is', () => {
+test('accepts only exactly valid values of any input, and formats them as valid ones', () => {
+  let accepted = 0;
   const mutated = fc.tuple(fc.nat(54), fc.string({ maxLength: 3 }), fc.nat(3)).map(([at, text, cut]) => {
     return GOOD.slice(0, at) + text + GOOD.slice(at + cut);
   });
@@ -72,10 +73,12 @@ test('whatever comes in, only what is exactly right is taken, and what goes out 
     fc.property(fc.oneof(fc.string(), mutated, fc.string({ unit: 'binary', maxLength: 200 })), (value) => {
       const parsed = parseTraceparent([value]);
       if (parsed === undefined) return;
+      accepted++;
       expect(value.slice(3, 35)).toBe(parsed.traceId);
       expect(value.slice(36, 52)).toBe(parsed.parentId);
       expect(formatTraceparent(parsed)).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-0[0-3]$/);
     }),
     { numRuns: 2_000 },
   );
+  expect(accepted).toBeGreaterThan(0);
 });

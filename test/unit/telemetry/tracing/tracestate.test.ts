@@ -52,12 +52,14 @@ test('too long a tracestate loses its long members first, then the last ones, an
   expect(more.slice(0, kept.length)).toEqual(kept);
 });
 
-test('whatever comes in, what goes out is within the limits', () => {
+test('returns values within the limits for any input', () => {
+  let returned = 0;
   const member = fc.tuple(fc.stringMatching(/^[a-z0-9_@*/A-Z-]{0,5}$/), fc.string({ maxLength: 300 }));
   fc.assert(
     fc.property(fc.array(member, { maxLength: 40 }), (members) => {
       const kept = parseTracestate([members.map(([key, value]) => `${key}=${value}`).join(',')]);
       if (kept === undefined) return;
+      returned++;
       expect(kept.length).toBeLessThanOrEqual(512);
       expect(kept).toMatch(/^[\x20-\x7e]+$/);
       expect(kept.split(',').length).toBeLessThanOrEqual(32);
@@ -65,4 +67,5 @@ test('whatever comes in, what goes out is within the limits', () => {
     }),
     { numRuns: 1_000 },
   );
+  expect(returned).toBeGreaterThan(0);
 });
