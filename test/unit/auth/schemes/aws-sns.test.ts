@@ -42,7 +42,7 @@ describe('a subject', () => {
   });
 
   test.each(['a\nb', 'a\n', 'a\rb', 'a\tb', '\u0000', '\u007f', '\u0085', 'x'.repeat(101), '\ud800', 5, ['a'], {}, false])(
-    'is refused: %j',
+    'is rejected: %j',
     (subject) => {
       expect(toSigned({ ...NOTIFICATION, Subject: subject })).toBeUndefined();
     },
@@ -131,7 +131,7 @@ describe('a field that the signature does not cover', () => {
     '\u017figningCertURL',
     'TYPE',
     'to\u212aen',
-  ])('is rejected under a name that decoders without case take for a known one: %s', (name) => {
+  ])('is rejected under a name that case-insensitive decoders read as a known one: %s', (name) => {
     expect(toSigned({ ...NOTIFICATION, [name]: 'forged' })).toBeUndefined();
     const escaped = [...name].map((letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`).join('');
     const text = JSON.stringify(NOTIFICATION).replace('{', `{"${escaped}":"forged",`);
@@ -152,7 +152,7 @@ describe('a field that the signature does not cover', () => {
     expect(toSigned({ ...CONFIRMATION, Subject: 'forged' })).toBeUndefined();
   });
 
-  test('is accepted where SNS writes it', () => {
+  test('is accepted in the place where SNS writes it', () => {
     const own = { UnsubscribeURL: `${HOST}/?Action=Unsubscribe`, MessageAttributes: { a: { Type: 'String', Value: 'b' } } };
     expect(toSigned({ ...NOTIFICATION, ...own, Unknown: 5 })).toBe(toSigned(NOTIFICATION));
   });

@@ -16,8 +16,8 @@ function parse(sections: object | string, overrides?: Overrides) {
 const tell = (sections: object | string, overrides?: Overrides): string[] =>
   parse(sections, overrides).problems.map(formatProblem);
 
-describe('what the command line says', () => {
-  test('takes the place of what the file says, and leaves the rest', () => {
+describe('a setting of the command line', () => {
+  test('overrides that of the file, and leaves the rest', () => {
     const file = {
       listen: { address: '127.0.0.1:1', trustedProxies: ['10.0.0.1'] },
       admin: { address: '127.0.0.1:2' },
@@ -32,7 +32,7 @@ describe('what the command line says', () => {
     expect(config?.routes.map(({ upstream }) => upstream.port)).toEqual([3000, 3001]);
   });
 
-  test('is enough where the file is silent', () => {
+  test('is sufficient without one in the file', () => {
     const { config } = parse({}, { listen: ':8480', upstream: 'http://127.0.0.1:3000' });
     expect([config?.listen.address.port, config?.routes[0]?.upstream.port]).toEqual([8480, 3000]);
   });
@@ -72,7 +72,7 @@ describe('what the command line says', () => {
     expect(found.join('\n')).not.toContain('gate.yaml:');
   });
 
-  test('is never shown where it could hold a secret', () => {
+  test('is never shown if it could contain a secret', () => {
     const secret = 'Bearer c2VjcmV0';
     for (const value of [`={"url":"x","headers":[{"value":"${secret}"`, `={"url":"${secret}"}`, `"${secret}"`]) {
       const found = tell({}, { upstream: 'http://127.0.0.1:1', appProbes: [`app/livez${value}`] }).join();
@@ -81,14 +81,14 @@ describe('what the command line says', () => {
     }
   });
 
-  test('leaves a file that is no mapping to be told of', () => {
+  test('does not hide the error of a file that is not an object', () => {
     expect(tell('- a\n', { listen: ':1' }).join()).toMatch(/expected an object, not a list/);
     expect(tell('listen: 7\nroutes: []\n', { listen: ':1' }).join()).toMatch(/listen: expected an object/);
   });
 });
 
 describe('an app probe', () => {
-  test('of the command line takes the place of the file’s for the same container and kind', () => {
+  test('of the command line overrides that of the file for the same container and kind', () => {
     const appProbes = [
       { container: 'app', kind: 'livez', url: 'http://127.0.0.1:1/old' },
       { container: 'app', kind: 'readyz', url: 'http://127.0.0.1:1/ready' },
@@ -110,7 +110,7 @@ describe('an app probe', () => {
     'tcp://127.0.0.1:1/path',
     'http://127.0.0.1:0/',
     '127.0.0.1:80',
-  ])('is no good: %s', (url) => {
+  ])('is rejected: %s', (url) => {
     expect(tell({ upstream: 'http://127.0.0.1:1', admin: { appProbes: [{ container: 'a', kind: 'livez', url }] } })).toHaveLength(
       1,
     );
@@ -118,20 +118,20 @@ describe('an app probe', () => {
 });
 
 describe('the upstream at the top', () => {
-  test('is the app of all routes that name none', () => {
+  test('applies to all routes without one', () => {
     expect(parse({ upstream: 'http://127.0.0.1:3000' }).config?.routes.map(({ upstream }) => upstream.port)).toEqual([
       3000, 3001,
     ]);
   });
 
-  test('is told of once, where it stands, when it is wrong for many', () => {
+  test('is reported once, at its position, if it is wrong for many routes', () => {
     const routes = [ROUTE, { ...ROUTE, name: 'c', match: { path: '/c' } }];
     expect(tell({ upstream: 'http://127.0.0.1:9090', routes })).toEqual([
       expect.stringMatching(/^gate.yaml:\d+:11: error upstream: the upstream points to the admin port/),
     ]);
   });
 
-  test('is missed by each route that has none, with all else that is wrong', () => {
+  test('is reported as missing for each route without one, with all other problems', () => {
     const found = tell({ admin: { address: '127.0.0.1:8080' } });
     expect(found).toHaveLength(2);
     expect(found[0]).toMatch(
@@ -139,7 +139,7 @@ describe('the upstream at the top', () => {
     );
   });
 
-  test('is not needed where nothing is forwarded', () => {
+  test('is not needed if nothing is forwarded', () => {
     const text = stringify({ routes: [ROUTE] });
     expect(parseConfig('f', text, new FakeClock(), { needsUpstream: false }).config).toBeDefined();
     expect(parseConfig('f', text, new FakeClock(), { fakeSources: { env: new Map(), files: new Map() } }).config).toBeDefined();

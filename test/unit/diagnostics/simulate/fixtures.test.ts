@@ -13,7 +13,7 @@ const ROOT = resolve(import.meta.dirname, '..', '..', '..', '..');
 const GOLDEN = join(ROOT, 'test', 'golden', 'fixtures');
 
 describe('every golden fixture file', () => {
-  test.each(readdirSync(GOLDEN).filter((name) => name.endsWith('.yaml')))('gives what stands beside it: %s', async (name) => {
+  test.each(readdirSync(GOLDEN).filter((name) => name.endsWith('.yaml')))('is read as its expected output: %s', async (name) => {
     const read = await loadFixtures(relative('.', join(GOLDEN, name)));
     const problems = 'problems' in read ? read.problems : [];
     await expect(problems.map((problem) => `${formatProblem(problem)}\n`).join('')).toMatchFileSnapshot(
@@ -23,7 +23,7 @@ describe('every golden fixture file', () => {
   });
 });
 
-test('a sound file gives its contents as bytes, its tests with their places, and its secrets by the paths of the config', async () => {
+test('a valid file has its contents as bytes, its tests with their positions, and its secrets by their paths in the config', async () => {
   const read = (await loadFixtures(join(GOLDEN, 'sound.yaml'))) as Fixtures;
   expect(read.config).toBe(join(GOLDEN, 'configs', 'gate.yaml'));
   expect([...read.fakeSources.env]).toEqual([['SECRET', 'one']]);
@@ -48,7 +48,7 @@ test('the JSON Schema is plain data, and describes what a test has', () => {
   expect(JSON.parse(JSON.stringify(schema))).toEqual(schema);
 });
 
-describe('a text that stands in', () => {
+describe('a text that replaces a secret', () => {
   const text = `
 routes:
   - name: a
@@ -76,7 +76,7 @@ routes:
   };
   const { config } = parseConfig('/etc/gate/gate.yaml', text, new FakeClock(), { fakeSources });
 
-  test('is read in the place of a variable, a file, and the files of a directory', async () => {
+  test('is read instead of a variable, a file, and the files of a directory', async () => {
     const [first, second] = config?.routes[0]?.webhook?.keys ?? [];
     if (first === undefined || second === undefined) throw new Error('there are two keys');
     const read = await Promise.all([readSecret(first.secret), readSecret(second.secret)]);
@@ -89,11 +89,11 @@ routes:
     ]);
   });
 
-  test('is found to be of no use where nothing refers to it', () => {
+  test('is reported as unused if nothing refers to it', () => {
     expect(findUnused(config, fakeSources)).toEqual({ env: ['NOBODY'], files: ['/etc/gate/map/deep/eve'] });
   });
 
-  test('is shown by no print of the config', () => {
+  test('is not shown when the config is printed', () => {
     const shown = JSON.stringify(config);
     expect(shown).toContain('"routes":[{');
     expect(shown).not.toMatch(/first|second|open/);

@@ -27,7 +27,7 @@ function read(fields: Fields): string {
   return 'code' in found ? `${found.detail}` : `${found.method} ${found.scheme}://${found.host}${found.target.raw}`;
 }
 
-describe('the request in question is', () => {
+describe('the original request is', () => {
   test.each([
     ['what X-Forwarded-* says, as Traefik and Caddy write it', FORWARDED],
     ['what X-Original-* says', ORIGINAL],
@@ -39,16 +39,16 @@ describe('the request in question is', () => {
     expect(read(fields)).toBe('POST https://app.example/admin?x=1');
   });
 
-  test('by http where a WebSocket handshake came by ws', () => {
+  test('http if a WebSocket handshake used ws', () => {
     expect(read({ ...FORWARDED, 'X-Forwarded-Proto': 'ws' })).toBe('POST http://app.example/admin?x=1');
   });
 
-  test('whole where the URI holds another URL', () => {
+  test('complete if the URI contains another URL', () => {
     expect(read({ ...INGRESS, 'X-Original-URL': 'http://a:8443/b?to=https://c/d' })).toBe('POST http://a:8443/b?to=https://c/d');
   });
 });
 
-describe('a request in question is unclear', () => {
+describe('an original request is unclear', () => {
   test.each([
     [
       'without a method',

@@ -134,7 +134,7 @@ describe('fields that a client must not set', () => {
     expectDropped(name.replaceAll('-', '_'), { viaTrustedProxy: true });
   });
 
-  test('drops every name that an app could read as one of ours, with any punctuation', () => {
+  test('drops every name that an app could read as one that the gate sets, with any punctuation', () => {
     const managed = [...OWN, ...CLAIMS, 'webhook-id', 'webhook-timestamp', 'webhook-signature', 'content-length', 'host', 'via'];
     const spelling = fc
       .tuple(
@@ -157,7 +157,7 @@ describe('fields that a client must not set', () => {
     );
   });
 
-  test('drops the fields that Connection names, before ours are added', () => {
+  test('drops the fields that Connection names, before the gate adds its own', () => {
     const headers = toHeaders({
       headers: ['Host', 'app.example', 'Connection', 'close, X-Hop', 'x-hop', '1', 'connection', 'x-b', 'X-B', '2', 'X-C', '3'],
     });

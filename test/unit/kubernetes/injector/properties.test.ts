@@ -139,7 +139,7 @@ function differences(a: unknown, b: unknown, path = ''): string[] {
 const CHANGED =
   /^\/(?:metadata\/(?:labels\/sidegate\.dev\/injected|annotations\/sidegate\.dev\/status)|spec\/(?:initContainers|volumes|imagePullSecrets|terminationGracePeriodSeconds)|spec\/(?:volumes|imagePullSecrets)\/\*|spec\/(?:containers|initContainers)\/\*(?:\/(?:lifecycle|lifecycle\/preStop|env|env\/\*|env\/\*\/value|ports\/\*\/name|(?:livenessProbe|readinessProbe|startupProbe|lifecycle\/postStart|lifecycle\/preStop)\/(?:tcpSocket|httpGet|(?:httpGet|tcpSocket|grpc)\/(?:port|path|scheme))))?)$/;
 
-test('a port that no app can have is no port of the app', () => {
+test('an invalid port is not accepted as the port of the app', () => {
   const make = (containerPort: number) => ({
     metadata: { labels: { 'sidegate.dev/inject': 'true' }, annotations: { 'sidegate.dev/config': 'gate' } },
     spec: { containers: [{ name: 'web', ports: [{ containerPort }] }] },
@@ -148,8 +148,8 @@ test('a port that no app can have is no port of the app', () => {
   for (const number of [1, 65_535]) expect(injectPod(make(number), toContext(36)).outcome).toBe('injected');
 });
 
-describe('whatever pod comes', () => {
-  test('nothing throws, and what comes out is an outcome', () => {
+describe('for any pod,', () => {
+  test('nothing throws, and the result is an outcome', () => {
     const anything = fc.oneof(fc.jsonValue(), fc.record({ metadata: fc.jsonValue(), spec: fc.jsonValue() }), pod);
     fc.assert(
       fc.property(anything, (value) => {
@@ -166,7 +166,7 @@ describe('whatever pod comes', () => {
     );
   });
 
-  test('its patch applies, changes nothing but what is the injector’s, and leaves nothing for a second time', () => {
+  test('the patch applies, changes only what belongs to the injector, and a second run changes nothing', () => {
     let injected = 0;
     fc.assert(
       fc.property(pod, minor, (value, at) => {

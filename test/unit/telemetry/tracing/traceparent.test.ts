@@ -6,7 +6,7 @@ const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SPAN = '00f067aa0ba902b7';
 const GOOD = `00-${TRACE}-${SPAN}-01`;
 
-describe('a traceparent is taken', () => {
+describe('a traceparent is accepted', () => {
   test.each([
     ['sampled', GOOD, 1],
     ['not sampled', `00-${TRACE}-${SPAN}-00`, 0],
@@ -21,7 +21,7 @@ describe('a traceparent is taken', () => {
   });
 });
 
-describe('a traceparent is no traceparent', () => {
+describe('a traceparent is rejected', () => {
   test.each([
     ['of no line', []],
     ['that comes twice', [GOOD, GOOD]],
@@ -53,7 +53,7 @@ describe('a traceparent is no traceparent', () => {
 const hex = (length: number) =>
   fc.array(fc.constantFrom(...'0123456789abcdef'), { minLength: length, maxLength: length }).map((digits) => digits.join(''));
 
-test('what is written reads as what it was', () => {
+test('a formatted traceparent parses to the same values', () => {
   fc.assert(
     fc.property(hex(32), hex(16), fc.integer({ min: 0, max: 3 }), (traceId, parentId, flags) => {
       fc.pre(!/^0+$/.test(traceId) && !/^0+$/.test(parentId));
