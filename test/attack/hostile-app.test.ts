@@ -11,6 +11,7 @@ import { makeFolder, useApp, useAuthority, useGate, useScriptApp } from '../supp
 import { startGate, toRoute } from '../support/gate.ts';
 import { FLAG, FRAME, openFrames, toBlock, toFrame } from '../support/h2-frames.ts';
 import { startInjector } from '../support/injector.ts';
+import { readToEnd } from '../support/proxy.ts';
 import { createRandom, mutate, randomBytes } from '../support/seeded.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
@@ -91,27 +92,20 @@ function askByHttp2(body?: string): Promise<number> {
 
 /** Everything that comes back for these bytes; the connection is cut after them where `isCut`. */
 function exchange(port: number, bytes: Buffer | string, { isTls = false, isCut = false } = {}): Promise<string> {
-  return new Promise((resolve) => {
-    const socket = isTls
-      ? connectTls({ port, host: '127.0.0.1', servername: 'localhost', rejectUnauthorized: false })
-      : connect(port, '127.0.0.1');
-    let text = '';
-    socket.setEncoding('latin1');
-    socket.on('data', (chunk: string) => {
-      text += chunk;
-    });
-    socket.on('error', () => undefined);
-    socket.on('close', () => resolve(text));
-    socket.once(isTls ? 'secureConnect' : 'connect', () => {
-      if (typeof bytes === 'string') socket.write(bytes, 'latin1', onWritten);
-      else socket.write(bytes, onWritten);
-    });
-    const onWritten = (): void => {
-      if (!isCut) socket.end();
-      else if (isTls) socket.destroy();
-      else socket.resetAndDestroy();
-    };
+  const socket = isTls
+    ? connectTls({ port, host: '127.0.0.1', servername: 'localhost', rejectUnauthorized: false })
+    : connect(port, '127.0.0.1');
+  socket.on('error', () => undefined);
+  socket.once(isTls ? 'secureConnect' : 'connect', () => {
+    if (typeof bytes === 'string') socket.write(bytes, 'latin1', onWritten);
+    else socket.write(bytes, onWritten);
   });
+  const onWritten = (): void => {
+    if (!isCut) socket.end();
+    else if (isTls) socket.destroy();
+    else socket.resetAndDestroy();
+  };
+  return readToEnd(socket);
 }
 
 const askByHttp1 = (): Promise<string> =>
@@ -186,7 +180,7 @@ describe.each(CASES)('an app that %s', (_title, bytes) => {
     ['HTTP/1.1', askByHttp1],
     ['HTTP/2', askByHttp2],
     ['the forward proxy', askByProxy],
-  ] as const)('ends no other exchange than its own, over %s', async (_protocol, ask) => {
+  ] as const)('ends only its own exchange, over %s', async (_protocol, ask) => {
     script = (socket) => {
       socket.end(bytes as string, 'latin1');
     };
@@ -194,7 +188,7 @@ describe.each(CASES)('an app that %s', (_title, bytes) => {
   });
 });
 
-test('sends a field once where the app repeats it with one value, and joins lists, over HTTP/2', async () => {
+test('sends a field once if the app repeats it with one value, and joins lists, over HTTP/2', async () => {
   script = (socket) => {
     socket.end(`HTTP/1.1 200 OK\r\nETag: "a"\r\nETag: "a"\r\nContent-Language: de\r\nContent-Language: en\r\n${NO_CONTENT}`);
   };
@@ -211,7 +205,7 @@ test('survives an app that resets the connection at every byte of its response',
   }
 });
 
-test('survives an app that answers before it reads the content, and resets', async () => {
+test('survives an app that responds before it reads the body, and resets', async () => {
   for (const end of [(socket: Socket) => socket.end(), (socket: Socket) => socket.resetAndDestroy()]) {
     script = (socket) => {
       socket.pause();
@@ -222,7 +216,7 @@ test('survives an app that answers before it reads the content, and resets', asy
   }
 });
 
-test('survives a client that leaves at every byte of its request, on every port', async () => {
+test('survives a client that disconnects at every byte of its request, on every port', async () => {
   script = (socket) => socket.end(`HTTP/1.1 200 OK\r\n${NO_CONTENT}`);
   const request = 'POST /open/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;a=b\r\nx\r\n0\r\nX: y\r\n\r\n';
   const target = `app.example:${hostile.port}`;
@@ -285,7 +279,7 @@ test('survives random bytes from apps and clients', async () => {
   }
 });
 
-test('the admission port survives random bytes and clients that leave', async () => {
+test('the admission port survives random bytes and clients that disconnect', async () => {
   const tls = join(makeFolder(), 'admission');
   const injector = await startInjector(
     (_request, reply) => answerJson(reply, 200, { major: '1', minor: '34' }),

@@ -7,7 +7,7 @@ import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { useApp, useAuthority, useGate, useScriptApp } from '../support/fixtures.ts';
 import { toRoute, until } from '../support/gate.ts';
-import { PROXY_AUTH, startProxyGate } from '../support/proxy.ts';
+import { PROXY_AUTH, readToEnd, startProxyGate } from '../support/proxy.ts';
 import { createRandom, mutate, randomBytes } from '../support/seeded.ts';
 
 const SEED = 20_261_122;
@@ -39,21 +39,14 @@ type Finish = (socket: Socket, bare: Socket) => unknown;
 
 /** Everything a client gets for these bytes until the connection closes. */
 function exchange(port: number, isTls: boolean, bytes: Buffer | string, finish?: Finish): Promise<string> {
-  return new Promise((resolve) => {
-    const bare = connect(port, '127.0.0.1');
-    bare.on('error', () => undefined);
-    const socket = isTls ? connectTls({ socket: bare, rejectUnauthorized: false }) : bare;
-    let text = '';
-    socket.setEncoding('latin1');
-    socket.on('data', (chunk: string) => {
-      text += chunk;
-    });
-    socket.on('error', () => undefined);
-    socket.on('close', () => resolve(text));
-    const onWritten = (): unknown => finish?.(socket, bare);
-    if (typeof bytes === 'string') socket.write(bytes, 'latin1', onWritten);
-    else socket.write(bytes, onWritten);
-  });
+  const bare = connect(port, '127.0.0.1');
+  bare.on('error', () => undefined);
+  const socket = isTls ? connectTls({ socket: bare, rejectUnauthorized: false }) : bare;
+  socket.on('error', () => undefined);
+  const onWritten = (): unknown => finish?.(socket, bare);
+  if (typeof bytes === 'string') socket.write(bytes, 'latin1', onWritten);
+  else socket.write(bytes, onWritten);
+  return readToEnd(socket);
 }
 
 const toStatus = (text: string): number => Number(/^HTTP\/1\.1 (\d{3}) /.exec(text)?.[1] ?? 0);
@@ -104,7 +97,7 @@ describe.each([
   const tunnel = (bytes: string, finish?: Finish): Promise<string> =>
     exchange(gate.proxyPort, isTls, toConnect() + bytes, finish);
 
-  describe('an upgrade that a client asked for', () => {
+  describe('an upgrade that a client requested', () => {
     const HUGE = 'x'.repeat(15_000);
     const withFields = (fields: string): string => `HTTP/1.1 101 Switching Protocols\r\n${fields}\r\n`;
 
@@ -127,7 +120,7 @@ describe.each([
       ['bytes that are not HTTP', '\0\x01\x02\xff'.repeat(1_000)],
       ['half a head', GRANTED.slice(0, -2)],
       ['nothing', ''],
-    ])('is answered 502 where the app sends %s', async (_title, bytes) => {
+    ])('is rejected with 502 if the app sends %s', async (_title, bytes) => {
       respond(bytes);
       expect(toStatus(await upgrade())).toBe(502);
     });
@@ -147,14 +140,14 @@ describe.each([
       ['a second 101', GRANTED],
       ['a whole response', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'],
       ['a megabyte of random bytes', randomBytes(createRandom(SEED), 1_000_000).toString('latin1')],
-    ])('gets every byte behind the 101 unchanged where the app sends %s', async (_title, bytes) => {
+    ])('gets every byte after the 101 unchanged if the app sends %s', async (_title, bytes) => {
       respond(GRANTED + bytes);
       const text = await upgrade();
       expect(toStatus(text)).toBe(101);
       expect(toContent(text) === bytes).toBe(true);
     });
 
-    test('ends with the response where the app sends a 101 behind another one', async () => {
+    test('ends with the response if the app sends a 101 after another one', async () => {
       respond(`HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n${GRANTED}frames`);
       const text = await upgrade();
       expect(toStatus(text)).toBe(200);
@@ -174,7 +167,7 @@ describe.each([
       }
     });
 
-    test('survives a client that leaves at every byte of its frames, from an app that floods', async () => {
+    test('survives a client that disconnects at every byte of its frames while the app floods', async () => {
       const flood = Buffer.alloc(1_000_000);
       script = (socket) => {
         socket.once('data', () => {
@@ -237,7 +230,7 @@ describe.each([
       ['resets', (socket: Socket) => socket.resetAndDestroy()],
       ['speaks and resets', (socket: Socket) => socket.write('220 hello', () => socket.resetAndDestroy())],
       ['does not read and resets', (socket: Socket) => socket.pause().write('220 hello', () => socket.resetAndDestroy())],
-    ])('survives an app that %s before the client says anything', async (_title, act) => {
+    ])('survives an app that %s before the client sends anything', async (_title, act) => {
       script = act;
       for (let round = 0; round < 10; round++)
         expect([0, 200, 502]).toContain(toStatus(await tunnel('x'.repeat(round * 10_000))));
@@ -252,7 +245,7 @@ describe.each([
       }
     });
 
-    test('survives a client that leaves an app that floods', async () => {
+    test('survives a client that disconnects while the app floods', async () => {
       const flood = Buffer.alloc(1_000_000);
       script = (socket) => {
         socket.write(flood, () => socket.end());
@@ -266,7 +259,7 @@ describe.each([
         );
     });
 
-    test('survives random bytes behind the CONNECT, and a CONNECT that was changed', async () => {
+    test('survives random bytes after the CONNECT, and a mutated CONNECT', async () => {
       const random = createRandom(SEED);
       for (let round = 0; round < 100; round++) {
         respond(randomBytes(random, random(200)), random(2) === 0 ? 'end' : 'reset');

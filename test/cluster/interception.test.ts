@@ -5,7 +5,7 @@ import { type Installation, installChart } from '../support/cluster/installation
 import type { Kube } from '../support/cluster/kube-request.ts';
 import { startNode, type TestNode } from '../support/cluster/node.ts';
 import type { PodRunner } from '../support/cluster/pod-runner.ts';
-import { makePod } from '../support/cluster/pods.ts';
+import { makeJob, makePod } from '../support/cluster/pods.ts';
 import { readSlices, type ServiceProxy, startServiceProxy } from '../support/cluster/service-proxy.ts';
 import { until } from '../support/gate.ts';
 
@@ -69,7 +69,7 @@ const MODES = [
 ];
 
 test.each(MODES)(
-  'takes over by $interception, a Service to $targetPort: the app gets the signed delivery once and nothing else',
+  'with $interception and a Service to $targetPort the app gets the signed delivery once and nothing else',
   async ({ interception, targetPort, port, container }) => {
     const name = `${interception.replace(':', '-').toLowerCase()}-${targetPort}`;
     const proxy = await serve(name, targetPort);
@@ -85,7 +85,7 @@ test.each(MODES)(
   },
 );
 
-test.each(['same-port', 'same-port:HOST'])('leaves no way to the app past the gate in %s', async (interception) => {
+test.each(['same-port', 'same-port:HOST'])('leaves no bypass to the app in %s', async (interception) => {
   const name = `closed-${interception.replace(':', '-').toLowerCase()}`;
   const pod = await startGated(name, interception, { env: [{ name: 'HOST', value: '127.0.0.1' }] });
   const response = await fetch(`${pod.url(8080)}/anything`);
@@ -94,7 +94,7 @@ test.each(['same-port', 'same-port:HOST'])('leaves no way to the app past the ga
 });
 
 test.each(['same-port:HOST', 'env:PORT'])(
-  "restarts an app that hangs, by the app's own rewritten probe, in %s",
+  'restarts an app that hangs, through its rewritten probe, in %s',
   async (interception) => {
     const name = `hanging-${interception.replace(':', '-').toLowerCase()}`;
     const hangs =
@@ -130,7 +130,7 @@ test('has no endpoint for an uninjected pod behind a Service to the name of the 
   expect(proxy.endpoints()).toEqual([`${gated.addresses.outer}:8480`]);
 });
 
-test('takes a new secret from a swapped mount without a restart', async () => {
+test('uses a new secret from a swapped mount without a restart', async () => {
   const pod = await startGated('reloading', 'same-port:HOST');
   const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'signing' } };
   await cluster.apply({ ...secret, stringData: { key: `whsec_${Buffer.alloc(32, 7).toString('base64')}` } }, { namespace });
@@ -145,7 +145,7 @@ test('takes a new secret from a swapped mount without a restart', async () => {
   expect(pod.steps.filter((step) => step === 'sidegate started')).toHaveLength(1);
 });
 
-test('ends the app before the sidecar, after the pause in which the endpoints forget the pod', async () => {
+test('ends the app before the sidecar, after the pause in which the pod is removed from the endpoints', async () => {
   const pod = await startGated('leaving', 'same-port:HOST');
   await cluster.request('DELETE', pod.path);
   await until(async () => (await cluster.request('GET', pod.path)).status === 404);
@@ -167,17 +167,10 @@ test('completes an injected Job', async () => {
     container: { startupProbe: null, readinessProbe: null, livenessProbe: null, command: ['sh', '-c', 'exit 0'] },
   });
   const { metadata, spec } = template;
-  const job = {
-    apiVersion: 'batch/v1',
-    kind: 'Job',
-    metadata: { name: 'once' },
-    spec: {
-      template: {
-        metadata: { labels: metadata.labels, annotations: metadata.annotations },
-        spec: { ...spec, restartPolicy: 'Never' },
-      },
-    },
-  };
+  const job = makeJob('once', {
+    metadata: { labels: metadata.labels, annotations: metadata.annotations },
+    spec: { ...spec, restartPolicy: 'Never' },
+  });
   await cluster.create(job, { namespace });
   const path = `/apis/batch/v1/namespaces/${namespace}/jobs/once`;
   await until(async () => (await cluster.ok('GET', path)).status.succeeded === 1);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Cluster, useCluster } from '../support/cluster/cluster.ts';
 import type { Kube } from '../support/cluster/kube-request.ts';
 import { startNode, type TestNode } from '../support/cluster/node.ts';
-import { makePod } from '../support/cluster/pods.ts';
+import { makeJob, makePod } from '../support/cluster/pods.ts';
 import { startServiceProxy } from '../support/cluster/service-proxy.ts';
 import { until } from '../support/gate.ts';
 
@@ -53,7 +53,7 @@ test('runs init containers in order, waits for a sidecar to start, and ends it a
   ]);
 });
 
-test('gives each pod a loopback and a port space of its own', async () => {
+test('gives each pod a separate loopback and port space', async () => {
   const neighbour = { name: 'neighbour', image: 'app:1', env: [{ name: 'PORT', value: '9001' }] };
   const asksNeighbour =
     "fetch('http://127.0.0.1:9001/hello').then((r) => r.text()).then((t) => { console.log(t); setInterval(() => 0, 1e4) })";
@@ -84,7 +84,7 @@ test('gives each pod a loopback and a port space of its own', async () => {
   }
 });
 
-test('swaps the files of a Secret at once, where the process reads the paths of its mounts', async () => {
+test('swaps the files of a Secret at once, at the paths of its mounts', async () => {
   const secret = (value: string): Kube => ({
     apiVersion: 'v1',
     kind: 'Secret',
@@ -114,27 +114,15 @@ test('restarts a container that fails its liveness probe', async () => {
   expect(pod.steps.slice(0, 3)).toEqual(['app started', 'app failed its probe', 'app ended 143']);
 });
 
-test('completes a Job although its sidecar would go on for ever', async () => {
-  const job = {
-    apiVersion: 'batch/v1',
-    kind: 'Job',
-    metadata: { name: 'once' },
-    spec: {
-      template: {
-        spec: {
-          ...makePod('x', { container: { command: ['sh', '-c', 'exit 0'] } }).spec,
-          restartPolicy: 'Never',
-          initContainers: [SIDECAR],
-        },
-      },
-    },
-  };
+test('completes a Job although its sidecar would run for ever', async () => {
+  const { spec } = makePod('x', { container: { command: ['sh', '-c', 'exit 0'] } });
+  const job = makeJob('once', { spec: { ...spec, restartPolicy: 'Never', initContainers: [SIDECAR] } });
   const { body } = await cluster.create(job, { namespace });
   const path = `/apis/batch/v1/namespaces/${namespace}/jobs/${body.metadata.name}`;
   await until(async () => (await cluster.ok('GET', path)).status.succeeded === 1);
 });
 
-test("leads a Service's connections to the pods that are ready, by its name and its ClusterIP", async () => {
+test('forwards connections to a Service to the ready pods, by its name and its ClusterIP', async () => {
   const labels = { app: 'served' };
   const service = {
     apiVersion: 'v1',

@@ -12,18 +12,41 @@ export function describeUpstreamConnections(name: string, make: Make): void {
   const open = toOpen(make);
 
   describe(`${name}: connections`, () => {
-    test('that die on reuse before a response fail a request that must not be repeated', async () => {
+    /** After `act` on the app's side of an idle connection, the next request uses a new connection. */
+    async function expectFresh(act: (socket: Socket) => unknown): Promise<void> {
+      const sockets: Socket[] = [];
+      const port = await startScript((socket, connection) => {
+        sockets.push(socket);
+        answering('HTTP/1.1 204 No Content\r\n\r\n')(socket, connection);
+      });
+      const upstream = open(port);
+      await ask(upstream, POST);
+      const [first] = sockets;
+      const closed = new Promise((resolve) => first?.once('close', resolve));
+      if (first !== undefined) act(first);
+      await closed;
+      await settle();
+      expect((await ask(upstream, POST)).status).toBe(204);
+      expect(sockets).toHaveLength(2);
+    }
+
+    /** An upstream whose app responds to the first request, and runs `die` at each later one. */
+    async function openDying(die: (socket: Socket) => unknown) {
       let requests = 0;
       const port = await startScript((socket) => {
         socket.on('data', () => {
           if (++requests === 1) socket.write('HTTP/1.1 204 No Content\r\n\r\n');
-          else socket.destroy();
+          else die(socket);
         });
       });
-      const upstream = open(port);
+      return { upstream: open(port), countRequests: () => requests };
+    }
+
+    test('that die on reuse before a response fail a request that must not be repeated', async () => {
+      const { upstream, countRequests } = await openDying((socket) => socket.destroy());
       await ask(upstream, POST);
       expect((await ask(upstream, POST)).failure).toMatchObject({ kind: 'reset', nothingSent: false });
-      expect(requests).toBe(2);
+      expect(countRequests()).toBe(2);
     });
 
     test('that die on reuse before a response repeat a safe request once', async () => {
@@ -42,66 +65,25 @@ export function describeUpstreamConnections(name: string, make: Make): void {
     });
 
     test('that die on reuse again and again repeat a request only once', async () => {
-      let requests = 0;
-      const port = await startScript((socket) => {
-        socket.on('data', () => {
-          if (++requests === 1) socket.write('HTTP/1.1 204 No Content\r\n\r\n');
-          else socket.destroy();
-        });
-      });
-      const upstream = open(port);
+      const { upstream, countRequests } = await openDying((socket) => socket.destroy());
       await ask(upstream);
       expect((await ask(upstream)).failure).toMatchObject({ kind: 'reset', nothingSent: false });
-      expect(requests).toBe(3);
+      expect(countRequests()).toBe(3);
     });
 
     test('that die on reuse after a byte of the response do not repeat the request', async () => {
-      let requests = 0;
-      const port = await startScript((socket) => {
-        socket.on('data', () => {
-          if (++requests === 1) socket.write('HTTP/1.1 204 No Content\r\n\r\n');
-          else socket.write('H', () => socket.destroy());
-        });
-      });
-      const upstream = open(port);
+      const { upstream, countRequests } = await openDying((socket) => socket.write('H', () => socket.destroy()));
       await ask(upstream);
       expect((await ask(upstream)).failure).toMatchObject({ kind: 'reset' });
-      expect(requests).toBe(2);
+      expect(countRequests()).toBe(2);
     });
 
     test('that the app closed while idle are not reused', async () => {
-      let app: Socket | undefined;
-      let connections = 0;
-      const port = await startScript((socket, connection) => {
-        app = socket;
-        connections = connection;
-        answering('HTTP/1.1 204 No Content\r\n\r\n')(socket, connection);
-      });
-      const upstream = open(port);
-      await ask(upstream, POST);
-      const first = app;
-      first?.end();
-      await new Promise((resolve) => first?.once('close', resolve));
-      await settle();
-      expect((await ask(upstream, POST)).status).toBe(204);
-      expect(connections).toBe(2);
+      await expectFresh((socket) => socket.end());
     });
 
     test('on which the app sends something while idle are not reused', async () => {
-      let app: Socket | undefined;
-      let connections = 0;
-      const port = await startScript((socket, connection) => {
-        app = socket;
-        connections = connection;
-        answering('HTTP/1.1 204 No Content\r\n\r\n')(socket, connection);
-      });
-      const upstream = open(port);
-      await ask(upstream, POST);
-      const first = app;
-      first?.write('HTTP/1.1 408 Request Timeout\r\n\r\n');
-      await new Promise((resolve) => first?.once('close', resolve));
-      expect((await ask(upstream, POST)).status).toBe(204);
-      expect(connections).toBe(2);
+      await expectFresh((socket) => socket.write('HTTP/1.1 408 Request Timeout\r\n\r\n'));
     });
 
     const idle: [string, string, number, number][] = [

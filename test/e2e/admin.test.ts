@@ -5,6 +5,7 @@ import { networkInterfaces } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
+import { holdResponses } from '../support/app.ts';
 import { type Answer, send, sendRaw } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
@@ -46,7 +47,7 @@ interface JournalAnswer {
 const journal = async (query = ''): Promise<JournalAnswer> => JSON.parse((await ask(`/journal${query}`)).text) as JournalAnswer;
 
 describe('the journal', () => {
-  test('shows passes and refusals, newest first, as the log has them', async () => {
+  test('shows forwarded and rejected requests, newest first, like the log', async () => {
     await start();
     const delivery = makeDelivery();
     await send(gate.port, delivery);
@@ -69,7 +70,7 @@ describe('the journal', () => {
     );
   });
 
-  test('shows neither secrets nor bodies nor what unverified headers hold', async () => {
+  test('shows no secrets, bodies or values of unverified headers', async () => {
     await start({ admin: WITH_TOKEN });
     const marked = makeDelivery({ body: '{"card":"marked-body"}' });
     await send(gate.port, { ...marked, headers: { ...marked.headers, 'X-Note': 'marked-header', Cookie: 'marked-cookie' } });
@@ -82,7 +83,7 @@ describe('the journal', () => {
       expect(text).not.toContain(hidden);
   });
 
-  test('shows what is asked for only, and says what can be asked for', async () => {
+  test('filters by the query, and reports which filters exist', async () => {
     await start({ journal: { size: 3 } });
     for (const path of ['/hooks/billing', '/elsewhere', '/hooks/billing', '/elsewhere'])
       await send(gate.port, { ...makeDelivery(), path });
@@ -105,13 +106,13 @@ describe('the journal', () => {
     }
   });
 
-  test('is not there where it is turned off', async () => {
+  test('does not exist if it is disabled', async () => {
     await start({ journal: { size: 0 } });
     await send(gate.port, makeDelivery());
     expect(await ask('/journal')).toMatchObject({ status: 404, text: 'the journal is disabled: journal.size is 0\n' });
   });
 
-  test('shows the forward proxy’s and the forward-auth endpoint’s verdicts, too', async () => {
+  test('also shows the decisions of the forward proxy and the forward-auth endpoint', async () => {
     const user = { realm: 'egress', users: { file: 'token' } };
     gate = await startGate(
       {
@@ -132,14 +133,14 @@ describe('the journal', () => {
   });
 });
 
-describe('who may', () => {
+describe('an authorized caller', () => {
   const PROTECTED = [
     ['GET', '/journal'],
     ['GET', '/keys'],
     ['POST', FORGET],
   ] as const;
 
-  test('is whoever has the token, where there is one, and nobody else', async () => {
+  test('is only one with the token, if a token is set', async () => {
     await start({ admin: WITH_TOKEN });
     for (const [method, path] of PROTECTED) {
       const none = await ask(path, { method });
@@ -157,7 +158,7 @@ describe('who may', () => {
     expect(gate.logText()).not.toContain(TOKEN);
   });
 
-  test('is whoever has the rotated token as soon as its file changes; a broken file keeps the one before', async () => {
+  test('needs the rotated token as soon as its file changes; a broken file keeps the previous one', async () => {
     await start({ admin: WITH_TOKEN });
     const status = async (token: string): Promise<number> =>
       (await ask('/keys', { headers: { Authorization: `Bearer ${token}` } })).status;
@@ -171,7 +172,7 @@ describe('who may', () => {
     expect(gate.logText()).not.toContain('short');
   });
 
-  test('is a caller on this machine where there is no token, by whatever address the port is reached', async (context) => {
+  test('is one on this machine if no token is set, at any address of the port', async (context) => {
     const outside = Object.values(networkInterfaces())
       .flatMap((addresses) => addresses ?? [])
       .find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
@@ -199,7 +200,7 @@ describe('who may', () => {
     expect(await gate.metric('sidegate_admin_denied_total{reason="not_loopback"}')).toBe(1);
   });
 
-  test('is no page whose own name leads to this machine', async () => {
+  test('is not a web page whose host name resolves to this machine', async () => {
     await start();
     for (const [method, path] of PROTECTED) {
       const answer = await ask(path, { method, headers: { Host: 'rebound.example:9090' } });
@@ -215,7 +216,7 @@ describe('who may', () => {
 });
 
 describe('the admin port', () => {
-  test('says what there is, and which methods', async () => {
+  test('lists its endpoints and their methods', async () => {
     await start();
     const unknown = await ask('/');
     expect([unknown.status, unknown.text]).toEqual([
@@ -237,7 +238,7 @@ describe('the admin port', () => {
       expect((await ask(path, { method: 'POST' })).status).toBe(404);
   });
 
-  test('refuses to start with a token that is too short, not there, or in the config itself', async () => {
+  test('does not start with a token that is too short, missing, or in the config itself', async () => {
     await start();
     const begin = (token: unknown): Promise<TestGate> =>
       startGate({ admin: { address: '127.0.0.1:0', token }, routes: [toRoute(app.port)] }, undefined, { weak: 'hunter2' });
@@ -247,7 +248,7 @@ describe('the admin port', () => {
   });
 });
 
-test('the curl lines of docs/admin.md work as they stand', async () => {
+test('the curl commands of docs/admin.md work unchanged', async () => {
   // A capture that is piped into `sidegate explain` is tested where there is one (captures.test.ts).
   const lines = (readFileSync(resolve('docs/admin.md'), 'utf8').match(/^curl .*$/gm) ?? []).filter((line) => !line.includes('|'));
   expect(lines).toHaveLength(4);
@@ -282,7 +283,7 @@ describe.each(['memory', 'Redis'])('forgetting an id in %s', (kind) => {
     if (redis !== undefined) await until(() => gate.log().some(({ msg }) => msg === 'store_up'));
   };
 
-  test('lets its next genuine delivery through, once, and says so in log and metrics', async () => {
+  test('forwards its next valid delivery, once, and records it in log and metrics', async () => {
     await begin();
     const delivery = makeDelivery();
     const states = async (): Promise<string | undefined> => {
@@ -305,18 +306,15 @@ describe.each(['memory', 'Redis'])('forgetting an id in %s', (kind) => {
     expect(await gate.metric('sidegate_forgotten_ids_total{was="handled"}')).toBe(1);
   });
 
-  test('says that nobody knows it', async () => {
+  test('reports that it is unknown', async () => {
     await begin();
     expect(JSON.parse((await forget('evt_none')).text)).toEqual({ was: 'absent' });
   });
 
-  test('that is with the app says so; the app’s success counts all the same', async () => {
+  test('that is in progress is reported; the success of the app still counts', async () => {
     await begin();
     const delivery = makeDelivery();
-    let finish: () => void = () => undefined;
-    app.handler = (_request, response) => {
-      finish = () => response.end('slow');
-    };
+    const finish = holdResponses(app, 'slow');
     const first = send(gate.port, delivery);
     await until(() => app.received.length === 1);
     expect(JSON.parse((await forget(delivery.id)).text)).toEqual({ was: 'in-progress' });
@@ -326,7 +324,7 @@ describe.each(['memory', 'Redis'])('forgetting an id in %s', (kind) => {
     expect((await send(gate.port, delivery)).code).toBe('duplicate');
   });
 
-  test('that is not signed clears its content, too, and lets that through once', async () => {
+  test('that is not signed also forgets its content, and forwards it once', async () => {
     await begin({ scheme: 'github', keys: [{ name: 'hub', secret: { file: 'hub' } }] });
     const body = '{"ref":"refs/heads/main"}';
     const push = async (id?: string): Promise<string | undefined> => {
@@ -357,7 +355,7 @@ describe.each(['memory', 'Redis'])('forgetting an id in %s', (kind) => {
     expect(await push()).toBe('handled');
   });
 
-  test('of any length and spelling works as the sender wrote it', async () => {
+  test('works with any length and spelling of the ID', async () => {
     await begin();
     for (const id of ['x'.repeat(200), 'a:b', '%2e%2e', '"quoted"']) {
       await send(gate.port, makeDelivery({ id }));
@@ -368,7 +366,7 @@ describe.each(['memory', 'Redis'])('forgetting an id in %s', (kind) => {
 });
 
 describe('a request to forget', () => {
-  test('is refused with the reason: content, type, size, route', async () => {
+  test('is rejected with the reason: content, type, size, route', async () => {
     await start({
       routes: [
         toRoute(app.port),
@@ -397,7 +395,7 @@ describe('a request to forget', () => {
     expect(gate.log().filter(({ msg }) => msg === 'id_forgotten')).toEqual([]);
   });
 
-  test('is refused when it is too large, declared or not, and reads no more of it', async () => {
+  test('is rejected if it is too large, declared or not, without reading the rest', async () => {
     await start();
     const large = JSON.stringify({ id: 'x'.repeat(70_000) });
     const json = { 'Content-Type': 'application/json' };
@@ -410,7 +408,7 @@ describe('a request to forget', () => {
     expect(endless).toMatch(/^HTTP\/1\.1 413 [\s\S]*Connection: close/i);
   });
 
-  test('is 503 while the store is away, and is told in the log', async () => {
+  test('is rejected with 503 while the store is unreachable, and logged', async () => {
     const redis = await startRedis();
     await start({ store: { redis: { url: `redis://127.0.0.1:${redis.port}` } } });
     await until(() => gate.log().some(({ msg }) => msg === 'store_up'));
@@ -437,7 +435,7 @@ describe('the keys', () => {
     return Object.fromEntries((routes[0]?.keys ?? []).map((key) => [key.name, key]));
   };
 
-  test('tell what each was needed for, when, and what to do', async () => {
+  test('show what each was used for, when, and what to do', async () => {
     // Days go by, and none of the gate's timers with them.
     let now = Date.parse('2027-01-15T08:00:00Z');
     const clock: Clock = { ...systemClock, now: () => now };
@@ -506,7 +504,7 @@ describe('the keys', () => {
     expect((await keysOf())['next']).toMatchObject({ isUsable: true, matches: 1, advice: 'last used 0 s ago' });
   });
 
-  test('are watched anew when a secret’s file changes, and keep their counts over a reload of the config', async () => {
+  test('are updated when the file of a secret changes, and keep their counts across a reload of the config', async () => {
     const keys = [
       { name: 'current', secret: { file: 'current' } },
       { name: 'old', secret: { file: 'mount/old' } },
@@ -533,7 +531,7 @@ describe('the keys', () => {
     expect((await keysOf())['old']?.['advice']).toBe('its secret cannot be read: deliveries that match no other key get 503');
   });
 
-  test('are shown of routes that have any', async () => {
+  test('are shown for routes with keys', async () => {
     await start({ routes: [{ name: 'open', match: { path: '/' }, upstream: `http://127.0.0.1:${app.port}`, allow: 'anyone' }] });
     expect(JSON.parse((await ask('/keys')).text)).toEqual({ routes: [] });
   });

@@ -1,7 +1,7 @@
 import { Agent } from 'node:http';
 import type { Socket } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
-import { startApp } from '../support/app.ts';
+import { holdResponses, startApp } from '../support/app.ts';
 import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { type Delivery, makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
@@ -40,7 +40,7 @@ function toLines({ headers, body }: Delivery, ...more: string[]): string[] {
 }
 
 describe('an app', () => {
-  test('that is not there is 503 with Retry-After on a connection that ends, and the retry comes through', async () => {
+  test('that is down leads to 503 with Retry-After and a closed connection, and the retry is forwarded', async () => {
     const port = await findFreePort();
     const gate = await start(port);
     const delivery = makeDelivery();
@@ -53,7 +53,7 @@ describe('an app', () => {
     expect(await gate.metric('sidegate_upstream_errors_total{route="billing",kind="connect"}')).toBe(1);
   });
 
-  test('that is too slow is 504, and the event stays with it until the lease is over', async () => {
+  test('that is too slow leads to 504, and the event stays claimed until the lease ends', async () => {
     app.handler = () => undefined;
     const gate = await start(app.port, { route: { timeout: '200ms' }, webhook: { dedup: { inProgress: 'reject' } } });
     const delivery = makeDelivery();
@@ -62,13 +62,13 @@ describe('an app', () => {
     expect(await gate.metric('sidegate_dedup_operations_total{outcome="held"}')).toBe(1);
   });
 
-  test('that dies before it answers is 502, and the event is held', async () => {
+  test('that dies before it responds leads to 502, and the claim is held', async () => {
     const gate = await start(await startScript((socket) => socket.destroy()));
     expect(await send(gate.port, makeDelivery())).toMatchObject({ status: 502, code: 'upstream_unreachable' });
     expect(await gate.metric('sidegate_dedup_operations_total{outcome="held"}')).toBe(1);
   });
 
-  test('that answers nonsense is 502', async () => {
+  test('that sends an invalid response leads to 502', async () => {
     const gate = await start(
       await startScript((socket) => socket.write('HTTP/1.1 200 OK\r\nX: a\nb\r\nContent-Length: 0\r\n\r\n')),
     );
@@ -78,14 +78,14 @@ describe('an app', () => {
   test.each([
     ['of a known length', 'Content-Length: 10', 'hal'],
     ['chunked', 'Transfer-Encoding: chunked', '3\r\nhal\r\n'],
-  ])('that dies within an answer %s never looks like a clean end', async (_title, framing, part) => {
+  ])('that dies during a response %s never looks like a clean end', async (_title, framing, part) => {
     const gate = await start(await startScript((socket) => socket.end(`HTTP/1.1 200 OK\r\n${framing}\r\n\r\n${part}`)));
     await expect(send(gate.port, makeDelivery())).rejects.toThrow(/aborted|hang up|ECONNRESET/);
     expect(await gate.metric('sidegate_dedup_operations_total{outcome="held"}')).toBe(1);
     expect(gate.log().at(-1)).toMatchObject({ msg: 'request', level: 'error', reason: 'upstream_reset', status: 200 });
   });
 
-  test('that says more than it was asked cannot poison the next answer', async () => {
+  test('that sends more than one response cannot poison the next one', async () => {
     const gate = await start(
       await startScript((socket) =>
         socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngoodHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison'),
@@ -95,7 +95,7 @@ describe('an app', () => {
   });
 
   test.each([301, 302, 400, 404, 410, 429, 500, 503])(
-    'whose answer is %i has it passed on, and gets the event again',
+    'that responds with %i has its response passed on, and gets the event again',
     async (status) => {
       const gate = await start(app.port);
       const delivery = makeDelivery();
@@ -107,13 +107,10 @@ describe('an app', () => {
     },
   );
 
-  test('whose sender leaves finishes its work, and the retry is a duplicate', async () => {
+  test('finishes its work when the sender disconnects, and the retry is a duplicate', async () => {
     const gate = await start(app.port);
     const delivery = makeDelivery();
-    let finish: () => void = () => undefined;
-    app.handler = (_request, response) => {
-      finish = () => response.end('done');
-    };
+    const finish = holdResponses(app, 'done');
     const controller = new AbortController();
     const left = fetch(`http://127.0.0.1:${gate.port}/hooks/billing`, {
       method: 'POST',
@@ -131,8 +128,8 @@ describe('an app', () => {
   });
 });
 
-describe('an answer of the app', () => {
-  test('loses what is of its hop or could switch the sender off, and nothing else', async () => {
+describe('a response of the app', () => {
+  test('loses only hop-by-hop fields and those that could disable the sender', async () => {
     const gate = await start(app.port);
     app.handler = (_request, response) => {
       response.writeHead(200, [
@@ -166,13 +163,13 @@ describe('an answer of the app', () => {
     expect(rawHeaders.join()).not.toContain('timeout=9');
   });
 
-  test('keeps a sender switch that the route allows', async () => {
+  test('keeps a field that could disable the sender if the route allows it', async () => {
     const gate = await start(app.port, { route: { allowResponseHeaders: ['Webhook-Delivery'] } });
     app.handler = (_request, response) => response.writeHead(200, { 'Webhook-Delivery': 'disable' }).end();
     expect((await send(gate.port, makeDelivery())).headers['webhook-delivery']).toBe('disable');
   });
 
-  test('without content is right: 204, 304, HEAD', async () => {
+  test('has no body with 204, 304 and HEAD', async () => {
     const gate = await start(app.port, {
       match: { path: '/hooks/billing', methods: ['POST', 'HEAD'] },
       webhook: { dedup: 'off' },
@@ -191,7 +188,7 @@ describe('an answer of the app', () => {
     expect(text.endsWith('\r\n\r\n')).toBe(true);
   });
 
-  test('brings its early hints, and its trailers to who takes them', async () => {
+  test('includes early hints, and trailers for senders that accept them', async () => {
     const gate = await start(app.port);
     app.handler = (_request, response) => {
       response.writeEarlyHints({ link: '</style.css>; rel=preload' });
@@ -208,7 +205,7 @@ describe('an answer of the app', () => {
     expect(await sendRaw(gate.port, toRequestText(toLines(other), other.body.toString()))).toMatch(/0\r\n\r\n$/);
   });
 
-  test('of many megabytes arrives whole', async () => {
+  test('of many megabytes arrives completely', async () => {
     const gate = await start(app.port);
     const content = Buffer.alloc(20_000_000, 'z');
     app.handler = (_request, response) => response.end(content);
@@ -216,7 +213,7 @@ describe('an answer of the app', () => {
   });
 });
 
-test('a POST on a dead reused connection is sent again only where the route says so', async () => {
+test('a POST on a dead reused connection is sent again only if the route allows it', async () => {
   let requests = 0;
   const script = (socket: Socket): void => {
     requests++;

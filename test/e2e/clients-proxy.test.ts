@@ -11,7 +11,7 @@ import { makeAuthority, readPair } from '../support/certificates.ts';
 import { useApp, useFolder, useGate, useGitApp, useServer } from '../support/fixtures.ts';
 import type { Sections, TestGate } from '../support/gate.ts';
 import { openTunnel, startProxyGate } from '../support/proxy.ts';
-import { type Ended, PYTHON, run } from '../support/run.ts';
+import { type Ended, PYTHON, run, runPython } from '../support/run.ts';
 import { toBasic } from '../support/users.ts';
 
 const folder = useFolder();
@@ -59,7 +59,7 @@ describe('curl', () => {
   test.each([
     ['in clear text', () => ['-x', `http://127.0.0.1:${gate.proxyPort}`]],
     ['by TLS', () => ['-x', `https://localhost:${guarded.proxyPort}`, '--proxy-cacert', ca]],
-  ])('%s, asks first and then shows the password', async (_, toArgs) => {
+  ])('%s, sends the password after a challenge', async (_, toArgs) => {
     const args = [...toArgs(), ...USER, '--proxy-anyauth'];
     expect(await curl(...args, appUrl())).toBe('handled 0 200 000');
     expect(await curl(...args, secureUrl())).toBe('secure 0 none none 200 200');
@@ -74,7 +74,7 @@ describe('curl', () => {
     expect(await curl(...args, '-H', 'Expect:', appUrl())).toBe(`handled ${UPLOAD_BYTES} 200 000`);
   });
 
-  test('is told that the proxy’s password is wrong, while it would upload', async () => {
+  test('gets 407 for a wrong proxy password during an upload', async () => {
     const args = ['-x', proxyUrl(WRONG)];
     expect(await curl(...args, '-H', 'Expect:', '-T', UPLOAD, appUrl())).toMatch(
       /"code":"proxy_credentials_required".* 407 000$/,
@@ -91,12 +91,12 @@ describe('curl', () => {
     expect(JSON.stringify(app.received[0]?.rawHeaders)).not.toContain(toBasic('Aladdin', 'open sesame').Authorization);
   });
 
-  test('is served on HTTP/1.0, both ways', async () => {
+  test('works with HTTP/1.0, both ways', async () => {
     expect(await curl('-0', '-x', proxyUrl(), appUrl())).toBe('handled 0 200 000');
     expect(await curl('--proxy1.0', `127.0.0.1:${gate.proxyPort}`, ...USER, secureUrl())).toBe('secure 0 none none 200 200');
   });
 
-  test('gets events through it as they come', async () => {
+  test('receives events through it immediately', async () => {
     app.handler = (_request, response) =>
       void response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('data: 1\n\n');
     const { code, stdout } = await run('curl', ['-sS', '-N', '-m', '1', '-x', proxyUrl(), appUrl()]);
@@ -112,7 +112,7 @@ describe('wget', () => {
   };
   const USER = ['--proxy-user=Aladdin', '--proxy-password=open sesame'];
 
-  test('goes through with the password, and not with a wrong one', async () => {
+  test('is allowed with the password, and rejected with a wrong one', async () => {
     expect(await wget(USER, appUrl())).toMatchObject({ code: 0, stdout: 'handled 0' });
     expect(await wget(USER, secureUrl())).toMatchObject({ code: 0, stdout: 'secure 0 none none' });
     for (const target of [appUrl(), secureUrl()])
@@ -122,10 +122,6 @@ describe('wget', () => {
 });
 
 describe('Python', () => {
-  const python = async (script: string, ...args: readonly string[]): Promise<string> => {
-    const { stdout, stderr } = await run(PYTHON ?? 'python3', ['-c', script, ...args]);
-    return stdout.trim() || stderr;
-  };
   const URLLIB = `
 import ssl, sys, urllib.error, urllib.request as r
 target, proxy, ca = sys.argv[1:4]
@@ -141,11 +137,11 @@ except urllib.error.URLError as e: print(e.reason)`;
     ['with a wrong one', WRONG, CHALLENGE, REFUSED],
     ['without one', '', CHALLENGE, REFUSED],
   ])('’s urllib, %s', async (_, user, plain, tunnelled) => {
-    expect(await python(URLLIB, appUrl(), proxyUrl(user), ca)).toBe(plain);
-    expect(await python(URLLIB, secureUrl(), proxyUrl(user), ca)).toBe(tunnelled);
+    expect(await runPython(URLLIB, appUrl(), proxyUrl(user), ca)).toBe(plain);
+    expect(await runPython(URLLIB, secureUrl(), proxyUrl(user), ca)).toBe(tunnelled);
   });
 
-  test('’s urllib, which answers the challenge only when it comes', async () => {
+  test('’s urllib, which sends the password only after a challenge', async () => {
     const script = `
 import sys, urllib.request as r
 target, proxy = sys.argv[1:3]
@@ -153,7 +149,7 @@ passwords = r.HTTPPasswordMgrWithDefaultRealm()
 passwords.add_password(None, proxy, 'Aladdin', 'open sesame')
 opener = r.build_opener(r.ProxyHandler({'http': proxy}), r.ProxyBasicAuthHandler(passwords))
 print(opener.open(target, data=b'x' * 100000).read().decode())`;
-    expect(await python(script, appUrl(), proxyUrl(''))).toBe('handled 100000');
+    expect(await runPython(script, appUrl(), proxyUrl(''))).toBe('handled 100000');
   });
 
   const REQUESTS = `
@@ -170,7 +166,7 @@ try: s.get(secure)
 except requests.exceptions.ProxyError as e: print('407' in str(e))`;
 
   test.skipIf(PYTHON === undefined)('’s requests', async () => {
-    expect(await python(REQUESTS, appUrl(), secureUrl(), proxyUrl(), proxyUrl(WRONG), ca)).toBe(
+    expect(await runPython(REQUESTS, appUrl(), secureUrl(), proxyUrl(), proxyUrl(WRONG), ca)).toBe(
       'handled 0|handled 100001|secure 0 none none|secure 100000 none none|407|True',
     );
   });
@@ -198,7 +194,7 @@ describe('Node', () => {
     await dispatcher.close();
   });
 
-  test('’s undici ProxyAgent by TLS to the proxy', async () => {
+  test('’s undici ProxyAgent over TLS to the proxy', async () => {
     const uri = `https://localhost:${guarded.proxyPort}`;
     const dispatcher = new ProxyAgent({ uri, token, proxyTls: { ca: tls.requestTls.ca }, ...tls });
     const secured = await undiciRequest(secureUrl(), { dispatcher });
@@ -206,13 +202,13 @@ describe('Node', () => {
     await dispatcher.close();
   });
 
-  test('’s undici ProxyAgent is told of a wrong password', async () => {
+  test('’s undici ProxyAgent gets 407 for a wrong password', async () => {
     const dispatcher = new ProxyAgent({ uri: proxyUrl(''), token: toBasic('Aladdin', 'wrong').Authorization, ...tls });
     await expect(undiciRequest(secureUrl(), { dispatcher })).rejects.toThrow('407');
     await dispatcher.close();
   });
 
-  test('’s https in a tunnel opened by hand', async () => {
+  test('’s https in a manually opened tunnel', async () => {
     const authority = `secure.example:${secure.port}`;
     const options = { host: '127.0.0.1', port: gate.proxyPort, headers: { 'Proxy-Authorization': token } };
     const tunnel = await new Promise<Socket>((resolve, reject) =>
@@ -263,7 +259,7 @@ describe('git', () => {
       GIT_CONFIG_NOSYSTEM: '1',
     });
 
-  test('clones through it with the password, and not with a wrong one', async () => {
+  test('clones through it with the password, and fails with a wrong one', async () => {
     expect(await clone(proxyUrl(), 'copy')).toMatchObject({ code: 0 });
     const { code, stderr } = await clone(proxyUrl(WRONG), 'none');
     expect(code).toBe(128);

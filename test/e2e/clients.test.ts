@@ -9,7 +9,7 @@ import { WebSocket, WebSocketServer } from 'ws';
 import { makeAuthority } from '../support/certificates.ts';
 import { useApp, useFolder, useGate, useGitApp, useServer } from '../support/fixtures.ts';
 import { startGate, until } from '../support/gate.ts';
-import { type Ended, PYTHON, run } from '../support/run.ts';
+import { type Ended, PYTHON, run, runPython } from '../support/run.ts';
 import { makeEntry, toBasic } from '../support/users.ts';
 
 const folder = useFolder();
@@ -64,12 +64,12 @@ describe('curl', () => {
     (await run('curl', ['-sS', '-w', ' %{http_code}', '--cacert', ca, ...args])).stdout;
   const USER = ['-u', 'Aladdin:open sesame'] as const;
 
-  test('finds out that it is to use Basic, and does', async () => {
+  test('chooses Basic after the challenge', async () => {
     expect(await curl('--anyauth', ...USER, url())).toBe('handled 0 200');
     expect(app.received).toHaveLength(1);
   });
 
-  test('takes the password from the URL, and for HEAD', async () => {
+  test('sends the password from the URL, also for HEAD', async () => {
     expect(await curl(url('/x', 'Aladdin:open%20sesame@'))).toBe('handled 0 200');
     expect(await curl('-I', ...USER, url())).toMatch(/^HTTP\/2 200 /);
     expect(await curl('-I', '--http1.1', ...USER, url())).toMatch(/^HTTP\/1\.1 200 /);
@@ -89,17 +89,17 @@ describe('curl', () => {
     }
   });
 
-  test('is told that a wrong password is wrong while it would upload, without its content being taken', async () => {
+  test('gets 401 for a wrong password during an upload, without its body being read', async () => {
     expect(await curl('-u', 'Aladdin:wrong', '-T', UPLOAD, url('/put'))).toMatch(/"code":"credentials_required".* 401$/);
     expect(app.received).toHaveLength(0);
   });
 
-  test('is served on HTTP/1.0', async () => {
+  test('works with HTTP/1.0', async () => {
     expect(await curl('-0', ...USER, url())).toBe('handled 0 200');
     expect(await curl('-0', ...USER, '--data-binary', 'hello', url())).toBe('handled 5 200');
   });
 
-  test('gets events as they come', async () => {
+  test('receives events immediately', async () => {
     // It ends by its own time limit, having written what came until then.
     const { code, stdout } = await run('curl', ['-sS', '-N', '-m', '1', '--cacert', ca, ...USER, url('/live')]);
     expect([code, stdout]).toEqual([28, 'data: 1\n\n']);
@@ -114,7 +114,7 @@ describe('wget', () => {
     expect(await wget('--user=Aladdin', '--password=open sesame', url())).toMatchObject({ code: 0, stdout: 'handled 0' });
   });
 
-  test('says that a wrong password is one', async () => {
+  test('reports a wrong password', async () => {
     // 6: "Username/password authentication failure".
     expect(await wget('--user=Aladdin', '--password=wrong', url())).toMatchObject({ code: 6, stdout: '' });
     expect(await wget(url())).toMatchObject({ code: 6, stdout: '' });
@@ -122,10 +122,6 @@ describe('wget', () => {
 });
 
 describe('Python', () => {
-  const python = async (script: string, ...args: readonly string[]): Promise<string> => {
-    const { stdout, stderr } = await run(PYTHON ?? 'python3', ['-c', script, ...args]);
-    return stdout.trim() || stderr;
-  };
   const URLLIB = `
 import ssl, sys, urllib.error, urllib.request as r
 target, ca, password = sys.argv[1:4]
@@ -141,7 +137,7 @@ except urllib.error.HTTPError as e: print(e.code, e.headers['WWW-Authenticate'])
     ['with a wrong one', 'wrong', '401 Basic realm="admin", charset="UTF-8"'],
     ['without one', '', '401 Basic realm="admin", charset="UTF-8"'],
   ])('’s urllib, %s', async (_, password, expected) => {
-    expect(await python(URLLIB, url(), ca, password)).toBe(expected);
+    expect(await runPython(URLLIB, url(), ca, password)).toBe(expected);
   });
 
   const REQUESTS = `
@@ -159,8 +155,8 @@ show(auth=('test', '123\\u00a3'.encode()))
 show(auth=('test', '123\\u00a3'))
 show(url=target.replace('/x', '/old'), auth=('test', '123\\u00a3'))`;
 
-  test.skipIf(PYTHON === undefined)('’s requests, which writes text as Latin-1: that needs the option for it', async () => {
-    expect(await python(REQUESTS, url(), ca)).toBe('200 401 401 200 200 401 200');
+  test.skipIf(PYTHON === undefined)('’s requests, which encodes text as Latin-1, with the option for it', async () => {
+    expect(await runPython(REQUESTS, url(), ca)).toBe('200 401 401 200 200 401 200');
     expect(app.received.map(({ body }) => body.length)).toEqual([0, 100_001, 0, 0]);
   });
 });
@@ -168,7 +164,7 @@ show(url=target.replace('/x', '/old'), auth=('test', '123\\u00a3'))`;
 describe('Node', () => {
   const AUTH = toBasic('Aladdin', 'open sesame');
 
-  test('’s https, by a user in the URL', async () => {
+  test('’s https, with a user in the URL', async () => {
     const status = await new Promise((resolve, reject) =>
       httpsRequest(url('/x', 'Aladdin:open%20sesame@'), { ca: readFileSync(ca), agent: false }, (incoming) => {
         incoming.resume();
@@ -180,7 +176,7 @@ describe('Node', () => {
     expect(status).toBe(200);
   });
 
-  test('’s undici, with content that streams, and one connection for all', async () => {
+  test('’s undici, with a streamed body, on one connection', async () => {
     const dispatcher = new Agent({ connect: { ca: readFileSync(ca) }, connections: 1 });
     const before = gate.log().length;
     for (let i = 0; i < 3; i++) {
@@ -195,7 +191,7 @@ describe('Node', () => {
     expect(gate.log().length - before).toBe(4);
   });
 
-  test('’s ws speaks with the app by TLS and the password', async () => {
+  test('’s ws reaches the app over TLS with the password', async () => {
     const target = url('/live/socket').replace('https:', 'wss:');
     const refused = new WebSocket(target, { ca: readFileSync(ca) });
     expect(String(await new Promise((resolve) => refused.once('error', resolve)))).toContain('401');
@@ -242,7 +238,7 @@ describe('git', () => {
     expect(await runGit('-C', join(folder, 'copy'), 'fetch', '-q')).toMatchObject({ code: 0 });
   }, 60_000);
 
-  test('is told that a wrong password is wrong', async () => {
+  test('fails with a wrong password', async () => {
     const { code, stderr } = await runGit('clone', url('/repo.git', 'Aladdin:wrong@'), join(folder, 'none'));
     expect(code).toBe(128);
     expect(stderr).toContain('Authentication failed');

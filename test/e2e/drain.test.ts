@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
+import { holdResponses } from '../support/app.ts';
 import { FakeClock, settle } from '../support/fake-clock.ts';
 import { useApp, useEcho } from '../support/fixtures.ts';
 import { type TestGate, until } from '../support/gate.ts';
@@ -30,8 +31,8 @@ const isRefused = (port: number): Promise<boolean> =>
     socket.once('close', () => resolve(true));
   });
 
-describe('a tunnel under way when the gate stops', () => {
-  test('is waited for, while nobody else comes in', async () => {
+describe('a tunnel that is open when the gate stops', () => {
+  test('is kept open, while new connections are rejected', async () => {
     await start();
     const tunnel = await openTunnel(gate.proxyPort, target());
     const stopped = gate.stop();
@@ -46,7 +47,7 @@ describe('a tunnel under way when the gate stops', () => {
     expect(gate.log().at(-1)).toMatchObject({ method: 'CONNECT', status: 200 });
   });
 
-  test('is cut when the time is over, and the log says so', async () => {
+  test('is closed after the drain time, and the log reports it', async () => {
     await start();
     const tunnel = await openTunnel(gate.proxyPort, target());
     const ended = readToEnd(tunnel);
@@ -60,12 +61,9 @@ describe('a tunnel under way when the gate stops', () => {
 });
 
 describe('a request on the proxy port when the gate stops', () => {
-  test('is finished, told that the connection ends, and the connection ends', async () => {
+  test('is finished with Connection: close, and the connection ends', async () => {
     await start();
-    let finish = (): void => undefined;
-    app.handler = (_request, response) => {
-      finish = () => void response.end('late but whole');
-    };
+    const finish = holdResponses(app, 'late but whole');
     const answer = exchangeRaw(gate.proxyPort, toGet());
     await until(() => app.received.length === 1);
     const stopped = gate.stop();
@@ -75,7 +73,7 @@ describe('a request on the proxy port when the gate stops', () => {
     expect(await stopped).toBe(true);
   });
 
-  test('whose answer promised to keep the connection is finished, and the connection ends', async () => {
+  test('is finished and its connection closed, even if its response announced keep-alive', async () => {
     await start();
     let finish = (): void => undefined;
     app.handler = (_request, response) => {
@@ -96,7 +94,7 @@ describe('a request on the proxy port when the gate stops', () => {
     expect(await stopped).toBe(true);
   });
 
-  test('is served during the grace, and its connection not kept', async () => {
+  test('is served during the grace period, and its connection is closed', async () => {
     await start('5s');
     const open = openSocket(gate.proxyPort);
     open.write(toGet());
@@ -112,7 +110,7 @@ describe('a request on the proxy port when the gate stops', () => {
   test.each([
     ['a request', () => toGet()],
     ['CONNECT', () => `CONNECT ${target()} HTTP/1.1\r\nHost: a\r\n${PROXY_AUTH}\r\n`],
-  ])('whose head comes to its end too late is 503: %s', async (_, toHead) => {
+  ])('is rejected with 503 if its head is complete too late: %s', async (_, toHead) => {
     await start();
     const tunnel = await openTunnel(gate.proxyPort, target());
     const socket = openSocket(gate.proxyPort);

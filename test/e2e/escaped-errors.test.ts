@@ -5,6 +5,7 @@ import { pathToFileURL } from 'node:url';
 import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { answerJson, startApiServer } from '../support/api-server.ts';
+import { holdResponses } from '../support/app.ts';
 import { makeAuthority } from '../support/certificates.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
@@ -19,12 +20,9 @@ const app = useApp();
 const start = (drain: string, grace = '200ms'): Promise<GateProcess> =>
   startGateProcess({ shutdown: { grace, drain }, routes: [toRoute(app.port)] }, [], { NODE_OPTIONS: `--import=${FAULT}` });
 
-test('an exception that nothing handles turns readiness off, lets requests finish, and exits 1', async () => {
+test('an unhandled exception turns readiness off, lets requests finish, and exits 1', async () => {
   const gate = await start('10s', '1500ms');
-  let finish = (): void => undefined;
-  app.handler = (_request, response) => {
-    finish = () => response.end('late but whole');
-  };
+  const finish = holdResponses(app, 'late but whole');
   const slow = send(gate.port, makeDelivery());
   await until(() => app.received.length === 1);
   gate.child.kill('SIGUSR2');
@@ -37,7 +35,7 @@ test('an exception that nothing handles turns readiness off, lets requests finis
   expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: true });
 });
 
-test('exceptions that repeat neither cut the drain short nor fill the log nor show their messages', async () => {
+test('repeated exceptions do not shorten the drain, fill the log or show their messages', async () => {
   const gate = await start('500ms');
   app.handler = () => undefined;
   const stuck = send(gate.port, makeDelivery()).catch(() => 'cut');
@@ -54,7 +52,7 @@ test('exceptions that repeat neither cut the drain short nor fill the log nor sh
   expect(JSON.stringify(lines)).not.toContain('secret-in');
 });
 
-test('an exception that nothing handles drains the injector, which exits 1', async () => {
+test('an unhandled exception drains the injector, which exits 1', async () => {
   const folder = makeFolder();
   const api = await startApiServer((_request, response) => answerJson(response, 200, { major: '1', minor: '34' }));
   const pair = makeAuthority(folder, 'root').issue('server', 'DNS:injector.gate.svc');

@@ -2,6 +2,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { holdResponses } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery, SECRET } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
@@ -12,14 +13,11 @@ const OTHER_SECRET = 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD';
 const app = useApp();
 
 describe('SIGTERM', () => {
-  test('turns readiness off, serves on for the grace, finishes what is under way, and exits 0', async () => {
+  test('turns readiness off, serves during the grace period, finishes requests in progress, and exits 0', async () => {
     const gate = await startGateProcess({ shutdown: { grace: '1500ms', drain: '10s' }, routes: [toRoute(app.port)] });
     const readyz = async (): Promise<number> => (await fetch(`http://127.0.0.1:${gate.adminPort}/readyz`)).status;
     expect(await readyz()).toBe(200);
-    let finish: () => void = () => undefined;
-    app.handler = (_request, response) => {
-      finish = () => response.end('late but whole');
-    };
+    const finish = holdResponses(app, 'late but whole');
     const slow = send(gate.port, makeDelivery());
     await until(() => app.received.length === 1);
     gate.child.kill('SIGTERM');
@@ -35,7 +33,7 @@ describe('SIGTERM', () => {
     expect(gate.log().filter(({ msg }) => msg === 'request')).toHaveLength(2);
   });
 
-  test('gives up after the drain time, leaving what is with the app to its lease, and still exits 0', async () => {
+  test('stops after the drain time, leaves requests with the app to their lease, and still exits 0', async () => {
     const gate = await startGateProcess({ shutdown: { grace: '0ms', drain: '200ms' }, routes: [toRoute(app.port)] });
     app.handler = () => undefined;
     const stuck = send(gate.port, makeDelivery()).catch(() => 'cut');
@@ -55,7 +53,7 @@ describe('SIGTERM', () => {
   });
 });
 
-describe('what is claimed and not with the app', () => {
+describe('an ID that is claimed but not yet with the app', () => {
   test('is released when the gate stops', async () => {
     const gate = await startGate({
       limits: { maxInFlight: 1 },
@@ -76,7 +74,7 @@ describe('what is claimed and not with the app', () => {
 });
 
 describe('a config that changes', () => {
-  test('is taken over without a restart; a broken one changes nothing and says so', async () => {
+  test('is reloaded without a restart; a broken one changes nothing and is reported', async () => {
     const gate = await startGate({ routes: [toRoute(app.port)] });
     gate.writeConfig({ routes: [toRoute(app.port, { match: { path: '/new' } })] });
     await until(async () => (await send(gate.port, { ...makeDelivery(), path: '/new' })).status === 200);
@@ -90,7 +88,7 @@ describe('a config that changes', () => {
     await gate.stop();
   });
 
-  test('in what takes a restart is refused, with the reason', async () => {
+  test('in a setting that needs a restart is rejected, with the reason', async () => {
     const gate = await startGate({ routes: [toRoute(app.port)] });
     gate.writeConfig({ limits: { maxInFlight: 7 }, routes: [toRoute(app.port)] });
     const line = await until(() => gate.log().find(({ msg }) => msg === 'config_reload_failed'));
@@ -98,7 +96,7 @@ describe('a config that changes', () => {
     await gate.stop();
   });
 
-  test('drops the series of routes that are gone, and of keys', async () => {
+  test('drops the series of removed routes and keys', async () => {
     const gate = await startGate({
       routes: [{ ...toRoute(app.port, { match: { path: '/old' } }), name: 'old' }, toRoute(app.port)],
     });
@@ -109,7 +107,7 @@ describe('a config that changes', () => {
   });
 });
 
-test('a config that names a secret too early is taken over once the secret is there', async () => {
+test('a config that names a missing secret is reloaded once the secret exists', async () => {
   const gate = await startGate({ routes: [toRoute(app.port)] });
   gate.writeConfig({
     routes: [toRoute(app.port, { webhook: { keys: [{ name: 'current', secret: { file: 'later' } }] } })],
@@ -122,7 +120,7 @@ test('a config that names a secret too early is taken over once the secret is th
 });
 
 describe('a secret that is rotated', () => {
-  test('by the kubelet’s symlink swap counts at once, every time; one that disappears takes its route alone to 503', async () => {
+  test('by the kubelet’s symlink swap applies at once, every time; one that disappears makes only its route respond with 503', async () => {
     const gate = await startGate({
       routes: [
         toRoute(app.port, { webhook: { keys: [{ name: 'current', secret: { file: 'mount/secret' } }] } }),
@@ -169,7 +167,7 @@ describe('a secret that is rotated', () => {
     await gate.stop();
   });
 
-  test('has two live keys meanwhile, and the metric tells which one is used', async () => {
+  test('has two live keys in the meantime, and the metric shows which one is used', async () => {
     const keys = [
       { name: 'current', secret: { file: 'new' } },
       { name: 'old', secret: { file: 'secret' } },
@@ -194,22 +192,22 @@ describe('a secret that is rotated', () => {
   });
 });
 
-describe('a start that cannot be', () => {
+describe('a failed start', () => {
   const run = (file: string): ReturnType<typeof spawnSync> =>
     spawnSync(process.execPath, [LAUNCHER, 'run', '--config', file], { encoding: 'utf8' });
 
-  test('says which port is taken, and exits 1', async () => {
+  test('exits 1 if its port is in use', async () => {
     const listen = { address: `127.0.0.1:${app.port}` };
     await expect(startGateProcess({ listen, routes: [toRoute(app.port)] })).rejects.toThrow('ended with 1');
   });
 
-  test('says that the config is not there, and exits 1', () => {
+  test('reports that the config does not exist, and exits 1', () => {
     const { status, stderr } = run('/nowhere/gate.yaml');
     expect([status, stderr]).toEqual([1, '/nowhere/gate.yaml: error the file does not exist\n']);
   });
 });
 
-test('the launcher runs on the machine’s own Node, however old it is', () => {
+test('the launcher runs on the Node of the machine, even an old one', () => {
   // By its first line: a Node of the machine comes after that of devDependencies in the PATH of an npm script.
   const path = (process.env['PATH'] ?? '').split(delimiter).filter((folder) => !folder.includes('node_modules'));
   const shown = execFileSync(LAUNCHER, ['--version'], { encoding: 'utf8', env: { ...process.env, PATH: path.join(delimiter) } });
@@ -218,7 +216,7 @@ test('the launcher runs on the machine’s own Node, however old it is', () => {
   );
 });
 
-test('a reader of the log that goes away does not end the gate', async () => {
+test('a log reader that disconnects does not end the gate', async () => {
   const gate = await startGateProcess({ routes: [toRoute(app.port)] });
   gate.child.stdout?.destroy();
   for (let i = 0; i < 60; i++) expect((await send(gate.port, makeDelivery())).status).toBe(200);

@@ -1,5 +1,6 @@
 import { connect, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
+import { holdResponses } from '../support/app.ts';
 import { send, sendRaw, toRequestText, toStatuses } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
@@ -28,19 +29,19 @@ function toHead(length: number): string {
   ]);
 }
 
-test('a head that takes too long is 408', async () => {
+test('rejects a head that takes too long with 408', async () => {
   const { port, metric } = await start({ headTimeout: '300ms' });
   expect(toStatuses(await sendRaw(port, 'POST /hooks/billing HTTP/1.1\r\nHost: a\r\n'))).toEqual([408]);
   expect(await metric('sidegate_limit_hits_total{limit="head_timeout"}')).toBe(1);
 });
 
-test('content that stalls is 408, and counted', async () => {
+test('rejects a body that stalls with 408, and counts it', async () => {
   const { port, metric } = await start({ bodyIdleTimeout: '300ms' });
   expect(toStatuses(await sendRaw(port, toHead(10), '{}'))).toEqual([408]);
   expect(await metric('sidegate_limit_hits_total{limit="body_idle"}')).toBe(1);
 });
 
-test('content below the lowest pace is 408, though it never stalls', async () => {
+test('rejects a body below the minimum rate with 408, even if it never stalls', async () => {
   const { port, metric } = await start({ bodyIdleTimeout: '500ms', bodyMinRate: 5_000 });
   const socket = connect(port, '127.0.0.1');
   socket.write(toHead(100_000));
@@ -57,7 +58,7 @@ test('content below the lowest pace is 408, though it never stalls', async () =>
   expect(await metric('sidegate_limit_hits_total{limit="body_rate"}')).toBe(1);
 });
 
-test('content that breaks off is refused, and reaches nobody', async () => {
+test('rejects an incomplete body, and does not forward it', async () => {
   const { port, log } = await start({});
   const socket = connect(port, '127.0.0.1');
   socket.end(`${toHead(10)}{}`);
@@ -65,7 +66,7 @@ test('content that breaks off is refused, and reaches nobody', async () => {
   expect(app.received).toHaveLength(0);
 });
 
-test('more content than all requests may hold is 503 with Retry-After', async () => {
+test('rejects bodies above the total buffer limit with 503 and Retry-After', async () => {
   const { port, metric } = await start({ maxBufferedBytes: '100k' });
   const answer = await send(port, makeDelivery({ body: Buffer.alloc(200_000, 0x20) }));
   expect([answer.status, answer.code, answer.headers['retry-after']]).toEqual([503, 'overloaded', '5']);
@@ -75,10 +76,9 @@ test('more content than all requests may hold is 503 with Retry-After', async ()
   expect((await send(port, makeDelivery({ body: Buffer.alloc(90_000, 0x20) }))).status).toBe(200);
 });
 
-test('more requests than places and queue are 503; those in the queue are served, and those that wait too long are not', async () => {
+test('rejects requests beyond the places and the queue with 503, and serves queued ones', async () => {
   const { port, metric } = await start({ maxInFlight: 1, maxQueued: 1, queueTimeout: '60s' });
-  const finish: (() => void)[] = [];
-  app.handler = (_request, response) => void finish.push(() => response.end('handled'));
+  const finish = holdResponses(app);
   const first = send(port, makeDelivery());
   await until(() => app.received.length === 1);
   const second = send(port, makeDelivery());
@@ -86,22 +86,19 @@ test('more requests than places and queue are 503; those in the queue are served
   const delivery = makeDelivery();
   expect(await send(port, delivery)).toMatchObject({ status: 503, code: 'overloaded' });
   expect(await metric('sidegate_limit_hits_total{limit="in_flight_queue"}')).toBe(1);
-  finish[0]?.();
+  finish();
   expect((await first).text).toBe('handled');
-  await until(() => finish.length === 2);
-  finish[1]?.();
+  await until(() => app.received.length === 2);
+  finish();
   expect((await second).text).toBe('handled');
   // What was turned away is not remembered.
   app.handler = (_request, response) => response.end('handled');
   expect((await send(port, delivery)).text).toBe('handled');
 });
 
-test('a request that waits too long for a place is 503, and its retry comes through', async () => {
+test('rejects a request that waits too long for a place with 503, and forwards its retry', async () => {
   const { port, metric } = await start({ maxInFlight: 1, queueTimeout: '50ms' });
-  let finish: () => void = () => undefined;
-  app.handler = (_request, response) => {
-    finish = () => response.end('handled');
-  };
+  const finish = holdResponses(app);
   const first = send(port, makeDelivery());
   await until(() => app.received.length === 1);
   const delivery = makeDelivery();
@@ -113,12 +110,9 @@ test('a request that waits too long for a place is 503, and its retry comes thro
   expect((await send(port, delivery)).text).toBe('handled');
 });
 
-test('more waiters than allowed are 503 at once', async () => {
+test('rejects more waiting deliveries than allowed with 503 at once', async () => {
   const { port, metric } = await start({ maxWaiting: 1 }, { dedup: { maxWait: '30s' } });
-  let finish: () => void = () => undefined;
-  app.handler = (_request, response) => {
-    finish = () => response.end('handled');
-  };
+  const finish = holdResponses(app);
   const delivery = makeDelivery();
   const first = send(port, delivery);
   await until(() => app.received.length === 1);
@@ -131,12 +125,9 @@ test('more waiters than allowed are 503 at once', async () => {
   expect((await second).code).toBe('duplicate');
 });
 
-test('a waiter whose time is over is 503 with Retry-After while the first is still at work', async () => {
+test('rejects a delivery that waited too long with 503 and Retry-After while the first is in progress', async () => {
   const { port } = await start({}, { dedup: { maxWait: '100ms' } });
-  let finish: () => void = () => undefined;
-  app.handler = (_request, response) => {
-    finish = () => response.end('handled');
-  };
+  const finish = holdResponses(app);
   const delivery = makeDelivery();
   const first = send(port, delivery);
   await until(() => app.received.length === 1);
@@ -147,7 +138,7 @@ test('a waiter whose time is over is 503 with Retry-After while the first is sti
   await first;
 });
 
-test('a connection beyond those allowed replaces the one that has been idle for longest, and is counted', async () => {
+test('closes the connection that was idle for longest when too many are open, and counts it', async () => {
   const { port, metric } = await start({ maxConnections: 2 });
   const sockets: Socket[] = [];
   let closed: number[] = [];
@@ -163,7 +154,7 @@ test('a connection beyond those allowed replaces the one that has been idle for 
   for (const socket of sockets) socket.destroy();
 });
 
-test('a connection beyond those allowed is closed where all others have requests under way', async () => {
+test('closes a new connection if all allowed ones have requests in progress', async () => {
   const { port, metric } = await start({ maxConnections: 2 });
   const finish: (() => void)[] = [];
   app.handler = (_request, response) => void finish.push(() => response.end('handled'));
@@ -175,7 +166,7 @@ test('a connection beyond those allowed is closed where all others have requests
   for (const each of busy) expect((await each).text).toBe('handled');
 });
 
-test('hostile traffic adds no series', async () => {
+test('hostile traffic adds no metric series', async () => {
   const { port, metrics } = await start({});
   await send(port, { path: '/x', method: 'BREW' }).catch(() => undefined);
   await send(port, makeDelivery());
@@ -196,7 +187,7 @@ test('hostile traffic adds no series', async () => {
 test.each([
   [65_536, 'keep-alive'],
   [65_537, 'close'],
-])('a refusal before %i bytes of content leaves the connection: %s', async (length, connection) => {
+])('a rejection before %i bytes of the body leaves the connection: %s', async (length, connection) => {
   const { port } = await start({});
   const socket = connect(port, '127.0.0.1').on('error', () => undefined);
   socket.write(toRequestText(['POST /nowhere HTTP/1.1', 'Host: a', `Content-Length: ${length}`]));

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest';
+import { holdResponses } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { useApp } from '../support/fixtures.ts';
@@ -12,10 +13,10 @@ const start = async (webhook: Sections): Promise<void> => {
 };
 const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 
-describe('a route that wants envelopes', () => {
+describe('a route that requires envelopes', () => {
   const envelope = { type: 'invoice.paid', id: 'evt_1', created: 1_700_000_000, data: {} };
 
-  test('takes one whose id is the signed one', async () => {
+  test('accepts one whose ID equals the signed one', async () => {
     await start({ envelope: { requireMatchingId: true } });
     expect((await send(gate.port, makeDelivery({ id: 'evt_1', body: json(envelope) }))).status).toBe(200);
     expect(app.received).toHaveLength(1);
@@ -33,7 +34,7 @@ describe('a route that wants envelopes', () => {
     ['a list around it', [envelope]],
     ['null', null],
     ['text', 'evt_1'],
-  ])('refuses %s with 422, and the id stays free', async (_, body) => {
+  ])('rejects %s with 422, and the ID stays free', async (_, body) => {
     await start({ envelope: { requireMatchingId: true } });
     const answer = await send(gate.port, makeDelivery({ id: 'evt_1', body: json(body) }));
     expect([answer.status, answer.code]).toEqual([422, 'envelope_mismatch']);
@@ -42,16 +43,16 @@ describe('a route that wants envelopes', () => {
   });
 
   test.each([
-    ['is no JSON', Buffer.from('{"id":"evt_1"')],
+    ['is not JSON', Buffer.from('{"id":"evt_1"')],
     ['is not UTF-8', Buffer.concat([Buffer.from('{"id":"evt_1","x":"'), Buffer.from([0xff]), Buffer.from('"}')])],
-  ])('refuses what %s', async (_, body) => {
+  ])('rejects a body that %s', async (_, body) => {
     await start({ envelope: { requireMatchingId: true } });
     expect((await send(gate.port, makeDelivery({ id: 'evt_1', body }))).code).toBe('envelope_mismatch');
   });
 });
 
 describe('a route without dedup', () => {
-  test('hands every genuine delivery on, as often as it comes', async () => {
+  test('forwards every valid delivery, each time it arrives', async () => {
     await start({ dedup: 'off' });
     const delivery = makeDelivery();
     for (let i = 0; i < 3; i++) expect((await send(gate.port, delivery)).code).toBeUndefined();
@@ -60,12 +61,9 @@ describe('a route without dedup', () => {
 });
 
 describe('a route that does not let deliveries wait', () => {
-  test('answers 503 with Retry-After while the first is at work', async () => {
+  test('responds with 503 and Retry-After while the first is in progress', async () => {
     await start({ dedup: { inProgress: 'reject' } });
-    let finish: () => void = () => undefined;
-    app.handler = (_request, response) => {
-      finish = () => response.end('done');
-    };
+    const finish = holdResponses(app, 'done');
     const delivery = makeDelivery();
     const first = send(gate.port, delivery);
     await until(() => app.received.length === 1);
@@ -78,8 +76,8 @@ describe('a route that does not let deliveries wait', () => {
   });
 });
 
-describe('what the signature does not cover', () => {
-  test('passes where the route says so', async () => {
+describe('a part that the signature does not cover', () => {
+  test('is forwarded if the route allows it', async () => {
     await start({ allowQuery: true, allowContentEncoding: true, allowDotInId: true });
     const delivery = makeDelivery({ id: 'evt.1' });
     const answer = await send(gate.port, {
@@ -95,7 +93,7 @@ describe('what the signature does not cover', () => {
 describe('the admin port', () => {
   const ask = (path: string, method = 'GET'): Promise<Response> => fetch(`http://127.0.0.1:${gate.adminPort}${path}`, { method });
 
-  test('answers health, readiness and metrics, and nothing else', async () => {
+  test('serves health, readiness and metrics, and nothing else', async () => {
     await start({});
     expect([(await ask('/healthz')).status, (await ask('/readyz')).status]).toEqual([200, 200]);
     expect((await ask('/readyz', 'HEAD')).status).toBe(200);

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { Agent } from 'node:http';
 import { afterEach, describe, expect, test } from 'vitest';
+import { holdResponses } from '../support/app.ts';
 import { send } from '../support/client.ts';
 import { makeDelivery } from '../support/deliveries.ts';
 import { FakeClock } from '../support/fake-clock.ts';
@@ -50,8 +51,8 @@ async function startSidecar(port: number, sections = {}): Promise<GateProcess> {
   return gate;
 }
 
-describe('a pod that ends, the gate being a native sidecar', () => {
-  test('serves until the app is gone, then says 503 with Retry-After, and loses no event', async () => {
+describe('a pod that ends, with the gate as a native sidecar,', () => {
+  test('serves until the app is gone, then responds with 503 and Retry-After, and loses no event', async () => {
     const app = await startAppProcess();
     const gate = await startSidecar(app.port);
     const agent = new Agent({ keepAlive: true });
@@ -81,7 +82,7 @@ describe('a pod that ends, the gate being a native sidecar', () => {
     expect(gate.log().at(-1)).toMatchObject({ msg: 'stopped', complete: true });
   });
 
-  test('pauses and goes on without being taken for dead', async () => {
+  test('can be paused and resumed without being considered dead', async () => {
     const app = await startAppProcess();
     const gate = await startSidecar(app.port);
     const healthz = (signal?: AbortSignal) => fetch(`http://127.0.0.1:${gate.adminPort}/healthz`, { signal: signal ?? null });
@@ -111,12 +112,9 @@ describe('a connection to a gate that drains', () => {
   };
   const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
 
-  test('is told in the answer that was under way that it ends', async () => {
+  test('ends with the response in progress, which says Connection: close', async () => {
     const { clock, gate } = await open();
-    let finish = (): void => undefined;
-    app.handler = (_request, response) => {
-      finish = () => void response.end('late but whole');
-    };
+    const finish = holdResponses(app, 'late but whole');
     const answer = exchangeRaw(gate.port, GET);
     await until(() => app.received.length === 1);
     const stopped = gate.stop();
@@ -126,7 +124,7 @@ describe('a connection to a gate that drains', () => {
     expect(await stopped).toBe(true);
   });
 
-  test('ends behind an answer whose head had promised to keep it', async () => {
+  test('ends after a response whose head announced keep-alive', async () => {
     const { clock, gate } = await open();
     let finish = (): void => undefined;
     app.handler = (_request, response) => {
@@ -145,7 +143,7 @@ describe('a connection to a gate that drains', () => {
   });
 });
 
-describe('a pod that is about to end, the app pausing before it does', () => {
+describe('a pod that is about to end, with a pause of the app,', () => {
   const app = useApp();
 
   const start = async (clock?: FakeClock) => {
@@ -162,7 +160,7 @@ describe('a pod that is about to end, the app pausing before it does', () => {
     return { gate, agent, hook: `http://127.0.0.1:${gate.adminPort}/prestop` };
   };
 
-  test('has connections end with their next answer from the preStop hook on, serves all that come, and stays ready', async () => {
+  test('closes connections with their next response after the preStop hook, serves all requests, and stays ready', async () => {
     const { gate, agent, hook } = await start();
     expect((await send(gate.port, { ...makeDelivery(), agent })).headers['connection']).toBe('keep-alive');
     expect((await fetch(hook)).status).toBe(200);
@@ -175,7 +173,7 @@ describe('a pod that is about to end, the app pausing before it does', () => {
     expect(gate.log().filter(({ msg }) => msg === 'leaving')).toHaveLength(1);
   });
 
-  test('keeps connections again where the end did not come: anybody may have asked', async () => {
+  test('keeps connections again if the pod did not end, because any process may have called the hook', async () => {
     const clock = new FakeClock();
     const { gate, agent, hook } = await start(clock);
     const ask = async () =>
@@ -191,14 +189,14 @@ describe('a pod that is about to end, the app pausing before it does', () => {
     expect(gate.log().filter(({ msg }) => msg === 'leaving' || msg === 'staying')).toHaveLength(2);
   });
 
-  test('leaves everything as it is where the hook is only asked about, or asked wrongly', async () => {
+  test('changes nothing if the hook is requested with another method or path', async () => {
     const { gate, agent, hook } = await start();
     expect((await fetch(hook, { method: 'HEAD' })).status).toBe(200);
     for (const pause of ['601', '-1', 'soon', '1e2']) expect((await fetch(`${hook}?pause=${pause}`)).status).toBe(400);
     expect((await send(gate.port, { ...makeDelivery(), agent })).headers['connection']).toBe('keep-alive');
   });
 
-  test('holds the hook for the pause that it asks for, unless the kubelet goes away', async () => {
+  test('delays the response to the hook for the requested pause, unless the kubelet disconnects', async () => {
     const clock = new FakeClock();
     const { gate, hook } = await start(clock);
     await fetch(hook);
@@ -218,12 +216,12 @@ describe('a pod that is about to end, the app pausing before it does', () => {
   });
 });
 
-describe('a gate that remembers ids by itself', () => {
+describe('a gate that remembers IDs in memory', () => {
   const hint = expect.stringMatching(
     /^event IDs are kept in the memory of this process only: with several replicas, .* set store\.redis$/,
   );
 
-  test('says so once, at its start, and what it means for several replicas', async () => {
+  test('reports it once at its start, with the consequence for several replicas', async () => {
     const gate = await startGate({ routes: [toRoute(1)] });
     gate.writeConfig({ routes: [toRoute(2)] });
     await until(() => gate.log().some(({ msg }) => msg === 'config_reloaded'));
@@ -231,7 +229,7 @@ describe('a gate that remembers ids by itself', () => {
     expect(gate.log().filter(({ msg }) => msg === 'dedup_in_memory')).toMatchObject([{ level: 'warn', hint }]);
   });
 
-  test('has nothing to say where no route remembers any', async () => {
+  test('reports nothing if no route remembers IDs', async () => {
     const gate = await startGate({ routes: [toRoute(1, { webhook: { dedup: 'off' } })] });
     await gate.stop();
     expect(gate.logText()).not.toContain('dedup_in_memory');

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -8,6 +7,7 @@ import { FakeClock } from '../support/fake-clock.ts';
 import { useApp, useAuthority } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
 import { toV2 } from '../support/proxy-protocol.ts';
+import { readOutput } from '../support/run.ts';
 
 const V1 = 'PROXY TCP4 192.0.2.7 10.0.0.1 56324 443\r\n';
 const REQUEST = 'GET /open HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 198.51.100.9\r\nConnection: close\r\n\r\n';
@@ -58,12 +58,6 @@ const speak = async (...pieces: (string | Buffer)[]): Promise<string> => {
   return text;
 };
 const forwardedFor = (): unknown => app.received.map(({ headers }) => headers['x-forwarded-for']);
-const run = async (command: string, ...args: string[]): Promise<string> => {
-  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] });
-  let text = '';
-  for await (const chunk of child.stdout) text += String(chunk);
-  return text;
-};
 
 test.each([
   ['version 1', [V1, REQUEST]],
@@ -71,20 +65,20 @@ test.each([
   ['version 1, byte by byte', [...V1, REQUEST]],
   ['version 2', [toV2({ source: '192.0.2.7' }), REQUEST]],
   ['version 2 in one packet with the request', [Buffer.concat([toV2({ source: '192.0.2.7' }), Buffer.from(REQUEST)])]],
-])('%s names the client, whose own word of it counts for nothing', async (_what, pieces) => {
+])('%s sets the client address, and X-Forwarded-For of the client is ignored', async (_what, pieces) => {
   await start();
   expect(await speak(...pieces)).toContain('200 OK');
   expect(forwardedFor()).toEqual(['192.0.2.7']);
   expect(gate.log().find(({ msg }) => msg === 'request')).toMatchObject({ client: '192.0.2.7' });
 });
 
-test('the announced client may be a trusted proxy itself, whose word counts', async () => {
+test('X-Forwarded-For of the announced client is used if it is a trusted proxy', async () => {
   await start({ trustedProxies: ['192.0.2.7'] });
   expect(await speak(V1, REQUEST)).toContain('200 OK');
   expect(gate.log().find(({ msg }) => msg === 'request')).toMatchObject({ client: '198.51.100.9' });
 });
 
-test('a balancer that speaks for itself is the client', async () => {
+test('a load balancer with a LOCAL header is the client', async () => {
   await start();
   expect(await speak(toV2({ command: 0x20, family: 0 }), REQUEST)).toContain('200 OK');
   expect(forwardedFor()).toEqual(['127.0.0.1']);
@@ -93,16 +87,16 @@ test('a balancer that speaks for itself is the client', async () => {
 test.each([
   ['HTTP/1.1', '--http1.1'],
   ['HTTP/2', '--http2'],
-])('curl behind it is known over TLS by %s, with one connection for several requests', async (_what, version) => {
+])('the address of curl is known over TLS with %s, for several requests on one connection', async (_what, version) => {
   await start(TLS);
   const url = `https://localhost:${gate.port}/a`;
   const args = ['-sS', version, '--haproxy-protocol', '--cacert', authority.ca, '-w', ' %{http_code} %{num_connects}\n'];
   // curl announces its own address.
-  expect(await run('curl', ...args, url, url)).toBe('handled 200 1\nhandled 200 0\n');
+  expect(await readOutput('curl', ...args, url, url)).toBe('handled 200 1\nhandled 200 0\n');
   expect(forwardedFor()).toEqual(['127.0.0.1', '127.0.0.1']);
 });
 
-test('an announced client is known over TLS', async () => {
+test('the address of an announced client is known over TLS', async () => {
   await start(TLS);
   const socket = await open();
   socket.write(V1);
@@ -115,7 +109,7 @@ test('an announced client is known over TLS', async () => {
 test.each([
   ['that sends none', REQUEST],
   ['whose header is malformed', `PROXY TCP4 nobody 10.0.0.1 1 2\r\n${REQUEST}`],
-])('a connection from a balancer %s is refused, and told of', async (_what, bytes) => {
+])('a connection from a load balancer %s is rejected, and logged', async (_what, bytes) => {
   await start();
   expect(await speak(bytes)).toContain('400 Bad Request');
   expect(app.received).toHaveLength(0);
@@ -126,13 +120,13 @@ test.each([
 test.each([
   ['a header', V1 + REQUEST],
   ['a second header', V1 + V1 + REQUEST],
-])('%s of somebody else is no request', async (what, bytes) => {
+])('%s from another address is rejected as a request', async (what, bytes) => {
   await start(what === 'a header' ? { proxyProtocol: { from: ['192.0.2.0/24'] } } : {});
   expect(await speak(bytes)).toContain('400 Bad Request');
   expect(app.received).toHaveLength(0);
 });
 
-test('a header that does not come in time is waited for no longer', async () => {
+test('a connection whose PROXY header is late is closed', async () => {
   const clock = new FakeClock();
   fakeClock = clock;
   await start({}, clock);

@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createServer as createTlsServer } from 'node:https';
 import { connect } from 'node:net';
@@ -8,6 +7,7 @@ import { useApp, useAuthority, useEcho, useServer } from '../support/fixtures.ts
 import { findFreePort } from '../support/free-port.ts';
 import { type Sections, type TestGate, until } from '../support/gate.ts';
 import { startProxyGate } from '../support/proxy.ts';
+import { readOutput } from '../support/run.ts';
 import { toBasic } from '../support/users.ts';
 
 const authority = useAuthority();
@@ -39,20 +39,8 @@ const start = async (proxy: Sections = {}, sections: Sections = {}): Promise<voi
     sections,
   });
 };
-const run = async (command: string, ...args: string[]): Promise<string> => {
-  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-  let text = '';
-  child.stdout.on('data', (chunk) => {
-    text += String(chunk);
-  });
-  child.stderr.on('data', (chunk) => {
-    text += String(chunk);
-  });
-  await new Promise((resolve) => child.once('close', resolve));
-  return text;
-};
 const curl = (...args: string[]): Promise<string> =>
-  run('curl', '-sS', '-w', ' %{http_code} %{http_connect}', '-x', `http://127.0.0.1:${gate.proxyPort}`, ...args);
+  readOutput('curl', '-sS', '-w', ' %{http_code} %{http_connect}', '-x', `http://127.0.0.1:${gate.proxyPort}`, ...args);
 const USER = ['--proxy-user', 'Aladdin:open sesame'];
 const appUrl = (path = '/x'): string => `http://app.example:${app.port}${path}`;
 /** Writes to the proxy and reads until it closes. */
@@ -74,7 +62,7 @@ const raw = (...parts: string[]): Promise<string> =>
 const AUTH = `Proxy-${Object.entries(toBasic('Aladdin', 'open sesame')).map(([name, value]) => `${name}: ${value}`)}\r\n`;
 
 describe('curl', () => {
-  test('goes through with the password, and is asked for it without: 407', async () => {
+  test('is allowed with the password, and gets 407 without it', async () => {
     await start();
     expect(await curl(...USER, appUrl())).toBe('handled 200 000');
     const without = await curl('-D', '-', appUrl());
@@ -85,7 +73,7 @@ describe('curl', () => {
     expect(app.received).toHaveLength(1);
   });
 
-  test('has the content of both ways counted by the rule that let it through', async () => {
+  test('has the bytes of both directions counted per rule', async () => {
     await start();
     expect(await curl(...USER, '-d', 'hello', appUrl())).toBe('handled 200 000');
     const rule = `app.example:${app.port}`;
@@ -94,7 +82,7 @@ describe('curl', () => {
     expect(await gate.metric(`sidegate_proxy_bytes_total{rule="${rule}",direction="received"}`)).toBe('handled'.length);
   });
 
-  test('tunnels TLS by CONNECT, end to end', async () => {
+  test('tunnels TLS end to end with CONNECT', async () => {
     await start();
     const url = `https://secure.example:${secure.port}/`;
     expect(await curl(...USER, '--cacert', authority.ca, url)).toBe('secret page 200 200');
@@ -106,11 +94,13 @@ describe('curl', () => {
     expect(await gate.metric(`sidegate_proxy_bytes_total{rule="${rule}",direction="received"}`)).toBeGreaterThan(500);
   });
 
-  test('comes by TLS to the proxy itself', async () => {
+  test('can use TLS to the proxy itself', async () => {
     await start({ requireTls: true, tls: { certFile: pair.cert, keyFile: pair.key } });
     const args = ['-sS', '-x', `https://localhost:${gate.proxyPort}`, '--proxy-cacert', authority.ca, ...USER];
-    expect(await run('curl', ...args, appUrl())).toBe('handled');
-    expect(await run('curl', ...args, '--cacert', authority.ca, `https://secure.example:${secure.port}/`)).toBe('secret page');
+    expect(await readOutput('curl', ...args, appUrl())).toBe('handled');
+    expect(await readOutput('curl', ...args, '--cacert', authority.ca, `https://secure.example:${secure.port}/`)).toBe(
+      'secret page',
+    );
   });
 
   test('uploads and downloads through a tunnel and without', async () => {
@@ -121,7 +111,7 @@ describe('curl', () => {
 });
 
 describe('a request in absolute form', () => {
-  test('reaches its destination with what is for it, and without what is of this hop', async () => {
+  test('reaches its destination without the fields of this hop', async () => {
     await start();
     const ok = await raw(
       `GET ${appUrl('/b?c=%2F')} HTTP/1.1\r\nHost: evil.example\r\n${AUTH}Authorization: Bearer x\r\nProxy-Connection: keep-alive\r\nConnection: close, x-hop\r\nX-Hop: 1\r\nX-Forwarded-For: 1.2.3.4\r\nVia: 1.0 fred\r\n\r\n`,
@@ -137,7 +127,7 @@ describe('a request in absolute form', () => {
       expect(got?.headers[name]).toBeUndefined();
   });
 
-  test('is tried at the next address where nobody listens at the first, with its content', async () => {
+  test('is sent with its body to the next address if nothing listens at the first', async () => {
     await start();
     const head = `POST http://twice.example:${app.port}/x HTTP/1.1\r\nHost: x\r\n${AUTH}Connection: close\r\nContent-Length: 5\r\n\r\n`;
     expect(await raw(head, 'hello')).toMatch(/^HTTP\/1\.1 200 /);
@@ -147,7 +137,7 @@ describe('a request in absolute form', () => {
     );
   });
 
-  test('counts Max-Forwards down, and ends where it is spent', async () => {
+  test('decrements Max-Forwards, and ends at zero', async () => {
     await start();
     const options = (left: number): Promise<string> =>
       raw(`OPTIONS ${appUrl()} HTTP/1.1\r\nHost: x\r\n${AUTH}Connection: close\r\nMax-Forwards: ${left}\r\n\r\n`);
@@ -157,7 +147,7 @@ describe('a request in absolute form', () => {
     expect(app.received).toHaveLength(1);
   });
 
-  test('that came by this proxy before is a loop', async () => {
+  test('that already passed this proxy is a loop', async () => {
     await start();
     await raw(`GET ${appUrl()} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n${AUTH}\r\n`);
     const via = String(app.received[0]?.headers.via);
@@ -176,7 +166,7 @@ describe('a request in absolute form', () => {
     ['a path that parsers read differently', 'GET http://app.example/a/../b HTTP/1.1'],
     ['a fragment', 'GET http://app.example/x#y HTTP/1.1'],
     ['an asterisk', 'OPTIONS * HTTP/1.1'],
-  ])('is not %s', async (_, line) => {
+  ])('is rejected as %s', async (_, line) => {
     await start();
     expect(await raw(`${line}\r\nHost: x\r\n${AUTH}\r\n`)).toMatch(/^HTTP\/1\.1 400 /);
   });
@@ -186,7 +176,7 @@ describe('CONNECT', () => {
   const connectTo = (authorityForm: string, fields = AUTH, behind = ''): Promise<string> =>
     raw(`CONNECT ${authorityForm} HTTP/1.1\r\nHost: ${authorityForm}\r\n${fields}\r\n${behind}`);
 
-  test('is a tunnel from the blank line on; what came early is held till then', async () => {
+  test('opens a tunnel after the blank line, and forwards bytes that arrived early', async () => {
     await start();
     const socket = connect(gate.proxyPort, '127.0.0.1');
     socket.write(`CONNECT a.echo.example:${echo.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\nearly bytes`);
@@ -198,7 +188,7 @@ describe('CONNECT', () => {
     expect(text).toBe('HTTP/1.1 200 Connection established\r\n\r\nearly bytes');
   });
 
-  test('passes each side’s end on alone', async () => {
+  test('passes on the end of each side separately', async () => {
     await start();
     const socket = connect({ port: gate.proxyPort, host: '127.0.0.1', allowHalfOpen: true });
     socket.write(`CONNECT a.echo.example:${echo.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
@@ -212,17 +202,17 @@ describe('CONNECT', () => {
   test.each([
     ['no port', 'app.example', 400],
     ['port 0', 'app.example:0', 400],
-    ['an odd host', '0x7f.1:80', 400],
+    ['an unusual spelling of an IP address', '0x7f.1:80', 400],
     ['a host that is not listed', 'other.example:443', 403],
     ['another port', 'app.example:22', 403],
     ['the name above a wildcard', 'echo.example:1', 403],
-    ['nobody who listens', 'away.example:1', 502],
-  ])('to %s is refused', async (_, target, status) => {
+    ['a port where nothing listens', 'away.example:1', 502],
+  ])('to %s is rejected', async (_, target, status) => {
     await start();
     expect(await connectTo(target)).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
   });
 
-  test('with content is refused, and two passwords are 400', async () => {
+  test('is rejected with 400 with a body or two passwords', async () => {
     await start();
     const to = `a.echo.example:${echo.port}`;
     expect(await connectTo(to, `${AUTH}Content-Length: 3\r\n`, 'abc')).toMatch(/^HTTP\/1\.1 400 /);
@@ -230,7 +220,7 @@ describe('CONNECT', () => {
     expect(await connectTo(to, '', 'GET / HTTP/1.1\r\n\r\n')).toMatch(/^HTTP\/1\.1 407 /);
   });
 
-  test('ends when it is silent for too long', async () => {
+  test('ends when it is idle for too long', async () => {
     await start({ idleTimeout: '1s' });
     const socket = connect(gate.proxyPort, '127.0.0.1');
     socket.on('error', () => undefined);
@@ -242,12 +232,12 @@ describe('CONNECT', () => {
 
 describe('addresses that are not public', () => {
   test.each([
-    ['a name that leads to loopback', 'app.example'],
+    ['a name that resolves to loopback', 'app.example'],
     ['loopback itself', '127.0.0.1'],
     ['loopback in IPv6', '[::1]'],
     ['loopback mapped into IPv6', '[::ffff:127.0.0.1]'],
     ['the metadata service', '169.254.169.254'],
-  ])('are refused: %s', async (_, host) => {
+  ])('are rejected: %s', async (_, host) => {
     await start({ denyPrivate: true, allow: [`${host}:${app.port}`] });
     const text = await raw(`CONNECT ${host}:${app.port} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`);
     expect(text).toMatch(/^HTTP\/1\.1 403 /);
@@ -255,7 +245,7 @@ describe('addresses that are not public', () => {
   });
 });
 
-test('the gate’s own ports cannot be reached through it, though the list names them and private addresses are allowed', async () => {
+test('the gate’s own ports cannot be reached through it, even if the list names them and private addresses are allowed', async () => {
   const adminPort = await findFreePort();
   await start({ allow: [`127.0.0.1:${adminPort}`] }, { admin: { address: `127.0.0.1:${adminPort}` } });
   expect(await raw(`CONNECT 127.0.0.1:${adminPort} HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)).toMatch(/^HTTP\/1\.1 403 /);
@@ -265,7 +255,7 @@ test('the gate’s own ports cannot be reached through it, though the list names
   });
 });
 
-test('a proxy with TLS answers nothing in clear text', async () => {
+test('a proxy with TLS does not respond in clear text', async () => {
   await start({ requireTls: true, tls: { certFile: pair.cert, keyFile: pair.key } });
   // In clear text nothing is understood there.
   expect(await raw(`CONNECT x:1 HTTP/1.1\r\nHost: x\r\n${AUTH}\r\n`)).toBe('');

@@ -1,4 +1,4 @@
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ConnectionOptions, connect, type TLSSocket } from 'node:tls';
@@ -6,6 +6,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { makeAuthority, readPair, toTlsFiles } from '../support/certificates.ts';
 import { useApp, useFolder } from '../support/fixtures.ts';
 import { type Sections, startGate, type TestGate, until } from '../support/gate.ts';
+import { readOutput } from '../support/run.ts';
 import { makeEntry } from '../support/users.ts';
 
 const folder = useFolder();
@@ -36,15 +37,8 @@ const start = async (tls: Sections = {}): Promise<void> => {
   );
 };
 const url = (path = '/admin'): string => `https://localhost:${gate.port}${path}`;
-const run = async (command: string, ...args: string[]): Promise<string> => {
-  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-  let text = '';
-  child.stdout.on('data', (chunk) => (text += String(chunk)));
-  child.stderr.on('data', (chunk) => (text += String(chunk)));
-  await new Promise((resolve) => child.once('close', resolve));
-  return text;
-};
-const curl = (...args: string[]): Promise<string> => run('curl', '-sS', '-w', ' %{http_code}', '--cacert', authority.ca, ...args);
+const curl = (...args: string[]): Promise<string> =>
+  readOutput('curl', '-sS', '-w', ' %{http_code}', '--cacert', authority.ca, ...args);
 /** The name of the certificate that a client sees, or how the handshake failed. */
 const shake = (options: ConnectionOptions = {}): Promise<{ name: string; protocol: string | null; socket: TLSSocket }> =>
   new Promise((resolve, reject) => {
@@ -66,7 +60,7 @@ const shake = (options: ConnectionOptions = {}): Promise<{ name: string; protoco
     });
   });
 
-describe('real clients sign in over TLS', () => {
+describe('real clients log in over TLS:', () => {
   test('curl', async () => {
     await start();
     expect(await curl('-u', 'Aladdin:open sesame', url())).toBe('handled 200');
@@ -75,13 +69,13 @@ describe('real clients sign in over TLS', () => {
     expect(app.received[0]?.headers).toMatchObject({ 'x-forwarded-proto': 'https', 'sidegate-user': 'Aladdin' });
   });
 
-  test('wget, once it was challenged', async () => {
+  test('wget, after a challenge', async () => {
     await start();
     const args = ['-q', '-O', '-', `--ca-certificate=${authority.ca}`, '--user=Aladdin', '--password=open sesame', url()];
-    expect(await run('wget', ...args)).toBe('handled');
+    expect(await readOutput('wget', ...args)).toBe('handled');
   });
 
-  test("Python's urllib, once it was challenged", async () => {
+  test("Python's urllib, after a challenge", async () => {
     await start();
     const script = `
 import ssl, sys, urllib.request as r
@@ -90,12 +84,12 @@ passwords.add_password('admin', sys.argv[1], 'Aladdin', 'open sesame')
 context = ssl.create_default_context(cafile=sys.argv[2])
 opener = r.build_opener(r.HTTPSHandler(context=context), r.HTTPBasicAuthHandler(passwords))
 print(opener.open(sys.argv[1]).read().decode())`;
-    expect((await run('python3', '-c', script, url(), authority.ca)).trim()).toBe('handled');
+    expect((await readOutput('python3', '-c', script, url(), authority.ca)).trim()).toBe('handled');
   });
 });
 
 describe('certificates', () => {
-  test('are picked by the name that a client asks for', async () => {
+  test('are selected by the server name that a client requests', async () => {
     await start({ additionalCertificates: [{ certFile: other.cert, keyFile: other.key }] });
     expect((await shake()).name).toBe('local');
     expect((await shake({ servername: 'other.example' })).name).toBe('other');
@@ -103,7 +97,7 @@ describe('certificates', () => {
     expect((await shake({ servername: 'unknown.example', checkServerIdentity: () => undefined })).name).toBe('local');
   });
 
-  test('that are rotated count for new connections; a broken one changes nothing', async () => {
+  test('that are rotated apply to new connections; a broken one changes nothing', async () => {
     await start();
     const before = await shake();
     copyFileSync(other.cert, join(gate.folder, 'tls.crt'));
@@ -117,7 +111,7 @@ describe('certificates', () => {
     expect(String(await new Promise((resolve) => before.socket.once('data', resolve)))).toContain('401');
   });
 
-  test('are of TLS 1.2 or newer, or as new as the config says', async () => {
+  test('require TLS 1.2 or newer, or the configured version', async () => {
     await start();
     const old = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;
     await expect(shake(old)).rejects.toThrow();
@@ -130,7 +124,7 @@ describe('certificates', () => {
 });
 
 describe('client certificates', () => {
-  test('are asked for, and only those of the authority are taken', async () => {
+  test('are requested, and only those of the CA are accepted', async () => {
     await start({ clientCaFile: authority.ca });
     expect((await shake(readPair(client))).name).toBe('local');
     await expect(shake()).rejects.toThrow();
@@ -138,7 +132,7 @@ describe('client certificates', () => {
   });
 });
 
-describe('what cannot be used is told before the gate starts', () => {
+describe('an unusable file is reported before the gate starts:', () => {
   const check = (config: string): string => {
     writeFileSync(join(folder, 'gate.yaml'), config);
     const cli = join(import.meta.dirname, '..', '..', 'src', 'cli', 'main.ts');
@@ -162,7 +156,7 @@ describe('what cannot be used is told before the gate starts', () => {
     expect(check(config(tls))).toContain(message);
   });
 
-  test('users that are none, weak hashes and whose they are', async () => {
+  test('an empty users file, and users with weak hashes', async () => {
     await start();
     const tls = 'certFile: local.crt, keyFile: local.key';
     writeFileSync(join(folder, 'users'), '');

@@ -48,3 +48,10 @@ export async function startApp(port = 0): Promise<TestApp> {
       }),
   });
 }
+
+/** Makes the app hold its responses. Each call of the result sends the oldest one that is held, with this text. */
+export function holdResponses(app: TestApp, text = 'handled'): () => void {
+  const held: ServerResponse[] = [];
+  app.handler = (_request, response) => void held.push(response);
+  return () => void held.shift()?.end(text);
+}

@@ -31,5 +31,17 @@ export function run(command: string, args: readonly string[], env: Readonly<Reco
   });
 }
 
+/** All that a program printed: its errors, and then its output. */
+export async function readOutput(command: string, ...args: readonly string[]): Promise<string> {
+  const { stdout, stderr } = await run(command, args);
+  return stderr + stdout;
+}
+
 /** The Python that scripts/prepare-test.ts made; undefined where it could not. */
 export const PYTHON: string | undefined = [resolve('.cache/python/bin/python')].find(existsSync);
+
+/** What a script printed; its errors if that is nothing. */
+export async function runPython(script: string, ...args: readonly string[]): Promise<string> {
+  const { stdout, stderr } = await run(PYTHON ?? 'python3', ['-c', script, ...args]);
+  return stdout.trim() || stderr;
+}

@@ -23,3 +23,8 @@ export function makePod(name: string, over: { metadata?: Kube; spec?: Kube; cont
     },
   };
 }
+
+/** A Job whose pods have this template. */
+export function makeJob(name: string, template: Kube): Kube {
+  return { apiVersion: 'batch/v1', kind: 'Job', metadata: { name }, spec: { template } };
+}

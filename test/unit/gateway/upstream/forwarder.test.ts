@@ -79,6 +79,17 @@ async function askRaw(relay: Relay, head: string): Promise<string> {
 
 const GET = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close';
 
+/** Reads a paused connection to its end. */
+async function countBytes(socket: Socket): Promise<number> {
+  let received = 0;
+  socket.on('data', (chunk: Buffer) => {
+    received += chunk.length;
+  });
+  socket.resume();
+  await new Promise((resolve) => socket.once('close', resolve));
+  return received;
+}
+
 describe('the response', () => {
   test('reaches the sender with its status, reason, fields and body', async () => {
     const relay = await startRelayTo(answering('HTTP/1.1 202 Fine\r\nX-A: 1\r\nX-A: \xe9\r\nContent-Length: 5\r\n\r\nh\xe9l\0o'));
@@ -201,13 +212,13 @@ describe('a failure', () => {
     ['HTTP/1.1 2', 'upstream_unreachable', 'upstream_reset'],
     ['hello\r\n\r\n', 'upstream_invalid_response', 'upstream_invalid_response'],
     ['HTTP/1.1 200 OK\r\nX-A: a\rb\r\n\r\n', 'upstream_invalid_response', 'upstream_invalid_response'],
-  ])('before the head is a refusal, and nothing was written: %j', async (bytes, code, reason) => {
+  ])('before the head is a refusal, with nothing written: %j', async (bytes, code, reason) => {
     const relay = await startRelayTo((socket) => socket.on('data', () => socket.end(bytes)));
     expect((await send(relay.port)).status).toBe(599);
     expect(relay.outcomes).toMatchObject([{ kind: 'failed', refusal: { code, reason }, failure: { nothingSent: false } }]);
   });
 
-  test('to connect is a refusal, and nothing was sent', async () => {
+  test('to connect is a refusal, with nothing sent', async () => {
     const upstream = await openUpstream(() => undefined);
     const relay = await startRelay(upstream);
     closers.splice(0, 1)[0]?.();
@@ -247,7 +258,7 @@ describe('a failure', () => {
     expect(relay.outcomes).toMatchObject([{ kind: 'broken', status: 200, failure: { kind: 'reset' } }]);
   });
 
-  test('of Node to write the head is a refusal, which can still be sent', async () => {
+  test('of Node to write the head is a refusal that can still be sent', async () => {
     let aborted = 0;
     const upstream: Upstream = {
       send(_request, listener: UpstreamListener) {
@@ -310,13 +321,7 @@ describe('a sender', () => {
     await expect.poll(() => relay.responses[0]?.writableNeedDrain, { timeout: 10_000 }).toBe(true);
     expect(relay.outcomes).toEqual([]);
     expect(relay.responses[0]?.writableLength).toBeLessThan(1_000_000);
-    let received = 0;
-    sender.on('data', (chunk: Buffer) => {
-      received += chunk.length;
-    });
-    sender.resume();
-    await new Promise((resolve) => sender.once('close', resolve));
-    expect(received).toBeGreaterThan(LARGE);
+    expect(await countBytes(sender)).toBeGreaterThan(LARGE);
     expect(relay.outcomes).toMatchObject([{ kind: 'responded' }]);
   });
 
@@ -333,13 +338,7 @@ describe('a sender', () => {
     await expect.poll(() => relay.outcomes).toMatchObject([{ kind: 'responded' }]);
     // Otherwise node:http would treat the connection as idle, and close it with the idle ones.
     expect(relay.responses[0]?.writableEnded).toBe(false);
-    let received = 0;
-    sender.on('data', (chunk: Buffer) => {
-      received += chunk.length;
-    });
-    sender.resume();
-    await new Promise((resolve) => sender.once('close', resolve));
-    expect(received).toBeGreaterThan(LARGE);
+    expect(await countBytes(sender)).toBeGreaterThan(LARGE);
   });
 
   test('that reads nothing for 30 s is disconnected, and the response read to its end', async () => {

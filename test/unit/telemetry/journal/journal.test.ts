@@ -2,25 +2,14 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Journal, type JournalQuery } from '../../../../src/telemetry/journal/journal.ts';
 import type { RequestLine } from '../../../../src/telemetry/log/logger.ts';
+import { makeRequestLine } from '../../../support/request-line.ts';
 
-const toLine = (requestId: string, over: Partial<RequestLine> = {}): RequestLine => ({
-  requestId,
-  route: 'a',
-  method: 'POST',
-  status: 200,
-  code: 'forwarded',
-  reason: 'ok',
-  level: 'info',
-  client: '127.0.0.1',
-  durationMs: 1,
-  bytesIn: 2,
-  ...over,
-});
+const toLine = (requestId: string, over: Partial<RequestLine> = {}): RequestLine => makeRequestLine({ requestId, ...over });
 const ids = (journal: Journal, query: Partial<JournalQuery> = {}): string[] =>
   journal.find({ limit: 100, ...query }).map(({ line }) => line.requestId);
 
 describe('the journal', () => {
-  test('gives the last verdicts, newest first, and counts all there were', () => {
+  test('returns the latest decisions, newest first, and counts all', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 7 }), fc.integer({ min: 0, max: 30 }), (size, total) => {
         const journal = new Journal(size);
@@ -32,7 +21,7 @@ describe('the journal', () => {
     );
   });
 
-  test('holds the line that the log got, not a copy', () => {
+  test('keeps the line of the log, not a copy', () => {
     const journal = new Journal(2);
     const line = toLine('x');
     journal.add(7, line);
@@ -46,7 +35,7 @@ describe('the journal', () => {
     expect([ids(journal), journal.recorded, journal.explain('x', ['y'])]).toEqual([[], 0, false]);
   });
 
-  test('finds by route, by none, by code, by reason, by request and up to a limit', () => {
+  test('filters by route, by no route, by code, by reason, by request, and up to a limit', () => {
     const journal = new Journal(10);
     journal.add(1, toLine('pass'));
     journal.add(2, toLine('lost', { route: undefined, code: 'route_not_found', reason: 'route_not_found' }));
@@ -61,7 +50,7 @@ describe('the journal', () => {
     expect(ids(journal, { route: 'a', code: 'route_not_found' })).toEqual([]);
   });
 
-  test('takes an explanation later, as long as the verdict is kept, and never gives it to the next in its place', () => {
+  test('adds an explanation later if the decision is still kept, and never to the one that replaced it', () => {
     const journal = new Journal(2);
     journal.add(1, toLine('first'));
     journal.add(2, toLine('second'));
@@ -75,7 +64,7 @@ describe('the journal', () => {
     expect(journal.explain('first', ['too late'])).toBe(false);
   });
 
-  test('bounds what an explanation may hold', () => {
+  test('limits the size of an explanation', () => {
     const journal = new Journal(1);
     journal.add(1, toLine('x'));
     journal.explain('x', Array(50).fill('y'.repeat(5_000)));

@@ -1,18 +1,8 @@
 import { expect, test } from 'vitest';
-import { createLogger, type RequestLine } from '../../../../src/telemetry/log/logger.ts';
+import { createLogger } from '../../../../src/telemetry/log/logger.ts';
+import { makeRequestLine } from '../../../support/request-line.ts';
 
-const LINE: RequestLine = {
-  requestId: 'r',
-  route: 'a',
-  method: 'POST',
-  status: 200,
-  code: 'forwarded',
-  reason: 'ok',
-  level: 'info',
-  client: '127.0.0.1',
-  durationMs: 1,
-  bytesIn: 2,
-};
+const LINE = makeRequestLine();
 
 function start(level: 'info' | 'error' = 'info'): {
   log: ReturnType<typeof createLogger>;
@@ -37,7 +27,7 @@ test.each([
   ['line ends and quotes', 'a\r\n"b"\u2028\u2029\\'],
   ['control characters', '\u0000\u001b[31m\u007f'],
   ['half a surrogate pair', '\ud800x\udfff'],
-])('writes %s of a client into one line that parses', (_what, text) => {
+])('writes %s of a client into one valid line', (_what, text) => {
   const written: string[] = [];
   const log = createLogger({ level: 'info', version: '"1"', destination: { write: (line: string) => void written.push(line) } });
   log.request({ ...LINE, client: text, webhookId: text, detail: text });
@@ -56,7 +46,7 @@ test('writes a request like other events: time, service and level once each, and
   expect(rest).toEqual({ ...LINE, service: 'sidegate', version: '1', msg: 'request' });
 });
 
-test('keeps quiet below its level', () => {
+test('writes nothing below its level', () => {
   const { log, lines } = start('error');
   log.request(LINE);
   log.warn('store_warning');
@@ -64,7 +54,7 @@ test('keeps quiet below its level', () => {
   expect(lines()).toMatchObject([{ msg: 'store_down', level: 'error' }]);
 });
 
-test('never shows what has the name of a secret', () => {
+test('never shows a field with the name of a secret', () => {
   const { log, lines } = start();
   log.info('starting', {
     authorization: 'canary',

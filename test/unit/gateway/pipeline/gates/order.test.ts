@@ -99,7 +99,7 @@ describe('an event', () => {
     expect(settled).toEqual(['confirmed', 'confirmed', 'confirmed']);
   });
 
-  test('passes after a newer one that the app did not handle, and waits for one whose end is unknown', async () => {
+  test('passes after a newer one that the app did not handle, and waits for one with an unknown outcome', async () => {
     const { gate, arrive, pass, clock, events, settled } = start();
     await pass(5, 'release');
     await pass(4, 'hold');
@@ -112,7 +112,7 @@ describe('an event', () => {
     await pass(3);
   });
 
-  test('is forwarded as stale where the route says so, takes no place, and holds nobody up', async () => {
+  test('is forwarded as stale if the route allows it, without a place, and without delaying others', async () => {
     const { gate, arrive, pass } = start({ onStale: 'forward' });
     await pass(5);
     const older = arrive(4);
@@ -124,14 +124,14 @@ describe('an event', () => {
     expect(newer.grant?.isStale).toBe(false);
   });
 
-  test('is compared by all its digits, beyond what a double can tell', async () => {
+  test('is compared by all its digits, beyond the precision of a double', async () => {
     const { gate, arrive, pass } = start();
     await pass('{"data":{"id":"r","version":9007199254740993}}');
     expect(await gate.check(arrive('{"data":{"id":"r","version":9007199254740992}}'))).toMatchObject({ code: 'stale' });
     await pass('{"data":{"id":"r","version":9007199254740993}}');
   });
 
-  test('of another resource, or with a version of another kind, is no older one', async () => {
+  test('of another resource, or with a version of another kind, is not older', async () => {
     const { pass, keys } = start();
     await pass('{"data":{"id":"r","version":5}}');
     await pass('{"data":{"id":"s","version":4}}');
@@ -140,7 +140,7 @@ describe('an event', () => {
     expect(keys).toEqual(['a:o1:i:r', 'a:o1:i:s', 'a:o2:i:r', 'a:o1:i:7']);
   });
 
-  test('of a resource with a long or odd name is found by a short key', async () => {
+  test('of a resource with a long or unusual name has a short key', async () => {
     const { gate, arrive, pass, keys } = start();
     const content = (id: string, version: number): string => JSON.stringify({ data: { id, version } });
     const names = ['x'.repeat(200), `${'x'.repeat(199)}y`, 'a b', 'a\nb', 'ü'];
@@ -149,7 +149,7 @@ describe('an event', () => {
     for (const key of keys) expect(key).toMatch(/^a:o1:h:[\w-]{43}$/);
   });
 
-  test('may begin with a byte order mark, as apps take it', async () => {
+  test('may begin with a byte order mark, because apps accept it', async () => {
     const { events, pass } = start();
     await pass('\ufeff{"data":{"id":"r","version":5}}');
     expect(events).toEqual(['entered']);
@@ -171,7 +171,7 @@ describe('an event', () => {
       'nests too deep to read',
       `{"data":{"id":"r","version":12345678901234567890},"deep":${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
     ],
-  ])('that says no resource or no version passes unordered, counted: %s', async (_what, content) => {
+  ])('without a resource or a version passes unordered, and is counted: %s', async (_what, content) => {
     const { gate, arrive, events } = start();
     const arrived = arrive(content);
     expect(await gate.check(arrived)).toBeUndefined();
@@ -179,45 +179,36 @@ describe('an event', () => {
   });
 });
 
-describe('while another event of the resource is with the app, one that comes', () => {
-  test('waits, and goes next if it is newer', async () => {
+describe('while another event of the resource is in progress, a second one', () => {
+  /** The second event arrives while the app has version 5, which then ends as `end` says. */
+  async function raceWith(version: number, end: 'confirm' | 'release') {
     const { gate, arrive, clock, events } = start();
     const first = arrive(5);
     await gate.check(first);
-    const second = arrive(6);
-    const verdict = gate.check(second);
+    const second = arrive(version);
+    const waiting = gate.check(second);
     await settle();
-    first.grant?.claim?.confirm();
+    first.grant?.claim?.[end]();
     await clock.advance(500);
-    expect(await verdict).toBeUndefined();
+    return { second, verdict: await waiting, events };
+  }
+
+  test('waits, and goes next if it is newer', async () => {
+    const { second, verdict, events } = await raceWith(6, 'confirm');
+    expect(verdict).toBeUndefined();
     expect(second.grant?.claim).toBeDefined();
     expect(events).toEqual(['entered', 'busy', 'entered']);
   });
 
   test('waits, and is stale if the other was newer and is handled', async () => {
-    const { gate, arrive, clock } = start();
-    const first = arrive(5);
-    await gate.check(first);
-    const verdict = gate.check(arrive(4));
-    await settle();
-    first.grant?.claim?.confirm();
-    await clock.advance(500);
-    expect(await verdict).toMatchObject({ code: 'stale' });
+    expect((await raceWith(4, 'confirm')).verdict).toMatchObject({ code: 'stale' });
   });
 
   test('waits, and goes next if the other was newer and failed', async () => {
-    const { gate, arrive, clock } = start();
-    const first = arrive(5);
-    await gate.check(first);
-    const second = arrive(4);
-    const verdict = gate.check(second);
-    await settle();
-    first.grant?.claim?.release();
-    await clock.advance(500);
-    expect(await verdict).toBeUndefined();
+    expect((await raceWith(4, 'release')).verdict).toBeUndefined();
   });
 
-  test('is told to come again where too many wait', async () => {
+  test('is rejected for a retry if too many wait', async () => {
     const { gate, arrive, clock } = start();
     await gate.check(arrive(5));
     const waiting = gate.check(arrive(6));
@@ -227,7 +218,7 @@ describe('while another event of the resource is with the app, one that comes', 
     expect(await waiting).toMatchObject({ code: 'in_progress', reason: 'resource_busy' });
   });
 
-  test('is never forwarded when the store goes away meanwhile, whatever the route says', async () => {
+  test('is never forwarded if the store fails in the meantime, with any setting of the route', async () => {
     const { gate, arrive, fail, clock, events } = start({ onStoreError: 'forward' });
     await gate.check(arrive(5));
     const second = gate.check(arrive(6));
@@ -239,8 +230,8 @@ describe('while another event of the resource is with the app, one that comes', 
   });
 });
 
-describe('while the store is away', () => {
-  test('an event is refused, and the place that a lost answer may have taken is left', async () => {
+describe('while the store is unreachable', () => {
+  test('an event is rejected, and a place that a lost response may have taken is released', async () => {
     const { gate, arrive, fail, events, settled } = start();
     fail('timeout');
     expect(await gate.check(arrive(5))).toMatchObject({ code: 'store_unavailable', reason: 'order_unavailable' });
@@ -248,7 +239,7 @@ describe('while the store is away', () => {
     expect([events, settled]).toEqual([['unavailable'], ['settle_retried']]);
   });
 
-  test('a store that is full took no place, so nothing is left', async () => {
+  test('a full store took no place, so nothing is released', async () => {
     const { gate, arrive, fail, settled } = start();
     fail('full');
     expect(await gate.check(arrive(5))).toMatchObject({ code: 'store_unavailable' });
@@ -256,7 +247,7 @@ describe('while the store is away', () => {
     expect(settled).toEqual([]);
   });
 
-  test('an event passes where the route says so, counted, and its version is recorded once the store is back', async () => {
+  test('an event passes if the route allows it, is counted, and its version is recorded once the store is back', async () => {
     const { gate, arrive, fail, events, clock } = start({ onStoreError: 'forward' });
     fail('unreachable');
     const arrived = arrive(5);
@@ -269,7 +260,7 @@ describe('while the store is away', () => {
     expect(await gate.check(arrive(4))).toMatchObject({ code: 'stale' });
   });
 
-  test('a full store lets it pass without a place', async () => {
+  test('an event passes without a place if the store is full', async () => {
     const { gate, arrive, fail } = start({ onStoreError: 'forward' });
     fail('full');
     const arrived = arrive(5);
@@ -277,27 +268,27 @@ describe('while the store is away', () => {
     expect(arrived.grant?.claim).toBeUndefined();
   });
 
-  test('what was handled is told again and again, and is a loss after the retention; a place is no loss after its lease', async () => {
-    const { gate, arrive, fail, clock, settled, lost } = start({ retention: 100_000 });
-    const [handled, failed] = [arrive(5), arrive('{"data":{"id":"s","version":5}}')];
-    await gate.check(handled);
-    await gate.check(failed);
-    fail('unreachable');
+  /** One event was handled and one failed, but the store cannot record either. */
+  async function settleDuringOutage(options: Parameters<typeof start>[0] = {}) {
+    const parts = start(options);
+    const [handled, failed] = [parts.arrive(5), parts.arrive('{"data":{"id":"s","version":5}}')];
+    await parts.gate.check(handled);
+    await parts.gate.check(failed);
+    parts.fail('unreachable');
     handled.grant?.claim?.confirm();
     failed.grant?.claim?.release();
+    return parts;
+  }
+
+  test('reports a handled event repeatedly, and as lost after the retention; a place is not lost after its lease', async () => {
+    const { clock, settled, lost } = await settleDuringOutage({ retention: 100_000 });
     await clock.advance(120_000);
     expect(lost).toMatchObject([{ kind: 'confirm', key: 'a:o1:i:r' }]);
     expect(settled.filter((outcome) => outcome === 'settle_lost')).toHaveLength(1);
   });
 
-  test('records a handled event after an outage longer than the lease, and does not leave the place of a failed one again', async () => {
-    const { gate, arrive, fail, clock, settled } = start();
-    const [handled, failed] = [arrive(5), arrive('{"data":{"id":"s","version":5}}')];
-    await gate.check(handled);
-    await gate.check(failed);
-    fail('unreachable');
-    handled.grant?.claim?.confirm();
-    failed.grant?.claim?.release();
+  test('records a handled event after an outage longer than the lease, and releases the place of a failed one only once', async () => {
+    const { gate, arrive, fail, clock, settled } = await settleDuringOutage();
     await clock.advance(OPTIONS.lease + OPTIONS.maxWait + 1_000);
     fail(undefined);
     await clock.advance(10_000);
@@ -305,14 +296,14 @@ describe('while the store is away', () => {
     expect(await gate.check(arrive(4))).toMatchObject({ code: 'stale' });
   });
 
-  test('a bug is no outage: it comes out as a throw, which the pipeline refuses', async () => {
+  test('a bug is not an outage: it throws, and the pipeline rejects the event', async () => {
     const { gate, arrive, fail } = start({ onStoreError: 'forward' });
     fail('bug');
     await expect(gate.check(arrive(5))).rejects.toThrow('a bug');
   });
 });
 
-describe('claims that are joined', () => {
+describe('joined claims', () => {
   test('are settled together, the later one first', async () => {
     const calls: string[] = [];
     const toGrant = (name: string, isStale: boolean): ClaimGrant => ({
@@ -332,7 +323,7 @@ describe('claims that are joined', () => {
     expect(joined).toMatchObject({ isStale: true, isUnchecked: true });
   });
 
-  test('are one of them where the other gate claimed nothing', () => {
+  test('are a single one if the other gate claimed nothing', () => {
     const grant: ClaimGrant = {
       claim: { confirm: () => undefined, release: () => undefined, hold: () => undefined },
       isStale: false,
